@@ -1,0 +1,16 @@
+# Compiler warnings and sanitizers, on INTERFACE targets that users of the library never inherit.
+add_library(plimsoll_flags INTERFACE)
+target_compile_options(plimsoll_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual
+  -Wno-sign-conversion -ffp-contract=off -fno-math-errno)
+if(PLIMSOLL_WERROR)
+  target_compile_options(plimsoll_flags INTERFACE -Werror)
+endif()
+if(PLIMSOLL_SANITIZE)
+  target_compile_options(plimsoll_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_link_options(plimsoll_flags INTERFACE -fsanitize=address,undefined)
+endif()
+if(PLIMSOLL_TSAN)
+  target_compile_options(plimsoll_flags INTERFACE -fsanitize=thread -g1)
+  target_link_options(plimsoll_flags INTERFACE -fsanitize=thread)
+endif()
