@@ -1,0 +1,57 @@
+// Negative log-likelihood of given log-probabilities, forward and backward: contracts. With log_softmax
+// (softmax.h) it is the decomposition of softmax_cross_entropy.h, and its second reference. Thread-safe;
+// views are borrowed for the call.
+//
+// Shape letters: B rows, K classes; dense, row-major.
+//
+// Formula, with e = label_smoothing, over the rows whose label is not negative (the others are ignored and
+// never read):
+//   loss = 1/denominator * sum_b [ -(1-e) y[b, label_b] - e/K * sum_k y[b,k] ]
+//   d_y[b,k] = -((1-e) [k == label_b] + e/K) * d_loss / denominator, and 0 in ignored rows
+// Source: transformers' LabelSmoother (trainer_pt_utils.py); with e = 0, torch.nn.functional.nll_loss. The
+// denominator is the number of real samples (or tokens) of the whole optimizer step, so that accumulated
+// micro-batches give the mean. Types: references take any floating type; CPU kernels f32 for [B,K]; labels
+// i32; denominator, loss, d_loss f32 or f64. Accumulation: rows in double, in a fixed order of at most
+// kLossRowBlocks blocks. Aliasing: d_y is written only. Scratch: none. Repeatability: same bits for any
+// number of threads. Error of the CPU forward against the reference: 2^-24 |loss| (its one rounding) + 2^-52
+// B relative. Cost: fwd reads 4B + 4B bytes (4BK with smoothing); bwd writes 4BK bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+
+namespace plimsoll {
+
+// Rows are summed in at most this many blocks whose limits depend on B and K alone.
+inline constexpr int64_t kLossRowBlocks = 64;
+
+struct NllFwdArgs {
+  ConstView y_BK;         // log-probabilities
+  ConstView labels_B;     // i32; Requires: < num_classes
+  ConstView denominator;  // 1 element, > 0
+  View loss;              // 1 element
+  int64_t num_rows = 0;
+  int64_t num_classes = 0;
+  double label_smoothing = 0.0;                    // Requires: in [0, 1]
+  Accumulate accumulate = Accumulate::kOverwrite;  // whether loss is added to
+};
+
+struct NllBwdArgs {
+  ConstView labels_B;     // i32
+  ConstView denominator;  // 1 element
+  ConstView d_loss;       // 1 element
+  View d_y_BK;
+  int64_t num_rows = 0;
+  int64_t num_classes = 0;
+  double label_smoothing = 0.0;
+};
+
+void nll_fwd_ref(const NllFwdArgs& args);
+void nll_bwd_ref(const NllBwdArgs& args);
+
+// Requires: the [B,K] view is f32.
+void nll_fwd_cpu(const NllFwdArgs& args);
+void nll_bwd_cpu(const NllBwdArgs& args);
+
+}  // namespace plimsoll

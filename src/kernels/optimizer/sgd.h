@@ -1,0 +1,60 @@
+// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. One call
+// per parameter group. Thread-safe: kernels keep no state. Views are borrowed for the call.
+//
+// Formula, per element, with g' = clip_coefficient * g + weight_decay * p:
+//   momentum 0: p <- p - lr g', and m is not touched
+//   else:       m <- g' at step 1 (m is then not read), momentum * m + g' at later steps;
+//               p <- p - lr (nesterov ? g' + momentum * m : m)
+// Source: torch.optim.SGD with dampening 0 and maximize off. Nothing is updated when finite is 0.
+// Types: references take any floating type; CPU kernels f32. learning_rate, clip_coefficient and finite: 1
+// element of f32
+//   or f64; step: 1 element of i64, needed only with momentum.
+// Accumulation: each element by itself in fp32 with fused multiply-add; lr, momentum and weight_decay rounded
+// to fp32 once. Aliasing: no tensor overlaps another. Scratch: none. Repeatability: same bits for any number
+// of threads. Error: sgd_error_bound below, per element and step. Cost: with momentum reads p, g, m and
+// writes p, m: 20 bytes per parameter in f32 (12 without); at most 8 FLOPs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/view.h"
+#include "kernels/optimizer/tensor_list.h"
+
+namespace plimsoll {
+
+enum class Nesterov : uint8_t { kOff, kOn };
+
+struct SgdArgs {
+  std::span<const OptimizerTensor> tensors;  // reads grad; reads and writes param and (with momentum) m
+  ConstView learning_rate;                   // 1 element
+  ConstView step;                            // 1 element of i64, 1 for the first update; only with momentum
+  ConstView clip_coefficient;                // optional, 1 element: absent means 1
+  ConstView finite;                          // optional, 1 element: 0 means update nothing
+  double momentum = 0.0;                     // Requires: >= 0
+  double weight_decay = 0.0;
+  Nesterov nesterov = Nesterov::kOff;  // Requires: off when momentum is 0
+};
+
+// Bounds on the absolute error in fp32 of one update from the same starting values; p, m, g are magnitudes
+// before it.
+struct SgdErrorBound {
+  double m, param;
+};
+inline SgdErrorBound sgd_error_bound(double lr, double momentum, double weight_decay, double p, double m,
+                                     double g) {
+  constexpr double kU = 0x1p-24;
+  const double gradient = g + weight_decay * p;
+  SgdErrorBound bound{};
+  bound.m = kU * 4.0 * (momentum * m + gradient);
+  const double direction = (1.0 + momentum) * (momentum * m + gradient) + gradient;
+  bound.param = kU * (p + lr * direction) + 8.0 * kU * lr * direction;
+  return bound;
+}
+
+void sgd_ref(const SgdArgs& args);
+
+// Requires: param, grad and (with momentum) m of every tensor are f32.
+void sgd_cpu(const SgdArgs& args);
+
+}  // namespace plimsoll

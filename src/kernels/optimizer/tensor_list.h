@@ -1,0 +1,70 @@
+// The list of tensors that a multi-tensor kernel works on in one call, and how its elements are split into
+// tasks. Not an owner: views are borrowed for the call. Thread-safe: values only.
+//
+// The split depends on the sizes alone, never on the number of threads, so that sums are the same for any of
+// them. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start where cache lines
+// start.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/view.h"
+#include "device/cpu/parallel.h"
+
+namespace plimsoll {
+
+// One parameter with its gradient and states. A kernel says which fields it touches; the others may be null.
+struct OptimizerTensor {
+  View param;
+  ConstView grad;
+  View m;             // AdamW's first moment, SGD's momentum buffer
+  View v;             // AdamW's second moment
+  int64_t count = 0;  // elements of each
+};
+
+inline constexpr int64_t kTensorGrain = 1024;  // elements
+inline constexpr int64_t kTensorTaskElements =
+    16384;  // a task is at least this long, if there is enough work
+inline constexpr int64_t kMaxTensorTasks = 256;
+
+constexpr int64_t tensor_grains(int64_t count) {
+  return (count + kTensorGrain - 1) / kTensorGrain;
+}
+
+inline int64_t total_grains(std::span<const OptimizerTensor> tensors) {
+  int64_t grains = 0;
+  for (const OptimizerTensor& tensor : tensors) grains += tensor_grains(tensor.count);
+  return grains;
+}
+
+// Tasks that the list is split into: 0 for an empty list.
+inline int64_t num_tensor_tasks(std::span<const OptimizerTensor> tensors) {
+  const int64_t grains_per_task = kTensorTaskElements / kTensorGrain;
+  return std::min(kMaxTensorTasks, (total_grains(tensors) + grains_per_task - 1) / grains_per_task);
+}
+
+// Calls body(task, tensor index, first element, element count) for every contiguous piece, in order within a
+// task; tasks run on all threads. Requires: body does not throw.
+template <typename Body>
+void parallel_over_tensors(std::span<const OptimizerTensor> tensors, Body&& body) {
+  const int64_t grains = total_grains(tensors);
+  const int64_t tasks = num_tensor_tasks(tensors);
+  parallel_for(tasks, [&](int64_t task, int /*thread*/) {
+    const int64_t first = grains * task / tasks;
+    const int64_t last = grains * (task + 1) / tasks;
+    int64_t base = 0;
+    for (size_t i = 0; i < tensors.size() && base < last; ++i) {
+      const int64_t end = base + tensor_grains(tensors[i].count);
+      if (end > first) {
+        const int64_t begin_element = (std::max(first, base) - base) * kTensorGrain;
+        const int64_t end_element = std::min((std::min(last, end) - base) * kTensorGrain, tensors[i].count);
+        if (end_element > begin_element) body(task, i, begin_element, end_element - begin_element);
+      }
+      base = end;
+    }
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,47 @@
+// Kernels over one flat tensor: fill, sum of squares, search for the first value that is not finite:
+// contracts. Thread-safe: kernels keep no state. Views are borrowed for the call.
+//
+// Types: references take any type (fill, also integers) or any floating type (scans); the CPU fill takes any
+// type, the CPU
+//   scans f32. out: 1 element of f32 or f64. index: 1 element of i64.
+// Accumulation (sum_of_squares): double, in grains of kTensorGrain elements and tasks in order, as
+// global_norm.h. Scratch: none (2 KiB of stack). Repeatability: same bits for any number of threads. Error:
+// fill and first_non_finite are exact; sum_of_squares (2^-50 + 2^-24 if stored as f32) relative. Cost: fill
+// writes count elements once; the scans read them once (first_non_finite reads all of them).
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+
+namespace plimsoll {
+
+struct FillArgs {
+  View x;
+  int64_t count = 0;
+  double value = 0.0;  // rounded to x's type as View::store does
+};
+
+struct SumOfSquaresArgs {
+  ConstView x;
+  View out;  // 1 element
+  int64_t count = 0;
+  Accumulate accumulate = Accumulate::kOverwrite;
+};
+
+struct FirstNonFiniteArgs {
+  ConstView x;
+  View index;  // 1 element of i64: of the first NaN or infinity, -1 if all are finite
+  int64_t count = 0;
+};
+
+void fill_ref(const FillArgs& args);
+void sum_of_squares_ref(const SumOfSquaresArgs& args);
+void first_non_finite_ref(const FirstNonFiniteArgs& args);
+
+void fill_cpu(const FillArgs& args);
+// Requires: x is f32.
+void sum_of_squares_cpu(const SumOfSquaresArgs& args);
+void first_non_finite_cpu(const FirstNonFiniteArgs& args);
+
+}  // namespace plimsoll
