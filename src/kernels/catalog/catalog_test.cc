@@ -1,0 +1,116 @@
+#include "kernels/catalog/catalog.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+Problem matmul_problem(DType dtype, CpuIsa isa) {
+  return {
+      .op = "matmul", .dtype = dtype, .dims = {{"M", 8}, {"N", 16}, {"K", 32}}, .num_threads = 2, .isa = isa};
+}
+
+TEST(Catalog, NamesAreUniqueAndSayOpAndBackend) {
+  std::set<std::string_view> names;
+  ASSERT_FALSE(kernel_rows().empty());
+  for (const KernelRow& row : kernel_rows()) {
+    EXPECT_TRUE(names.insert(row.implementation).second) << row.implementation << " twice";
+    const std::string prefix = std::string(row.op) + "_" + std::string(backend_name(row.backend));
+    EXPECT_TRUE(row.implementation.starts_with(prefix))
+        << row.implementation << " does not start with " << prefix;
+    EXPECT_NE(row.dtypes.bits, 0u) << row.implementation;
+    EXPECT_NE(row.support, nullptr) << row.implementation;
+    EXPECT_NE(row.scratch_bytes, nullptr) << row.implementation;
+    EXPECT_EQ(find_kernel_row(row.implementation), &row);
+  }
+}
+
+TEST(Catalog, EveryOpHasOneReferenceAndItIsTheLastOnTheCpu) {
+  for (const KernelRow& row : kernel_rows()) {
+    int num_references = 0;
+    for (const KernelRow* candidate : kernel_rows_of(row.op)) {
+      EXPECT_FALSE(num_references > 0 && candidate->backend == Backend::kCpu)
+          << candidate->implementation << " comes after the reference";
+      num_references += candidate->backend == Backend::kRef ? 1 : 0;
+    }
+    EXPECT_EQ(num_references, 1) << row.op;
+  }
+}
+
+TEST(Catalog, EveryReferenceTakesDoubles) {
+  for (const KernelRow& row : kernel_rows()) {
+    EXPECT_TRUE(row.backend != Backend::kRef || row.dtypes.has(DType::kF64)) << row.implementation;
+  }
+}
+
+TEST(Catalog, SelectsTheFirstRowThatAccepts) {
+  const Selection selection = select_kernel(matmul_problem(DType::kF32, CpuIsa::kAvx512));
+  ASSERT_NE(selection.row, nullptr);
+  EXPECT_EQ(selection.row->implementation, "matmul_cpu_onednn");
+  EXPECT_TRUE(selection.refused.empty());
+}
+
+TEST(Catalog, SaysWhyRowsRefuse) {
+  const Selection doubles = select_kernel(matmul_problem(DType::kF64, CpuIsa::kAvx512));
+  ASSERT_NE(doubles.row, nullptr);
+  EXPECT_EQ(doubles.row->implementation, "matmul_ref");
+  ASSERT_EQ(doubles.refused.size(), 1u);
+  EXPECT_EQ(doubles.refused[0].row->implementation, "matmul_cpu_onednn");
+  EXPECT_EQ(doubles.refused[0].reason, "has no f64");
+
+  const Selection bf16 = select_kernel(matmul_problem(DType::kBF16, CpuIsa::kAvx2));
+  ASSERT_EQ(bf16.refused.size(), 1u);
+  EXPECT_NE(bf16.refused[0].reason.find("AVX512_BF16"), std::string::npos) << bf16.refused[0].reason;
+  EXPECT_EQ(select_kernel(matmul_problem(DType::kBF16, CpuIsa::kAmx)).row->implementation,
+            "matmul_cpu_onednn");
+}
+
+TEST(Catalog, AForcedRowIsTheOnlyOneAsked) {
+  const Problem problem = matmul_problem(DType::kF32, CpuIsa::kAvx512);
+  EXPECT_EQ(select_kernel(problem, "matmul_ref").row->implementation, "matmul_ref");
+  const Selection refused = select_kernel(matmul_problem(DType::kF64, CpuIsa::kAvx512), "matmul_cpu_onednn");
+  EXPECT_EQ(refused.row, nullptr);
+  ASSERT_EQ(refused.refused.size(), 1u);
+}
+
+TEST(Catalog, AnUnknownForcedNameIsAUsageErrorThatListsTheChoices) {
+  try {
+    select_kernel(matmul_problem(DType::kF32, CpuIsa::kAvx512), "matmul_gpu");
+    FAIL() << "did not throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_NE(std::string(error.what()).find("matmul_cpu_onednn, matmul_ref"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Catalog, AProblemWithoutANamedSizeIsOurBug) {
+  const Problem problem = matmul_problem(DType::kF32, CpuIsa::kAvx512);
+  EXPECT_EQ(problem.dim("K"), 32);
+  EXPECT_EQ(problem.dim_or("trans_a", 0), 0);
+  EXPECT_THROW(problem.dim("C"), Error);
+}
+
+TEST(Catalog, TheMatrixHasEveryOpOnceForEachTypeAndDevice) {
+  std::set<std::string> seen;
+  for (const KernelMatrixEntry& entry : kernel_matrix()) {
+    std::string key(entry.op);
+    key += kernel_device_name(entry.device);
+    key += dtype_name(entry.dtype);
+    EXPECT_TRUE(seen.insert(key).second) << key;
+    if (entry.op == "matmul" && entry.device == KernelDevice::kCpu && entry.dtype == DType::kF32) {
+      EXPECT_EQ(entry.implementations, (std::vector<std::string_view>{"matmul_cpu_onednn", "matmul_ref"}));
+    }
+  }
+  EXPECT_TRUE(seen.contains("matmulcudabf16"));
+  EXPECT_NE(kernel_matrix_markdown().find("| matmul | matmul_ref | matmul_cpu_onednn |"), std::string::npos)
+      << kernel_matrix_markdown();
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// The instruction sets that kernels and plans tell apart on a CPU: pure data. What this machine has is
+// answered by device/cpu/cpu_features.h; a plan for another machine takes the level from that machine's
+// description. Thread-safe: values only.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace plimsoll {
+
+// Ordered: each level has everything of the levels below it.
+enum class CpuIsa : uint8_t {
+  kBaseline,    // SSE2, or whatever the architecture guarantees
+  kAvx2,        // AVX2, FMA and F16C
+  kAvx512,      // AVX-512 F, BW, CD, DQ, VL
+  kAvx512Bf16,  // and AVX512_BF16: products of bf16 pairs summed in fp32
+  kAmx,         // and AMX tiles with bf16
+};
+
+constexpr std::string_view cpu_isa_name(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kBaseline:
+      return "baseline";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512:
+      return "avx512";
+    case CpuIsa::kAvx512Bf16:
+      return "avx512_bf16";
+    case CpuIsa::kAmx:
+      return "amx";
+  }
+  return "?";
+}
+
+// Whether matrix products of bf16 run in hardware.
+constexpr bool has_bf16_products(CpuIsa isa) {
+  return isa >= CpuIsa::kAvx512Bf16;
+}
+
+}  // namespace plimsoll
