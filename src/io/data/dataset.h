@@ -1,0 +1,20 @@
+// A split that is ready for batches: tokens and labels. Thread-safe once built.
+#pragma once
+
+#include <cstdint>
+
+#include "io/data/labels.h"
+#include "io/data/token_set.h"
+
+namespace plimsoll {
+
+struct Dataset {
+  TokenSet tokens;
+  Labels labels;  // empty for a split without labels
+
+  int64_t num_rows() const { return tokens.num_rows(); }
+  // Bytes held, as the memory plan reports them.
+  int64_t held_bytes() const;
+};
+
+}  // namespace plimsoll

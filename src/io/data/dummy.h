@@ -1,0 +1,24 @@
+// The data set that Hugging Face's performance guides measure with: sequences of random ids, two labels.
+// Thread-safe: a pure function.
+#pragma once
+
+#include <cstdint>
+
+#include "io/data/dataset.h"
+
+namespace plimsoll {
+
+struct DummyOptions {
+  int64_t num_rows = 512;
+  int64_t length = 512;
+  int32_t first_id = 100;  // ids are in [first_id, end_id)
+  int32_t end_id = 30000;
+  int32_t num_labels = 2;
+  uint64_t seed = 42;
+};
+
+// Every sequence has the same length and no special tokens; labels are drawn evenly. Errors: kUsage for a
+// count below one or an empty range of ids.
+Dataset make_dummy_dataset(const DummyOptions& options = {});
+
+}  // namespace plimsoll

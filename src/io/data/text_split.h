@@ -1,0 +1,73 @@
+// A split (train, validation, test) before it is tokenised: a table, the rows of it that count, and its
+// columns. Thread-safe once built. A TextSplit owns its table.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/data/columns.h"
+#include "io/data/table.h"
+
+namespace plimsoll {
+
+class TextSplit {
+ public:
+  // Every row of the table, with columns that must be there.
+  // Errors: kBadData with file:line for a text cell that is not text (a number, null, a list: JSON only), for
+  // a column that the table has not (both lists of columns are in the message).
+  TextSplit(Table table, const ColumnChoice& columns);
+  // As above, but rows with a kNull cell in a column that is used are left out and counted (GLUE's own files
+  // have some).
+  static TextSplit skipping_incomplete_rows(Table table, const ColumnChoice& columns);
+
+  int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
+  int64_t num_skipped_rows() const { return num_skipped_; }
+  int64_t num_empty_texts() const { return num_empty_; }
+  bool is_pair() const { return second_ >= 0; }
+  bool has_label() const { return label_ >= 0; }
+  const Table& table() const { return table_; }
+
+  // Requires: 0 <= row < num_rows().
+  std::string_view first_text(int64_t row) const { return table_.cell(rows_[index(row)], first_); }
+  std::optional<std::string_view> second_text(int64_t row) const;
+  std::string_view label(int64_t row) const { return table_.cell(rows_[index(row)], label_); }
+  CellKind label_kind(int64_t row) const { return table_.kind(rows_[index(row)], label_); }
+  int64_t line(int64_t row) const { return table_.line(rows_[index(row)]); }
+  // What the texts depend on: the file's content and which columns and rows of it are read. Labels are not in
+  // it.
+  uint64_t text_hash() const;
+
+  // Keeps the first `count` rows, as --max_train_samples does. Requires: count >= 1.
+  void keep_first(int64_t count);
+  // Keeps the rows for which keep(row) is true, in order.
+  template <typename Keep>
+  void keep_if(Keep&& keep) {
+    std::vector<int64_t> kept;
+    for (int64_t row = 0; row < num_rows(); ++row) {
+      if (keep(row)) {
+        kept.push_back(rows_[index(row)]);
+      }
+    }
+    rows_ = std::move(kept);
+  }
+
+ private:
+  TextSplit() = default;
+  static TextSplit with_columns(Table table, const ColumnChoice& columns);
+  static size_t index(int64_t row) { return static_cast<size_t>(row); }
+  void check_text(int64_t table_row, int64_t column);
+
+  Table table_;
+  std::vector<int64_t> rows_;
+  int64_t first_ = -1;
+  int64_t second_ = -1;
+  int64_t label_ = -1;
+  int64_t num_skipped_ = 0;
+  int64_t num_empty_ = 0;
+};
+
+}  // namespace plimsoll

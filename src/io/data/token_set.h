@@ -1,0 +1,66 @@
+// The token ids of a split in compact form: all sequences end to end, no padding. Thread-safe once built; it
+// owns its memory.
+//
+// Memory, exactly held_bytes(): 2 bytes a token when every id is below 65536, else 4; 1 more when any token
+// type is not 0; 8 a row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace plimsoll {
+
+struct TruncationCount {
+  int64_t rows = 0;    // rows that were cut
+  int64_t tokens = 0;  // tokens that were cut off them
+  bool operator==(const TruncationCount&) const = default;
+};
+
+class TokenSet {
+ public:
+  TokenSet() = default;
+
+  int64_t num_rows() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  int64_t num_tokens() const { return offsets_.back(); }
+  int64_t longest() const { return longest_; }
+  int64_t max_id() const { return max_id_; }
+  int64_t length(int64_t row) const {
+    return offsets_[static_cast<size_t>(row) + 1] - offsets_[static_cast<size_t>(row)];
+  }
+  const TruncationCount& truncation() const { return truncation_; }
+  bool has_types() const { return !types_.empty(); }
+  bool is_narrow() const { return wide_.empty(); }
+  int64_t held_bytes() const;
+  // The length of each row, as samplers want them.
+  std::vector<int32_t> lengths() const;
+
+  // Write length(row) values. Requires: 0 <= row < num_rows().
+  void copy_ids(int64_t row, int32_t* out) const;
+  void copy_types(int64_t row, int32_t* out) const;
+
+  // The parts, for the token cache.
+  std::span<const uint16_t> narrow_ids() const { return narrow_; }
+  std::span<const int32_t> wide_ids() const { return wide_; }
+  std::span<const uint8_t> types() const { return types_; }
+  std::span<const int64_t> offsets() const { return offsets_; }
+
+  // Takes parts that were made elsewhere. Requires: the invariants: offsets begin with 0, never fall, end
+  // with the number of ids; one of narrow and wide is empty; types is empty or has one entry an id.
+  static TokenSet from_parts(std::vector<uint16_t> narrow, std::vector<int32_t> wide,
+                             std::vector<uint8_t> types, std::vector<int64_t> offsets,
+                             TruncationCount truncation);
+
+  bool operator==(const TokenSet&) const = default;
+
+ private:
+  std::vector<uint16_t> narrow_;
+  std::vector<int32_t> wide_;
+  std::vector<uint8_t> types_;
+  std::vector<int64_t> offsets_ = {0};
+  TruncationCount truncation_;
+  int64_t longest_ = 0;
+  int64_t max_id_ = 0;
+};
+
+}  // namespace plimsoll
