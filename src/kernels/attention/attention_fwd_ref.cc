@@ -1,0 +1,67 @@
+// Attention by its definition: one full softmax row at a time, in double.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_schedule.h"
+
+namespace plimsoll {
+namespace {
+
+// The row of one query: fills p_S with its probabilities before dropout and writes o and lse.
+void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, int64_t h, int64_t i, double* p_S) {
+  const int64_t head_dim = args.dims.head_dim;
+  const int64_t t = sequence.first + i;
+  const int64_t visible = args.options.mask == AttentionMask::kCausal ? i + 1 : sequence.count;
+
+  for (int64_t j = 0; j < visible; ++j) {
+    double dot = 0;
+    for (int64_t d = 0; d < head_dim; ++d) {
+      dot += args.q.view.load(t * args.q.row_stride + h * head_dim + d) *
+             args.k.view.load((sequence.first + j) * args.k.row_stride + h * head_dim + d);
+    }
+    p_S[j] = args.options.scale * dot;
+  }
+  const double largest = *std::max_element(p_S, p_S + visible);
+  double sum = 0;
+  for (int64_t j = 0; j < visible; ++j) sum += std::exp(p_S[j] - largest);
+  const double lse = largest + std::log(sum);
+  for (int64_t j = 0; j < visible; ++j) p_S[j] = std::exp(p_S[j] - lse);
+
+  if (args.options.dropout > 0) {
+    for (int64_t j = 0; j < visible; ++j) {
+      const uint32_t number = philox_element(args.options.random, attention_element(t, args.dims.heads, h, j));
+      const bool keep = number >= dropout_threshold(args.options.dropout);
+      p_S[j] *= keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0.0;
+    }
+  }
+  for (int64_t d = 0; d < head_dim; ++d) {
+    double o = 0;
+    for (int64_t j = 0; j < visible; ++j) {
+      o += p_S[j] * args.v.view.load((sequence.first + j) * args.v.row_stride + h * head_dim + d);
+    }
+    args.o.store((t * args.dims.heads + h) * head_dim + d, o);
+  }
+  if (args.lse) args.lse.store(h * args.dims.tokens + t, lse);
+}
+
+}  // namespace
+
+void attention_fwd_ref(const AttentionFwdArgs& args) {
+  check_attention_args(args, attention_fwd_ref_scratch_bytes(args.dims));
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  double* p_S = static_cast<double*>(args.scratch.data);
+  for (int64_t b = 0; b < args.dims.sequences; ++b) {
+    const AttentionSequence sequence = attention_sequence(cu_seqlens, b);
+    for (int64_t h = 0; h < args.dims.heads; ++h) {
+      for (int64_t i = 0; i < sequence.count; ++i) query_row(args, sequence, h, i, p_S);
+    }
+  }
+  const int64_t columns = args.dims.heads * args.dims.head_dim;
+  for (int64_t t = cu_seqlens[args.dims.sequences]; t < args.dims.tokens; ++t) {
+    for (int64_t c = 0; c < columns; ++c) args.o.store(t * columns + c, 0);
+    for (int64_t h = 0; args.lse && h < args.dims.heads; ++h) args.lse.store(h * args.dims.tokens + t, 0);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+#include "kernels/attention/attention_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace plimsoll {
+namespace {
+
+void check_dims(const AttentionDims& dims, const AttentionOptions& options) {
+  PLIMSOLL_CHECK(dims.tokens >= 0 && dims.sequences >= 0 && dims.heads >= 1 && dims.head_dim >= 1,
+                 "attention of T={} B={} H={} D={}", dims.tokens, dims.sequences, dims.heads, dims.head_dim);
+  PLIMSOLL_CHECK(dims.longest >= 0 && dims.longest <= kAttentionLongest,
+                 "attention over sequences of up to {} rows; the limit is {}", dims.longest, kAttentionLongest);
+  PLIMSOLL_CHECK(std::isfinite(options.scale) && options.scale > 0, "attention with scale {}", options.scale);
+  PLIMSOLL_CHECK(options.dropout >= 0 && options.dropout < 1, "attention with dropout {}", options.dropout);
+}
+
+void check_lengths(const AttentionDims& dims, ConstView cu_seqlens_B) {
+  const int32_t* cu_seqlens = cu_seqlens_B.as<int32_t>();
+  PLIMSOLL_CHECK(cu_seqlens != nullptr && cu_seqlens[0] == 0, "cu_seqlens must start with 0");
+  for (int64_t b = 0; b < dims.sequences; ++b) {
+    const int64_t count = attention_sequence(cu_seqlens, b).count;
+    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest, "sequence {} has {} rows, the plan allows 0 to {}", b, count,
+                   dims.longest);
+  }
+  PLIMSOLL_CHECK(cu_seqlens[dims.sequences] <= dims.tokens, "cu_seqlens ends at {}, the bucket has {} rows",
+                 cu_seqlens[dims.sequences], dims.tokens);
+}
+
+void check_rows(const AttentionDims& dims, ConstView view, int64_t row_stride, DType dtype, const char* name) {
+  PLIMSOLL_CHECK(view.dtype == dtype && is_floating(dtype), "attention: {} is {}, not {}", name,
+                 dtype_name(view.dtype), dtype_name(dtype));
+  PLIMSOLL_CHECK(view || dims.tokens == 0, "attention: {} is null", name);
+  PLIMSOLL_CHECK(row_stride >= dims.heads * dims.head_dim, "attention: rows of {} are {} apart, H * D is {}", name,
+                 row_stride, dims.heads * dims.head_dim);
+}
+
+void check_scratch(const View& scratch, int64_t has, int64_t needs) {
+  PLIMSOLL_CHECK(has >= needs && (scratch || needs == 0), "attention was given {} bytes of scratch, needs {}", has,
+                 needs);
+}
+
+}  // namespace
+
+void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes) {
+  check_dims(args.dims, args.options);
+  check_lengths(args.dims, args.cu_seqlens);
+  const DType dtype = args.q.view.dtype;
+  check_rows(args.dims, args.q.view, args.q.row_stride, dtype, "q");
+  check_rows(args.dims, args.k.view, args.k.row_stride, dtype, "k");
+  check_rows(args.dims, args.v.view, args.v.row_stride, dtype, "v");
+  check_rows(args.dims, args.o, args.dims.heads * args.dims.head_dim, dtype, "o");
+  PLIMSOLL_CHECK(!args.lse || args.lse.dtype == DType::kF32, "attention: lse is {}", dtype_name(args.lse.dtype));
+  check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
+}
+
+void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes) {
+  check_dims(args.dims, args.options);
+  check_lengths(args.dims, args.cu_seqlens);
+  const DType dtype = args.q.view.dtype;
+  const int64_t columns = args.dims.heads * args.dims.head_dim;
+  check_rows(args.dims, args.q.view, args.q.row_stride, dtype, "q");
+  check_rows(args.dims, args.k.view, args.k.row_stride, dtype, "k");
+  check_rows(args.dims, args.v.view, args.v.row_stride, dtype, "v");
+  check_rows(args.dims, args.o, columns, dtype, "o");
+  check_rows(args.dims, args.lse, columns, DType::kF32, "lse");
+  check_rows(args.dims, args.d_o, columns, dtype, "d_o");
+  check_rows(args.dims, args.d_q.view, args.d_q.row_stride, dtype, "d_q");
+  check_rows(args.dims, args.d_k.view, args.d_k.row_stride, dtype, "d_k");
+  check_rows(args.dims, args.d_v.view, args.d_v.row_stride, dtype, "d_v");
+  check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
+}
+
+void order_longest_first(const int32_t* cu_seqlens, std::span<int32_t> order) {
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [cu_seqlens](int32_t a, int32_t b) {
+    const int64_t length_a = attention_sequence(cu_seqlens, a).count;
+    const int64_t length_b = attention_sequence(cu_seqlens, b).count;
+    return length_a != length_b ? length_a > length_b : a < b;
+  });
+}
+
+void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end) {
+  const int64_t element = dtype_bytes(rows.view.dtype);
+  for (int64_t t = first; t < end; ++t) {
+    std::memset(static_cast<std::byte*>(rows.view.data) + t * rows.row_stride * element, 0,
+                static_cast<size_t>(columns * element));
+  }
+}
+
+}  // namespace plimsoll

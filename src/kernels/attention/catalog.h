@@ -1,0 +1,83 @@
+// The sizes of an attention problem and the scratch memory of each implementation: the host-only part of the
+// contract in attention.h. Thread-safe: pure functions.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll {
+
+// T, B, the bound on S_b, H and D of attention.h.
+struct AttentionDims {
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  int64_t longest = 0;  // at most kAttentionLongest
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+};
+
+inline constexpr int64_t kAttentionLongest = int64_t{1} << 20;
+
+// Rows of queries and of keys that are multiplied at a time. Tiles of 64 x 64 floats are a third of a 48 KiB
+// L1 cache, and a product over 64 terms amortises the loads and stores of its result.
+inline constexpr int64_t kAttentionTile = 64;
+
+constexpr int64_t attention_round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+// Floats of a row of a tile of q, k or v: D padded with zeros to the widest vector.
+constexpr int64_t attention_padded_dim(int64_t head_dim) {
+  return attention_round_up(head_dim, 16);
+}
+constexpr int64_t attention_padded_keys(int64_t longest) {
+  return longest <= kAttentionTile ? kAttentionTile : attention_round_up(longest, kAttentionTile);
+}
+// Query rows whose scores are held at a time in the forward pass: 64 up to 2048 keys, then fewer, at least 8.
+constexpr int64_t attention_fwd_query_rows(int64_t longest) {
+  const int64_t rows = int64_t{131072} / attention_padded_keys(longest) / 8 * 8;
+  return rows < 8 ? 8 : rows > kAttentionTile ? kAttentionTile : rows;
+}
+// Floats from one row of scores to the next: an odd number of cache lines, so that a column of scores does
+// not fall into few sets of the cache.
+constexpr int64_t attention_score_stride(int64_t keys) {
+  return attention_padded_keys(keys) + 16;
+}
+
+// Floats of one thread's part of the scratch.
+constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
+  const int64_t row = attention_padded_dim(dims.head_dim);
+  const int64_t keys = attention_padded_keys(dims.longest);
+  const int64_t queries = attention_fwd_query_rows(dims.longest);
+  return 2 * keys * row                                    // k transposed, v
+         + (kAttentionTile + 2 * queries) * row            // a tile of k, q, o
+         + queries * attention_score_stride(dims.longest)  // scores
+         + keys + attention_round_up(queries, 16);         // a row of dropout factors, factors of rows
+}
+constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
+  const int64_t row = attention_padded_dim(dims.head_dim);
+  const int64_t keys = attention_padded_keys(dims.longest);
+  return 5 * keys * row              // k, k transposed, v transposed, d_k, d_v
+         + 4 * kAttentionTile * row  // q, d_o, d_q, a tile of v or a row of o
+         + 2 * kAttentionTile * attention_score_stride(kAttentionTile)  // probabilities, gradients of scores
+         + 3 * kAttentionTile;  // a row of dropout factors, lse, delta
+}
+
+// The sequences in order of length, for all threads.
+constexpr int64_t attention_order_bytes(const AttentionDims& dims) {
+  return attention_round_up(dims.sequences * 4, 64);
+}
+
+constexpr int64_t attention_fwd_cpu_scratch_bytes(const AttentionDims& dims, int threads) {
+  return attention_order_bytes(dims) + threads * attention_fwd_thread_floats(dims) * 4;
+}
+constexpr int64_t attention_bwd_cpu_scratch_bytes(const AttentionDims& dims, int threads) {
+  return attention_order_bytes(dims) + threads * attention_bwd_thread_floats(dims) * 4;
+}
+// The references hold rows of doubles and use one thread.
+constexpr int64_t attention_fwd_ref_scratch_bytes(const AttentionDims& dims) {
+  return dims.longest * 8;
+}
+constexpr int64_t attention_bwd_ref_scratch_bytes(const AttentionDims& dims) {
+  return 2 * dims.longest * 8;
+}
+
+}  // namespace plimsoll
