@@ -1,0 +1,75 @@
+// Sums: of two tensors, of a tensor and a row, and of the rows of a tensor. Contracts; no graph, no
+// allocation.
+//
+// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
+// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
+//
+// Common to all: _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or
+// bf16 activations (all of one type) and f32 or bf16 parameters. Errors: kInternal if a view is absent or of
+// another type. Repeatability: same bits on one instruction set, whatever the number of threads.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/view.h"
+#include "kernels/element_wise/rounding.h"
+#include "kernels/element_wise/row_blocks.h"
+
+namespace plimsoll {
+
+// c = a + b, element by element.
+//   Aliasing: c may be a or b. Scratch: none. Cost: n FLOPs; 3n elements moved.
+//   Error: one rounding in fp32 and one at the store, add_fwd_error_bound.
+struct AddFwdArgs {
+  ConstView a;  // [n]
+  ConstView b;  // [n]
+  View c;       // [n]
+  int64_t n = 0;
+};
+void add_fwd_ref(const AddFwdArgs& args);
+void add_fwd_cpu(const AddFwdArgs& args);
+inline double add_fwd_error_bound(double c, DType stored) {
+  return kRoundoffF32 * std::abs(c) + store_error_bound(stored, c);
+}
+
+// y[t, c] = x[t, c] + b[c].
+//   Aliasing: y may be x. Scratch: none. Cost: T*C FLOPs; 2*T*C + C elements moved. Error:
+//   add_fwd_error_bound.
+struct BiasAddFwdArgs {
+  ConstView x;  // [T, C]
+  ConstView b;  // [C]
+  View y;       // [T, C]
+  int64_t T = 0;
+  int64_t C = 0;
+};
+void bias_add_fwd_ref(const BiasAddFwdArgs& args);
+void bias_add_fwd_cpu(const BiasAddFwdArgs& args);
+
+// d_b[c] (+)= sum over t of d_y[t, c]: the gradient of a row that was added to every row.
+//   Accumulation: fp32; rows in order within a block of row_blocks(T, C), four at a time, blocks in order.
+//   Rows of zeros contribute exactly nothing. Aliasing: none. Scratch: bias_grad_scratch_bytes (the reference
+//   needs none). d_b: f32, bf16, f16 or f64. Cost: T*C FLOPs; T*C + C elements moved, plus the scratch twice.
+//   Error: column_sum_error_bound.
+struct BiasGradArgs {
+  ConstView d_y;  // [T, C]
+  View d_b;       // [C]
+  View scratch;   // bias_grad_scratch_bytes(T, C) bytes, any alignment of 4
+  int64_t T = 0;
+  int64_t C = 0;
+  Accumulate accumulate = Accumulate::kOverwrite;
+};
+void bias_grad_ref(const BiasGradArgs& args);
+void bias_grad_cpu(const BiasGradArgs& args);
+constexpr int64_t bias_grad_scratch_bytes(int64_t T, int64_t C) {
+  return column_sums_scratch_bytes(T, C, 1);
+}
+
+// Of a column sum: `magnitudes` is the sum of |terms| plus the |value| added to, `term_errors` the sum of
+// their own errors.
+inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, double term_errors, double sum,
+                                     DType stored) {
+  return column_sum_depth(T, C) * kRoundoffF32 * magnitudes + term_errors + store_error_bound(stored, sum);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// Dropout by counter-based random numbers; one function serves both passes. Contract; no graph, no
+// allocation.
+//
+//   y[i] = x[i] * factor[i]; factor[i] = dropout_scale(p) if philox_element(where, i) >=
+//   dropout_threshold(p), else 0. With i = row * C + column of the tensor. The gradient is the same function
+//   of d_y with the same `where`; the mask is computed again and never stored. p = 0 copies without drawing.
+//   (Srivastava et al., JMLR 15 (2014), section 10, with the scale at training time; numbers as base/philox.h
+//   says, bit for bit on every device.)
+//
+// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
+// dropout_fwd_ref takes any floating type for each view; dropout_fwd_cpu f32 or bf16, x and y of one type.
+// Requires: 0 <= p < 1. Errors: kInternal if a view is absent or of another type, or p out of range.
+// Aliasing: y may be x. Scratch: none. Repeatability: exact; the mask is the same on every device.
+// Cost: n FLOPs and about 25 integer operations an element; 2n elements moved.
+// Error: one fp32 rounding and one at the store, dropout_fwd_error_bound. NaN and infinity stay visible: 0 *
+// inf is NaN.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/philox.h"
+#include "base/view.h"
+#include "kernels/element_wise/rounding.h"
+
+namespace plimsoll {
+
+struct DropoutFwdArgs {
+  ConstView x;     // [n]
+  View y;          // [n]
+  int64_t n = 0;   // T * C
+  double p = 0.0;  // probability that an element becomes zero
+  RandomSite where;
+};
+void dropout_fwd_ref(const DropoutFwdArgs& args);
+void dropout_fwd_cpu(const DropoutFwdArgs& args);
+inline double dropout_fwd_error_bound(double y, DType stored) {
+  return kRoundoffF32 * std::abs(y) + store_error_bound(stored, y);
+}
+
+}  // namespace plimsoll

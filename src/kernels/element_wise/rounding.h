@@ -1,0 +1,39 @@
+// Unit roundoffs, from which the contracts of the kernels state their error bounds. Thread-safe: pure
+// functions.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace plimsoll {
+
+// Half the distance from 1 to the next number: the largest relative error of one rounding to nearest. 0 for
+// integers.
+constexpr double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 0x1p-53;
+    case DType::kF32:
+      return 0x1p-24;
+    case DType::kBF16:
+      return 0x1p-8;
+    case DType::kF16:
+      return 0x1p-11;
+    default:
+      return 0.0;
+  }
+}
+
+// The arithmetic of every fast kernel here.
+inline constexpr double kRoundoffF32 = unit_roundoff(DType::kF32);
+
+// What the last rounding adds when a result computed in fp32 is stored: nothing for f32 and f64, whose
+// rounding the fp32 bounds count already. The factor covers that the rounded value is the computed one and
+// not the exact one.
+constexpr double store_error_bound(DType stored, double exact) {
+  const double magnitude = exact < 0.0 ? -exact : exact;
+  return stored == DType::kF32 || stored == DType::kF64 ? 0.0 : 1.01 * unit_roundoff(stored) * magnitude;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,46 @@
+// How the rows of a [T, C] tensor are cut for reductions over rows. The cut depends on the shape alone, so
+// that sums are the same bits with any number of threads; the plan learns the scratch from the same formulas.
+// Thread-safe: pure functions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace plimsoll {
+
+// Block i holds rows [i * rows_per_block, min(T, (i + 1) * rows_per_block)).
+struct RowBlocks {
+  int64_t num_blocks = 0;
+  int64_t rows_per_block = 1;
+};
+
+// At most 64 blocks (parallelism enough, scratch small). A block has at least 16 rows, so that combining
+// partial sums moves little beside what the blocks read, and at least 16384 elements, so that handing a block
+// to a thread costs little.
+constexpr RowBlocks row_blocks(int64_t T, int64_t C) {
+  if (T <= 0) return {0, 1};
+  const int64_t by_work = (16384 + std::max<int64_t>(C, 1) - 1) / std::max<int64_t>(C, 1);
+  const int64_t rows = std::max({(T + 63) / 64, by_work, int64_t{16}});
+  return {(T + rows - 1) / rows, rows};
+}
+
+// Floats from one row of partial sums to the next: whole cache lines, so that threads do not share one.
+constexpr int64_t partial_row_stride(int64_t C) {
+  return (C + 15) / 16 * 16;
+}
+
+// Scratch of a kernel that sums num_sums quantities over the rows of a [T, C] tensor: fp32 [num_sums,
+// num_blocks, stride].
+constexpr int64_t column_sums_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
+  return num_sums * row_blocks(T, C).num_blocks * partial_row_stride(C) * 4;
+}
+
+// The number of additions that a term meets on its way into a column sum; times the unit roundoff and the sum
+// of magnitudes it bounds the error of the sum (Higham, "Accuracy and Stability of Numerical Algorithms",
+// section 4.2).
+constexpr double column_sum_depth(int64_t T, int64_t C) {
+  const RowBlocks blocks = row_blocks(T, C);
+  return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,63 @@
+// Gain and bias per column, the affine half of layer normalization. Contracts; no graph, no allocation.
+//
+// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
+// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
+// _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or bf16 activations
+// (all of one type), f32 or bf16 gain and bias (both of one type), and computes in fp32. Errors: kInternal if
+// a view is absent or of another type. Repeatability: same bits on one instruction set, whatever the number
+// of threads.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/view.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/element_wise/rounding.h"
+#include "kernels/element_wise/row_blocks.h"
+
+namespace plimsoll {
+
+// y[t, c] = x_hat[t, c] * gain[c] + bias[c].
+//   Aliasing: y may be x_hat. Scratch: none. Cost: 2*T*C FLOPs; 2*T*C + 2*C elements moved.
+//   Error: scale_shift_fwd_error_bound (fused or separate rounding of the product).
+struct ScaleShiftFwdArgs {
+  ConstView x_hat;  // [T, C]
+  ConstView gain;   // [C]
+  ConstView bias;   // [C]
+  View y;           // [T, C]
+  int64_t T = 0;
+  int64_t C = 0;
+};
+void scale_shift_fwd_ref(const ScaleShiftFwdArgs& args);
+void scale_shift_fwd_cpu(const ScaleShiftFwdArgs& args);
+inline double scale_shift_fwd_error_bound(double product, double y, DType stored) {
+  return kRoundoffF32 * (std::abs(product) + std::abs(y)) + store_error_bound(stored, y);
+}
+
+// d_x_hat[t, c] = d_y[t, c] * gain[c]; d_gain[c] (+)= sum over t of d_y * x_hat; d_bias[c] (+)= sum over t of
+// d_y.
+//   Accumulation: fp32, rows in order within a block of row_blocks(T, C), blocks in order. Rows where d_y is
+//   zero give zero and contribute exactly nothing, for finite x_hat. Aliasing: d_x_hat may be d_y or x_hat.
+//   Scratch: scale_shift_bwd_scratch_bytes (the reference needs none). Cost: 4*T*C FLOPs; 3*T*C + 3*C
+//   elements moved, plus the scratch twice. Error: d_x_hat: add_fwd_error_bound (one rounding and the store);
+//   d_gain and d_bias: column_sum_error_bound, d_gain with a term error of one rounding.
+struct ScaleShiftBwdArgs {
+  ConstView d_y;    // [T, C]
+  ConstView x_hat;  // [T, C]
+  ConstView gain;   // [C]
+  View d_x_hat;     // [T, C]
+  View d_gain;      // [C]
+  View d_bias;      // [C]
+  View scratch;     // scale_shift_bwd_scratch_bytes(T, C) bytes
+  int64_t T = 0;
+  int64_t C = 0;
+  Accumulate accumulate = Accumulate::kOverwrite;
+};
+void scale_shift_bwd_ref(const ScaleShiftBwdArgs& args);
+void scale_shift_bwd_cpu(const ScaleShiftBwdArgs& args);
+constexpr int64_t scale_shift_bwd_scratch_bytes(int64_t T, int64_t C) {
+  return column_sums_scratch_bytes(T, C, 2);
+}
+
+}  // namespace plimsoll

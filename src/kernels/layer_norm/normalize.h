@@ -1,0 +1,93 @@
+// Normalization of each row to mean 0 and variance 1, without gain and bias (those are
+// element_wise/scale_shift.h). Contracts; no graph, no allocation.
+//
+//   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd
+//   (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is taken in a
+//   second pass over the row, never as E[x^2] - mean^2, which cancels.
+//
+// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense. A row of equal
+// numbers gives x_hat = 0 and rstd = 1 / sqrt(eps): finite. Thread-safe: distinct calls may run at once on
+// distinct outputs. Ownership: views borrow. _ref is plain loops in double and takes any floating type for
+// each view; _cpu takes f32 or bf16 activations (all of one type), f32 rstd, C <= kMaxNormColumns, and
+// computes in fp32. Errors: kInternal if a view is absent or of another type. Repeatability: same bits on one
+// instruction set, whatever the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "base/view.h"
+#include "kernels/element_wise/rounding.h"
+
+namespace plimsoll {
+
+// A row is held on the stack in fp32 between the passes over it.
+inline constexpr int64_t kMaxNormColumns = 16384;
+
+// x_hat[t, c] and rstd[t] of x[t, c].
+//   Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved.
+//   Error: normalize_fwd_error_bound, rstd_error_bound.
+struct NormalizeFwdArgs {
+  ConstView x;  // [T, C]
+  View x_hat;   // [T, C]
+  View rstd;    // [T]
+  int64_t T = 0;
+  int64_t C = 0;
+  double eps = 1e-5;
+};
+void normalize_fwd_ref(const NormalizeFwdArgs& args);
+void normalize_fwd_cpu(const NormalizeFwdArgs& args);
+
+// d_x = rstd * (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)), means over each row.
+//   Rows where d_x_hat is zero give zero. Aliasing: d_x may be d_x_hat or x_hat. Scratch: none.
+//   Cost: 9*T*C FLOPs; 3*T*C + T elements moved. Error: normalize_bwd_error_bound.
+struct NormalizeBwdArgs {
+  ConstView d_x_hat;  // [T, C]
+  ConstView x_hat;    // [T, C]
+  ConstView rstd;     // [T]
+  View d_x;           // [T, C]
+  int64_t T = 0;
+  int64_t C = 0;
+};
+void normalize_bwd_ref(const NormalizeBwdArgs& args);
+void normalize_bwd_cpu(const NormalizeBwdArgs& args);
+
+// Additions that a term meets in the sum over a row: columns are taken 256 at a time into four vectors of at
+// least one lane each, and each group's sum is added to the row's.
+constexpr double row_sum_depth(int64_t C) {
+  return static_cast<double>((std::min<int64_t>(C, 256) + 3) / 4 + (C + 255) / 256 + 8);
+}
+
+// What the bounds below need to know of a row: all exact, in double.
+struct RowMagnitudes {
+  double mean_abs = 0.0;     // mean of |s|, s the numbers that are normalized
+  double input_error = 0.0;  // the largest error of a computed s; 0 if s is an operand
+  double rstd = 0.0;
+};
+// The computed mean is off by mean_error; the variance is off relatively by the rounding of its terms and its
+// sum and by the square of the mean's error; errors of s itself enter both.
+inline double norm_mean_error(const RowMagnitudes& row, int64_t C) {
+  return (row_sum_depth(C) + 2.0) * kRoundoffF32 * row.mean_abs + row.input_error;
+}
+inline double rstd_error_bound(const RowMagnitudes& row, int64_t C) {
+  const double shift = norm_mean_error(row, C) * row.rstd;
+  const double relative =
+      (0.5 * row_sum_depth(C) + 6.0) * kRoundoffF32 + 0.5 * shift * shift + row.input_error * row.rstd;
+  return 1.01 * relative * row.rstd;
+}
+inline double normalize_fwd_error_bound(const RowMagnitudes& row, double x_hat, int64_t C, DType stored) {
+  return std::abs(x_hat) * (rstd_error_bound(row, C) / row.rstd + 2.0 * kRoundoffF32) +
+         1.01 * row.rstd * (norm_mean_error(row, C) + row.input_error) + store_error_bound(stored, x_hat);
+}
+
+// Of the backward formula. With g = d_x_hat (in the fused kernel d_y * gain): mean_abs_g = mean |g|,
+// mean_abs_gx = mean |g * x_hat| over the row.
+inline double normalize_bwd_error_bound(double rstd, double g, double x_hat, double mean_abs_g,
+                                        double mean_abs_gx, int64_t C) {
+  const double depth = row_sum_depth(C);
+  return 1.01 * kRoundoffF32 * rstd *
+         (7.0 * std::abs(g) + (depth + 8.0) * mean_abs_g + std::abs(x_hat) * (depth + 9.0) * mean_abs_gx);
+}
+
+}  // namespace plimsoll
