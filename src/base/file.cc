@@ -1,0 +1,260 @@
+#include "base/file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+struct ErrnoText {
+  int number;
+  const char* name;
+  const char* advice;
+};
+
+// What a person can do about the failures that disks really have.
+constexpr ErrnoText kErrnoTexts[] = {
+    {ENOENT, "ENOENT", "check the path"},
+    {ENOTDIR, "ENOTDIR", "a part of the path before the last is not a folder; check the path"},
+    {EISDIR, "EISDIR", "a folder is there where a file is wanted; check the path"},
+    {EEXIST, "EEXIST", "something else has that name; move it away or choose another name"},
+    {ENOTEMPTY, "ENOTEMPTY", "the folder there is not empty; move it away"},
+    {EACCES, "EACCES", "check the permissions of the file and of the folders above it"},
+    {EPERM, "EPERM", "check the permissions of the file and of the folders above it"},
+    {EROFS, "EROFS", "the file system is read-only; choose another folder"},
+    {ENOSPC, "ENOSPC", "free space on that disk or choose a folder on another one"},
+    {EDQUOT, "EDQUOT", "the quota is used up; free space or choose a folder on another disk"},
+    {EFBIG, "EFBIG", "the file is larger than the file system or the limit (ulimit -f) allows"},
+    {EIO, "EIO",
+     "the disk or the connection to it failed; look into the system's log (dmesg) and use another disk"},
+    {EMFILE, "EMFILE", "too many open files; raise the limit (ulimit -n)"},
+    {ENFILE, "ENFILE", "too many open files on the whole machine"},
+    {ENAMETOOLONG, "ENAMETOOLONG", "choose a shorter path"},
+    {ELOOP, "ELOOP", "symbolic links lead in a circle; check the path"},
+    {EXDEV, "EXDEV", "both names must be on one file system"},
+    {ESTALE, "ESTALE", "the network file system lost the file; mount it again"},
+    {EOPNOTSUPP, "EOPNOTSUPP", "the file system cannot do this; choose a folder on another one"},
+};
+
+std::string compose(FileOperation operation, const std::string& path, int error_number) {
+  std::string name = fmt::format("errno {}", error_number);
+  std::string advice = "check the path and the disk";
+  for (const ErrnoText& text : kErrnoTexts) {
+    if (text.number == error_number) {
+      name = text.name;
+      advice = text.advice;
+    }
+  }
+  return fmt::format("cannot {} '{}': {} ({}); {}", file_operation_name(operation), path,
+                     std::generic_category().message(error_number), name, advice);
+}
+
+// A missing or forbidden input is the user's bad data; whatever else the system reports is the machine's
+// fault.
+ErrorCode classify(FileOperation operation, int error_number) {
+  const bool reads = operation == FileOperation::kOpenRead || operation == FileOperation::kRead ||
+                     operation == FileOperation::kStatus || operation == FileOperation::kList ||
+                     operation == FileOperation::kReadLink;
+  if (!reads) return ErrorCode::kDevice;
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return ErrorCode::kBadData;
+    default:
+      return ErrorCode::kDevice;
+  }
+}
+
+}  // namespace
+
+std::string_view file_operation_name(FileOperation operation) {
+  switch (operation) {
+    case FileOperation::kOpenRead:
+      return "open";
+    case FileOperation::kCreate:
+      return "create";
+    case FileOperation::kOpenAppend:
+      return "append to";
+    case FileOperation::kRead:
+      return "read";
+    case FileOperation::kWrite:
+      return "write";
+    case FileOperation::kSync:
+      return "sync";
+    case FileOperation::kClose:
+      return "close";
+    case FileOperation::kStatus:
+      return "look at";
+    case FileOperation::kList:
+      return "list folder";
+    case FileOperation::kMakeFolder:
+      return "make folder";
+    case FileOperation::kRename:
+      return "rename";
+    case FileOperation::kSyncFolder:
+      return "sync folder";
+    case FileOperation::kRemoveFile:
+      return "remove";
+    case FileOperation::kRemoveFolder:
+      return "remove folder";
+    case FileOperation::kMakeLink:
+      return "make link";
+    case FileOperation::kReadLink:
+      return "read link";
+  }
+  return "?";
+}
+
+FileError::FileError(FileOperation operation, const std::string& path, int error_number)
+    : Error(classify(operation, error_number), compose(operation, path, error_number)),
+      operation_(operation),
+      error_number_(error_number) {}
+
+std::string join_path(std::string_view folder, std::string_view name) {
+  if (folder.empty()) return std::string(name);
+  if (folder.back() == '/') return fmt::format("{}{}", folder, name);
+  return fmt::format("{}/{}", folder, name);
+}
+
+namespace {
+// "a/b//" names the same folder as "a/b".
+std::string_view without_trailing_slashes(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path;
+}
+}  // namespace
+
+std::string parent_folder(std::string_view path) {
+  path = without_trailing_slashes(path);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  if (slash == 0) return "/";
+  return std::string(without_trailing_slashes(path.substr(0, slash)));
+}
+
+std::string file_name(std::string_view path) {
+  path = without_trailing_slashes(path);
+  const size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+void read_exactly(const File& file, std::span<std::byte> destination, int64_t offset, std::string_view what) {
+  const int64_t wanted = std::ssize(destination);
+  const int64_t found = file.pread(destination, offset);
+  if (found != wanted) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the file ends in the middle of {}: {} bytes wanted at byte {}, {} found. It was cut short or "
+        "changed while it was read; copy or download it again",
+        file.path(), what, wanted, offset, found);
+  }
+}
+
+std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes) {
+  const auto file = files.open_read(path);
+  const int64_t size = file->size_bytes();
+  if (size > max_bytes) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the file has {} bytes, at most {} are read here. Check that it is the file you mean",
+                path, size, max_bytes);
+  }
+  std::string text(narrow<size_t>(size), '\0');
+  read_exactly(*file, std::as_writable_bytes(std::span(text)), 0, "its text");
+  return text;
+}
+
+WrittenFile write_synced_file(FileSystem& files, const std::string& path, std::string_view content) {
+  const auto file = files.create(path);
+  file->write(std::as_bytes(std::span(content)));
+  file->sync();
+  file->close();
+  return {file_name(path), std::ssize(content), hash128(content)};
+}
+
+namespace {
+// Calls visit(chunk) for the whole file, kFileChunkBytes at a time. Returns the number of bytes.
+template <typename Visit>
+int64_t for_each_chunk(const File& file, Visit&& visit) {
+  std::vector<std::byte> chunk(kFileChunkBytes);
+  int64_t offset = 0;
+  while (true) {
+    const int64_t found = file.pread(chunk, offset);
+    visit(std::span(chunk).first(narrow<size_t>(found)));
+    offset += found;
+    if (found < kFileChunkBytes) return offset;
+  }
+}
+}  // namespace
+
+WrittenFile copy_synced_file(FileSystem& files, const std::string& from, const std::string& to) {
+  const auto source = files.open_read(from);
+  const auto copy = files.create(to);
+  HashStream128 hash;
+  const int64_t size = for_each_chunk(*source, [&](std::span<const std::byte> bytes) {
+    if (bytes.empty()) return;
+    hash.update(bytes);
+    copy->write(bytes);
+  });
+  copy->sync();
+  copy->close();
+  return {file_name(to), size, hash.digest()};
+}
+
+WrittenFile hash_file(FileSystem& files, const std::string& path) {
+  const auto file = files.open_read(path);
+  HashStream128 hash;
+  const int64_t size = for_each_chunk(*file, [&](std::span<const std::byte> bytes) { hash.update(bytes); });
+  return {file_name(path), size, hash.digest()};
+}
+
+void replace_file(FileSystem& files, const std::string& path, std::string_view content) {
+  const std::string folder = parent_folder(path);
+  const std::string temporary = join_path(folder, fmt::format(".tmp-{}", file_name(path)));
+  write_synced_file(files, temporary, content);
+  files.rename(temporary, path);
+  files.sync_folder(folder);
+}
+
+void make_folders(FileSystem& files, const std::string& path) {
+  const auto status = files.status(path);
+  if (status && status->kind == FileKind::kFolder) return;
+  if (status) throw FileError(FileOperation::kMakeFolder, path, ENOTDIR);
+  const std::string parent = parent_folder(path);
+  if (parent != path) make_folders(files, parent);
+  files.make_folder(path);
+  files.sync_folder(parent);
+}
+
+void remove_tree(FileSystem& files, const std::string& path) {
+  const std::string parent = parent_folder(path);
+  const std::string name = file_name(path);
+  // The parent's list says what the entry itself is; status() would follow a link out of the tree.
+  if (!files.status(parent)) return;
+  const std::vector<FolderEntry> entries = files.list(parent);
+  const auto entry = std::ranges::find(entries, name, &FolderEntry::name);
+  if (entry == entries.end()) return;
+  if (entry->kind != FileKind::kFolder) {
+    files.remove_file(path);
+    return;
+  }
+  for (const FolderEntry& child : files.list(path)) {
+    if (child.kind == FileKind::kFolder) {
+      remove_tree(files, join_path(path, child.name));
+    } else {
+      files.remove_file(join_path(path, child.name));
+    }
+  }
+  files.remove_folder(path);
+}
+
+}  // namespace plimsoll

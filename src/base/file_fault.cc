@@ -1,0 +1,122 @@
+#include "base/file_fault.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+class FaultyFile final : public File {
+ public:
+  FaultyFile(FaultyFileSystem& files, std::unique_ptr<File> inner)
+      : files_(files), inner_(std::move(inner)) {}
+  int64_t pread(std::span<std::byte> destination, int64_t offset) const override {
+    files_.check_power();
+    files_.check_read(path());
+    return inner_->pread(destination, offset);
+  }
+  void write(std::span<const std::byte> bytes) override {
+    files_.before(FileOperation::kWrite, path(), fmt::format(" {}", bytes.size()),
+                  [&] { inner_->write(bytes.first(bytes.size() / 2)); });
+    inner_->write(bytes);
+  }
+  void sync() override {
+    files_.before(FileOperation::kSync, path(), "");
+    inner_->sync();
+  }
+  void close() override {
+    files_.before(FileOperation::kClose, path(), "");
+    inner_->close();
+  }
+  int64_t size_bytes() const override {
+    files_.check_power();
+    return inner_->size_bytes();
+  }
+  const std::string& path() const override { return inner_->path(); }
+
+ private:
+  FaultyFileSystem& files_;
+  std::unique_ptr<File> inner_;
+};
+
+}  // namespace
+
+void FaultyFileSystem::check_power() const {
+  if (off_) throw PowerLoss{};
+}
+
+void FaultyFileSystem::check_read(const std::string& path) const {
+  const auto found = bad_reads_.find(path);
+  if (found != bad_reads_.end()) throw FileError(FileOperation::kRead, path, found->second);
+}
+
+void FaultyFileSystem::before(FileOperation operation, const std::string& path, const std::string& detail,
+                              const std::function<void()>& partly) {
+  check_power();
+  const int64_t call = num_calls();
+  trace_.push_back(fmt::format("{} {}{}", file_operation_name(operation), path, detail));
+  const bool power_goes = call == power_at_;
+  const bool fails = fail_at_ >= 0 && (persistent_ ? call >= fail_at_ : call == fail_at_);
+  if (!power_goes && !fails) return;
+  // A disk that is full still removes files.
+  const bool removes = operation == FileOperation::kRemoveFile || operation == FileOperation::kRemoveFolder;
+  if (!power_goes && persistent_ && removes) return;
+  if (partly) partly();
+  if (power_goes) {
+    off_ = true;
+    throw PowerLoss{};
+  }
+  throw FileError(operation, path, error_number_);
+}
+
+std::unique_ptr<File> FaultyFileSystem::open_read(const std::string& path) {
+  check_power();
+  return std::make_unique<FaultyFile>(*this, inner_.open_read(path));
+}
+std::unique_ptr<File> FaultyFileSystem::create(const std::string& path) {
+  before(FileOperation::kCreate, path, "");
+  return std::make_unique<FaultyFile>(*this, inner_.create(path));
+}
+std::unique_ptr<File> FaultyFileSystem::open_append(const std::string& path) {
+  before(FileOperation::kOpenAppend, path, "");
+  return std::make_unique<FaultyFile>(*this, inner_.open_append(path));
+}
+std::optional<FileStatus> FaultyFileSystem::status(const std::string& path) {
+  check_power();
+  return inner_.status(path);
+}
+std::vector<FolderEntry> FaultyFileSystem::list(const std::string& folder) {
+  check_power();
+  return inner_.list(folder);
+}
+void FaultyFileSystem::make_folder(const std::string& path) {
+  before(FileOperation::kMakeFolder, path, "");
+  inner_.make_folder(path);
+}
+void FaultyFileSystem::rename(const std::string& from, const std::string& to) {
+  before(FileOperation::kRename, from, " " + to);
+  inner_.rename(from, to);
+}
+void FaultyFileSystem::sync_folder(const std::string& path) {
+  before(FileOperation::kSyncFolder, path, "");
+  inner_.sync_folder(path);
+}
+void FaultyFileSystem::remove_file(const std::string& path) {
+  before(FileOperation::kRemoveFile, path, "");
+  inner_.remove_file(path);
+}
+void FaultyFileSystem::remove_folder(const std::string& path) {
+  before(FileOperation::kRemoveFolder, path, "");
+  inner_.remove_folder(path);
+}
+void FaultyFileSystem::make_link(const std::string& target, const std::string& path) {
+  before(FileOperation::kMakeLink, path, " " + target);
+  inner_.make_link(target, path);
+}
+std::optional<std::string> FaultyFileSystem::read_link(const std::string& path) {
+  check_power();
+  return inner_.read_link(path);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,200 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace plimsoll {
+namespace {
+
+[[noreturn]] void fail(FileOperation operation, const std::string& path) {
+  const int error_number = errno;
+  throw FileError(operation, path, error_number);
+}
+
+// Linux moves at most 0x7ffff000 bytes in one call; a smaller limit keeps a call interruptible.
+constexpr size_t kMaxBytesPerCall = size_t{1} << 30;
+
+class PosixFile final : public File {
+ public:
+  PosixFile(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+  PosixFile(const PosixFile&) = delete;
+  PosixFile& operator=(const PosixFile&) = delete;
+  ~PosixFile() override {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  int64_t pread(std::span<std::byte> destination, int64_t offset) const override {
+    size_t done = 0;
+    while (done < destination.size()) {
+      const size_t wanted = std::min(destination.size() - done, kMaxBytesPerCall);
+      const ssize_t got =
+          ::pread(descriptor_, destination.data() + done, wanted, offset + narrow<off_t>(done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail(FileOperation::kRead, path_);
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    return narrow<int64_t>(done);
+  }
+
+  void write(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t put = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMaxBytesPerCall));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) fail(FileOperation::kWrite, path_);
+      bytes = bytes.subspan(static_cast<size_t>(put));
+    }
+  }
+
+  void sync() override {
+    while (::fsync(descriptor_) != 0) {
+      if (errno != EINTR) fail(FileOperation::kSync, path_);
+    }
+  }
+
+  void close() override {
+    const int descriptor = std::exchange(descriptor_, -1);
+    // After EINTR Linux has closed the descriptor all the same, and closing it again could hit another
+    // thread's file.
+    if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR) fail(FileOperation::kClose, path_);
+  }
+
+  int64_t size_bytes() const override {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) fail(FileOperation::kStatus, path_);
+    return status.st_size;
+  }
+
+  const std::string& path() const override { return path_; }
+
+ private:
+  int descriptor_;
+  std::string path_;
+};
+
+FileKind kind_of_mode(mode_t mode) {
+  if (S_ISREG(mode)) return FileKind::kFile;
+  if (S_ISDIR(mode)) return FileKind::kFolder;
+  if (S_ISLNK(mode)) return FileKind::kLink;
+  return FileKind::kOther;
+}
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<File> open_read(const std::string& path) override {
+    return open(path, O_RDONLY, FileOperation::kOpenRead);
+  }
+  std::unique_ptr<File> create(const std::string& path) override {
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC, FileOperation::kCreate);
+  }
+  std::unique_ptr<File> open_append(const std::string& path) override {
+    return open(path, O_WRONLY | O_CREAT | O_APPEND, FileOperation::kOpenAppend);
+  }
+
+  std::optional<FileStatus> status(const std::string& path) override {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+      fail(FileOperation::kStatus, path);
+    }
+    return FileStatus{kind_of_mode(status.st_mode), status.st_size};
+  }
+
+  std::vector<FolderEntry> list(const std::string& folder) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), &::closedir);
+    if (!stream) fail(FileOperation::kList, folder);
+    std::vector<FolderEntry> entries;
+    while (true) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream.get());
+      if (entry == nullptr) {
+        if (errno != 0) fail(FileOperation::kList, folder);
+        break;
+      }
+      const std::string name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      struct stat status {};
+      if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno == ENOENT) continue;  // Somebody removed it between the two calls.
+        fail(FileOperation::kList, join_path(folder, name));
+      }
+      entries.push_back({name, kind_of_mode(status.st_mode)});
+    }
+    std::ranges::sort(entries, {}, &FolderEntry::name);
+    return entries;
+  }
+
+  void make_folder(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) == 0) return;
+    const int error_number = errno;
+    const auto found = error_number == EEXIST ? status(path) : std::nullopt;
+    if (!found || found->kind != FileKind::kFolder) {
+      throw FileError(FileOperation::kMakeFolder, path, error_number);
+    }
+  }
+
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail(FileOperation::kRename, from + "' to '" + to);
+  }
+
+  void sync_folder(const std::string& path) override {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) fail(FileOperation::kSyncFolder, path);
+    PosixFile folder(descriptor, path);
+    // Some network file systems have no such call for folders (EINVAL) and make names durable by themselves.
+    if (::fsync(descriptor) != 0 && errno != EINVAL) fail(FileOperation::kSyncFolder, path);
+  }
+
+  void remove_file(const std::string& path) override {
+    if (::unlink(path.c_str()) != 0) fail(FileOperation::kRemoveFile, path);
+  }
+  void remove_folder(const std::string& path) override {
+    if (::rmdir(path.c_str()) != 0) fail(FileOperation::kRemoveFolder, path);
+  }
+  void make_link(const std::string& target, const std::string& path) override {
+    if (::symlink(target.c_str(), path.c_str()) != 0) fail(FileOperation::kMakeLink, path);
+  }
+
+  std::optional<std::string> read_link(const std::string& path) override {
+    std::string target(4096, '\0');
+    const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+    if (length < 0) {
+      if (errno == ENOENT || errno == EINVAL || errno == ENOTDIR) return std::nullopt;
+      fail(FileOperation::kReadLink, path);
+    }
+    target.resize(static_cast<size_t>(length));
+    return target;
+  }
+
+ private:
+  static std::unique_ptr<File> open(const std::string& path, int flags, FileOperation operation) {
+    int descriptor = -1;
+    do {
+      descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    } while (descriptor < 0 && errno == EINTR);
+    if (descriptor < 0) fail(operation, path);
+    auto file = std::make_unique<PosixFile>(descriptor, path);
+    // Opening a folder for reading succeeds, and only the first read would fail, with a message that misleads.
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) fail(operation, path);
+    if (S_ISDIR(status.st_mode)) throw FileError(operation, path, EISDIR);
+    return file;
+  }
+};
+
+}  // namespace
+
+FileSystem& posix_file_system() {
+  static PosixFileSystem files;
+  return files;
+}
+
+}  // namespace plimsoll
