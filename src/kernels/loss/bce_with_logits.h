@@ -29,10 +29,10 @@ namespace plimsoll {
 inline constexpr int64_t kBceSumBlock = 256;
 
 struct BceWithLogitsFwdArgs {
-  ConstView x_BK;
-  ConstView labels_BK;
-  ConstView denominator;  // 1 element, > 0
-  View loss;              // 1 element
+  ConstView x_BK = {};
+  ConstView labels_BK = {};
+  ConstView denominator = {};  // 1 element, > 0
+  View loss = {};              // 1 element
   int64_t num_rows = 0;
   int64_t num_real_rows = 0;  // Requires: 0 <= num_real_rows <= num_rows
   int64_t num_classes = 0;
@@ -40,11 +40,11 @@ struct BceWithLogitsFwdArgs {
 };
 
 struct BceWithLogitsBwdArgs {
-  ConstView x_BK;
-  ConstView labels_BK;
-  ConstView denominator;  // 1 element
-  ConstView d_loss;       // 1 element
-  View d_x_BK;
+  ConstView x_BK = {};
+  ConstView labels_BK = {};
+  ConstView denominator = {};  // 1 element
+  ConstView d_loss = {};       // 1 element
+  View d_x_BK = {};
   int64_t num_rows = 0;
   int64_t num_real_rows = 0;
   int64_t num_classes = 0;

@@ -27,10 +27,10 @@ namespace plimsoll {
 inline constexpr int64_t kLossRowBlocks = 64;
 
 struct NllFwdArgs {
-  ConstView y_BK;         // log-probabilities
-  ConstView labels_B;     // i32; Requires: < num_classes
-  ConstView denominator;  // 1 element, > 0
-  View loss;              // 1 element
+  ConstView y_BK = {};         // log-probabilities
+  ConstView labels_B = {};     // i32; Requires: < num_classes
+  ConstView denominator = {};  // 1 element, > 0
+  View loss = {};              // 1 element
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
@@ -38,10 +38,10 @@ struct NllFwdArgs {
 };
 
 struct NllBwdArgs {
-  ConstView labels_B;     // i32
-  ConstView denominator;  // 1 element
-  ConstView d_loss;       // 1 element
-  View d_y_BK;
+  ConstView labels_B = {};     // i32
+  ConstView denominator = {};  // 1 element
+  ConstView d_loss = {};       // 1 element
+  View d_y_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;

@@ -31,16 +31,16 @@ namespace plimsoll {
 inline constexpr int64_t kSoftmaxSumBlock = 1024;
 
 struct SoftmaxFwdArgs {
-  ConstView x_BK;
-  View y_BK;
+  ConstView x_BK = {};
+  View y_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;  // Requires: >= 1
 };
 
 struct SoftmaxBwdArgs {
-  ConstView y_BK;  // what the forward kernel wrote
-  ConstView d_y_BK;
-  View d_x_BK;
+  ConstView y_BK = {};  // what the forward kernel wrote
+  ConstView d_y_BK = {};
+  View d_x_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;  // Requires: >= 1
 };

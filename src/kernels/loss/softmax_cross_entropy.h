@@ -35,11 +35,11 @@
 namespace plimsoll {
 
 struct SoftmaxCrossEntropyFwdArgs {
-  ConstView logits_BK;
-  ConstView labels_B;     // i32; Requires: < num_classes
-  ConstView denominator;  // 1 element, > 0
-  View loss;              // 1 element
-  View row_loss_B;        // optional: each row's loss, not divided
+  ConstView logits_BK = {};
+  ConstView labels_B = {};     // i32; Requires: < num_classes
+  ConstView denominator = {};  // 1 element, > 0
+  View loss = {};              // 1 element
+  View row_loss_B = {};        // optional: each row's loss, not divided
   int64_t num_rows = 0;
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
@@ -47,11 +47,11 @@ struct SoftmaxCrossEntropyFwdArgs {
 };
 
 struct SoftmaxCrossEntropyBwdArgs {
-  ConstView logits_BK;
-  ConstView labels_B;     // i32
-  ConstView denominator;  // 1 element
-  ConstView d_loss;       // 1 element
-  View d_logits_BK;
+  ConstView logits_BK = {};
+  ConstView labels_B = {};     // i32
+  ConstView denominator = {};  // 1 element
+  ConstView d_loss = {};       // 1 element
+  View d_logits_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;

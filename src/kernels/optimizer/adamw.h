@@ -30,13 +30,13 @@
 namespace plimsoll {
 
 struct AdamwArgs {
-  std::span<const OptimizerTensor> tensors;  // reads grad; reads and writes param, m, v
-  ConstView learning_rate;                   // 1 element
-  ConstView step;                            // 1 element of i64; Requires: >= 1
-  ConstView clip_coefficient;                // optional, 1 element: absent means 1
-  ConstView finite;                          // optional, 1 element: 0 means update nothing
-  double beta1 = 0.9;                        // Requires: in [0, 1)
-  double beta2 = 0.999;                      // Requires: in [0, 1)
+  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param, m, v
+  ConstView learning_rate = {};                   // 1 element
+  ConstView step = {};                            // 1 element of i64; Requires: >= 1
+  ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
+  ConstView finite = {};                          // optional, 1 element: 0 means update nothing
+  double beta1 = 0.9;                             // Requires: in [0, 1)
+  double beta2 = 0.999;                           // Requires: in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
 };

@@ -28,17 +28,17 @@
 namespace plimsoll {
 
 struct GlobalNormArgs {
-  std::span<const OptimizerTensor> tensors;  // reads grad and count
-  ConstView loss;                            // optional, 1 element: its finiteness counts too
-  View norm;                                 // 1 element
-  View finite;                               // optional, 1 element: 1.0 or 0.0
-  View first_bad;                            // optional, 1 element of i64
+  std::span<const OptimizerTensor> tensors = {};  // reads grad and count
+  ConstView loss = {};                            // optional, 1 element: its finiteness counts too
+  View norm = {};                                 // 1 element
+  View finite = {};                               // optional, 1 element: 1.0 or 0.0
+  View first_bad = {};                            // optional, 1 element of i64
 };
 
 struct ClipCoefficientArgs {
-  ConstView norm;       // 1 element
-  View coefficient;     // 1 element; NaN when the norm is NaN
-  double max_norm = 0;  // Requires: >= 0; 0 turns clipping off
+  ConstView norm = {};    // 1 element
+  View coefficient = {};  // 1 element; NaN when the norm is NaN
+  double max_norm = 0;    // Requires: >= 0; 0 turns clipping off
 };
 
 void global_norm_ref(const GlobalNormArgs& args);

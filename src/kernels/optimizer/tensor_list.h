@@ -17,10 +17,10 @@ namespace plimsoll {
 
 // One parameter with its gradient and states. A kernel says which fields it touches; the others may be null.
 struct OptimizerTensor {
-  View param;
-  ConstView grad;
-  View m;             // AdamW's first moment, SGD's momentum buffer
-  View v;             // AdamW's second moment
+  View param = {};
+  ConstView grad = {};
+  View m = {};        // AdamW's first moment, SGD's momentum buffer
+  View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
 };
 

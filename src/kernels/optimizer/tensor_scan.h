@@ -17,21 +17,21 @@
 namespace plimsoll {
 
 struct FillArgs {
-  View x;
+  View x = {};
   int64_t count = 0;
   double value = 0.0;  // rounded to x's type as View::store does
 };
 
 struct SumOfSquaresArgs {
-  ConstView x;
-  View out;  // 1 element
+  ConstView x = {};
+  View out = {};  // 1 element
   int64_t count = 0;
   Accumulate accumulate = Accumulate::kOverwrite;
 };
 
 struct FirstNonFiniteArgs {
-  ConstView x;
-  View index;  // 1 element of i64: of the first NaN or infinity, -1 if all are finite
+  ConstView x = {};
+  View index = {};  // 1 element of i64: of the first NaN or infinity, -1 if all are finite
   int64_t count = 0;
 };
 

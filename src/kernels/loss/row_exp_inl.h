@@ -1,0 +1,155 @@
+// Per-target pieces that the loss kernels share: whole and partial vectors of a row, its maximum, and the sum
+// of its exponentials. Compiled once per instruction set, inside Highway's target namespaces; included by
+// *_cpu.cc files only.
+#if defined(PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
+#undef PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
+#else
+#define PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
+#endif
+
+#include <hwy/highway.h>
+// Highway's own headers come before its math functions.
+#include <hwy/contrib/math/math-inl.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/loss/softmax.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+using DoubleTag = hn::ScalableTag<double>;
+using HalfFloatTag = hn::Rebind<float, DoubleTag>;  // as many floats as a vector of doubles has lanes
+using FloatVec = hn::Vec<FloatTag>;
+using DoubleVec = hn::Vec<DoubleTag>;
+
+// The first n values from x, the other lanes hold `rest`. Never reads beyond x[n - 1]. Requires: n <= lanes.
+template <typename Tag>
+HWY_INLINE hn::Vec<Tag> load_first(Tag tag, const float* x, int64_t n, float rest) {
+  HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
+  hn::Store(hn::Set(tag, rest), tag, lanes);
+  std::memcpy(lanes, x, static_cast<size_t>(n) * sizeof(float));
+  return hn::Load(tag, lanes);
+}
+
+template <typename Tag>
+HWY_INLINE void store_first(Tag tag, hn::Vec<Tag> value, float* y, int64_t n) {
+  HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
+  hn::Store(value, tag, lanes);
+  std::memcpy(y, lanes, static_cast<size_t>(n) * sizeof(float));
+}
+
+HWY_INLINE int64_t float_lanes() {
+  return static_cast<int64_t>(hn::Lanes(FloatTag()));
+}
+
+// Highway's Exp turns a NaN into 0.
+HWY_INLINE FloatVec exp_keeping_nan(FloatVec x) {
+  const FloatTag tag;
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(tag, x));
+}
+
+// Whether the result is a NaN's or not when the row has one is unspecified: the sum of exponentials settles
+// it.
+HWY_INLINE float row_max(const float* x, int64_t n) {
+  const FloatTag tag;
+  const int64_t lanes = float_lanes();
+  FloatVec max = hn::Set(tag, -std::numeric_limits<float>::infinity());
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) max = hn::Max(max, hn::LoadU(tag, x + i));
+  if (i < n) {
+    max = hn::Max(max, load_first(tag, x + i, n - i, -std::numeric_limits<float>::infinity()));
+  }
+  return hn::GetLane(hn::MaxOfLanes(tag, max));
+}
+
+// Sum of exp(x - max); each exponential is also handed to `use(i, count, vector)` when it is made.
+template <typename Use>
+HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max, Use&& use) {
+  const FloatTag tag;
+  const int64_t lanes = float_lanes();
+  const FloatVec max_v = hn::Set(tag, max);
+  double total = 0.0;
+  for (int64_t begin = 0; begin < n; begin += kSoftmaxSumBlock) {
+    const int64_t end = std::min(n, begin + kSoftmaxSumBlock);
+    FloatVec sum = hn::Zero(tag);
+    int64_t i = begin;
+    for (; i + lanes <= end; i += lanes) {
+      const FloatVec e = exp_keeping_nan(hn::Sub(hn::LoadU(tag, x + i), max_v));
+      sum = hn::Add(sum, e);
+      use(i, lanes, e);
+    }
+    if (i < end) {
+      // exp(-inf) adds nothing; a maximum of -inf makes NaN of it, and the true lanes are NaN then as well.
+      const FloatVec tail = load_first(tag, x + i, end - i, -std::numeric_limits<float>::infinity());
+      const FloatVec e = exp_keeping_nan(hn::Sub(tail, max_v));
+      sum = hn::Add(sum, e);
+      use(i, end - i, e);
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(tag, sum)));
+  }
+  return total;
+}
+
+HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
+  return row_sum_exp(x, n, max, [](int64_t, int64_t, FloatVec) HWY_ATTR {});
+}
+
+// y[i] = f(vectors of the inputs at i), in place or not. Lanes beyond the end hold 0 and are not stored.
+template <typename Function>
+HWY_INLINE void map_row(const float* x, float* y, int64_t n, Function&& f) {
+  const FloatTag tag;
+  const int64_t lanes = float_lanes();
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(hn::LoadU(tag, x + i)), tag, y + i);
+  if (i < n) store_first(tag, f(load_first(tag, x + i, n - i, 0.0f)), y + i, n - i);
+}
+template <typename Function>
+HWY_INLINE void map_rows(const float* a, const float* b, float* y, int64_t n, Function&& f) {
+  const FloatTag tag;
+  const int64_t lanes = float_lanes();
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(f(hn::LoadU(tag, a + i), hn::LoadU(tag, b + i)), tag, y + i);
+  }
+  if (i < n) {
+    const FloatVec result = f(load_first(tag, a + i, n - i, 0.0f), load_first(tag, b + i, n - i, 0.0f));
+    store_first(tag, result, y + i, n - i);
+  }
+}
+
+// Sum over i of f(a[i], b[i]): fp32 lanes within a block, blocks in double. Lanes beyond the end add nothing.
+template <typename Function>
+HWY_INLINE double sum_rows(const float* a, const float* b, int64_t n, int64_t block, Function&& f) {
+  const FloatTag tag;
+  const int64_t lanes = float_lanes();
+  double total = 0.0;
+  for (int64_t begin = 0; begin < n; begin += block) {
+    const int64_t end = std::min(n, begin + block);
+    FloatVec sum = hn::Zero(tag);
+    int64_t i = begin;
+    for (; i + lanes <= end; i += lanes) {
+      sum = hn::Add(sum, f(hn::LoadU(tag, a + i), hn::LoadU(tag, b + i)));
+    }
+    if (i < end) {
+      const FloatVec tail = f(load_first(tag, a + i, end - i, 0.0f), load_first(tag, b + i, end - i, 0.0f));
+      const FloatVec real = hn::IfThenElseZero(hn::FirstN(tag, static_cast<size_t>(end - i)), tail);
+      sum = hn::Add(sum, real);
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(tag, sum)));
+  }
+  return total;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,81 @@
+#include "kernels/optimizer/piece_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "device/cpu/simd_targets.h"
+#include "kernels/optimizer/tensor_list.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/optimizer/piece_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Requires: count <= kTensorGrain.
+double grain_square_sum(const float* x, int64_t count) {
+  const hn::ScalableTag<double> doubles;
+  const hn::Rebind<float, decltype(doubles)> floats;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(doubles));
+  // Four chains hide the latency of the fused multiply-add.
+  auto sum0 = hn::Zero(doubles), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const auto a = hn::PromoteTo(doubles, hn::LoadU(floats, x + i));
+    const auto b = hn::PromoteTo(doubles, hn::LoadU(floats, x + i + lanes));
+    const auto c = hn::PromoteTo(doubles, hn::LoadU(floats, x + i + 2 * lanes));
+    const auto d = hn::PromoteTo(doubles, hn::LoadU(floats, x + i + 3 * lanes));
+    sum0 = hn::MulAdd(a, a, sum0);
+    sum1 = hn::MulAdd(b, b, sum1);
+    sum2 = hn::MulAdd(c, c, sum2);
+    sum3 = hn::MulAdd(d, d, sum3);
+  }
+  double tail = 0.0;
+  for (; i < count; ++i) tail += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  const auto sum = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+  return hn::GetLane(hn::SumOfLanes(doubles, sum)) + tail;
+}
+
+double square_sum(const float* x, int64_t count) {
+  double total = 0.0;
+  for (int64_t i = 0; i < count; i += kTensorGrain) {
+    total += grain_square_sum(x + i, std::min(kTensorGrain, count - i));
+  }
+  return total;
+}
+
+int64_t first_non_finite(const float* x, int64_t count) {
+  const hn::ScalableTag<float> tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  int64_t i = 0;
+  while (i + lanes <= count && hn::AllTrue(tag, hn::IsFinite(hn::LoadU(tag, x + i)))) i += lanes;
+  for (; i < count; ++i) {
+    if (!std::isfinite(x[i])) return i;
+  }
+  return -1;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll {
+
+HWY_EXPORT(square_sum);
+HWY_EXPORT(first_non_finite);
+
+double piece_square_sum(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(square_sum)(x, count);
+}
+
+int64_t piece_first_non_finite(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(first_non_finite)(x, count);
+}
+
+}  // namespace plimsoll
+#endif  // HWY_ONCE

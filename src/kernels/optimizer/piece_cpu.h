@@ -1,0 +1,16 @@
+// Contiguous pieces of fp32 that several kernels of this folder work on, dispatched to the CPU's best
+// instruction set. Internal to the folder. Thread-safe: pure.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll {
+
+// Sum of squares in double, grain by grain (kTensorGrain). NaN or infinite exactly when an element is: no
+// square of a finite fp32 overflows a double.
+double piece_square_sum(const float* x, int64_t count);
+
+// Index of the first NaN or infinity, -1 if there is none.
+int64_t piece_first_non_finite(const float* x, int64_t count);
+
+}  // namespace plimsoll

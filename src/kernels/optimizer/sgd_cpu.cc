@@ -1,0 +1,111 @@
+#include "kernels/optimizer/sgd.h"
+
+#include "device/cpu/simd_targets.h"
+#include "kernels/optimizer/adamw.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/optimizer/sgd_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
+#define PLIMSOLL_KERNELS_OPTIMIZER_SGD_CPU_ONCE_
+namespace plimsoll {
+// What happens to the momentum buffer.
+enum class Buffer : uint8_t { kNone, kStart, kContinue };
+
+struct SgdPiece {
+  float lr, clip, weight_decay, momentum;
+  Buffer buffer;
+  bool nesterov;
+  float* p;
+  const float* g;
+  float* m;  // null without momentum
+};
+}  // namespace plimsoll
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <Buffer kBuffer, typename Tag>
+HWY_INLINE void sgd_vector(Tag tag, const SgdPiece& c, int64_t i) {
+  const auto p = hn::LoadU(tag, c.p + i);
+  const auto clipped = hn::Mul(hn::LoadU(tag, c.g + i), hn::Set(tag, c.clip));
+  const auto g = hn::MulAdd(hn::Set(tag, c.weight_decay), p, clipped);
+  auto direction = g;
+  if constexpr (kBuffer != Buffer::kNone) {
+    const auto momentum = hn::Set(tag, c.momentum);
+    auto m = g;
+    if constexpr (kBuffer == Buffer::kContinue) m = hn::MulAdd(momentum, hn::LoadU(tag, c.m + i), g);
+    hn::StoreU(m, tag, c.m + i);
+    direction = c.nesterov ? hn::MulAdd(momentum, m, g) : m;
+  }
+  hn::StoreU(hn::NegMulAdd(hn::Set(tag, c.lr), direction, p), tag, c.p + i);
+}
+
+template <Buffer kBuffer>
+HWY_INLINE void sgd_elements(const SgdPiece& c, int64_t count) {
+  const hn::ScalableTag<float> tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) sgd_vector<kBuffer>(tag, c, i);
+  // The same operations in the same order, one element at a time.
+  for (; i < count; ++i) sgd_vector<kBuffer>(hn::CappedTag<float, 1>(), c, i);
+}
+
+void sgd_piece(const SgdPiece& piece, int64_t count) {
+  // A copy that no store through the arrays can alias stays in registers.
+  const SgdPiece c = piece;
+  switch (c.buffer) {
+    case Buffer::kNone:
+      return sgd_elements<Buffer::kNone>(c, count);
+    case Buffer::kStart:
+      return sgd_elements<Buffer::kStart>(c, count);
+    case Buffer::kContinue:
+      return sgd_elements<Buffer::kContinue>(c, count);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll {
+
+HWY_EXPORT(sgd_piece);
+
+void sgd_cpu(const SgdArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  const bool has_momentum = args.momentum != 0.0;
+  for (const OptimizerTensor& tensor : args.tensors) {
+    PLIMSOLL_CHECK(tensor.param.dtype == DType::kF32 && tensor.grad.dtype == DType::kF32 &&
+                       (!has_momentum || tensor.m.dtype == DType::kF32),
+                   "SGD of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
+                   dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
+  }
+  Buffer buffer = Buffer::kNone;
+  if (has_momentum) buffer = args.step.as<int64_t>()[0] == 1 ? Buffer::kStart : Buffer::kContinue;
+  const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
+  const auto piece_function = &HWY_DYNAMIC_DISPATCH(sgd_piece);
+  parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
+    const OptimizerTensor& tensor = args.tensors[index];
+    piece_function(SgdPiece{.lr = static_cast<float>(args.learning_rate.load(0)),
+                            .clip = static_cast<float>(clip),
+                            .weight_decay = static_cast<float>(args.weight_decay),
+                            .momentum = static_cast<float>(args.momentum),
+                            .buffer = buffer,
+                            .nesterov = args.nesterov == Nesterov::kOn,
+                            .p = tensor.param.as<float>() + begin,
+                            .g = tensor.grad.as<float>() + begin,
+                            .m = has_momentum ? tensor.m.as<float>() + begin : nullptr},
+                   count);
+  });
+}
+
+}  // namespace plimsoll
+#endif  // HWY_ONCE
