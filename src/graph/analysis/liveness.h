@@ -1,0 +1,34 @@
+// When the bytes of each transient value are in use. Values that are versions of one another share one
+// buffer.
+//
+// A buffer is live from the position of its producer up to the last op that may still touch it. With one
+// stream that is the last reader in the list; the positions are of the schedule, so two buffers whose
+// intervals do not meet are ordered by happens-before and may share bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+// One transient buffer: the root value (no version_of) and all its versions.
+struct LiveRange {
+  ValueId root = kNoValue;
+  int64_t bytes = 0;   // in the given bucket, the largest of its versions
+  uint32_t first = 0;  // position of the op that writes it first
+  uint32_t last = 0;   // position of the last op that reads or writes it
+};
+
+// Every transient buffer of a program in the order of `first`. Requires: the graph verifies.
+std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket);
+
+// The value whose bytes `id` occupies in the end.
+ValueId root_of(const Graph& graph, ValueId id);
+
+// Bytes live at each position; `alignment` rounds every buffer up.
+std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num_positions,
+                                int64_t alignment);
+
+}  // namespace plimsoll

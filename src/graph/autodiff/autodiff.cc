@@ -1,0 +1,93 @@
+#include "graph/autodiff/autodiff.h"
+
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+class Backward final : public GradientContext {
+ public:
+  Backward(Graph& graph, std::span<const ValueId> wanted) : graph_(graph) {
+    // A value is wanted when a parameter is upstream of it.
+    reaches_.assign(graph.values().size(), false);
+    for (ValueId id : wanted) reaches_[index_of(id)] = true;
+    for (const Op& op : graph.ops()) {
+      bool any = false;
+      for (ValueId id : op.inputs) any = any || (id != kNoValue && reaches_[index_of(id)]);
+      for (ValueId id : op.outputs) reaches_[index_of(id)] = any;
+    }
+    terms_.resize(graph.values().size());
+  }
+
+  void run(ValueId loss) {
+    graph_.set_segment(Segment::kBackward);
+    const size_t num_forward_ops = graph_.ops().size();
+    graph_.set_current_module(graph_.op(graph_.value(loss).producer).module);
+    terms_[index_of(loss)].push_back(emit(graph_, fill_op(), {loss}, {{"value", 1.0}}, "d_loss"));
+    for (size_t i = num_forward_ops; i-- > 0;) {
+      op_ = graph_.ops()[i];
+      bool reached = false;
+      bool useful = false;
+      for (ValueId id : op_.outputs) reached = reached || !terms_[index_of(id)].empty();
+      for (ValueId id : op_.inputs) useful = useful || (id != kNoValue && reaches_[index_of(id)]);
+      if (!reached || !useful) continue;
+      graph_.set_current_module(op_.module);
+      schema_of(op_).gradient(*this);
+    }
+  }
+
+  ValueId sum_of(ValueId id) {
+    std::vector<ValueId>& terms = terms_[index_of(id)];
+    while (terms.size() > 1) {
+      const ValueId sum = emit(graph_, add_op(), {terms[0], terms[1]}, {}, "d_" + graph_.value(id).name);
+      terms.erase(terms.begin());
+      terms[0] = sum;
+    }
+    return terms.empty() ? kNoValue : terms[0];
+  }
+
+  Graph& graph() override { return graph_; }
+  const Op& op() const override { return op_; }
+  ValueId d_output(int i) override { return sum_of(op_.outputs[static_cast<size_t>(i)]); }
+  std::pair<ValueId, ValueId> d_output_terms(int i) override {
+    std::vector<ValueId>& terms = terms_[index_of(op_.outputs[static_cast<size_t>(i)])];
+    while (terms.size() > 2) {
+      const ValueId sum = emit(graph_, add_op(), {terms[0], terms[1]}, {}, "d_sum");
+      terms.erase(terms.begin());
+      terms[0] = sum;
+    }
+    if (terms.empty()) return {kNoValue, kNoValue};
+    return {terms[0], terms.size() > 1 ? terms[1] : kNoValue};
+  }
+  bool wants(int i) const override {
+    const ValueId id = op_.inputs[static_cast<size_t>(i)];
+    return id != kNoValue && reaches_[index_of(id)];
+  }
+  void set(int i, ValueId gradient) override {
+    terms_[index_of(op_.inputs[static_cast<size_t>(i)])].push_back(gradient);
+  }
+
+ private:
+  Graph& graph_;
+  Op op_;
+  std::vector<bool> reaches_;
+  std::vector<std::vector<ValueId>> terms_;  // by forward value
+};
+
+}  // namespace
+
+std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted) {
+  PLIMSOLL_CHECK(graph.value(loss).producer != kNoOp, "the loss '{}' is not computed",
+                 graph.value(loss).name);
+  Backward backward(graph, wanted);
+  backward.run(loss);
+  std::vector<ValueId> gradients;
+  for (ValueId id : wanted) {
+    const ValueId gradient = backward.sum_of(id);
+    gradients.push_back(gradient);
+    if (gradient != kNoValue) graph.value(gradient).is_parameter_gradient = true;
+  }
+  return gradients;
+}
+
+}  // namespace plimsoll

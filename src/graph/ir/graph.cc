@@ -1,0 +1,159 @@
+#include "graph/ir/graph.h"
+
+#include <utility>
+
+namespace plimsoll {
+
+std::string_view storage_name(Storage storage) {
+  switch (storage) {
+    case Storage::kTransient:
+      return "transient";
+    case Storage::kWeight:
+      return "weight";
+    case Storage::kOptimizerState:
+      return "state";
+    case Storage::kGradient:
+      return "gradient";
+    case Storage::kInput:
+      return "input";
+    case Storage::kOutput:
+      return "output";
+  }
+  return "?";
+}
+
+std::string_view segment_name(Segment segment) {
+  switch (segment) {
+    case Segment::kForward:
+      return "forward";
+    case Segment::kBackward:
+      return "backward";
+    case Segment::kOptimizer:
+      return "optimizer";
+  }
+  return "?";
+}
+
+std::string type_text(const ValueType& type) {
+  return std::string(dtype_name(type.dtype)) + shape_text(type.shape);
+}
+
+Graph::Graph(std::string name) : name_(std::move(name)) {}
+
+ValueId Graph::add_value(std::string_view name, ValueType type, Storage storage) {
+  const auto id = static_cast<uint32_t>(values_.size());
+  const bool inserted = by_name_.emplace(std::string(name), id).second;
+  PLIMSOLL_CHECK(inserted, "the name '{}' is taken in graph '{}'", name, name_);
+  values_.push_back({.name = std::string(name), .type = type, .storage = storage, .module = module_});
+  return ValueId{id};
+}
+
+OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes attributes,
+                   std::span<const std::string> output_names) {
+  for (ValueId id : inputs) {
+    PLIMSOLL_CHECK(id == kNoValue || index_of(id) < values_.size(), "{} reads a value that does not exist",
+                   def.name());
+  }
+  const OpId id{static_cast<uint32_t>(ops_.size())};
+  ops_.push_back({.def = &def,
+                  .inputs = std::move(inputs),
+                  .outputs = {},
+                  .attributes = std::move(attributes),
+                  .segment = segment_,
+                  .module = module_});
+  const std::vector<ValueType> types = def.infer({*this, ops_.back()});
+  for (size_t i = 0; i < types.size(); ++i) {
+    const std::string name = unique_name(i < output_names.size() ? output_names[i] : std::string(def.name()));
+    const ValueId value = add_value(name, types[i], Storage::kTransient);
+    values_.back().producer = id;
+    ops_.back().outputs.push_back(value);
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    const int source = def.writes_into({*this, ops_.back()}, static_cast<int>(i));
+    if (source < 0) continue;
+    Value& written = value(ops_.back().outputs[i]);
+    written.version_of = ops_.back().inputs[static_cast<size_t>(source)];
+    written.storage = value(written.version_of).storage;
+  }
+  return id;
+}
+
+void Graph::set_module(std::string_view module) {
+  const auto [it, inserted] =
+      module_by_name_.emplace(std::string(module), static_cast<uint32_t>(modules_.size()));
+  if (inserted) modules_.emplace_back(module);
+  module_ = ModuleId{it->second};
+}
+
+ValueId Graph::find(std::string_view name) const {
+  const auto it = by_name_.find(std::string(name));
+  return it == by_name_.end() ? kNoValue : ValueId{it->second};
+}
+
+ValueId Graph::required(std::string_view name, Storage storage) const {
+  const ValueId id = find(name);
+  PLIMSOLL_CHECK(id != kNoValue && value(id).storage == storage, "graph '{}' has no {} '{}'", name_,
+                 storage_name(storage), name);
+  return id;
+}
+
+std::string Graph::unique_name(std::string_view stem) {
+  std::string name(stem);
+  if (!by_name_.contains(name)) return name;
+  uint32_t& next = next_number_[name];
+  std::string candidate;
+  do {
+    candidate = name + "." + std::to_string(++next);
+  } while (by_name_.contains(candidate));
+  return candidate;
+}
+
+void Graph::rename(ValueId id, std::string_view name) {
+  PLIMSOLL_CHECK(!by_name_.contains(std::string(name)), "the name '{}' is taken in graph '{}'", name, name_);
+  by_name_.erase(value(id).name);
+  by_name_.emplace(std::string(name), static_cast<uint32_t>(id));
+  value(id).name = name;
+}
+
+void Graph::replace_ops(std::vector<Op> ops) {
+  ops_ = std::move(ops);
+  for (Value& value : values_) value.producer = kNoOp;
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    for (ValueId output : ops_[i].outputs) value(output).producer = OpId{static_cast<uint32_t>(i)};
+  }
+}
+
+void Graph::drop_unused_values() {
+  std::vector<bool> used(values_.size(), false);
+  for (size_t i = 0; i < values_.size(); ++i) used[i] = values_[i].storage != Storage::kTransient;
+  for (const Op& op : ops_) {
+    for (ValueId id : op.inputs) {
+      if (id != kNoValue) used[index_of(id)] = true;
+    }
+    for (ValueId id : op.outputs) used[index_of(id)] = true;
+  }
+  for (size_t i = values_.size(); i-- > 0;) {
+    // An unused version of a persistent value belonged to an op that is gone.
+    if (values_[i].version_of != kNoValue && values_[i].producer == kNoOp) used[i] = false;
+  }
+  std::vector<ValueId> renumbered(values_.size(), kNoValue);
+  std::vector<Value> kept;
+  by_name_.clear();
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (!used[i]) continue;
+    renumbered[i] = ValueId{static_cast<uint32_t>(kept.size())};
+    by_name_.emplace(values_[i].name, static_cast<uint32_t>(kept.size()));
+    kept.push_back(std::move(values_[i]));
+  }
+  const auto remap = [&](ValueId& id) {
+    if (id != kNoValue) id = renumbered[index_of(id)];
+  };
+  for (Value& value : kept) remap(value.version_of);
+  for (Op& op : ops_) {
+    for (ValueId& id : op.inputs) remap(id);
+    for (ValueId& id : op.outputs) remap(id);
+  }
+  values_ = std::move(kept);
+}
+
+}  // namespace plimsoll

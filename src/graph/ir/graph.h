@@ -1,0 +1,185 @@
+// The intermediate representation: a program as an ordered list of ops over typed values. It knows no list of
+// ops, no device and no address. Not thread-safe while it is being changed.
+//
+// Invariants (verify.h checks them):
+//  1. Ops stand in an order in which every value is produced before it is read; that order is the schedule.
+//  2. A value has one producer, or none when it lives across programs (weights, states, persistent gradients)
+//  or is
+//     written by the host (inputs).
+//  3. A value with `version_of` set occupies the bytes of that value and replaces its content; every other
+//  reader of the
+//     older version stands before its producer.
+//  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
+//  5. Every op's outputs have the types that its definition infers.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/dtype.h"
+#include "graph/ir/attributes.h"
+#include "graph/ir/shape.h"
+
+namespace plimsoll {
+
+enum class ValueId : uint32_t {};
+enum class OpId : uint32_t {};
+enum class ModuleId : uint32_t {};
+inline constexpr ValueId kNoValue{std::numeric_limits<uint32_t>::max()};
+inline constexpr OpId kNoOp{std::numeric_limits<uint32_t>::max()};
+constexpr size_t index_of(ValueId id) {
+  return static_cast<size_t>(id);
+}
+constexpr size_t index_of(OpId id) {
+  return static_cast<size_t>(id);
+}
+constexpr size_t index_of(ModuleId id) {
+  return static_cast<size_t>(id);
+}
+
+// Where a value lives.
+enum class Storage : uint8_t {
+  kTransient,       // born and dead within one run of the program
+  kWeight,          // persistent: a parameter of the model
+  kOptimizerState,  // persistent
+  kGradient,        // persistent: a gradient that accumulates over micro-batches
+  kInput,           // written by the host before each run
+  kOutput,          // read by the host after each run
+};
+constexpr bool is_persistent(Storage storage) {
+  return storage == Storage::kWeight || storage == Storage::kOptimizerState || storage == Storage::kGradient;
+}
+std::string_view storage_name(Storage storage);
+
+// Which part of a step an op belongs to. Segments run in the order of the step schedule, which is plan data.
+enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
+std::string_view segment_name(Segment segment);
+
+struct ValueType {
+  DType dtype = DType::kF32;
+  Shape shape;
+  friend bool operator==(const ValueType&, const ValueType&) = default;
+};
+// "f32[T,384]".
+std::string type_text(const ValueType& type);
+
+struct Value {
+  std::string name;
+  ValueType type;
+  Storage storage = Storage::kTransient;
+  OpId producer = kNoOp;
+  ValueId version_of = kNoValue;  // the value whose bytes this one takes over
+  bool is_parameter_gradient = false;
+  ModuleId module{0};
+
+  int64_t bytes(const Bucket& bucket) const { return type.shape.elements(bucket) * dtype_bytes(type.dtype); }
+};
+
+class OpDef;
+
+struct Op {
+  const OpDef* def = nullptr;   // not owned; definitions live as long as the program
+  std::vector<ValueId> inputs;  // kNoValue where an optional operand is absent
+  std::vector<ValueId> outputs;
+  Attributes attributes;
+  Segment segment = Segment::kForward;
+  ModuleId module{0};
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name = "graph");
+
+  const std::string& name() const { return name_; }
+
+  // Declares a value without a producer. Errors: kInternal if the name is taken.
+  ValueId add_value(std::string_view name, ValueType type, Storage storage);
+
+  // Appends an op; infers the types of its outputs and names them (`output_names` may be shorter than the
+  // list of outputs; the rest are named after the op). Errors: kInternal where the definition refuses its
+  // operands. The returned index stays valid until ops are replaced.
+  OpId add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes attributes = {},
+              std::span<const std::string> output_names = {});
+
+  // Ops and values added from now on belong to this segment and module.
+  void set_segment(Segment segment) { segment_ = segment; }
+  Segment segment() const { return segment_; }
+  void set_module(std::string_view module);
+  ModuleId current_module() const { return module_; }
+  void set_current_module(ModuleId module) { module_ = module; }
+
+  std::vector<Op>& ops() { return ops_; }
+  const std::vector<Op>& ops() const { return ops_; }
+  const Op& op(OpId id) const { return ops_[index_of(id)]; }
+  std::vector<Value>& values() { return values_; }
+  const std::vector<Value>& values() const { return values_; }
+  Value& value(ValueId id) { return values_[index_of(id)]; }
+  const Value& value(ValueId id) const { return values_[index_of(id)]; }
+  const std::vector<std::string>& modules() const { return modules_; }
+  const std::string& module_name(ModuleId id) const { return modules_[index_of(id)]; }
+
+  // The value of that name, or kNoValue.
+  ValueId find(std::string_view name) const;
+  ValueId input(std::string_view name) const { return required(name, Storage::kInput); }
+  // A name that is not taken: the stem, or the stem with a number.
+  std::string unique_name(std::string_view stem);
+  void rename(ValueId id, std::string_view name);
+
+  // Replaces the ops (same values) and sets every producer anew. Values that no op produces or reads any more
+  // stay.
+  void replace_ops(std::vector<Op> ops);
+  // Drops values that are transient and neither produced nor read; renumbers the rest.
+  void drop_unused_values();
+
+ private:
+  ValueId required(std::string_view name, Storage storage) const;
+
+  std::string name_;
+  std::vector<Op> ops_;
+  std::vector<Value> values_;
+  std::vector<std::string> modules_{""};
+  std::unordered_map<std::string, uint32_t> by_name_;
+  std::unordered_map<std::string, uint32_t> next_number_;
+  std::unordered_map<std::string, uint32_t> module_by_name_{{"", 0}};
+  Segment segment_ = Segment::kForward;
+  ModuleId module_{0};
+};
+
+// One op within its graph: what a definition's rules look at.
+struct OpView {
+  const Graph& graph;
+  const Op& op;
+
+  int num_inputs() const { return static_cast<int>(op.inputs.size()); }
+  int num_outputs() const { return static_cast<int>(op.outputs.size()); }
+  bool has_input(int i) const { return i < num_inputs() && op.inputs[static_cast<size_t>(i)] != kNoValue; }
+  const Value& input(int i) const { return graph.value(op.inputs[static_cast<size_t>(i)]); }
+  const Value& output(int i) const { return graph.value(op.outputs[static_cast<size_t>(i)]); }
+  const Shape& in_shape(int i) const { return input(i).type.shape; }
+  const Shape& out_shape(int i) const { return output(i).type.shape; }
+  const Attributes& attributes() const { return op.attributes; }
+};
+
+// The definition of an op as the IR sees it: a name and a rule for the types of its outputs. src/graph/ops
+// adds gradient, cost and the rest.
+class OpDef {
+ public:
+  virtual ~OpDef() = default;
+  virtual std::string_view name() const = 0;
+  // Types of the outputs. `op.outputs` is not yet filled. Errors: kInternal with both sides where operands do
+  // not match.
+  virtual std::vector<ValueType> infer(const OpView& op) const = 0;
+  // Output i occupies the bytes of the returned input (a new version of it), or -1.
+  virtual int writes_into(const OpView& op, int output) const {
+    static_cast<void>(op);
+    static_cast<void>(output);
+    return -1;
+  }
+};
+
+}  // namespace plimsoll

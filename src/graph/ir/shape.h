@@ -1,0 +1,108 @@
+// Shapes whose sizes may depend on the bucket that a batch runs in. Thread-safe: values only.
+//
+// A program is built once and bound per bucket: a dimension is an affine function of one symbol, so that one
+// graph, one schedule and one layout serve the whole ladder. Sizes never shrink when a bucket grows
+// (Requires: factor >= 0), hence the layout of the largest bucket is valid for every other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+// T: tokens of the bucket (rows). B: sequences of the bucket.
+enum class Symbol : uint8_t { kNone, kTokens, kSequences };
+
+// What a bucket holds at most. `longest` bounds the length of one sequence; no shape depends on it, scratch
+// may.
+struct Bucket {
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  int64_t longest = 0;
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+// factor * symbol + offset; a constant has no symbol and factor 0.
+struct Dim {
+  int64_t factor = 0;
+  Symbol symbol = Symbol::kNone;
+  int64_t offset = 0;
+
+  constexpr Dim() = default;
+  constexpr Dim(int64_t constant) : offset(constant) {}  // NOLINT: a number is a dimension
+  constexpr Dim(int64_t f, Symbol s, int64_t o = 0) : factor(f), symbol(s), offset(o) {}
+
+  constexpr bool is_constant() const { return symbol == Symbol::kNone; }
+  constexpr int64_t at(const Bucket& bucket) const {
+    switch (symbol) {
+      case Symbol::kNone:
+        return offset;
+      case Symbol::kTokens:
+        return factor * bucket.tokens + offset;
+      case Symbol::kSequences:
+        return factor * bucket.sequences + offset;
+    }
+    return offset;
+  }
+  friend constexpr bool operator==(const Dim&, const Dim&) = default;
+};
+
+inline constexpr Dim kDimT{1, Symbol::kTokens};
+inline constexpr Dim kDimB{1, Symbol::kSequences};
+
+// "T", "4*T", "B+1", "384".
+std::string dim_text(const Dim& dim);
+// The inverse of dim_text; nothing if the text is not a dimension.
+std::optional<Dim> parse_dim(std::string_view text);
+
+// At most four dimensions, row-major. The empty shape is a scalar of one element.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 4;
+
+  Shape() = default;
+  Shape(std::initializer_list<Dim> dims) : Shape(std::span<const Dim>(dims.begin(), dims.size())) {}
+  explicit Shape(std::span<const Dim> dims) : rank_(static_cast<uint8_t>(dims.size())) {
+    PLIMSOLL_CHECK(dims.size() <= kMaxRank, "rank {}", dims.size());
+    for (size_t i = 0; i < dims.size(); ++i) dims_[i] = dims[i];
+  }
+
+  int rank() const { return rank_; }
+  const Dim& operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
+  std::span<const Dim> dims() const { return {dims_.data(), rank_}; }
+  const Dim& last() const {
+    PLIMSOLL_CHECK(rank_ > 0);
+    return dims_[static_cast<size_t>(rank_) - 1];
+  }
+  // Whether the rows of this shape are tokens, so that a bucket's unused tail rows exist in it.
+  bool has_token_rows() const { return rank_ > 0 && dims_[0].symbol == Symbol::kTokens; }
+  bool depends_on_bucket() const;
+  int64_t elements(const Bucket& bucket) const {
+    int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= dims_[static_cast<size_t>(i)].at(bucket);
+    return n;
+  }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    if (a.rank_ != b.rank_) return false;
+    for (int i = 0; i < a.rank_; ++i) {
+      if (!(a[i] == b[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::array<Dim, kMaxRank> dims_{};
+  uint8_t rank_ = 0;
+};
+
+// "[T,384]", "[]".
+std::string shape_text(const Shape& shape);
+
+}  // namespace plimsoll

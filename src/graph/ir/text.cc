@@ -1,0 +1,260 @@
+#include "graph/ir/text.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+
+namespace plimsoll {
+namespace {
+
+std::string attribute_text(const AttributeValue& value) {
+  if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* word = std::get_if<std::string>(&value)) return "\"" + *word + "\"";
+  std::string text = fmt::format("{}", std::get<double>(value));
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string op_text(const Graph& graph, const Op& op) {
+  std::string line = "  ";
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    const Value& value = graph.value(op.outputs[i]);
+    if (i > 0) line += ", ";
+    line += fmt::format("%{}: {}", value.name, type_text(value.type));
+    if (value.version_of != kNoValue) line += " into %" + graph.value(value.version_of).name;
+    if (value.storage == Storage::kOutput) line += " !output";
+    if (value.is_parameter_gradient) line += " !gradient";
+  }
+  line += fmt::format(" = {}(", op.def->name());
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (i > 0) line += ", ";
+    line += op.inputs[i] == kNoValue ? std::string("_") : "%" + graph.value(op.inputs[i]).name;
+  }
+  line += ")";
+  if (!op.attributes.items().empty()) {
+    line += " {";
+    bool first = true;
+    for (const auto& [name, value] : op.attributes.items()) {
+      line += (first ? "" : ", ") + name + "=" + attribute_text(value);
+      first = false;
+    }
+    line += "}";
+  }
+  return line + "\n";
+}
+
+// A cursor over one line.
+class Line {
+ public:
+  Line(std::string_view text, int number) : text_(text), number_(number) {}
+
+  void skip_spaces() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool done() {
+    skip_spaces();
+    return at_ >= text_.size();
+  }
+  bool take(std::string_view token) {
+    skip_spaces();
+    if (!text_.substr(at_).starts_with(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!take(token)) fail(fmt::format("'{}' expected", token));
+  }
+  std::string_view until(std::string_view stops) {
+    skip_spaces();
+    const size_t end = text_.find_first_of(stops, at_);
+    const std::string_view word = text_.substr(at_, end == std::string_view::npos ? end : end - at_);
+    at_ += word.size();
+    return word;
+  }
+  std::string_view rest() const { return text_.substr(at_); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw_error(ErrorCode::kUsage, "graph text, line {}: {} at '{}'", number_, what, rest());
+  }
+
+ private:
+  std::string_view text_;
+  size_t at_ = 0;
+  int number_;
+};
+
+ValueType parse_type(Line& line) {
+  const std::string_view dtype_word = line.until("[");
+  const auto dtype = parse_dtype(dtype_word);
+  if (!dtype) line.fail(fmt::format("unknown element type '{}'", dtype_word));
+  line.expect("[");
+  std::vector<Dim> dims;
+  while (!line.take("]")) {
+    const auto dim = parse_dim(line.until(",]"));
+    if (!dim) line.fail("a dimension is not readable");
+    dims.push_back(*dim);
+    line.take(",");
+  }
+  return {*dtype, Shape(std::span<const Dim>(dims))};
+}
+
+AttributeValue parse_attribute(Line& line) {
+  if (line.take("\"")) {
+    std::string word(line.until("\""));
+    line.expect("\"");
+    return word;
+  }
+  const std::string text(line.until(",}"));
+  if (text.find_first_of(".en") != std::string::npos) return std::strtod(text.c_str(), nullptr);
+  int64_t integer = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
+  if (error != std::errc() || end != text.data() + text.size()) line.fail("an attribute is not readable");
+  return integer;
+}
+
+struct ParsedOutput {
+  std::string name;
+  ValueType type;
+  std::string into;
+  bool is_output = false;
+  bool is_gradient = false;
+};
+
+ParsedOutput parse_output(Line& line) {
+  ParsedOutput output;
+  line.expect("%");
+  output.name = line.until(":");
+  line.expect(":");
+  output.type = parse_type(line);
+  if (line.take("into %")) output.into = line.until(" ,=");
+  if (line.take("!output")) output.is_output = true;
+  if (line.take("!gradient")) output.is_gradient = true;
+  return output;
+}
+
+void parse_op(Graph& graph, Line& line, OpLookup lookup) {
+  std::vector<ParsedOutput> outputs;
+  while (!line.take("=")) {
+    outputs.push_back(parse_output(line));
+    line.take(",");
+  }
+  const std::string_view op_name = line.until("(");
+  const OpDef* def = lookup(op_name);
+  if (def == nullptr) line.fail(fmt::format("unknown op '{}'", op_name));
+  line.expect("(");
+  std::vector<ValueId> inputs;
+  while (!line.take(")")) {
+    if (line.take("_")) {
+      inputs.push_back(kNoValue);
+    } else {
+      line.expect("%");
+      const std::string_view name = line.until(",)");
+      const ValueId id = graph.find(name);
+      if (id == kNoValue) line.fail(fmt::format("unknown value '%{}'", name));
+      inputs.push_back(id);
+    }
+    line.take(",");
+  }
+  Attributes attributes;
+  if (line.take("{")) {
+    while (!line.take("}")) {
+      const std::string name(line.until("="));
+      line.expect("=");
+      attributes.set(name, parse_attribute(line));
+      line.take(",");
+    }
+  }
+  std::vector<std::string> names;
+  for (const ParsedOutput& output : outputs) names.push_back(output.name);
+  const OpId id = graph.add_op(*def, std::move(inputs), std::move(attributes), names);
+  const std::vector<ValueId> produced = graph.op(id).outputs;
+  if (produced.size() != outputs.size()) {
+    line.fail(fmt::format("{} outputs stated, '{}' has {}", outputs.size(), op_name, produced.size()));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Value& value = graph.value(produced[i]);
+    if (!(value.type == outputs[i].type)) {
+      line.fail(fmt::format("'%{}' is stated as {}, '{}' infers {}", value.name, type_text(outputs[i].type),
+                            op_name, type_text(value.type)));
+    }
+    if (!outputs[i].into.empty()) {
+      const ValueId older = graph.find(outputs[i].into);
+      if (older == kNoValue) line.fail(fmt::format("unknown value '%{}'", outputs[i].into));
+      value.version_of = older;
+      value.storage = graph.value(older).storage;
+    }
+    if (outputs[i].is_output) value.storage = Storage::kOutput;
+    value.is_parameter_gradient = outputs[i].is_gradient;
+  }
+}
+
+bool parse_segment(Graph& graph, Line& line) {
+  for (Segment segment : {Segment::kForward, Segment::kBackward, Segment::kOptimizer}) {
+    if (!line.take(std::string(segment_name(segment)) + " @")) continue;
+    graph.set_segment(segment);
+    graph.set_module(line.until(" "));
+    return true;
+  }
+  return false;
+}
+
+bool parse_declaration(Graph& graph, Line& line) {
+  for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput,
+                          Storage::kOutput, Storage::kTransient}) {
+    if (!line.take(std::string(storage_name(storage)) + " %")) continue;
+    const std::string name(line.until(":"));
+    line.expect(":");
+    graph.add_value(name, parse_type(line), storage);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string print_graph(const Graph& graph) {
+  std::string text = "graph " + graph.name() + " {\n";
+  ModuleId module{0};
+  for (const Value& value : graph.values()) {
+    if (value.producer != kNoOp || value.version_of != kNoValue) continue;
+    text += fmt::format("  {} %{}: {}\n", storage_name(value.storage), value.name, type_text(value.type));
+  }
+  Segment segment = Segment::kForward;
+  bool first = true;
+  for (const Op& op : graph.ops()) {
+    if (first || op.segment != segment || op.module != module) {
+      text += fmt::format("  {} @{}\n", segment_name(op.segment), graph.module_name(op.module));
+      segment = op.segment;
+      module = op.module;
+      first = false;
+    }
+    text += op_text(graph, op);
+  }
+  return text + "}\n";
+}
+
+Graph parse_graph(std::string_view text, OpLookup lookup) {
+  Graph graph("");
+  int number = 0;
+  bool open = false;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    Line line(text.substr(0, end), ++number);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.done() || line.take("//")) continue;
+    if (!open) {
+      line.expect("graph");
+      graph = Graph(std::string(line.until(" {")));
+      line.expect("{");
+      open = true;
+      continue;
+    }
+    if (line.take("}")) return graph;
+    if (parse_segment(graph, line) || parse_declaration(graph, line)) continue;
+    parse_op(graph, line, lookup);
+  }
+  throw_error(ErrorCode::kUsage, "graph text, line {}: the closing brace is missing", number);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,91 @@
+#include "graph/ir/verify.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t index) {
+  const std::vector<ValueType> types = op.def->infer({graph, op});
+  if (types.size() != op.outputs.size()) {
+    return fmt::format("op {} '{}' has {} outputs, its definition infers {}", index, op.def->name(),
+                       op.outputs.size(), types.size());
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    const Value& value = graph.value(op.outputs[i]);
+    if (!(value.type == types[i])) {
+      return fmt::format("op {} '{}': output '{}' is {}, its definition infers {}", index, op.def->name(),
+                         value.name, type_text(value.type), type_text(types[i]));
+    }
+    if (value.producer != OpId{static_cast<uint32_t>(index)}) {
+      return fmt::format("value '{}' does not name op {} '{}' as its producer", value.name, index,
+                         op.def->name());
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> check_values(const Graph& graph) {
+  for (size_t i = 0; i < graph.values().size(); ++i) {
+    const Value& value = graph.values()[i];
+    if (graph.find(value.name) != ValueId{static_cast<uint32_t>(i)}) {
+      return fmt::format("the name '{}' does not lead to its value", value.name);
+    }
+    if (value.version_of == kNoValue) {
+      if ((is_persistent(value.storage) || value.storage == Storage::kInput) && value.producer != kNoOp) {
+        return fmt::format("{} '{}' is produced by an op but is no version of an older value",
+                           storage_name(value.storage), value.name);
+      }
+      continue;
+    }
+    const Value& older = graph.value(value.version_of);
+    const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4};
+    if (older.bytes(probe) < value.bytes(probe)) {
+      return fmt::format("'{}' ({}) does not fit into the bytes of '{}' ({})", value.name,
+                         type_text(value.type), older.name, type_text(older.type));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> find_violation(const Graph& graph) {
+  if (auto violation = check_values(graph)) return violation;
+  std::vector<bool> ready(graph.values().size());
+  std::vector<bool> replaced(graph.values().size(), false);
+  for (size_t i = 0; i < ready.size(); ++i) ready[i] = graph.values()[i].producer == kNoOp;
+  for (size_t i = 0; i < graph.ops().size(); ++i) {
+    const Op& op = graph.ops()[i];
+    for (ValueId id : op.inputs) {
+      if (id == kNoValue) continue;
+      if (!ready[index_of(id)]) {
+        return fmt::format("op {} '{}' reads '{}' before it is produced", i, op.def->name(),
+                           graph.value(id).name);
+      }
+      if (replaced[index_of(id)]) {
+        return fmt::format("op {} '{}' reads '{}' after a newer version took its bytes", i, op.def->name(),
+                           graph.value(id).name);
+      }
+    }
+    if (auto violation = check_types(graph, op, i)) return violation;
+    for (ValueId id : op.outputs) {
+      if (ready[index_of(id)]) return fmt::format("'{}' is produced twice", graph.value(id).name);
+      ready[index_of(id)] = true;
+      const ValueId older = graph.value(id).version_of;
+      if (older == kNoValue) continue;
+      if (replaced[index_of(older)]) return fmt::format("'{}' is replaced twice", graph.value(older).name);
+      replaced[index_of(older)] = true;
+    }
+  }
+  return std::nullopt;
+}
+
+void verify(const Graph& graph, std::string_view when) {
+  const auto violation = find_violation(graph);
+  PLIMSOLL_CHECK(!violation, "{}: graph '{}': {}", when, graph.name(), *violation);
+}
+
+}  // namespace plimsoll

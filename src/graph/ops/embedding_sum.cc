@@ -1,0 +1,79 @@
+// embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...): x_TC = sum over k of table_k[ids_k[t]].
+// Rows at and after cu_seqlens[B] are written as zero. embedding_bwd(cu_seqlens, ids, d_x, into?, flag?)
+// {rows}: d_table_VC[v] = sum of d_x over the rows t with ids[t] = v, added in the order of t.
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+class EmbeddingSum final : public OpSchema {
+ public:
+  std::string_view name() const override { return "embedding_sum"; }
+  OpGroup group() const override { return OpGroup::kDataMovement; }
+
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() >= 3 && op.num_inputs() % 2 == 1, op,
+                    "cu_seqlens and pairs of ids[T], table[V,C]");
+    const Shape& first = op.in_shape(2);
+    for (int i = 1; i + 1 < op.num_inputs(); i += 2) {
+      expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{kDimT}}, op, "ids i32[T]");
+      expect_operands(op.in_shape(i + 1).rank() == 2 && op.in_shape(i + 1)[1] == first[1], op,
+                      "tables of one width");
+    }
+    return {{op.input(2).type.dtype, Shape{kDimT, first[1]}}};
+  }
+
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return static_cast<double>(op.out_shape(0).elements(bucket)) * ((op.num_inputs() - 1) / 2.0 - 1.0);
+  }
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    return static_cast<double>(op.output(0).bytes(bucket)) * ((op.num_inputs() - 1) / 2.0 + 1.0);
+  }
+  std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kZero}; }
+
+  void gradient(GradientContext& context) const override {
+    Graph& graph = context.graph();
+    const Op& op = context.op();
+    const ValueId d_x = context.d_output(0);
+    if (d_x == kNoValue) return;
+    for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
+      if (!context.wants(static_cast<int>(i) + 1)) continue;
+      const Value& table = graph.value(op.inputs[i + 1]);
+      const Attributes attributes{{"rows", table.type.shape[0].offset}};
+      context.set(static_cast<int>(i) + 1,
+                  emit(graph, embedding_bwd_op(), {op.inputs[0], op.inputs[i], d_x, kNoValue, kNoValue},
+                       attributes, "d_" + table.name));
+    }
+  }
+};
+
+class EmbeddingBwd final : public OpSchema {
+ public:
+  std::string_view name() const override { return "embedding_bwd"; }
+  OpGroup group() const override { return OpGroup::kDataMovement; }
+
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 5 && op.in_shape(2).rank() == 2, op,
+                    "cu_seqlens, ids[T], d_x[T,C], into, flag");
+    return {{op.input(2).type.dtype, Shape{op.attributes().integer("rows"), op.in_shape(2)[1]}}};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return static_cast<double>(op.in_shape(2).elements(bucket));
+  }
+  std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kNone}; }
+  int into_input(const OpView&, int) const override { return 3; }
+  int accumulate_flag_input() const override { return 4; }
+};
+
+}  // namespace
+
+const OpSchema& embedding_sum_op() {
+  static const EmbeddingSum op;
+  return op;
+}
+const OpSchema& embedding_bwd_op() {
+  static const EmbeddingBwd op;
+  return op;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,121 @@
+// What an op is to the passes, autodiff and the planner: besides its types (OpDef) it states gradient,
+// decomposition, cost, what it does to unused tail rows, and which operand an output may share bytes with.
+// Definitions are stateless and live as long as the program; thread-safe.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+// The groups of "Data Movement Is All You Need" (Ivanov et al., arXiv 2007.00072), as users know them, and
+// two more.
+enum class OpGroup : uint8_t { kContraction, kNormalization, kElementWise, kDataMovement, kCommunication };
+std::string_view op_group_name(OpGroup group);
+
+// Floating-point operations and bytes read plus written, of one run in a bucket that is full.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+// What the rows at and after the last real token hold. Every reduction over rows needs a factor that is zero
+// there.
+enum class Tail : uint8_t {
+  kNone,    // the value has no token rows
+  kZero,    // exactly zero
+  kFinite,  // finite, otherwise arbitrary
+};
+
+// How autodiff asks an op for its gradients.
+class GradientContext {
+ public:
+  virtual ~GradientContext() = default;
+  virtual Graph& graph() = 0;
+  // A copy of the forward op, valid while the graph grows.
+  virtual const Op& op() const = 0;
+  // Gradient of output i, or kNoValue where the loss does not depend on it.
+  virtual ValueId d_output(int i) = 0;
+  // The terms whose sum is the gradient of output i, at most two: for an op that adds them on its way.
+  virtual std::pair<ValueId, ValueId> d_output_terms(int i) = 0;
+  // Whether anything wants the gradient of input i.
+  virtual bool wants(int i) const = 0;
+  // States a gradient of input i; several are summed.
+  virtual void set(int i, ValueId gradient) = 0;
+};
+
+// How to compute an output again: an op over values that stand before it.
+struct Recipe {
+  const OpDef* def = nullptr;
+  std::vector<ValueId> inputs;
+  Attributes attributes;
+  int output = 0;
+};
+
+class OpSchema : public OpDef {
+ public:
+  virtual OpGroup group() const = 0;
+  virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
+  // Every operand read once and every output written once, unless the op says otherwise.
+  virtual double bytes(const OpView& op, const Bucket& bucket) const;
+  Cost cost(const OpView& op, const Bucket& bucket) const { return {flops(op, bucket), bytes(op, bucket)}; }
+
+  // Builds the backward ops. Errors: kInternal where the op has no gradient.
+  virtual void gradient(GradientContext& context) const;
+
+  // Tail states of the outputs. Errors: kInternal where a reduction would read rows that are not zero. The
+  // default is an op that works row by row: finite in, finite out.
+  virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
+
+  // Inputs whose bytes output i may take over when nobody reads them later.
+  virtual std::vector<int> may_overwrite(const OpView& op, int output) const {
+    static_cast<void>(op);
+    static_cast<void>(output);
+    return {};
+  }
+
+  // A cheap way to compute output i again in the backward pass instead of keeping it, if there is one.
+  virtual std::optional<Recipe> recipe(const OpView& op, int output) const {
+    static_cast<void>(op);
+    static_cast<void>(output);
+    return std::nullopt;
+  }
+
+  // The input that output i accumulates into when it is given, and the input that holds the flag (0
+  // overwrites, 1 adds); -1 where the op cannot.
+  virtual int into_input(const OpView& op, int output) const {
+    static_cast<void>(op);
+    static_cast<void>(output);
+    return -1;
+  }
+  virtual int accumulate_flag_input() const { return -1; }
+  int writes_into(const OpView& op, int output) const override;
+
+  // Emits the op as more basic ops into the graph and returns its outputs; empty where the op is basic.
+  virtual std::vector<ValueId> decompose(Graph& graph, const Op& op) const {
+    static_cast<void>(graph);
+    static_cast<void>(op);
+    return {};
+  }
+};
+
+// The schema of an op of a graph. Requires: the graph was built from the definitions of this room.
+inline const OpSchema& schema_of(const Op& op) {
+  return static_cast<const OpSchema&>(*op.def);
+}
+
+// Throws kInternal naming the op and its operands' types unless the condition holds.
+void expect_operands(bool condition, const OpView& op, std::string_view rule);
+
+// The recipe that runs the op again as it is.
+Recipe same_op(const OpView& op, int output);
+
+// Requires (tail): `state` is zero on tail rows. Names the op and the operand.
+void expect_zero_tail(Tail state, const OpView& op, std::string_view operand);
+
+}  // namespace plimsoll

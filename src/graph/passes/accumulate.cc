@@ -1,0 +1,65 @@
+#include <array>
+
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// The producer adds straight into the persistent buffer where it can; elsewhere an accumulate op follows it.
+void keep_gradients(Graph& graph) {
+  const ValueId flag = graph.input("accumulate");
+  std::vector<ValueId> replacement(graph.values().size(), kNoValue);
+  std::vector<Op> ops;
+  const size_t num_values = graph.values().size();
+  std::vector<Op> old_ops = graph.ops();
+  for (Op& op : old_ops) {
+    for (ValueId& id : op.inputs) {
+      if (id != kNoValue && index_of(id) < num_values && replacement[index_of(id)] != kNoValue) {
+        id = replacement[index_of(id)];
+      }
+    }
+    std::vector<Op> after;
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const ValueId gradient = op.outputs[i];
+      if (!graph.value(gradient).is_parameter_gradient) continue;
+      const ValueType type = graph.value(gradient).type;
+      const ValueId buffer =
+          graph.add_value("gradient/" + graph.value(gradient).name, type, Storage::kGradient);
+      const int into = schema_of(op).into_input({graph, op}, static_cast<int>(i));
+      if (into >= 0) {
+        op.inputs[static_cast<size_t>(into)] = buffer;
+        op.inputs[static_cast<size_t>(schema_of(op).accumulate_flag_input())] = flag;
+        graph.value(gradient).version_of = buffer;
+        graph.value(gradient).storage = Storage::kGradient;
+        continue;
+      }
+      graph.value(gradient).is_parameter_gradient = false;
+      const ValueId sum =
+          graph.add_value(graph.unique_name(graph.value(gradient).name), type, Storage::kGradient);
+      graph.value(sum).version_of = buffer;
+      graph.value(sum).is_parameter_gradient = true;
+      replacement[index_of(gradient)] = sum;
+      after.push_back({.def = &accumulate_op(),
+                       .inputs = {buffer, flag, gradient},
+                       .outputs = {sum},
+                       .attributes = {},
+                       .segment = Segment::kBackward,
+                       .module = op.module});
+    }
+    ops.push_back(std::move(op));
+    for (Op& sum : after) ops.push_back(std::move(sum));
+  }
+  graph.replace_ops(std::move(ops));
+}
+
+}  // namespace
+
+Pass accumulate_pass() {
+  return {.name = "accumulate",
+          .numerics = Numerics::kPreserving,
+          .help = "keeps gradients across micro-batches, added up by the ops that produce them",
+          .run = keep_gradients};
+}
+
+}  // namespace plimsoll

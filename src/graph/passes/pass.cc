@@ -1,0 +1,36 @@
+#include "graph/passes/pass.h"
+
+#include <chrono>
+
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+
+namespace plimsoll {
+
+void PassManager::run(Graph& graph, const Pass& pass) {
+  const bool off =
+      options_.disabled.contains(pass.name) || (options_.stop_after >= 0 && ran_ >= options_.stop_after);
+  PassRecord record{.name = std::string(pass.name), .ran = !off, .ops_before = graph.ops().size()};
+  if (!off) {
+    ++ran_;
+    const auto start = std::chrono::steady_clock::now();
+    pass.run(graph);
+    record.milliseconds =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    verify(graph, "after pass '" + std::string(pass.name) + "'");
+    if (options_.dump) options_.dump(pass.name, print_graph(graph));
+  }
+  record.ops_after = graph.ops().size();
+  records_.push_back(std::move(record));
+}
+
+std::vector<PassInfo> all_passes() {
+  std::vector<PassInfo> infos;
+  for (const Pass& pass : {fuse_pass(), common_subexpression_pass(), dead_code_pass({}), accumulate_pass(),
+                           recompute_pass(), reorder_pass({}), in_place_pass()}) {
+    infos.push_back({pass.name, pass.numerics, pass.help});
+  }
+  return infos;
+}
+
+}  // namespace plimsoll

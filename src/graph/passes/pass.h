@@ -1,0 +1,79 @@
+// A pass: graph in, graph out; and the manager that runs passes by name with the verifier before and after
+// each, and that can switch one off, stop after n, time and dump them. Not thread-safe. Passes know no device
+// and no optimizer.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+// Whether a pass may change the numbers that a program computes. A preserving pass is tested bitwise.
+enum class Numerics : uint8_t { kPreserving, kChanging };
+
+struct Pass {
+  std::string_view name;
+  Numerics numerics = Numerics::kPreserving;
+  std::string_view help;
+  std::function<void(Graph&)> run;
+};
+
+struct PassOptions {
+  std::set<std::string, std::less<>> disabled;  // names of passes to skip
+  int stop_after = -1;                          // bisecting: run only so many passes; negative runs all
+  // Called with the pass's name and the text of the graph after every pass, when set.
+  std::function<void(std::string_view pass, const std::string& text)> dump;
+};
+
+struct PassRecord {
+  std::string name;
+  double milliseconds = 0;
+  bool ran = false;
+  size_t ops_before = 0;
+  size_t ops_after = 0;
+};
+
+class PassManager {
+ public:
+  explicit PassManager(PassOptions options) : options_(std::move(options)) {}
+
+  // Runs one pass unless it is switched off. Errors: kInternal naming the pass after which the graph does not
+  // verify.
+  void run(Graph& graph, const Pass& pass);
+  const std::vector<PassRecord>& records() const { return records_; }
+
+ private:
+  PassOptions options_;
+  std::vector<PassRecord> records_;
+  int ran_ = 0;
+};
+
+// The passes by name, for --disable_pass and the documents.
+struct PassInfo {
+  std::string_view name;
+  Numerics numerics;
+  std::string_view help;
+};
+std::vector<PassInfo> all_passes();
+
+// fuse.cc: forward patterns into fused ops.
+Pass fuse_pass();
+// common_subexpression.cc: two ops with equal inputs and attributes become one.
+Pass common_subexpression_pass();
+// dead_code.cc: ops whose outputs nobody reads. `keep`: names of values that are read from outside.
+Pass dead_code_pass(std::vector<std::string> keep);
+// accumulate.cc: parameter gradients live across micro-batches and are added up in place by their producers.
+Pass accumulate_pass();
+// recompute.cc: cheap values are computed again in the backward pass instead of being kept.
+Pass recompute_pass();
+// reorder.cc: an order of ops with a lower peak.
+Pass reorder_pass(const Bucket& bucket);
+// in_place.cc: an output takes over the bytes of an input that dies there.
+Pass in_place_pass();
+
+}  // namespace plimsoll
