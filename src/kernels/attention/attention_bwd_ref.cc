@@ -1,5 +1,6 @@
-// The gradients of attention by their definition, in double. A query's softmax statistics come first; d_q is then a
-// sum over keys and d_k, d_v sums over queries, with every probability computed again where it is needed.
+// The gradients of attention by their definition, in double. A query's softmax statistics come first; d_q is
+// then a sum over keys and d_k, d_v sums over queries, with every probability computed again where it is
+// needed.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +22,9 @@ struct Head {
   double at(const ConstRows& rows, int64_t i, int64_t d) const {
     return rows.view.load((sequence.first + i) * rows.row_stride + h * args.dims.head_dim + d);
   }
-  double d_o(int64_t i, int64_t d) const { return at({args.d_o, args.dims.heads * args.dims.head_dim}, i, d); }
+  double d_o(int64_t i, int64_t d) const {
+    return at({args.d_o, args.dims.heads * args.dims.head_dim}, i, d);
+  }
   void store(const Rows& rows, int64_t i, int64_t d, double value) const {
     rows.view.store((sequence.first + i) * rows.row_stride + h * args.dims.head_dim + d, value);
   }
@@ -46,7 +49,9 @@ struct Head {
     for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += d_o(i, d) * at(args.v, j, d);
     return factor(i, j) * dot;
   }
-  double d_score(int64_t i, int64_t j) const { return probability(i, j) * (d_probability(i, j) - delta_S[i]); }
+  double d_score(int64_t i, int64_t j) const {
+    return probability(i, j) * (d_probability(i, j) - delta_S[i]);
+  }
 
   void statistics(int64_t i) const {
     double largest = score(i, 0);
@@ -59,24 +64,27 @@ struct Head {
   }
 };
 
-void one_head(const Head& head) {
+// As a query, row i is paired with every key `other`; as a key, with every query `other`.
+void one_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
   const AttentionBwdArgs& args = head.args;
-  const int64_t count = head.sequence.count;
-  for (int64_t i = 0; i < count; ++i) head.statistics(i);
-  for (int64_t row = 0; row < count; ++row) {
-    for (int64_t d = 0; d < args.dims.head_dim; ++d) {
-      double d_q = 0;
-      double d_k = 0;
-      double d_v = 0;
-      for (int64_t other = 0; other < count; ++other) {
-        d_q += head.d_score(row, other) * head.at(args.k, other, d);
-        d_k += head.d_score(other, row) * head.at(args.q, other, d);
-        d_v += head.probability(other, row) * head.factor(other, row) * head.d_o(other, d);
-      }
-      head.store(args.d_q, row, d, args.options.scale * d_q);
-      head.store(args.d_k, row, d, args.options.scale * d_k);
-      head.store(args.d_v, row, d, d_v);
+  const int64_t head_dim = args.dims.head_dim;
+  std::fill_n(d_q_D, head_dim, 0.0);
+  std::fill_n(d_k_D, head_dim, 0.0);
+  std::fill_n(d_v_D, head_dim, 0.0);
+  for (int64_t other = 0; other < head.sequence.count; ++other) {
+    const double as_query = args.options.scale * head.d_score(i, other);
+    const double as_key = args.options.scale * head.d_score(other, i);
+    const double weight = head.probability(other, i) * head.factor(other, i);
+    for (int64_t d = 0; d < head_dim; ++d) {
+      d_q_D[d] += as_query * head.at(args.k, other, d);
+      d_k_D[d] += as_key * head.at(args.q, other, d);
+      d_v_D[d] += weight * head.d_o(other, d);
     }
+  }
+  for (int64_t d = 0; d < head_dim; ++d) {
+    head.store(args.d_q, i, d, d_q_D[d]);
+    head.store(args.d_k, i, d, d_k_D[d]);
+    head.store(args.d_v, i, d, d_v_D[d]);
   }
 }
 
@@ -88,7 +96,12 @@ void attention_bwd_ref(const AttentionBwdArgs& args) {
   double* scratch = static_cast<double*>(args.scratch.data);
   for (int64_t b = 0; b < args.dims.sequences; ++b) {
     for (int64_t h = 0; h < args.dims.heads; ++h) {
-      one_head({args, attention_sequence(cu_seqlens, b), h, scratch, scratch + args.dims.longest});
+      const Head head{args, attention_sequence(cu_seqlens, b), h, scratch, scratch + args.dims.longest};
+      for (int64_t i = 0; i < head.sequence.count; ++i) head.statistics(i);
+      double* d_q_D = scratch + 2 * args.dims.longest;
+      for (int64_t i = 0; i < head.sequence.count; ++i) {
+        one_row(head, i, d_q_D, d_q_D + args.dims.head_dim, d_q_D + 2 * args.dims.head_dim);
+      }
     }
   }
   const int64_t columns = args.dims.heads * args.dims.head_dim;

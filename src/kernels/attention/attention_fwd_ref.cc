@@ -9,7 +9,8 @@ namespace plimsoll {
 namespace {
 
 // The row of one query: fills p_S with its probabilities before dropout and writes o and lse.
-void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, int64_t h, int64_t i, double* p_S) {
+void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, int64_t h, int64_t i,
+               double* p_S) {
   const int64_t head_dim = args.dims.head_dim;
   const int64_t t = sequence.first + i;
   const int64_t visible = args.options.mask == AttentionMask::kCausal ? i + 1 : sequence.count;
@@ -30,7 +31,8 @@ void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, 
 
   if (args.options.dropout > 0) {
     for (int64_t j = 0; j < visible; ++j) {
-      const uint32_t number = philox_element(args.options.random, attention_element(t, args.dims.heads, h, j));
+      const uint32_t number =
+          philox_element(args.options.random, attention_element(t, args.dims.heads, h, j));
       const bool keep = number >= dropout_threshold(args.options.dropout);
       p_S[j] *= keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0.0;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <numeric>
 
@@ -12,7 +13,8 @@ void check_dims(const AttentionDims& dims, const AttentionOptions& options) {
   PLIMSOLL_CHECK(dims.tokens >= 0 && dims.sequences >= 0 && dims.heads >= 1 && dims.head_dim >= 1,
                  "attention of T={} B={} H={} D={}", dims.tokens, dims.sequences, dims.heads, dims.head_dim);
   PLIMSOLL_CHECK(dims.longest >= 0 && dims.longest <= kAttentionLongest,
-                 "attention over sequences of up to {} rows; the limit is {}", dims.longest, kAttentionLongest);
+                 "attention over sequences of up to {} rows; the limit is {}", dims.longest,
+                 kAttentionLongest);
   PLIMSOLL_CHECK(std::isfinite(options.scale) && options.scale > 0, "attention with scale {}", options.scale);
   PLIMSOLL_CHECK(options.dropout >= 0 && options.dropout < 1, "attention with dropout {}", options.dropout);
 }
@@ -22,24 +24,25 @@ void check_lengths(const AttentionDims& dims, ConstView cu_seqlens_B) {
   PLIMSOLL_CHECK(cu_seqlens != nullptr && cu_seqlens[0] == 0, "cu_seqlens must start with 0");
   for (int64_t b = 0; b < dims.sequences; ++b) {
     const int64_t count = attention_sequence(cu_seqlens, b).count;
-    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest, "sequence {} has {} rows, the plan allows 0 to {}", b, count,
-                   dims.longest);
+    PLIMSOLL_CHECK(count >= 0 && count <= dims.longest, "sequence {} has {} rows, the plan allows 0 to {}", b,
+                   count, dims.longest);
   }
   PLIMSOLL_CHECK(cu_seqlens[dims.sequences] <= dims.tokens, "cu_seqlens ends at {}, the bucket has {} rows",
                  cu_seqlens[dims.sequences], dims.tokens);
 }
 
-void check_rows(const AttentionDims& dims, ConstView view, int64_t row_stride, DType dtype, const char* name) {
+void check_rows(const AttentionDims& dims, ConstView view, int64_t row_stride, DType dtype,
+                const char* name) {
   PLIMSOLL_CHECK(view.dtype == dtype && is_floating(dtype), "attention: {} is {}, not {}", name,
                  dtype_name(view.dtype), dtype_name(dtype));
   PLIMSOLL_CHECK(view || dims.tokens == 0, "attention: {} is null", name);
-  PLIMSOLL_CHECK(row_stride >= dims.heads * dims.head_dim, "attention: rows of {} are {} apart, H * D is {}", name,
-                 row_stride, dims.heads * dims.head_dim);
+  PLIMSOLL_CHECK(row_stride >= dims.heads * dims.head_dim, "attention: rows of {} are {} apart, H * D is {}",
+                 name, row_stride, dims.heads * dims.head_dim);
 }
 
 void check_scratch(const View& scratch, int64_t has, int64_t needs) {
-  PLIMSOLL_CHECK(has >= needs && (scratch || needs == 0), "attention was given {} bytes of scratch, needs {}", has,
-                 needs);
+  PLIMSOLL_CHECK(has >= needs && (scratch || needs == 0), "attention was given {} bytes of scratch, needs {}",
+                 has, needs);
 }
 
 }  // namespace
@@ -52,7 +55,8 @@ void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes) {
   check_rows(args.dims, args.k.view, args.k.row_stride, dtype, "k");
   check_rows(args.dims, args.v.view, args.v.row_stride, dtype, "v");
   check_rows(args.dims, args.o, args.dims.heads * args.dims.head_dim, dtype, "o");
-  PLIMSOLL_CHECK(!args.lse || args.lse.dtype == DType::kF32, "attention: lse is {}", dtype_name(args.lse.dtype));
+  PLIMSOLL_CHECK(!args.lse || args.lse.dtype == DType::kF32, "attention: lse is {}",
+                 dtype_name(args.lse.dtype));
   check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
 }
 

@@ -1,5 +1,5 @@
-// What every implementation of attention does around its arithmetic: verifies the arguments, puts the longest sequences
-// first, clears tail rows. Thread-safety: as attention.h.
+// What every implementation of attention does around its arithmetic: verifies the arguments, puts the longest
+// sequences first, clears tail rows. Thread-safety: as attention.h.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,7 @@ constexpr int64_t attention_fwd_ref_scratch_bytes(const AttentionDims& dims) {
   return dims.longest * 8;
 }
 constexpr int64_t attention_bwd_ref_scratch_bytes(const AttentionDims& dims) {
-  return 2 * dims.longest * 8;
+  return (2 * dims.longest + 3 * dims.head_dim) * 8;
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,226 @@
+// Attention backward on the CPU: one task per sequence and head. For every block of 64 query rows and tile of
+// 64 keys the probabilities are computed again from q, k and lse; five products of 64 x 64 tiles follow each
+// other in the cache. d_q of the block and d_k, d_v of the sequence are summed in fp32 in the thread's
+// scratch, in order of the rows.
+#define HWY_DISABLED_TARGETS 0x18FFLL  // only the baseline, AVX2 and AVX3 (AVX-512 of Skylake)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_bwd_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kernels/attention/attention_rows-inl.h"
+#include "kernels/attention/attention_tiles-inl.h"
+
+#ifndef PLIMSOLL_ATTENTION_BWD_CPU_TYPES_
+#define PLIMSOLL_ATTENTION_BWD_CPU_TYPES_
+#include <algorithm>
+#include <span>
+
+#include "device/cpu/parallel.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_schedule.h"
+
+namespace plimsoll {
+namespace {
+
+// One sequence and head, and one thread's scratch.
+struct BwdTask {
+  const AttentionBwdArgs& args;
+  AttentionSequence sequence;
+  int64_t h;
+  float* scratch;
+};
+
+inline constexpr int64_t kBwdScoreStride = attention_score_stride(kAttentionTile);
+
+// The thread's scratch, part by part.
+struct BwdTiles {
+  explicit BwdTiles(const AttentionDims& dims, float* scratch) {
+    const int64_t row = attention_padded_dim(dims.head_dim);
+    const int64_t keys = attention_padded_keys(dims.longest);
+    k = scratch;
+    k_transposed = k + keys * row;
+    v_transposed = k_transposed + keys * row;
+    d_k = v_transposed + keys * row;
+    d_v = d_k + keys * row;
+    q = d_v + keys * row;
+    d_o = q + kAttentionTile * row;
+    d_q = d_o + kAttentionTile * row;
+    other = d_q + kAttentionTile * row;
+    scores = other + kAttentionTile * row;
+    products = scores + kAttentionTile * kBwdScoreStride;
+    dropout_factors = products + kAttentionTile * kBwdScoreStride;
+    lse = dropout_factors + kAttentionTile;
+    delta = lse + kAttentionTile;
+  }
+  // [keys][row], and tiles of [D][64 keys].
+  float *k, *k_transposed, *v_transposed, *d_k, *d_v;
+  // [64][row]; `other` holds a tile of v before it is transposed, or of o.
+  float *q, *d_o, *d_q, *other;
+  // [64][kBwdScoreStride]
+  float *scores, *products;
+  // [64]
+  float *dropout_factors, *lse, *delta;
+};
+
+}  // namespace
+}  // namespace plimsoll
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+
+// This sequence's and head's first element of a tensor of rows.
+template <typename T>
+const T* bwd_rows(const BwdTask& task, const ConstRows& rows) {
+  return rows.view.as<T>() + task.sequence.first * rows.row_stride + task.h * task.args.dims.head_dim;
+}
+template <typename T>
+T* bwd_rows(const BwdTask& task, const Rows& rows) {
+  return rows.view.as<T>() + task.sequence.first * rows.row_stride + task.h * task.args.dims.head_dim;
+}
+
+template <typename T>
+void bwd_pack_keys(const BwdTask& task, const BwdTiles& tiles) {
+  const AttentionBwdArgs& args = task.args;
+  const int64_t row = attention_padded_dim(args.dims.head_dim);
+  const T* k = bwd_rows<T>(task, args.k);
+  const T* v = bwd_rows<T>(task, args.v);
+  for (int64_t j = 0; j < task.sequence.count; j += kAttentionTile) {
+    const int64_t count = std::min(kAttentionTile, task.sequence.count - j);
+    pack_rows(k + j * args.k.row_stride, args.k.row_stride, count, args.dims.head_dim, tiles.k + j * row);
+    transpose_tile(tiles.k + j * row, count, args.dims.head_dim, tiles.k_transposed + j * row);
+    pack_rows(v + j * args.v.row_stride, args.v.row_stride, count, args.dims.head_dim, tiles.other);
+    transpose_tile(tiles.other, count, args.dims.head_dim, tiles.v_transposed + j * row);
+  }
+}
+
+// Packs query rows i .. i + count - 1 of q and d_o and computes their delta.
+template <typename T>
+void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int64_t count) {
+  const AttentionBwdArgs& args = task.args;
+  const int64_t columns = args.dims.heads * args.dims.head_dim;
+  const int64_t row = attention_padded_dim(args.dims.head_dim);
+  pack_rows(bwd_rows<T>(task, args.q) + i * args.q.row_stride, args.q.row_stride, count, args.dims.head_dim,
+            tiles.q);
+  pack_rows(bwd_rows<T>(task, ConstRows{args.d_o, columns}) + i * columns, columns, count, args.dims.head_dim,
+            tiles.d_o);
+  pack_rows(bwd_rows<T>(task, ConstRows{args.o, columns}) + i * columns, columns, count, args.dims.head_dim,
+            tiles.other);
+  const float* lse = args.lse.as<float>() + task.h * args.dims.tokens + task.sequence.first + i;
+  for (int64_t r = 0; r < count; ++r) {
+    tiles.delta[r] = dot_rows(tiles.other + r * row, tiles.d_o + r * row, args.dims.head_dim);
+    tiles.lse[r] = lse[r];
+  }
+}
+
+// Probabilities with dropout and gradients of the scores of query rows i .. and keys j .. in one tile.
+void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
+                       int64_t queries, int64_t j, int64_t keys) {
+  const AttentionOptions& options = task.args.options;
+  for (int64_t r = 0; r < queries; ++r) {
+    const int64_t visible =
+        options.mask == AttentionMask::kCausal ? std::clamp<int64_t>(i + r + 1 - j, 0, keys) : keys;
+    const float* factors = nullptr;
+    if (options.dropout > 0) {
+      const int64_t t = task.sequence.first + i + r;
+      dropout.fill(attention_element(t, task.args.dims.heads, task.h, 0), j, keys, tiles.dropout_factors);
+      factors = tiles.dropout_factors;
+    }
+    gradient_row(tiles.scores + r * kBwdScoreStride, tiles.products + r * kBwdScoreStride, visible, keys,
+                 static_cast<float>(options.scale), tiles.lse[r], tiles.delta[r], factors);
+  }
+}
+
+// All products of one block of queries with one tile of keys.
+void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
+              int64_t queries, int64_t j, int64_t keys) {
+  const int64_t head_dim = task.args.dims.head_dim;
+  const int64_t row = attention_padded_dim(head_dim);
+  constexpr int64_t kStride = kBwdScoreStride;
+  multiply<Left::kByRow>(queries, keys, head_dim, tiles.q, row, tiles.k_transposed + j * row, kAttentionTile,
+                         tiles.scores, kStride, Start::kZero);
+  multiply<Left::kByRow>(queries, keys, head_dim, tiles.d_o, row, tiles.v_transposed + j * row,
+                         kAttentionTile, tiles.products, kStride, Start::kZero);
+  bwd_gradient_rows(task, tiles, dropout, i, queries, j, keys);
+  multiply<Left::kByDepth>(keys, head_dim, queries, tiles.scores, kStride, tiles.d_o, row,
+                           tiles.d_v + j * row, row, Start::kStored);
+  multiply<Left::kByDepth>(keys, head_dim, queries, tiles.products, kStride, tiles.q, row,
+                           tiles.d_k + j * row, row, Start::kStored);
+  multiply<Left::kByRow>(queries, head_dim, keys, tiles.products, kStride, tiles.k + j * row, row, tiles.d_q,
+                         row, j == 0 ? Start::kZero : Start::kStored);
+}
+
+template <typename T>
+void bwd_task(const BwdTask& task) {
+  const AttentionBwdArgs& args = task.args;
+  const int64_t head_dim = args.dims.head_dim;
+  const int64_t row = attention_padded_dim(head_dim);
+  const int64_t count = task.sequence.count;
+  const float scale = static_cast<float>(args.options.scale);
+  const float one = 1.0f;
+  const BwdTiles tiles(args.dims, task.scratch);
+  const DropoutRow dropout(args.options.random, args.options.dropout);
+
+  bwd_pack_keys<T>(task, tiles);
+  std::fill(tiles.d_k, tiles.d_k + count * row, 0.0f);
+  std::fill(tiles.d_v, tiles.d_v + count * row, 0.0f);
+  for (int64_t i = 0; i < count; i += kAttentionTile) {
+    const int64_t queries = std::min(kAttentionTile, count - i);
+    bwd_pack_queries<T>(task, tiles, i, queries);
+    const int64_t visible = args.options.mask == AttentionMask::kCausal ? i + queries : count;
+    for (int64_t j = 0; j < visible; j += kAttentionTile) {
+      bwd_tile(task, tiles, dropout, i, queries, j, std::min(kAttentionTile, visible - j));
+    }
+    unpack_rows(tiles.d_q, queries, head_dim, &scale, 0,
+                bwd_rows<T>(task, args.d_q) + i * args.d_q.row_stride, args.d_q.row_stride);
+  }
+  unpack_rows(tiles.d_k, count, head_dim, &scale, 0, bwd_rows<T>(task, args.d_k), args.d_k.row_stride);
+  unpack_rows(tiles.d_v, count, head_dim, &one, 0, bwd_rows<T>(task, args.d_v), args.d_v.row_stride);
+}
+
+void bwd_task_any(const BwdTask& task) {
+  if (task.args.q.view.dtype == DType::kBF16) {
+    bwd_task<BF16>(task);
+  } else {
+    bwd_task<float>(task);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll {
+namespace {
+HWY_EXPORT(bwd_task_any);
+}  // namespace
+
+void attention_bwd_cpu(const AttentionBwdArgs& args) {
+  const AttentionDims& dims = args.dims;
+  check_attention_args(args, attention_bwd_cpu_scratch_bytes(dims, num_threads()));
+  PLIMSOLL_CHECK(args.q.view.dtype == DType::kF32 || args.q.view.dtype == DType::kBF16,
+                 "attention_bwd_cpu takes f32 and bf16, not {}", dtype_name(args.q.view.dtype));
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  const std::span<int32_t> order(static_cast<int32_t*>(args.scratch.data),
+                                 static_cast<size_t>(dims.sequences));
+  order_longest_first(cu_seqlens, order);
+  float* tiles = static_cast<float*>(args.scratch.data) + attention_order_bytes(dims) / 4;
+
+  const auto run_task = HWY_DYNAMIC_DISPATCH(bwd_task_any);
+  parallel_for(dims.sequences * dims.heads, [&](int64_t index, int thread) {
+    const AttentionSequence sequence =
+        attention_sequence(cu_seqlens, order[static_cast<size_t>(index / dims.heads)]);
+    if (sequence.count == 0) return;
+    run_task({args, sequence, index % dims.heads, tiles + thread * attention_bwd_thread_floats(dims)});
+  });
+
+  for (const Rows& rows : {args.d_q, args.d_k, args.d_v}) {
+    clear_rows(rows, dims.heads * dims.head_dim, cu_seqlens[dims.sequences], dims.tokens);
+  }
+}
+
+}  // namespace plimsoll
+#endif

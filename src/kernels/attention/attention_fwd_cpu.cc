@@ -1,0 +1,192 @@
+// Attention forward on the CPU: per sequence and head, k transposed and v are packed once; then for blocks of
+// up to 64 query rows all their scores are held in the thread's scratch, turned into probabilities row by row
+// and multiplied by v.
+#define HWY_DISABLED_TARGETS 0x18FFLL  // only the baseline, AVX2 and AVX3 (AVX-512 of Skylake)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_fwd_cpu.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+#include "kernels/attention/attention_rows-inl.h"
+#include "kernels/attention/attention_tiles-inl.h"
+
+#ifndef PLIMSOLL_ATTENTION_FWD_CPU_TYPES_
+#define PLIMSOLL_ATTENTION_FWD_CPU_TYPES_
+#include <algorithm>
+#include <span>
+
+#include "device/cpu/parallel.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/attention_schedule.h"
+
+namespace plimsoll {
+namespace {
+
+// Query rows [first_row, end_row) of one sequence and head, and one thread's scratch.
+struct FwdTask {
+  const AttentionFwdArgs& args;
+  AttentionSequence sequence;
+  int64_t h;
+  int64_t first_row;
+  int64_t end_row;
+  float* scratch;
+};
+
+// The thread's scratch, part by part.
+struct FwdTiles {
+  explicit FwdTiles(const AttentionDims& dims, float* scratch) {
+    const int64_t row = attention_padded_dim(dims.head_dim);
+    const int64_t keys = attention_padded_keys(dims.longest);
+    const int64_t queries = attention_fwd_query_rows(dims.longest);
+    k_transposed = scratch;
+    v = k_transposed + keys * row;
+    k = v + keys * row;
+    q = k + kAttentionTile * row;
+    o = q + attention_round_up(queries, 16) * row;
+    scores = o + attention_round_up(queries, 16) * row;
+    dropout_factors = scores + queries * attention_score_stride(dims.longest);
+    row_factors = dropout_factors + keys;
+  }
+  float* k_transposed;  // tiles of [D][64 keys]
+  float* v;             // [keys][row]
+  float* k;             // [64][row], before it is transposed
+  float* q;             // [queries][row]
+  float* o;             // [queries][row]
+  float* scores;        // [queries][stride]
+  float* dropout_factors;
+  float* row_factors;
+};
+
+}  // namespace
+}  // namespace plimsoll
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+
+// Turns the scores of rows first .. first + count - 1 into probabilities with dropout, not yet divided by
+// their sums.
+void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int64_t count, int64_t width) {
+  const AttentionFwdArgs& args = task.args;
+  const int64_t stride = attention_score_stride(args.dims.longest);
+  const DropoutRow dropout(args.options.random, args.options.dropout);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t t = task.sequence.first + first + i;
+    const int64_t visible = args.options.mask == AttentionMask::kCausal ? first + i + 1 : task.sequence.count;
+    const float* factors = nullptr;
+    if (args.options.dropout > 0) {
+      dropout.fill(attention_element(t, args.dims.heads, task.h, 0), 0, visible, tiles.dropout_factors);
+      factors = tiles.dropout_factors;
+    }
+    const SoftmaxRow row = softmax_row(tiles.scores + i * stride, visible, width,
+                                       static_cast<float>(args.options.scale), factors);
+    tiles.row_factors[i] = row.inverse_sum;
+    if (args.lse) args.lse.as<float>()[task.h * args.dims.tokens + t] = row.lse;
+  }
+}
+
+template <typename T>
+void fwd_task(const FwdTask& task) {
+  const AttentionFwdArgs& args = task.args;
+  const int64_t head_dim = args.dims.head_dim;
+  const int64_t row = attention_padded_dim(head_dim);
+  const int64_t stride = attention_score_stride(args.dims.longest);
+  const int64_t column = task.h * head_dim;
+  const T* q = args.q.view.as<T>() + task.sequence.first * args.q.row_stride + column;
+  const T* k = args.k.view.as<T>() + task.sequence.first * args.k.row_stride + column;
+  const T* v = args.v.view.as<T>() + task.sequence.first * args.v.row_stride + column;
+  T* o = args.o.as<T>() + task.sequence.first * args.dims.heads * head_dim + column;
+  const FwdTiles tiles(args.dims, task.scratch);
+  const bool causal = args.options.mask == AttentionMask::kCausal;
+
+  const int64_t keys = causal ? task.end_row : task.sequence.count;
+  for (int64_t j = 0; j < keys; j += kAttentionTile) {
+    const int64_t count = std::min(kAttentionTile, keys - j);
+    pack_rows(k + j * args.k.row_stride, args.k.row_stride, count, head_dim, tiles.k);
+    transpose_tile(tiles.k, count, head_dim, tiles.k_transposed + j * row);
+  }
+  pack_rows(v, args.v.row_stride, keys, head_dim, tiles.v);
+
+  const int64_t block = attention_fwd_query_rows(args.dims.longest);
+  for (int64_t i = task.first_row; i < task.end_row; i += block) {
+    const int64_t count = std::min(block, task.end_row - i);
+    const int64_t width = causal ? i + count : keys;
+    pack_rows(q + i * args.q.row_stride, args.q.row_stride, count, head_dim, tiles.q);
+    for (int64_t j = 0; j < width; j += kAttentionTile) {
+      multiply<Left::kByRow>(count, std::min(kAttentionTile, width - j), head_dim, tiles.q, row,
+                             tiles.k_transposed + j * row, kAttentionTile, tiles.scores + j, stride,
+                             Start::kZero);
+    }
+    fwd_softmax(task, tiles, i, count, width);
+    multiply<Left::kByRow>(count, head_dim, width, tiles.scores, stride, tiles.v, row, tiles.o, row,
+                           Start::kZero);
+    unpack_rows(tiles.o, count, head_dim, tiles.row_factors, 1, o + i * args.dims.heads * head_dim,
+                args.dims.heads * head_dim);
+  }
+}
+
+void fwd_task_any(const FwdTask& task) {
+  if (task.args.q.view.dtype == DType::kBF16) {
+    fwd_task<BF16>(task);
+  } else {
+    fwd_task<float>(task);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll {
+namespace {
+
+HWY_EXPORT(fwd_task_any);
+
+// Query rows of a task: all of a sequence when sequences times heads give every thread several tasks, else as
+// many blocks of 64 as give about four tasks a thread. Every task packs k and v for itself, which larger ones
+// amortise.
+int64_t rows_of_task(const AttentionDims& dims, int threads) {
+  const int64_t pairs = std::max<int64_t>(1, dims.sequences * dims.heads);
+  const int64_t parts = std::max<int64_t>(1, (4 * threads + pairs - 1) / pairs);
+  return std::max(kAttentionTile, attention_round_up((dims.longest + parts - 1) / parts, kAttentionTile));
+}
+
+}  // namespace
+
+void attention_fwd_cpu(const AttentionFwdArgs& args) {
+  const AttentionDims& dims = args.dims;
+  const int threads = num_threads();
+  check_attention_args(args, attention_fwd_cpu_scratch_bytes(dims, threads));
+  PLIMSOLL_CHECK(args.q.view.dtype == DType::kF32 || args.q.view.dtype == DType::kBF16,
+                 "attention_fwd_cpu takes f32 and bf16, not {}", dtype_name(args.q.view.dtype));
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  const std::span<int32_t> order(static_cast<int32_t*>(args.scratch.data),
+                                 static_cast<size_t>(dims.sequences));
+  order_longest_first(cu_seqlens, order);
+  float* tiles = static_cast<float*>(args.scratch.data) + attention_order_bytes(dims) / 4;
+
+  const int64_t task_rows = threads == 1 ? attention_padded_keys(dims.longest) : rows_of_task(dims, threads);
+  const int64_t parts = (dims.longest + task_rows - 1) / task_rows;
+  const auto run_task = HWY_DYNAMIC_DISPATCH(fwd_task_any);
+  parallel_for(dims.sequences * dims.heads * parts, [&](int64_t index, int thread) {
+    const int64_t b = order[static_cast<size_t>(index / (dims.heads * parts))];
+    const AttentionSequence sequence = attention_sequence(cu_seqlens, b);
+    const int64_t first_row = index % parts * task_rows;
+    const int64_t end_row = std::min(first_row + task_rows, sequence.count);
+    if (first_row >= end_row) return;
+    run_task({args, sequence, index / parts % dims.heads, first_row, end_row,
+              tiles + thread * attention_fwd_thread_floats(dims)});
+  });
+
+  const int64_t used = cu_seqlens[dims.sequences];
+  clear_rows({args.o, dims.heads * dims.head_dim}, dims.heads * dims.head_dim, used, dims.tokens);
+  for (int64_t h = 0; args.lse && h < dims.heads; ++h) {
+    std::fill(args.lse.as<float>() + h * dims.tokens + used, args.lse.as<float>() + (h + 1) * dims.tokens,
+              0.0f);
+  }
+}
+
+}  // namespace plimsoll
+#endif
