@@ -1,0 +1,43 @@
+// The row of the first token of each sequence ([CLS]) and its gradient. Contract; no graph, no allocation.
+//
+//   fwd:  out[b, c] = x[cu_seqlens[b], c] if cu_seqlens[b] < cu_seqlens[b + 1], else 0
+//   bwd:  d_x[cu_seqlens[b], c] = d_out[b, c] for those b; every other element of d_x is 0
+//
+// Legend: T rows of the bucket, C columns, B sequences (unused ones are empty); row-major and dense. cu_seqlens[B + 1] i32.
+// Types: x and out f32 or bf16, equal or not (a copy, or one rounding); the references take any floating type.
+// Error: none beside the rounding of the store. Repeatability: same bits everywhere. Scratch: none.
+// Aliasing: outputs overlap nothing. Cost: fwd 2 B C elements moved; bwd T C written.
+// Requires: cu_seqlens rises from 0 to at most T: the caller validated it, the kernels do not look.
+// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
+// Errors: kInternal if a view is absent or of another type.
+#pragma once
+
+#include <cstdint>
+
+#include "base/view.h"
+
+namespace plimsoll {
+
+struct FirstTokenFwdArgs {
+  ConstView x;           // [T, C]
+  ConstView cu_seqlens;  // [B + 1] i32
+  View out;              // [B, C]
+  int64_t T = 0;
+  int64_t C = 0;
+  int64_t B = 0;
+};
+void first_token_fwd_ref(const FirstTokenFwdArgs& args);
+void first_token_fwd_cpu(const FirstTokenFwdArgs& args);
+
+struct FirstTokenBwdArgs {
+  ConstView d_out;       // [B, C]
+  ConstView cu_seqlens;  // [B + 1] i32
+  View d_x;              // [T, C]
+  int64_t T = 0;
+  int64_t C = 0;
+  int64_t B = 0;
+};
+void first_token_bwd_ref(const FirstTokenBwdArgs& args);
+void first_token_bwd_cpu(const FirstTokenBwdArgs& args);
+
+}  // namespace plimsoll

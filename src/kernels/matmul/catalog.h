@@ -1,0 +1,64 @@
+// The sizes of a matrix product and the memory that each implementation needs for it: the host-only part of the
+// contract in matmul.h. Nothing here asks a library or the machine, so that a plan is the same everywhere.
+// Thread-safe: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "kernels/catalog/catalog.h"
+#include "target/cpu_isa.h"
+
+namespace plimsoll {
+
+enum class Transpose : uint8_t { kNo, kYes };
+enum class MatmulBias : uint8_t { kNone, kRow };
+// Whether run() may be asked to add to C, which costs a second compiled kernel.
+enum class MatmulWrites : uint8_t { kOverwriteOnly, kOverwriteOrAdd };
+// Whether B is a plain row-major matrix or was brought into the implementation's own layout by pack_b().
+enum class MatmulOperand : uint8_t { kPlain, kPacked };
+
+// C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]); everything is row-major and dense. Requires: m, n, k >= 1.
+// The three products of a linear layer y = x W^T + bias with x[T, K] and W[N, K]:
+//   y[T, N]   = x W^T + bias      m = T, n = N, k = K, trans_b = kYes, bias = kRow
+//   dX[T, K]  = dY W              m = T, n = K, k = N
+//   dW[N, K] (+)= dY^T x          m = N, n = K, k = T, trans_a = kYes
+struct MatmulProblem {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  Transpose trans_a = Transpose::kNo;  // A is stored [k, m]
+  Transpose trans_b = Transpose::kNo;  // B is stored [n, k]
+  DType a = DType::kF32;               // the type in which products are taken
+  DType b = DType::kF32;               // f32 beside bf16 A: B is rounded to bf16 first (masters in fp32)
+  DType c = DType::kF32;
+  DType bias_dtype = DType::kF32;
+  MatmulBias bias = MatmulBias::kNone;
+  MatmulWrites writes = MatmulWrites::kOverwriteOnly;
+  MatmulOperand b_operand = MatmulOperand::kPlain;
+  int num_threads = 1;
+  CpuIsa isa = CpuIsa::kBaseline;
+};
+
+// The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a, trans_b, b,
+// c (element types as numbers), writes_add, b_packed.
+Problem matmul_catalog_problem(const MatmulProblem& problem);
+
+// Bytes of scratch that run() and pack_b() of matmul_cpu_onednn need, exactly; aligned to 64. It is a budget by design:
+//   B in the library's layout, unless it comes packed or is used as it is      matmul_packed_b_bytes
+//   the library's workspace, per thread                                         kMatmulThreadWorkspaceBytes ...
+// prepare_matmul_cpu() verifies that the library keeps within it. The reference needs none.
+int64_t matmul_scratch_bytes(const MatmulProblem& problem);
+
+// Bytes of B in the library's layout: both dimensions rounded up to its largest block, 64.
+int64_t matmul_packed_b_bytes(const MatmulProblem& problem);
+
+// Bytes that the library may allocate by itself while run() works, and frees before run() returns.
+int64_t matmul_library_bytes(const MatmulProblem& problem);
+
+// 2 m n k, and n m for the bias.
+int64_t matmul_flops(const MatmulProblem& problem);
+// Each operand read once and C written once (and read, if it is added to).
+int64_t matmul_moved_bytes(const MatmulProblem& problem);
+
+}  // namespace plimsoll
