@@ -1,0 +1,95 @@
+#include "api/arguments_assign.h"
+
+#include <algorithm>
+#include <map>
+
+#include "api/arguments_table.h"
+#include "api/arguments_value.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+void set_value(const Assignment& assignment, const Setting& setting, ParseResult& result) {
+  if (assignment.is_text) {
+    set_from_text(result.arguments, setting, assignment.value.get_ref<const std::string&>(),
+                  assignment.where);
+  } else {
+    set_from_json(result.arguments, setting, assignment.value, assignment.where);
+  }
+  result.explicitly_set.emplace(setting.info.name);
+}
+
+// The value of an old flag; null and false are the same.
+bool flag_value(const Assignment& assignment) {
+  if (assignment.value.is_null()) return false;
+  if (assignment.value.is_boolean()) return assignment.value.get<bool>();
+  const auto flag = assignment.value.is_string()
+                        ? bool_from_text(assignment.value.get_ref<const std::string&>())
+                        : std::optional<bool>{};
+  if (!flag) {
+    throw_error(ErrorCode::kUsage, "{}: expected True or False, got {}", assignment.where,
+                assignment.value.dump());
+  }
+  return *flag;
+}
+
+void set_old(const Assignment& assignment, const OldName& old, bool replacement_is_given,
+             ParseResult& result) {
+  if (old.replacement.empty()) {
+    result.warnings.push_back(fmt::format("{} is ignored: {}", assignment.where, old.note));
+    return;
+  }
+  const Setting* setting = find_setting(old.replacement);
+  PLIMSOLL_CHECK(setting != nullptr, "old name {} is replaced by unknown {}", old.name, old.replacement);
+  if (replacement_is_given) {
+    result.warnings.push_back(fmt::format("{} is an old name of {}, which is given too and wins",
+                                          assignment.where, old.replacement));
+    return;
+  }
+  if (old.true_value.empty()) {
+    set_value(assignment, *setting, result);
+  } else if (flag_value(assignment)) {
+    set_from_text(result.arguments, *setting, old.true_value, assignment.where);
+    result.explicitly_set.emplace(old.replacement);
+  } else {
+    result.warnings.push_back(fmt::format("{} is an old name and ignored, as it is False; see {}",
+                                          assignment.where, old.replacement));
+    return;
+  }
+  if (old.name == "warmup_ratio" && result.arguments.warmup_steps >= 1.0) {
+    throw_error(ErrorCode::kUsage, "{}: {} is outside [0, 1); --warmup_steps takes a number of steps",
+                assignment.where, result.arguments.warmup_steps);
+  }
+  const std::string value = setting->is_secret() ? "..." : value_text(result.arguments, *setting);
+  result.warnings.push_back(
+      fmt::format("{} is an old name, read as --{} {}", assignment.where, old.replacement, value));
+}
+
+}  // namespace
+
+void apply_layer(const std::vector<Assignment>& layer, ParseResult& result) {
+  std::map<std::string, const Assignment*> last;
+  for (const Assignment& assignment : layer) {
+    const auto [slot, is_new] = last.emplace(assignment.name, &assignment);
+    if (is_new) continue;
+    if (slot->second->value != assignment.value && find_setting(assignment.name) != nullptr) {
+      result.warnings.push_back(
+          fmt::format("{} is given more than once; the last value wins", assignment.where));
+    }
+    slot->second = &assignment;
+  }
+  for (const Assignment& assignment : layer) {
+    if (last.at(assignment.name) != &assignment) continue;
+    if (const Setting* setting = find_setting(assignment.name)) {
+      set_value(assignment, *setting, result);
+    } else if (const OldName* old = find_old_name(assignment.name)) {
+      set_old(assignment, *old, last.contains(std::string(old->replacement)), result);
+    } else {
+      throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", assignment.where,
+                  did_you_mean_setting(assignment.name));
+    }
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,239 @@
+// What settings mean for each other: contradictions, what this version refuses, and defaults that depend on
+// others.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "api/arguments_table.h"
+#include "api/arguments_value.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, 3> kOptimizers = {"adamw_torch", "adamw_torch_fused", "sgd"};
+// The other names that Hugging Face knows.
+constexpr std::array<std::string_view, 39> kOptimizersNotHere = {"adafactor",
+                                                                 "adalomo",
+                                                                 "adamw_8bit",
+                                                                 "adamw_anyprecision",
+                                                                 "adamw_apex_fused",
+                                                                 "adamw_bnb_8bit",
+                                                                 "adamw_torch_4bit",
+                                                                 "adamw_torch_8bit",
+                                                                 "adamw_torch_npu_fused",
+                                                                 "adamw_torch_xla",
+                                                                 "adagrad",
+                                                                 "ademamix",
+                                                                 "ademamix_8bit",
+                                                                 "apollo_adamw",
+                                                                 "apollo_adamw_layerwise",
+                                                                 "galore_adafactor",
+                                                                 "galore_adafactor_layerwise",
+                                                                 "galore_adamw",
+                                                                 "galore_adamw_8bit",
+                                                                 "galore_adamw_8bit_layerwise",
+                                                                 "galore_adamw_layerwise",
+                                                                 "grokadamw",
+                                                                 "lion_32bit",
+                                                                 "lion_8bit",
+                                                                 "lomo",
+                                                                 "paged_adamw_32bit",
+                                                                 "paged_adamw_8bit",
+                                                                 "paged_ademamix_32bit",
+                                                                 "paged_ademamix_8bit",
+                                                                 "paged_lion_32bit",
+                                                                 "paged_lion_8bit",
+                                                                 "rmsprop",
+                                                                 "rmsprop_bnb",
+                                                                 "rmsprop_bnb_32bit",
+                                                                 "rmsprop_bnb_8bit",
+                                                                 "schedule_free_adamw",
+                                                                 "schedule_free_radam",
+                                                                 "schedule_free_sgd",
+                                                                 "stable_adamw"};
+
+// A setting that asks for nothing, so that there is nothing to refuse or to remark.
+bool is_inert(const Arguments& arguments, const Setting& setting) {
+  if (is_default(arguments, setting)) return true;
+  const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
+  return flag != nullptr && arguments.**flag == false;
+}
+
+void check_contradictions(const Arguments& a) {
+  if (a.fp16 && a.bf16)
+    throw_error(ErrorCode::kUsage, "--fp16 and --bf16 exclude each other; give one of them");
+  if (a.fp16_full_eval && a.bf16_full_eval) {
+    throw_error(ErrorCode::kUsage,
+                "--fp16_full_eval and --bf16_full_eval exclude each other; give one of them");
+  }
+  if (a.use_cpu && a.device != "auto" && a.device != "cpu") {
+    throw_error(ErrorCode::kUsage, "--use_cpu and --device {} exclude each other; give one of them",
+                a.device);
+  }
+  if (a.dataloader_num_workers == 0 && a.dataloader_prefetch_factor) {
+    throw_error(ErrorCode::kUsage,
+                "--dataloader_prefetch_factor {} needs --dataloader_num_workers above 0, which is 0",
+                *a.dataloader_prefetch_factor);
+  }
+}
+
+void check_optimizer(const Arguments& a) {
+  if (std::ranges::find(kOptimizers, a.optim) != kOptimizers.end()) return;
+  if (std::ranges::find(kOptimizersNotHere, a.optim) != kOptimizersNotHere.end()) {
+    throw_error(ErrorCode::kUsage, "--optim {}: not in this version; it has {}", a.optim,
+                fmt::join(kOptimizers, ", "));
+  }
+  throw_error(ErrorCode::kUsage, "--optim: '{}' is none of {}{}", a.optim, fmt::join(kOptimizers, ", "),
+              did_you_mean(a.optim, {kOptimizers.begin(), kOptimizers.end()}));
+}
+
+void check_device(const Arguments& a) {
+  if (a.device.empty()) throw_error(ErrorCode::kUsage, "--device: is empty; give auto, cpu or cuda:0");
+  if (!a.device.starts_with("cuda")) return;
+  const std::string_view rest = std::string_view(a.device).substr(4);
+  const bool is_number = rest.size() >= 2 && rest.size() <= 5 && rest[0] == ':' &&
+                         std::ranges::all_of(rest.substr(1), [](char c) { return c >= '0' && c <= '9'; });
+  if (!rest.empty() && !is_number) {
+    throw_error(ErrorCode::kUsage, "--device: expected cuda or cuda:N, got '{}'", a.device);
+  }
+}
+
+void refuse_what_is_not_here(const Arguments& arguments) {
+  for (const Setting& setting : settings()) {
+    if (setting.info.status == ArgumentStatus::kRefused && !is_inert(arguments, setting)) {
+      throw_error(ErrorCode::kUsage, "--{} {}: {}", setting.info.name, value_text(arguments, setting),
+                  setting.info.note);
+    }
+  }
+}
+
+void check_interval_setting(std::string_view name, double steps, std::string_view strategy_name) {
+  if (steps == 0.0) {
+    throw_error(ErrorCode::kUsage, "--{} is 0, and --{} steps needs it above 0; --{} no turns it off", name,
+                strategy_name, strategy_name);
+  }
+  if (steps > 1.0 && steps != std::floor(steps)) {
+    throw_error(ErrorCode::kUsage, "--{} {}: a number of steps above 1 is an integer; below 1 it is a share",
+                name, steps);
+  }
+}
+
+void resolve_strategies(Arguments& a) {
+  if (a.eval_strategy == "steps" && a.eval_steps.value_or(0.0) == 0.0) {
+    if (a.logging_steps == 0.0) {
+      throw_error(ErrorCode::kUsage, "--eval_strategy steps needs --eval_steps or --logging_steps above 0");
+    }
+    a.eval_steps = a.logging_steps;
+  }
+  if (a.eval_strategy != "no") a.do_eval = true;
+  if (a.logging_strategy == "steps")
+    check_interval_setting("logging_steps", a.logging_steps, "logging_strategy");
+  if (a.eval_strategy == "steps") check_interval_setting("eval_steps", *a.eval_steps, "eval_strategy");
+  if (a.save_strategy == "steps") check_interval_setting("save_steps", a.save_steps, "save_strategy");
+  if (a.warmup_steps > 1.0 && a.warmup_steps != std::floor(a.warmup_steps)) {
+    throw_error(ErrorCode::kUsage,
+                "--warmup_steps {}: a number of steps above 1 is an integer; below 1 it is a share",
+                a.warmup_steps);
+  }
+}
+
+// What needs an evaluation while training, by name, or "".
+std::string needs_evaluation(const Arguments& a) {
+  if (a.lr_scheduler_type == "reduce_lr_on_plateau" || a.lr_scheduler_type == "greedy") {
+    return "--lr_scheduler_type " + a.lr_scheduler_type;
+  }
+  if (a.save_strategy == "best") return "--save_strategy best";
+  if (a.early_stopping_patience) return "--early_stopping_patience";
+  return {};
+}
+
+void check_best_model(const Arguments& a) {
+  if (const std::string what = needs_evaluation(a); !what.empty() && a.eval_strategy == "no") {
+    throw_error(ErrorCode::kUsage, "{} needs evaluations: give --eval_strategy steps or epoch", what);
+  }
+  if (!a.load_best_model_at_end || a.save_strategy == "best") return;
+  if (a.eval_strategy != a.save_strategy) {
+    throw_error(ErrorCode::kUsage,
+                "--load_best_model_at_end needs equal strategies, but --eval_strategy is {} and "
+                "--save_strategy is {}",
+                a.eval_strategy, a.save_strategy);
+  }
+  if (a.eval_strategy != "steps") return;
+  const double eval_steps = *a.eval_steps;
+  // Shares are compared in millionths, as Hugging Face compares them.
+  const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
+  const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
+  const double scale = are_shares ? 1e6 : 1.0;
+  if (is_mixed || std::fmod(a.save_steps * scale, eval_steps * scale) != 0.0) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but {} is no multiple "
+        "of {}{}",
+        a.save_steps, eval_steps, is_mixed ? " (one is a share of all steps, the other a number)" : "");
+  }
+}
+
+void resolve_metric(Arguments& a) {
+  const bool is_needed = a.load_best_model_at_end || !needs_evaluation(a).empty();
+  if (is_needed && a.metric_for_best_model.empty()) a.metric_for_best_model = "loss";
+  if (!a.greater_is_better && !a.metric_for_best_model.empty()) {
+    a.greater_is_better = !a.metric_for_best_model.ends_with("loss");
+  }
+}
+
+void resolve_words(Arguments& a) {
+  if (a.use_cpu) a.device = "cpu";
+  if (a.device == "cuda") a.device = "cuda:0";
+  if (a.report_to == StringList{"none"}) a.report_to.clear();
+  if (const auto flag = bool_from_text(a.resume_from_checkpoint)) {
+    a.resume_from_checkpoint = *flag ? "True" : "";
+  } else if (a.resume_from_checkpoint == "None" || a.resume_from_checkpoint == "null") {
+    a.resume_from_checkpoint.clear();
+  }
+}
+
+std::vector<std::string> notes_of(const Arguments& arguments) {
+  std::vector<std::string> notes;
+  for (const Setting& setting : settings()) {
+    if (setting.info.status == ArgumentStatus::kNoEffect && !is_inert(arguments, setting)) {
+      notes.push_back(fmt::format("--{} has no effect here: {}", setting.info.name, setting.info.note));
+    }
+  }
+  if (!arguments.report_to.empty()) {
+    notes.push_back(
+        fmt::format("--report_to {} has no effect here: log.jsonl and plots are written in any case",
+                    fmt::join(arguments.report_to, ",")));
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::vector<std::string> resolve_arguments(Arguments& arguments) {
+  for (const Setting& setting : settings()) {
+    check_range(arguments, setting, fmt::format("--{}", setting.info.name));
+  }
+  check_contradictions(arguments);
+  check_optimizer(arguments);
+  check_device(arguments);
+  refuse_what_is_not_here(arguments);
+  resolve_words(arguments);
+  resolve_strategies(arguments);
+  check_best_model(arguments);
+  resolve_metric(arguments);
+  return notes_of(arguments);
+}
+
+int64_t interval_steps(double setting, int64_t total_steps) {
+  if (setting >= 1.0) return static_cast<int64_t>(setting);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(setting * static_cast<double>(total_steps))));
+}
+
+int64_t num_warmup_steps(const Arguments& arguments, int64_t total_steps) {
+  const double setting = arguments.warmup_steps;
+  if (setting >= 1.0) return static_cast<int64_t>(setting);
+  return static_cast<int64_t>(std::ceil(setting * static_cast<double>(total_steps)));
+}
+
+}  // namespace plimsoll

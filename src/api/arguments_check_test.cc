@@ -1,0 +1,184 @@
+// What settings mean for each other: one test for each rule.
+#include <gtest/gtest.h>
+
+#include "api/arguments_table.h"
+#include "api/arguments_test_support.h"
+#include "api/arguments_value.h"
+
+namespace plimsoll {
+namespace {
+
+using test::error_of;
+using test::parse;
+using test::usage_error;
+
+TEST(ResolveArguments, RefusesContradictions) {
+  EXPECT_EQ(error_of({"--fp16", "--bf16"}), "--fp16 and --bf16 exclude each other; give one of them");
+  EXPECT_EQ(error_of({"--fp16_full_eval", "--bf16_full_eval"}),
+            "--fp16_full_eval and --bf16_full_eval exclude each other; give one of them");
+  EXPECT_EQ(error_of({"--use_cpu", "--device", "cuda:1"}),
+            "--use_cpu and --device cuda:1 exclude each other; give one of them");
+  EXPECT_EQ(error_of({"--dataloader_prefetch_factor", "4"}),
+            "--dataloader_prefetch_factor 4 needs --dataloader_num_workers above 0, which is 0");
+  EXPECT_NO_THROW(parse({"--dataloader_prefetch_factor", "4", "--dataloader_num_workers", "1"}));
+}
+
+TEST(ResolveArguments, BestModelNeedsMatchingStrategies) {
+  EXPECT_EQ(error_of({"--load_best_model_at_end"}),
+            "--load_best_model_at_end needs equal strategies, but --eval_strategy is no and --save_strategy "
+            "is steps");
+  const std::vector<std::string> both = {"--load_best_model_at_end", "--eval_strategy", "steps"};
+  const auto with = [&](const std::string& save, const std::string& eval) {
+    std::vector<std::string> words = both;
+    words.insert(words.end(), {"--save_steps", save, "--eval_steps", eval});
+    return words;
+  };
+  EXPECT_NO_THROW(parse(with("200", "100")));
+  EXPECT_NO_THROW(parse(with("0.2", "0.1")));
+  EXPECT_EQ(error_of(with("250", "100")),
+            "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but 250 is no "
+            "multiple of 100");
+  EXPECT_NE(error_of(with("0.25", "0.1")).find("0.25 is no multiple of 0.1"), std::string::npos);
+  EXPECT_NE(error_of(with("100", "0.1")).find("one is a share"), std::string::npos);
+  EXPECT_NO_THROW(
+      parse({"--load_best_model_at_end", "--eval_strategy", "epoch", "--save_strategy", "epoch"}));
+  EXPECT_NO_THROW(parse({"--load_best_model_at_end", "--eval_strategy", "epoch", "--save_strategy", "best"}));
+}
+
+TEST(ResolveArguments, StepsAboveOneAreIntegers) {
+  for (const char* name : {"--logging_steps", "--save_steps", "--warmup_steps"}) {
+    EXPECT_NE(error_of({name, "2.5"}).find("is an integer; below 1 it is a share"), std::string::npos)
+        << name;
+    EXPECT_NO_THROW(parse({name, "0.5"})) << name;
+    EXPECT_NO_THROW(parse({name, "2.0"})) << name;
+  }
+  EXPECT_NE(error_of({"--eval_strategy", "steps", "--eval_steps", "2.5"}).find("is an integer"),
+            std::string::npos);
+  EXPECT_EQ(error_of({"--logging_steps", "0"}),
+            "--logging_steps is 0, and --logging_strategy steps needs it above 0; --logging_strategy no "
+            "turns it off");
+  EXPECT_NO_THROW(parse({"--logging_steps", "0", "--logging_strategy", "no"}));
+  EXPECT_NE(error_of({"--save_steps", "0"}).find("--save_strategy no turns it off"), std::string::npos);
+  EXPECT_NE(error_of({"--eval_strategy=steps", "--logging_steps=0", "--logging_strategy=no"})
+                .find("needs --eval_steps"),
+            std::string::npos);
+}
+
+TEST(ResolveArguments, WhatNeedsEvaluationsSaysSo) {
+  EXPECT_EQ(
+      error_of({"--lr_scheduler_type", "reduce_lr_on_plateau"}),
+      "--lr_scheduler_type reduce_lr_on_plateau needs evaluations: give --eval_strategy steps or epoch");
+  EXPECT_NE(error_of({"--lr_scheduler_type", "greedy"}).find("needs evaluations"), std::string::npos);
+  EXPECT_NE(error_of({"--save_strategy", "best"}).find("needs evaluations"), std::string::npos);
+  EXPECT_NE(error_of({"--early_stopping_patience", "2"}).find("needs evaluations"), std::string::npos);
+}
+
+TEST(ResolveArguments, FillsInWhatDependsOnOthers) {
+  Arguments a = parse({"--eval_strategy", "steps", "--logging_steps", "10"}).arguments;
+  EXPECT_TRUE(a.do_eval);
+  EXPECT_EQ(a.eval_steps, 10.0);
+  EXPECT_EQ(a.metric_for_best_model, "");
+  EXPECT_FALSE(a.greater_is_better);
+
+  a = parse({"--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end"}).arguments;
+  EXPECT_EQ(a.metric_for_best_model, "loss");
+  EXPECT_EQ(a.greater_is_better, false);
+  EXPECT_EQ(parse({"--metric_for_best_model", "eval_f1"}).arguments.greater_is_better, true);
+  EXPECT_EQ(parse({"--metric_for_best_model", "f1", "--no_greater_is_better"}).arguments.greater_is_better,
+            false);
+  EXPECT_EQ(parse({"--use_cpu"}).arguments.device, "cpu");
+  EXPECT_EQ(parse({"--device", "cuda"}).arguments.device, "cuda:0");
+  EXPECT_TRUE(parse({"--report_to", "none"}).arguments.report_to.empty());
+
+  Arguments again = a;
+  resolve_arguments(again);
+  EXPECT_EQ(again, a) << "resolving twice is resolving once";
+}
+
+TEST(ResolveArguments, ChecksOptimizerAndDevice) {
+  EXPECT_NO_THROW(parse({"--optim", "adamw_torch"}));
+  EXPECT_NO_THROW(parse({"--optim", "sgd", "--optim_args", "momentum=0.9"}));
+  EXPECT_EQ(error_of({"--optim", "adamw_8bit"}),
+            "--optim adamw_8bit: not in this version; it has adamw_torch, adamw_torch_fused, sgd");
+  EXPECT_EQ(
+      error_of({"--optim", "adamw_troch"}),
+      "--optim: 'adamw_troch' is none of adamw_torch, adamw_torch_fused, sgd, did you mean 'adamw_torch'?");
+  EXPECT_NE(error_of({"--adafactor"}).find("--optim adafactor: not in this version"), std::string::npos);
+  EXPECT_NO_THROW(parse({"--device", "l4"}));
+  for (const char* bad : {"cuda:", "cuda:x", "cuda0", "cuda:-1", "cuda:12345"}) {
+    EXPECT_EQ(error_of({"--device", bad}),
+              std::string("--device: expected cuda or cuda:N, got '") + bad + "'");
+  }
+}
+
+// A value other than the default and not false, as text, for any setting.
+std::string another_value(const Setting& setting) {
+  const Arguments defaults;
+  const std::string text = value_text(defaults, setting);
+  if (setting.is_flag()) return text == "True" ? "False" : "True";
+  if (setting.info.type == "integer" || setting.info.type == "number") return "7";
+  for (std::string_view choice : split_choices(setting.info.range)) {
+    if (choice != text) return std::string(choice);
+  }
+  return "word";
+}
+
+TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
+  int num_checked = 0;
+  for (const Setting& setting : settings()) {
+    if (setting.info.status != ArgumentStatus::kNoEffect) continue;
+    Arguments arguments;
+    set_from_text(arguments, setting, another_value(setting), setting.info.name);
+    const std::vector<std::string> notes = resolve_arguments(arguments);
+    // A flag without a default that is set to true, everything else that differs from its default.
+    ASSERT_EQ(notes.size(), 1u) << setting.info.name;
+    EXPECT_EQ(notes[0], "--" + std::string(setting.info.name) +
+                            " has no effect here: " + std::string(setting.info.note));
+    ++num_checked;
+  }
+  EXPECT_GT(num_checked, 50);
+  const ParseResult quiet =
+      parse({"--no_torch_compile", "--no_tf32", "--dataloader_pin_memory", "--log_level", "passive"});
+  EXPECT_TRUE(quiet.notes.empty());
+  EXPECT_EQ(parse({"--report_to", "wandb"}).notes.size(), 1u);
+  EXPECT_EQ(parse({"--pad_to_max_length"}).notes.at(0),
+            "--pad_to_max_length has no effect here: there is no padding: sequences lie end to end, with the "
+            "same result");
+}
+
+TEST(ResolveArguments, EveryRefusedSettingSaysWhy) {
+  int num_checked = 0;
+  for (const Setting& setting : settings()) {
+    if (setting.info.status != ArgumentStatus::kRefused) continue;
+    Arguments arguments;
+    set_from_text(arguments, setting, another_value(setting), setting.info.name);
+    const std::string message = usage_error([&] { resolve_arguments(arguments); });
+    EXPECT_TRUE(message.starts_with("--" + std::string(setting.info.name) + " ")) << message;
+    EXPECT_TRUE(message.ends_with(setting.info.note)) << message;
+    ++num_checked;
+  }
+  EXPECT_GT(num_checked, 10);
+  EXPECT_NO_THROW(parse({"--no_push_to_hub", "--no_fp16", "--no_gradient_checkpointing"}));
+}
+
+TEST(ResolveArguments, ChecksRangesOfArgumentsFilledByHand) {
+  Arguments arguments;
+  arguments.per_device_train_batch_size = 0;
+  EXPECT_EQ(usage_error([&] { resolve_arguments(arguments); }),
+            "--per_device_train_batch_size: 0 is outside [1, inf)");
+}
+
+TEST(IntervalSteps, SharesAreRoundedUp) {
+  EXPECT_EQ(interval_steps(500.0, 10), 500);
+  EXPECT_EQ(interval_steps(0.1, 95), 10);
+  EXPECT_EQ(interval_steps(0.001, 10), 1);
+  Arguments arguments;
+  EXPECT_EQ(num_warmup_steps(arguments, 100), 0);
+  arguments.warmup_steps = 0.03;
+  EXPECT_EQ(num_warmup_steps(arguments, 101), 4);
+  arguments.warmup_steps = 1.0;
+  EXPECT_EQ(num_warmup_steps(arguments, 101), 1);
+}
+
+}  // namespace
+}  // namespace plimsoll

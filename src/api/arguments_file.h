@@ -1,0 +1,24 @@
+// Settings in JSON and YAML, as layers of assignments. Thread-safe: pure functions but for reading the file
+// named.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/arguments_assign.h"
+
+namespace plimsoll {
+
+// Whether a word names a file of settings by its ending: .json, .yaml or .yml.
+bool is_argument_file(std::string_view word);
+
+// Reads a file by its ending. Errors: kUsage if it cannot be read, is over 16 MiB, or is not one object of
+// settings.
+std::vector<Assignment> read_argument_file(const std::string& path);
+
+// The same for text; `source` opens every message. Objects may nest at most 32 deep.
+std::vector<Assignment> read_argument_json(std::string_view text, std::string_view source);
+std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view source);
+
+}  // namespace plimsoll

@@ -1,0 +1,147 @@
+// Settings in JSON and YAML files.
+#include "api/arguments_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "api/arguments_test_support.h"
+
+namespace plimsoll {
+namespace {
+
+using test::error_of;
+using test::parse;
+using test::usage_error;
+
+// A file in the build folder that lives as long as the test.
+class TextFile {
+ public:
+  TextFile(const std::string& name, const std::string& text)
+      : path_(std::filesystem::path(PLIMSOLL_BINARY_DIR) / ("arguments_file_test_" + name)) {
+    std::ofstream(path_, std::ios::binary) << text;
+  }
+  ~TextFile() { std::filesystem::remove(path_); }
+  TextFile(const TextFile&) = delete;
+  TextFile& operator=(const TextFile&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string json_error(const std::string& text) {
+  return usage_error([&] { arguments_from_json(text, "run.json"); });
+}
+
+std::string yaml_error(const std::string& text) {
+  const TextFile file("error.yaml", text);
+  const std::string message = error_of({file.path()});
+  const std::string folder =
+      std::filesystem::path(file.path()).parent_path().string() + "/arguments_file_test_";
+  return message.starts_with(folder) ? message.substr(folder.size()) : message;
+}
+
+TEST(ArgumentFile, YamlHoldsAnySettingAndTheCommandLineWins) {
+  const TextFile file(
+      "all.yaml",
+      "# comment\nlearning_rate: 1e-4\nseed: 7\neval_strategy: no\nbf16: true\nresume_from_checkpoint: null\n"
+      "run_name: \"123\"\ndisable_pass: [fuse, cse]\noptim: sgd\noptim_args: {momentum: 0.9}\n"
+      "lr_scheduler_kwargs: num_cycles=2\nmemory_limit: 2GiB\nfsdp: ''\nwarmup_ratio: 0.1\n");
+  const ParseResult r = parse({file.path(), "--seed", "8"});
+  EXPECT_EQ(r.arguments.learning_rate, 1e-4);
+  EXPECT_EQ(r.arguments.seed, 8);
+  EXPECT_EQ(r.arguments.eval_strategy, "no");
+  EXPECT_TRUE(r.arguments.bf16);
+  EXPECT_EQ(r.arguments.run_name, "123");
+  EXPECT_EQ(r.arguments.disable_pass, (StringList{"fuse", "cse"}));
+  EXPECT_EQ(r.arguments.optim_args, (KeyValues{{"momentum", "0.9"}}));
+  EXPECT_EQ(r.arguments.lr_scheduler_kwargs, (KeyValues{{"num_cycles", "2"}}));
+  EXPECT_EQ(r.arguments.memory_limit, int64_t{2} << 30);
+  EXPECT_EQ(r.arguments.warmup_steps, 0.1);
+  ASSERT_EQ(r.warnings.size(), 1u) << "the old name, and none for the seed: layers are meant to override";
+  EXPECT_TRUE(r.warnings[0].ends_with(":14: warmup_ratio is an old name, read as --warmup_steps 0.1"));
+  EXPECT_TRUE(r.explicitly_set.contains("learning_rate"));
+}
+
+TEST(ArgumentFile, TheCommandLineWinsWhereverTheFileStands) {
+  const TextFile first("first.json", R"({"seed": 1, "max_steps": 5})");
+  const TextFile second("second.yml", "seed: 2\n");
+  const Arguments a = parse({"--max_steps=9", "--config", first.path(), second.path()}).arguments;
+  EXPECT_EQ(a.seed, 2);
+  EXPECT_EQ(a.max_steps, 9);
+  EXPECT_TRUE(parse({"--do_train", first.path()}).arguments.do_train)
+      << "a flag does not take the file as its value";
+  EXPECT_EQ(parse({"--disable_pass", "fuse", first.path()}).arguments.disable_pass, (StringList{"fuse"}));
+}
+
+TEST(ArgumentFile, JsonTypesAreExact) {
+  const Arguments a = arguments_from_json(
+      R"({"learning_rate": 1, "max_steps": 3, "eval_steps": null, "report_to": [], "eval_strategy": false,
+          "resume_from_checkpoint": true, "deepspeed": {"zero": {"stage": 2}}, "fsdp": [], "fsdp_config": {},
+          "include_num_input_tokens_seen": true, "memory_limit": "1KiB", "seed": null})");
+  EXPECT_EQ(a.learning_rate, 1.0);
+  EXPECT_EQ(a.eval_strategy, "no");
+  EXPECT_EQ(a.resume_from_checkpoint, "True");
+  EXPECT_EQ(a.deepspeed, R"({"zero":{"stage":2}})");
+  EXPECT_EQ(a.fsdp, "");
+  EXPECT_EQ(a.fsdp_config, "");
+  EXPECT_EQ(a.include_num_input_tokens_seen, "all");
+  EXPECT_EQ(a.memory_limit, 1024);
+  EXPECT_EQ(a.seed, 42);
+  EXPECT_EQ(json_error(R"({"learning_rate": "abc"})"),
+            "run.json: learning_rate: expected a number, got the text 'abc'");
+  EXPECT_EQ(json_error(R"({"max_steps": 3.0})"),
+            "run.json: max_steps: expected an integer, got the number 3.0");
+  EXPECT_EQ(json_error(R"({"max_steps": 18446744073709551615})"),
+            "run.json: max_steps: expected an integer, got the number 18446744073709551615");
+  EXPECT_EQ(json_error(R"({"bf16": 1})"), "run.json: bf16: expected true or false, got the number 1");
+  EXPECT_EQ(json_error(R"({"output_dir": ["a"]})"), "run.json: output_dir: expected a text, got a list");
+  EXPECT_EQ(json_error(R"({"run_name": true})"), "run.json: run_name: expected a text, got the flag true");
+  EXPECT_EQ(json_error(R"({"disable_pass": ["a", 1]})"),
+            "run.json: disable_pass: expected a list of texts, got a list with the number 1");
+  EXPECT_EQ(json_error(R"({"optim_args": {"a": [1]}})"),
+            "run.json: optim_args.a: expected a number, a flag or a text, got a list");
+  EXPECT_EQ(json_error(R"({"optim_args": 3})"),
+            "run.json: optim_args: expected an object or key=value,key=value, got the number 3");
+  EXPECT_EQ(json_error(R"({"adam_beta1": 2})"), "run.json: adam_beta1: 2 is outside [0, 1)");
+}
+
+TEST(ArgumentFile, UnknownKeysNameTheFileAndTheNearestName) {
+  EXPECT_EQ(json_error(R"({"learning_rat": 1})"),
+            "run.json: learning_rat: there is no such setting, did you mean 'learning_rate'?");
+  EXPECT_EQ(yaml_error("seed: 1\n\nlearning_rat: 1\n"),
+            "error.yaml:3: learning_rat: there is no such setting, did you mean 'learning_rate'?");
+  EXPECT_EQ(json_error(R"({"no_do_train": true})").substr(0, 46),
+            "run.json: no_do_train: there is no such settin");
+}
+
+TEST(ArgumentFile, BrokenFilesSayWhere) {
+  EXPECT_NE(json_error("{\"seed\": 1,\n \"max_steps\" 3}").find("run.json: not JSON: at line 2, column "),
+            std::string::npos);
+  EXPECT_EQ(json_error("[1]"), "run.json: expected one object of settings, got a JSON array");
+  EXPECT_NE(json_error("").find("not JSON"), std::string::npos);
+  EXPECT_NE(json_error("{\"seed\": NaN}").find("not JSON"), std::string::npos);
+  EXPECT_NE(json_error("{\"run_name\": \"\xff\"}").find("not JSON"), std::string::npos);
+  EXPECT_EQ(json_error(R"({"seed": 1, "seed": 2})"), "run.json: seed: the key is there twice");
+  EXPECT_EQ(json_error("{\"deepspeed\": " + std::string(100000, '[')), "run.json: nested deeper than 32");
+  EXPECT_NE(json_error(R"({"run_name": "a\u0000b"})").find("NUL"), std::string::npos);
+  EXPECT_EQ(yaml_error("seed: 1\nmax_steps: abc\n"),
+            "error.yaml:2: max_steps: expected an integer, got 'abc'");
+  EXPECT_EQ(yaml_error("seed: 1\nseed: 2\n"), "error.yaml:2: seed: the key is there twice");
+  EXPECT_EQ(yaml_error("- a\n"), "error.yaml: expected lines of `setting: value`");
+  EXPECT_TRUE(yaml_error("seed: 1\n bad\n: {").starts_with("error.yaml:"))
+      << yaml_error("seed: 1\n bad\n: {");
+  EXPECT_NE(yaml_error("deepspeed: &a [*a]\n").find("nested deeper"), std::string::npos);
+  EXPECT_NE(yaml_error("? [a]\n: 1\n").find("a key is not a text"), std::string::npos);
+  const TextFile empty("empty.yaml", "");
+  EXPECT_NO_THROW(parse({empty.path()}));
+  EXPECT_EQ(error_of({"nowhere.yaml"}), "nowhere.yaml: cannot read settings: there is no such file");
+  EXPECT_EQ(error_of({"--config", "/"}), "/: cannot read settings: it is not a file");
+  const TextFile empty_json("empty.json", "");
+  EXPECT_NE(error_of({empty_json.path()}).find("not JSON"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,180 @@
+// The reader of command lines: words to layers.
+#include <algorithm>
+#include <cctype>
+
+#include "api/arguments_assign.h"
+#include "api/arguments_file.h"
+#include "api/arguments_table.h"
+#include "api/arguments_value.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_option(std::string_view word) {
+  // "-1" and "-.5" are values.
+  return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
+         word[1] != '.';
+}
+
+// How many words an option may take, and what it looks like.
+struct Option {
+  std::string name;
+  std::string where;
+  bool is_flag = false;
+  bool is_list = false;
+  bool may_stand_alone = false;  // a flag, or a text that then means True
+  bool is_negated = false;
+};
+
+class CommandLine {
+ public:
+  CommandLine(std::span<const std::string> words, const ParseOptions& options)
+      : words_(words), options_(options) {}
+
+  ParseResult read() {
+    while (next_ < words_.size() && !result_.help) read_word();
+    if (result_.help) return std::move(result_);
+    for (const std::string& path : files_) apply_layer(read_argument_file(path), result_);
+    apply_layer(layer_, result_);
+    return std::move(result_);
+  }
+
+ private:
+  bool has_value_next() const { return next_ < words_.size() && !is_option(words_[next_]); }
+
+  void read_word() {
+    const std::string& word = words_[next_++];
+    if (word == "--help" || word == "-h") {
+      result_.help = true;
+      if (has_value_next()) result_.help_topic = words_[next_];
+    } else if (word == "--") {
+      while (next_ < words_.size()) read_positional(words_[next_++]);
+    } else if (word.starts_with("--")) {
+      read_option(word);
+    } else if (is_option(word)) {
+      throw_error(ErrorCode::kUsage,
+                  "{}: there is no such option; names begin with two dashes, as in --learning_rate", word);
+    } else {
+      read_positional(word);
+    }
+  }
+
+  void read_positional(const std::string& word) {
+    if (options_.allow_positionals) {
+      result_.positionals.push_back(word);
+    } else if (is_argument_file(word)) {
+      files_.push_back(word);
+    } else if (!last_flag_.empty()) {
+      throw_error(ErrorCode::kUsage, "'{}' after {}: expected True or False, or nothing", word, last_flag_);
+    } else {
+      throw_error(ErrorCode::kUsage,
+                  "'{}': expected --name value, or a file of settings that ends in .json, .yaml or .yml",
+                  word);
+    }
+  }
+
+  void read_option(const std::string& word) {
+    const size_t equals = std::min(word.find('='), word.size());
+    std::string name = word.substr(2, equals - 2);
+    std::ranges::replace(name, '-', '_');
+    const bool has_inline_value = equals < word.size();
+    if (name == "config") {
+      files_.push_back(has_inline_value ? word.substr(equals + 1) : take_value("--config"));
+      return;
+    }
+    const Option option = find_option(name);
+    last_flag_.clear();
+    if (option.is_negated) {
+      if (has_inline_value) throw_error(ErrorCode::kUsage, "{}: takes no value", option.where);
+      add(option, "False");
+    } else if (has_inline_value) {
+      add(option, word.substr(equals + 1));
+    } else if (option.is_flag) {
+      read_flag(option);
+    } else if (option.is_list) {
+      read_list(option);
+    } else if (option.may_stand_alone && !has_value_next()) {
+      add(option, "True");
+    } else {
+      add(option, take_value(option.where));
+    }
+  }
+
+  void read_flag(const Option& option) {
+    if (has_value_next()) {
+      const std::string& next = words_[next_];
+      if (bool_from_text(next) || next == "None" || next == "null") {
+        add(option, next);
+        ++next_;
+        return;
+      }
+      last_flag_ = option.where;
+    }
+    add(option, "True");
+  }
+
+  void read_list(const Option& option) {
+    std::string list = take_value(option.where);
+    while (has_value_next() && !is_argument_file(words_[next_])) list += "," + words_[next_++];
+    add(option, list);
+  }
+
+  std::string take_value(const std::string& where) {
+    if (!has_value_next()) throw_error(ErrorCode::kUsage, "{}: a value is missing", where);
+    return words_[next_++];
+  }
+
+  void add(const Option& option, const std::string& text) {
+    layer_.push_back({option.name, option.where, nlohmann::ordered_json(text), true});
+  }
+
+  static Option find_option(const std::string& name) {
+    Option option{.name = name, .where = "--" + name};
+    if (const Setting* setting = find_setting(name)) {
+      option.is_flag = setting->is_flag();
+      option.is_list = setting->is_list();
+      option.may_stand_alone = setting->info.unit == "flag";
+      return option;
+    }
+    if (const OldName* old = find_old_name(name)) {
+      option.is_flag = old->is_flag;
+      return option;
+    }
+    if (name.starts_with("no_")) {
+      const std::string positive = name.substr(3);
+      const Setting* setting = find_setting(positive);
+      const OldName* old = find_old_name(positive);
+      if ((setting != nullptr && setting->is_flag()) || (old != nullptr && old->is_flag)) {
+        option.name = positive;
+        option.is_negated = true;
+        return option;
+      }
+    }
+    throw_error(ErrorCode::kUsage, "--{}: there is no such setting{}", name, did_you_mean_setting(name));
+  }
+
+  std::span<const std::string> words_;
+  const ParseOptions& options_;
+  size_t next_ = 0;
+  std::string last_flag_;  // a flag that stood alone before the word being read
+  std::vector<std::string> files_;
+  std::vector<Assignment> layer_;
+  ParseResult result_;
+};
+
+}  // namespace
+
+ParseResult parse_arguments(std::span<const std::string> words, const ParseOptions& options) {
+  ParseResult result = CommandLine(words, options).read();
+  if (!result.help) result.notes = resolve_arguments(result.arguments);
+  return result;
+}
+
+Arguments arguments_from_json(std::string_view text, std::string_view source) {
+  ParseResult result;
+  apply_layer(read_argument_json(text, source), result);
+  return std::move(result.arguments);
+}
+
+}  // namespace plimsoll

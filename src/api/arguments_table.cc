@@ -1,0 +1,223 @@
+#include "api/arguments_table.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename T>
+std::string_view type_name() {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) return "flag";
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) return "integer";
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) return "number";
+  if constexpr (std::is_same_v<T, std::string>) return "text";
+  if constexpr (std::is_same_v<T, StringList>) return "list";
+  return "key=value";
+}
+
+// Edits are insertion, deletion, replacement, and the swap of two neighbours (optimal string alignment
+// distance).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+// The candidate with the fewest edits, or "" if more than a third of the word would have to change.
+std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  if (word.size() < 4) best_distance = 2;
+  for (std::string_view candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string question(std::string_view best) {
+  return best.empty() ? std::string{} : fmt::format(", did you mean '{}'?", best);
+}
+
+// What other trainers call a setting; only ever used to suggest a name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kForeignNames = {{
+    {"lr", "learning_rate"},
+    {"batch_size", "per_device_train_batch_size"},
+    {"train_batch_size", "per_device_train_batch_size"},
+    {"micro_batch_size", "per_device_train_batch_size"},
+    {"eval_batch_size", "per_device_eval_batch_size"},
+    {"epochs", "num_train_epochs"},
+    {"num_epochs", "num_train_epochs"},
+    {"steps", "max_steps"},
+    {"lr_scheduler", "lr_scheduler_type"},
+    {"scheduler", "lr_scheduler_type"},
+    {"optimizer", "optim"},
+    {"model", "model_name_or_path"},
+    {"max_length", "max_seq_length"},
+    {"sequence_len", "max_seq_length"},
+    {"grad_accum", "gradient_accumulation_steps"},
+    {"memory", "memory_limit"},
+    {"threads", "num_threads"},
+}};
+
+}  // namespace
+
+bool Setting::is_flag() const {
+  return std::holds_alternative<bool Arguments::*>(member) ||
+         std::holds_alternative<std::optional<bool> Arguments::*>(member);
+}
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> table = {
+#define PLIMSOLL_ARGUMENT(group, origin, name, type, default_value, unit, range, status, help, note) \
+  Setting{ArgumentInfo{#name,                                                                        \
+                       type_name<type>(),                                                            \
+                       {},                                                                           \
+                       unit,                                                                         \
+                       range,                                                                        \
+                       ArgumentGroup::group,                                                         \
+                       ArgumentOrigin::origin,                                                       \
+                       ArgumentStatus::status,                                                       \
+                       help,                                                                         \
+                       note},                                                                        \
+          &Arguments::name},
+#include "plimsoll/arguments.inc"
+  };
+  return table;
+}
+
+const Setting* find_setting(std::string_view name) {
+  static const std::unordered_map<std::string_view, const Setting*> by_name = [] {
+    std::unordered_map<std::string_view, const Setting*> map;
+    for (const Setting& setting : settings()) {
+      PLIMSOLL_CHECK(map.emplace(setting.info.name, &setting).second, "setting {} is declared twice",
+                     setting.info.name);
+    }
+    return map;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+const std::vector<OldName>& old_names() {
+  static const std::vector<OldName> table = {
+#define PLIMSOLL_OLD_NAME(name, replacement, true_value, is_flag, note) \
+  OldName{#name, replacement, true_value, is_flag, note},
+#include "api/arguments_old_names.inc"
+  };
+  return table;
+}
+
+const OldName* find_old_name(std::string_view name) {
+  const auto found = std::ranges::find(old_names(), name, &OldName::name);
+  return found == old_names().end() ? nullptr : &*found;
+}
+
+std::vector<std::string_view> split_choices(std::string_view choices) {
+  std::vector<std::string_view> words;
+  while (!choices.empty()) {
+    const size_t end = std::min(choices.find('|'), choices.size());
+    words.push_back(choices.substr(0, end));
+    choices.remove_prefix(std::min(end + 1, choices.size()));
+  }
+  return words;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates) {
+  return question(nearest(word, candidates));
+}
+
+std::string did_you_mean_setting(std::string_view name) {
+  for (const auto& [foreign, ours] : kForeignNames) {
+    if (name == foreign) return question(ours);
+  }
+  std::vector<std::string_view> names;
+  for (const Setting& setting : settings()) names.push_back(setting.info.name);
+  if (const std::string_view best = nearest(name, names); !best.empty()) return question(best);
+  // A piece of a long name is far from it by edits and yet near in meaning.
+  if (name.size() >= 4) {
+    for (std::string_view candidate : names) {
+      if (candidate.find(name) != std::string_view::npos) return question(candidate);
+    }
+  }
+  return {};
+}
+
+std::string_view to_string(ArgumentGroup group) {
+  switch (group) {
+    case ArgumentGroup::kModel:
+      return "model";
+    case ArgumentGroup::kData:
+      return "data";
+    case ArgumentGroup::kRun:
+      return "run";
+    case ArgumentGroup::kSchedule:
+      return "schedule";
+    case ArgumentGroup::kOptimizer:
+      return "optimizer";
+    case ArgumentGroup::kPrecision:
+      return "precision";
+    case ArgumentGroup::kMemory:
+      return "memory";
+    case ArgumentGroup::kLoader:
+      return "loader";
+    case ArgumentGroup::kLogging:
+      return "logging";
+    case ArgumentGroup::kEvaluation:
+      return "evaluation";
+    case ArgumentGroup::kSaving:
+      return "saving";
+    case ArgumentGroup::kHub:
+      return "hub";
+    case ArgumentGroup::kDistributed:
+      return "distributed";
+  }
+  return "";
+}
+
+std::string_view to_string(ArgumentOrigin origin) {
+  switch (origin) {
+    case ArgumentOrigin::kTrainer:
+      return "TrainingArguments";
+    case ArgumentOrigin::kScript:
+      return "example scripts";
+    case ArgumentOrigin::kPlimsoll:
+      return "Plimsoll";
+  }
+  return "";
+}
+
+std::string_view to_string(ArgumentStatus status) {
+  switch (status) {
+    case ArgumentStatus::kImplemented:
+      return "implemented";
+    case ArgumentStatus::kNoEffect:
+      return "no effect";
+    case ArgumentStatus::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,56 @@
+// The table of settings as data: where each one lives in Arguments, how to find it by name, and what became
+// of old names.
+//
+// Not the parser and not the text forms of values (arguments_value.h). Thread-safe: immutable after first
+// use.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+
+namespace plimsoll {
+
+using ArgumentMember =
+    std::variant<bool Arguments::*, int64_t Arguments::*, double Arguments::*, std::string Arguments::*,
+                 std::optional<bool> Arguments::*, std::optional<int64_t> Arguments::*,
+                 std::optional<double> Arguments::*, StringList Arguments::*, KeyValues Arguments::*>;
+
+struct Setting {
+  ArgumentInfo info;  // default_text is filled in by argument_table() only
+  ArgumentMember member;
+
+  // Takes no value on the command line, or True and False.
+  bool is_flag() const;
+  bool is_list() const { return std::holds_alternative<StringList Arguments::*>(member); }
+  bool is_secret() const { return info.unit == "secret"; }
+};
+
+// In the order of declaration.
+const std::vector<Setting>& settings();
+// Null if there is no such name.
+const Setting* find_setting(std::string_view name);
+
+// A name of Transformers before version 5, or of the example scripts then.
+struct OldName {
+  std::string_view name;
+  std::string_view replacement;  // "" if it is ignored
+  std::string_view
+      true_value;  // what the replacement becomes if the old flag is true; "" if the value is carried over
+  bool is_flag;
+  std::string_view note;  // for an ignored name: why
+};
+const std::vector<OldName>& old_names();
+const OldName* find_old_name(std::string_view name);
+
+// The words of "a|b|c".
+std::vector<std::string_view> split_choices(std::string_view choices);
+// ", did you mean 'x'?" with the word that is nearest to `word`, or "" if none is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
+// The same among the names of settings, which knows a few names of other tools, such as lr.
+std::string did_you_mean_setting(std::string_view name);
+
+}  // namespace plimsoll

@@ -1,0 +1,236 @@
+// Settings for people: --help, the documentation page, resolved values, JSON and differences.
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "api/arguments_table.h"
+#include "api/arguments_value.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kColumns = 100;
+
+// Appends words in lines of at most kColumns, every line behind `indent` blanks.
+void append_wrapped(std::string& out, std::string_view text, size_t indent) {
+  std::string line;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    if (!line.empty() && indent + line.size() + 1 + word.size() > kColumns) {
+      out += std::string(indent, ' ') + line + "\n";
+      line.clear();
+    }
+    line += line.empty() ? "" : " ";
+    line += word;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  out += std::string(indent, ' ') + line + "\n";
+}
+
+// What may be given for a setting: its interval, its choices, or "".
+std::string range_text(const ArgumentInfo& info) {
+  if (info.range.find('|') == std::string_view::npos) return std::string(info.range);
+  return fmt::format("{}", fmt::join(split_choices(info.range), ", "));
+}
+
+void append_setting(std::string& out, const ArgumentInfo& info) {
+  const bool is_flag = info.type == "flag";
+  out += fmt::format("  --{}{}{}\n", info.name, is_flag ? "" : " ", is_flag ? "" : info.type);
+  std::string text(info.help);
+  if (const std::string range = range_text(info); !range.empty()) text += fmt::format(" One of: {}.", range);
+  if (info.range.starts_with('[') || info.range.starts_with('(')) {
+    text = fmt::format("{} Range {}.", info.help, info.range);
+  }
+  if (!info.default_text.empty()) text += fmt::format(" (default {})", info.default_text);
+  if (info.status == ArgumentStatus::kNoEffect)
+    text += fmt::format(" Accepted, no effect here: {}.", info.note);
+  if (info.status == ArgumentStatus::kRefused) text += fmt::format(" Refused: {}.", info.note);
+  append_wrapped(out, text, 8);
+}
+
+// The names of one status, in alphabetical order.
+std::string names_with(ArgumentStatus status) {
+  std::set<std::string_view> names;
+  for (const ArgumentInfo& info : argument_table()) {
+    if (info.status == status) names.insert(info.name);
+  }
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
+void append_status_lists(std::string& out) {
+  out += "\naccepted, no effect here (--help NAME says why):\n";
+  append_wrapped(out, names_with(ArgumentStatus::kNoEffect), 8);
+  out += "\nrefused (--help NAME says why):\n";
+  append_wrapped(out, names_with(ArgumentStatus::kRefused), 8);
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '|' || c == '*' || c == '<') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+constexpr std::string_view kPageHead = R"(# Arguments
+
+This page is generated from `include/plimsoll/arguments.inc`, and a test fails when it is stale. To write it anew, run
+`ctest -R api_arguments_test` in the build directory and copy `ARGUMENTS.md` from there over this file.
+
+## How they are given
+
+- `--name value` or `--name=value`; `-` and `_` are the same in names.
+- A flag stands alone, or takes `True`/`False`, `1`/`0`, `yes`/`no`, `on`/`off`; `--no_name` turns it off.
+- A list takes words separated by commas or blanks; a key=value setting takes `momentum=0.9,nesterov=true` or an object.
+- A size takes bytes or a suffix: `2GiB` and `2G` are 2 x 1024^3 bytes, `2GB` is 2 x 1000^3.
+- A word that ends in `.json`, `.yaml` or `.yml`, or follows `--config`, is a file with any of the settings: one object with
+  their names as keys. The command line wins over files, a later file over an earlier one. `null` means the default.
+- An unknown name is an error that suggests the nearest one. The exit code of every error on this page is 2.
+
+Names of Hugging Face's `TrainingArguments` and example scripts mean what they mean there. Each is implemented; or accepted
+with a note, because it has no effect here; or refused with the reason, if it asks for more than its default.
+
+## What is checked before anything runs
+
+- `fp16` and `bf16` exclude each other, and so do `use_cpu` and a `device` that is no CPU.
+- `load_best_model_at_end` needs `save_strategy` and `eval_strategy` to be equal (or `save_strategy best`) and `save_steps` to
+  be a multiple of `eval_steps`.
+- Steps above 1 are integers; below 1 they are a share of all steps. `logging_steps`, `eval_steps` and `save_steps` are above 0
+  where their strategy is `steps`; `eval_steps` is `logging_steps` if not given.
+- `reduce_lr_on_plateau`, `greedy`, `save_strategy best` and `early_stopping_patience` need an `eval_strategy`.
+- `dataloader_prefetch_factor` needs `dataloader_num_workers` above 0.
+- `metric_for_best_model` is `loss` where one is needed and none is given; `greater_is_better` follows from its name.
+)";
+
+void append_group_page(std::string& out, ArgumentGroup group) {
+  out += fmt::format(
+      "\n## {}\n\n| name | type | default | range | from | status | meaning "
+      "|\n|---|---|---|---|---|---|---|\n",
+      to_string(group));
+  for (const ArgumentInfo& info : argument_table()) {
+    if (info.group != group) continue;
+    std::string meaning(info.help);
+    if (!info.note.empty())
+      meaning += fmt::format(" {}: {}.", info.status == ArgumentStatus::kRefused ? "Refused" : "No effect",
+                             info.note);
+    const bool has_unit =
+        !info.unit.empty() && info.unit != "json" && info.unit != "secret" && info.unit != "flag";
+    out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} |\n", info.name, info.type,
+                       has_unit ? fmt::format(", {}", info.unit) : std::string{}, escaped(info.default_text),
+                       escaped(range_text(info)), to_string(info.origin), to_string(info.status),
+                       escaped(meaning));
+  }
+}
+
+void append_old_names_page(std::string& out) {
+  out += "\n## Old names\n\nEach is read with one warning.\n\n| old name | is read as |\n|---|---|\n";
+  for (const OldName& old : old_names()) {
+    const std::string meaning = old.replacement.empty() ? fmt::format("ignored: {}", old.note)
+                                : old.true_value.empty()
+                                    ? fmt::format("`{}`", old.replacement)
+                                    : fmt::format("`{} {}`", old.replacement, old.true_value);
+    out += fmt::format("| `{}` | {} |\n", old.name, meaning);
+  }
+}
+
+constexpr int kNumGroups = static_cast<int>(ArgumentGroup::kDistributed) + 1;
+
+}  // namespace
+
+const std::vector<ArgumentInfo>& argument_table() {
+  static const std::vector<ArgumentInfo> table = [] {
+    const Arguments defaults;
+    std::vector<ArgumentInfo> rows;
+    for (const Setting& setting : settings()) {
+      rows.push_back(setting.info);
+      rows.back().default_text = value_text(defaults, setting);
+    }
+    return rows;
+  }();
+  return table;
+}
+
+std::string arguments_help(std::string_view topic) {
+  std::string name(topic);
+  while (name.starts_with('-')) name.erase(0, 1);
+  std::ranges::replace(name, '-', '_');
+  std::string out;
+  if (const Setting* setting = find_setting(name)) {
+    append_setting(out, argument_table()[static_cast<size_t>(setting - settings().data())]);
+    return out;
+  }
+  if (const OldName* old = find_old_name(name)) {
+    return old->replacement.empty() ? fmt::format("  --{} is ignored: {}\n", name, old->note)
+                                    : fmt::format("  --{} is an old name of --{}\n", name, old->replacement);
+  }
+  const bool is_all = name == "all";
+  bool is_known = is_all || name.empty();
+  for (int i = 0; i < kNumGroups; ++i) {
+    const auto group = static_cast<ArgumentGroup>(i);
+    const bool is_topic = name == to_string(group);
+    is_known = is_known || is_topic;
+    if (!is_all && !name.empty() && !is_topic) continue;
+    std::string section;
+    for (const ArgumentInfo& info : argument_table()) {
+      if (info.group != group) continue;
+      if (name.empty() && info.status != ArgumentStatus::kImplemented) continue;
+      append_setting(section, info);
+    }
+    if (!section.empty()) out += fmt::format("{}{}:\n{}", out.empty() ? "" : "\n", to_string(group), section);
+  }
+  if (!is_known) {
+    throw_error(ErrorCode::kUsage, "--help {}: there is no such group or setting{}", name,
+                did_you_mean_setting(name));
+  }
+  if (name.empty()) append_status_lists(out);
+  return out;
+}
+
+std::string arguments_markdown() {
+  std::string out(kPageHead);
+  for (int i = 0; i < kNumGroups; ++i) append_group_page(out, static_cast<ArgumentGroup>(i));
+  append_old_names_page(out);
+  return out;
+}
+
+std::string argument_text(const Arguments& arguments, std::string_view name) {
+  const Setting* setting = find_setting(name);
+  if (setting == nullptr) {
+    throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", name, did_you_mean_setting(name));
+  }
+  const std::string text = value_text(arguments, *setting);
+  return setting->is_secret() && !text.empty() ? "***" : text;
+}
+
+std::string arguments_text(const Arguments& arguments, WhichArguments which) {
+  std::string out;
+  for (const Setting& setting : settings()) {
+    if (which == WhichArguments::kNotDefault && is_default(arguments, setting)) continue;
+    out += fmt::format("{} = {}\n", setting.info.name, argument_text(arguments, setting.info.name));
+  }
+  return out;
+}
+
+std::string arguments_json(const Arguments& arguments) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const Setting& setting : settings()) {
+    if (!setting.is_secret()) object[std::string(setting.info.name)] = value_json(arguments, setting);
+  }
+  // Paths may hold bytes that are not UTF-8; JSON cannot, and they become U+FFFD.
+  return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Arguments& after) {
+  std::vector<ArgumentDifference> differences;
+  for (const Setting& setting : settings()) {
+    if (setting.is_secret() || value_json(before, setting) == value_json(after, setting)) continue;
+    differences.push_back(
+        {std::string(setting.info.name), value_text(before, setting), value_text(after, setting)});
+  }
+  return differences;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,421 @@
+#include "api/arguments_value.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+[[noreturn]] void fail_type(std::string_view where, std::string_view expected, std::string_view found) {
+  throw_error(ErrorCode::kUsage, "{}: expected {}, got {}", where, expected, found);
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kShown = 60;
+  if (text.size() > kShown) return fmt::format("'{}...'", text.substr(0, kShown));
+  return fmt::format("'{}'", text);
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.remove_suffix(1);
+  return text;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return result;
+}
+
+bool means_unset(std::string_view text) {
+  const std::string word = lower(text);
+  return word == "none" || word == "null" || word.empty();
+}
+
+std::string describe(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::null:
+      return "null";
+    case Json::value_t::boolean:
+      return value.get<bool>() ? "the flag true" : "the flag false";
+    case Json::value_t::string:
+      return "the text " + in_quotes(value.get_ref<const std::string&>());
+    case Json::value_t::array:
+      return "a list";
+    case Json::value_t::object:
+      return "an object";
+    default:
+      return "the number " + value.dump();
+  }
+}
+
+template <typename T>
+std::optional<T> number_from_text(std::string_view text) {
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(value)) return std::nullopt;
+  }
+  return value;
+}
+
+struct ByteSuffix {
+  std::string_view name;
+  double factor;
+};
+// A bare letter is the power of two, as in other tools that take a memory limit.
+constexpr double kKi = 1024.0;
+constexpr std::array<ByteSuffix, 14> kByteSuffixes = {{{"", 1},
+                                                       {"b", 1},
+                                                       {"k", kKi},
+                                                       {"kib", kKi},
+                                                       {"kb", 1e3},
+                                                       {"m", kKi* kKi},
+                                                       {"mib", kKi* kKi},
+                                                       {"mb", 1e6},
+                                                       {"g", kKi* kKi* kKi},
+                                                       {"gib", kKi* kKi* kKi},
+                                                       {"gb", 1e9},
+                                                       {"t", kKi* kKi* kKi* kKi},
+                                                       {"tib", kKi* kKi* kKi* kKi},
+                                                       {"tb", 1e12}}};
+
+std::optional<int64_t> bytes_from_text(std::string_view text) {
+  if (const auto plain = number_from_text<int64_t>(text)) return plain;
+  const size_t letters = std::min(text.find_first_not_of("0123456789.+"), text.size());
+  const std::string suffix = lower(trimmed(text.substr(letters)));
+  const auto found = std::ranges::find(kByteSuffixes, std::string_view(suffix), &ByteSuffix::name);
+  const auto count = number_from_text<double>(trimmed(text.substr(0, letters)));
+  if (found == kByteSuffixes.end() || !count) return std::nullopt;
+  const double bytes = std::floor(*count * found->factor);
+  // 2^63 is exact in double; the largest int64 is not.
+  if (!(bytes < 9223372036854775808.0)) return std::nullopt;
+  return static_cast<int64_t>(bytes);
+}
+
+// Words separated by commas; blanks around them do not count, empty words are dropped.
+StringList list_from_text(std::string_view text) {
+  StringList words;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    if (const std::string_view word = trimmed(text.substr(0, end)); !word.empty()) words.emplace_back(word);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+KeyValues pairs_from_json(const Json& object, std::string_view where) {
+  KeyValues pairs;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_string()) {
+      pairs[key] = value.get<std::string>();
+    } else if (value.is_primitive() && !value.is_null()) {
+      pairs[key] = value.dump();
+    } else if (!value.is_null()) {
+      fail_type(fmt::format("{}.{}", where, key), "a number, a flag or a text", describe(value));
+    }
+  }
+  return pairs;
+}
+
+KeyValues pairs_from_text(std::string_view text, std::string_view where) {
+  text = trimmed(text);
+  if (text.starts_with('{')) {
+    const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object()) fail_type(where, "a JSON object or key=value,key=value", in_quotes(text));
+    return pairs_from_json(object, where);
+  }
+  KeyValues pairs;
+  for (const std::string& word : list_from_text(text)) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos || equals == 0) fail_type(where, "key=value,key=value", in_quotes(word));
+    pairs[std::string(trimmed(std::string_view(word).substr(0, equals)))] =
+        trimmed(std::string_view(word).substr(equals + 1));
+  }
+  return pairs;
+}
+
+// Settings with choices also take the flags that stand for "no" and "all": YAML reads a bare `no` as a flag.
+std::string choice_from_text(const Setting& setting, std::string_view text) {
+  const auto choices = split_choices(setting.info.range);
+  const auto is_choice = [&](std::string_view word) {
+    return std::ranges::find(choices, word) != choices.end();
+  };
+  if (is_choice(text)) return std::string(text);
+  if (const auto flag = bool_from_text(text)) {
+    const std::string_view word = *flag ? "all" : "no";
+    if (is_choice(word)) return std::string(word);
+  }
+  return std::string(text);
+}
+
+void from_text(bool& value, const Setting&, std::string_view text, std::string_view where) {
+  const auto flag = bool_from_text(text);
+  if (!flag) fail_type(where, "True or False", in_quotes(text));
+  value = *flag;
+}
+
+void from_text(int64_t& value, const Setting& setting, std::string_view text, std::string_view where) {
+  const bool is_bytes = setting.info.unit == "bytes";
+  const auto number = is_bytes ? bytes_from_text(text) : number_from_text<int64_t>(text);
+  if (!number)
+    fail_type(where, is_bytes ? "a size such as 2GiB, 500MB or 1048576" : "an integer", in_quotes(text));
+  value = *number;
+}
+
+void from_text(double& value, const Setting&, std::string_view text, std::string_view where) {
+  const auto number = number_from_text<double>(text);
+  if (!number) fail_type(where, "a number", in_quotes(text));
+  value = *number;
+}
+
+void from_text(std::string& value, const Setting& setting, std::string_view text, std::string_view where) {
+  if (text.find('\0') != std::string_view::npos) fail_type(where, "a text", "one with a NUL byte in it");
+  value = choice_from_text(setting, text);
+}
+
+void from_text(StringList& value, const Setting&, std::string_view text, std::string_view) {
+  value = list_from_text(text);
+}
+
+void from_text(KeyValues& value, const Setting&, std::string_view text, std::string_view where) {
+  value = pairs_from_text(text, where);
+}
+
+template <typename T>
+void from_text(std::optional<T>& value, const Setting& setting, std::string_view text,
+               std::string_view where) {
+  if (means_unset(text)) {
+    value.reset();
+    return;
+  }
+  from_text(value.emplace(), setting, text, where);
+}
+
+void from_json(bool& value, const Setting&, const Json& json, std::string_view where) {
+  if (!json.is_boolean()) fail_type(where, "true or false", describe(json));
+  value = json.get<bool>();
+}
+
+void from_json(int64_t& value, const Setting& setting, const Json& json, std::string_view where) {
+  if (json.is_string() && setting.info.unit == "bytes") {
+    from_text(value, setting, json.get_ref<const std::string&>(), where);
+    return;
+  }
+  const bool fits = json.is_number_integer() &&
+                    (!json.is_number_unsigned() ||
+                     json.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+  if (!fits) fail_type(where, "an integer", describe(json));
+  value = json.get<int64_t>();
+}
+
+void from_json(double& value, const Setting&, const Json& json, std::string_view where) {
+  if (!json.is_number()) fail_type(where, "a number", describe(json));
+  value = json.get<double>();
+}
+
+void from_json(std::string& value, const Setting& setting, const Json& json, std::string_view where) {
+  if (json.is_string()) {
+    from_text(value, setting, json.get_ref<const std::string&>(), where);
+  } else if (setting.info.unit == "json" && (json.is_structured() || json.is_boolean())) {
+    const bool is_empty = json.is_boolean() ? !json.get<bool>() : json.empty();
+    value = is_empty ? std::string{} : json.dump();
+  } else if (json.is_boolean() && (setting.info.unit == "flag" || !setting.info.range.empty())) {
+    from_text(value, setting, json.get<bool>() ? "True" : "False", where);
+  } else {
+    fail_type(where, "a text", describe(json));
+  }
+}
+
+void from_json(StringList& value, const Setting&, const Json& json, std::string_view where) {
+  if (json.is_string()) {
+    value = list_from_text(json.get_ref<const std::string&>());
+    return;
+  }
+  if (!json.is_array()) fail_type(where, "a list of texts", describe(json));
+  StringList words;
+  for (const Json& word : json) {
+    if (!word.is_string()) fail_type(where, "a list of texts", "a list with " + describe(word));
+    words.push_back(word.get<std::string>());
+  }
+  value = std::move(words);
+}
+
+void from_json(KeyValues& value, const Setting&, const Json& json, std::string_view where) {
+  if (json.is_string()) {
+    value = pairs_from_text(json.get_ref<const std::string&>(), where);
+  } else if (json.is_object()) {
+    value = pairs_from_json(json, where);
+  } else {
+    fail_type(where, "an object or key=value,key=value", describe(json));
+  }
+}
+
+template <typename T>
+void from_json(std::optional<T>& value, const Setting& setting, const Json& json, std::string_view where) {
+  from_json(value.emplace(), setting, json, where);
+}
+
+std::string to_text(bool value) {
+  return value ? "True" : "False";
+}
+std::string to_text(int64_t value) {
+  return fmt::format("{}", value);
+}
+std::string to_text(double value) {
+  return fmt::format("{}", value);
+}
+std::string to_text(const std::string& value) {
+  return value;
+}
+std::string to_text(const StringList& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
+std::string to_text(const KeyValues& value) {
+  std::string text;
+  for (const auto& [key, word] : value) text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, word);
+  return text;
+}
+template <typename T>
+std::string to_text(const std::optional<T>& value) {
+  return value ? to_text(*value) : std::string{};
+}
+
+template <typename T>
+Json to_json(const T& value) {
+  if constexpr (IsOptional<T>::value) {
+    return value ? to_json(*value) : Json(nullptr);
+  } else if constexpr (std::is_same_v<T, KeyValues>) {
+    Json object = Json::object();
+    for (const auto& [key, word] : value) {
+      // A number goes out as one if it comes back as the same text.
+      const Json number = Json::parse(word, nullptr, /*allow_exceptions=*/false);
+      object[key] = number.is_number() && number.dump() == word ? number : Json(word);
+    }
+    return object;
+  } else {
+    return Json(value);
+  }
+}
+
+struct Interval {
+  double low, high;
+  bool low_open, high_open;
+};
+
+// Reads "[0, 1)". The table is ours, so a bad text is our bug; a test reads every one of them.
+Interval parse_interval(std::string_view text) {
+  const size_t comma = text.find(',');
+  PLIMSOLL_CHECK(
+      text.size() >= 5 && comma != std::string_view::npos && (text.back() == ')' || text.back() == ']'),
+      "bad range '{}'", text);
+  const auto low = number_from_text<double>(text.substr(1, comma - 1));
+  const std::string_view high_text = trimmed(text.substr(comma + 1, text.size() - comma - 2));
+  const auto high =
+      high_text == "inf" ? std::numeric_limits<double>::infinity() : number_from_text<double>(high_text);
+  PLIMSOLL_CHECK(low && high, "bad range '{}'", text);
+  return {*low, *high, text.front() == '(', text.back() == ')'};
+}
+
+template <typename Number>
+void check_interval(const Setting& setting, Number value, std::string_view where) {
+  const Interval interval = parse_interval(setting.info.range);
+  const double x = static_cast<double>(value);
+  const bool low_ok = interval.low_open ? x > interval.low : x >= interval.low;
+  const bool high_ok = interval.high_open ? x < interval.high : x <= interval.high;
+  if (!(low_ok && high_ok)) {
+    throw_error(ErrorCode::kUsage, "{}: {} is outside {}", where, to_text(value), setting.info.range);
+  }
+}
+
+const Arguments& default_arguments() {
+  static const Arguments defaults;
+  return defaults;
+}
+
+}  // namespace
+
+std::optional<bool> bool_from_text(std::string_view text) {
+  const std::string word = lower(text);
+  for (const char* yes : {"true", "1", "yes", "on", "t", "y"}) {
+    if (word == yes) return true;
+  }
+  for (const char* no : {"false", "0", "no", "off", "f", "n"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
+
+void set_from_text(Arguments& arguments, const Setting& setting, std::string_view text,
+                   std::string_view where) {
+  std::visit([&](auto member) { from_text(arguments.*member, setting, text, where); }, setting.member);
+  check_range(arguments, setting, where);
+}
+
+void set_from_json(Arguments& arguments, const Setting& setting, const Json& value, std::string_view where) {
+  if (value.is_null()) {
+    assign(arguments, default_arguments(), setting);
+    return;
+  }
+  std::visit([&](auto member) { from_json(arguments.*member, setting, value, where); }, setting.member);
+  check_range(arguments, setting, where);
+}
+
+std::string value_text(const Arguments& arguments, const Setting& setting) {
+  return std::visit([&](auto member) { return to_text(arguments.*member); }, setting.member);
+}
+
+Json value_json(const Arguments& arguments, const Setting& setting) {
+  return std::visit([&](auto member) { return to_json(arguments.*member); }, setting.member);
+}
+
+bool is_default(const Arguments& arguments, const Setting& setting) {
+  return std::visit([&](auto member) { return arguments.*member == default_arguments().*member; },
+                    setting.member);
+}
+
+void assign(Arguments& to, const Arguments& from, const Setting& setting) {
+  std::visit([&](auto member) { to.*member = from.*member; }, setting.member);
+}
+
+void check_range(const Arguments& arguments, const Setting& setting, std::string_view where) {
+  if (setting.info.range.empty()) return;
+  const auto check = [&]<typename T>(const T& value) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      check_interval(setting, value, where);
+    } else if constexpr (std::is_same_v<T, std::optional<int64_t>> ||
+                         std::is_same_v<T, std::optional<double>>) {
+      if (value) check_interval(setting, *value, where);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      const auto choices = split_choices(setting.info.range);
+      if (is_default(arguments, setting) ||
+          std::ranges::find(choices, std::string_view(value)) != choices.end()) {
+        return;
+      }
+      throw_error(ErrorCode::kUsage, "{}: {} is none of {}{}", where, in_quotes(value),
+                  fmt::join(choices, ", "), did_you_mean(value, choices));
+    } else {
+      PLIMSOLL_CHECK(false, "setting {} has a range that its type cannot have", setting.info.name);
+    }
+  };
+  std::visit([&](auto member) { check(arguments.*member); }, setting.member);
+}
+
+}  // namespace plimsoll
