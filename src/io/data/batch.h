@@ -55,7 +55,10 @@ class OwnedBatch {
   OwnedBatch(const BatchCapacity& capacity, LabelKind labels, int32_t position_offset = 0);
   OwnedBatch(OwnedBatch&&) = default;
   OwnedBatch& operator=(OwnedBatch&&) = default;
+  OwnedBatch(const OwnedBatch&) = delete;
+  OwnedBatch& operator=(const OwnedBatch&) = delete;
   const BatchBuffers& buffers() const { return buffers_; }
+  int64_t held_bytes() const;
   // The kind that a data set's labels need.
   static LabelKind label_kind(const Dataset& data);
 

@@ -10,6 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "io/data/table.h"
 #include "io/data/text_file.h"
@@ -22,5 +25,15 @@ inline constexpr int64_t kMaxJsonDepth = 32;
 // is not an object, a key given twice, an empty object, nesting too deep, no rows.
 Table read_json(const TextFile& file);
 Table read_jsonl(const TextFile& file);
+
+// True if a text that begins with an object is one object a line, false if the object is the whole document.
+bool looks_like_jsonl(const TextFile& file);
+
+// The items of a kList cell. Requires: the text is one.
+struct JsonItem {
+  CellKind kind = CellKind::kNull;
+  std::string text;
+};
+std::vector<JsonItem> parse_json_list(std::string_view text);
 
 }  // namespace plimsoll

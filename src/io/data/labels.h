@@ -36,8 +36,10 @@ struct LabelScheme {
   std::vector<std::string> names;  // id2label: the class of id i; empty for regression and multi-hot vectors
   int64_t num_labels = 0;          // classes, or regression targets
   char delimiter = ',';
-  std::vector<int64_t>
-      ids;  // the id written for class i when the model's config has an order of its own; else empty
+  bool integer_names = false;  // classes are integers: "07" is 7
+  bool accepts_ids = false;    // a file may write the id of a class for its name (GLUE)
+  // The id of class i when the model's config has an order of its own; else empty.
+  std::vector<int64_t> ids;
 
   // The id of a class, or -1. Requires: classes have names.
   int64_t id_of(std::string_view name) const;

@@ -54,9 +54,12 @@ class Loader {
     bool ready = false;
   };
 
-  bool claim(Slot& slot, int64_t& number);
   void work();
-  bool at_end(DataPosition position) const;
+  // The sampler's next batch into the slot. Requires: the lock is held, the sampler is not at the end.
+  void claim(Slot& slot);
+  void assemble(Slot& slot, const BatchBuffers& out);
+  bool at_end() const;
+  void stop();
 
   const Dataset& data_;
   Sampler sampler_;
@@ -67,7 +70,6 @@ class Loader {
   std::condition_variable is_ready_;
   int64_t num_claimed_ = 0;
   int64_t num_consumed_ = 0;
-  bool sampler_ended_ = false;
   bool stop_ = false;
   std::exception_ptr failure_;
   std::vector<std::thread> workers_;

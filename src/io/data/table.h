@@ -43,6 +43,10 @@ class Table {
   int64_t find_column(std::string_view name) const;
   // "'a', 'b', 'c'", for messages.
   std::string column_list() const;
+  // True if the file says what kind a cell is (JSON), so that "1" and 1 differ; false if all is text (CSV,
+  // TSV).
+  bool is_typed() const { return is_typed_; }
+  void set_typed() { is_typed_ = true; }
   // Bytes held, capacities included.
   int64_t held_bytes() const;
 
@@ -63,6 +67,7 @@ class Table {
   std::vector<int64_t> ends_;
   std::vector<int64_t> lines_;
   std::vector<CellKind> kinds_;
+  bool is_typed_ = false;
 };
 
 }  // namespace plimsoll

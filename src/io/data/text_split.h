@@ -37,6 +37,7 @@ class TextSplit {
   std::string_view label(int64_t row) const { return table_.cell(rows_[index(row)], label_); }
   CellKind label_kind(int64_t row) const { return table_.kind(rows_[index(row)], label_); }
   int64_t line(int64_t row) const { return table_.line(rows_[index(row)]); }
+  int64_t table_row(int64_t row) const { return rows_[index(row)]; }
   // What the texts depend on: the file's content and which columns and rows of it are read. Labels are not in
   // it.
   uint64_t text_hash() const;

@@ -1,0 +1,104 @@
+#include "io/data/columns.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// An index that pandas wrote has no name in the file. Nobody means it as text, and run_glue fails on it.
+bool is_unnamed(const std::string& column) {
+  return column.starts_with("Unnamed: ");
+}
+
+bool looks_like_index(const std::string& column) {
+  return column == "id" || column == "idx" || column == "index" || column == "guid" || column == "ID";
+}
+
+// Tab-separated text in a .csv file is the commonest reason for a missing column.
+std::string separator_hint(const Table& table) {
+  if (table.num_columns() == 1 && table.columns()[0].find('\t') != std::string::npos) {
+    return "\n  the header holds tabs: name the file .tsv if it is tab-separated";
+  }
+  if (table.num_columns() == 1 && table.columns()[0].find(';') != std::string::npos) {
+    return "\n  the header holds semicolons: fields must be separated by commas (.csv) or tabs (.tsv)";
+  }
+  return "";
+}
+
+void require_column(const Table& table, const std::string& name) {
+  if (table.find_column(name) < 0) {
+    throw_error(ErrorCode::kBadData, "{}: expected a column '{}', found {}{}", table.file_name(), name,
+                table.column_list(), separator_hint(table));
+  }
+}
+
+ColumnChoice named_columns(const Table& table, const ColumnOptions& options) {
+  if (options.text.size() > 2) {
+    throw_error(ErrorCode::kUsage, "{} text columns are named, at most 2 (a text or a pair) are possible",
+                options.text.size());
+  }
+  ColumnChoice choice;
+  for (const std::string& name : options.text) {
+    if (name == options.label) {
+      throw_error(ErrorCode::kUsage, "the column '{}' is named both as text and as label", name);
+    }
+    require_column(table, name);
+  }
+  choice.first = options.text[0];
+  if (options.text.size() == 2) {
+    choice.second = options.text[1];
+  }
+  return choice;
+}
+
+ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) {
+  std::vector<std::string> candidates;
+  bool left_out = false;
+  for (const std::string& column : table.columns()) {
+    left_out = left_out || is_unnamed(column);
+    if (column != options.label && !is_unnamed(column)) {
+      candidates.push_back(column);
+    }
+  }
+  if (candidates.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: expected a text column beside the label '{}', found {}{}",
+                table.file_name(), options.label, table.column_list(), separator_hint(table));
+  }
+  const auto has = [&](const char* name) {
+    return std::find(candidates.begin(), candidates.end(), name) != candidates.end();
+  };
+  ColumnChoice choice;
+  if (has("sentence1") && has("sentence2")) {
+    choice.first = "sentence1";
+    choice.second = "sentence2";
+    return choice;
+  }
+  choice.first = candidates[0];
+  if (candidates.size() >= 2) {
+    choice.second = candidates[1];
+  }
+  if (looks_like_index(choice.first) || (choice.second.has_value() && looks_like_index(*choice.second))) {
+    choice.warning = fmt::format(
+        "{}: the text is taken from '{}' and '{}' (the first two columns that are not '{}'), and one of them "
+        "looks like "
+        "an index: name the text columns with --text_column_names",
+        table.file_name(), choice.first, choice.second.value_or(""), options.label);
+  } else if (left_out) {
+    choice.warning = fmt::format("{}: a column without a name is left out", table.file_name());
+  }
+  return choice;
+}
+
+}  // namespace
+
+ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
+  ColumnChoice choice =
+      options.text.empty() ? inferred_columns(table, options) : named_columns(table, options);
+  choice.label = options.label;
+  choice.has_label = table.find_column(options.label) >= 0;
+  return choice;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,67 @@
+#include "io/data/dummy.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/philox.h"
+
+namespace plimsoll {
+namespace {
+
+// Sites of the random numbers: far from those that ops of a graph count up from zero.
+constexpr uint32_t kIdSite = 0xDA7A0100u;
+constexpr uint32_t kLabelSite = 0xDA7A0101u;
+
+// An integer in [0, range) from 32 random bits. The bias is below range / 2^32.
+uint32_t scaled(uint32_t bits, uint32_t range) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(bits) * range) >> 32);
+}
+
+}  // namespace
+
+Dataset make_dummy_dataset(const DummyOptions& options) {
+  if (options.num_rows < 1 || options.length < 1 || options.num_labels < 1) {
+    throw_error(ErrorCode::kUsage,
+                "the dummy data set needs at least one row, token and label: {} x {}, {} labels",
+                options.num_rows, options.length, options.num_labels);
+  }
+  if (options.first_id < 0 || options.end_id <= options.first_id) {
+    throw_error(ErrorCode::kUsage, "the dummy data set needs ids in [first, end), found [{}, {})",
+                options.first_id, options.end_id);
+  }
+  const auto range = static_cast<uint32_t>(options.end_id - options.first_id);
+  const bool is_narrow = options.end_id <= 65536;
+  const int64_t total = options.num_rows * options.length;
+  std::vector<uint16_t> narrow_ids;
+  std::vector<int32_t> wide_ids;
+  (is_narrow ? narrow_ids.reserve(static_cast<size_t>(total)) : wide_ids.reserve(static_cast<size_t>(total)));
+  const RandomSite where{options.seed, 0, kIdSite};
+  for (int64_t block = 0; block * 4 < total; ++block) {
+    const std::array<uint32_t, 4> bits = philox_block(where, static_cast<uint64_t>(block));
+    for (int64_t lane = 0; lane < 4 && block * 4 + lane < total; ++lane) {
+      const uint32_t id =
+          static_cast<uint32_t>(options.first_id) + scaled(bits[static_cast<size_t>(lane)], range);
+      if (is_narrow) {
+        narrow_ids.push_back(static_cast<uint16_t>(id));
+      } else {
+        wide_ids.push_back(static_cast<int32_t>(id));
+      }
+    }
+  }
+  std::vector<int64_t> offsets(static_cast<size_t>(options.num_rows) + 1);
+  for (int64_t row = 0; row <= options.num_rows; ++row) {
+    offsets[static_cast<size_t>(row)] = row * options.length;
+  }
+  Dataset data;
+  data.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), {}, std::move(offsets), {});
+  const RandomSite label_site{options.seed, 0, kLabelSite};
+  for (int64_t row = 0; row < options.num_rows; ++row) {
+    const uint32_t bits = philox_element(label_site, static_cast<uint64_t>(row));
+    data.labels.classes.push_back(
+        static_cast<int32_t>(scaled(bits, static_cast<uint32_t>(options.num_labels))));
+  }
+  return data;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,202 @@
+#include "io/data/glue.h"
+
+#include <array>
+#include <unordered_set>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/csv_reader.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+const std::array<GlueTask, 9>& task_table() {
+  static const std::array<GlueTask, 9> tasks = {{
+      {"cola",
+       "CoLA",
+       "sentence",
+       "",
+       "is_acceptable",
+       {"unacceptable", "acceptable"},
+       {"matthews_correlation"}},
+      {"mnli",
+       "MNLI",
+       "sentence1",
+       "sentence2",
+       "gold_label",
+       {"entailment", "neutral", "contradiction"},
+       {"accuracy"}},
+      {"mrpc",
+       "MRPC",
+       "#1 String",
+       "#2 String",
+       "Quality",
+       {"not_equivalent", "equivalent"},
+       {"accuracy", "f1"}},
+      {"qnli", "QNLI", "question", "sentence", "label", {"entailment", "not_entailment"}, {"accuracy"}},
+      {"qqp",
+       "QQP",
+       "question1",
+       "question2",
+       "is_duplicate",
+       {"not_duplicate", "duplicate"},
+       {"accuracy", "f1"}},
+      {"rte", "RTE", "sentence1", "sentence2", "label", {"entailment", "not_entailment"}, {"accuracy"}},
+      {"sst2", "SST-2", "sentence", "", "label", {"negative", "positive"}, {"accuracy"}},
+      {"stsb", "STS-B", "sentence1", "sentence2", "score", {}, {"pearson", "spearmanr"}},
+      {"wnli", "WNLI", "sentence1", "sentence2", "label", {"not_entailment", "entailment"}, {"accuracy"}},
+  }};
+  return tasks;
+}
+
+bool is_test(GlueSplit split) {
+  return split == GlueSplit::kTest || split == GlueSplit::kTestMismatched;
+}
+
+std::string split_file(const GlueTask& task, GlueSplit split) {
+  const bool mnli = task.name == "mnli";
+  switch (split) {
+    case GlueSplit::kTrain:
+      return "train.tsv";
+    case GlueSplit::kValidation:
+      return mnli ? "dev_matched.tsv" : "dev.tsv";
+    case GlueSplit::kTest:
+      return mnli ? "test_matched.tsv" : "test.tsv";
+    case GlueSplit::kValidationMismatched:
+      return "dev_mismatched.tsv";
+    case GlueSplit::kTestMismatched:
+      return "test_mismatched.tsv";
+  }
+  return "";
+}
+
+// MRPC as its authors publish it: one file for training and validation, and the pairs of ids that are
+// validation.
+std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
+  if (task.name != "mrpc") {
+    return "";
+  }
+  return split == GlueSplit::kTest ? "msr_paraphrase_test.txt" : "msr_paraphrase_train.txt";
+}
+
+Table read_glue_table(const GlueTask& task, const std::filesystem::path& file, GlueSplit split) {
+  CsvOptions options;
+  options.delimiter = '\t';
+  options.quotes = QuoteRule::kNone;
+  options.ragged = RaggedRule::kFill;
+  if (task.name == "cola" && !is_test(split)) {
+    options.header = HeaderRule::kGiven;
+    options.given_columns = {"source", "is_acceptable", "mark", "sentence"};
+  }
+  return read_csv(read_text_file(file), options);
+}
+
+std::string pair_key(std::string_view first, std::string_view second) {
+  return fmt::format("{}\t{}", first, second);
+}
+
+// Keeps the training or the validation rows of MRPC's one file.
+void split_mrpc(TextSplit& rows, const std::filesystem::path& ids_file, GlueSplit split) {
+  CsvOptions options;
+  options.delimiter = '\t';
+  options.quotes = QuoteRule::kNone;
+  options.header = HeaderRule::kGiven;
+  options.given_columns = {"first", "second"};
+  const Table ids = read_csv(read_text_file(ids_file), options);
+  std::unordered_set<std::string> validation;
+  for (int64_t row = 0; row < ids.num_rows(); ++row) {
+    validation.insert(pair_key(ids.cell(row, 0), ids.cell(row, 1)));
+  }
+  const int64_t first = rows.table().find_column("#1 ID");
+  const int64_t second = rows.table().find_column("#2 ID");
+  if (first < 0 || second < 0) {
+    throw_error(ErrorCode::kBadData, "{}: expected columns '#1 ID' and '#2 ID', found {}",
+                rows.table().file_name(), rows.table().column_list());
+  }
+  rows.keep_if([&](int64_t row) {
+    const int64_t at = rows.table_row(row);
+    const bool held_out =
+        validation.contains(pair_key(rows.table().cell(at, first), rows.table().cell(at, second)));
+    return held_out == (split == GlueSplit::kValidation);
+  });
+}
+
+}  // namespace
+
+std::span<const GlueTask> glue_tasks() {
+  return task_table();
+}
+
+const GlueTask& find_glue_task(std::string_view name) {
+  std::string wanted(name);
+  for (char& letter : wanted) {
+    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  std::string known;
+  for (const GlueTask& task : task_table()) {
+    if (task.name == wanted) {
+      return task;
+    }
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", task.name);
+  }
+  throw_error(ErrorCode::kUsage, "'{}' is not a GLUE task: {}", name, known);
+}
+
+std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split) {
+  std::string tried;
+  for (const std::filesystem::path& where : {folder, folder / task.folder, folder / task.name}) {
+    for (const std::string& name : {split_file(task, split), mrpc_source_file(task, split)}) {
+      if (name.empty()) {
+        continue;
+      }
+      std::error_code error;
+      if (std::filesystem::is_regular_file(where / name, error)) {
+        return where / name;
+      }
+      tried += fmt::format("\n    {}", (where / name).string());
+    }
+  }
+  throw_error(ErrorCode::kBadData, "no file of GLUE's {} in {}; looked for:{}\n  unpack GLUE's {} there",
+              task.folder, folder.string(), tried, task.folder);
+}
+
+TextSplit read_glue(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split) {
+  return read_glue_file(task, glue_file(task, folder, split), split);
+}
+
+TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file, GlueSplit split) {
+  Table table = read_glue_table(task, file, split);
+  ColumnChoice columns;
+  columns.first = task.first_column;
+  if (!task.second_column.empty()) {
+    columns.second = task.second_column;
+  }
+  columns.label = task.label_column;
+  columns.has_label = !is_test(split);
+  TextSplit rows = TextSplit::skipping_incomplete_rows(std::move(table), columns);
+  if (file.filename() == "msr_paraphrase_train.txt") {
+    std::filesystem::path ids = file.parent_path() / "mrpc_dev_ids.tsv";
+    if (!std::filesystem::exists(ids)) {
+      ids = file.parent_path() / "dev_ids.tsv";
+    }
+    split_mrpc(rows, ids, split);
+    if (rows.num_rows() == 0) {
+      throw_error(ErrorCode::kBadData, "{}: no row is left after splitting by {}", file.string(),
+                  ids.string());
+    }
+  }
+  return rows;
+}
+
+LabelScheme glue_labels(const GlueTask& task) {
+  if (task.is_regression()) {
+    LabelScheme scheme;
+    scheme.problem = ProblemType::kRegression;
+    scheme.num_labels = 1;
+    return scheme;
+  }
+  return given_labels({task.classes.begin(), task.classes.end()});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,457 @@
+#include "io/data/json_reader.h"
+
+#include <simdjson.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+bool is_space(char byte) {
+  return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+// Takes every event and keeps the place of the first error: simdjson is fast but does not say where it
+// stopped.
+class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return enter(); }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    offset = position == 0 ? 0 : position - 1;
+    return false;
+  }
+  std::optional<size_t> offset;
+
+ private:
+  bool enter() { return ++depth_ <= kMaxJsonDepth; }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  int64_t depth_ = 0;
+};
+
+// Parses one row after the other into a table.
+class RowParser {
+ public:
+  explicit RowParser(const TextFile& file) : file_(file) {}
+
+  // The row is file.bytes[begin, end), which begins on the line.
+  void add_row(size_t begin, size_t end, int64_t line);
+  Table finish();
+
+ private:
+  void set_columns(simdjson::dom::object object, int64_t line);
+  void add_cells(simdjson::dom::object object, int64_t line);
+  void add_value(simdjson::dom::element value);
+  size_t find_column(std::string_view key, size_t guess) const;
+  [[noreturn]] void fail_syntax(simdjson::error_code error, size_t begin, size_t end) const;
+
+  const TextFile& file_;
+  simdjson::dom::parser parser_;
+  int64_t capacity_ = 0;
+  std::string padded_;
+  std::optional<Table> table_;
+  std::vector<std::optional<simdjson::dom::element>> row_;
+};
+
+void RowParser::fail_syntax(simdjson::error_code error, size_t begin, size_t end) const {
+  const std::string_view row = std::string_view(file_.bytes).substr(begin, end - begin);
+  if (error == simdjson::DEPTH_ERROR) {
+    throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
+                   "this row is nested more than {} deep: {}", kMaxJsonDepth, excerpt(row));
+  }
+  ErrorFinder finder;
+  nlohmann::json::sax_parse(row.begin(), row.end(), &finder);
+  const size_t at = begin + std::min(finder.offset.value_or(0), row.size());
+  const TextPlace place = place_of(file_.bytes, static_cast<int64_t>(at));
+  const std::string_view rest = std::string_view(file_.bytes).substr(at, end - at);
+  for (const std::string_view word : {"NaN", "nan", "Infinity", "inf"}) {
+    if (rest.starts_with(word) || rest.starts_with("-" + std::string(word)) ||
+        (rest.size() > 1 && rest.substr(1).starts_with(word))) {
+      throw_at_place(file_.name, place, "{} is not JSON: write a finite number, or null where there is none",
+                     word);
+    }
+  }
+  throw_at_place(file_.name, place, "not valid JSON: {}\n  at: {}\n  the row begins: {}",
+                 simdjson::error_message(error), rest.empty() ? "the row's end" : excerpt(rest, 20),
+                 excerpt(row));
+}
+
+size_t RowParser::find_column(std::string_view key, size_t guess) const {
+  const std::vector<std::string>& columns = table_->columns();
+  if (guess < columns.size() && columns[guess] == key) {
+    return guess;
+  }
+  const int64_t found = table_->find_column(key);
+  return found < 0 ? columns.size() : static_cast<size_t>(found);
+}
+
+void RowParser::set_columns(simdjson::dom::object object, int64_t line) {
+  std::vector<std::string> columns;
+  for (const simdjson::dom::key_value_pair field : object) {
+    columns.emplace_back(field.key);
+  }
+  if (columns.empty()) {
+    throw_at_line(file_.name, line, "the first row is an empty object: it must name the columns");
+  }
+  table_.emplace(file_.name, file_.content_hash, std::move(columns));
+  table_->set_typed();
+  row_.resize(table_->columns().size());
+}
+
+void RowParser::add_value(simdjson::dom::element value) {
+  switch (value.type()) {
+    case simdjson::dom::element_type::STRING:
+      table_->add_cell(std::string_view(value), CellKind::kText);
+      return;
+    case simdjson::dom::element_type::INT64:
+      table_->add_cell(fmt::format("{}", int64_t(value)), CellKind::kInteger);
+      return;
+    case simdjson::dom::element_type::UINT64:
+      table_->add_cell(fmt::format("{}", uint64_t(value)), CellKind::kInteger);
+      return;
+    case simdjson::dom::element_type::DOUBLE:
+      table_->add_cell(fmt::format("{}", double(value)), CellKind::kFloat);
+      return;
+    case simdjson::dom::element_type::BOOL:
+      table_->add_cell(bool(value) ? "true" : "false", CellKind::kBool);
+      return;
+    case simdjson::dom::element_type::ARRAY:
+      table_->add_cell(simdjson::minify(value), CellKind::kList);
+      return;
+    case simdjson::dom::element_type::OBJECT:
+      table_->add_cell(simdjson::minify(value), CellKind::kObject);
+      return;
+    default:
+      table_->add_cell("", CellKind::kNull);
+  }
+}
+
+void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
+  std::fill(row_.begin(), row_.end(), std::nullopt);
+  size_t guess = 0;
+  for (const simdjson::dom::key_value_pair field : object) {
+    const size_t column = find_column(field.key, guess);
+    guess = column + 1;
+    if (column == row_.size()) {
+      continue;
+    }
+    if (row_[column].has_value()) {
+      throw_at_line(file_.name, line, "the key '{}' is given twice in one row", field.key);
+    }
+    row_[column] = field.value;
+  }
+  table_->begin_row(line);
+  for (const std::optional<simdjson::dom::element>& value : row_) {
+    if (value.has_value()) {
+      add_value(*value);
+    } else {
+      table_->add_cell("", CellKind::kNull);
+    }
+  }
+}
+
+void RowParser::add_row(size_t begin, size_t end, int64_t line) {
+  const size_t size = end - begin;
+  padded_.assign(file_.bytes, begin, size);
+  padded_.append(simdjson::SIMDJSON_PADDING, ' ');
+  if (capacity_ < static_cast<int64_t>(size)) {
+    capacity_ = static_cast<int64_t>(size + size / 2 + 1024);
+    const simdjson::error_code error = parser_.allocate(static_cast<size_t>(capacity_), kMaxJsonDepth);
+    if (error != simdjson::SUCCESS) {
+      throw_at_line(file_.name, line, "a row of {} bytes is too large: {}", size,
+                    simdjson::error_message(error));
+    }
+  }
+  const simdjson::simdjson_result<simdjson::dom::element> parsed = parser_.parse(padded_.data(), size, false);
+  if (parsed.error() != simdjson::SUCCESS) {
+    fail_syntax(parsed.error(), begin, end);
+  }
+  const simdjson::dom::element row = parsed.value_unsafe();
+  if (!row.is_object()) {
+    throw_at_place(file_.name, place_of(file_.bytes, static_cast<int64_t>(begin)),
+                   "every row must be an object, {{\"column\": value, ...}}, but this is: {}",
+                   excerpt(std::string_view(file_.bytes).substr(begin, size)));
+  }
+  const simdjson::dom::object object = row;
+  if (!table_.has_value()) {
+    set_columns(object, line);
+  }
+  add_cells(object, line);
+}
+
+Table RowParser::finish() {
+  if (!table_.has_value()) {
+    throw_error(ErrorCode::kBadData, "{}: the file has no rows", file_.name);
+  }
+  table_->shrink_to_fit();
+  return std::move(*table_);
+}
+
+// Finds where rows begin and end by brackets and strings alone; RowParser judges what is between. Not
+// recursive, so that depth costs no stack.
+class Scanner {
+ public:
+  explicit Scanner(const TextFile& file) : file_(file), text_(file.bytes) {}
+
+  void skip_space() {
+    while (at_ < text_.size() && is_space(text_[at_])) {
+      count_line();
+      ++at_;
+    }
+  }
+  bool at_end() const { return at_ == text_.size(); }
+  bool at(char byte) const { return at_ < text_.size() && text_[at_] == byte; }
+  void take(char byte, const char* what) {
+    if (!at(byte)) {
+      fail(fmt::format("expected {}", what));
+    }
+    ++at_;
+  }
+  // Moves behind a value and returns where it began.
+  size_t skip_value();
+  std::string_view take_key();
+  size_t offset() const { return at_; }
+  int64_t line() const { return line_; }
+  [[noreturn]] void fail(const std::string& message) const {
+    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(at_)), "{}, found {}", message,
+                   at_end() ? "the end of the file" : fmt::format("'{}'", excerpt(text_.substr(at_), 20)));
+  }
+
+ private:
+  void count_line() {
+    const bool lone_cr = text_[at_] == '\r' && (at_ + 1 >= text_.size() || text_[at_ + 1] != '\n');
+    line_ += text_[at_] == '\n' || lone_cr ? 1 : 0;
+  }
+  void skip_string();
+
+  const TextFile& file_;
+  std::string_view text_;
+  size_t at_ = 0;
+  int64_t line_ = 1;
+};
+
+void Scanner::skip_string() {
+  const size_t begin = at_++;
+  while (at_ < text_.size() && text_[at_] != '"') {
+    count_line();
+    at_ += text_[at_] == '\\' ? 2 : 1;
+  }
+  if (at_ >= text_.size()) {
+    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(begin)),
+                   "this string is never closed: {}", excerpt(text_.substr(begin)));
+  }
+  ++at_;
+}
+
+std::string_view Scanner::take_key() {
+  if (!at('"')) {
+    fail("expected a key in double quotes");
+  }
+  const size_t begin = at_;
+  skip_string();
+  return text_.substr(begin + 1, at_ - begin - 2);
+}
+
+size_t Scanner::skip_value() {
+  const size_t begin = at_;
+  int64_t depth = 0;
+  while (at_ < text_.size()) {
+    const char byte = text_[at_];
+    if (byte == '"') {
+      skip_string();
+    } else if (byte == '{' || byte == '[') {
+      ++depth;
+      ++at_;
+    } else if (byte == '}' || byte == ']') {
+      if (depth == 0) {
+        break;
+      }
+      --depth;
+      ++at_;
+    } else if (depth == 0 && (byte == ',' || is_space(byte))) {
+      break;
+    } else {
+      count_line();
+      ++at_;
+      continue;
+    }
+    if (depth == 0) {
+      break;
+    }
+  }
+  if (depth > 0) {
+    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(begin)),
+                   "the value that begins here is never closed: {}\n  the file may have been cut short",
+                   excerpt(text_.substr(begin)));
+  }
+  if (at_ == begin) {
+    fail("expected a value");
+  }
+  return begin;
+}
+
+// Requires: the scanner is at '['.
+void read_rows(Scanner& scanner, RowParser& rows) {
+  scanner.take('[', "'['");
+  scanner.skip_space();
+  while (!scanner.at(']')) {
+    const int64_t line = scanner.line();
+    const size_t begin = scanner.skip_value();
+    rows.add_row(begin, scanner.offset(), line);
+    scanner.skip_space();
+    if (scanner.at(']')) {
+      break;
+    }
+    scanner.take(',', "',' or ']' after a row");
+    scanner.skip_space();
+  }
+  scanner.take(']', "']'");
+}
+
+}  // namespace
+
+Table read_json(const TextFile& file) {
+  Scanner scanner(file);
+  RowParser rows(file);
+  scanner.skip_space();
+  if (scanner.at('[')) {
+    read_rows(scanner, rows);
+  } else {
+    scanner.take('{', "an array of objects, {\"data\": [...]} or one object a line");
+    bool found = false;
+    scanner.skip_space();
+    while (!scanner.at('}')) {
+      const std::string_view key = scanner.take_key();
+      scanner.skip_space();
+      scanner.take(':', "':' after a key");
+      scanner.skip_space();
+      if (key == "data" && !found && scanner.at('[')) {
+        read_rows(scanner, rows);
+        found = true;
+      } else {
+        scanner.skip_value();
+      }
+      scanner.skip_space();
+      if (!scanner.at('}')) {
+        scanner.take(',', "',' or '}' after a value");
+        scanner.skip_space();
+      }
+    }
+    scanner.take('}', "'}'");
+    if (!found) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: the file is an object without \"data\": expected an array of objects, {{\"data\": "
+                  "[...]}} or one "
+                  "object a line",
+                  file.name);
+    }
+  }
+  scanner.skip_space();
+  if (!scanner.at_end()) {
+    scanner.fail("expected the end of the file");
+  }
+  return rows.finish();
+}
+
+Table read_jsonl(const TextFile& file) {
+  RowParser rows(file);
+  const std::string_view text = file.bytes;
+  size_t begin = 0;
+  for (int64_t line = 1; begin < text.size(); ++line) {
+    const size_t newline = std::min(text.find('\n', begin), text.size());
+    size_t first = begin;
+    size_t last = newline;
+    while (first < last && is_space(text[first])) {
+      ++first;
+    }
+    while (last > first && is_space(text[last - 1])) {
+      --last;
+    }
+    if (first < last) {
+      rows.add_row(first, last, line);
+    }
+    begin = newline + 1;
+  }
+  return rows.finish();
+}
+
+bool looks_like_jsonl(const TextFile& file) {
+  const std::string_view text = file.bytes;
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos || text[begin] != '{') {
+    return false;
+  }
+  const size_t newline = std::min(text.find('\n', begin), text.size());
+  const std::string_view first_line = text.substr(begin, newline - begin);
+  simdjson::dom::parser parser;
+  if (parser.allocate(first_line.size() + 1024, kMaxJsonDepth) != simdjson::SUCCESS) {
+    return true;
+  }
+  const simdjson::padded_string padded(first_line);
+  const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
+  const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
+  if (parsed.error() != simdjson::SUCCESS) {
+    // A document over several lines begins with an object that its first line does not close; a bad row of
+    // JSONL does.
+    return first_line.find('}') != std::string_view::npos && !rest_is_empty;
+  }
+  const simdjson::dom::element document = parsed.value_unsafe();
+  return !(rest_is_empty && document["data"].is_array());
+}
+
+std::vector<JsonItem> parse_json_list(std::string_view text) {
+  simdjson::dom::parser parser;
+  const simdjson::padded_string padded(text);
+  const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
+  PLIMSOLL_CHECK(parsed.error() == simdjson::SUCCESS && parsed.value_unsafe().is_array(), "not a list: {}",
+                 text);
+  std::vector<JsonItem> items;
+  const simdjson::dom::array list = parsed.value_unsafe();
+  for (const simdjson::dom::element item : list) {
+    JsonItem made;
+    switch (item.type()) {
+      case simdjson::dom::element_type::STRING:
+        made = {CellKind::kText, std::string(std::string_view(item))};
+        break;
+      case simdjson::dom::element_type::INT64:
+        made = {CellKind::kInteger, fmt::format("{}", int64_t(item))};
+        break;
+      case simdjson::dom::element_type::UINT64:
+        made = {CellKind::kInteger, fmt::format("{}", uint64_t(item))};
+        break;
+      case simdjson::dom::element_type::DOUBLE:
+        made = {CellKind::kFloat, fmt::format("{}", double(item))};
+        break;
+      case simdjson::dom::element_type::BOOL:
+        made = {CellKind::kBool, bool(item) ? "true" : "false"};
+        break;
+      case simdjson::dom::element_type::ARRAY:
+        made = {CellKind::kList, ""};
+        break;
+      case simdjson::dom::element_type::OBJECT:
+        made = {CellKind::kObject, ""};
+        break;
+      default:
+        break;
+    }
+    items.push_back(std::move(made));
+  }
+  return items;
+}
+
+}  // namespace plimsoll

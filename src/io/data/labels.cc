@@ -1,0 +1,553 @@
+#include "io/data/labels.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/json_reader.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::optional<int64_t> as_integer(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+  }
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+// Takes "nan" and "inf" too: the caller refuses them by name.
+std::optional<double> as_number(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+  }
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+[[noreturn]] void fail_at(const TextSplit& split, int64_t row, const std::string& message) {
+  throw_at_line(split.table().file_name(), split.line(row), "{}", message);
+}
+
+bool is_missing(const TextSplit& split, int64_t row) {
+  return split.label_kind(row) == CellKind::kNull ||
+         (split.label_kind(row) == CellKind::kText && trimmed(split.label(row)).empty());
+}
+
+// What one label is when no problem type is asked for.
+CellKind scalar_kind(const TextSplit& split, int64_t row) {
+  const CellKind kind = split.label_kind(row);
+  if (kind != CellKind::kText || split.table().is_typed()) {
+    return kind;
+  }
+  if (as_integer(split.label(row)).has_value()) {
+    return CellKind::kInteger;
+  }
+  return as_number(split.label(row)).has_value() ? CellKind::kFloat : CellKind::kText;
+}
+
+double finite_number(const TextSplit& split, int64_t row, std::string_view text) {
+  const std::optional<double> value = as_number(text);
+  if (!value.has_value()) {
+    fail_at(split, row, fmt::format("the label '{}' is not a number, which regression needs", excerpt(text)));
+  }
+  if (!std::isfinite(*value) || std::abs(*value) > static_cast<double>(std::numeric_limits<float>::max())) {
+    fail_at(split, row, fmt::format("the label {} is not a finite number in fp32", excerpt(text)));
+  }
+  return *value;
+}
+
+// The items of a multi-label cell.
+std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter) {
+  const CellKind kind = split.label_kind(row);
+  if (kind == CellKind::kList) {
+    std::vector<JsonItem> items = parse_json_list(split.label(row));
+    for (const JsonItem& item : items) {
+      if (item.kind == CellKind::kNull || item.kind == CellKind::kList || item.kind == CellKind::kObject) {
+        fail_at(split, row,
+                fmt::format("a list of labels holds {}: {}", cell_kind_name(item.kind),
+                            excerpt(split.label(row))));
+      }
+    }
+    return items;
+  }
+  if (kind == CellKind::kObject) {
+    fail_at(split, row, fmt::format("the label is an object: {}", excerpt(split.label(row))));
+  }
+  std::vector<JsonItem> items;
+  std::string_view rest = split.label(row);
+  while (!trimmed(rest).empty()) {
+    const size_t end = std::min(rest.find(delimiter), rest.size());
+    const std::string_view item = trimmed(rest.substr(0, end));
+    if (item.empty()) {
+      fail_at(split, row,
+              fmt::format("an empty label between two '{}': {}", delimiter, excerpt(split.label(row))));
+    }
+    items.push_back({CellKind::kText, std::string(item)});
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return items;
+}
+
+void sort_names(std::vector<std::string>& names, bool as_integers) {
+  if (as_integers) {
+    std::sort(names.begin(), names.end(),
+              [](const std::string& a, const std::string& b) { return *as_integer(a) < *as_integer(b); });
+  } else {
+    // UTF-8 bytes sort as their code points do.
+    std::sort(names.begin(), names.end());
+  }
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+}
+
+std::string class_name(std::string_view text, bool integers) {
+  return integers ? fmt::format("{}", *as_integer(text)) : std::string(text);
+}
+
+LabelScheme infer_regression(const TextSplit& train) {
+  LabelScheme scheme;
+  scheme.problem = ProblemType::kRegression;
+  for (int64_t row = 0; row < train.num_rows(); ++row) {
+    int64_t width = 1;
+    if (is_missing(train, row)) {
+      fail_at(train, row, "this row has no label");
+    }
+    if (train.label_kind(row) == CellKind::kList) {
+      const std::vector<JsonItem> items = label_items(train, row, ',');
+      width = static_cast<int64_t>(items.size());
+      for (const JsonItem& item : items) {
+        finite_number(train, row, item.text);
+      }
+    } else {
+      finite_number(train, row, train.label(row));
+    }
+    if (row == 0) {
+      scheme.num_labels = width;
+    }
+    if (width != scheme.num_labels || width == 0) {
+      fail_at(train, row,
+              fmt::format("this label has {} numbers, the first row's has {}", width, scheme.num_labels));
+    }
+  }
+  return scheme;
+}
+
+LabelScheme infer_multi_label(const TextSplit& train, char delimiter) {
+  LabelScheme scheme;
+  scheme.problem = ProblemType::kMultiLabel;
+  scheme.delimiter = delimiter;
+  bool all_integers = true;
+  bool any_float = false;
+  bool binary_vectors = true;  // every list as long as the first and made of 0 and 1
+  bool repeats = false;        // a set of classes never repeats one, a vector of 0 and 1 does
+  size_t width = 0;
+  for (int64_t row = 0; row < train.num_rows(); ++row) {
+    if (train.label_kind(row) == CellKind::kNull) {
+      fail_at(train, row, "this row has no label\n  a row of no class is an empty list");
+    }
+    std::vector<JsonItem> items = label_items(train, row, delimiter);
+    width = row == 0 ? items.size() : width;
+    binary_vectors = binary_vectors && items.size() == width;
+    std::vector<std::string> seen;
+    for (JsonItem& item : items) {
+      any_float = any_float || item.kind == CellKind::kFloat;
+      all_integers = all_integers && as_integer(item.text).has_value();
+      const std::optional<double> value = as_number(item.text);
+      binary_vectors = binary_vectors && item.kind != CellKind::kText && (value == 0.0 || value == 1.0);
+      repeats = repeats || std::find(seen.begin(), seen.end(), item.text) != seen.end();
+      seen.push_back(item.text);
+    }
+    scheme.names.insert(scheme.names.end(), seen.begin(), seen.end());
+    if (scheme.names.size() > 4096) {
+      sort_names(scheme.names, false);
+    }
+  }
+  if (any_float || (binary_vectors && repeats)) {
+    if (!binary_vectors || width == 0) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: lists of numbers as multi-label targets must all have one length and hold 0 or 1 only",
+                  train.table().file_name());
+    }
+    scheme.names.clear();
+    scheme.num_labels = static_cast<int64_t>(width);
+    return scheme;
+  }
+  if (scheme.names.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: no row has a label", train.table().file_name());
+  }
+  scheme.integer_names = all_integers;
+  for (std::string& name : scheme.names) {
+    name = class_name(name, all_integers);
+  }
+  sort_names(scheme.names, all_integers);
+  scheme.num_labels = static_cast<int64_t>(scheme.names.size());
+  return scheme;
+}
+
+LabelScheme infer_classes(const TextSplit& train, bool integers) {
+  LabelScheme scheme;
+  scheme.integer_names = integers;
+  std::unordered_map<std::string, bool> seen;
+  for (int64_t row = 0; row < train.num_rows(); ++row) {
+    if (is_missing(train, row)) {
+      fail_at(train, row, "this row has no label");
+    }
+    if (train.label_kind(row) == CellKind::kList || train.label_kind(row) == CellKind::kObject) {
+      fail_at(train, row,
+              fmt::format("the label is {}, but one class a row is wanted: {}",
+                          cell_kind_name(train.label_kind(row)), excerpt(train.label(row))));
+    }
+    if (seen.emplace(class_name(train.label(row), integers), true).second && seen.size() > 100000) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: more than 100000 different labels in column '{}': is it the label? name it with "
+                  "--label_column_name",
+                  train.table().file_name(), train.table().column_list());
+    }
+  }
+  for (const auto& [name, unused] : seen) {
+    scheme.names.push_back(name);
+  }
+  sort_names(scheme.names, integers);
+  scheme.num_labels = static_cast<int64_t>(scheme.names.size());
+  return scheme;
+}
+
+struct LabelKinds {
+  bool any_list = false;
+  bool any_float = false;
+  bool all_integers = true;
+};
+
+// One pass over the labels: what they are, and the first row that does not go with those before it (JSON
+// only).
+LabelKinds survey(const TextSplit& train) {
+  LabelKinds kinds;
+  std::optional<bool> first_numeric;
+  int64_t first_line = 0;
+  for (int64_t row = 0; row < train.num_rows(); ++row) {
+    if (is_missing(train, row)) {
+      continue;
+    }
+    const CellKind kind = scalar_kind(train, row);
+    kinds.any_list = kinds.any_list || kind == CellKind::kList;
+    kinds.any_float = kinds.any_float || kind == CellKind::kFloat;
+    kinds.all_integers = kinds.all_integers && kind == CellKind::kInteger;
+    const bool numeric = kind == CellKind::kInteger || kind == CellKind::kFloat;
+    if (!first_numeric.has_value()) {
+      first_numeric = numeric;
+      first_line = train.line(row);
+    }
+    if (train.table().is_typed() && numeric != *first_numeric) {
+      fail_at(
+          train, row,
+          fmt::format("the label is {} here, but was {} in line {}: {}", cell_kind_name(kind),
+                      *first_numeric ? "a number" : "not a number", first_line, excerpt(train.label(row))));
+    }
+  }
+  return kinds;
+}
+
+// A CSV column is a column of numbers only if every label is one.
+bool all_numbers(const TextSplit& train) {
+  for (int64_t row = 0; row < train.num_rows(); ++row) {
+    const CellKind kind = scalar_kind(train, row);
+    if (!is_missing(train, row) && kind != CellKind::kInteger && kind != CellKind::kFloat) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Turns names into ids. Known classes are looked up in a table made once a split.
+class ClassLookup {
+ public:
+  explicit ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
+    for (const std::string& name : scheme.names) {
+      ids_.emplace(name, narrow<int32_t>(scheme.id_of(name)));
+    }
+  }
+
+  std::optional<int32_t> find(std::string_view text) const {
+    if (scheme_.integer_names && as_integer(text).has_value()) {
+      return find_name(class_name(text, true));
+    }
+    const std::optional<int32_t> named = find_name(std::string(text));
+    if (named.has_value() || !scheme_.accepts_ids) {
+      return named;
+    }
+    const std::optional<int64_t> id = as_integer(text);
+    if (id.has_value() && *id >= 0 && *id < scheme_.num_labels) {
+      return find_name(scheme_.names[static_cast<size_t>(*id)]);
+    }
+    return std::nullopt;
+  }
+
+  std::string known() const {
+    std::string list;
+    for (size_t i = 0; i < scheme_.names.size() && i < 10; ++i) {
+      list += fmt::format("{}'{}'", i == 0 ? "" : ", ", excerpt(scheme_.names[i]));
+    }
+    if (scheme_.names.size() > 10) {
+      list += fmt::format(" and {} more", scheme_.names.size() - 10);
+    }
+    return list;
+  }
+
+ private:
+  std::optional<int32_t> find_name(const std::string& name) const {
+    const auto found = ids_.find(name);
+    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  const LabelScheme& scheme_;
+  std::unordered_map<std::string, int32_t> ids_;
+};
+
+[[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label,
+                              const ClassLookup& lookup) {
+  fail_at(split, row,
+          fmt::format(
+              "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows of "
+              "this label to the training file",
+              excerpt(label), lookup.known()));
+}
+
+Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
+  const ClassLookup lookup(scheme);
+  Labels labels;
+  labels.classes.reserve(static_cast<size_t>(split.num_rows()));
+  for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (is_missing(split, row)) {
+      if (use == LabelUse::kRequired) {
+        fail_at(split, row, "this row has no label");
+      }
+      labels.classes.push_back(kNoLabel);
+      continue;
+    }
+    const std::optional<int32_t> id = lookup.find(split.label(row));
+    const bool unlabelled = use == LabelUse::kOptional && as_integer(split.label(row)) == -1;
+    if (!id.has_value() && !unlabelled) {
+      fail_unseen(split, row, split.label(row), lookup);
+    }
+    labels.classes.push_back(id.value_or(kNoLabel));
+  }
+  return labels;
+}
+
+Labels encode_sets(const TextSplit& split, const LabelScheme& scheme) {
+  const ClassLookup lookup(scheme);
+  Labels labels;
+  labels.width = scheme.num_labels;
+  labels.values.assign(static_cast<size_t>(split.num_rows() * labels.width), 0.0f);
+  for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (split.label_kind(row) == CellKind::kNull) {
+      fail_at(split, row, "this row has no label\n  a row of no class is an empty list");
+    }
+    for (const JsonItem& item : label_items(split, row, scheme.delimiter)) {
+      const std::optional<int32_t> id = lookup.find(item.text);
+      if (!id.has_value()) {
+        fail_unseen(split, row, item.text, lookup);
+      }
+      labels.values[static_cast<size_t>(row * labels.width + *id)] = 1.0f;
+    }
+  }
+  return labels;
+}
+
+Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
+  Labels labels;
+  labels.width = scheme.num_labels;
+  labels.values.reserve(static_cast<size_t>(split.num_rows() * labels.width));
+  for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (is_missing(split, row)) {
+      if (use == LabelUse::kRequired) {
+        fail_at(split, row, "this row has no label");
+      }
+      labels.values.insert(labels.values.end(), static_cast<size_t>(labels.width),
+                           std::numeric_limits<float>::quiet_NaN());
+      continue;
+    }
+    std::vector<JsonItem> items = {{split.label_kind(row), std::string(split.label(row))}};
+    if (split.label_kind(row) == CellKind::kList) {
+      items = label_items(split, row, scheme.delimiter);
+    }
+    if (static_cast<int64_t>(items.size()) != labels.width) {
+      fail_at(split, row,
+              fmt::format("this label has {} numbers, those of the training data have {}", items.size(),
+                          labels.width));
+    }
+    for (const JsonItem& item : items) {
+      const double value = finite_number(split, row, item.text);
+      if (scheme.problem == ProblemType::kMultiLabel && value != 0.0 && value != 1.0) {
+        fail_at(split, row, fmt::format("a multi-label target must be 0 or 1, found {}", item.text));
+      }
+      labels.values.push_back(static_cast<float>(value));
+    }
+  }
+  return labels;
+}
+
+std::string lower(std::string text) {
+  for (char& letter : text) {
+    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view problem_type_name(ProblemType problem) {
+  switch (problem) {
+    case ProblemType::kSingleLabel:
+      return "single_label_classification";
+    case ProblemType::kMultiLabel:
+      return "multi_label_classification";
+    case ProblemType::kRegression:
+      return "regression";
+  }
+  return "";
+}
+
+ProblemType parse_problem_type(std::string_view word) {
+  for (const ProblemType problem :
+       {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
+    if (problem_type_name(problem) == word) {
+      return problem;
+    }
+  }
+  throw_error(
+      ErrorCode::kUsage,
+      "'{}' is not a problem type: single_label_classification, multi_label_classification or regression",
+      word);
+}
+
+int64_t LabelScheme::id_of(std::string_view name) const {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) {
+      return ids.empty() ? static_cast<int64_t>(i) : ids[i];
+    }
+  }
+  return -1;
+}
+
+std::vector<std::string> LabelScheme::names_by_id() const {
+  if (ids.empty()) {
+    return names;
+  }
+  std::vector<std::string> by_id(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    by_id[static_cast<size_t>(ids[i])] = names[i];
+  }
+  return by_id;
+}
+
+LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
+  PLIMSOLL_CHECK(train.num_rows() >= 1);
+  if (!train.has_label()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: expected a label column, found {}\n  name it with --label_column_name",
+                train.table().file_name(), train.table().column_list());
+  }
+  if (options.problem == ProblemType::kRegression) {
+    return infer_regression(train);
+  }
+  if (options.problem == ProblemType::kMultiLabel) {
+    return infer_multi_label(train, options.delimiter);
+  }
+  const LabelKinds kinds = survey(train);
+  if (options.problem == ProblemType::kSingleLabel) {
+    return infer_classes(train, kinds.all_integers);
+  }
+  if (kinds.any_list) {
+    return infer_multi_label(train, options.delimiter);
+  }
+  return kinds.any_float && all_numbers(train) ? infer_regression(train)
+                                               : infer_classes(train, kinds.all_integers);
+}
+
+LabelScheme given_labels(std::vector<std::string> names) {
+  LabelScheme scheme;
+  scheme.names = std::move(names);
+  scheme.num_labels = static_cast<int64_t>(scheme.names.size());
+  scheme.accepts_ids = true;
+  return scheme;
+}
+
+bool take_model_order(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id) {
+  if (scheme.names.empty() || model_names_by_id.size() != scheme.names.size()) {
+    return false;
+  }
+  std::vector<int64_t> ids;
+  for (const std::string& name : scheme.names) {
+    int64_t id = -1;
+    for (size_t i = 0; i < model_names_by_id.size(); ++i) {
+      id = lower(model_names_by_id[i]) == lower(name) ? static_cast<int64_t>(i) : id;
+    }
+    if (id < 0 || std::find(ids.begin(), ids.end(), id) != ids.end()) {
+      return false;
+    }
+    ids.push_back(id);
+  }
+  scheme.ids = std::move(ids);
+  return true;
+}
+
+Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
+  if (!split.has_label()) {
+    if (use == LabelUse::kOptional) {
+      return {};
+    }
+    throw_error(ErrorCode::kBadData, "{}: expected a label column, found {}", split.table().file_name(),
+                split.table().column_list());
+  }
+  if (scheme.problem == ProblemType::kSingleLabel) {
+    return encode_classes(split, scheme, use);
+  }
+  return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty()
+             ? encode_sets(split, scheme)
+             : encode_values(split, scheme, use);
+}
+
+LabelBalance label_balance(const Labels& labels, int64_t num_labels) {
+  LabelBalance balance;
+  balance.counts.assign(static_cast<size_t>(num_labels), 0);
+  int64_t total = 0;
+  for (const int32_t id : labels.classes) {
+    if (id >= 0) {
+      ++balance.counts[static_cast<size_t>(id)];
+      ++total;
+    }
+  }
+  for (int64_t id = 0; id < num_labels; ++id) {
+    if (balance.counts[static_cast<size_t>(id)] > balance.counts[static_cast<size_t>(balance.majority)]) {
+      balance.majority = id;
+    }
+  }
+  if (total > 0) {
+    balance.majority_share = static_cast<double>(balance.counts[static_cast<size_t>(balance.majority)]) /
+                             static_cast<double>(total);
+  }
+  return balance;
+}
+
+}  // namespace plimsoll

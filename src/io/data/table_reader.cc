@@ -1,0 +1,36 @@
+#include "io/data/table_reader.h"
+
+#include <string>
+#include <utility>
+
+#include "io/data/csv_reader.h"
+#include "io/data/json_reader.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+
+Table read_table(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  for (char& letter : extension) {
+    letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  if (extension == ".csv") {
+    return read_csv(read_text_file(path));
+  }
+  if (extension == ".tsv" || extension == ".tab") {
+    CsvOptions options;
+    options.delimiter = '\t';
+    return read_csv(read_text_file(path), options);
+  }
+  if (extension == ".jsonl" || extension == ".ndjson") {
+    return read_jsonl(read_text_file(path));
+  }
+  if (extension == ".json") {
+    const TextFile file = read_text_file(path);
+    return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
+  }
+  throw_error(ErrorCode::kUsage, "{}: data files are .csv, .tsv, .json or .jsonl, this one is '{}'",
+              path.string(), extension.empty() ? "without extension" : extension);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,167 @@
+#include "io/data/text_file.h"
+
+#include <simdjson.h>
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+bool is_continuation(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0u) == 0x80u;
+}
+
+// Length of the valid UTF-8 sequence at the front, or 0.
+size_t sequence_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) {
+    return 1;
+  }
+  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) {
+    return 0;
+  }
+  for (size_t i = 1; i < length; ++i) {
+    if (!is_continuation(text[i])) {
+      return 0;
+    }
+  }
+  const bool overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
+  const bool surrogate = lead == 0xED && byte(1) > 0x9F;
+  const bool too_large = lead == 0xF4 && byte(1) > 0x8F;
+  return overlong || surrogate || too_large ? 0 : length;
+}
+
+size_t first_invalid(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t length = sequence_length(text.substr(at));
+    if (length == 0) {
+      return at;
+    }
+    at += length;
+  }
+  return at;
+}
+
+void check_is_text(const TextFile& file) {
+  const std::string& bytes = file.bytes;
+  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the file begins with a UTF-16 byte order mark, but UTF-8 is wanted\n"
+                "  convert it: iconv -f UTF-16 -t UTF-8 {} > converted",
+                file.name, file.name);
+  }
+  if (const void* nul = bytes.empty() ? nullptr : std::memchr(bytes.data(), 0, bytes.size());
+      nul != nullptr) {
+    const int64_t offset = static_cast<const char*>(nul) - bytes.data();
+    throw_at_place(
+        file.name, place_of(bytes, offset),
+        "NUL byte (0x00) at byte {}: this is not a text file, or it is UTF-16 without a byte order mark\n"
+        "  look at it with `file`; text must be UTF-8",
+        offset);
+  }
+  if (!simdjson::validate_utf8(bytes.data(), bytes.size())) {
+    const size_t offset = first_invalid(bytes);
+    PLIMSOLL_CHECK(offset < bytes.size(), "two UTF-8 checks disagree");
+    throw_at_place(file.name, place_of(bytes, static_cast<int64_t>(offset)),
+                   "byte 0x{:02X} is not valid UTF-8\n"
+                   "  if the file is Latin-1: iconv -f LATIN1 -t UTF-8 {} > converted",
+                   static_cast<unsigned>(static_cast<unsigned char>(bytes[offset])), file.name);
+  }
+}
+
+}  // namespace
+
+TextFile text_file_from_memory(std::string name, std::string bytes) {
+  TextFile file;
+  file.name = std::move(name);
+  file.content_hash = XXH3_64bits(bytes.data(), bytes.size());
+  if (bytes.starts_with("\xEF\xBB\xBF")) {
+    bytes.erase(0, 3);
+  }
+  file.bytes = std::move(bytes);
+  if (file.bytes.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: the file is empty", file.name);
+  }
+  check_is_text(file);
+  return file;
+}
+
+TextFile read_text_file(const std::filesystem::path& path) {
+  const std::string name = path.string();
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    throw_error(ErrorCode::kBadData, "{}: this is a folder, a data file is wanted", name);
+  }
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary | std::ios::ate);
+  if (!stream) {
+    throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}", name, std::strerror(errno));
+  }
+  // A pipe has no size: it is read in pieces.
+  const std::streamoff size = stream.tellg();
+  std::string bytes;
+  if (size >= 0) {
+    stream.seekg(0);
+    bytes.resize(static_cast<size_t>(size));
+    stream.read(bytes.data(), size);
+    bytes.resize(static_cast<size_t>(stream.gcount()));
+  } else {
+    stream.clear();
+    std::string piece(1 << 16, '\0');
+    while (stream.read(piece.data(), static_cast<std::streamsize>(piece.size())) || stream.gcount() > 0) {
+      bytes.append(piece.data(), static_cast<size_t>(stream.gcount()));
+    }
+  }
+  if (stream.bad()) {
+    throw_error(ErrorCode::kBadData, "{}: reading failed after {} bytes: {}", name, bytes.size(),
+                std::strerror(errno));
+  }
+  return text_file_from_memory(name, std::move(bytes));
+}
+
+TextPlace place_of(std::string_view text, int64_t offset) {
+  TextPlace place;
+  for (size_t i = 0; i < static_cast<size_t>(offset); ++i) {
+    const bool lone_cr = text[i] == '\r' && (i + 1 >= text.size() || text[i + 1] != '\n');
+    if (text[i] == '\n' || lone_cr) {
+      ++place.line;
+      place.column = 1;
+    } else if (!is_continuation(text[i])) {
+      ++place.column;
+    }
+  }
+  return place;
+}
+
+std::string excerpt(std::string_view text, int64_t max_code_points) {
+  std::string shown;
+  int64_t count = 0;
+  for (const char byte : text) {
+    if (!is_continuation(byte) && ++count > max_code_points) {
+      return shown + "...";
+    }
+    const auto value = static_cast<unsigned char>(byte);
+    if (byte == '\n') {
+      shown += "\\n";
+    } else if (byte == '\r') {
+      shown += "\\r";
+    } else if (byte == '\t') {
+      shown += "\\t";
+    } else if (value < 0x20 || value == 0x7F) {
+      shown += fmt::format("\\x{:02X}", static_cast<unsigned>(value));
+    } else {
+      shown += byte;
+    }
+  }
+  return shown;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,111 @@
+#include "io/data/text_split.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t expect_column(const Table& table, const ColumnChoice& columns, const std::string& name) {
+  const int64_t found = table.find_column(name);
+  if (found < 0) {
+    const std::string second = columns.second.has_value() ? fmt::format(", '{}'", *columns.second) : "";
+    const std::string label = columns.has_label ? fmt::format(", '{}'", columns.label) : "";
+    throw_error(ErrorCode::kBadData, "{}: column '{}' is missing: expected '{}'{}{}, found {}",
+                table.file_name(), name, columns.first, second, label, table.column_list());
+  }
+  return found;
+}
+
+}  // namespace
+
+TextSplit TextSplit::with_columns(Table table, const ColumnChoice& columns) {
+  TextSplit split;
+  split.first_ = expect_column(table, columns, columns.first);
+  split.second_ = columns.second.has_value() ? expect_column(table, columns, *columns.second) : -1;
+  split.label_ = columns.has_label ? expect_column(table, columns, columns.label) : -1;
+  split.table_ = std::move(table);
+  return split;
+}
+
+void TextSplit::check_text(int64_t table_row, int64_t column) {
+  const CellKind kind = table_.kind(table_row, column);
+  if (kind == CellKind::kText) {
+    num_empty_ += table_.cell(table_row, column).empty() ? 1 : 0;
+    return;
+  }
+  const std::string& name = table_.columns()[static_cast<size_t>(column)];
+  if (kind == CellKind::kNull) {
+    throw_at_line(
+        table_.file_name(), table_.line(table_row),
+        "the text column '{}' is null or missing in this row\n  leave the row out, or write an empty string",
+        name);
+  }
+  throw_at_line(table_.file_name(), table_.line(table_row),
+                "expected text in column '{}', found {}: {}\n  put it in quotes if it is meant as text, or "
+                "name the text "
+                "columns with --text_column_names (found {})",
+                name, cell_kind_name(kind), excerpt(table_.cell(table_row, column)), table_.column_list());
+}
+
+TextSplit::TextSplit(Table table, const ColumnChoice& columns) {
+  *this = with_columns(std::move(table), columns);
+  rows_.resize(index(table_.num_rows()));
+  std::iota(rows_.begin(), rows_.end(), 0);
+  for (const int64_t row : rows_) {
+    check_text(row, first_);
+    if (second_ >= 0) {
+      check_text(row, second_);
+    }
+  }
+}
+
+TextSplit TextSplit::skipping_incomplete_rows(Table table, const ColumnChoice& columns) {
+  TextSplit split = with_columns(std::move(table), columns);
+  const auto lacks = [&](int64_t row, int64_t column) {
+    return column >= 0 && split.table_.kind(row, column) == CellKind::kNull;
+  };
+  for (int64_t row = 0; row < split.table_.num_rows(); ++row) {
+    if (lacks(row, split.first_) || lacks(row, split.second_) || lacks(row, split.label_)) {
+      ++split.num_skipped_;
+      continue;
+    }
+    split.check_text(row, split.first_);
+    if (split.second_ >= 0) {
+      split.check_text(row, split.second_);
+    }
+    split.rows_.push_back(row);
+  }
+  if (split.rows_.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: no row has all the columns that are needed",
+                split.table_.file_name());
+  }
+  return split;
+}
+
+std::optional<std::string_view> TextSplit::second_text(int64_t row) const {
+  if (second_ < 0) {
+    return std::nullopt;
+  }
+  return table_.cell(rows_[index(row)], second_);
+}
+
+uint64_t TextSplit::text_hash() const {
+  const uint64_t parts[] = {table_.content_hash(), static_cast<uint64_t>(first_),
+                            static_cast<uint64_t>(second_),
+                            XXH3_64bits(rows_.data(), rows_.size() * sizeof(int64_t))};
+  return XXH3_64bits(parts, sizeof(parts));
+}
+
+void TextSplit::keep_first(int64_t count) {
+  PLIMSOLL_CHECK(count >= 1);
+  rows_.resize(index(std::min(count, num_rows())));
+}
+
+}  // namespace plimsoll

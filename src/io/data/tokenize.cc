@@ -1,0 +1,187 @@
+#include "io/data/tokenize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// Rows are handed out in runs of this many: enough to keep threads apart, few enough to share the work
+// evenly.
+constexpr int64_t kRowsPerPart = 256;
+
+// The tokens of one run of rows, with as few bytes an id as they allow.
+struct Part {
+  std::vector<uint16_t> narrow_ids;
+  std::vector<int32_t> wide_ids;
+  std::vector<uint8_t> types;
+  std::vector<int32_t> lengths;
+  TruncationCount truncation;
+  std::exception_ptr failure;
+};
+
+class Tokenizing {
+ public:
+  Tokenizing(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options)
+      : split_(split), encoder_(encoder), options_(options) {
+    parts_.resize(static_cast<size_t>((split.num_rows() + kRowsPerPart - 1) / kRowsPerPart));
+  }
+
+  void run() {
+    std::vector<std::thread> threads;
+    const auto extra = std::min<int64_t>(options_.num_threads, static_cast<int64_t>(parts_.size())) - 1;
+    for (int64_t i = 0; i < extra; ++i) {
+      threads.emplace_back([this] { work(); });
+    }
+    work();
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (const Part& part : parts_) {
+      if (part.failure != nullptr) {
+        std::rethrow_exception(part.failure);
+      }
+    }
+  }
+
+  TokenSet join();
+
+ private:
+  void work() {
+    std::vector<int32_t> ids;
+    std::vector<int32_t> types;
+    while (!failed_.load(std::memory_order_relaxed)) {
+      const int64_t number = next_part_.fetch_add(1, std::memory_order_relaxed);
+      if (number >= static_cast<int64_t>(parts_.size())) {
+        return;
+      }
+      Part& part = parts_[static_cast<size_t>(number)];
+      try {
+        encode_part(number, part, ids, types);
+      } catch (...) {
+        part.failure = std::current_exception();
+        failed_.store(true, std::memory_order_relaxed);
+      }
+    }
+  }
+
+  void encode_part(int64_t number, Part& part, std::vector<int32_t>& ids, std::vector<int32_t>& types);
+  void encode_row(int64_t row, Part& part, std::vector<int32_t>& ids, std::vector<int32_t>& types);
+
+  const TextSplit& split_;
+  const TextEncoder& encoder_;
+  const TokenizeOptions& options_;
+  std::vector<Part> parts_;
+  std::atomic<int64_t> next_part_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex progress_mutex_;
+  int64_t rows_done_ = 0;
+};
+
+void Tokenizing::encode_row(int64_t row, Part& part, std::vector<int32_t>& ids, std::vector<int32_t>& types) {
+  const size_t before = ids.size();
+  int64_t cut = 0;
+  try {
+    cut =
+        encoder_.encode(split_.first_text(row), split_.second_text(row), options_.max_seq_length, ids, types);
+  } catch (const Error& error) {
+    throw error.with_context(fmt::format("{}:{}", split_.table().file_name(), split_.line(row)));
+  }
+  const auto length = static_cast<int64_t>(ids.size() - before);
+  PLIMSOLL_CHECK(types.size() == ids.size() && length >= 1 && length <= options_.max_seq_length,
+                 "the tokenizer gave {} ids of at most {} and {} types", length, options_.max_seq_length,
+                 types.size());
+  part.lengths.push_back(narrow<int32_t>(length));
+  part.truncation.rows += cut > 0 ? 1 : 0;
+  part.truncation.tokens += cut;
+}
+
+void Tokenizing::encode_part(int64_t number, Part& part, std::vector<int32_t>& ids,
+                             std::vector<int32_t>& types) {
+  ids.clear();
+  types.clear();
+  const int64_t begin = number * kRowsPerPart;
+  const int64_t end = std::min(begin + kRowsPerPart, split_.num_rows());
+  for (int64_t row = begin; row < end; ++row) {
+    encode_row(row, part, ids, types);
+  }
+  const bool fits = std::all_of(ids.begin(), ids.end(), [](int32_t id) { return id >= 0 && id < 65536; });
+  if (fits) {
+    part.narrow_ids.reserve(ids.size());
+    for (const int32_t id : ids) {
+      part.narrow_ids.push_back(static_cast<uint16_t>(id));
+    }
+  } else {
+    part.wide_ids = ids;
+  }
+  if (std::any_of(types.begin(), types.end(), [](int32_t type) { return type != 0; })) {
+    part.types.reserve(types.size());
+    for (const int32_t type : types) {
+      part.types.push_back(narrow<uint8_t>(type));
+    }
+  }
+  if (options_.progress) {
+    const std::lock_guard lock(progress_mutex_);
+    rows_done_ += end - begin;
+    options_.progress(rows_done_);
+  }
+}
+
+TokenSet Tokenizing::join() {
+  bool any_wide = false;
+  bool any_types = false;
+  std::vector<int64_t> offsets = {0};
+  offsets.reserve(static_cast<size_t>(split_.num_rows()) + 1);
+  TruncationCount truncation;
+  for (const Part& part : parts_) {
+    any_wide = any_wide || !part.wide_ids.empty();
+    any_types = any_types || !part.types.empty();
+    truncation.rows += part.truncation.rows;
+    truncation.tokens += part.truncation.tokens;
+    for (const int32_t length : part.lengths) {
+      offsets.push_back(offsets.back() + length);
+    }
+  }
+  const auto total = static_cast<size_t>(offsets.back());
+  std::vector<uint16_t> narrow_ids;
+  std::vector<int32_t> wide_ids;
+  std::vector<uint8_t> types;
+  (any_wide ? wide_ids.reserve(total) : narrow_ids.reserve(total));
+  types.reserve(any_types ? total : 0);
+  for (Part& part : parts_) {
+    const size_t count = part.narrow_ids.size() + part.wide_ids.size();
+    if (any_wide) {
+      wide_ids.insert(wide_ids.end(), part.narrow_ids.begin(), part.narrow_ids.end());
+      wide_ids.insert(wide_ids.end(), part.wide_ids.begin(), part.wide_ids.end());
+    } else {
+      narrow_ids.insert(narrow_ids.end(), part.narrow_ids.begin(), part.narrow_ids.end());
+    }
+    if (any_types && part.types.empty()) {
+      types.resize(types.size() + count, 0);
+    } else if (any_types) {
+      types.insert(types.end(), part.types.begin(), part.types.end());
+    }
+    part = Part();
+  }
+  return TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
+                              std::move(offsets), truncation);
+}
+
+}  // namespace
+
+TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options) {
+  PLIMSOLL_CHECK(options.max_seq_length >= 1 && options.num_threads >= 1);
+  Tokenizing tokenizing(split, encoder, options);
+  tokenizing.run();
+  return tokenizing.join();
+}
+
+}  // namespace plimsoll
