@@ -1,0 +1,86 @@
+// Problems for the tests and benchmarks of attention: guarded tensors for both passes, double-precision
+// results and the error bound of attention.h. Thread-safety: none; one object per test.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "tests/support/compare.h"
+
+namespace plimsoll::test {
+
+// Whether q, k and v are thirds of one tensor or tensors of their own.
+enum class QkvLayout : uint8_t { kOneTensor, kThreeTensors };
+
+struct AttentionProblem {
+  std::string name;
+  std::vector<int64_t> lengths;
+  int64_t tail = 0;
+  int64_t heads = 1;
+  int64_t head_dim = 1;
+  AttentionMask mask = AttentionMask::kBidirectional;
+  double dropout = 0.0;
+  DType dtype = DType::kF32;
+  QkvLayout layout = QkvLayout::kOneTensor;
+  int64_t longest_slack = 0;  // how far the plan's bound is above the longest sequence
+};
+
+enum class Implementation : uint8_t { kCpu, kRef };
+
+// Inputs are random but for tail rows, which stay poisoned: a kernel that reads them gives NaN. Outputs start
+// poisoned.
+class AttentionCase {
+ public:
+  explicit AttentionCase(const AttentionProblem& problem);
+  // The same inputs in double, outputs poisoned: what the reference runs on.
+  std::unique_ptr<AttentionCase> in_double() const;
+
+  AttentionFwdArgs fwd_args(Implementation implementation);
+  AttentionBwdArgs bwd_args(Implementation implementation);
+  void forward(Implementation implementation);
+  void backward(Implementation implementation);
+
+  // The element (t, h, d) of q (part 0), k (1) or v (2), and of their gradients.
+  int64_t index(int part, int64_t t, int64_t h, int64_t d) const;
+  GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
+  GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }
+  double load(int part, int64_t t, int64_t h, int64_t d) const;
+
+  const AttentionProblem& problem() const { return problem_; }
+  const AttentionDims& dims() const { return dims_; }
+  const AttentionOptions& options() const { return options_; }
+  AttentionOptions& options() { return options_; }
+  int64_t used_rows() const { return used_rows_; }
+  const std::vector<int64_t>& first_rows() const { return first_rows_; }
+  bool guards_intact() const;
+
+  GuardedBuffer cu_seqlens, o, lse, d_o;
+
+ private:
+  size_t layout_slot(int part) const {
+    return problem_.layout == QkvLayout::kOneTensor ? 0u : static_cast<size_t>(part);
+  }
+  int64_t qkv_stride() const;
+  ConstRows rows(int part) const;
+
+  AttentionProblem problem_;
+  AttentionDims dims_;
+  AttentionOptions options_;
+  int64_t used_rows_ = 0;
+  std::vector<int64_t> first_rows_;
+  std::vector<std::unique_ptr<GuardedBuffer>> qkv_, d_qkv_;
+  std::unique_ptr<GuardedBuffer> scratch_;
+};
+
+// What attention.h allows each element of the results of *_cpu to be off by; the gradients in the layout of
+// d_qkv.
+struct AttentionBounds {
+  std::vector<double> o, lse;
+  std::vector<double> d_q, d_k, d_v;  // [T, H, D]
+};
+AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype);
+
+}  // namespace plimsoll::test

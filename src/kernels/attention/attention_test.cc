@@ -1,0 +1,428 @@
+// Attention: the fast passes against the references within the contract's bound, the references against
+// finite differences, and what the contract promises about bits, tail rows, dropout and memory.
+#include "kernels/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "device/cpu/parallel.h"
+#include "kernels/attention/attention_case.h"
+#include "kernels/attention/each_target.h"
+
+namespace plimsoll::test {
+namespace {
+
+const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
+
+std::string test_name() {
+  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+  return std::string(info->test_suite_name()) + "." + info->name();
+}
+
+// The gradients of one part as [T, H, D] doubles.
+std::vector<double> gradient(AttentionCase& some, int part) {
+  const AttentionDims& dims = some.dims();
+  std::vector<double> values;
+  for (int64_t t = 0; t < dims.tokens; ++t) {
+    for (int64_t h = 0; h < dims.heads; ++h) {
+      for (int64_t d = 0; d < dims.head_dim; ++d)
+        values.push_back(some.d_qkv(part).load(some.index(part, t, h, d)));
+    }
+  }
+  return values;
+}
+
+Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
+                          const std::vector<double>& bound, DType dtype) {
+  const ConstView view{got.data(), DType::kF64};
+  Limit limit;
+  limit.per_element = bound;
+  limit.relative = dtype == DType::kBF16 ? 0x1p-8 : 0.0;
+  return compare(view, want, limit);
+}
+
+// Runs both passes of both implementations and compares everything they write.
+void expect_within_bounds(const AttentionProblem& problem) {
+  SCOPED_TRACE(problem.name);
+  AttentionCase fast(problem);
+  const std::unique_ptr<AttentionCase> exact = fast.in_double();
+  exact->forward(Implementation::kRef);
+  exact->backward(Implementation::kRef);
+  const AttentionBounds bounds = attention_bounds(*exact, problem.dtype);
+  fast.forward(Implementation::kCpu);
+  EXPECT_TRUE(fast.guards_intact());
+  fast.backward(Implementation::kCpu);
+  EXPECT_TRUE(fast.guards_intact());
+
+  const DType dtype = problem.dtype;
+  const auto lse = compare_values(fast.lse.to_doubles(), exact->lse.to_doubles(), bounds.lse, DType::kF32);
+  EXPECT_TRUE(lse.ok()) << "lse: " << lse;
+  const auto o = compare_values(fast.o.to_doubles(), exact->o.to_doubles(), bounds.o, dtype);
+  EXPECT_TRUE(o.ok()) << "o: " << o;
+  const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
+  for (int part = 0; part < 3; ++part) {
+    const auto d = compare_values(gradient(fast, part), gradient(*exact, part), *part_bounds[part], dtype);
+    EXPECT_TRUE(d.ok()) << "gradient of part " << part << ": " << d;
+  }
+}
+
+class AttentionHeadDims : public testing::TestWithParam<int64_t> {};
+
+TEST_P(AttentionHeadDims, FastIsWithinItsBoundOfTheReference) {
+  const bool large = GetParam() >= 64;  // half the combinations, as the reference takes a second for each
+  int problems = 0;
+  for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+    for (const double dropout : {0.0, 0.1}) {
+      if (large && (dropout > 0) == (mask == AttentionMask::kCausal)) continue;
+      AttentionProblem problem{
+          .name = "", .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = GetParam(), .mask = mask};
+      problem.dropout = dropout;
+      problem.layout = dropout > 0 ? QkvLayout::kOneTensor : QkvLayout::kThreeTensors;
+      problem.name =
+          test_name() + (mask == AttentionMask::kCausal ? "/causal" : "") + "/" + std::to_string(dropout);
+      expect_within_bounds(problem);
+      ++problems;
+    }
+  }
+  EXPECT_EQ(problems, large ? 2 : 4);
+}
+INSTANTIATE_TEST_SUITE_P(All, AttentionHeadDims, testing::Values(1, 3, 8, 32, 64, 80, 128));
+
+TEST(Attention, EveryInstructionSetIsWithinTheBound) {
+  for (const int64_t head_dim : {3, 32, 80}) {
+    const int targets = for_each_target([&] {
+      AttentionProblem problem{
+          .name = "", .lengths = {65, 3, 40}, .tail = 2, .heads = 2, .head_dim = head_dim};
+      problem.name = test_name() + std::to_string(head_dim);
+      problem.dropout = 0.2;
+      expect_within_bounds(problem);
+    });
+    EXPECT_GE(targets, 1);
+  }
+}
+
+TEST(Attention, BFloat16IsWithinTheBound) {
+  for (const int64_t head_dim : {5, 64}) {
+    for_each_target([&] {
+      AttentionProblem problem{
+          .name = "", .lengths = {70, 0, 33}, .tail = 3, .heads = 2, .head_dim = head_dim};
+      problem.name = test_name() + std::to_string(head_dim);
+      problem.dtype = DType::kBF16;
+      problem.dropout = 0.1;
+      expect_within_bounds(problem);
+    });
+  }
+}
+
+TEST(Attention, LongSequencesUseSmallerBlocks) {
+  AttentionProblem problem{.name = test_name(), .lengths = {2600}, .tail = 1, .heads = 1, .head_dim = 2};
+  ASSERT_LT(attention_fwd_query_rows(2600), kAttentionTile);
+  ASSERT_EQ(attention_fwd_query_rows(2048), kAttentionTile);
+  problem.mask = AttentionMask::kCausal;
+  AttentionCase fast(problem);
+  const auto exact = fast.in_double();
+  exact->forward(Implementation::kRef);
+  fast.forward(Implementation::kCpu);
+  EXPECT_TRUE(fast.guards_intact());
+  const AttentionBounds bounds = attention_bounds(*exact, DType::kF32);
+  const auto o = compare_values(fast.o.to_doubles(), exact->o.to_doubles(), bounds.o, DType::kF32);
+  EXPECT_TRUE(o.ok()) << o;
+}
+
+TEST(Attention, TailRowsAndNothingElseAreZero) {
+  AttentionProblem problem{.name = test_name(), .lengths = {9, 0, 20}, .tail = 11, .heads = 3, .head_dim = 8};
+  for (const Implementation implementation : {Implementation::kCpu, Implementation::kRef}) {
+    AttentionCase some(problem);
+    some.forward(implementation);
+    some.backward(implementation);
+    const int64_t columns = 3 * 8;
+    const std::vector<double> o = some.o.to_doubles();
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < some.o.count(); ++i) {
+      EXPECT_EQ(o[static_cast<size_t>(i)] == 0, i >= some.used_rows() * columns) << i;
+      for (int part = 0; part < 3; ++part) {
+        const double d = gradient(some, part)[static_cast<size_t>(i)];
+        EXPECT_EQ(d == 0, i >= some.used_rows() * columns) << part << " " << i;
+        zeros += d == 0;
+      }
+    }
+    EXPECT_EQ(zeros, 3 * 11 * columns);
+    for (int64_t h = 0; h < 3; ++h) {
+      for (int64_t t = some.used_rows(); t < some.dims().tokens; ++t) {
+        EXPECT_EQ(some.lse.load(h * some.dims().tokens + t), 0);
+      }
+    }
+  }
+}
+
+TEST(Attention, EmptyBatchesAreAllTail) {
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{}, std::vector<int64_t>{0, 0}}) {
+    AttentionProblem problem{.name = test_name(), .lengths = lengths, .tail = 4, .heads = 2, .head_dim = 4};
+    AttentionCase some(problem);
+    some.forward(Implementation::kCpu);
+    some.backward(Implementation::kCpu);
+    for (double value : some.o.to_doubles()) EXPECT_EQ(value, 0);
+    for (double value : gradient(some, 1)) EXPECT_EQ(value, 0);
+  }
+}
+
+// With v_j the j-th unit vector, o_id is the probability of key d after dropout.
+TEST(Attention, DropsExactlyTheElementsOfPhilox) {
+  AttentionProblem problem{.name = test_name(), .lengths = {5, 50, 64}, .heads = 2, .head_dim = 64};
+  problem.dropout = 0.3;
+  AttentionCase dropped(problem);
+  for (int64_t t = 0; t < dropped.used_rows(); ++t) {
+    for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t d = 0; d < 64; ++d) {
+        int64_t b = 2;
+        while (t < dropped.first_rows()[static_cast<size_t>(b)]) --b;
+        const bool own = t - dropped.first_rows()[static_cast<size_t>(b)] == d;
+        dropped.qkv(2).view().store(dropped.index(2, t, h, d), own ? 1 : 0);
+      }
+    }
+  }
+  AttentionCase whole(problem);
+  std::memcpy(whole.qkv(0).view().data, dropped.qkv(0).view().data,
+              static_cast<size_t>(whole.qkv(0).size_bytes()));
+  whole.options() = dropped.options();
+  whole.options().dropout = 0;
+  dropped.forward(Implementation::kCpu);
+  whole.forward(Implementation::kCpu);
+  int64_t checked = 0;
+  for (size_t b = 0; b < problem.lengths.size(); ++b) {
+    for (int64_t i = 0; i < problem.lengths[b]; ++i) {
+      for (int64_t h = 0; h < 2; ++h) {
+        for (int64_t j = 0; j < problem.lengths[b]; ++j) {
+          const int64_t t = dropped.first_rows()[b] + i;
+          const uint32_t number = philox_element(dropped.options().random, attention_element(t, 2, h, j));
+          const double m = number >= dropout_threshold(0.3) ? static_cast<double>(dropout_scale(0.3)) : 0;
+          const double want = m * whole.o.load((t * 2 + h) * 64 + j);
+          ASSERT_NEAR(dropped.o.load((t * 2 + h) * 64 + j), want, 1e-6 * want) << b << " " << i << " " << j;
+          ++checked;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(checked, 2 * (25 + 2500 + 4096));
+}
+
+// The sum of w * o for random weights w = d_o, by the reference.
+double weighted_output(AttentionCase& some) {
+  some.forward(Implementation::kRef);
+  double sum = 0;
+  for (int64_t i = 0; i < some.used_rows() * some.dims().heads * some.dims().head_dim; ++i) {
+    sum += some.o.load(i) * some.d_o.load(i);
+  }
+  return sum;
+}
+
+// Central differences with step 1e-5 are off by about step^2 (third derivative of order 1) plus 1e-15 / step.
+TEST(Attention, ReferenceGradientsAreFiniteDifferences) {
+  for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+    AttentionProblem problem{
+        .name = test_name(), .lengths = {0, 3, 1, 5}, .tail = 2, .heads = 2, .head_dim = 3};
+    problem.mask = mask;
+    problem.dropout = 0.25;
+    problem.dtype = DType::kF64;
+    AttentionCase some(problem);
+    some.backward(Implementation::kRef);
+    int64_t checked = 0;
+    for (int part = 0; part < 3; ++part) {
+      for (int64_t t = 0; t < some.used_rows(); ++t) {
+        for (int64_t hd = 0; hd < 6; ++hd) {
+          const int64_t at = some.index(part, t, hd / 3, hd % 3);
+          const double value = some.qkv(part).load(at);
+          some.qkv(part).view().store(at, value + 1e-5);
+          const double above = weighted_output(some);
+          some.qkv(part).view().store(at, value - 1e-5);
+          const double below = weighted_output(some);
+          some.qkv(part).view().store(at, value);
+          EXPECT_NEAR(some.d_qkv(part).load(at), (above - below) / 2e-5, 2e-9)
+              << part << " " << t << " " << hd;
+          ++checked;
+        }
+      }
+    }
+    EXPECT_EQ(checked, 3 * 9 * 6);
+  }
+}
+
+class Threads {
+ public:
+  explicit Threads(int n) : before_(num_threads()) { set_num_threads(n); }
+  ~Threads() { set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+TEST(Attention, SameBitsForAnyNumberOfThreads) {
+  for (const std::vector<int64_t>& lengths : {kRagged, std::vector<int64_t>{333}}) {
+    for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+      AttentionProblem problem{
+          .name = test_name(), .lengths = lengths, .tail = 1, .heads = 1, .head_dim = 32};
+      problem.mask = mask;
+      problem.dropout = 0.1;
+      AttentionCase one(problem);
+      {
+        const Threads threads(1);
+        one.forward(Implementation::kCpu);
+        one.backward(Implementation::kCpu);
+      }
+      for (const int n : {2, 3}) {
+        const Threads threads(n);
+        AttentionCase several(problem);
+        several.forward(Implementation::kCpu);
+        several.backward(Implementation::kCpu);
+        EXPECT_TRUE(several.guards_intact());
+        const auto o = compare_bits(several.o, one.o);
+        EXPECT_TRUE(o.ok()) << o;
+        const auto lse = compare_bits(several.lse, one.lse);
+        EXPECT_TRUE(lse.ok()) << lse;
+        const auto d_qkv = compare_bits(several.d_qkv(0), one.d_qkv(0));
+        EXPECT_TRUE(d_qkv.ok()) << d_qkv;
+      }
+    }
+  }
+}
+
+// Copies the rows of one sequence, inputs and output gradients, between cases of the same heads and head
+// size.
+void copy_sequence(const AttentionCase& from, int64_t from_row, AttentionCase& to, int64_t to_row,
+                   int64_t count) {
+  const AttentionDims& dims = from.dims();
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t h = 0; h < dims.heads; ++h) {
+      for (int64_t d = 0; d < dims.head_dim; ++d) {
+        for (int part = 0; part < 3; ++part) {
+          to.qkv(part).view().store(to.index(part, to_row + i, h, d), from.load(part, from_row + i, h, d));
+        }
+        const int64_t column = h * dims.head_dim + d;
+        const int64_t columns = dims.heads * dims.head_dim;
+        to.d_o.view().store((to_row + i) * columns + column,
+                            from.d_o.load((from_row + i) * columns + column));
+      }
+    }
+  }
+}
+
+void expect_same_sequence(AttentionCase& a, int64_t a_row, AttentionCase& b, int64_t b_row, int64_t count) {
+  const AttentionDims& dims = a.dims();
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t c = 0; c < dims.heads * dims.head_dim; ++c) {
+      const int64_t columns = dims.heads * dims.head_dim;
+      ASSERT_EQ(a.o.load((a_row + i) * columns + c), b.o.load((b_row + i) * columns + c)) << i << " " << c;
+      for (int part = 0; part < 3; ++part) {
+        ASSERT_EQ(a.d_qkv(part).load(a.index(part, a_row + i, 0, c)),
+                  b.d_qkv(part).load(b.index(part, b_row + i, 0, c)))
+            << part << " " << i << " " << c;
+      }
+    }
+  }
+}
+
+TEST(Attention, ASequenceDoesNotDependOnTheBatchAroundIt) {
+  for (const double dropout : {0.0, 0.1}) {
+    AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
+    here.dropout = dropout;
+    // With dropout the sequence starts at the same row, as the numbers follow the row in the batch.
+    AttentionProblem there = here;
+    there.lengths = dropout > 0 ? std::vector<int64_t>{1, 2, 77} : std::vector<int64_t>{200, 10, 77};
+    there.tail = 9;
+    there.longest_slack = 300;
+    AttentionCase a(here), b(there);
+    b.options() = a.options();
+    copy_sequence(a, 3, b, b.first_rows()[2], 77);
+    for (AttentionCase* some : {&a, &b}) {
+      some->forward(Implementation::kCpu);
+      some->backward(Implementation::kCpu);
+    }
+    expect_same_sequence(a, 3, b, b.first_rows()[2], 77);
+  }
+}
+
+// Scores of up to 1e6: every query picks one key, whose probability is 1 to the last bit.
+TEST(Attention, LargeScoresStayExact) {
+  for (const double size : {1e4, -1e4}) {
+    AttentionProblem problem{.name = test_name(), .lengths = {64}, .heads = 1, .head_dim = 64};
+    AttentionCase some(problem);
+    for (int64_t i = 0; i < 64; ++i) {
+      for (int64_t d = 0; d < 64; ++d) {
+        some.qkv(0).view().store(some.index(0, i, 0, d), d == (i * 7) % 64 ? 1000 : 0);
+        some.qkv(0).view().store(some.index(1, i, 0, d), i == d ? size + 1000 : size);
+      }
+    }
+    some.forward(Implementation::kCpu);
+    some.backward(Implementation::kCpu);
+    for (int64_t i = 0; i < 64; ++i) {
+      for (int64_t d = 0; d < 64; ++d) {
+        EXPECT_EQ(some.o.load(i * 64 + d), some.load(2, (i * 7) % 64, 0, d));
+        EXPECT_TRUE(std::isfinite(some.d_qkv(0).load(some.index(0, i, 0, d))));
+      }
+    }
+  }
+}
+
+TEST(Attention, NaNReachesTheRowsThatReadIt) {
+  AttentionProblem problem{.name = test_name(), .lengths = {70, 5}, .heads = 1, .head_dim = 16};
+  AttentionCase some(problem);
+  some.qkv(0).view().store(some.index(0, 33, 0, 2), std::numeric_limits<double>::quiet_NaN());
+  some.forward(Implementation::kCpu);
+  some.backward(Implementation::kCpu);
+  for (int64_t t = 0; t < 75; ++t) {
+    EXPECT_EQ(std::isnan(some.o.load(t * 16)), t == 33) << t;
+    EXPECT_EQ(std::isnan(some.d_qkv(1).load(some.index(1, t, 0, 0))), t < 70) << t;
+  }
+}
+
+TEST(Attention, EvaluatingNeedsNoLse) {
+  AttentionProblem problem{.name = test_name(), .lengths = {70, 5}, .heads = 2, .head_dim = 16};
+  AttentionCase with(problem), without(problem);
+  with.forward(Implementation::kCpu);
+  for (const Implementation implementation : {Implementation::kCpu, Implementation::kRef}) {
+    AttentionFwdArgs args = without.fwd_args(implementation);
+    args.lse = {};
+    implementation == Implementation::kCpu ? attention_fwd_cpu(args) : attention_fwd_ref(args);
+    EXPECT_TRUE(std::isfinite(without.o.load(0)));
+    if (implementation == Implementation::kCpu) {
+      const auto o = compare_bits(without.o, with.o);
+      EXPECT_TRUE(o.ok()) << o;
+    }
+  }
+}
+
+TEST(Attention, BrokenRequirementsAreNamed) {
+  AttentionProblem problem{.name = test_name(), .lengths = {7, 5}, .heads = 2, .head_dim = 16};
+  AttentionCase some(problem);
+  const auto message = [&](auto change) -> std::string {
+    AttentionFwdArgs args = some.fwd_args(Implementation::kCpu);
+    change(args);
+    try {
+      attention_fwd_cpu(args);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInternal);
+      return error.what();
+    }
+    return "no error";
+  };
+  using testing::PrintToString;
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.scratch_bytes -= 1; }).find("scratch"), std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.longest = 6; }).find("sequence 0 has 7 rows"),
+            std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.dims.tokens = 11; }).find("cu_seqlens ends at 12"),
+            std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.options.dropout = 1; }).find("dropout 1"), std::string::npos);
+  EXPECT_NE(message([](AttentionFwdArgs& a) { a.v.view.dtype = DType::kBF16; }).find("v is bf16"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll::test
