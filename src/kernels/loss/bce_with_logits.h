@@ -54,7 +54,7 @@ struct BceWithLogitsBwdArgs {
 // takes at most 6 roundings of numbers that size (exp and log1p are within 2 ulp each) and a chain of 256/4 +
 // 3 additions.
 constexpr double bce_with_logits_fwd_error(double mean_magnitude) {
-  return 0x1p-24 * (6.0 + static_cast<double>(kBceSumBlock) / 4.0 + 3.0) * mean_magnitude;
+  return 0x1p-24 * (6.0 + static_cast<double>(kBceSumBlock) + 3.0) * mean_magnitude;
 }
 // Bound on the absolute error of one element of d_x, scale = |d_loss / (denominator K)|.
 constexpr double bce_with_logits_bwd_error(double abs_label, double scale) {
