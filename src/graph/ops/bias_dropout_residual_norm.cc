@@ -38,6 +38,7 @@ class BiasDropoutResidualNorm final : public OpSchema {
   std::vector<int> may_overwrite(const OpView&, int output) const override {
     return output == 0 ? std::vector<int>{0, 2} : std::vector<int>{};
   }
+  bool is_optional_output(int output) const override { return output != 0; }
   std::optional<Recipe> recipe(const OpView& op, int output) const override {
     if (output != 0) return std::nullopt;
     return Recipe{&scale_shift_op(), {op.op.outputs[1], op.op.inputs[3], op.op.inputs[4]}, {}, 0};

@@ -86,6 +86,12 @@ class OpSchema : public OpDef {
     return std::nullopt;
   }
 
+  // Whether the op runs without a place for output i, when nobody reads it.
+  virtual bool is_optional_output(int output) const {
+    static_cast<void>(output);
+    return false;
+  }
+
   // The input that output i accumulates into when it is given, and the input that holds the flag (0
   // overwrites, 1 adds); -1 where the op cannot.
   virtual int into_input(const OpView& op, int output) const {

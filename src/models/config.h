@@ -1,0 +1,65 @@
+// What config.json says of a model, in one form for every architecture, and the presets that need no
+// download. Thread-safe: values and pure functions. Names are Hugging Face's; where architectures differ in
+// spelling (DistilBERT's `dim`, `n_layers`), BERT's spelling is used here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+
+enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression };
+// "single_label_classification", "multi_label_classification", "regression".
+std::string_view problem_type_name(ProblemType type);
+std::optional<ProblemType> parse_problem_type(std::string_view name);
+
+struct ModelConfig {
+  std::string model_type = "bert";  // "bert" or "distilbert"
+  std::string hidden_act = "gelu";  // the erf form; nothing else is trained here
+  int64_t vocab_size = 30522;
+  int64_t hidden_size = 768;
+  int64_t num_hidden_layers = 12;
+  int64_t num_attention_heads = 12;
+  int64_t intermediate_size = 3072;
+  int64_t max_position_embeddings = 512;
+  int64_t type_vocab_size = 2;
+  double layer_norm_eps = 1e-12;
+  double initializer_range = 0.02;
+  double hidden_dropout_prob = 0.1;
+  double attention_probs_dropout_prob = 0.1;
+  std::optional<double> classifier_dropout;  // absent: hidden_dropout_prob
+  int64_t num_labels = 2;
+  std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
+  std::optional<ProblemType> problem_type;
+  std::string source_json;  // the text of config.json, from which a saved one keeps every unknown key
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// Reads the text of a config.json. `where` names the file in messages. Errors: kBadData for text that is not
+// JSON, a wrong type (key, both types), sizes out of range or that do not divide; kUsage for an architecture
+// that Plimsoll does not have.
+ModelConfig parse_model_config(std::string_view json, std::string_view where);
+
+// The config.json of a fine-tuned model: the source's keys, with labels, problem type, architecture and dtype
+// as trained. Two spaces of indent, keys sorted, one newline at the end, as Hugging Face writes it.
+std::string model_config_json(const ModelConfig& config);
+
+// Public hyper-parameters by hub name ("bert-large-uncased", "google-bert/bert-base-cased",
+// "distilbert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2", ...); nothing if the name is no
+// preset.
+std::optional<ModelConfig> find_preset(std::string_view name);
+std::vector<std::string> preset_names();
+
+// Applies "key=value,key=value" (run_clm's --config_overrides) with the names of config.json. Errors: kUsage.
+void apply_config_overrides(ModelConfig& config, std::string_view overrides);
+
+// Errors: kBadData where sizes contradict each other (both values are named).
+void check_model_config(const ModelConfig& config, std::string_view where);
+
+}  // namespace plimsoll

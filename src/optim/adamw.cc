@@ -1,0 +1,32 @@
+#include "graph/ops/ops.h"
+#include "optim/optimizer.h"
+
+namespace plimsoll {
+
+// Two states per parameter in its shape, fp32 (fp64 in an f64 graph): first and second moment.
+void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+               double weight_decay, ValueId clip, ValueId finite) {
+  std::vector<ValueId> inputs{graph.input("learning_rate"), graph.input("step"), clip, finite};
+  std::vector<std::string> names;
+  for (const Parameter& parameter : group) {
+    const Value weight = graph.value(parameter.weight);
+    const DType dtype = weight.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    inputs.push_back(parameter.weight);
+    inputs.push_back(parameter.gradient);
+    for (const char* state : {"adamw.m/", "adamw.v/"}) {
+      inputs.push_back(
+          graph.add_value(state + weight.name, {dtype, weight.type.shape}, Storage::kOptimizerState));
+    }
+    names.push_back(weight.name + ".updated");
+    names.push_back("adamw.m.updated/" + weight.name);
+    names.push_back("adamw.v.updated/" + weight.name);
+  }
+  emit_all(graph, adamw_op(), std::move(inputs),
+           {{"beta1", config.beta1},
+            {"beta2", config.beta2},
+            {"epsilon", config.epsilon},
+            {"weight_decay", weight_decay}},
+           names);
+}
+
+}  // namespace plimsoll

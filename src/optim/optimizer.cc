@@ -1,0 +1,90 @@
+#include "optim/optimizer.h"
+
+#include <charconv>
+
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+struct Row {
+  OptimizerKind kind;
+  void (*add)(Graph&, std::span<const Parameter>, const OptimizerConfig&, double, ValueId, ValueId);
+};
+constexpr Row kRows[] = {{OptimizerKind::kAdamW, add_adamw}, {OptimizerKind::kSgd, add_sgd}};
+
+double parse_value(const std::string& key, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw_error(ErrorCode::kUsage, "--optim_args: '{}' is '{}', a number is expected", key, text);
+  }
+  return value;
+}
+
+}  // namespace
+
+OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
+                               const OptimizerConfig& config) {
+  graph.set_segment(Segment::kOptimizer);
+  graph.set_module("optimizer");
+  graph.add_value("learning_rate", {DType::kF64, Shape{1}}, Storage::kInput);
+  graph.add_value("step", {DType::kI64, Shape{1}}, Storage::kInput);
+  std::vector<ValueId> gradients;
+  for (const Parameter& parameter : parameters) gradients.push_back(parameter.gradient);
+  const std::string names[] = {"grad_norm", "finite"};
+  const auto norm = emit_all(graph, global_norm_op(), gradients, {}, names);
+  for (ValueId id : norm) graph.value(id).storage = Storage::kOutput;
+  const ValueId clip = config.max_grad_norm > 0.0
+                           ? emit(graph, clip_coefficient_op(), {norm[0]},
+                                  {{"max_norm", config.max_grad_norm}}, "clip_coefficient")
+                           : kNoValue;
+  for (const Row& row : kRows) {
+    if (row.kind != config.kind) continue;
+    for (const bool decays : {true, false}) {
+      std::vector<Parameter> group;
+      for (const Parameter& parameter : parameters) {
+        if (parameter.decays == decays) group.push_back(parameter);
+      }
+      if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, norm[1]);
+    }
+  }
+  return {norm[0], norm[1]};
+}
+
+std::vector<std::string> optimizer_state_names(const OptimizerConfig& config) {
+  if (config.kind == OptimizerKind::kAdamW) return {"adamw.m", "adamw.v"};
+  return config.momentum > 0.0 ? std::vector<std::string>{"sgd.momentum"} : std::vector<std::string>{};
+}
+
+OptimizerConfig parse_optimizer(const std::string& optim,
+                                const std::map<std::string, std::string>& optim_args) {
+  OptimizerConfig config;
+  if (optim == "sgd") {
+    config.kind = OptimizerKind::kSgd;
+  } else if (optim != "adamw_torch" && optim != "adamw_torch_fused" && optim != "adamw") {
+    throw_error(ErrorCode::kUsage,
+                "--optim {}: this version has adamw_torch (also adamw_torch_fused) and sgd", optim);
+  }
+  for (const auto& [key, text] : optim_args) {
+    const bool sgd = config.kind == OptimizerKind::kSgd;
+    if (sgd && key == "momentum") {
+      config.momentum = parse_value(key, text);
+      if (!(config.momentum >= 0.0 && config.momentum < 1.0)) {
+        throw_error(ErrorCode::kUsage, "--optim_args: momentum is {}, it must be in [0, 1)", text);
+      }
+    } else if (sgd && key == "nesterov") {
+      config.nesterov = text == "True" || text == "true" || text == "1";
+    } else {
+      throw_error(
+          ErrorCode::kUsage, "--optim_args: '{}' is no argument of {} ({})", key, optim,
+          sgd ? "it has momentum and nesterov" : "AdamW's are --adam_beta1, --adam_beta2, --adam_epsilon");
+    }
+  }
+  if (config.nesterov && config.momentum == 0.0) {
+    throw_error(ErrorCode::kUsage, "--optim_args: nesterov needs momentum above 0, it is 0");
+  }
+  return config;
+}
+
+}  // namespace plimsoll

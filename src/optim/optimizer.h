@@ -1,0 +1,62 @@
+// Optimizers as graph builders: they append the optimizer segment to a graph that has gradients. One file per
+// optimizer; an optimizer is a row of the table in optimizer.cc. Learning-rate schedules are host functions
+// (schedule.h). Thread-safe: pure functions of their arguments and the graph.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+enum class OptimizerKind : uint8_t { kAdamW, kSgd };
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+  double momentum = 0.0;
+  bool nesterov = false;
+  double max_grad_norm = 1.0;  // 0 switches clipping off
+  friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
+};
+
+// A parameter to update.
+struct Parameter {
+  ValueId weight = kNoValue;
+  ValueId gradient = kNoValue;
+  bool decays = true;
+};
+
+// What the optimizer segment leaves for the host to read: the norm before clipping and 1 where all gradients
+// are finite.
+struct OptimizerOutputs {
+  ValueId norm = kNoValue;
+  ValueId finite = kNoValue;
+};
+
+// Appends the global norm, clipping and the update of every parameter. Reads the inputs "learning_rate"
+// f64[1] and "step" i64[1] (1 for the first update), which it declares. States are named after their weights
+// ("adamw.m/NAME").
+OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
+                               const OptimizerConfig& config);
+
+// Names of the states per parameter, in order: what a checkpoint stores.
+std::vector<std::string> optimizer_state_names(const OptimizerConfig& config);
+
+// From Trainer's names: `optim` and its optim_args. Errors: kUsage for a name or key that there is not.
+OptimizerConfig parse_optimizer(const std::string& optim,
+                                const std::map<std::string, std::string>& optim_args);
+
+// adamw.cc and sgd.cc: the update of one group of parameters with one weight decay.
+void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+               double weight_decay, ValueId clip, ValueId finite);
+void add_sgd(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+             double weight_decay, ValueId clip, ValueId finite);
+
+}  // namespace plimsoll

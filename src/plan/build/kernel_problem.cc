@@ -1,0 +1,97 @@
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+namespace {
+
+// The kernel that computes an op, where its name is not the op's own.
+std::string_view kernel_of(std::string_view op) {
+  struct Pair {
+    std::string_view op;
+    std::string_view kernel;
+  };
+  static constexpr Pair kForward[] = {
+      {"add", "add_fwd"},
+      {"attention", "attention_fwd"},
+      {"bce_with_logits", "bce_with_logits_fwd"},
+      {"bias_add", "bias_add_fwd"},
+      {"bias_dropout_residual_norm", "bias_dropout_residual_norm_fwd"},
+      {"bias_gelu", "bias_gelu_fwd"},
+      {"cast", "cast_fwd"},
+      {"dropout", "dropout_fwd"},
+      {"embedding_sum", "embedding_sum_fwd"},
+      {"first_token", "first_token_fwd"},
+      {"gelu", "gelu_fwd"},
+      {"log_softmax", "log_softmax_fwd"},
+      {"mse", "mse_fwd"},
+      {"nll", "nll_fwd"},
+      {"normalize", "normalize_fwd"},
+      {"relu", "relu_fwd"},
+      {"scale_shift", "scale_shift_fwd"},
+      {"softmax_cross_entropy", "softmax_cross_entropy_fwd"},
+      {"tanh", "tanh_fwd"},
+  };
+  for (const Pair& pair : kForward) {
+    if (pair.op == op) return pair.kernel;
+  }
+  return op;
+}
+
+int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) { return shape[dim].at(bucket); }
+
+}  // namespace
+
+Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, CpuIsa isa) {
+  const std::string_view name = op.op.def->name();
+  Problem problem{.op = kernel_of(name), .num_threads = num_threads, .isa = isa};
+  const auto add = [&](std::string_view dim, int64_t value) { problem.dims.emplace_back(dim, value); };
+  if (name == "matmul") {
+    const bool ta = op.attributes().integer("ta") != 0;
+    const bool tb = op.attributes().integer("tb") != 0;
+    problem.dtype = op.input(0).type.dtype;
+    add("M", size_at(op.in_shape(0), ta ? 1 : 0, bucket));
+    add("K", size_at(op.in_shape(0), ta ? 0 : 1, bucket));
+    add("N", size_at(op.in_shape(1), tb ? 0 : 1, bucket));
+    add("trans_a", ta ? 1 : 0);
+    add("trans_b", tb ? 1 : 0);
+    add("bias", op.has_input(2) ? 1 : 0);
+    add("accumulate", op.has_input(3) ? 1 : 0);
+    return problem;
+  }
+  if (name.starts_with("attention")) {
+    const int64_t heads = op.attributes().integer("heads");
+    problem.dtype = op.input(0).type.dtype;
+    add("T", bucket.tokens);
+    add("B", bucket.sequences);
+    add("S", bucket.longest);
+    add("H", heads);
+    add("D", op.in_shape(0)[1].offset / 3 / heads);
+    return problem;
+  }
+  if (name == "embedding_sum" || name == "embedding_bwd") {
+    const Value& value = op.input(2);
+    problem.dtype = value.type.dtype;
+    add("T", bucket.tokens);
+    add("C", value.type.shape[1].offset);
+    add("V", name == "embedding_bwd" ? op.attributes().integer("rows") : value.type.shape[0].offset);
+    add("tables", (op.num_inputs() - 1) / 2);
+    return problem;
+  }
+  if (name == "adamw" || name == "sgd") {
+    problem.dtype = op.input(4).type.dtype;
+    return problem;
+  }
+  // Element-wise and row-wise ops: rows, columns and elements of the first operand.
+  const Value& first = name == "scale_shift_bwd" ? op.input(2) : op.input(0);
+  problem.dtype = first.type.dtype;
+  const Shape& shape = first.type.shape;
+  const int64_t elements = shape.elements(bucket);
+  const int64_t columns = shape.rank() == 2 ? size_at(shape, 1, bucket) : elements;
+  add("T", shape.rank() == 2 ? size_at(shape, 0, bucket) : 1);
+  add("B", shape.rank() == 2 ? size_at(shape, 0, bucket) : 1);
+  add("C", columns);
+  add("K", columns);
+  add("N", elements);
+  return problem;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,283 @@
+#include "plan/build/plan.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "graph/analysis/liveness.h"
+#include "graph/analysis/tail.h"
+#include "graph/autodiff/autodiff.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+int64_t rounded(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+
+ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
+  return {.mode = mode,
+          .dtype = request.dtype,
+          .problem_type = request.problem_type,
+          .label_smoothing = mode == Mode::kTrain ? request.label_smoothing : 0.0};
+}
+
+ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
+  PassManager passes(request.passes);
+  ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kTrain));
+  Graph& graph = forward.graph;
+  verify(graph, "after building the model");
+  passes.run(graph, fuse_pass());
+  passes.run(graph, common_subexpression_pass());
+  std::vector<ValueId> wanted;
+  for (const WeightSpec& spec : weights) wanted.push_back(graph.find(spec.name));
+  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted);
+  std::vector<Parameter> parameters;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    parameters.push_back({.weight = wanted[i], .gradient = gradients[i], .decays = weights[i].decays});
+  }
+  add_optimizer(graph, parameters, request.optimizer);
+  verify(graph, "after autodiff and optimizer");
+  if (request.gradient_accumulation_steps > 1) {
+    graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
+    passes.run(graph, accumulate_pass());
+  }
+  passes.run(graph, recompute_pass());
+  passes.run(graph, dead_code_pass({}));
+  passes.run(graph, reorder_pass(request.train_bucket));
+  passes.run(graph, in_place_pass());
+  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.train_bucket};
+  program.passes = passes.records();
+  return program;
+}
+
+ProgramPlan build_evaluate_graph(const PlanRequest& request) {
+  PassManager passes(request.passes);
+  ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kEvaluate));
+  Graph& graph = forward.graph;
+  passes.run(graph, fuse_pass());
+  passes.run(graph, common_subexpression_pass());
+  passes.run(graph, dead_code_pass({}));
+  passes.run(graph, in_place_pass());
+  ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};
+  program.passes = passes.records();
+  return program;
+}
+
+// Values that no op needs a place for: outputs nobody reads and that their op can do without.
+std::vector<bool> find_placeless(const Graph& graph) {
+  std::vector<bool> read(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    for (ValueId id : op.inputs) {
+      if (id != kNoValue) read[index_of(id)] = true;
+    }
+  }
+  std::vector<bool> placeless(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const Value& value = graph.value(op.outputs[i]);
+      placeless[index_of(op.outputs[i])] = !read[index_of(op.outputs[i])] && value.storage == Storage::kTransient &&
+                                           value.version_of == kNoValue &&
+                                           schema_of(op).is_optional_output(static_cast<int>(i));
+    }
+  }
+  return placeless;
+}
+
+Purpose purpose_of(const Graph& graph, const LiveRange& range) {
+  const Value& value = graph.value(range.root);
+  if (value.is_parameter_gradient) return Purpose::kGradients;
+  const Segment born = graph.ops()[range.first].segment;
+  const Segment dies = graph.ops()[range.last].segment;
+  return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
+}
+
+void choose_kernels(ProgramPlan& program, const PlanRequest& request) {
+  program.ops.resize(program.graph.ops().size());
+  std::map<std::string, Selection> cache;
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const OpView op{program.graph, program.graph.ops()[i]};
+    const Problem problem = kernel_problem(op, program.bucket, request.num_threads, request.isa);
+    std::string key(problem.op);
+    key += dtype_name(problem.dtype);
+    for (const auto& [name, value] : problem.dims) key += "," + std::to_string(value);
+    auto it = cache.find(key);
+    if (it == cache.end()) {
+      std::string forced;
+      if (request.reference_kernels) {
+        for (const KernelRow* row : kernel_rows_of(problem.op)) {
+          if (row->backend == Backend::kRef) forced = row->implementation;
+        }
+      }
+      it = cache.emplace(std::move(key), select_kernel(problem, forced)).first;
+    }
+    const Selection& selection = it->second;
+    if (selection.row == nullptr) {
+      std::string reasons;
+      for (const Refusal& refusal : selection.refused) {
+        reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
+      }
+      throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op, dtype_name(problem.dtype),
+                  request.device_label, reasons.empty() ? ": the catalog has no row for it" : reasons);
+    }
+    program.ops[i] = {.kernel = selection.row, .refused = selection.refused, .scratch_bytes = selection.scratch_bytes};
+  }
+}
+
+// Transient buffers and scratch get offsets relative to the transient region.
+void lay_out(ProgramPlan& program) {
+  const std::vector<bool> placeless = find_placeless(program.graph);
+  std::vector<LiveBuffer> buffers;
+  for (const LiveRange& range : find_live_ranges(program.graph, program.bucket)) {
+    if (placeless[index_of(range.root)]) continue;
+    program.buffers.push_back({.root = range.root,
+                               .purpose = purpose_of(program.graph, range),
+                               .bytes = rounded(range.bytes),
+                               .first = range.first,
+                               .last = range.last});
+    buffers.push_back({range.bytes, range.first, range.last});
+  }
+  for (uint32_t i = 0; i < program.ops.size(); ++i) {
+    if (program.ops[i].scratch_bytes == 0) continue;
+    program.buffers.push_back({.op = i, .bytes = rounded(program.ops[i].scratch_bytes), .first = i, .last = i});
+    buffers.push_back({program.ops[i].scratch_bytes, i, i});
+  }
+  const Layout layout = assign_offsets(buffers, kArenaAlignment);
+  program.transient_bytes = layout.bytes;
+  program.lower_bound_bytes = layout.lower_bound_bytes;
+  for (size_t i = 0; i < buffers.size(); ++i) program.buffers[i].offset = layout.offsets[i];
+}
+
+// Persistent buffers of both programs in one list; a name is one buffer, as large as its largest use.
+void add_persistent(Plan& plan, const ProgramPlan& program) {
+  for (const Value& value : program.graph.values()) {
+    const bool exchanged = value.storage == Storage::kInput || value.storage == Storage::kOutput;
+    if (!exchanged && !is_persistent(value.storage)) continue;
+    if (value.version_of != kNoValue) continue;
+    const int64_t bytes = rounded(std::max<int64_t>(value.bytes(program.bucket), 1));
+    const auto [it, inserted] = plan.persistent_by_name.emplace(value.name, plan.persistent.size());
+    if (inserted) {
+      plan.persistent.push_back({.name = value.name,
+                                 .storage = value.storage,
+                                 .type = value.type,
+                                 .bytes = bytes,
+                                 .module = program.graph.module_name(value.module)});
+      continue;
+    }
+    PersistentBuffer& buffer = plan.persistent[it->second];
+    PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == value.type,
+                   "'{}' is {} {} in one program and {} {} in another", value.name, storage_name(buffer.storage),
+                   type_text(buffer.type), storage_name(value.storage), type_text(value.type));
+    buffer.bytes = std::max(buffer.bytes, bytes);
+  }
+}
+
+void place_persistent(Plan& plan) {
+  int64_t offset = 0;
+  for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput, Storage::kOutput}) {
+    for (PersistentBuffer& buffer : plan.persistent) {
+      if (buffer.storage != storage) continue;
+      buffer.offset = offset;
+      offset += buffer.bytes;
+    }
+  }
+  plan.persistent_bytes = offset;
+}
+
+void resolve_offsets(const Plan& plan, ProgramPlan& program) {
+  program.offsets.assign(program.graph.values().size(), -1);
+  for (TransientBuffer& buffer : program.buffers) {
+    buffer.offset += plan.persistent_bytes;
+    if (buffer.root != kNoValue) {
+      program.offsets[index_of(buffer.root)] = buffer.offset;
+    } else {
+      program.ops[buffer.op].scratch_offset = buffer.offset;
+    }
+  }
+  for (size_t i = 0; i < program.offsets.size(); ++i) {
+    const ValueId root = root_of(program.graph, ValueId{static_cast<uint32_t>(i)});
+    const auto it = plan.persistent_by_name.find(program.graph.value(root).name);
+    const bool transient = program.graph.value(root).storage == Storage::kTransient;
+    program.offsets[i] =
+        transient || it == plan.persistent_by_name.end() ? program.offsets[index_of(root)] : plan.persistent[it->second].offset;
+  }
+}
+
+}  // namespace
+
+std::string_view purpose_name(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::kWeights: return "model weights";
+    case Purpose::kOptimizerStates: return "optimizer states";
+    case Purpose::kGradients: return "gradients";
+    case Purpose::kSaved: return "saved for the backward pass";
+    case Purpose::kTemporary: return "temporary buffers";
+    case Purpose::kFunctionality: return "functionality-specific";
+    case Purpose::kStaging: return "data staging";
+    case Purpose::kConstant: return "device constant";
+  }
+  return "?";
+}
+
+const PersistentBuffer& Plan::buffer(const std::string& name) const {
+  const auto it = persistent_by_name.find(name);
+  PLIMSOLL_CHECK(it != persistent_by_name.end(), "the plan has no persistent buffer '{}'", name);
+  return persistent[it->second];
+}
+
+int64_t Plan::num_parameters() const {
+  int64_t n = 0;
+  for (const WeightSpec& spec : weights) n += spec.elements();
+  return n;
+}
+
+std::vector<Bucket> make_ladder(const Bucket& largest) {
+  std::vector<Bucket> ladder;
+  int64_t tokens = 16;
+  while (tokens < largest.tokens) {
+    ladder.push_back({.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest});
+    int64_t octave = 16;
+    while (octave * 2 <= tokens) octave *= 2;
+    tokens += std::max<int64_t>(16, octave / 16);
+  }
+  ladder.push_back(largest);
+  return ladder;
+}
+
+const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
+  const auto it = std::lower_bound(program.ladder.begin(), program.ladder.end(), tokens,
+                                   [](const Bucket& bucket, int64_t wanted) { return bucket.tokens < wanted; });
+  PLIMSOLL_CHECK(it != program.ladder.end(), "a batch of {} tokens does not fit into the largest bucket of {}", tokens,
+                 program.bucket.tokens);
+  return *it;
+}
+
+Plan build_plan(const PlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  Plan plan{.request = request, .weights = model_weights(request.model)};
+  if (request.train) plan.train = build_train_graph(request, plan.weights);
+  if (request.evaluate) plan.evaluate = build_evaluate_graph(request);
+  for (std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (!*program) continue;
+    static_cast<void>(find_tails((*program)->graph));
+    choose_kernels(**program, request);
+    lay_out(**program);
+    (*program)->ladder = make_ladder((*program)->bucket);
+    add_persistent(plan, **program);
+  }
+  place_persistent(plan);
+  int64_t transient = 0;
+  int64_t bound = 0;
+  for (std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (!*program) continue;
+    resolve_offsets(plan, **program);
+    transient = std::max(transient, (*program)->transient_bytes);
+    bound = std::max(bound, (*program)->lower_bound_bytes);
+  }
+  plan.step_schedule = {{Segment::kForward, true}, {Segment::kBackward, true}, {Segment::kOptimizer, false}};
+  plan.arena_bytes = plan.persistent_bytes + transient;
+  plan.lower_bound_bytes = plan.persistent_bytes + bound;
+  plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+}  // namespace plimsoll

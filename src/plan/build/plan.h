@@ -1,0 +1,143 @@
+// The plan: everything a run will do and hold, before anything is allocated. Pure data; the same on every machine for the
+// same request. The executor obeys it and adds nothing.
+//
+// One arena per memory space. It begins with what lives across programs (weights, optimizer states, gradients that
+// accumulate, inputs and outputs that the host exchanges); above lies one region that the programs use in turn, as large as
+// the largest of them. Offsets hold for every bucket, because no value grows when its bucket shrinks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "graph/passes/pass.h"
+#include "kernels/catalog/catalog.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
+#include "plan/layout/layout.h"
+#include "target/cpu_isa.h"
+
+namespace plimsoll {
+
+// Every buffer in an arena starts at a multiple of this, a cache line.
+inline constexpr int64_t kArenaAlignment = 64;
+
+// What the process holds on the host beside the arena. Bytes.
+struct HostMemory {
+  int64_t process_bytes = 0;  // program, libraries, their working memory: measured, see target/
+  int64_t data_bytes = 0;     // tokenized data, label tables, batches made ahead
+  int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
+  int64_t total() const { return process_bytes + data_bytes + io_bytes; }
+  friend bool operator==(const HostMemory&, const HostMemory&) = default;
+};
+
+struct PlanRequest {
+  ModelConfig model;
+  std::string model_label;  // what the model is called in tables
+  ProblemType problem_type = ProblemType::kSingleLabel;
+  double label_smoothing = 0.0;
+  DType dtype = DType::kF32;
+  bool train = true;
+  bool evaluate = true;
+  OptimizerConfig optimizer;
+  int64_t gradient_accumulation_steps = 1;
+  Bucket train_bucket;     // the largest batch of this data in this order, or batch x maximum length
+  Bucket evaluate_bucket;
+  int num_threads = 1;
+  CpuIsa isa = CpuIsa::kBaseline;
+  std::string device_label = "cpu";
+  bool reference_kernels = false;  // force the plain references
+  HostMemory host;
+  std::optional<int64_t> memory_limit_bytes;
+  PassOptions passes;
+};
+
+// How one op runs.
+struct OpPlan {
+  const KernelRow* kernel = nullptr;
+  std::vector<Refusal> refused;  // faster rows that declined, and why
+  int64_t scratch_offset = -1;   // from the start of the arena
+  int64_t scratch_bytes = 0;     // in the largest bucket
+};
+
+// What a transient buffer is for, in the terms of the anatomy.
+enum class Purpose : uint8_t { kWeights, kOptimizerStates, kGradients, kSaved, kTemporary, kFunctionality, kStaging, kConstant };
+inline constexpr int kNumPurposes = 8;
+std::string_view purpose_name(Purpose purpose);
+
+struct TransientBuffer {
+  ValueId root = kNoValue;  // kNoValue for scratch
+  uint32_t op = 0;          // of scratch
+  Purpose purpose = Purpose::kTemporary;
+  int64_t offset = 0;       // from the start of the arena
+  int64_t bytes = 0;
+  uint32_t first = 0;
+  uint32_t last = 0;
+};
+
+struct ProgramPlan {
+  std::string name;
+  Graph graph;
+  Bucket bucket;                  // the largest
+  std::vector<Bucket> ladder;     // buckets a batch may run in, smallest first; the last is `bucket`
+  std::vector<int64_t> offsets;   // of each value from the start of the arena; -1 for values that get no place
+  std::vector<OpPlan> ops;
+  std::vector<TransientBuffer> buffers;
+  int64_t transient_bytes = 0;
+  int64_t lower_bound_bytes = 0;  // of transient_bytes
+  std::vector<PassRecord> passes;
+};
+
+struct PersistentBuffer {
+  std::string name;
+  Storage storage = Storage::kWeight;
+  ValueType type;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  std::string module;
+};
+
+// A run of a segment: the step schedule says which segments run, how often and in which order.
+struct ScheduleEntry {
+  Segment segment = Segment::kForward;
+  bool per_micro_batch = true;
+};
+
+struct Plan {
+  PlanRequest request;
+  std::vector<WeightSpec> weights;
+  std::vector<PersistentBuffer> persistent;
+  std::map<std::string, size_t> persistent_by_name;
+  int64_t persistent_bytes = 0;   // where the transient region starts
+  std::optional<ProgramPlan> train;
+  std::optional<ProgramPlan> evaluate;
+  std::vector<ScheduleEntry> step_schedule;
+  int64_t arena_bytes = 0;
+  int64_t lower_bound_bytes = 0;  // persistent plus the larger program's bound
+  double build_ms = 0;
+
+  int64_t total_bytes() const { return arena_bytes + request.host.total(); }
+  const PersistentBuffer& buffer(const std::string& name) const;
+  int64_t num_parameters() const;
+};
+
+// Builds the plan. Pure: allocates nothing of the run, asks the machine nothing. Errors: kUsage where a combination is refused
+// by name. Cost: milliseconds (BERT-large: under 100).
+Plan build_plan(const PlanRequest& request);
+
+// Throws kWillNotFit with the table's sums and the cheapest changes that fit when the plan exceeds its limit.
+void require_fit(const Plan& plan);
+
+// The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that less than 1/16 of
+// a batch's rows are unused.
+std::vector<Bucket> make_ladder(const Bucket& largest);
+// The smallest bucket that holds so many tokens. Requires: tokens fit into the largest.
+const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);
+
+// What a kernel must know of an op to accept it and state its scratch; kernel_problem.cc.
+Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, CpuIsa isa);
+
+}  // namespace plimsoll
