@@ -1,17 +1,150 @@
-#include "kernels/catalog/catalog.h"
+#include "kernels/matmul/catalog.h"
 
-namespace plimsoll::catalog_rows {
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+bool is_emulated_bf16(const MatmulProblem& problem) {
+  return problem.a == DType::kBF16 && !has_bf16_products(problem.isa);
+}
+
+// The library's workspace. Its sources (2.6.3, brgemm_matmul_utils.cc: buffers A and C of a thread) and the
+// unit test's sweep over shapes and numbers of threads give the parts; the sums are rounded up generously.
+int64_t workspace_bytes(const MatmulProblem& problem) {
+  // Descriptors of blocks, and AMX tiles.
+  int64_t per_thread = 64 * kKiB;
+  // A block of A, brought into order: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
+  const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
+  if (copies_a) per_thread += kMiB;
+  // A strip of B of 64 columns by up to 2048 terms, brought into order by each thread where B is used as it is.
+  const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
+  if (copies_b) per_thread += 512 * kKiB;
+  // A block of C in fp32 where C cannot hold the partial sums: up to 256 rows of 16 blocks of 64.
+  const bool buffers_c = problem.writes == MatmulWrites::kOverwriteOrAdd || problem.c != DType::kF32;
+  if (buffers_c) per_thread += kMiB;
+  int64_t bytes = problem.num_threads * per_thread;
+  // Long sums of small products are split over threads, each with a C of its own; at most 16 MiB of that is
+  // allowed.
+  const bool few_blocks = problem.n < 64 * problem.num_threads || problem.num_threads >= 16;
+  if (problem.k >= 1024 && few_blocks) {
+    bytes += std::min(16 * kMiB, problem.num_threads * round_up(problem.m, 64) * round_up(problem.n, 64) * 4);
+  }
+  // Without bf16 instructions C is summed in fp32 as a whole.
+  if (is_emulated_bf16(problem)) bytes += problem.m * problem.n * 4;
+  return round_up(bytes, 64);
+}
+
+}  // namespace
+
+bool matmul_packs_b(const MatmulProblem& problem) {
+  if (problem.b_operand == MatmulOperand::kPacked) return false;
+  if (problem.b != problem.a) return true;
+  return problem.m >= kMatmulMinRowsToPack && problem.n >= 16 && problem.k >= 16;
+}
+
+int64_t matmul_packed_b_bytes(const MatmulProblem& problem) {
+  return round_up(problem.k, 64) * round_up(problem.n, 64) * dtype_bytes(problem.a);
+}
+
+int64_t matmul_scratch_bytes(const MatmulProblem& problem) {
+  return workspace_bytes(problem) + (matmul_packs_b(problem) ? matmul_packed_b_bytes(problem) : 0);
+}
+
+int64_t matmul_library_bytes(const MatmulProblem& problem) {
+  // A few handles for each call.
+  const int64_t handles = 64 * kKiB;
+  if (problem.isa >= CpuIsa::kAvx512 && !is_emulated_bf16(problem)) return handles;
+  // Below AVX-512 the library's older product packs strips of both operands into memory of its own: at most
+  // 10240 rows and columns by 512 terms for each thread.
+  const int64_t strip = std::min<int64_t>(round_up(std::max(problem.m, problem.n), 64), 10240) + 512;
+  return handles + problem.num_threads * strip * std::min<int64_t>(round_up(problem.k, 64), 512) * 4;
+}
+
+int64_t matmul_flops(const MatmulProblem& problem) {
+  return 2 * problem.m * problem.n * problem.k +
+         (problem.bias == MatmulBias::kRow ? problem.m * problem.n : int64_t{0});
+}
+
+int64_t matmul_moved_bytes(const MatmulProblem& problem) {
+  const int64_t c_bytes = problem.m * problem.n * dtype_bytes(problem.c);
+  const int64_t b_width = dtype_bytes(problem.b_operand == MatmulOperand::kPacked ? problem.a : problem.b);
+  return problem.m * problem.k * dtype_bytes(problem.a) + problem.k * problem.n * b_width +
+         c_bytes * (problem.writes == MatmulWrites::kOverwriteOrAdd ? 2 : 1);
+}
+
+Problem matmul_catalog_problem(const MatmulProblem& problem) {
+  return {.op = "matmul",
+          .dtype = problem.a,
+          .dims = {{"M", problem.m},
+                   {"N", problem.n},
+                   {"K", problem.k},
+                   {"trans_a", problem.trans_a == Transpose::kYes ? 1 : 0},
+                   {"trans_b", problem.trans_b == Transpose::kYes ? 1 : 0},
+                   {"b", static_cast<int64_t>(problem.b)},
+                   {"c", static_cast<int64_t>(problem.c)},
+                   {"writes_add", problem.writes == MatmulWrites::kOverwriteOrAdd ? 1 : 0},
+                   {"b_packed", problem.b_operand == MatmulOperand::kPacked ? 1 : 0}},
+          .num_threads = problem.num_threads,
+          .isa = problem.isa};
+}
+
+namespace catalog_rows {
+namespace {
+
+// What a catalog problem leaves out is as in a default MatmulProblem, with B and C of the type of A.
+MatmulProblem matmul_problem(const Problem& problem) {
+  const auto type = [&](std::string_view name) {
+    return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(problem.dtype)));
+  };
+  return {.m = problem.dim("M"),
+          .n = problem.dim("N"),
+          .k = problem.dim("K"),
+          .trans_a = problem.dim_or("trans_a", 0) != 0 ? Transpose::kYes : Transpose::kNo,
+          .trans_b = problem.dim_or("trans_b", 0) != 0 ? Transpose::kYes : Transpose::kNo,
+          .a = problem.dtype,
+          .b = type("b"),
+          .c = type("c"),
+          .writes = problem.dim_or("writes_add", 0) != 0 ? MatmulWrites::kOverwriteOrAdd
+                                                         : MatmulWrites::kOverwriteOnly,
+          .b_operand = problem.dim_or("b_packed", 0) != 0 ? MatmulOperand::kPacked : MatmulOperand::kPlain,
+          .num_threads = problem.num_threads,
+          .isa = problem.isa};
+}
+
+}  // namespace
 
 Support matmul_cpu_onednn_support(const Problem& problem) {
   if (problem.dtype == DType::kBF16 && !has_bf16_products(problem.isa)) {
     return {false, "bf16 needs a CPU with AVX512_BF16 or AMX; this one has " +
                        std::string(cpu_isa_name(problem.isa))};
   }
+  const MatmulProblem matmul = matmul_problem(problem);
+  if (matmul.b != matmul.a && !(matmul.a == DType::kBF16 && matmul.b == DType::kF32)) {
+    return {false, "takes B of the type of A, or f32 beside bf16"};
+  }
+  if (matmul.c != DType::kF32 && matmul.c != matmul.a) return {false, "writes f32 or the type of A"};
   return {};
 }
 
-int64_t matmul_cpu_onednn_scratch(const Problem&) {
-  return 0;
+int64_t matmul_cpu_onednn_scratch(const Problem& problem) {
+  return matmul_scratch_bytes(matmul_problem(problem));
 }
 
-}  // namespace plimsoll::catalog_rows
+Support matmul_ref_support(const Problem& problem) {
+  if (problem.dim_or("b_packed", 0) != 0) return {false, "takes plain operands only"};
+  return {};
+}
+
+}  // namespace catalog_rows
+}  // namespace plimsoll

@@ -1,6 +1,6 @@
-// The sizes of a matrix product and the memory that each implementation needs for it: the host-only part of the
-// contract in matmul.h. Nothing here asks a library or the machine, so that a plan is the same everywhere.
-// Thread-safe: pure functions.
+// The sizes of a matrix product and the memory that each implementation needs for it: the host-only part of
+// the contract in matmul.h. Nothing here asks a library or the machine, so that a plan is the same
+// everywhere. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -40,15 +40,20 @@ struct MatmulProblem {
   CpuIsa isa = CpuIsa::kBaseline;
 };
 
-// The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a, trans_b, b,
-// c (element types as numbers), writes_add, b_packed.
+// The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a,
+// trans_b, b, c (element types as numbers), writes_add, b_packed.
 Problem matmul_catalog_problem(const MatmulProblem& problem);
 
-// Bytes of scratch that run() and pack_b() of matmul_cpu_onednn need, exactly; aligned to 64. It is a budget by design:
-//   B in the library's layout, unless it comes packed or is used as it is      matmul_packed_b_bytes
-//   the library's workspace, per thread                                         kMatmulThreadWorkspaceBytes ...
-// prepare_matmul_cpu() verifies that the library keeps within it. The reference needs none.
+// Bytes of scratch that run() and pack_b() of matmul_cpu_onednn are given. It is a budget by design:
+// matmul_packed_b_bytes where B is packed on the way, and a workspace for the library. prepare_matmul_cpu()
+// verifies that the library keeps within it, and takes another way where it does not. The reference needs
+// none.
 int64_t matmul_scratch_bytes(const MatmulProblem& problem);
+
+// Whether run() brings plain B into the library's layout first. For few rows of C that costs more than it
+// saves.
+bool matmul_packs_b(const MatmulProblem& problem);
+inline constexpr int64_t kMatmulMinRowsToPack = 96;
 
 // Bytes of B in the library's layout: both dimensions rounded up to its largest block, 64.
 int64_t matmul_packed_b_bytes(const MatmulProblem& problem);

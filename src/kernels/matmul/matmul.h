@@ -1,20 +1,28 @@
-// Products of matrices: contract, reference and the prepared fast product on a CPU. No graph, no allocation in run().
+// Products of matrices: contract, reference and the prepared fast product on a CPU. No graph, no allocation
+// in run().
 //
 //   C[m, n] = op(A) op(B) (+ bias[n])   or   C += op(A) op(B) (+ bias[n])
-//   op is the identity or the transpose; all matrices are row-major and dense (catalog.h has the problem's description).
+//   op is the identity or the transpose; all matrices are row-major and dense (catalog.h has the problem's
+//   description).
 //
-// Types: A f32: B f32, C f32. A bf16: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before the product;
+// Types: A f32: B f32, C f32. A bf16: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
+// the product;
 //   C bf16 or f32. bias f32, or the type of A. The reference takes any floating type for each.
-// Accumulation: products are summed in fp32 in an order that depends on the problem and the number of threads only; C is
+// Accumulation: products are summed in fp32 in an order that depends on the problem and the number of threads
+// only; C is
 //   rounded once, after bias and the old C were added in fp32.
 // Error of each element against exact arithmetic (on B as rounded): matmul_error_bound below.
 // Repeatability: same bits for the same problem, number of threads, CPU and library version.
-// Rows: no row of op(A) influences another row of C, so unused tail rows may hold anything finite when they are rows of
-//   C (y and dX); where they are summed over (dW: k = T) they must be zero in one operand and finite in the other.
-// Aliasing: C overlaps nothing else. Requires: addresses aligned to 64 bytes for scratch and packed B, to the element
+// Rows: no row of op(A) influences another row of C, so unused tail rows may hold anything finite when they
+// are rows of
+//   C (y and dX); where they are summed over (dW: k = T) they must be zero in one operand and finite in the
+//   other.
+// Aliasing: C overlaps nothing else. Requires: addresses aligned to 64 bytes for scratch and packed B, to the
+// element
 //   for the rest.
 // Cost: matmul_flops, matmul_moved_bytes; packing B reads and writes it once more.
-// Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership: views borrow.
+// Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership:
+// views borrow.
 #pragma once
 
 #include <cstddef>
@@ -47,23 +55,24 @@ class PreparedMatmul {
   // Requires: args as the problem says; scratch of at least matmul_scratch_bytes.
   // Errors: kInternal if an operand has another type or scratch is too small; kDevice if the library fails.
   virtual void run(const MatmulArgs& args) = 0;
-  // Brings plain B into the layout that run() takes when the problem says kPacked. The layout depends on n, k, trans_b and the
-  // types only, never on m: products of one weight with different m share one packed copy.
+  // Brings plain B into the layout that run() takes when the problem says kPacked. The layout depends on n,
+  // k, trans_b and the types only, never on m: products of one weight with different m share one packed copy.
   // Requires: `packed` of matmul_packed_b_bytes. Errors: as run().
   virtual void pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) = 0;
   // What was chosen, for profiles: the library's name of its kernel, and whether B is packed on the way.
   virtual std::string description() const = 0;
 };
 
-// Compiles the product with oneDNN for the number of threads of device/cpu/parallel.h (which the problem repeats).
-// Errors: kInternal if the library's workspace exceeds matmul_scratch_bytes in every way of doing it, or the types are
-// none of the above. Cost: up to some milliseconds the first time a shape is met.
+// Compiles the product with oneDNN for the number of threads of device/cpu/parallel.h (which the problem
+// repeats). Errors: kInternal if the library's workspace exceeds matmul_scratch_bytes in every way of doing
+// it, or the types are none of the above. Cost: up to some milliseconds the first time a shape is met.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);
 
-// |error| of one element with `abs_sum` = sum |a||b| over its k terms plus |bias| plus |old C|, and its value `want`.
-// Every order of summing k + 2 terms, with a rounding after each product, errs by at most gamma_(k+2) abs_sum, gamma_j =
-// j u / (1 - j u), u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1); products of
-// bf16 are exact in fp32. Denormals that are flushed add 2^-126 for each term. A bf16 C adds its own rounding.
+// |error| of one element with `abs_sum` = sum |a||b| over its k terms plus |bias| plus |old C|, and its value
+// `want`. Every order of summing k + 2 terms, with a rounding after each product, errs by at most gamma_(k+2)
+// abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
+// edition, section 3.1); products of bf16 are exact in fp32. Denormals that are flushed add 2^-126 for each
+// term. A bf16 C adds its own rounding.
 double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want);
 
 }  // namespace plimsoll

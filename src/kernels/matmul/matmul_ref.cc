@@ -1,0 +1,44 @@
+#include "base/check.h"
+#include "base/dtype.h"
+#include "kernels/matmul/matmul.h"
+
+namespace plimsoll {
+
+void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
+  PLIMSOLL_CHECK(problem.b_operand == MatmulOperand::kPlain, "the reference takes plain operands");
+  PLIMSOLL_CHECK(static_cast<bool>(args.a) && static_cast<bool>(args.b) && static_cast<bool>(args.c),
+                 "an operand is absent");
+  PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem.bias == MatmulBias::kRow),
+                 "the bias does not fit the problem");
+  const bool rounds_b = problem.a == DType::kBF16 && problem.b == DType::kF32;
+  const auto a_at = [&](int64_t i, int64_t l) {
+    return args.a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l);
+  };
+  const auto b_at = [&](int64_t l, int64_t j) {
+    const double value =
+        args.b.load(problem.trans_b == Transpose::kYes ? j * problem.k + l : l * problem.n + j);
+    return rounds_b ? static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(value)))) : value;
+  };
+  for (int64_t i = 0; i < problem.m; ++i) {
+    for (int64_t j = 0; j < problem.n; ++j) {
+      double sum = 0.0;
+      for (int64_t l = 0; l < problem.k; ++l) sum += a_at(i, l) * b_at(l, j);
+      if (args.bias) sum += args.bias.load(j);
+      const int64_t index = i * problem.n + j;
+      if (args.accumulate == Accumulate::kAdd) sum += args.c.load(index);
+      args.c.store(index, sum);
+    }
+  }
+}
+
+double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want) {
+  const double terms = static_cast<double>(problem.k) + 2.0;
+  const double u = 0x1p-24;
+  const double sum_error = terms * u / (1.0 - terms * u) * abs_sum + terms * 0x1p-126;
+  // The store rounds the fp32 sum, not the exact one.
+  const double store =
+      problem.c == DType::kBF16 ? 0x1p-8 * ((want < 0 ? -want : want) + sum_error) + 0x1p-126 : 0.0;
+  return sum_error + store;
+}
+
+}  // namespace plimsoll
