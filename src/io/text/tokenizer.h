@@ -1,20 +1,20 @@
-// The WordPiece tokenizer of BERT and its relatives: text in, token ids, token types and offsets out, equal to those of
-// Hugging Face's `tokenizers` on every input (see "Where it differs" below).
+// The WordPiece tokenizer of BERT and its relatives: text in, token ids, token types and offsets out, equal
+// to those of Hugging Face's `tokenizers` on every input (see "Where it differs" below).
 //
-// What it is: the whole path of a Hugging Face tokenizer whose model is WordPiece: added tokens in two passes,
-// BertNormalizer, BertPreTokenizer, WordPiece, truncation, BertProcessing or TemplateProcessing.
-// What it is not: no decoder, no padding (Plimsoll lays sequences end to end; the attention mask of every token made
-// here is 1), no other tokenizer models: a folder that needs one is refused by name.
+// What it is: the whole path of a Hugging Face tokenizer whose model is WordPiece: added tokens in two
+// passes, BertNormalizer, BertPreTokenizer, WordPiece, truncation, BertProcessing or TemplateProcessing. What
+// it is not: no decoder, no padding (Plimsoll lays sequences end to end; the attention mask of every token
+// made here is 1), no other tokenizer models: a folder that needs one is refused by name.
 //
 // Invalid UTF-8 is defined input: each maximal invalid part counts as one U+FFFD, exactly as Python's
 // bytes.decode("utf-8", errors="replace") has it, and offsets count it as one code point.
 //
-// Where it differs from Hugging Face on purpose: a max_length below the number of special tokens is an error (there the
-// count wraps around and nothing is cut), and a folder that gives an added token another id than Hugging Face would use
-// is an error (there a warning, and ids that the model was not trained with).
+// Where it differs from Hugging Face on purpose: a max_length below the number of special tokens is an error
+// (there the count wraps around and nothing is cut), and a folder that gives an added token another id than
+// Hugging Face would use is an error (there a warning, and ids that the model was not trained with).
 //
-// Ownership and threads: a Tokenizer is immutable once loaded; any number of threads may encode with it at once, each with
-// a TokenizerScratch of its own. Encodings own their vectors.
+// Ownership and threads: a Tokenizer is immutable once loaded; any number of threads may encode with it at
+// once, each with a TokenizerScratch of its own. Encodings own their vectors.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ struct ScratchImpl;
 struct TokenizerSpec;
 }  // namespace text
 
-// Where a token came from: code points [begin, end) of its text. Special tokens that the tokenizer adds have {0, 0}.
+// Where a token came from: code points [begin, end) of its text. Special tokens that the tokenizer adds have
+// {0, 0}.
 struct TextSpan {
   int32_t begin = 0;
   int32_t end = 0;
@@ -60,11 +61,11 @@ struct EncodeOptions {
   Offsets offsets = Offsets::kRecord;
 };
 
-// Tokens of one text or pair, or of several one after the other (append). The vectors have equal lengths; offsets stays
-// empty with Offsets::kSkip.
+// Tokens of one text or pair, or of several one after the other (append). The vectors have equal lengths;
+// offsets stays empty with Offsets::kSkip.
 struct Encoding {
   std::vector<int32_t> ids;
-  std::vector<uint8_t> type_ids;
+  std::vector<int32_t> type_ids;
   std::vector<TextSpan> offsets;  // each relative to its own text of the pair
   int64_t num_cut = 0;            // tokens that truncation removed
 
@@ -121,25 +122,27 @@ struct TruncationDefault {
 
 class Tokenizer {
  public:
-  // Reads a Hugging Face folder: tokenizer.json, else vocab.txt; with tokenizer_config.json, special_tokens_map.json and
-  // added_tokens.json where present. Settings in tokenizer_config.json win over tokenizer.json's, as in transformers.
-  // Errors: kBadData naming the file (and line of vocab.txt), what is wrong and what to do. Cost: about 15 ms for 30,522 tokens.
+  // Reads a Hugging Face folder: tokenizer.json, else vocab.txt; with tokenizer_config.json,
+  // special_tokens_map.json and added_tokens.json where present. Settings in tokenizer_config.json win over
+  // tokenizer.json's, as in transformers. Errors: kBadData naming the file (and line of vocab.txt), what is
+  // wrong and what to do. Cost: about 15 ms for 30,522 tokens.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder);
   ~Tokenizer();
 
   // Encodes one text or pair into fresh vectors. Errors: those of append.
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
-  Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options = {}) const;
+  Encoding encode_pair(std::string_view first, std::string_view second,
+                       const EncodeOptions& options = {}) const;
 
-  // Appends the tokens of one text or pair to `out` (num_cut is added up). The hot path: allocates only where scratch or
-  // the vectors of `out` have to grow. On an error `out` is unchanged.
-  // Errors: kUsage if max_length has no room for the special tokens, or if kOnlyFirst / kOnlySecond cannot cut enough;
-  // kBadData for a text of 2^31 - 1 bytes or more.
+  // Appends the tokens of one text or pair to `out` (num_cut is added up). The hot path: allocates only where
+  // scratch or the vectors of `out` have to grow. On an error `out` is unchanged. Errors: kUsage if
+  // max_length has no room for the special tokens, or if kOnlyFirst / kOnlySecond cannot cut enough; kBadData
+  // for a text of more than 715 million bytes.
   AppendedTokens append(const TextPair& text, const EncodeOptions& options, TokenizerScratch& scratch,
                         Encoding* out) const;
 
-  // Encodes every text on num_threads threads (Requires: at least 1); results in the order of the input, the same for
-  // every number of threads. Errors: those of append, for the first text in order that has one.
+  // Encodes every text on num_threads threads (Requires: at least 1); results in the order of the input, the
+  // same for every number of threads. Errors: those of append, for the first text in order that has one.
   std::vector<Encoding> encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
                                      int num_threads) const;
 
@@ -165,8 +168,8 @@ class Tokenizer {
   // Which file the vocabulary came from, "tokenizer.json" or "vocab.txt".
   const std::string& source() const;
 
-  // Of everything that can change an id, type or offset, and of the version of the Unicode tables; equal for the same
-  // tokenizer read from vocab.txt and from tokenizer.json. The key for caches of tokens.
+  // Of everything that can change an id, type or offset, and of the version of the Unicode tables; equal for
+  // the same tokenizer read from vocab.txt and from tokenizer.json. The key for caches of tokens.
   const Hash128& content_hash() const;
 
   // From a description that is already in memory (text/tokenizer_spec.h).

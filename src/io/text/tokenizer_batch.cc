@@ -1,0 +1,69 @@
+// Encoding of many texts on several threads.
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/check.h"
+#include "io/text/tokenizer.h"
+
+namespace plimsoll {
+namespace {
+
+// Texts that a thread takes at once: enough to make the counter cheap, few enough to even out long texts.
+constexpr size_t kTextsAtOnce = 32;
+
+// The error of the first text in order that has one, whichever thread met it.
+class FirstError {
+ public:
+  void record(size_t text, std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error_ && text_ < text) return;
+    text_ = text;
+    error_ = std::move(error);
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  size_t text_ = 0;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+std::vector<Encoding> Tokenizer::encode_batch(std::span<const TextPair> texts, const EncodeOptions& options,
+                                              int num_threads) const {
+  PLIMSOLL_CHECK(num_threads >= 1, "{} threads", num_threads);
+  std::vector<Encoding> results(texts.size());
+  std::atomic<size_t> next{0};
+  FirstError first_error;
+  // A worker passes over texts after a failed one that are not handed out yet, never over one before it.
+  std::atomic<size_t> stop{texts.size()};
+  const auto work = [&] {
+    TokenizerScratch scratch;
+    for (size_t begin; (begin = next.fetch_add(kTextsAtOnce)) < stop.load();) {
+      const size_t end = std::min(begin + kTextsAtOnce, texts.size());
+      for (size_t i = begin; i < end; ++i) {
+        try {
+          append(texts[i], options, scratch, &results[i]);
+        } catch (...) {
+          first_error.record(i, std::current_exception());
+          stop.store(std::min(stop.load(), i));
+        }
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  const size_t useful = (texts.size() + kTextsAtOnce - 1) / kTextsAtOnce;
+  for (size_t i = 1; i < std::min(static_cast<size_t>(num_threads), useful); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  first_error.rethrow();
+  return results;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,273 @@
+// A folder's files put together, as transformers does: the vocabulary's file first, then
+// tokenizer_config.json, then the older special_tokens_map.json and added_tokens.json.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "io/text/added_token_fields.h"
+#include "io/text/json_fields.h"
+#include "io/text/tokenizer_spec.h"
+
+namespace plimsoll::text {
+namespace {
+
+// In the order in which transformers adds them, with BERT's defaults.
+struct Role {
+  const char* key;
+  const char* fallback;  // null: none
+};
+constexpr std::array<Role, 7> kRoles = {{{"bos_token", nullptr},
+                                         {"eos_token", nullptr},
+                                         {"unk_token", "[UNK]"},
+                                         {"sep_token", "[SEP]"},
+                                         {"pad_token", "[PAD]"},
+                                         {"cls_token", "[CLS]"},
+                                         {"mask_token", "[MASK]"}}};
+
+// Classes of transformers that are BERT's tokenizer under another name.
+constexpr std::array<std::string_view, 12> kBertClasses = {
+    "BertTokenizer",       "DistilBertTokenizer",        "ElectraTokenizer",
+    "MobileBertTokenizer", "ConvBertTokenizer",          "SqueezeBertTokenizer",
+    "LxmertTokenizer",     "LayoutLMTokenizer",          "RetriBertTokenizer",
+    "RealmTokenizer",      "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer"};
+
+// Above this, model_max_length means "none" (Hugging Face writes 1e30).
+constexpr double kNoMaxLength = 1e12;
+
+// Tokens that the files beside the vocabulary name.
+struct NamedTokens {
+  std::map<int64_t, StatedToken> by_id;        // added_tokens_decoder or added_tokens.json
+  std::map<std::string, StatedToken> by_role;  // absent from the map: not named
+  std::vector<StatedToken> extra;
+};
+
+void check_class(const JsonFields& config) {
+  std::string name = config.text("tokenizer_class").value_or("BertTokenizer");
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  if (std::find(kBertClasses.begin(), kBertClasses.end(), name) != kBertClasses.end()) return;
+  throw_error(ErrorCode::kBadData,
+              "{} is '{}', which does not read vocab.txt as BERT does; save the tokenizer in its fast form "
+              "(tokenizer.json) or use a model of the BERT family",
+              config.name_of("tokenizer_class"), name);
+}
+
+std::optional<int64_t> read_max_length(const JsonFields& config) {
+  const Json* value = config.find("model_max_length");
+  if (value == nullptr) value = config.find("max_len");
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_number() || value->get<double>() < 1.0) {
+    throw_error(ErrorCode::kBadData, "{} is {} but should be a positive number; correct the file",
+                config.name_of("model_max_length"), value->is_number() ? value->dump() : value->type_name());
+  }
+  if (value->get<double>() >= kNoMaxLength) return std::nullopt;
+  return static_cast<int64_t>(value->get<double>());
+}
+
+TextSide read_side(const JsonFields& config, const char* key, TextSide fallback) {
+  const auto side = config.text(key);
+  if (!side) return fallback;
+  if (*side != "left" && *side != "right") {
+    throw_error(ErrorCode::kBadData, "{} is '{}' but should be 'left' or 'right'; correct the file",
+                config.name_of(key), *side);
+  }
+  return *side == "left" ? TextSide::kLeft : TextSide::kRight;
+}
+
+void read_settings(const JsonFields& config, TokenizerSpec* spec) {
+  NormalizerSpec& normalizer = spec->normalizer;
+  normalizer.lowercase = config.flag("do_lower_case").value_or(normalizer.lowercase);
+  normalizer.handle_chinese_chars =
+      config.flag("tokenize_chinese_chars").value_or(normalizer.handle_chinese_chars);
+  // Here null says something: as lowercase.
+  if (config.has_key("strip_accents")) normalizer.strip_accents = config.flag("strip_accents");
+  spec->model_max_length = read_max_length(config);
+  spec->padding_side = read_side(config, "padding_side", spec->padding_side);
+  spec->truncation_side = read_side(config, "truncation_side", spec->truncation_side);
+  spec->split_special_tokens = config.flag("split_special_tokens").value_or(false);
+}
+
+void read_extra_tokens(const JsonFields& fields, const char* key, NamedTokens* named) {
+  const Json* list = fields.find(key);
+  if (list == nullptr || (!list->is_array() && !list->is_object())) return;
+  for (const Json& value : *list) named->extra.push_back(read_special_token(value, fields.where(), key));
+}
+
+void read_roles(const JsonFields& fields, NamedTokens* named) {
+  for (const Role& role : kRoles) {
+    const Json* value = fields.find(role.key);
+    if (value != nullptr) named->by_role[role.key] = read_special_token(*value, fields.where(), role.key);
+  }
+  read_extra_tokens(fields, "additional_special_tokens", named);
+  read_extra_tokens(fields, "extra_special_tokens", named);
+}
+
+int64_t parse_id_key(const std::string& key, const std::string& name) {
+  const bool digits = !key.empty() && key.size() <= 10 &&
+                      std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!digits) {
+    throw_error(ErrorCode::kBadData, "{}: the key '{}' should be a token's id; correct the file", name, key);
+  }
+  return checked_id(std::stoll(key), name);
+}
+
+void read_decoder(const JsonFields& config, NamedTokens* named) {
+  const auto decoder = config.object("added_tokens_decoder");
+  if (!decoder) return;
+  for (const auto& entry : decoder->json().items()) {
+    const int64_t id = parse_id_key(entry.key(), config.name_of("added_tokens_decoder"));
+    StatedToken token =
+        read_added_token(JsonFields(entry.value(), config.where(), "added_tokens_decoder." + entry.key()));
+    token.id = static_cast<int32_t>(id);
+    named->by_id[id] = std::move(token);
+  }
+}
+
+// added_tokens.json: {"<token>": id}. Tokens with a role are special and matched in the raw text.
+void read_added_tokens_file(const JsonFields& file, NamedTokens* named) {
+  std::set<std::string> special;
+  for (const auto& entry : named->by_role) special.insert(entry.second.token.content);
+  for (const StatedToken& token : named->extra) special.insert(token.token.content);
+  for (const Role& role : kRoles) {
+    if (role.fallback != nullptr && !named->by_role.contains(role.key)) special.insert(role.fallback);
+  }
+  for (const auto& entry : file.json().items()) {
+    const auto id = file.integer(entry.key());
+    if (!id)
+      throw_error(ErrorCode::kBadData, "{} should be an id; correct the file", file.name_of(entry.key()));
+    StatedToken token;
+    token.id = checked_id(*id, file.name_of(entry.key()));
+    token.token.content = entry.key();
+    token.token.special = special.contains(entry.key());
+    token.token.normalized = !token.token.special;
+    named->by_id[*token.id] = std::move(token);
+  }
+}
+
+// Adds what the files name to what tokenizer.json lists.
+void add_named_tokens(const NamedTokens& named, TokenizerSpec* spec) {
+  std::vector<int32_t> stated(spec->added_tokens.size(), -1);
+  std::set<std::string> known;
+  for (const AddedToken& token : spec->added_tokens) known.insert(token.content);
+  const auto add = [&](const StatedToken& token) {
+    spec->added_tokens.push_back(token.token);
+    stated.push_back(token.id.value_or(-1));
+    known.insert(token.token.content);
+  };
+  std::set<std::string> with_role;
+  for (const auto& [role, token] : named.by_role) with_role.insert(token.token.content);
+  for (const auto& entry : named.by_id) {
+    StatedToken token = entry.second;
+    if (with_role.contains(token.token.content)) token.token.special = true;
+    add(token);
+  }
+  for (const Role& role : kRoles) {
+    const auto found = named.by_role.find(role.key);
+    if (found == named.by_role.end() && role.fallback == nullptr) continue;
+    StatedToken token;
+    if (found != named.by_role.end()) {
+      token = found->second;
+    } else {
+      token.token.content = role.fallback;
+      token.token.special = true;
+    }
+    spec->special_tokens[role.key] = token.token.content;
+    if (!known.contains(token.token.content)) add(token);
+  }
+  for (const StatedToken& token : named.extra) {
+    if (!known.contains(token.token.content)) add(token);
+  }
+  resolve_added_tokens(stated, spec);
+}
+
+// The id of a token that a BERT model cannot do without.
+int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
+  const std::string& token = spec.special_tokens.at(role);
+  for (const auto& [text, id] : spec.model.vocab) {
+    if (text == token) return id;
+  }
+  throw_error(ErrorCode::kBadData,
+              "{} has {} tokens but not '{}' ({}); name the right token in tokenizer_config.json or copy the "
+              "file again",
+              spec.where, spec.model.vocab.size(), token, role);
+}
+
+void finish_vocab_txt(TokenizerSpec* spec) {
+  using Kind = TemplatePiece::Kind;
+  spec->model.unk_token = spec->special_tokens.at("unk_token");
+  vocab_id(*spec, "unk_token");
+  const std::vector<int32_t> cls{vocab_id(*spec, "cls_token")}, sep{vocab_id(*spec, "sep_token")};
+  spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
+  spec->pair = spec->single;
+  spec->pair.push_back({Kind::kSecond, 1, {}});
+  spec->pair.push_back({Kind::kSpecial, 1, sep});
+}
+
+}  // namespace
+
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder) {
+  FileSystem& files = posix_file_system();
+  TokenizerFiles result;
+  result.folder = folder.string();
+  const auto read = [&](std::string_view name) -> std::optional<std::string> {
+    const std::string path = join_path(result.folder, name);
+    const auto status = files.status(path);
+    if (!status || status->kind == FileKind::kFolder) return std::nullopt;
+    return read_text_file(files, path, kMaxTokenizerFileBytes);
+  };
+  result.tokenizer_json = read(kTokenizerJson);
+  if (!result.tokenizer_json) result.vocab_txt = read(kVocabTxt);
+  if (!result.tokenizer_json && !result.vocab_txt) {
+    throw_error(
+        ErrorCode::kBadData,
+        "no tokenizer in '{}': it has neither tokenizer.json nor vocab.txt; copy them there from where the "
+        "model came, or name another folder with --tokenizer_name",
+        result.folder);
+  }
+  result.tokenizer_config = read(kTokenizerConfigJson);
+  result.special_tokens_map = read(kSpecialTokensMapJson);
+  result.added_tokens = read(kAddedTokensJson);
+  return result;
+}
+
+TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
+  const auto where = [&](std::string_view name) { return join_path(files.folder, name); };
+  TokenizerSpec spec;
+  if (files.tokenizer_json) {
+    spec = parse_tokenizer_json(*files.tokenizer_json, where(kTokenizerJson));
+  } else {
+    spec.source = kVocabTxt;
+    spec.where = where(kVocabTxt);
+    spec.model.vocab = parse_vocab_txt(files.vocab_txt.value_or(""), spec.where);
+  }
+  NamedTokens named;
+  bool has_decoder = false;
+  if (files.tokenizer_config) {
+    const Json document = parse_json(*files.tokenizer_config, where(kTokenizerConfigJson));
+    const JsonFields config(document, where(kTokenizerConfigJson), "");
+    if (!files.tokenizer_json) check_class(config);
+    read_settings(config, &spec);
+    read_roles(config, &named);
+    read_decoder(config, &named);
+    has_decoder = config.has_key("added_tokens_decoder");
+  }
+  // The older files count only where the newer field is missing.
+  if (files.special_tokens_map && !has_decoder) {
+    const Json document = parse_json(*files.special_tokens_map, where(kSpecialTokensMapJson));
+    read_roles(JsonFields(document, where(kSpecialTokensMapJson), ""), &named);
+  }
+  if (files.added_tokens && !has_decoder) {
+    const Json document = parse_json(*files.added_tokens, where(kAddedTokensJson));
+    read_added_tokens_file(JsonFields(document, where(kAddedTokensJson), ""), &named);
+  }
+  // tokenizer.json alone is the whole truth; with another file beside it, transformers' roles apply.
+  if (!files.tokenizer_json || files.tokenizer_config || files.special_tokens_map) {
+    add_named_tokens(named, &spec);
+  }
+  if (!files.tokenizer_json) finish_vocab_txt(&spec);
+  return spec;
+}
+
+}  // namespace plimsoll::text

@@ -1,0 +1,257 @@
+// tokenizer.json: the file that Hugging Face's `tokenizers` writes.
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "io/text/added_token_fields.h"
+#include "io/text/json_fields.h"
+#include "io/text/tokenizer_spec.h"
+
+namespace plimsoll::text {
+namespace {
+
+constexpr const char* kOnlyWordPiece =
+    "Plimsoll reads WordPiece tokenizers (BERT, DistilBERT, ELECTRA, MiniLM): BertNormalizer, "
+    "BertPreTokenizer, "
+    "WordPiece, BertProcessing or TemplateProcessing";
+
+[[noreturn]] void unsupported(const JsonFields& parent, const char* key, const std::string& type) {
+  throw_error(ErrorCode::kBadData, "{} is of type '{}'. {}; use a model of that family", parent.name_of(key),
+              type, kOnlyWordPiece);
+}
+
+std::string type_of(const JsonFields& fields) {
+  return fields.text("type").value_or("(none)");
+}
+
+// A field that the format demands.
+template <typename T>
+T required(const JsonFields& fields, const char* key, std::optional<T> value) {
+  if (!value) {
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+                fields.name_of(key));
+  }
+  return *std::move(value);
+}
+
+NormalizerSpec read_normalizer(const JsonFields& root) {
+  const auto fields = root.object("normalizer");
+  if (!fields) return {false, false, false, false};
+  if (type_of(*fields) != "BertNormalizer") unsupported(root, "normalizer", type_of(*fields));
+  NormalizerSpec spec;
+  spec.clean_text = required(*fields, "clean_text", fields->flag("clean_text"));
+  spec.handle_chinese_chars = required(*fields, "handle_chinese_chars", fields->flag("handle_chinese_chars"));
+  spec.strip_accents = fields->flag("strip_accents");
+  spec.lowercase = required(*fields, "lowercase", fields->flag("lowercase"));
+  return spec;
+}
+
+void check_pre_tokenizer(const JsonFields& root) {
+  const auto fields = root.object("pre_tokenizer");
+  const std::string type = fields ? type_of(*fields) : "null";
+  if (type != "BertPreTokenizer") unsupported(root, "pre_tokenizer", type);
+}
+
+WordPieceSpec read_model(const JsonFields& root) {
+  const auto fields = root.object("model");
+  if (!fields)
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+                root.name_of("model"));
+  // Old files leave the type of a WordPiece model out.
+  if (const auto type = fields->text("type"); type && *type != "WordPiece") unsupported(root, "model", *type);
+  WordPieceSpec spec;
+  spec.unk_token = required(*fields, "unk_token", fields->text("unk_token"));
+  spec.continuing_prefix =
+      required(*fields, "continuing_subword_prefix", fields->text("continuing_subword_prefix"));
+  spec.max_chars_per_word =
+      required(*fields, "max_input_chars_per_word", fields->integer("max_input_chars_per_word"));
+  if (spec.max_chars_per_word < 0) {
+    throw_error(ErrorCode::kBadData, "{} is {}; it should be 100 or so",
+                fields->name_of("max_input_chars_per_word"), spec.max_chars_per_word);
+  }
+  const auto vocab = required(*fields, "vocab", fields->object("vocab"));
+  spec.vocab.reserve(vocab.json().size());
+  for (const auto& [token, id] : vocab.json().items()) {
+    spec.vocab.emplace_back(
+        token, checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token)));
+  }
+  return spec;
+}
+
+using SpecialIds = std::map<std::string, std::vector<int32_t>>;
+
+SpecialIds read_template_tokens(const JsonFields& processor) {
+  SpecialIds result;
+  const auto tokens = required(processor, "special_tokens", processor.object("special_tokens"));
+  for (const auto& entry : tokens.json().items()) {
+    const auto fields = required(tokens, entry.key().c_str(), tokens.object(entry.key()));
+    const Json* ids = fields.array("ids");
+    if (ids == nullptr) {
+      throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+                  fields.name_of("ids"));
+    }
+    std::vector<int32_t>& list = result[entry.key()];
+    for (const Json& id : *ids) {
+      if (!id.is_number_integer()) {
+        throw_error(ErrorCode::kBadData,
+                    "{} should hold integers but holds a value of type {}; correct the file",
+                    fields.name_of("ids"), id.type_name());
+      }
+      list.push_back(checked_id(id.get<int64_t>(), fields.name_of("ids")));
+    }
+  }
+  return result;
+}
+
+TemplatePiece read_piece(const Json& value, const std::string& where, const std::string& path,
+                         const SpecialIds& special) {
+  const JsonFields fields(value, where, path);
+  TemplatePiece piece;
+  const auto sequence = fields.object("Sequence");
+  const auto token = fields.object("SpecialToken");
+  if (!sequence == !token) {
+    throw_error(ErrorCode::kBadData,
+                "{}: {} should be one \"Sequence\" or one \"SpecialToken\"; correct the file", where, path);
+  }
+  const JsonFields& inner = sequence ? *sequence : *token;
+  const std::string id = required(inner, "id", inner.text("id"));
+  piece.type_id = checked_id(required(inner, "type_id", inner.integer("type_id")), inner.name_of("type_id"));
+  if (sequence) {
+    if (id != "A" && id != "B") {
+      throw_error(ErrorCode::kBadData, "{} is '{}' but should be 'A' or 'B'; correct the file",
+                  inner.name_of("id"), id);
+    }
+    piece.kind = id == "A" ? TemplatePiece::Kind::kFirst : TemplatePiece::Kind::kSecond;
+    return piece;
+  }
+  const auto found = special.find(id);
+  if (found == special.end()) {
+    throw_error(ErrorCode::kBadData,
+                "{} is '{}', which the template's special_tokens do not list; add it there",
+                inner.name_of("id"), id);
+  }
+  piece.kind = TemplatePiece::Kind::kSpecial;
+  piece.special_ids = found->second;
+  return piece;
+}
+
+std::vector<TemplatePiece> read_template(const JsonFields& processor, const char* key,
+                                         const SpecialIds& special) {
+  const Json* pieces = processor.array(key);
+  if (pieces == nullptr) {
+    throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
+                processor.name_of(key));
+  }
+  std::vector<TemplatePiece> result;
+  const bool single = std::string_view(key) == "single";
+  for (const Json& piece : *pieces) {
+    result.push_back(read_piece(piece, processor.where(), std::string("post_processor.") + key, special));
+    if (single && result.back().kind == TemplatePiece::Kind::kSecond) {
+      throw_error(ErrorCode::kBadData,
+                  "{} uses sequence 'B', which a single text does not have; correct the file",
+                  processor.name_of(key));
+    }
+  }
+  return result;
+}
+
+// ["[SEP]", 102]
+std::vector<int32_t> read_bert_token(const JsonFields& processor, const char* key) {
+  const Json* pair = processor.array(key);
+  if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number_integer()) {
+    throw_error(ErrorCode::kBadData,
+                "{} should be a token and its id, as in [\"[SEP]\", 102]; correct the file",
+                processor.name_of(key));
+  }
+  return {checked_id((*pair)[1].get<int64_t>(), processor.name_of(key))};
+}
+
+void read_post_processor(const JsonFields& root, TokenizerSpec* spec) {
+  const auto fields = root.object("post_processor");
+  if (!fields) return;
+  using Kind = TemplatePiece::Kind;
+  const std::string type = type_of(*fields);
+  if (type == "BertProcessing") {
+    const std::vector<int32_t> cls = read_bert_token(*fields, "cls"), sep = read_bert_token(*fields, "sep");
+    spec->single = {{Kind::kSpecial, 0, cls}, {Kind::kFirst, 0, {}}, {Kind::kSpecial, 0, sep}};
+    spec->pair = spec->single;
+    spec->pair.push_back({Kind::kSecond, 1, {}});
+    spec->pair.push_back({Kind::kSpecial, 1, sep});
+  } else if (type == "TemplateProcessing") {
+    const SpecialIds special = read_template_tokens(*fields);
+    spec->single = read_template(*fields, "single", special);
+    spec->pair = read_template(*fields, "pair", special);
+  } else {
+    unsupported(root, "post_processor", type);
+  }
+}
+
+std::optional<TruncationDefault> read_truncation(const JsonFields& root) {
+  const auto fields = root.object("truncation");
+  if (!fields) return std::nullopt;
+  TruncationDefault result;
+  result.max_length = required(*fields, "max_length", fields->integer("max_length"));
+  const std::string strategy = fields->text("strategy").value_or("LongestFirst");
+  if (strategy == "OnlyFirst") result.strategy = Truncation::kOnlyFirst;
+  if (strategy == "OnlySecond") result.strategy = Truncation::kOnlySecond;
+  if (fields->text("direction").value_or("Right") == "Left") result.side = TextSide::kLeft;
+  return result;
+}
+
+void read_added_tokens(const JsonFields& root, TokenizerSpec* spec) {
+  const Json* tokens = root.array("added_tokens");
+  if (tokens == nullptr) return;
+  std::vector<int32_t> stated;
+  for (size_t i = 0; i < tokens->size(); ++i) {
+    const StatedToken token =
+        read_added_token(JsonFields((*tokens)[i], root.where(), fmt::format("added_tokens[{}]", i)));
+    spec->added_tokens.push_back(token.token);
+    stated.push_back(token.id.value_or(-1));
+  }
+  resolve_added_tokens(stated, spec);
+}
+
+}  // namespace
+
+TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& where) {
+  const Json document = parse_json(json, where);
+  const JsonFields root(document, where, "");
+  if (const auto version = root.text("version"); version && *version != "1.0") {
+    throw_error(ErrorCode::kBadData,
+                "{}: version is '{}' but this program knows '1.0'; save the tokenizer in that form", where,
+                *version);
+  }
+  TokenizerSpec spec;
+  spec.source = kTokenizerJson;
+  spec.where = where;
+  spec.model = read_model(root);
+  spec.normalizer = read_normalizer(root);
+  check_pre_tokenizer(root);
+  std::sort(spec.model.vocab.begin(), spec.model.vocab.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second, a.first) < std::tie(b.second, b.first);
+  });
+  const auto has_unk = [&](const auto& entry) { return entry.first == spec.model.unk_token; };
+  if (std::none_of(spec.model.vocab.begin(), spec.model.vocab.end(), has_unk)) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: model.vocab has {} tokens but not '{}', which stands for unknown words; copy the file again",
+        where, spec.model.vocab.size(), spec.model.unk_token);
+  }
+  read_post_processor(root, &spec);
+  spec.truncation_default = read_truncation(root);
+  if (spec.truncation_default) spec.truncation_side = spec.truncation_default->side;
+  if (const auto padding = root.object("padding")) {
+    if (padding->text("direction").value_or("Right") == "Left") spec.padding_side = TextSide::kLeft;
+  }
+  read_added_tokens(root, &spec);
+  for (const char* role : {"pad", "unk", "cls", "sep", "mask"}) {
+    std::string name(role);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+    spec.special_tokens[std::string(role) + "_token"] = "[" + name + "]";
+  }
+  spec.special_tokens["unk_token"] = spec.model.unk_token;
+  return spec;
+}
+
+}  // namespace plimsoll::text

@@ -1,0 +1,103 @@
+// What the reference tokenizer knows of Unicode: flags, lower case, canonical decomposition and combining
+// order of every code point, from tables that tables/make_unicode_tables.py took from it; and decoding and
+// encoding of UTF-8.
+//
+// Not a general Unicode library: the reference mixes several versions of Unicode, and so do these tables.
+// Thread-safe: the table is built once, on first use (about 1 ms), and constant from then on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace plimsoll::text {
+
+// Bits of unicode_flags(); the generator writes the same numbers.
+enum CodePointFlags : uint8_t {
+  kRemoved = 1,          // clean_text drops it
+  kWhitespace = 2,       // splits words and is dropped; clean_text maps it to a space unless kRemoved
+  kPunctuation = 4,      // a word of its own
+  kCjk = 8,              // handle_chinese_chars puts a space on either side
+  kNonspacingMark = 16,  // strip_accents drops it
+  kLowercases = 32,      // has another lower case
+  kDecomposes = 64,      // NFD changes it
+  kWordCharacter = 128,  // \w of the reference's regular expressions
+};
+
+inline constexpr char32_t kReplacementCharacter = 0xFFFD;
+inline constexpr char32_t kNumCodePoints = 0x110000;
+// Code points of one page of a two-level table.
+inline constexpr size_t kPageSize = 256;
+
+class UnicodeTable {
+ public:
+  // The one table of the process.
+  static const UnicodeTable& get();
+
+  // Requires: code_point < kNumCodePoints.
+  uint8_t flags(char32_t code_point) const {
+    return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
+  }
+  // Appends the full canonical decomposition (the code point itself where there is none).
+  void decompose(char32_t code_point, std::u32string* out) const;
+  // Appends the lower case (the code point itself where it has none).
+  void to_lower(char32_t code_point, std::u32string* out) const;
+  // The sorting key of canonical order: 0 for a starter.
+  int combining_rank(char32_t code_point) const;
+
+  // Every code point with a decomposition (Hangul syllables aside) or a lower case.
+  std::vector<char32_t> mapped_code_points() const;
+  // Runs of code points with equal flags: first code point and flags.
+  std::span<const uint32_t> flag_runs() const;
+  // Every code point whose combining rank is not 0.
+  std::vector<char32_t> combining_code_points() const;
+  // Names the reference and its version; part of a tokenizer's content hash.
+  static std::string_view source();
+
+ private:
+  UnicodeTable();
+  std::vector<uint16_t> page_of_;
+  std::vector<uint8_t> flags_;
+  std::unordered_map<char32_t, std::u32string_view> lower_;
+  std::unordered_map<char32_t, std::u32string_view> decompositions_;
+  std::u32string mapped_text_;  // what the views point into
+};
+
+constexpr bool is_hangul_syllable(char32_t c) {
+  return c >= 0xAC00 && c < 0xAC00 + 11172;
+}
+
+struct DecodedCodePoint {
+  char32_t value = 0;
+  uint32_t num_bytes = 0;
+};
+
+// Decodes the code point at the front. Requires: text is not empty. Invalid UTF-8 gives U+FFFD for the
+// maximal part of a valid sequence (Unicode 15.0, section 3.9, "U+FFFD Substitution of Maximal Subparts"), as
+// Python's decoder does.
+DecodedCodePoint decode_utf8(std::string_view text);
+// As decode_utf8, and faster. Requires: text is valid UTF-8 and not empty.
+inline DecodedCodePoint decode_valid_utf8(const char* p) {
+  const auto byte = [p](int i) { return static_cast<uint32_t>(static_cast<unsigned char>(p[i])); };
+  const uint32_t b0 = byte(0);
+  if (b0 < 0x80) return {b0, 1};
+  if (b0 < 0xE0) return {(b0 & 0x1F) << 6 | (byte(1) & 0x3F), 2};
+  if (b0 < 0xF0) return {(b0 & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
+  return {(b0 & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
+}
+// Writes 1 to 4 bytes, returns how many. Requires: a Unicode scalar value.
+uint32_t encode_utf8(char32_t code_point, char* out);
+void append_utf8(char32_t code_point, std::string* out);
+
+bool is_valid_utf8(std::string_view text);
+bool is_ascii(std::string_view text);
+// Replaces every maximal invalid part by U+FFFD.
+void replace_invalid_utf8(std::string_view text, std::string* out);
+// Code points of valid UTF-8.
+int64_t count_code_points(std::string_view text);
+
+}  // namespace plimsoll::text

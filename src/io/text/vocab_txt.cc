@@ -1,0 +1,85 @@
+// vocab.txt, and the ids of added tokens.
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "io/text/tokenizer_spec.h"
+#include "io/text/unicode.h"
+
+namespace plimsoll::text {
+namespace {
+
+// Without the white space at its end. Requires: valid UTF-8.
+std::string_view trim_end(std::string_view line) {
+  while (!line.empty()) {
+    size_t last = line.size() - 1;
+    while (last > 0 && (line[last] & 0xC0) == 0x80) --last;
+    const char32_t c = decode_valid_utf8(line.data() + last).value;
+    if ((UnicodeTable::get().flags(c) & kWhitespace) == 0) break;
+    line = line.substr(0, last);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view text,
+                                                             const std::string& where) {
+  if (text.empty()) {
+    throw_error(ErrorCode::kBadData, "{} is empty; copy the file again from where it came", where);
+  }
+  std::unordered_map<std::string_view, int32_t> ids;
+  int64_t line_number = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (!is_valid_utf8(line)) {
+      throw_error(ErrorCode::kBadData, "{}:{}: the line is not valid UTF-8; save the file as UTF-8", where,
+                  line_number + 1);
+    }
+    ids[trim_end(line)] = narrow<int32_t>(line_number);
+    ++line_number;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  std::vector<std::pair<std::string, int32_t>> vocab(ids.begin(), ids.end());
+  std::sort(vocab.begin(), vocab.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return vocab;
+}
+
+void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec) {
+  PLIMSOLL_CHECK(stated.size() == spec->added_tokens.size());
+  std::unordered_map<std::string_view, int32_t> vocab;
+  for (const auto& [token, id] : spec->model.vocab) vocab[token] = id;
+  auto next_id = narrow<int32_t>(spec->model.vocab.size());
+  std::vector<AddedToken> settled;
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < stated.size(); ++i) {
+    AddedToken token = spec->added_tokens[i];
+    if (token.content.empty()) continue;
+    const auto known = places.find(token.content);
+    if (known != places.end()) {
+      token.id = settled[known->second].id;
+    } else if (const auto found = vocab.find(token.content); found != vocab.end()) {
+      token.id = found->second;
+    } else {
+      token.id = next_id++;
+    }
+    if (stated[i] >= 0 && stated[i] != token.id) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: added token '{}' has id {} there, but Hugging Face would give it id {} (the vocabulary has "
+          "{} tokens); make the files of the folder agree",
+          spec->where, token.content, stated[i], token.id, spec->model.vocab.size());
+    }
+    if (known != places.end()) {
+      settled[known->second] = token;  // the later properties count
+    } else {
+      places[token.content] = settled.size();
+      settled.push_back(token);
+    }
+  }
+  spec->added_tokens = std::move(settled);
+}
+
+}  // namespace plimsoll::text
