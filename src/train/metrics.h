@@ -2,10 +2,10 @@
 // correlation, and what GLUE makes of them. Thread-safe: each object is for one thread. Nothing here keeps
 // logits.
 //
-// Classification is counted into a confusion matrix as batches come (exact: the counts are integers). Pearson
-// and the squared error keep running sums in double; Spearman needs the ranks of all rows, so regression
-// keeps two doubles a row. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17, whose
-// values the tests hold.
+// Classification is counted into a confusion matrix as batches come (exact: the counts are integers). A
+// regression keeps two doubles a row, since ranks need all rows; its sums are in double, in the order of the
+// rows. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17, whose values the tests
+// hold.
 #pragma once
 
 #include <cstdint>
@@ -104,10 +104,12 @@ using MetricList = std::vector<std::pair<std::string, double>>;
 // Adds "combined_score", the mean, if there are several values, as run_glue does.
 void add_combined_score(MetricList& metrics);
 
-// The values by their Hugging Face names: "accuracy", "f1" (kBinary for two classes, else macro),
-// "matthews_correlation" of a classification; "pearson", "spearmanr", "mse" of a regression. Errors: kUsage
-// for a name that does not fit.
+// The values by their Hugging Face names, in the order of the names. A classification has "accuracy", "f1"
+// (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation"; a multi-label
+// problem "accuracy", "f1" (kMicro), "f1_macro", "f1_weighted"; a regression "mse", "pearson", "spearmanr".
+// Errors: kUsage for a name that does not fit.
 MetricList classification_metrics(const ConfusionMatrix& counts, std::span<const std::string_view> names);
+MetricList multi_label_metrics(const MultiLabelCounts& counts, std::span<const std::string_view> names);
 MetricList regression_metrics(const RegressionPairs& pairs, std::span<const std::string_view> names);
 
 }  // namespace plimsoll
