@@ -219,7 +219,7 @@ WrittenFile hash_file(FileSystem& files, const std::string& path) {
 
 void replace_file(FileSystem& files, const std::string& path, std::string_view content) {
   const std::string folder = parent_folder(path);
-  const std::string temporary = join_path(folder, fmt::format(".tmp-{}", file_name(path)));
+  const std::string temporary = join_path(folder, fmt::format("{}{}", kTemporaryPrefix, file_name(path)));
   write_synced_file(files, temporary, content);
   files.rename(temporary, path);
   files.sync_folder(folder);

@@ -153,6 +153,10 @@ WrittenFile write_synced_file(FileSystem& files, const std::string& path, std::s
 // Copies a file byte for byte in bounded chunks and syncs the copy (not its folder).
 WrittenFile copy_synced_file(FileSystem& files, const std::string& from, const std::string& to);
 
+// Names of files that are being written begin with this, so that what a killed process leaves can be told and
+// removed.
+inline constexpr std::string_view kTemporaryPrefix = ".plimsoll-tmp-";
+
 // Replaces `path` so that a crash at any moment leaves the old content or the new: temporary name, sync,
 // rename, sync of the folder. For files up to the size of a string.
 void replace_file(FileSystem& files, const std::string& path, std::string_view content);

@@ -8,7 +8,9 @@
 // 2. Saving, rotating and cleaning never harm another checkpoint: none is removed before a newer one is
 // committed.
 // 3. Removing starts with a rename, so that a half-removed folder never has the name of a checkpoint.
-// 4. `best` and `last` always lead to a complete checkpoint once they exist.
+// 4. `best` and `last` lead to a complete checkpoint once they exist (saving the same step a second time
+// takes their
+//    target away for the moment between two renames).
 //
 // Names in the output folder: checkpoint-N; tmp-checkpoint-N while being written; tmp-removed-checkpoint-N
 // while being removed; checkpoint-N.replaced while a second save of step N takes its place; best and last,

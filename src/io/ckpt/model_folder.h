@@ -130,10 +130,10 @@ struct ModelContents {
 std::vector<WrittenFile> write_model_files(FileSystem& files, const std::string& folder,
                                            const ModelContents& contents);
 
-// Writes the model's files into a folder that may hold an earlier save: each under a temporary name, then all
-// renamed with the weights last, then stale shards removed. A crash leaves the old model or the new one,
-// except that replacing shards by the same number of shards may leave a mix (checkpoints never do; see
-// checkpoint.h).
+// Writes the model's files into a folder that may hold an earlier save: all under temporary names, then
+// renamed one by one with the weights last, then stale shards removed. A failure before the renames leaves
+// the earlier save as it was. Each file is the old or the new one after a crash, the set of them may be
+// mixed; where that matters use checkpoints (checkpoint.h).
 void save_model_folder(FileSystem& files, const std::string& folder, const ModelContents& contents);
 
 }  // namespace plimsoll

@@ -1,0 +1,151 @@
+// Verifying, choosing and opening checkpoints. Nothing here writes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/check.h"
+#include "io/ckpt/checkpoint.h"
+#include "io/ckpt/json_text.h"
+#include "io/ckpt/manifest.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMaxStateBytes = int64_t{1} << 30;
+constexpr std::string_view kFolderPrefix = "checkpoint-";
+constexpr std::string_view kReplacedSuffix = ".replaced";
+
+// A folder that may be a checkpoint. Sorts newest first; for one step the folder itself before the one it
+// replaced.
+struct Candidate {
+  int64_t step = 0;
+  bool replaced = false;
+  std::string path;
+};
+
+std::vector<Candidate> find_candidates(FileSystem& files, const std::string& output_folder) {
+  std::vector<Candidate> candidates;
+  const auto output = files.status(output_folder);
+  if (!output || output->kind != FileKind::kFolder) return candidates;
+  for (const FolderEntry& entry : files.list(output_folder)) {
+    std::string_view name = entry.name;
+    const bool replaced = name.ends_with(kReplacedSuffix);
+    if (replaced) name.remove_suffix(kReplacedSuffix.size());
+    const auto step = checkpoint_step(name);
+    const std::string path = join_path(output_folder, entry.name);
+    const auto status = step ? files.status(path) : std::nullopt;
+    if (status && status->kind == FileKind::kFolder) candidates.push_back({*step, replaced, path});
+  }
+  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
+    return a.step != b.step ? a.step > b.step : a.replaced < b.replaced;
+  });
+  return candidates;
+}
+
+std::optional<std::string> file_damage(FileSystem& files, const std::string& folder,
+                                       const WrittenFile& listed, VerifyDepth depth) {
+  const std::string path = join_path(folder, listed.name);
+  const auto status = files.status(path);
+  if (!status || status->kind != FileKind::kFile) return fmt::format("{} is missing", listed.name);
+  if (status->size_bytes != listed.size_bytes) {
+    return fmt::format("{} has {} bytes, the manifest says {}", listed.name, status->size_bytes,
+                       listed.size_bytes);
+  }
+  if (depth == VerifyDepth::kSizes) return std::nullopt;
+  const Hash128 found = hash_file(files, path).hash;
+  if (found == listed.hash) return std::nullopt;
+  return fmt::format("{} has the hash {}, the manifest says {}: its content changed", listed.name,
+                     to_hex(found), to_hex(listed.hash));
+}
+
+// Why a run cannot resume from it, whether or not it is whole.
+std::optional<std::string> why_not_resumable(const internal::Manifest& manifest, int64_t step) {
+  if (manifest.step != step) {
+    return fmt::format("its manifest says step {}: the folder was renamed", manifest.step);
+  }
+  for (const std::string_view name : {kRunStateFile, kOptimizerFile}) {
+    if (!manifest.lists(name))
+      return fmt::format("it holds only the model (no {}), saved with --save_only_model", name);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int64_t> checkpoint_step(std::string_view path) {
+  const std::string name = file_name(path);
+  if (!name.starts_with(kFolderPrefix)) return std::nullopt;
+  const std::string_view digits = std::string_view(name).substr(kFolderPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // Only the canonical spelling: "checkpoint-08" would be a second name of step 8.
+  if (error != std::errc() || end != digits.data() + digits.size() || fmt::format("{}", step) != digits ||
+      step < 0) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+std::optional<std::string> find_damage(FileSystem& files, const std::string& folder, VerifyDepth depth) {
+  try {
+    const internal::Manifest manifest = internal::read_manifest(files, folder);
+    for (const WrittenFile& listed : manifest.files) {
+      if (auto damage = file_damage(files, folder, listed, depth)) return damage;
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
+NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& output_folder,
+                                      VerifyDepth depth) {
+  NewestCheckpoint newest;
+  for (const Candidate& candidate : find_candidates(files, output_folder)) {
+    std::optional<std::string> reason;
+    try {
+      reason = why_not_resumable(internal::read_manifest(files, candidate.path), candidate.step);
+      if (!reason) reason = find_damage(files, candidate.path, depth);
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    if (!reason) {
+      newest.path = candidate.path;
+      newest.step = candidate.step;
+      return newest;
+    }
+    newest.skipped.push_back({candidate.path, *reason});
+  }
+  return newest;
+}
+
+OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
+  const internal::Manifest manifest = internal::read_manifest(files, folder);
+  if (const auto reason = why_not_resumable(manifest, manifest.step)) {
+    throw_error(ErrorCode::kBadData,
+                "{}: cannot resume from it: {}. Choose another checkpoint, or start a new run from "
+                "these weights with --model_name_or_path",
+                folder, *reason);
+  }
+  const std::string state_path = join_path(folder, kRunStateFile);
+  const nlohmann::json state =
+      parse_untrusted_json_object(read_text_file(files, state_path, kMaxStateBytes), state_path);
+  const auto version = state.find("schema_version");
+  const auto value = state.find("state");
+  if (version == state.end() || *version != kCheckpointSchemaVersion || value == state.end()) {
+    throw_error(ErrorCode::kBadData, "{}: schema version {} and a 'state' are wanted, found version {}{}",
+                state_path, kCheckpointSchemaVersion, version == state.end() ? "none" : version->dump(),
+                value == state.end() ? " and no 'state'" : "");
+  }
+  const std::string trainer_path = join_path(folder, kTrainerStateFile);
+  return {folder,
+          manifest.step,
+          ModelFolder::open(files, folder),
+          SafetensorsFile::open(files, join_path(folder, kOptimizerFile)),
+          value->dump(),
+          files.status(trainer_path) ? read_text_file(files, trainer_path, kMaxStateBytes) : ""};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,213 @@
+// Saving, rotating and cleaning checkpoints. The order of the calls is the content; checkpoint_test.cc holds
+// it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "io/ckpt/checkpoint.h"
+#include "io/ckpt/json_text.h"
+#include "io/ckpt/manifest.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kWritingPrefix = "tmp-";
+constexpr std::string_view kRemovingPrefix = "tmp-removed-";
+constexpr std::string_view kReplacedSuffix = ".replaced";
+
+std::string run_state_text(const std::string& state_json) {
+  const nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion},
+                               {"state", parse_untrusted_json(state_json, std::string(kRunStateFile))}};
+  return python_json(text, 2) + "\n";
+}
+
+// Every file of the checkpoint, each synced, the manifest last.
+void write_files(FileSystem& files, const std::string& folder, int64_t step,
+                 const CheckpointContents& contents) {
+  internal::Manifest manifest;
+  manifest.step = step;
+  manifest.files = write_model_files(files, folder, contents.model);
+  const auto write_text = [&](std::string_view name, std::string_view text) {
+    PLIMSOLL_CHECK(!manifest.lists(name) && name != kManifestFile, "two files of a checkpoint are named {}",
+                   name);
+    manifest.files.push_back(write_synced_file(files, join_path(folder, name), text));
+  };
+  for (const NamedText& extra : contents.extra) write_text(extra.name, extra.text);
+  if (!contents.trainer_state_json.empty()) write_text(kTrainerStateFile, contents.trainer_state_json);
+  if (!contents.run_state_json.empty()) {
+    manifest.files.push_back(
+        write_safetensors(files, join_path(folder, kOptimizerFile), contents.optimizer_tensors));
+    write_text(kRunStateFile, run_state_text(contents.run_state_json));
+  }
+  write_synced_file(files, join_path(folder, kManifestFile), internal::manifest_text(manifest));
+}
+
+// Renames first, so that a half-removed folder never has the name of a checkpoint, on the disk neither.
+void remove_checkpoint(FileSystem& files, const std::string& path) {
+  const std::string parent = parent_folder(path);
+  const std::string removing = join_path(parent, std::string(kRemovingPrefix) + file_name(path));
+  remove_tree(files, removing);
+  files.rename(path, removing);
+  files.sync_folder(parent);
+  remove_tree(files, removing);
+}
+
+// What is being cleaned up after a failure must not hide that failure.
+template <typename Call>
+void best_effort(Call&& call) {
+  try {
+    call();
+  } catch (
+      const Error&) {  // NOLINT(bugprone-empty-catch): the leftover is removed at the start of the next run
+  }
+}
+
+// Gives the finished temporary folder its name. A checkpoint of the same step is moved aside before and
+// removed after.
+void commit(FileSystem& files, const std::string& output_folder, const std::string& temporary,
+            const std::string& path) {
+  const std::string replaced = path + std::string(kReplacedSuffix);
+  const bool replaces = files.status(path).has_value();
+  if (replaces) {
+    if (files.status(replaced)) remove_checkpoint(files, replaced);
+    files.rename(path, replaced);
+  }
+  try {
+    files.rename(temporary, path);
+  } catch (const Error&) {
+    if (replaces) best_effort([&] { files.rename(replaced, path); });
+    throw;
+  }
+  files.sync_folder(output_folder);
+  if (files.status(replaced)) best_effort([&] { remove_checkpoint(files, replaced); });
+}
+
+bool is_leftover_name(std::string_view name) {
+  if (name.starts_with(kTemporaryPrefix)) return true;
+  for (const std::string_view prefix : {kRemovingPrefix, kWritingPrefix}) {
+    if (!name.starts_with(prefix)) continue;
+    std::string_view rest = name.substr(prefix.size());
+    if (rest.ends_with(kReplacedSuffix)) rest.remove_suffix(kReplacedSuffix.size());
+    if (checkpoint_step(rest)) return true;
+  }
+  return false;
+}
+
+// A folder that moved aside for a second save of its step: gone if that save was finished, back if it was
+// not.
+void settle_replaced(FileSystem& files, const std::string& output_folder, const std::string& name,
+                     std::vector<std::string>& removed) {
+  const std::string replaced = join_path(output_folder, name);
+  const std::string path = replaced.substr(0, replaced.size() - kReplacedSuffix.size());
+  if (!files.status(path)) {
+    files.rename(replaced, path);
+    files.sync_folder(output_folder);
+  } else if (!find_damage(files, path, VerifyDepth::kSizes)) {
+    remove_checkpoint(files, replaced);
+    removed.push_back(replaced);
+  }
+}
+
+struct RotationEntry {
+  bool damaged = false;
+  int64_t step = 0;
+  std::string path;
+};
+
+// Our checkpoints in the order in which they should go: damaged ones first, then by age.
+std::vector<RotationEntry> rotation_order(FileSystem& files, const std::string& output_folder) {
+  std::vector<RotationEntry> order;
+  for (const FolderEntry& entry : files.list(output_folder)) {
+    const auto step = checkpoint_step(entry.name);
+    const std::string path = join_path(output_folder, entry.name);
+    if (!step || entry.kind != FileKind::kFolder || !files.status(join_path(path, kManifestFile))) continue;
+    order.push_back({find_damage(files, path, VerifyDepth::kSizes).has_value(), *step, path});
+  }
+  std::ranges::sort(order, [](const RotationEntry& a, const RotationEntry& b) {
+    return a.damaged != b.damaged ? a.damaged : a.step < b.step;
+  });
+  return order;
+}
+
+}  // namespace
+
+std::string save_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step,
+                            const CheckpointContents& contents) {
+  PLIMSOLL_CHECK(step >= 0, "step {}", step);
+  const std::string name = fmt::format("checkpoint-{}", step);
+  const std::string path = join_path(output_folder, name);
+  const std::string temporary = join_path(output_folder, std::string(kWritingPrefix) + name);
+  try {
+    make_folders(files, output_folder);
+    remove_tree(files, temporary);
+    files.make_folder(temporary);
+    write_files(files, temporary, step, contents);
+    files.sync_folder(temporary);
+    commit(files, output_folder, temporary, path);
+  } catch (const Error& error) {
+    best_effort([&] { remove_tree(files, temporary); });
+    throw Error(error.code(), fmt::format("{} was not saved: {}. Checkpoints saved before it are untouched",
+                                          path, error.what()));
+  }
+  return path;
+}
+
+std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder, int limit,
+                                            const std::string& committed, const std::string& best) {
+  PLIMSOLL_CHECK(limit >= 1, "a limit of {} checkpoints", limit);
+  std::vector<std::string> removed;
+  if (find_damage(files, committed, VerifyDepth::kSizes)) return removed;
+  const std::vector<RotationEntry> order = rotation_order(files, output_folder);
+  auto num_left = std::ssize(order);
+  for (const RotationEntry& entry : order) {
+    if (num_left <= limit) break;
+    const std::string name = file_name(entry.path);
+    if (name == file_name(committed) || (!best.empty() && name == file_name(best))) continue;
+    remove_checkpoint(files, entry.path);
+    removed.push_back(entry.path);
+    --num_left;
+  }
+  return removed;
+}
+
+std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder) {
+  std::vector<std::string> removed;
+  const auto output = files.status(output_folder);
+  if (!output || output->kind != FileKind::kFolder) return removed;
+  for (const FolderEntry& entry : files.list(output_folder)) {
+    const std::string_view name = entry.name;
+    if (is_leftover_name(name)) {
+      removed.push_back(join_path(output_folder, name));
+      remove_tree(files, removed.back());
+    } else if (name.ends_with(kReplacedSuffix) &&
+               checkpoint_step(name.substr(0, name.size() - kReplacedSuffix.size()))) {
+      settle_replaced(files, output_folder, entry.name, removed);
+    }
+  }
+  return removed;
+}
+
+bool point_link(FileSystem& files, const std::string& output_folder, std::string_view link,
+                const std::string& checkpoint_path) {
+  const std::string target = file_name(checkpoint_path);
+  const std::string path = join_path(output_folder, link);
+  if (files.read_link(path) == target) return true;
+  const std::string temporary = join_path(output_folder, fmt::format("{}{}", kTemporaryPrefix, link));
+  remove_tree(files, temporary);
+  try {
+    files.make_link(target, temporary);
+  } catch (const FileError& error) {
+    const int number = error.error_number();
+    if (number == EPERM || number == EOPNOTSUPP || number == ENOSYS) return false;
+    throw;
+  }
+  files.rename(temporary, path);
+  files.sync_folder(output_folder);
+  return true;
+}
+
+}  // namespace plimsoll

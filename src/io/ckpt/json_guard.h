@@ -1,0 +1,111 @@
+// The guarded JSON event parser below parse_untrusted_json and the safetensors header: one place that decides
+// what malformed, hostile or ambiguous text is. Events, not values, so that a header of 100 MB needs no tree
+// of 1 GB.
+//
+// Internal to io/ckpt. Thread-safety: pure. Errors: kBadData naming the file, line and column.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "io/ckpt/json_text.h"
+
+namespace plimsoll::internal {
+
+// Walks over a text and leaves the number of bytes taken where a message can find it: the event interface of
+// the library below tells the position only of errors that it finds itself.
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, size_t* num_taken) : at_(at), num_taken_(num_taken) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    ++at_;
+    ++*num_taken_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at_ == b.at_; }
+
+ private:
+  const char* at_;
+  size_t* num_taken_;
+};
+
+// Base of event handlers. A derived class supplies the events; each returns true, or refuse(why).
+class GuardedEvents {
+ public:
+  bool binary(nlohmann::json::binary_t&) { return refuse("binary value"); }
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
+    const std::string what = error.what();
+    // The library's text starts with its own error number and with a position of its own.
+    const size_t detail = what.find(": ");
+    return refuse("not valid JSON: " + (detail == std::string::npos ? what : what.substr(detail + 2)));
+  }
+  const std::string& failure() const { return failure_; }
+
+ protected:
+  bool refuse(std::string why) {
+    failure_ = std::move(why);
+    return false;
+  }
+  bool enter() {
+    return ++depth_ <= kMaxJsonDepth ||
+           refuse(fmt::format("nesting is deeper than {} levels", kMaxJsonDepth));
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  bool check_finite(double value, const std::string& text) {
+    return std::isfinite(value) || refuse("number " + quoted_name(text) + " is out of range");
+  }
+  // Containers that are open.
+  int depth() const { return depth_; }
+
+ private:
+  int depth_ = 0;
+  std::string failure_;
+};
+
+[[noreturn]] inline void fail_json(const std::string& file, std::string_view text, size_t offset,
+                                   const std::string& why) {
+  throw_error(ErrorCode::kBadData, "{}: {}: {}. Correct the file or get it again from its source", file,
+              text_position(text, offset), why);
+}
+
+// Sends the events of the text to `events`. The library keeps its state on the heap: no input can exhaust the
+// stack.
+template <typename Events>
+void parse_guarded(std::string_view text, const std::string& file, Events& events) {
+  // The library takes a NUL byte for the end of the text and skips a byte-order mark; neither is JSON.
+  const size_t nul = text.find('\0');
+  if (nul != std::string_view::npos) fail_json(file, text, nul, "not valid JSON: a NUL byte");
+  if (text.starts_with("\xef\xbb\xbf")) {
+    fail_json(file, text, 0, "not valid JSON: a byte-order mark; save it as UTF-8 without one");
+  }
+  size_t num_taken = 0;
+  const CountingIterator first(text.data(), &num_taken);
+  const CountingIterator last(text.data() + text.size(), &num_taken);
+  if (!nlohmann::json::sax_parse(first, last, &events)) {
+    fail_json(file, text, num_taken == 0 ? 0 : num_taken - 1, events.failure());
+  }
+}
+
+}  // namespace plimsoll::internal

@@ -1,0 +1,212 @@
+#include "io/ckpt/json_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "io/ckpt/json_guard.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+// Builds the value while it watches depth and keys.
+class GuardedBuilder : public internal::GuardedEvents {
+ public:
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(int64_t value) { return put(value); }
+  bool number_unsigned(uint64_t value) { return put(value); }
+  bool number_float(double value, const std::string& text) { return check_finite(value, text) && put(value); }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool start_object(size_t) { return open(Json::object()); }
+  bool start_array(size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    if (open_.back()->contains(name))
+      return refuse("key " + quoted_name(name) + " occurs twice in one object");
+    key_ = std::move(name);
+    return true;
+  }
+  Json& value() { return root_; }
+
+ private:
+  Json* place(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    return &(parent[key_] = std::move(value));
+  }
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    open_.push_back(place(std::move(value)));
+    return enter();
+  }
+  bool close() {
+    open_.pop_back();
+    return leave();
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  // Stays valid: a container does not grow while one inside it is open.
+  std::string key_;
+};
+
+void append_escaped(std::string& out, std::string_view text) {
+  out.push_back('"');
+  // The dump of the library with ensure_ascii escapes as Python does, except U+007F, which Python leaves as
+  // it is.
+  const std::string dumped = Json(text).dump(-1, ' ', true);
+  std::string_view body(dumped);
+  body = body.substr(1, body.size() - 2);
+  while (!body.empty()) {
+    const size_t found = body.find("\\u007f");
+    out.append(body.substr(0, found));
+    if (found == std::string_view::npos) break;
+    // An even number of backslashes before it would mean an escaped backslash followed by plain text.
+    size_t slashes = 0;
+    while (slashes < found && body[found - 1 - slashes] == '\\') ++slashes;
+    out.append(slashes % 2 == 0 ? "\x7f" : "\\u007f");
+    body = body.substr(found + 6);
+  }
+  out.push_back('"');
+}
+
+// Python's repr: shortest digits; exponent form below 1e-4 and from 1e16 on; always a point or an exponent.
+std::string python_float(double value) {
+  PLIMSOLL_CHECK(std::isfinite(value), "JSON has no NaN or infinity");
+  char buffer[64];
+  const double magnitude = std::fabs(value);
+  const bool plain = value == 0.0 || (magnitude >= 1e-4 && magnitude < 1e16);
+  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value,
+                                    plain ? std::chars_format::fixed : std::chars_format::scientific);
+  std::string text(buffer, result.ptr);
+  if (plain && text.find('.') == std::string::npos) text += ".0";
+  return text;
+}
+
+void append_python(std::string& out, const Json& value, int indent, int depth) {
+  const auto new_line = [&](int levels) {
+    out.push_back('\n');
+    out.append(static_cast<size_t>(indent) * static_cast<size_t>(levels), ' ');
+  };
+  if (value.is_object() && !value.empty()) {
+    out.push_back('{');
+    const char* separator = "";
+    for (const auto& [key, member] : value.items()) {  // Sorted: the object is a std::map.
+      out.append(separator);
+      new_line(depth + 1);
+      append_escaped(out, key);
+      out.append(": ");
+      append_python(out, member, indent, depth + 1);
+      separator = ",";
+    }
+    new_line(depth);
+    out.push_back('}');
+  } else if (value.is_array() && !value.empty()) {
+    out.push_back('[');
+    const char* separator = "";
+    for (const Json& element : value) {
+      out.append(separator);
+      new_line(depth + 1);
+      append_python(out, element, indent, depth + 1);
+      separator = ",";
+    }
+    new_line(depth);
+    out.push_back(']');
+  } else if (value.is_string()) {
+    append_escaped(out, value.get_ref<const std::string&>());
+  } else if (value.is_number_float()) {
+    out.append(python_float(value.get<double>()));
+  } else {
+    out.append(value.dump());
+  }
+}
+
+// The length of the valid UTF-8 sequence at the start of text; 0 if it is invalid.
+size_t utf8_length(std::string_view text) {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = at(0);
+  const size_t length = first < 0x80   ? 1
+                        : first < 0xc2 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0u) != 0x80u) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+Json parse_untrusted_json(std::string_view text, const std::string& file) {
+  GuardedBuilder builder;
+  internal::parse_guarded(text, file, builder);
+  return std::move(builder.value());
+}
+
+Json parse_untrusted_json_object(std::string_view text, const std::string& file) {
+  Json value = parse_untrusted_json(text, file);
+  if (!value.is_object()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: a JSON object {{...}} is wanted, found {}. Check that it is the file you mean", file,
+                value.type_name());
+  }
+  return value;
+}
+
+std::string python_json(const Json& value, int indent) {
+  PLIMSOLL_CHECK(indent >= 1);
+  std::string out;
+  append_python(out, value, indent, 0);
+  return out;
+}
+
+std::string quoted_name(std::string_view name) {
+  constexpr size_t kMaxBytes = 120;
+  std::string out = "'";
+  while (!name.empty()) {
+    if (out.size() > kMaxBytes) {
+      out += "...";
+      break;
+    }
+    const size_t length = utf8_length(name);
+    const auto byte = static_cast<unsigned char>(name.front());
+    if (length == 0 || byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+      name.remove_prefix(1);
+    } else {
+      out += name.substr(0, length);
+      name.remove_prefix(length);
+    }
+  }
+  return out + "'";
+}
+
+std::string text_position(std::string_view text, size_t offset) {
+  const std::string_view before = text.substr(0, std::min(offset, text.size()));
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const size_t start = before.rfind('\n');
+  const size_t column = start == std::string_view::npos ? before.size() : before.size() - start - 1;
+  return fmt::format("line {}, column {}", line, column + 1);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,35 @@
+// JSON of unknown origin, read with guards, and JSON written byte for byte as Python's json module writes it,
+// so that files we save equal those that Hugging Face saves.
+//
+// Thread-safety: pure functions. Errors: kBadData naming the file, line and column.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// Deeper nesting than any configuration has; the limit keeps recursion over the value bounded.
+inline constexpr int kMaxJsonDepth = 64;
+
+// The value of a text from a file. Refused beyond the grammar: duplicate keys in one object, nesting over
+// kMaxJsonDepth, NUL bytes, NaN and infinities, a byte-order mark, anything after the value. `file` is the
+// name for messages.
+nlohmann::json parse_untrusted_json(std::string_view text, const std::string& file);
+
+// The same, and the value is an object.
+nlohmann::json parse_untrusted_json_object(std::string_view text, const std::string& file);
+
+// As json.dumps(value, indent=indent, sort_keys=True) of Python: ASCII only, floats in the shortest form that
+// reads back equal. No newline at the end. Requires: indent >= 1, no binary values.
+std::string python_json(const nlohmann::json& value, int indent);
+
+// A name from a file as it can stand in a message: in single quotes, control characters and invalid UTF-8 as
+// \xNN, cut at 120 bytes.
+std::string quoted_name(std::string_view name);
+
+// "line 3, column 7" of a byte offset. Columns count bytes, from 1.
+std::string text_position(std::string_view text, size_t offset);
+
+}  // namespace plimsoll

@@ -1,0 +1,216 @@
+// Opening a model folder and finding what it holds.
+#include "io/ckpt/model_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "io/ckpt/json_text.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMaxConfigBytes = 16 * 1024 * 1024;
+constexpr int64_t kMaxIndexBytes = 256 * 1024 * 1024;
+
+// Files that Hugging Face's tokenizers write next to a model, over all versions and tokenizer classes.
+constexpr std::string_view kTokenizerFiles[] = {
+    "added_tokens.json",
+    "bpe.codes",
+    "chat_template.jinja",
+    "chat_template.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+};
+
+struct ForeignWeights {
+  std::string_view file;
+  std::string_view what;
+};
+
+constexpr ForeignWeights kForeignWeights[] = {
+    {"pytorch_model.bin", "a PyTorch pickle file"},
+    {"pytorch_model.bin.index.json", "sharded PyTorch pickle files"},
+    {"tf_model.h5", "TensorFlow weights"},
+    {"flax_model.msgpack", "Flax weights"},
+};
+
+bool is_file(FileSystem& files, const std::string& path) {
+  const auto status = files.status(path);
+  return status && status->kind == FileKind::kFile;
+}
+
+// Says what was found instead of weights, and what to do.
+[[noreturn]] void fail_without_weights(FileSystem& files, const std::string& folder) {
+  for (const ForeignWeights& foreign : kForeignWeights) {
+    if (!is_file(files, join_path(folder, foreign.file))) continue;
+    const bool pickle = foreign.file == "pytorch_model.bin";
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: it has no {}, only {} ({}), which Plimsoll does not read{}. Convert it once, where PyTorch is "
+        "installed, with:\n  {}",
+        folder, kWeightsFile, foreign.file, foreign.what,
+        pickle ? ", because loading a pickle can run any program" : "",
+        pickle ? fmt::format("cd '{}' && python3 -c \"import torch, safetensors.torch as s; "
+                             "w = torch.load('pytorch_model.bin', map_location='cpu', weights_only=True); "
+                             "s.save_file({{k: v.clone().contiguous() for k, v in w.items()}}, "
+                             "'model.safetensors', metadata={{'format': 'pt'}})\"",
+                             folder)
+               : fmt::format("python3 -c \"from transformers import AutoModel; "
+                             "AutoModel.from_pretrained('{0}').save_pretrained('{0}')\"",
+                             folder));
+  }
+  throw_error(ErrorCode::kBadData,
+              "{}: it has neither {} nor {}. Check that the folder holds a whole model (a download may have "
+              "stopped half-way)",
+              folder, kWeightsFile, kWeightsIndexFile);
+}
+
+// The file of a shard stays inside the folder, whatever the index says.
+void check_shard_name(const std::string& shard, const std::string& tensor, const std::string& file) {
+  const auto refuse = [&](const char* why) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: weight_map sends tensor {} to the file {}, {}. Get the file again from a source that you trust",
+        file, quoted_name(tensor), quoted_name(shard), why);
+  };
+  if (shard.empty()) refuse("a name without letters");
+  if (shard.front() == '/') refuse("an absolute path");
+  if (shard.find('\\') != std::string::npos) refuse("a name with a backslash");
+  if (shard.find('\0') != std::string::npos) refuse("a name with a NUL byte");
+  for (size_t start = 0; start <= shard.size();) {
+    const size_t slash = std::min(shard.find('/', start), shard.size());
+    if (shard.substr(start, slash - start) == "..") refuse("a path that leads out of the folder");
+    start = slash + 1;
+  }
+}
+
+// Every tensor lies where the index says, and nowhere else.
+void check_index_against_files(const std::map<std::string, std::string>& weight_map,
+                               const std::map<std::string, SafetensorsFile>& shards,
+                               const std::string& index_path) {
+  for (const auto& [tensor, shard] : weight_map) {
+    if (shards.at(shard).find(tensor) == nullptr) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: weight_map says that tensor {} is in {}, but that file does not have it. Index and "
+                  "shards are of "
+                  "different saves; get all of them again",
+                  index_path, quoted_name(tensor), quoted_name(shard));
+    }
+  }
+  for (const auto& [shard, file] : shards) {
+    for (const StoredTensor& tensor : file.tensors()) {
+      const auto mapped = weight_map.find(tensor.name);
+      if (mapped == weight_map.end() || mapped->second != shard) {
+        throw_error(
+            ErrorCode::kBadData,
+            "{}: {} holds tensor {}, which weight_map {}. Index and shards are of different saves; get all "
+            "of them again",
+            index_path, quoted_name(shard), quoted_name(tensor.name),
+            mapped == weight_map.end() ? "does not list" : "places in " + quoted_name(mapped->second));
+      }
+    }
+  }
+}
+
+std::map<std::string, SafetensorsFile> open_shards(FileSystem& files, const std::string& folder,
+                                                   const std::map<std::string, std::string>& weight_map,
+                                                   const std::string& index_path) {
+  std::map<std::string, SafetensorsFile> shards;
+  for (const auto& [tensor, shard] : weight_map) {
+    if (shards.contains(shard)) continue;
+    const std::string path = join_path(folder, shard);
+    if (!is_file(files, path)) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: weight_map needs the file {} (for tensor {}), which is not there. Download the model "
+                  "again or copy the missing file",
+                  index_path, quoted_name(shard), quoted_name(tensor));
+    }
+    shards.emplace(shard, SafetensorsFile::open(files, path));
+  }
+  check_index_against_files(weight_map, shards, index_path);
+  return shards;
+}
+
+std::vector<SafetensorsFile> open_weights(FileSystem& files, const std::string& folder,
+                                          WeightsNeeded needed) {
+  std::vector<SafetensorsFile> opened;
+  const std::string single = join_path(folder, kWeightsFile);
+  const std::string index_path = join_path(folder, kWeightsIndexFile);
+  // As in transformers, the single file wins where both are.
+  if (is_file(files, single)) {
+    opened.push_back(SafetensorsFile::open(files, single));
+  } else if (is_file(files, index_path)) {
+    const auto weight_map = parse_weight_index(read_text_file(files, index_path, kMaxIndexBytes), index_path);
+    for (auto& [shard, file] : open_shards(files, folder, weight_map, index_path))
+      opened.push_back(std::move(file));
+  } else if (needed == WeightsNeeded::kYes) {
+    fail_without_weights(files, folder);
+  }
+  return opened;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> parse_weight_index(std::string_view json, const std::string& file) {
+  const nlohmann::json index = parse_untrusted_json_object(json, file);
+  const auto weight_map = index.find("weight_map");
+  if (weight_map == index.end() || !weight_map->is_object() || weight_map->empty()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: it has no weight_map that maps tensor names to files. Get the file again", file);
+  }
+  std::map<std::string, std::string> result;
+  for (const auto& [tensor, shard] : weight_map->items()) {
+    if (!shard.is_string()) {
+      throw_error(ErrorCode::kBadData, "{}: weight_map sends tensor {} to {} {}, a file name is wanted", file,
+                  quoted_name(tensor), shard.type_name(), quoted_name(shard.dump()));
+    }
+    check_shard_name(shard.get_ref<const std::string&>(), tensor, file);
+    result.emplace(tensor, shard.get<std::string>());
+  }
+  return result;
+}
+
+ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, WeightsNeeded needed) {
+  const auto status = files.status(path);
+  if (!status || status->kind != FileKind::kFolder) {
+    throw_error(ErrorCode::kBadData, "{}: {}. A model is a folder with {} and {}", path,
+                status ? "it is no folder" : "there is no such folder", kConfigFile, kWeightsFile);
+  }
+  ModelFolder model;
+  model.path_ = path;
+  const std::string config_path = join_path(path, kConfigFile);
+  if (!is_file(files, config_path)) {
+    throw_error(ErrorCode::kBadData,
+                "{}: it has no {}. Check that the folder holds a whole Hugging Face model", path,
+                kConfigFile);
+  }
+  model.config_text_ = read_text_file(files, config_path, kMaxConfigBytes);
+  parse_untrusted_json_object(model.config_text_, config_path);
+  for (const std::string_view name : kTokenizerFiles) {
+    if (is_file(files, join_path(path, name))) model.tokenizer_files_.emplace_back(name);
+  }
+  model.weights_ = open_weights(files, path, needed);
+  for (size_t i = 0; i < model.weights_.size(); ++i) {
+    for (const StoredTensor& tensor : model.weights_[i].tensors()) model.file_of_.emplace(tensor.name, i);
+  }
+  return model;
+}
+
+ModelFolder::Located ModelFolder::find(std::string_view name) const {
+  const auto found = file_of_.find(name);
+  if (found == file_of_.end()) return {};
+  const SafetensorsFile& file = weights_[found->second];
+  return {&file, file.find(name)};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,146 @@
+// Loading wanted tensors from a model folder, and saying what did not match.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/check.h"
+#include "io/ckpt/json_text.h"
+#include "io/ckpt/model_folder.h"
+
+namespace plimsoll {
+namespace {
+
+// The old names of a layer norm's weight and bias.
+std::string old_norm_name(const std::string& name) {
+  for (const auto& [now, before] :
+       {std::pair<std::string_view, std::string_view>{"LayerNorm.weight", "LayerNorm.gamma"},
+        {"LayerNorm.bias", "LayerNorm.beta"}}) {
+    if (name.ends_with(now)) return name.substr(0, name.size() - now.size()) + std::string(before);
+  }
+  return {};
+}
+
+int64_t row_elements(std::span<const int64_t> shape) {
+  if (shape.empty()) return 1;
+  return std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+View at_row(const WantedTensor& wanted) {
+  const int64_t skipped =
+      wanted.first_row * row_elements(wanted.shape) * dtype_bytes(wanted.destination.dtype);
+  return {static_cast<std::byte*>(wanted.destination.data) + skipped, wanted.destination.dtype};
+}
+
+[[noreturn]] void fail_on_mismatches(const std::vector<ShapeMismatch>& mismatched,
+                                     const std::string& folder) {
+  std::string list;
+  for (const ShapeMismatch& mismatch : mismatched) {
+    list += fmt::format("\n  {}: {} in the checkpoint, {} in the model", mismatch.stored_name,
+                        shape_text(mismatch.found), shape_text(mismatch.wanted));
+  }
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: {} of its tensors have other shapes than the model:{}\n  check that config.json belongs to these "
+      "weights; "
+      "to initialise such tensors anew (a classifier for other labels), add --ignore_mismatched_sizes",
+      folder, mismatched.size(), list);
+}
+
+std::string join_names(const std::vector<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(quoted_name(name));
+  return fmt::format("[{}]", fmt::join(quoted, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> stored_name_alternatives(const std::string& name, std::string_view prefix) {
+  std::vector<std::string> names = {name};
+  if (!prefix.empty() && name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
+  for (size_t i = 0, count = names.size(); i < count; ++i) {
+    const std::string old = old_norm_name(names[i]);
+    if (!old.empty()) names.push_back(old);
+  }
+  return names;
+}
+
+LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOptions& options) const {
+  LoadReport report;
+  struct Pair {
+    const WantedTensor* wanted;
+    Located stored;
+  };
+  std::vector<Pair> pairs;
+  std::set<std::string_view> used;
+  for (const WantedTensor& tensor : wanted) {
+    PLIMSOLL_CHECK(!tensor.names.empty() && tensor.destination,
+                   "a wanted tensor without name or destination");
+    Located stored;
+    for (const std::string& name : tensor.names) {
+      stored = find(name);
+      if (stored.tensor != nullptr) break;
+    }
+    if (stored.tensor == nullptr) {
+      report.missing.push_back(tensor.names.front());
+      continue;
+    }
+    used.insert(stored.tensor->name);
+    if (stored.tensor->shape != tensor.shape) {
+      report.mismatched.push_back(
+          {tensor.names.front(), stored.tensor->name, tensor.shape, stored.tensor->shape});
+      continue;
+    }
+    pairs.push_back({&tensor, stored});
+  }
+  if (!report.mismatched.empty() && options.on_mismatch == OnShapeMismatch::kFail) {
+    fail_on_mismatches(report.mismatched, path_);
+  }
+  for (const auto& [name, file] : file_of_) {
+    const bool ignored = std::ranges::any_of(
+        options.ignored_suffixes, [&](const std::string& suffix) { return name.ends_with(suffix); });
+    if (!ignored && !used.contains(name)) report.unused.push_back(name);
+  }
+  // In the order in which the data lies on the disk.
+  std::ranges::stable_sort(pairs, {},
+                           [](const Pair& pair) { return std::pair(pair.stored.file, pair.stored.tensor); });
+  for (const Pair& pair : pairs) {
+    pair.stored.file->read(*pair.stored.tensor, at_row(*pair.wanted));
+    ++report.num_loaded;
+  }
+  return report;
+}
+
+std::string describe_load(const LoadReport& report, std::string_view model_name, std::string_view folder) {
+  std::string text;
+  if (!report.unused.empty()) {
+    text += fmt::format(
+        "Some weights of the model checkpoint at {} were not used when initializing {}: {}. This is expected "
+        "when the "
+        "checkpoint was trained for another task.\n",
+        folder, model_name, join_names(report.unused));
+  }
+  if (!report.missing.empty()) {
+    text += fmt::format(
+        "Some weights of {} were not initialized from the model checkpoint at {} and are newly initialized: "
+        "{}. Train "
+        "the model before you rely on its predictions.\n",
+        model_name, folder, join_names(report.missing));
+  }
+  if (!report.mismatched.empty()) {
+    text += fmt::format(
+        "Some weights of {} were not initialized from the model checkpoint at {} and are newly initialized "
+        "because the "
+        "shapes did not match:\n",
+        model_name, folder);
+    for (const ShapeMismatch& mismatch : report.mismatched) {
+      text += fmt::format("- {}: found shape {} in the checkpoint and {} in the model instantiated\n",
+                          mismatch.name, shape_text(mismatch.found), shape_text(mismatch.wanted));
+    }
+  }
+  return text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,148 @@
+// Writing a model folder that Hugging Face's from_pretrained opens.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "io/ckpt/json_text.h"
+#include "io/ckpt/model_folder.h"
+
+namespace plimsoll {
+namespace {
+
+struct Shard {
+  std::vector<TensorSource> tensors;
+  int64_t size_bytes = 0;
+};
+
+// In the given order, a new shard where the next tensor would exceed the limit. A tensor above the limit is
+// alone.
+std::vector<Shard> split_into_shards(const std::vector<TensorSource>& tensors, int64_t max_shard_bytes) {
+  PLIMSOLL_CHECK(max_shard_bytes > 0, "shards of {} bytes", max_shard_bytes);
+  std::vector<Shard> shards(1);
+  for (const TensorSource& tensor : tensors) {
+    if (!shards.back().tensors.empty() && shards.back().size_bytes + tensor.size_bytes() > max_shard_bytes) {
+      shards.emplace_back();
+    }
+    shards.back().tensors.push_back(tensor);
+    shards.back().size_bytes += tensor.size_bytes();
+  }
+  return shards;
+}
+
+std::string shard_name(size_t i, size_t count) {
+  return count == 1 ? std::string(kWeightsFile)
+                    : fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, count);
+}
+
+// "model-00001-of-00003.safetensors"
+bool is_shard_name(std::string_view name) {
+  constexpr std::string_view kPattern = "model-#####-of-#####.safetensors";
+  return std::ranges::equal(name, kPattern,
+                            [](char c, char p) { return p == '#' ? c >= '0' && c <= '9' : c == p; });
+}
+
+std::string index_text(const std::vector<Shard>& shards) {
+  nlohmann::json index;
+  int64_t num_parameters = 0;
+  int64_t size_bytes = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    size_bytes += shards[i].size_bytes;
+    for (const TensorSource& tensor : shards[i].tensors) {
+      num_parameters += tensor.num_elements();
+      index["weight_map"][tensor.name] = shard_name(i, shards.size());
+    }
+  }
+  index["metadata"] = {{"total_parameters", num_parameters}, {"total_size", size_bytes}};
+  return python_json(index, 2) + "\n";
+}
+
+// Writes the files as folder/<prefix><name>; the names in the result are without the prefix. Small files come
+// first, the weights after them, the index of the weights last.
+std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string& folder,
+                                           const std::string& prefix, const ModelContents& contents) {
+  std::vector<WrittenFile> written;
+  const auto path_of = [&](std::string_view name) { return join_path(folder, prefix + std::string(name)); };
+  const auto record = [&](WrittenFile file, std::string_view name) {
+    file.name = name;
+    written.push_back(std::move(file));
+  };
+  std::set<std::string, std::less<>> taken = {std::string(kConfigFile)};
+  const nlohmann::json config = parse_untrusted_json_object(contents.config_text, std::string(kConfigFile));
+  record(write_synced_file(files, path_of(kConfigFile), python_json(config, 2) + "\n"), kConfigFile);
+  for (const CarriedFile& carried : contents.carried) {
+    const std::string name = file_name(carried.source_path);
+    PLIMSOLL_CHECK(taken.insert(name).second && !is_shard_name(name) && name != kWeightsFile &&
+                       name != kWeightsIndexFile,
+                   "a carried file may not be named {}", name);
+    record(copy_synced_file(files, carried.source_path, path_of(name)), name);
+  }
+  const std::vector<Shard> shards = split_into_shards(contents.tensors, contents.max_shard_bytes);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shard_name(i, shards.size());
+    record(write_safetensors(files, path_of(name), shards[i].tensors), name);
+  }
+  if (shards.size() > 1)
+    record(write_synced_file(files, path_of(kWeightsIndexFile), index_text(shards)), kWeightsIndexFile);
+  return written;
+}
+
+// Weights of an earlier save that the new one does not replace. The single file goes first: readers prefer it
+// to shards.
+std::vector<std::string> stale_weights(FileSystem& files, const std::string& folder,
+                                       const std::vector<WrittenFile>& written) {
+  std::vector<std::string> stale;
+  for (const FolderEntry& entry : files.list(folder)) {
+    const bool weights =
+        entry.name == kWeightsFile || entry.name == kWeightsIndexFile || is_shard_name(entry.name);
+    if (weights && std::ranges::find(written, entry.name, &WrittenFile::name) == written.end()) {
+      stale.push_back(entry.name);
+    }
+  }
+  std::ranges::stable_partition(stale, [](const std::string& name) { return name == kWeightsFile; });
+  return stale;
+}
+
+// Gives a full disk its room back. A disk that refuses even this has already been reported.
+void remove_temporary_files(FileSystem& files, const std::string& folder) {
+  try {
+    for (const FolderEntry& entry : files.list(folder)) {
+      if (entry.name.starts_with(kTemporaryPrefix)) files.remove_file(join_path(folder, entry.name));
+    }
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the caller throws the first failure
+  }
+}
+
+}  // namespace
+
+std::vector<WrittenFile> write_model_files(FileSystem& files, const std::string& folder,
+                                           const ModelContents& contents) {
+  return write_with_prefix(files, folder, "", contents);
+}
+
+void save_model_folder(FileSystem& files, const std::string& folder, const ModelContents& contents) {
+  const std::string prefix(kTemporaryPrefix);
+  make_folders(files, folder);
+  std::vector<WrittenFile> written;
+  try {
+    // Carried files may lie in the folder already, even be the same files: they are copied to their temporary
+    // names before anything is replaced.
+    written = write_with_prefix(files, folder, prefix, contents);
+  } catch (const Error& error) {
+    remove_temporary_files(files, folder);
+    throw Error(error.code(),
+                fmt::format("the model was not saved to '{}': {}. What was saved there before is untouched",
+                            folder, error.what()));
+  }
+  for (const WrittenFile& file : written) {
+    files.rename(join_path(folder, prefix + file.name), join_path(folder, file.name));
+  }
+  files.sync_folder(folder);
+  const std::vector<std::string> stale = stale_weights(files, folder, written);
+  for (const std::string& name : stale) files.remove_file(join_path(folder, name));
+  if (!stale.empty()) files.sync_folder(folder);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,350 @@
+// The list of types and the header: everything of the format that is text.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "io/ckpt/json_guard.h"
+#include "io/ckpt/json_text.h"
+#include "io/ckpt/safetensors.h"
+
+namespace plimsoll {
+namespace {
+
+struct TypeRow {
+  std::string_view name;
+  int bits;
+};
+
+constexpr TypeRow kTypes[kNumStoredTypes] = {
+    {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+    {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+    {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+    {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
+};
+
+constexpr std::string_view kMetadataKey = "__metadata__";
+constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
+
+// A tensor as the JSON describes it, before any check across its members.
+struct RawTensor {
+  StoredTensor tensor;
+  bool has_type = false;
+  bool has_shape = false;
+  bool has_offsets = false;
+};
+
+// Takes the events of a header. Members of a tensor that the format does not know are skipped, whatever they
+// hold.
+class HeaderEvents : public internal::GuardedEvents {
+ public:
+  bool null() {
+    if (depth() == 1 && key_ == kMetadataKey) return true;
+    return skipping() || unexpected("null");
+  }
+  bool boolean(bool) { return skipping() || unexpected("a boolean"); }
+  bool number_integer(int64_t value) {
+    return skipping() || (in_list() ? refuse(here() + fmt::format("the negative number {}", value))
+                                    : unexpected("a number"));
+  }
+  bool number_unsigned(uint64_t value) {
+    if (skipping()) return true;
+    if (!in_list()) return unexpected("a number");
+    if (value > static_cast<uint64_t>(kMaxInt64)) {
+      return refuse(here() + fmt::format("the number {}, which is larger than any file", value));
+    }
+    if (member_ == "data_offsets" && num_offsets_ == 2) return refuse(here() + "more than two numbers");
+    if (member_ == "shape") {
+      current_.tensor.shape.push_back(static_cast<int64_t>(value));
+    } else {
+      (num_offsets_++ == 0 ? current_.tensor.begin : current_.tensor.end) = static_cast<int64_t>(value);
+    }
+    return true;
+  }
+  bool number_float(double, const std::string& text) {
+    return skipping() ||
+           (in_list() ? refuse(here() + "the number " + quoted_name(text) + ", which is not a whole number")
+                      : unexpected("a number"));
+  }
+  bool string(std::string& value) {
+    if (skipping()) return true;
+    if (in_metadata()) {
+      metadata[member_] = std::move(value);
+      return true;
+    }
+    if (depth() != 2 || member_ != "dtype") return unexpected("a string");
+    const auto type = parse_stored_type(value);
+    if (!type) return refuse(here() + "the type " + quoted_name(value) + ", which the format does not have");
+    current_.tensor.type = *type;
+    current_.has_type = true;
+    return true;
+  }
+  bool start_object(size_t) {
+    if (!skipping() && depth() >= 2) return unexpected("an object");
+    if (depth() == 1) begin_tensor();
+    return enter();
+  }
+  bool start_array(size_t) {
+    if (!skipping()) {
+      if (depth() != 2 || in_metadata() || (member_ != "shape" && member_ != "data_offsets")) {
+        return unexpected("a list");
+      }
+      (member_ == "shape" ? current_.has_shape : current_.has_offsets) = true;
+    }
+    return enter();
+  }
+  bool end_object() {
+    leave();
+    if (depth() == 1 && key_ != kMetadataKey) return end_tensor();
+    return true;
+  }
+  bool end_array() { return leave(); }
+  bool key(std::string& name) {
+    if (depth() == 1) {
+      if (!names_.insert(name).second) return refuse("the name " + quoted_name(name) + " occurs twice");
+      key_ = std::move(name);
+      return true;
+    }
+    if (depth() > 2) return true;
+    if (!members_.insert(name).second)
+      return refuse(quoted_name(key_) + " has the member " + quoted_name(name) + " twice");
+    member_ = std::move(name);
+    return true;
+  }
+
+  std::vector<StoredTensor> tensors;
+  std::map<std::string, std::string> metadata;
+
+ private:
+  bool in_metadata() const { return depth() == 2 && key_ == kMetadataKey; }
+  bool in_list() const { return depth() == 3 && (member_ == "shape" || member_ == "data_offsets"); }
+  // Inside a member that the format does not know.
+  bool skipping() const {
+    return depth() >= 2 && key_ != kMetadataKey && member_ != "dtype" && member_ != "shape" &&
+           member_ != "data_offsets";
+  }
+  std::string here() const {
+    return depth() >= 2 ? fmt::format("{} of tensor {} has ", member_, quoted_name(key_))
+                        : fmt::format("tensor {} has ", quoted_name(key_));
+  }
+  bool unexpected(const char* what) {
+    if (depth() == 0) return refuse(fmt::format("the header is {}, an object {{...}} is wanted", what));
+    if (key_ == kMetadataKey) {
+      return refuse(fmt::format("__metadata__ holds {}; it maps strings to strings", what));
+    }
+    if (depth() == 1)
+      return refuse(fmt::format("tensor {} is {}, an object is wanted", quoted_name(key_), what));
+    return refuse(here() + what + ", which does not belong there");
+  }
+  void begin_tensor() {
+    current_ = {};
+    num_offsets_ = 0;
+    members_.clear();
+    member_.clear();
+  }
+  bool end_tensor() {
+    const char* missing = !current_.has_type      ? "dtype"
+                          : !current_.has_shape   ? "shape"
+                          : !current_.has_offsets ? "data_offsets"
+                                                  : nullptr;
+    if (missing != nullptr) return refuse(fmt::format("tensor {} has no {}", quoted_name(key_), missing));
+    if (num_offsets_ != 2) {
+      return refuse(fmt::format("data_offsets of tensor {} has {} numbers, two are wanted", quoted_name(key_),
+                                num_offsets_));
+    }
+    current_.tensor.name = key_;
+    tensors.push_back(std::move(current_.tensor));
+    return true;
+  }
+
+  std::set<std::string, std::less<>> names_;
+  std::set<std::string, std::less<>> members_;
+  std::string key_;     // the name at depth 1
+  std::string member_;  // the name at depth 2
+  RawTensor current_;
+  int num_offsets_ = 0;
+};
+
+std::optional<int64_t> checked_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
+  return product;
+}
+
+// Shape, type and offsets of one tensor fit together.
+void check_extent(const StoredTensor& tensor, const std::string& file) {
+  std::optional<int64_t> elements = 1;
+  // A zero anywhere makes the tensor empty, even where the other sizes would overflow.
+  if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) {
+    elements = 0;
+  } else {
+    for (const int64_t size : tensor.shape) {
+      if (elements) elements = checked_product(*elements, size);
+    }
+  }
+  const auto bits = elements ? checked_product(*elements, stored_type_bits(tensor.type)) : std::nullopt;
+  if (!bits) {
+    throw_error(ErrorCode::kBadData,
+                "{}: tensor {}: its shape {} overflows 64 bits. The file is damaged or hostile", file,
+                quoted_name(tensor.name), shape_text(tensor.shape));
+  }
+  if (*bits % 8 != 0) {
+    throw_error(ErrorCode::kBadData,
+                "{}: tensor {}: shape {} of {} takes {} bits, which is no whole number of bytes", file,
+                quoted_name(tensor.name), shape_text(tensor.shape), stored_type_name(tensor.type), *bits);
+  }
+  if (tensor.end < tensor.begin) {
+    throw_error(ErrorCode::kBadData, "{}: tensor {}: its data ends at byte {}, before it begins at byte {}",
+                file, quoted_name(tensor.name), tensor.end, tensor.begin);
+  }
+  if (tensor.end - tensor.begin != *bits / 8) {
+    throw_error(ErrorCode::kBadData,
+                "{}: tensor {}: shape {} of {} takes {} bytes, but data_offsets [{}, {}] span {}. The header "
+                "is wrong; "
+                "save or download the file again",
+                file, quoted_name(tensor.name), shape_text(tensor.shape), stored_type_name(tensor.type),
+                *bits / 8, tensor.begin, tensor.end, tensor.end - tensor.begin);
+  }
+}
+
+// The tensors, sorted by offset, follow each other without holes and overlaps.
+void check_contiguous(const std::vector<StoredTensor>& tensors, const std::string& file) {
+  int64_t expected = 0;
+  const StoredTensor* previous = nullptr;
+  for (const StoredTensor& tensor : tensors) {
+    if (tensor.begin != expected) {
+      const std::string before = previous == nullptr
+                                     ? "the data begins"
+                                     : fmt::format("tensor {} ends", quoted_name(previous->name));
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: tensor {} begins at data byte {}, but {} at byte {}: {}. Save or download the file again",
+          file, quoted_name(tensor.name), tensor.begin, before, expected,
+          tensor.begin < expected ? "they overlap" : "there is a hole between them");
+    }
+    expected = tensor.end;
+    previous = &tensor;
+  }
+}
+
+void check_file_size(const SafetensorsHeader& header, int64_t file_size_bytes, const std::string& file) {
+  const int64_t data_bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
+  if (data_bytes > kMaxInt64 - header.data_offset) {
+    throw_error(ErrorCode::kBadData, "{}: tensor {}: its data ends at byte {}, beyond any file", file,
+                quoted_name(header.tensors.back().name), data_bytes);
+  }
+  const int64_t expected = header.data_offset + data_bytes;
+  if (expected > file_size_bytes) {
+    // Name the first tensor that is not all there, not the last one.
+    const auto cut = std::ranges::find_if(header.tensors, [&](const StoredTensor& tensor) {
+      return header.data_offset + tensor.end > file_size_bytes;
+    });
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: tensor {} takes bytes {} to {}, but the file has only {}: it was cut short. Download or copy it "
+        "again; expected size {}",
+        file, quoted_name(cut->name), header.data_offset + cut->begin, header.data_offset + cut->end,
+        file_size_bytes, expected);
+  }
+  if (expected < file_size_bytes) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the file has {} bytes, but its tensors end at byte {}: {} bytes follow that belong to none. "
+        "Something was appended to it; `truncate -s {} {}` would restore it",
+        file, file_size_bytes, expected, file_size_bytes - expected, expected, file);
+  }
+}
+
+}  // namespace
+
+int stored_type_bits(StoredType type) {
+  return kTypes[static_cast<size_t>(type)].bits;
+}
+std::string_view stored_type_name(StoredType type) {
+  return kTypes[static_cast<size_t>(type)].name;
+}
+
+std::optional<StoredType> parse_stored_type(std::string_view name) {
+  for (size_t i = 0; i < std::size(kTypes); ++i) {
+    if (kTypes[i].name == name) return static_cast<StoredType>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> stored_type_dtype(StoredType type) {
+  switch (type) {
+    case StoredType::kF64:
+      return DType::kF64;
+    case StoredType::kF32:
+      return DType::kF32;
+    case StoredType::kBF16:
+      return DType::kBF16;
+    case StoredType::kF16:
+      return DType::kF16;
+    case StoredType::kI64:
+      return DType::kI64;
+    case StoredType::kI32:
+      return DType::kI32;
+    case StoredType::kU8:
+    case StoredType::kBool:
+      return DType::kU8;
+    default:
+      return std::nullopt;
+  }
+}
+
+StoredType to_stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return StoredType::kF64;
+    case DType::kF32:
+      return StoredType::kF32;
+    case DType::kBF16:
+      return StoredType::kBF16;
+    case DType::kF16:
+      return StoredType::kF16;
+    case DType::kI64:
+      return StoredType::kI64;
+    case DType::kI32:
+      return StoredType::kI32;
+    case DType::kU8:
+      return StoredType::kU8;
+  }
+  PLIMSOLL_CHECK(false, "unknown dtype");
+  return StoredType::kU8;
+}
+
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+int64_t StoredTensor::num_elements() const {
+  int64_t product = 1;
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
+  for (const int64_t size : shape) product *= size;
+  return product;
+}
+
+SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t file_size_bytes,
+                                           const std::string& file) {
+  const std::string where = file + ", header";
+  HeaderEvents events;
+  internal::parse_guarded(json, where, events);
+  SafetensorsHeader header;
+  header.data_offset = 8 + std::ssize(json);
+  header.tensors = std::move(events.tensors);
+  header.metadata = std::move(events.metadata);
+  for (const StoredTensor& tensor : header.tensors) check_extent(tensor, file);
+  std::ranges::sort(header.tensors, {}, [](const StoredTensor& tensor) {
+    return std::tuple(tensor.begin, tensor.end, std::string_view(tensor.name));
+  });
+  check_contiguous(header.tensors, file);
+  check_file_size(header, file_size_bytes, file);
+  return header;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,148 @@
+#include "io/hub/hub_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMaxRefBytes = 4096;
+
+bool is_folder(FileSystem& files, const std::string& path) {
+  const auto status = files.status(path);
+  return status && status->kind == FileKind::kFolder;
+}
+
+std::string expand_home(const std::string& path, const HubEnvironment& environment) {
+  if (!path.starts_with("~/") && path != "~") return path;
+  return join_path(environment.home.value_or(""), path == "~" ? "" : path.substr(2));
+}
+
+bool is_set(const std::optional<std::string>& value) {
+  return value && !value->empty();
+}
+
+bool is_name_part(std::string_view part) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  return !part.empty() && std::ranges::all_of(part, allowed) && part.front() != '.' && part.front() != '-' &&
+         part.back() != '.' && part.back() != '-' && part.find("..") == std::string_view::npos &&
+         part.find("--") == std::string_view::npos;
+}
+
+// Branches, tags and commits; never a way out of the folder.
+bool is_revision(std::string_view revision) {
+  return !revision.empty() && revision.front() != '/' && revision.find("..") == std::string_view::npos &&
+         revision.find('\0') == std::string_view::npos;
+}
+
+// models--org--name
+std::string repository_folder(std::string_view name) {
+  std::string folder = "models--";
+  for (const char c : name) {
+    if (c == '/') {
+      folder += "--";
+    } else {
+      folder.push_back(c);
+    }
+  }
+  return folder;
+}
+
+// Two ways to get it: into the cache, where it is found under its name, or into a folder.
+std::string how_to_get(const std::string& name, const std::string& revision) {
+  const bool main = revision == "main";
+  const std::string folder = file_name(name);
+  return fmt::format(
+      "Plimsoll does not download it by itself. Get it into the cache with\n"
+      "  huggingface-cli download {0}{1}\n"
+      "or into a folder with\n"
+      "  git lfs install && git clone {2}https://huggingface.co/{0} {3}\n"
+      "and then use --model_name_or_path ./{3}",
+      name, main ? "" : " --revision " + revision, main ? "" : "--branch " + revision + " ", folder);
+}
+
+// The commit that a branch or tag leads to; the revision itself where it is a commit.
+std::string commit_of(FileSystem& files, const std::string& repository, const std::string& revision) {
+  const std::string ref = join_path(join_path(repository, "refs"), revision);
+  const auto status = files.status(ref);
+  if (!status || status->kind != FileKind::kFile) return revision;
+  std::string commit = read_text_file(files, ref, kMaxRefBytes);
+  while (!commit.empty() && (commit.back() == '\n' || commit.back() == '\r' || commit.back() == ' '))
+    commit.pop_back();
+  if (commit.empty() || commit.find('/') != std::string::npos || !is_revision(commit)) {
+    throw_error(ErrorCode::kBadData,
+                "{}: a commit hash is wanted, found '{}'. Remove the folder '{}' and download it again", ref,
+                commit, repository);
+  }
+  return commit;
+}
+
+}  // namespace
+
+std::string hub_cache_folder(const HubEnvironment& environment) {
+  for (const auto* value : {&environment.hf_hub_cache, &environment.huggingface_hub_cache}) {
+    if (is_set(*value)) return expand_home(**value, environment);
+  }
+  std::string home = join_path(environment.home.value_or(""), ".cache/huggingface");
+  if (is_set(environment.hf_home)) {
+    home = expand_home(*environment.hf_home, environment);
+  } else if (is_set(environment.xdg_cache_home)) {
+    home = join_path(expand_home(*environment.xdg_cache_home, environment), "huggingface");
+  }
+  return join_path(home, "hub");
+}
+
+bool is_hub_name(std::string_view text) {
+  if (text.size() > 96) return false;
+  const size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return is_name_part(text);
+  return is_name_part(text.substr(0, slash)) && is_name_part(text.substr(slash + 1));
+}
+
+std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environment, const std::string& name,
+                              const std::string& revision) {
+  PLIMSOLL_CHECK(is_hub_name(name), "'{}' is no hub name", name);
+  if (!is_revision(revision)) {
+    throw_error(ErrorCode::kUsage, "--model_revision '{}' is no branch, tag or commit", revision);
+  }
+  const std::string repository = join_path(hub_cache_folder(environment), repository_folder(name));
+  if (!is_folder(files, repository)) {
+    throw_error(ErrorCode::kBadData,
+                "'{}' is neither a folder here nor in Hugging Face's cache (looked for '{}'). {}", name,
+                repository, how_to_get(name, revision));
+  }
+  const std::string snapshots = join_path(repository, "snapshots");
+  const std::string snapshot = join_path(snapshots, commit_of(files, repository, revision));
+  if (!is_folder(files, snapshot)) {
+    throw_error(ErrorCode::kBadData,
+                "'{}' is in Hugging Face's cache, but not its revision '{}' (looked for '{}'). {}", name,
+                revision, snapshot, how_to_get(name, revision));
+  }
+  return snapshot;
+}
+
+std::string resolve_model_folder(FileSystem& files, const HubEnvironment& environment,
+                                 const std::string& name_or_path, const std::string& revision) {
+  const auto status = name_or_path.empty() ? std::nullopt : files.status(name_or_path);
+  if (status && status->kind == FileKind::kFolder) return name_or_path;
+  if (status) {
+    throw_error(ErrorCode::kBadData,
+                "'{}' is a file; a model is a folder with config.json and model.safetensors. Use '{}'?",
+                name_or_path, parent_folder(name_or_path));
+  }
+  if (!is_hub_name(name_or_path)) {
+    throw_error(ErrorCode::kBadData,
+                "'{}' is neither a folder on this machine nor a name on the Hugging Face hub (org/name). "
+                "Check the path",
+                name_or_path);
+  }
+  return find_in_hub_cache(files, environment, name_or_path, revision);
+}
+
+}  // namespace plimsoll
