@@ -1,0 +1,35 @@
+// How element-wise work is spread over threads: chunks of a fixed number of elements, or of rows with about that many. What
+// is computed does not depend on the cut. Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device/cpu/parallel.h"
+
+namespace plimsoll {
+
+// Large enough that handing a chunk to a thread (about a microsecond) is small beside moving its elements (about twenty),
+// small enough that a chunk of three fp32 operands stays in a core's second-level cache; a multiple of every vector.
+inline constexpr int64_t kElementsPerChunk = 32768;
+
+// body(begin, end) for each chunk of [0, n).
+template <class Body>
+void for_each_chunk(int64_t n, const Body& body) {
+  parallel_for((n + kElementsPerChunk - 1) / kElementsPerChunk, [&](int64_t chunk, int) {
+    const int64_t begin = chunk * kElementsPerChunk;
+    body(begin, std::min(n, begin + kElementsPerChunk));
+  });
+}
+
+// body(row) for each of T rows of C elements.
+template <class Body>
+void for_each_row(int64_t T, int64_t C, const Body& body) {
+  const int64_t rows = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(C, 1));
+  parallel_for((T + rows - 1) / rows, [&](int64_t chunk, int) {
+    const int64_t end = std::min(T, (chunk + 1) * rows);
+    for (int64_t row = chunk * rows; row < end; ++row) body(row);
+  });
+}
+
+}  // namespace plimsoll

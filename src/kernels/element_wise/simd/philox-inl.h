@@ -1,0 +1,102 @@
+// base/philox.h on vectors: the factors of dropout, bit for bit as its scalar functions give them; per target, included
+// through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
+#if defined(PLIMSOLL_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_KERNELS_PHILOX_INL_H_
+#undef PLIMSOLL_KERNELS_PHILOX_INL_H_
+#else
+#define PLIMSOLL_KERNELS_PHILOX_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "base/philox.h"
+#include "kernels/element_wise/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+
+// Elements that dropout_factors handles at a time.
+inline constexpr int64_t kDropoutChunk = 256;
+// A chunk that begins inside a block of four draws one block more; the last vector may draw more than was asked.
+inline constexpr int64_t kPhiloxSlack = 64;
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks, uint32_t* to) {
+  for (int64_t i = 0; i < num_blocks; ++i) {
+    const std::array<uint32_t, 4> numbers = philox_block(where, first_block + static_cast<uint64_t>(i));
+    std::memcpy(to + 4 * i, numbers.data(), 16);
+  }
+}
+#else
+// The numbers of blocks [first_block, first_block + num_blocks), four each, and of at most 8 blocks more. A block's words lie
+// in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications leave there, which nothing reads.
+HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks, uint32_t* to) {
+  const hn::ScalableTag<uint64_t> d64;
+  const hn::Repartition<uint32_t, decltype(d64)> d32;
+  const auto m0 = hn::Set(d32, kPhiloxM0);
+  const auto m1 = hn::Set(d32, kPhiloxM1);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d64));
+  for (int64_t i = 0; i < num_blocks; i += lanes) {
+    const auto block = hn::Add(hn::Iota(d64, 0), hn::Set(d64, first_block + static_cast<uint64_t>(i)));
+    auto c0 = hn::BitCast(d32, block);
+    auto c1 = hn::BitCast(d32, hn::ShiftRight<32>(block));
+    auto c2 = hn::Set(d32, where.site);
+    auto c3 = hn::Set(d32, where.step);
+    uint32_t key0 = static_cast<uint32_t>(where.seed);
+    uint32_t key1 = static_cast<uint32_t>(where.seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const auto p0 = hn::MulEven(c0, m0);
+      const auto p1 = hn::MulEven(c2, m1);
+      c0 = hn::Xor(hn::Xor(hn::BitCast(d32, hn::ShiftRight<32>(p1)), c1), hn::Set(d32, key0));
+      c1 = hn::BitCast(d32, p1);
+      c2 = hn::Xor(hn::Xor(hn::BitCast(d32, hn::ShiftRight<32>(p0)), c3), hn::Set(d32, key1));
+      c3 = hn::BitCast(d32, p0);
+      key0 += kPhiloxW0;
+      key1 += kPhiloxW1;
+    }
+    const auto low = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(hn::BitCast(d64, c1))), c0);
+    const auto high = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(hn::BitCast(d64, c3))), c2);
+    hn::StoreInterleaved2(hn::BitCast(d64, low), hn::BitCast(d64, high), d64,
+                          reinterpret_cast<uint64_t*>(to + 4 * i));
+  }
+}
+#endif
+
+// What dropout needs of its arguments, once per call.
+struct DropoutSetup {
+  RandomSite where;
+  uint32_t threshold;
+  float scale;
+};
+inline DropoutSetup dropout_setup(double p, const RandomSite& where) {
+  return {where, dropout_threshold(p), dropout_scale(p)};
+}
+
+// factors[i] = scale where element first_element + i is kept, else 0. Requires: 0 <= count <= kDropoutChunk.
+HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count, float* factors) {
+  alignas(64) uint32_t numbers[kDropoutChunk + kPhiloxSlack];
+  const uint64_t first_block = static_cast<uint64_t>(first_element) / 4;
+  const int64_t lead = first_element % 4;
+  philox_numbers(setup.where, first_block, (lead + count + 3) / 4, numbers);
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
+  const auto threshold = hn::Set(du, setup.threshold);
+  const F32Vec scale = hn::Set(d, setup.scale);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Reads and writes whole vectors: both arrays have the room.
+  for (int64_t i = 0; i < count; i += lanes) {
+    const auto dropped = hn::Lt(hn::LoadU(du, numbers + lead + i), threshold);
+    hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(d, dropped), scale), d, factors + i);
+  }
+}
+// Room for `factors` of dropout_factors.
+inline constexpr int64_t kDropoutFactors = kDropoutChunk + kPhiloxSlack;
+
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLIMSOLL_KERNELS_PHILOX_INL_H_

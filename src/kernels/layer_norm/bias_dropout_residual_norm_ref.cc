@@ -1,0 +1,102 @@
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
+
+namespace plimsoll {
+namespace {
+
+// What an element is multiplied by: 0 where it is dropped.
+class DropoutFactor {
+ public:
+  DropoutFactor(double p, const RandomSite& where) : p_(p), where_(where) {
+    PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "dropout probability {} is not in [0, 1)", p);
+  }
+  double operator()(int64_t element) const {
+    if (p_ == 0.0) return 1.0;
+    const bool kept = philox_element(where_, static_cast<uint64_t>(element)) >= dropout_threshold(p_);
+    return kept ? static_cast<double>(dropout_scale(p_)) : 0.0;
+  }
+
+ private:
+  double p_;
+  RandomSite where_;
+};
+
+// Sums over a row before anything of it is written, so that outputs may alias inputs.
+struct GradientMeans {
+  double g = 0.0;
+  double g_x_hat = 0.0;
+};
+
+double gradient(const BiasDropoutResidualNormBwdArgs& args, int64_t i) {
+  return args.d_y.load(i) + (args.d_y2 ? args.d_y2.load(i) : 0.0);
+}
+
+GradientMeans gradient_means(const BiasDropoutResidualNormBwdArgs& args, int64_t t) {
+  GradientMeans means;
+  for (int64_t c = 0; c < args.C; ++c) {
+    const int64_t i = t * args.C + c;
+    const double g = gradient(args, i) * args.gain.load(c);
+    means.g += g / static_cast<double>(args.C);
+    means.g_x_hat += g * args.x_hat.load(i) / static_cast<double>(args.C);
+  }
+  return means;
+}
+
+double d_s(const BiasDropoutResidualNormBwdArgs& args, const GradientMeans& means, int64_t t, int64_t c) {
+  const int64_t i = t * args.C + c;
+  return args.rstd.load(t) *
+         (gradient(args, i) * args.gain.load(c) - means.g - args.x_hat.load(i) * means.g_x_hat);
+}
+
+void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
+  if (!sum || accumulate == Accumulate::kAdd) return;
+  for (int64_t c = 0; c < C; ++c) sum.store(c, 0.0);
+}
+// Sums grow in their own type: in double where the graph is.
+void add_to_sum(const View& sum, int64_t c, double value) {
+  if (sum) sum.store(c, sum.load(c) + value);
+}
+
+}  // namespace
+
+void bias_dropout_residual_norm_fwd_ref(const BiasDropoutResidualNormFwdArgs& args) {
+  const DropoutFactor factor(args.p, args.where);
+  const double num_columns = static_cast<double>(args.C);
+  const auto s = [&](int64_t t, int64_t c) {
+    const int64_t i = t * args.C + c;
+    const double branch = (args.x.load(i) + (args.bias ? args.bias.load(c) : 0.0)) * factor(i);
+    return branch + (args.residual ? args.residual.load(i) : 0.0);
+  };
+  for (int64_t t = 0; t < args.T; ++t) {
+    double mean = 0.0;
+    for (int64_t c = 0; c < args.C; ++c) mean += s(t, c) / num_columns;
+    double variance = 0.0;
+    for (int64_t c = 0; c < args.C; ++c) variance += (s(t, c) - mean) * (s(t, c) - mean) / num_columns;
+    const double rstd = 1.0 / std::sqrt(variance + args.eps);
+    for (int64_t c = 0; c < args.C; ++c) {
+      const double x_hat = (s(t, c) - mean) * rstd;
+      if (args.x_hat) args.x_hat.store(t * args.C + c, x_hat);
+      args.y.store(t * args.C + c, x_hat * args.gain.load(c) + args.beta.load(c));
+    }
+    if (args.rstd) args.rstd.store(t, rstd);
+  }
+}
+
+void bias_dropout_residual_norm_bwd_ref(const BiasDropoutResidualNormBwdArgs& args) {
+  const DropoutFactor factor(args.p, args.where);
+  for (const View& sum : {args.d_bias, args.d_gain, args.d_beta}) start_sum(sum, args.C, args.accumulate);
+  for (int64_t t = 0; t < args.T; ++t) {
+    const GradientMeans means = gradient_means(args, t);
+    for (int64_t c = 0; c < args.C; ++c) {
+      const int64_t i = t * args.C + c;
+      const double d_residual = d_s(args, means, t, c);
+      const double d_x = d_residual * factor(i);
+      add_to_sum(args.d_gain, c, gradient(args, i) * args.x_hat.load(i));
+      add_to_sum(args.d_beta, c, gradient(args, i));
+      add_to_sum(args.d_bias, c, d_x);
+      if (args.d_residual) args.d_residual.store(i, d_residual);
+      if (args.d_x) args.d_x.store(i, d_x);
+    }
+  }
+}
+
+}  // namespace plimsoll
