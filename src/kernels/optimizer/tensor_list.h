@@ -29,6 +29,13 @@ inline constexpr int64_t kTensorTaskElements =
     16384;  // a task is at least this long, if there is enough work
 inline constexpr int64_t kMaxTensorTasks = 256;
 
+// Bound on the relative difference between a sum of n squares of fp32 in double and the reference's: the
+// reference adds in sequence, n roundings of 2^-53; grains and tasks add fewer. A norm, its root, differs by
+// half of that.
+constexpr double square_sum_error(int64_t n) {
+  return 0x1p-53 * (static_cast<double>(n) + 4.0);
+}
+
 constexpr int64_t tensor_grains(int64_t count) {
   return (count + kTensorGrain - 1) / kTensorGrain;
 }

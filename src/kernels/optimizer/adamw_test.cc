@@ -1,0 +1,209 @@
+#include "kernels/optimizer/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "device/cpu/parallel.h"
+#include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "plimsoll/error.h"
+#include "tests/support/compare.h"
+#include "tests/support/simd_targets.h"
+
+namespace plimsoll {
+namespace {
+
+using test::compare;
+using test::GuardedBuffer;
+using test::TensorList;
+
+struct AdamwCase {
+  double lr, beta1, beta2, epsilon, weight_decay, max_norm;
+  double params[4][6];
+  double m[6], v[6];
+};
+#include "kernels/optimizer/fixtures/adamw_values.inc"
+
+// The scalars of a step, as the executor keeps them.
+struct Scalars {
+  double lr = 1e-3;
+  int64_t step = 1;
+  float clip = 1.0f;
+  float finite = 1.0f;
+  AdamwArgs args(std::span<const OptimizerTensor> tensors, double weight_decay) {
+    return {.tensors = tensors,
+            .learning_rate = {&lr, DType::kF64},
+            .step = {&step, DType::kI64},
+            .clip_coefficient = {&clip, DType::kF32},
+            .finite = {&finite, DType::kF32},
+            .weight_decay = weight_decay};
+  }
+};
+
+// One update from the same starting values, held to the bound of the contract.
+void check_one_step(int64_t step, double lr, double weight_decay, float clip) {
+  TensorList start("adamw/start", DType::kF32, test::kAwkwardCounts);
+  start.fill();
+  TensorList want("adamw/want", DType::kF64, test::kAwkwardCounts),
+      got("adamw/got", DType::kF32, test::kAwkwardCounts);
+  want.copy_from(start);
+  got.copy_from(start);
+  Scalars scalars{.lr = lr, .step = step, .clip = clip};
+  adamw_ref(scalars.args(want.tensors(), weight_decay));
+  adamw_cpu(scalars.args(got.tensors(), weight_decay));
+  const AdamwArgs args = scalars.args(want.tensors(), weight_decay);
+  const AdamwCoefficients c = adamw_coefficients(args);
+  for (size_t i = 0; i < start.size(); ++i) {
+    const int64_t count = start.param(i).count();
+    if (count == 0) continue;
+    std::vector<double> param_limits, m_limits, v_limits;
+    for (int64_t j = 0; j < count; ++j) {
+      const auto larger = [&](GuardedBuffer& a, GuardedBuffer& b) {
+        return std::max(std::fabs(a.load(j)), std::fabs(b.load(j)));
+      };
+      const double v = want.v(i).load(j);
+      const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
+      const AdamwErrorBound bound =
+          adamw_error_bound(c, larger(start.param(i), want.param(i)), larger(start.m(i), want.m(i)), v,
+                            std::fabs(start.grad(i).load(j)), denominator);
+      param_limits.push_back(bound.param);
+      m_limits.push_back(bound.m);
+      v_limits.push_back(bound.v);
+    }
+    const auto param = compare(got.param(i), want.param(i), {.per_element = param_limits});
+    EXPECT_TRUE(param.ok()) << "tensor " << i << " param " << param;
+    const auto m = compare(got.m(i), want.m(i), {.per_element = m_limits});
+    EXPECT_TRUE(m.ok()) << "tensor " << i << " m " << m;
+    const auto v = compare(got.v(i), want.v(i), {.per_element = v_limits});
+    EXPECT_TRUE(v.ok()) << "tensor " << i << " v " << v;
+  }
+}
+
+TEST(Adamw, OneStepMatchesTheReferenceOnEveryInstructionSet) {
+  test::for_each_simd_target([] {
+    check_one_step(1, 1e-3, 0.0, 1.0f);
+    check_one_step(17, 5e-5, 0.01, 0.37f);
+    check_one_step(100000, 1e-2, 0.5, 1.0f);
+  });
+}
+
+double fixture_gradient(int step, int i) {
+  return ((step * 7 + i * 13) % 17 - 8) / 8.0;
+}
+
+// Fifty steps of one fixture. limit(step) is the largest difference from PyTorch's weights.
+template <typename Limit>
+void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const GlobalNormArgs&),
+                   void (*adamw_kernel)(const AdamwArgs&), Limit&& limit) {
+  TensorList list("adamw_torch", dtype, {6});
+  for (int i = 0; i < 6; ++i) {
+    list.param(0).view().store(i, (i - 2.5) / 4.0);
+    list.m(0).view().store(i, 0.0);
+    list.v(0).view().store(i, 0.0);
+  }
+  constexpr int kSteps[] = {1, 2, 10, 50};
+  size_t next = 0;
+  for (int step = 1; step <= 50; ++step) {
+    for (int i = 0; i < 6; ++i) list.grad(0).view().store(i, fixture_gradient(step, i));
+    double norm = 0.0, clip = 1.0, lr = c.lr * (1.0 - (step - 1) / 64.0);
+    const int64_t t = step;
+    norm_kernel({.tensors = list.tensors(), .norm = {&norm, DType::kF64}});
+    clip_coefficient_ref(
+        {.norm = {&norm, DType::kF64}, .coefficient = {&clip, DType::kF64}, .max_norm = c.max_norm});
+    adamw_kernel({.tensors = list.tensors(),
+                  .learning_rate = {&lr, DType::kF64},
+                  .step = {&t, DType::kI64},
+                  .clip_coefficient = {&clip, DType::kF64},
+                  .beta1 = c.beta1,
+                  .beta2 = c.beta2,
+                  .epsilon = c.epsilon,
+                  .weight_decay = c.weight_decay});
+    if (step != kSteps[next]) continue;
+    const auto result = compare(list.param(0), c.params[next++], {.absolute = limit(step)});
+    EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
+  }
+  EXPECT_EQ(next, std::size(kSteps));
+  const auto m = compare(list.m(0), c.m, {.absolute = limit(50) / c.lr});
+  EXPECT_TRUE(m.ok()) << m;
+  const auto v = compare(list.v(0), c.v, {.absolute = limit(50) / c.lr});
+  EXPECT_TRUE(v.ok()) << v;
+}
+
+TEST(Adamw, TheReferenceMatchesPyTorchOverFiftySteps) {
+  ASSERT_EQ(std::size(kAdamwCases), 4u);
+  // Double against double: some ten roundings of 1e-16 a step.
+  for (const AdamwCase& c : kAdamwCases) {
+    check_fixture(c, DType::kF64, global_norm_ref, adamw_ref, [](int step) { return 1e-15 * step; });
+  }
+}
+
+TEST(Adamw, Fp32StaysNearPyTorchOverFiftySteps) {
+  // Each step rounds a weight below 1 once (2^-25), and moves by at most about lr times a factor of order
+  // one, whose relative error is that of m (at most 8 roundings a step of numbers up to 1 against |m| /
+  // denominator of order 1) and of v (2 roundings a step): 16 * 2^-24 * lr per step and earlier step in sight
+  // of beta1 (1 / (1 - beta1) = 10).
+  for (const AdamwCase& c : kAdamwCases) {
+    test::for_each_simd_target([&] {
+      check_fixture(c, DType::kF32, global_norm_cpu, adamw_cpu,
+                    [&](int step) { return step * (0x1p-25 + 160.0 * 0x1p-24 * c.lr); });
+    });
+  }
+}
+
+TEST(Adamw, NothingChangesWhenTheFlagSaysNotFinite) {
+  for (const auto kernel : {adamw_ref, adamw_cpu}) {
+    TensorList list("adamw_flag", DType::kF32, {100, 5000}), before("adamw_flag", DType::kF32, {100, 5000});
+    list.fill();
+    list.grad(1).view().store(3, std::numeric_limits<double>::infinity());
+    before.copy_from(list);
+    Scalars scalars{.finite = 0.0f};
+    kernel(scalars.args(list.tensors(), 0.1));
+    for (size_t i = 0; i < list.size(); ++i) {
+      EXPECT_TRUE(test::compare_bits(list.param(i), before.param(i)).ok());
+      EXPECT_TRUE(test::compare_bits(list.m(i), before.m(i)).ok());
+      EXPECT_TRUE(test::compare_bits(list.v(i), before.v(i)).ok());
+    }
+  }
+}
+
+TEST(Adamw, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
+  const int before = num_threads();
+  TensorList start("adamw_threads", DType::kF32, test::kAwkwardCounts);
+  start.fill();
+  TensorList one("one", DType::kF32, test::kAwkwardCounts);
+  one.copy_from(start);
+  Scalars scalars{.step = 3};
+  set_num_threads(1);
+  // Tensor by tensor: the split into calls must not matter either.
+  for (size_t i = 0; i < one.size(); ++i) adamw_cpu(scalars.args(one.tensors().subspan(i, 1), 0.01));
+  for (const int threads : {1, 2, 5}) {
+    set_num_threads(threads);
+    TensorList many("many", DType::kF32, test::kAwkwardCounts);
+    many.copy_from(start);
+    adamw_cpu(scalars.args(many.tensors(), 0.01));
+    for (size_t i = 0; i < one.size(); ++i) {
+      if (one.param(i).count() == 0) continue;
+      EXPECT_TRUE(test::compare_bits(many.param(i), one.param(i)).ok()) << threads << " " << i;
+      EXPECT_TRUE(test::compare_bits(many.m(i), one.m(i)).ok()) << threads << " " << i;
+      EXPECT_TRUE(test::compare_bits(many.v(i), one.v(i)).ok()) << threads << " " << i;
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST(Adamw, StepZeroAndWrongTypesAreOurBugs) {
+  TensorList list("adamw_bad", DType::kF64, {3});
+  list.fill();
+  Scalars scalars{.step = 0};
+  EXPECT_THROW(adamw_ref(scalars.args(list.tensors(), 0.0)), Error);
+  scalars.step = 1;
+  EXPECT_THROW(adamw_cpu(scalars.args(list.tensors(), 0.0)), Error);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,177 @@
+#include "kernels/optimizer/global_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "device/cpu/parallel.h"
+#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/tensor_scan.h"
+#include "tests/support/compare.h"
+#include "tests/support/simd_targets.h"
+
+namespace plimsoll {
+namespace {
+
+using test::compare;
+using test::GuardedBuffer;
+using test::TensorList;
+
+struct Outcome {
+  double norm = -1.0, finite = -1.0;
+  int64_t first_bad = -2;
+};
+Outcome run(void (*kernel)(const GlobalNormArgs&), std::span<const OptimizerTensor> tensors,
+            ConstView loss = {}) {
+  Outcome outcome;
+  kernel({.tensors = tensors,
+          .loss = loss,
+          .norm = {&outcome.norm, DType::kF64},
+          .finite = {&outcome.finite, DType::kF64},
+          .first_bad = {&outcome.first_bad, DType::kI64}});
+  return outcome;
+}
+
+TEST(GlobalNorm, MatchesTheReferenceOnEveryInstructionSet) {
+  TensorList list("norm", DType::kF32, test::kAwkwardCounts);
+  list.fill();
+  const Outcome want = run(global_norm_ref, list.tensors());
+  ASSERT_GT(want.norm, 100.0);
+  test::for_each_simd_target([&] {
+    const Outcome got = run(global_norm_cpu, list.tensors());
+    EXPECT_NEAR(got.norm, want.norm, 0x1p-50 * want.norm);
+    EXPECT_EQ(got.finite, 1.0);
+    EXPECT_EQ(got.first_bad, -1);
+  });
+}
+
+TEST(GlobalNorm, IsExactForIntegers) {
+  // 3^2 + 4^2 spread over two tensors of many zeros.
+  TensorList list("norm_exact", DType::kF32, {70000, 5});
+  list.grad(0).fill(0.0);
+  list.grad(1).fill(0.0);
+  list.grad(0).view().store(69999, 3.0);
+  list.grad(1).view().store(4, -4.0);
+  EXPECT_EQ(run(global_norm_cpu, list.tensors()).norm, 5.0);
+}
+
+TEST(GlobalNorm, LargeFiniteGradientsDoNotOverflow) {
+  TensorList list("norm_large", DType::kF32, {4});
+  list.grad(0).fill(1e30);
+  const Outcome got = run(global_norm_cpu, list.tensors());
+  EXPECT_NEAR(got.norm, 2e30, 1e23);
+  EXPECT_EQ(got.finite, 1.0);
+}
+
+TEST(GlobalNorm, NamesTheFirstTensorThatIsNotFinite) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity()}) {
+    for (const auto kernel : {global_norm_ref, global_norm_cpu}) {
+      TensorList list("norm_bad", DType::kF32, test::kAwkwardCounts);
+      list.fill();
+      list.grad(9).view().store(100002, bad);
+      list.grad(7).view().store(20000, bad);
+      const Outcome got = run(kernel, list.tensors());
+      EXPECT_FALSE(std::isfinite(got.norm));
+      EXPECT_EQ(got.finite, 0.0);
+      EXPECT_EQ(got.first_bad, 7);
+    }
+  }
+}
+
+TEST(GlobalNorm, ABadLossCountsToo) {
+  const float loss = std::numeric_limits<float>::quiet_NaN();
+  for (const auto kernel : {global_norm_ref, global_norm_cpu}) {
+    TensorList list("norm_loss", DType::kF32, {10});
+    list.fill();
+    const Outcome got = run(kernel, list.tensors(), {&loss, DType::kF32});
+    EXPECT_TRUE(std::isfinite(got.norm));
+    EXPECT_EQ(got.finite, 0.0);
+    EXPECT_EQ(got.first_bad, -1);
+  }
+}
+
+TEST(GlobalNorm, AnEmptyListHasNormZero) {
+  const Outcome got = run(global_norm_cpu, {});
+  EXPECT_EQ(got.norm, 0.0);
+  EXPECT_EQ(got.finite, 1.0);
+}
+
+TEST(GlobalNorm, SameBitsForAnyNumberOfThreads) {
+  const int before = num_threads();
+  TensorList list("norm_threads", DType::kF32, {100003, 17, 300000, 768, 768});
+  list.fill();
+  set_num_threads(1);
+  const double one = run(global_norm_cpu, list.tensors()).norm;
+  for (const int threads : {2, 3, 8}) {
+    set_num_threads(threads);
+    EXPECT_EQ(run(global_norm_cpu, list.tensors()).norm, one) << threads;
+  }
+  set_num_threads(before);
+}
+
+TEST(ClipCoefficient, FollowsPyTorch) {
+  const auto coefficient = [](double norm, double max_norm) {
+    double value = -1.0;
+    clip_coefficient_cpu(
+        {.norm = {&norm, DType::kF64}, .coefficient = {&value, DType::kF64}, .max_norm = max_norm});
+    return value;
+  };
+  EXPECT_EQ(coefficient(4.0, 1.0), 1.0 / (4.0 + 1e-6));
+  EXPECT_EQ(coefficient(0.5, 1.0), 1.0);
+  EXPECT_EQ(coefficient(0.0, 1.0), 1.0);
+  EXPECT_EQ(coefficient(1e9, 0.0), 1.0);
+  EXPECT_EQ(coefficient(std::numeric_limits<double>::infinity(), 1.0), 0.0);
+  EXPECT_TRUE(std::isnan(coefficient(std::numeric_limits<double>::quiet_NaN(), 1.0)));
+}
+
+TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
+  for (const DType dtype :
+       {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
+    for (const int64_t count : {int64_t{1}, int64_t{1023}, int64_t{70001}}) {
+      GuardedBuffer want("fill/want", dtype, count), got("fill/got", dtype, count);
+      fill_ref({.x = want.view(), .count = count, .value = 3.0});
+      fill_cpu({.x = got.view(), .count = count, .value = 3.0});
+      const auto result = compare(got, want, {});
+      EXPECT_TRUE(result.ok()) << dtype_name(dtype) << " " << result;
+    }
+  }
+}
+
+TEST(TensorScan, SumOfSquares) {
+  GuardedBuffer x("sum/x", DType::kF32, 90001);
+  x.fill_normal();
+  double want = 0.0, got = 10.0;
+  sum_of_squares_ref({.x = x.view(), .out = {&want, DType::kF64}, .count = 90001});
+  test::for_each_simd_target([&] {
+    got = 10.0;
+    sum_of_squares_cpu(
+        {.x = x.view(), .out = {&got, DType::kF64}, .count = 90001, .accumulate = Accumulate::kAdd});
+    EXPECT_NEAR(got, want + 10.0, 0x1p-50 * want);
+  });
+}
+
+TEST(TensorScan, FirstNonFinite) {
+  const auto both = [](GuardedBuffer& x) {
+    int64_t want = -2, got = -2;
+    first_non_finite_ref({.x = x.view(), .index = {&want, DType::kI64}, .count = x.count()});
+    first_non_finite_cpu({.x = x.view(), .index = {&got, DType::kI64}, .count = x.count()});
+    EXPECT_EQ(got, want);
+    return got;
+  };
+  test::for_each_simd_target([&] {
+    GuardedBuffer x("first/x", DType::kF32, 50003);
+    x.fill_normal();
+    EXPECT_EQ(both(x), -1);
+    for (const int64_t bad : {50002, 40000, 17, 0}) {
+      x.view().store(bad, bad % 2 == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                       : -std::numeric_limits<double>::infinity());
+      EXPECT_EQ(both(x), bad);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,60 @@
+// Lists of tensors for the tests and benches of this folder: owned buffers and the views that kernels take.
+// Thread-safe: distinct lists may be used from distinct threads. Owns its buffers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/optimizer/tensor_list.h"
+#include "tests/support/compare.h"
+
+namespace plimsoll::test {
+
+// Sizes that are awkward on purpose: a scalar, less than a vector, a grain and its neighbours, several tasks.
+inline const std::vector<int64_t> kAwkwardCounts = {1, 7, 64, 1023, 1024, 1025, 3, 40000, 0, 100003, 768};
+
+class TensorList {
+ public:
+  // Every tensor has param, grad, m and v of this type; they are poisoned until filled or copied.
+  TensorList(const std::string& name, DType dtype, const std::vector<int64_t>& counts) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (const char* part : {"param", "grad", "m", "v"}) {
+        buffers_.push_back(
+            std::make_unique<GuardedBuffer>(name + "/" + part + std::to_string(i), dtype, counts[i]));
+      }
+      tensors_.push_back({.param = param(i).view(),
+                          .grad = grad(i).view(),
+                          .m = m(i).view(),
+                          .v = v(i).view(),
+                          .count = counts[i]});
+    }
+  }
+  size_t size() const { return tensors_.size(); }
+  std::span<const OptimizerTensor> tensors() const { return tensors_; }
+  std::vector<OptimizerTensor>& mutable_tensors() { return tensors_; }
+  GuardedBuffer& param(size_t i) { return *buffers_[4 * i]; }
+  GuardedBuffer& grad(size_t i) { return *buffers_[4 * i + 1]; }
+  GuardedBuffer& m(size_t i) { return *buffers_[4 * i + 2]; }
+  GuardedBuffer& v(size_t i) { return *buffers_[4 * i + 3]; }
+
+  // Plausible numbers: weights and gradients of both signs, a second moment above zero.
+  void fill() {
+    for (size_t i = 0; i < size(); ++i) {
+      param(i).fill_normal();
+      grad(i).fill_normal();
+      m(i).fill_normal(0.0, 0.5);
+      v(i).fill_uniform(0.01, 2.0);
+    }
+  }
+  // The same numbers as another list, converted.
+  void copy_from(TensorList& other) {
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->assign(other.buffers_[i]->to_doubles());
+  }
+
+ private:
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers_;
+  std::vector<OptimizerTensor> tensors_;
+};
+
+}  // namespace plimsoll::test
