@@ -2,6 +2,7 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -29,8 +30,12 @@ class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return leave(); }
   bool start_array(std::size_t) override { return enter(); }
   bool end_array() override { return leave(); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    offset = position == 0 ? 0 : position - 1;
+  // The position is that behind what does not fit: one byte, or a string, whose beginning is what a reader
+  // looks for.
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception&) override {
+    const bool is_string = token.size() >= 2 && token.front() == '"' && token.back() == '"';
+    offset = position - std::min(position, is_string ? token.size() : 1);
     return false;
   }
   std::optional<size_t> offset;
@@ -58,6 +63,9 @@ class RowParser {
   void add_cells(simdjson::dom::object object, int64_t line);
   void add_value(simdjson::dom::element value);
   size_t find_column(std::string_view key, size_t guess) const;
+  [[noreturn]] void fail_key_twice(std::string_view key, int64_t line) const {
+    throw_at_line(file_.name, line, "the key '{}' is given twice in one row", key);
+  }
   [[noreturn]] void fail_syntax(simdjson::error_code error, size_t begin, size_t end) const;
 
   const TextFile& file_;
@@ -103,6 +111,9 @@ size_t RowParser::find_column(std::string_view key, size_t guess) const {
 void RowParser::set_columns(simdjson::dom::object object, int64_t line) {
   std::vector<std::string> columns;
   for (const simdjson::dom::key_value_pair field : object) {
+    if (std::find(columns.begin(), columns.end(), field.key) != columns.end()) {
+      fail_key_twice(field.key, line);
+    }
     columns.emplace_back(field.key);
   }
   if (columns.empty()) {
@@ -151,7 +162,7 @@ void RowParser::add_cells(simdjson::dom::object object, int64_t line) {
       continue;
     }
     if (row_[column].has_value()) {
-      throw_at_line(file_.name, line, "the key '{}' is given twice in one row", field.key);
+      fail_key_twice(field.key, line);
     }
     row_[column] = field.value;
   }
@@ -309,16 +320,17 @@ size_t Scanner::skip_value() {
 void read_rows(Scanner& scanner, RowParser& rows) {
   scanner.take('[', "'['");
   scanner.skip_space();
-  while (!scanner.at(']')) {
+  bool more = !scanner.at(']');
+  while (more) {
     const int64_t line = scanner.line();
     const size_t begin = scanner.skip_value();
     rows.add_row(begin, scanner.offset(), line);
     scanner.skip_space();
-    if (scanner.at(']')) {
-      break;
+    more = !scanner.at(']');
+    if (more) {
+      scanner.take(',', "',' or ']' after a row");
+      scanner.skip_space();
     }
-    scanner.take(',', "',' or ']' after a row");
-    scanner.skip_space();
   }
   scanner.take(']', "']'");
 }
@@ -335,7 +347,8 @@ Table read_json(const TextFile& file) {
     scanner.take('{', "an array of objects, {\"data\": [...]} or one object a line");
     bool found = false;
     scanner.skip_space();
-    while (!scanner.at('}')) {
+    bool more = !scanner.at('}');
+    while (more) {
       const std::string_view key = scanner.take_key();
       scanner.skip_space();
       scanner.take(':', "':' after a key");
@@ -347,7 +360,8 @@ Table read_json(const TextFile& file) {
         scanner.skip_value();
       }
       scanner.skip_space();
-      if (!scanner.at('}')) {
+      more = !scanner.at('}');
+      if (more) {
         scanner.take(',', "',' or '}' after a value");
         scanner.skip_space();
       }

@@ -1,0 +1,132 @@
+// What the tests of this room share: a tokenizer of a few lines, a folder that is removed again, and random
+// numbers. For tests only.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/philox.h"
+#include "io/data/text_encoder.h"
+#include "io/data/text_split.h"
+
+namespace plimsoll {
+
+// [1] bytes of the first text [2], then bytes of the second [2] with type 1; ids of letters begin at
+// first_letter.
+class LetterEncoder : public TextEncoder {
+ public:
+  explicit LetterEncoder(int32_t first_letter = 10) : first_letter_(first_letter) {}
+
+  int64_t encode(std::string_view first, std::optional<std::string_view> second, int64_t max_length,
+                 std::vector<int32_t>& ids, std::vector<int32_t>& types) const override {
+    ++num_calls;
+    const auto room = static_cast<size_t>(max_length) - (second.has_value() ? 3 : 2);
+    size_t a = first.size();
+    size_t b = second.value_or("").size();
+    const size_t before = a + b;
+    while (a + b > room) {
+      a > b ? --a : --b;
+    }
+    const auto push = [&](int32_t id, int32_t type) {
+      ids.push_back(id);
+      types.push_back(type);
+    };
+    push(1, 0);
+    for (const char letter : first.substr(0, a)) {
+      push(first_letter_ + static_cast<unsigned char>(letter), 0);
+    }
+    push(2, 0);
+    if (second.has_value()) {
+      for (const char letter : second->substr(0, b)) {
+        push(first_letter_ + static_cast<unsigned char>(letter), 1);
+      }
+      push(2, 1);
+    }
+    if (first == "refused") {
+      throw_error(ErrorCode::kBadData, "this text is refused");
+    }
+    return static_cast<int64_t>(before - a - b);
+  }
+  uint64_t content_hash() const override { return static_cast<uint64_t>(first_letter_); }
+
+  mutable std::atomic<int64_t> num_calls{0};
+
+ private:
+  int32_t first_letter_;
+};
+
+// A folder of the running test, empty at the start and removed at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::temp_directory_path() /
+            fmt::format("plimsoll-{}-{}-{}", test->test_suite_name(), test->name(), ::getpid());
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path write(const std::string& name, std::string_view bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path_ / name;
+  }
+  static std::string read(const std::filesystem::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Random integers whose seed is the running test's name.
+class TestRandom {
+ public:
+  TestRandom() {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    const std::string name = fmt::format("{}.{}", test->test_suite_name(), test->name());
+    where_.seed = XXH3_64bits(name.data(), name.size());
+  }
+  // In [0, range).
+  int64_t below(int64_t range) {
+    return static_cast<int64_t>(
+        (static_cast<uint64_t>(philox_element(where_, next_++)) * static_cast<uint64_t>(range)) >> 32);
+  }
+  uint64_t seed() const { return where_.seed; }
+
+ private:
+  RandomSite where_;
+  uint64_t next_ = 0;
+};
+
+// The message of the plimsoll::Error that the call throws, with the code as a number in front: "4: ...".
+template <typename Call>
+std::string error_of(Call&& call) {
+  try {
+    std::forward<Call>(call)();
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", static_cast<int>(error.code()), error.what());
+  }
+  return "no error";
+}
+
+}  // namespace plimsoll
