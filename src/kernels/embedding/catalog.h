@@ -6,7 +6,10 @@
 
 namespace plimsoll {
 
-// Tokens in the order of their ids, found by counting: an index for each row of the table and one for each token.
-constexpr int64_t embedding_bwd_scratch_bytes(int64_t T, int64_t V) { return ((V + 1) * 4 + T * 4 + 63) / 64 * 64; }
+// Tokens in the order of their ids, found by counting: an i32 for each row of the table and one for each
+// token.
+constexpr int64_t embedding_bwd_scratch_bytes(int64_t T, int64_t V) {
+  return ((V + T) * 4 + 63) / 64 * 64;
+}
 
 }  // namespace plimsoll

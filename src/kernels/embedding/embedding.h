@@ -1,26 +1,28 @@
 // Sums of rows of tables (word, position, token type) and their gradients. Contract; no graph, no allocation.
 //
 //   fwd:  x[t, c] = sum over k of table_k[ids_k[t], c]          for t < num_tokens;  0 for t >= num_tokens
-//   bwd:  d_table[v, c] (+)= sum over t < num_tokens with ids[t] = v of d_x[t, c]
+//   bwd:  d_table[v, c] (+)= sum over t < num_tokens with ids[t] = v of d_x[t, c];  nothing is added to row
+//   padding_id
+//         (the padding_idx of PyTorch's Embedding)
 //
 // Legend: T rows of the bucket, C columns, V rows of a table; all row-major and dense.
-// Types: ids i32. Tables f32 or bf16, x f32 or bf16; d_x f32 or bf16, d_table f32. The references take any floating type.
-// Accumulation: fwd adds in fp32 in the order of the tables and rounds once. bwd adds in fp32 in the order of t, starting
+// Types: ids i32. Tables f32 or bf16, x f32 or bf16; d_x f32 or bf16, d_table f32. The references take any
+// floating type. Accumulation: fwd adds in fp32 in the order of the tables and rounds once. bwd adds in fp32
+// in the order of t, starting
 //   from the old value when it accumulates, else from zero; every row of d_table is written.
 // Error: fwd: embedding_sum_fwd_error_bound; bwd: embedding_bwd_error_bound.
 // Repeatability: same bits on every machine, whatever the number of threads.
-// Aliasing: outputs overlap nothing. Scratch: fwd none; bwd embedding_bwd_scratch_bytes, aligned to 64.
+// Aliasing: outputs overlap nothing. Scratch: fwd none; bwd embedding_bwd_scratch_bytes, aligned to 4.
 // Cost: fwd (K - 1) T C FLOPs, (K + 1) T C elements moved. bwd T C FLOPs; T C elements read, V C written.
-// Requires: 0 <= ids_k[t] < V_k for t < num_tokens: the caller validated them (they come from data), the kernels do not
+// Requires: 0 <= ids_k[t] < V_k for t < num_tokens: the caller validated them (they come from data), the
+// kernels do not
 //   look; ids beyond num_tokens are never read. 0 <= num_tokens <= T. 1 <= num_tables <= kMaxEmbeddingTables.
 // Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
 // Errors: kInternal if a view is absent or of another type.
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "base/view.h"
 #include "kernels/embedding/catalog.h"
@@ -49,13 +51,15 @@ struct EmbeddingBwdArgs {
   int64_t C = 0;
   int64_t V = 0;
   int64_t num_tokens = 0;
+  int64_t padding_id = -1;  // tokens of this id leave its row as it is (or zero); -1: there is none
   Accumulate accumulate = Accumulate::kOverwrite;
-  std::span<std::byte> scratch = {};
+  View scratch;  // embedding_bwd_scratch_bytes(T, V) bytes; the reference needs none
 };
 void embedding_bwd_ref(const EmbeddingBwdArgs& args);
 void embedding_bwd_cpu(const EmbeddingBwdArgs& args);
 
-// With `abs_sum` = the sum of the magnitudes of an element's terms: num_tables - 1 additions in fp32, then the store.
+// With `abs_sum` = the sum of the magnitudes of an element's terms: num_tables - 1 additions in fp32, then
+// the store.
 double embedding_sum_fwd_error_bound(int num_tables, DType x, double abs_sum);
 // With `num_terms` terms (the old value included) and the sum of their magnitudes.
 double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);

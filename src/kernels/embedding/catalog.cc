@@ -1,0 +1,11 @@
+#include "kernels/embedding/catalog.h"
+
+#include "kernels/catalog/catalog.h"
+
+namespace plimsoll::catalog_rows {
+
+int64_t embedding_bwd_cpu_scratch(const Problem& problem) {
+  return embedding_bwd_scratch_bytes(problem.dim("T"), problem.dim("V"));
+}
+
+}  // namespace plimsoll::catalog_rows

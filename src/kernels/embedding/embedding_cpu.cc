@@ -1,0 +1,174 @@
+#include "kernels/embedding/embedding.h"
+
+#include "kernels/element_wise/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/embedding/embedding_cpu.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "device/cpu/parallel.h"
+#include "kernels/element_wise/operands.h"
+#include "kernels/element_wise/simd/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace plimsoll {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kFwdRowsPerTask = 32;
+
+template <class Table, class X>
+void sum_rows(const EmbeddingSumFwdArgs& args, int64_t begin, int64_t end) {
+  const F32Tag d;
+  const int64_t C = args.C;
+  X* x = elements<X>(args.x);
+  for (int64_t t = begin; t < std::min(end, args.num_tokens); ++t) {
+    const Table* rows[kMaxEmbeddingTables];
+    for (int k = 0; k < args.num_tables; ++k) {
+      const auto index = static_cast<size_t>(k);
+      rows[k] = elements<Table>(args.tables[index]) + int64_t{elements<int32_t>(args.ids[index])[t]} * C;
+    }
+    for_each_vector(d, 0, C, [&](auto access, int64_t c) HWY_ATTR {
+      F32Vec sum = access.load(d, rows[0] + c);
+      for (int k = 1; k < args.num_tables; ++k) sum = hn::Add(sum, access.load(d, rows[k] + c));
+      access.store(d, sum, x + t * C + c);
+    });
+  }
+  const int64_t first_unused = std::max(begin, args.num_tokens);
+  if (first_unused < end) {
+    std::memset(static_cast<void*>(x + first_unused * C), 0,
+                static_cast<size_t>((end - first_unused) * C) * sizeof(X));
+  }
+}
+
+void embedding_sum_fwd(const EmbeddingSumFwdArgs& args) {
+  with_fast_type(args.tables[0].dtype, [&](auto table) HWY_ATTR {
+    with_fast_type(args.x.dtype, [&](auto x) HWY_ATTR {
+      parallel_for((args.T + kFwdRowsPerTask - 1) / kFwdRowsPerTask, [&](int64_t task, int) {
+        const int64_t begin = task * kFwdRowsPerTask;
+        sum_rows<decltype(table), decltype(x)>(args, begin, std::min(args.T, begin + kFwdRowsPerTask));
+      });
+    });
+  });
+}
+
+// The part of a table's gradient that one task writes.
+struct Block {
+  int64_t first_row, end_row, first_column, end_column;
+};
+
+// Adds, to each row of the block, the gradients of its tokens in the order of the tokens: order[ends[v - 1]
+// .. ends[v]).
+template <class DX>
+void gather_gradients(const EmbeddingBwdArgs& args, const int32_t* ends, const int32_t* order,
+                      const Block& block) {
+  const F32Tag d;
+  const DX* d_x = elements<DX>(args.d_x);
+  float* d_table = elements<float>(args.d_table);
+  const int64_t width = block.end_column - block.first_column;
+  for (int64_t v = block.first_row; v < block.end_row; ++v) {
+    float* row = d_table + v * args.C + block.first_column;
+    if (args.accumulate == Accumulate::kOverwrite)
+      std::memset(row, 0, static_cast<size_t>(width) * sizeof(float));
+    for (int32_t i = v == 0 ? 0 : ends[v - 1]; i < ends[v]; ++i) {
+      const DX* term = d_x + int64_t{order[i]} * args.C + block.first_column;
+      for_each_vector(d, 0, width, [&](auto access, int64_t c) HWY_ATTR {
+        access.store(d, hn::Add(access.load(d, row + c), access.load(d, term + c)), row + c);
+      });
+    }
+  }
+}
+
+// Elements are independent, so that how the table is cut changes no bit. Small tables have long sums: they
+// are cut by columns.
+constexpr int64_t kBwdRowsPerTask = 64;
+constexpr int64_t kBwdColumnsPerTask = 128;
+
+void embedding_bwd(const EmbeddingBwdArgs& args, const int32_t* ends, const int32_t* order) {
+  const int64_t width = args.V <= 8 * kBwdRowsPerTask ? kBwdColumnsPerTask : args.C;
+  const int64_t row_tasks = (args.V + kBwdRowsPerTask - 1) / kBwdRowsPerTask;
+  const int64_t column_tasks = (args.C + width - 1) / width;
+  with_fast_type(args.d_x.dtype, [&](auto d_x) HWY_ATTR {
+    parallel_for(row_tasks * column_tasks, [&](int64_t task, int) {
+      const int64_t row = task / column_tasks * kBwdRowsPerTask;
+      const int64_t column = task % column_tasks * width;
+      gather_gradients<decltype(d_x)>(
+          args, ends, order,
+          {row, std::min(args.V, row + kBwdRowsPerTask), column, std::min(args.C, column + width)});
+    });
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace plimsoll
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace plimsoll {
+HWY_EXPORT(embedding_sum_fwd);
+HWY_EXPORT(embedding_bwd);
+
+namespace {
+
+// Counting sort, stable: afterwards ends[v] is one past the last token of id v in `order`.
+void order_tokens(const EmbeddingBwdArgs& args, int32_t* ends, int32_t* order) {
+  const int32_t* ids = elements<int32_t>(args.ids);
+  std::memset(ends, 0, static_cast<size_t>(args.V) * sizeof(int32_t));
+  for (int64_t t = 0; t < args.num_tokens; ++t) {
+    if (ids[t] != args.padding_id) ++ends[ids[t]];
+  }
+  int32_t begin = 0;
+  for (int64_t v = 0; v < args.V; ++v) {
+    const int32_t count = ends[v];
+    ends[v] = begin;
+    begin += count;
+  }
+  for (int64_t t = 0; t < args.num_tokens; ++t) {
+    if (ids[t] != args.padding_id) order[ends[ids[t]]++] = narrow<int32_t>(t);
+  }
+}
+
+void check_ids(const char* kernel, const ConstView& ids) {
+  PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
+}
+
+}  // namespace
+
+void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args) {
+  constexpr const char* kKernel = "embedding_sum_fwd_cpu";
+  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables, "{}: {} tables", kKernel,
+                 args.num_tables);
+  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kKernel,
+                 args.num_tokens, args.T);
+  for (int k = 0; k < args.num_tables; ++k) {
+    const auto index = static_cast<size_t>(k);
+    fast_type_of(kKernel, {{"table", args.tables[0]}, {"table", args.tables[index]}});
+    check_ids(kKernel, args.ids[index]);
+  }
+  fast_type_of(kKernel, {{"x", args.x}});
+  HWY_DYNAMIC_DISPATCH(embedding_sum_fwd)(args);
+}
+
+void embedding_bwd_cpu(const EmbeddingBwdArgs& args) {
+  constexpr const char* kKernel = "embedding_bwd_cpu";
+  fast_type_of(kKernel, {{"d_x", args.d_x}});
+  check_ids(kKernel, args.ids);
+  PLIMSOLL_CHECK(args.d_table && args.d_table.dtype == DType::kF32, "{}: d_table is missing or not f32",
+                 kKernel);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
+  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kKernel,
+                 args.num_tokens, args.T);
+  auto* ends = static_cast<int32_t*>(args.scratch.data);
+  int32_t* order = ends + args.V;
+  order_tokens(args, ends, order);
+  HWY_DYNAMIC_DISPATCH(embedding_bwd)(args, ends, order);
+}
+
+}  // namespace plimsoll
+#endif  // HWY_ONCE

@@ -1,0 +1,296 @@
+#include "kernels/embedding/embedding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "device/cpu/parallel.h"
+#include "kernels/catalog/catalog.h"
+#include "kernels/embedding/first_token.h"
+#include "tests/support/compare.h"
+
+namespace plimsoll {
+namespace {
+
+using test::GuardedBuffer;
+
+class ThreadCount {
+ public:
+  explicit ThreadCount(int n) : before_(num_threads()) { set_num_threads(n); }
+  ~ThreadCount() { set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+struct FwdCase {
+  FwdCase(int num_tables, int64_t T, int64_t C, int64_t num_tokens, DType table, DType x)
+      : name(fmt::format("embedding_fwd/{} {}x{} {} {}->{}", num_tables, T, C, num_tokens, dtype_name(table),
+                         dtype_name(x))),
+        got(name + "/x", x, T * C),
+        want(name + "/want", DType::kF64, T * C) {
+    args.num_tables = num_tables;
+    args.T = T;
+    args.C = C;
+    args.num_tokens = num_tokens;
+    constexpr int64_t kRows[kMaxEmbeddingTables] = {97, 40, 2, 1};
+    for (int k = 0; k < num_tables; ++k) {
+      tables.emplace_back(fmt::format("{}/table{}", name, k), table, kRows[k] * C).fill_normal(0.1, 1.0);
+      ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(kRows[k]);
+      // Ids of unused rows are never read: these would leave the table by far.
+      for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
+    }
+    for (int k = 0; k < num_tables; ++k) {
+      args.tables[static_cast<size_t>(k)] = tables[static_cast<size_t>(k)].view();
+      args.ids[static_cast<size_t>(k)] = ids[static_cast<size_t>(k)].view();
+    }
+  }
+  std::string name;
+  std::vector<GuardedBuffer> tables, ids;
+  GuardedBuffer got, want;
+  EmbeddingSumFwdArgs args;
+};
+
+TEST(EmbeddingSumFwd, MatchesTheReferenceWithinItsBound) {
+  int num_cases = 0;
+  for (const DType table : {DType::kF32, DType::kBF16}) {
+    for (const DType x : {DType::kF32, DType::kBF16}) {
+      for (const int num_tables : {1, 2, 3, 4}) {
+        for (const int64_t C : {1, 17, 64, 384}) {
+          for (const auto& [T, num_tokens] :
+               {std::pair<int64_t, int64_t>{1, 1}, {70, 70}, {70, 45}, {33, 20}}) {
+            FwdCase test(num_tables, T, C, num_tokens, table, x);
+            test.args.x = test.want.view();
+            embedding_sum_fwd_ref(test.args);
+            test.args.x = test.got.view();
+            embedding_sum_fwd_cpu(test.args);
+            std::vector<double> limits(static_cast<size_t>(T * C));
+            for (int64_t t = 0; t < num_tokens; ++t) {
+              for (int64_t c = 0; c < C; ++c) {
+                double sum = 0.0;
+                for (size_t k = 0; k < test.tables.size(); ++k) {
+                  sum += std::abs(test.tables[k].load(static_cast<int64_t>(test.ids[k].load(t)) * C + c));
+                }
+                limits[static_cast<size_t>(t * C + c)] = embedding_sum_fwd_error_bound(num_tables, x, sum);
+              }
+            }
+            const auto result = test::compare(test.got, test.want, {.per_element = limits, .shape = {T, C}});
+            EXPECT_TRUE(result.ok()) << result;
+            ++num_cases;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(num_cases, 2 * 2 * 4 * 4 * 4);
+}
+
+TEST(EmbeddingSumFwd, UnusedRowsAreZeroEvenWhenAllAre) {
+  FwdCase test(3, 40, 30, 0, DType::kF32, DType::kBF16);
+  test.args.x = test.got.view();
+  embedding_sum_fwd_cpu(test.args);
+  const auto result =
+      test::compare(test.got, std::vector<double>(1200, 0.0), {.zeros = test::Zeros::kExpected});
+  EXPECT_TRUE(result.ok()) << result;
+}
+
+struct BwdCase {
+  BwdCase(int64_t T, int64_t C, int64_t V, int64_t num_tokens, DType dtype)
+      : name(fmt::format("embedding_bwd/{}x{} {} {} {}", T, C, V, num_tokens, dtype_name(dtype))),
+        d_x(name + "/d_x", dtype, T * C),
+        ids(name + "/ids", DType::kI32, T),
+        got(name + "/d_table", DType::kF32, V * C),
+        want(name + "/want", DType::kF64, V * C),
+        scratch(name + "/scratch", DType::kU8, embedding_bwd_scratch_bytes(T, V)) {
+    d_x.fill_normal();
+    ids.fill_indices(V);
+    for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
+    args = {.d_x = d_x.view(),
+            .ids = ids.view(),
+            .d_table = {},
+            .T = T,
+            .C = C,
+            .V = V,
+            .num_tokens = num_tokens,
+            .scratch = scratch.view()};
+  }
+  void run(Accumulate accumulate) {
+    args.accumulate = accumulate;
+    args.d_table = want.view();
+    embedding_bwd_ref(args);
+    args.d_table = got.view();
+    scratch.poison();
+    embedding_bwd_cpu(args);
+    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << name;
+  }
+  // Limits from the terms of each element; `old` is empty when overwriting.
+  std::vector<double> limits(const std::vector<double>& old) const {
+    std::vector<double> sums(static_cast<size_t>(args.V * args.C));
+    std::vector<int64_t> terms(static_cast<size_t>(args.V), old.empty() ? 0 : 1);
+    for (size_t i = 0; i < old.size(); ++i) sums[i] = std::abs(old[i]);
+    for (int64_t t = 0; t < args.num_tokens; ++t) {
+      const auto v = static_cast<int64_t>(ids.load(t));
+      ++terms[static_cast<size_t>(v)];
+      for (int64_t c = 0; c < args.C; ++c) {
+        sums[static_cast<size_t>(v * args.C + c)] += std::abs(d_x.load(t * args.C + c));
+      }
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i] = embedding_bwd_error_bound(terms[i / static_cast<size_t>(args.C)], sums[i]);
+    }
+    return sums;
+  }
+  std::string name;
+  GuardedBuffer d_x, ids, got, want, scratch;
+  EmbeddingBwdArgs args;
+};
+
+TEST(EmbeddingBwd, MatchesTheReferenceWithinItsBoundOverwritingAndAdding) {
+  int num_cases = 0;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t V : {1, 2, 63, 600}) {
+      for (const int64_t C : {1, 17, 130, 300}) {
+        for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 1}, {90, 61}, {200, 200}}) {
+          BwdCase test(T, C, V, num_tokens, dtype);
+          for (const int64_t padding_id : {int64_t{-1}, V / 2}) {
+            test.args.padding_id = padding_id;
+            test.got.poison();
+            test.run(Accumulate::kOverwrite);
+            auto limits = test.limits({});
+            auto result =
+                test::compare(test.got, test.want,
+                              {.per_element = limits, .zeros = test::Zeros::kExpected, .shape = {V, C}});
+            EXPECT_TRUE(result.ok()) << result;
+            test.got.fill(0.25);
+            test.want.fill(0.25);
+            test.run(Accumulate::kAdd);
+            limits = test.limits(std::vector<double>(static_cast<size_t>(V * C), 0.25));
+            result = test::compare(test.got, test.want, {.per_element = limits, .shape = {V, C}});
+            EXPECT_TRUE(result.ok()) << result;
+            ++num_cases;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(num_cases, 2 * 4 * 4 * 3 * 2);
+}
+
+TEST(EmbeddingBwd, IsTheGradientOfTheForwardPass) {
+  // The forward pass is linear in the table: <d_x, fwd(table)> = <bwd(d_x), table>, exactly on small
+  // integers.
+  constexpr int64_t T = 50, C = 20, V = 11, kTokens = 43;
+  GuardedBuffer table("adjoint/table", DType::kF32, V * C), d_x("adjoint/d_x", DType::kF32, T * C),
+      ids("adjoint/ids", DType::kI32, T), x("adjoint/x", DType::kF32, T * C),
+      d_table("adjoint/d_table", DType::kF32, V * C),
+      scratch("adjoint/scratch", DType::kU8, embedding_bwd_scratch_bytes(T, V));
+  table.fill_small_integers();
+  d_x.fill_small_integers();
+  ids.fill_indices(V);
+  embedding_sum_fwd_cpu({.tables = {table.view()},
+                         .ids = {ids.view()},
+                         .num_tables = 1,
+                         .x = x.view(),
+                         .T = T,
+                         .C = C,
+                         .num_tokens = kTokens});
+  embedding_bwd_cpu({.d_x = d_x.view(),
+                     .ids = ids.view(),
+                     .d_table = d_table.view(),
+                     .T = T,
+                     .C = C,
+                     .V = V,
+                     .num_tokens = kTokens,
+                     .scratch = scratch.view()});
+  double forward = 0.0, backward = 0.0;
+  for (int64_t i = 0; i < T * C; ++i) forward += d_x.load(i) * x.load(i);
+  for (int64_t i = 0; i < V * C; ++i) backward += d_table.load(i) * table.load(i);
+  EXPECT_NE(forward, 0.0);
+  EXPECT_EQ(forward, backward);
+}
+
+TEST(EmbeddingBwd, GivesTheSameBitsWithAnyNumberOfThreads) {
+  for (const int64_t V : {2, 700}) {
+    BwdCase one(300, 200, V, 290, DType::kF32), many(300, 200, V, 290, DType::kF32);
+    {
+      const ThreadCount threads(1);
+      one.run(Accumulate::kOverwrite);
+    }
+    const ThreadCount threads(4);
+    many.run(Accumulate::kOverwrite);
+    const auto result = test::compare_bits(many.got, one.got);
+    EXPECT_TRUE(result.ok()) << result;
+  }
+}
+
+TEST(EmbeddingCatalog, AsksTheScratchOfTheKernel) {
+  const Selection selection =
+      select_kernel({.op = "embedding_bwd", .dims = {{"T", 100}, {"C", 8}, {"V", 1000}}});
+  ASSERT_NE(selection.row, nullptr);
+  EXPECT_EQ(selection.row->implementation, "embedding_bwd_cpu");
+  EXPECT_EQ(selection.scratch_bytes, embedding_bwd_scratch_bytes(100, 1000));
+}
+
+TEST(Embedding, MissingOrWronglyTypedOperandsAreOurBug) {
+  FwdCase test(2, 4, 4, 4, DType::kF32, DType::kF32);
+  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // no x
+  test.args.x = test.got.view();
+  test.args.ids[1].dtype = DType::kI64;
+  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);
+  test.args.ids[1].dtype = DType::kI32;
+  test.args.num_tokens = 5;
+  EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);
+}
+
+// Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.
+constexpr int32_t kCuSeqlens[] = {0, 3, 3, 4, 8, 8};
+
+TEST(FirstToken, TakesTheFirstRowOfEachSequence) {
+  constexpr int64_t T = 10, C = 19, B = 5;
+  int num_cases = 0;
+  for (const DType from : {DType::kF32, DType::kBF16}) {
+    for (const DType to : {DType::kF32, DType::kBF16}) {
+      GuardedBuffer x("first_token/x", from, T * C), out("first_token/out", to, B * C),
+          want("first_token/want", to, B * C);
+      x.fill_normal();
+      const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
+      first_token_fwd_cpu(
+          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = out.view(), .T = T, .C = C, .B = B});
+      first_token_fwd_ref(
+          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = want.view(), .T = T, .C = C, .B = B});
+      const auto result = test::compare_bits(out, want);
+      EXPECT_TRUE(result.ok()) << result;
+      EXPECT_EQ(out.load(3 * C + 5), to == from ? x.load(4 * C + 5) : out.load(3 * C + 5));
+      for (int64_t c = 0; c < C; ++c) EXPECT_EQ(out.load(1 * C + c), 0.0);
+      ++num_cases;
+    }
+  }
+  EXPECT_EQ(num_cases, 4);
+}
+
+TEST(FirstToken, SpreadsGradientsToThoseRowsAndZeroElsewhere) {
+  constexpr int64_t T = 10, C = 19, B = 5;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    GuardedBuffer d_out("first_token/d_out", dtype, B * C), d_x("first_token/d_x", dtype, T * C),
+        want("first_token/want", dtype, T * C);
+    d_out.fill_normal();
+    const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
+    first_token_bwd_cpu(
+        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = d_x.view(), .T = T, .C = C, .B = B});
+    first_token_bwd_ref(
+        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = want.view(), .T = T, .C = C, .B = B});
+    const auto result = test::compare_bits(d_x, want);
+    EXPECT_TRUE(result.ok()) << result;
+    for (const auto& [row, b] : {std::pair<int64_t, int64_t>{0, 0}, {3, 2}, {4, 3}}) {
+      EXPECT_EQ(d_x.load(row * C + 7), d_out.load(b * C + 7));
+    }
+    EXPECT_EQ(d_x.load(1 * C), 0.0);
+    EXPECT_EQ(d_x.load(8 * C), 0.0);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
