@@ -1,20 +1,25 @@
 // Binary cross-entropy on logits for multi-label classification, forward and backward: contracts.
 // Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
-// Shape letters: B rows, K labels; dense, row-major. Only the first num_real_rows rows are real: the others
-// are never read, and their gradients are written as 0.
+// Shape letters: B rows, K labels; dense, row-major. Only the first num_real_rows rows are real: the
+// others are never read, and their gradients are written as 0.
 //
 // Formula, over real rows:
 //   loss = 1/(denominator K) * sum_{b,k} [ max(x,0) - x y + log(1 + exp(-|x|)) ]
 //   d_x[b,k] = (sigmoid(x) - y) * d_loss / (denominator K)
-// Source: torch.nn.BCEWithLogitsLoss with reduction "mean". The denominator counts the real rows of the whole
-// optimizer step. Labels are usually 0 or 1; any real number is allowed. Types: references take any floating
-// type; CPU kernels f32; denominator, loss, d_loss 1 element of f32 or f64. Accumulation: each element's term
-// in fp32; fp32 lanes within a block of kBceSumBlock elements of a row, then double, rows
-//   in a fixed order of at most kLossRowBlocks blocks; one rounding when the loss is stored.
-// Special values: a NaN or an infinity in a real row makes loss NaN or infinite. No finite logit overflows.
-// Aliasing: d_x may be the very buffer of x. Scratch: none. Repeatability: same bits for any number of
-// threads. Cost: fwd reads 8BK bytes, about 30 BK FLOPs; bwd reads 8BK and writes 4BK, about 20 BK FLOPs.
+// Source: torch.nn.BCEWithLogitsLoss with reduction "mean". The denominator counts the real rows of the
+// whole optimizer step. Labels are usually 0 or 1; any real number is allowed.
+// Types: references take any floating type; CPU kernels f32; denominator, loss, d_loss 1 element of f32 or
+// f64.
+// Accumulation: each element's term in fp32; fp32 lanes within a block of kBceSumBlock elements of a row,
+// then double, rows in a fixed order of at most kLossRowBlocks blocks; one rounding when the loss is
+// stored.
+// Special values: a NaN or an infinity in a real row makes loss NaN or infinite. No finite logit
+// overflows.
+// Aliasing: d_x may be the very buffer of x.
+// Scratch: none.
+// Repeatability: same bits for any number of threads.
+// Cost: fwd reads 8BK bytes, about 30 BK FLOPs; bwd reads 8BK and writes 4BK, about 20 BK FLOPs.
 #pragma once
 
 #include <algorithm>

@@ -85,7 +85,7 @@ struct Problem {
   }
   // The contracts' bounds.
   double fwd_limit(double want) const {
-    if (loss == Loss::kMse) return (0x1p-24 + 0x1p-50) * want;
+    if (loss == Loss::kMse) return (0x1p-24 + 0x1p-53 * static_cast<double>(shape.B * shape.K)) * want;
     double magnitude = 0.0;
     for (int64_t i = 0; i < shape.R * shape.K; ++i) {
       magnitude += std::fabs(x.load(i)) + std::fabs(x.load(i) * labels.load(i)) + 1.0;

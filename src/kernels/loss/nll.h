@@ -10,11 +10,15 @@
 //   d_y[b,k] = -((1-e) [k == label_b] + e/K) * d_loss / denominator, and 0 in ignored rows
 // Source: transformers' LabelSmoother (trainer_pt_utils.py); with e = 0, torch.nn.functional.nll_loss. The
 // denominator is the number of real samples (or tokens) of the whole optimizer step, so that accumulated
-// micro-batches give the mean. Types: references take any floating type; CPU kernels f32 for [B,K]; labels
-// i32; denominator, loss, d_loss f32 or f64. Accumulation: rows in double, in a fixed order of at most
-// kLossRowBlocks blocks. Aliasing: d_y is written only. Scratch: none. Repeatability: same bits for any
-// number of threads. Error of the CPU forward against the reference: 2^-24 |loss| (its one rounding) + 2^-52
-// B relative. Cost: fwd reads 4B + 4B bytes (4BK with smoothing); bwd writes 4BK bytes.
+// micro-batches give the mean.
+// Types: references take any floating type; CPU kernels f32 for [B,K]; labels i32; denominator, loss,
+// d_loss f32 or f64.
+// Accumulation: rows in double, in a fixed order of at most kLossRowBlocks blocks.
+// Aliasing: d_y is written only.
+// Scratch: none.
+// Repeatability: same bits for any number of threads.
+// Error of the CPU forward against the reference: 2^-24 |loss| (its one rounding) + 2^-52 B relative.
+// Cost: fwd reads 4B + 4B bytes (4BK with smoothing); bwd writes 4BK bytes.
 #pragma once
 
 #include <cstdint>

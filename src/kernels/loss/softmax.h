@@ -1,6 +1,6 @@
 // Softmax and log-softmax over the last dimension, forward and backward: contracts. Not the cross-entropy
-// loss, which is fused in softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are borrowed for
-// the call.
+// loss, which is fused in softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are borrowed
+// for the call.
 //
 // Shape letters: B rows, K classes; everything is dense and row-major.
 //
@@ -11,13 +11,13 @@
 // Types: references take any floating type; the CPU kernels take f32 throughout.
 // Accumulation: fp32 lanes within a block of kSoftmaxSumBlock classes, blocks added in double in order.
 // Special values: a NaN, a +inf, or only -inf in a row makes the whole row NaN, as in IEEE arithmetic; a
-// single -inf
-//   is a probability of exactly 0. No finite logit overflows.
-// Aliasing: an output may be the very same buffer as any input of its shape; partial overlap is not allowed.
-// Scratch: none. Repeatability: same bits for any number of threads; rows are never split.
-// Cost: fwd reads 4BK and writes 4BK bytes (logits are passed over three times, from cache when a row fits),
-// about 20 BK
-//   FLOPs; bwd reads 8BK and writes 4BK bytes, 4 BK FLOPs (log_softmax_bwd: 20 BK).
+// single -inf is a probability of exactly 0. No finite logit overflows.
+// Aliasing: an output may be the very same buffer as any input of its shape; partial overlap is not
+// allowed.
+// Scratch: none.
+// Repeatability: same bits for any number of threads; rows are never split.
+// Cost: fwd reads 4BK and writes 4BK bytes (logits are passed over three times, from cache when a row
+// fits), about 20 BK FLOPs; bwd reads 8BK and writes 4BK bytes, 4 BK FLOPs (log_softmax_bwd: 20 BK).
 #pragma once
 
 #include <algorithm>

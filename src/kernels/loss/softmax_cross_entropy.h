@@ -1,27 +1,27 @@
-// The fused softmax cross-entropy loss of a classifier, forward and backward: contracts. Its decomposition is
-// log_softmax (softmax.h) followed by nll (nll.h); nothing of shape [B,K] is kept between forward and
+// The fused softmax cross-entropy loss of a classifier, forward and backward: contracts. Its decomposition
+// is log_softmax (softmax.h) followed by nll (nll.h); nothing of shape [B,K] is kept between forward and
 // backward but the logits themselves. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
-// Formula, with e = label_smoothing and log p = log_softmax(logits), over rows whose label is not negative:
+// Formula, with e = label_smoothing and log p = log_softmax(logits), over rows whose label is not
+// negative:
 //   row_loss_b = -(1-e) log p[b, label_b] - e/K * sum_k log p[b,k]
 //   loss       = sum_b row_loss_b / denominator
 //   d_logits[b,k] = (p[b,k] - (1-e) [k == label_b] - e/K) * d_loss / denominator
-// A row with a negative label (-100 by custom; the unused rows of a bucket carry it too) contributes 0, its
-// logits are never read, its row_loss is 0 and its d_logits are 0. Source:
-// torch.nn.functional.cross_entropy(ignore_index=-100); for e > 0 transformers' LabelSmoother. The
-// denominator is the number of real samples (or tokens) of the whole optimizer step: gradient accumulation is
-// then exact. Types: references take any floating type; CPU kernels f32 for logits, row_loss and d_logits;
-// labels i32; denominator,
-//   loss and d_loss are each 1 element of f32 or f64.
-// Accumulation: sum of exponentials as in softmax.h; a row's loss and the sum over rows in double, rows in a
-// fixed order of
-//   at most kLossRowBlocks blocks (nll.h); the loss is rounded once, when it is stored.
-// Special values: as in softmax.h; a row whose logits hold a NaN or +inf makes the loss NaN. Finite logits of
-// any size
-//   give a finite loss (up to about 2 FLT_MAX, where fp32 ends).
-// Aliasing: d_logits may be the very buffer of logits. Scratch: none.
+// A row with a negative label (-100 by custom; the unused rows of a bucket carry it too) contributes 0,
+// its logits are never read, its row_loss is 0 and its d_logits are 0.
+// Source: torch.nn.functional.cross_entropy(ignore_index=-100); for e > 0 transformers' LabelSmoother. The
+// denominator is the number of real samples (or tokens) of the whole optimizer step: gradient accumulation
+// is then exact.
+// Types: references take any floating type; CPU kernels f32 for logits, row_loss and d_logits; labels i32;
+// denominator, loss and d_loss are each 1 element of f32 or f64.
+// Accumulation: sum of exponentials as in softmax.h; a row's loss and the sum over rows in double, rows in
+// a fixed order of at most kLossRowBlocks blocks (nll.h); the loss is rounded once, when it is stored.
+// Special values: as in softmax.h; a row whose logits hold a NaN or +inf makes the loss NaN. Finite logits
+// of any size give a finite loss (up to about 2 FLT_MAX, where fp32 ends).
+// Aliasing: d_logits may be the very buffer of logits.
+// Scratch: none.
 // Repeatability: same bits for any number of threads; rows are never split.
 // Cost: fwd reads 4BK bytes, bwd reads 4BK and writes 4BK; about 20 BK FLOPs each.
 #pragma once

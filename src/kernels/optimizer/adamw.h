@@ -1,21 +1,23 @@
-// AdamW over a list of tensors in one call: contract. One call per parameter group (the weight decay is per
-// call). Thread-safe: kernels keep no state. Views are borrowed for the call.
+// AdamW over a list of tensors in one call: contract. One call per parameter group (the weight decay is
+// per call). Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
-// Formula, per element, with g' = clip_coefficient * g, t = step (1 for the first update), bc1 = 1 - beta1^t,
-// bc2 = 1 - beta2^t:
+// Formula, per element, with g' = clip_coefficient * g, t = step (1 for the first update), bc1 = 1 -
+// beta1^t, bc2 = 1 - beta2^t:
 //   m <- m + (1 - beta1) (g' - m)          v <- v + (1 - beta2) (g'^2 - v)
 //   p <- p - lr weight_decay p - (lr / bc1) m / (sqrt(v) / sqrt(bc2) + epsilon)
 // Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (ICLR 2019), algorithm 2, in the
-// order of operations of torch.optim.AdamW (amsgrad and maximize off). Nothing is updated when finite is 0.
+// order of operations of torch.optim.AdamW (amsgrad and maximize off). Nothing is updated when finite is
+// 0.
 // Types: references take any floating type; CPU kernels f32 for all four tensors. learning_rate,
-// clip_coefficient and
-//   finite: 1 element of f32 or f64; step: 1 element of i64.
+// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64.
 // Accumulation: lr weight_decay, lr/bc1, 1/sqrt(bc2) and 1 - beta are computed in double once per call and
-// rounded to fp32
-//   once. The decay and the Adam term are added before they meet p, so that p is rounded once per update;
-//   multiplying p by a rounded 1 - lr weight_decay, as PyTorch does, loses most digits of a small decay.
+// rounded to fp32 once. The decay and the Adam term are added before they meet p, so that p is rounded
+// once per update; multiplying p by a rounded 1 - lr weight_decay, as PyTorch does, loses most digits of a
+// small decay.
 // Special values: where finite is absent, a NaN gradient makes its element NaN.
-// Aliasing: no tensor overlaps another. Scratch: none. Repeatability: same bits for any number of threads.
+// Aliasing: no tensor overlaps another.
+// Scratch: none.
+// Repeatability: same bits for any number of threads.
 // Error: adamw_error_bound below, per element and step.
 // Cost: reads p, g, m, v and writes p, m, v: 28 bytes per parameter in f32; 15 FLOPs.
 #pragma once

@@ -1,22 +1,24 @@
-// The global gradient norm over a list of tensors, whether all of it is finite, and the clipping coefficient:
-// contracts. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// The global gradient norm over a list of tensors, whether all of it is finite, and the clipping
+// coefficient: contracts. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Formulas: norm = sqrt(sum over all tensors and elements of g^2); finite = 1 if every g (and the optional
 // loss) is finite, else 0; coefficient = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm is 0 (no
-// clipping). Source: torch.nn.utils.clip_grad_norm_ (clip_grad.py). Types: references take gradients of any
-// floating type; CPU kernels f32. norm, finite, coefficient: 1 element of f32 or
-//   f64. first_bad: 1 element of i64.
-// Accumulation: squares and sums in double, from the first element on: no square of a finite fp32 overflows
-// and the
-//   result's error is that of its one rounding when it is stored. Lanes within a grain of kTensorGrain
-//   elements of one tensor, grains in order within a task, tasks in order (tensor_list.h).
+// clipping).
+// Source: torch.nn.utils.clip_grad_norm_ (clip_grad.py).
+// Types: references take gradients of any floating type; CPU kernels f32. norm, finite, coefficient: 1
+// element of f32 or f64. first_bad: 1 element of i64.
+// Accumulation: squares and sums in double, from the first element on: no square of a finite fp32
+// overflows and the reference's own rounding is the larger. Lanes within a grain of kTensorGrain elements
+// of one tensor, grains in order within a task, tasks in order (tensor_list.h).
 // Special values: a NaN or an infinity anywhere gives norm NaN or infinity, finite 0 and first_bad = the
-// index in the list
-//   of the first tensor that has one (-1: none, or only the loss); finding it costs a second pass, taken only
-//   then.
-// Aliasing: outputs overlap nothing. Scratch: none (2 KiB of stack). Repeatability: same bits for any number
-// of threads. Error against the reference: (2^-50 + 2^-24 if stored as f32) relative. Cost: reads 4 bytes per
-// element of f32; 2 FLOPs per element.
+// index in the list of the first tensor that has one (-1: none, or only the loss); finding it costs a
+// second pass, taken only then.
+// Aliasing: outputs overlap nothing.
+// Scratch: none (2 KiB of stack).
+// Repeatability: same bits for any number of threads.
+// Error against the reference: square_sum_error(elements) relative (tensor_list.h), plus 2^-24 if stored
+// as f32.
+// Cost: reads 4 bytes per element of f32; 2 FLOPs per element.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Lists of tensors for the tests and benches of this folder: owned buffers and the views that kernels take.
-// Thread-safe: distinct lists may be used from distinct threads. Owns its buffers.
+// Lists of tensors for the tests and benches of this folder: owned buffers and the views that kernels
+// take. Thread-safe: distinct lists may be used from distinct threads. Owns its buffers.
 #pragma once
 
 #include <memory>

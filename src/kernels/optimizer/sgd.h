@@ -1,5 +1,5 @@
-// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. One call
-// per parameter group. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. One
+// call per parameter group. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Formula, per element, with g' = clip_coefficient * g + weight_decay * p:
 //   momentum 0: p <- p - lr g', and m is not touched
@@ -7,12 +7,15 @@
 //               p <- p - lr (nesterov ? g' + momentum * m : m)
 // Source: torch.optim.SGD with dampening 0 and maximize off. Nothing is updated when finite is 0.
 // Types: references take any floating type; CPU kernels f32. learning_rate, clip_coefficient and finite: 1
-// element of f32
-//   or f64; step: 1 element of i64, needed only with momentum.
-// Accumulation: each element by itself in fp32 with fused multiply-add; lr, momentum and weight_decay rounded
-// to fp32 once. Aliasing: no tensor overlaps another. Scratch: none. Repeatability: same bits for any number
-// of threads. Error: sgd_error_bound below, per element and step. Cost: with momentum reads p, g, m and
-// writes p, m: 20 bytes per parameter in f32 (12 without); at most 8 FLOPs.
+// element of f32 or f64; step: 1 element of i64, needed only with momentum.
+// Accumulation: each element by itself in fp32 with fused multiply-add; lr, momentum and weight_decay
+// rounded to fp32 once.
+// Aliasing: no tensor overlaps another.
+// Scratch: none.
+// Repeatability: same bits for any number of threads.
+// Error: sgd_error_bound below, per element and step.
+// Cost: with momentum reads p, g, m and writes p, m: 20 bytes per parameter in f32 (12 without); at most 8
+// FLOPs.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // The list of tensors that a multi-tensor kernel works on in one call, and how its elements are split into
 // tasks. Not an owner: views are borrowed for the call. Thread-safe: values only.
 //
-// The split depends on the sizes alone, never on the number of threads, so that sums are the same for any of
-// them. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start where cache lines
-// start.
+// The split depends on the sizes alone, never on the number of threads, so that sums are the same for any
+// of them. Limits of tasks within a tensor are multiples of kTensorGrain, so that tasks start where cache
+// lines start.
 #pragma once
 
 #include <algorithm>

@@ -1,13 +1,15 @@
 // Kernels over one flat tensor: fill, sum of squares, search for the first value that is not finite:
 // contracts. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
-// Types: references take any type (fill, also integers) or any floating type (scans); the CPU fill takes any
-// type, the CPU
-//   scans f32. out: 1 element of f32 or f64. index: 1 element of i64.
+// Types: references take any type (fill, also integers) or any floating type (scans); the CPU fill takes
+// any type, the CPU scans f32. out: 1 element of f32 or f64. index: 1 element of i64.
 // Accumulation (sum_of_squares): double, in grains of kTensorGrain elements and tasks in order, as
-// global_norm.h. Scratch: none (2 KiB of stack). Repeatability: same bits for any number of threads. Error:
-// fill and first_non_finite are exact; sum_of_squares (2^-50 + 2^-24 if stored as f32) relative. Cost: fill
-// writes count elements once; the scans read them once (first_non_finite reads all of them).
+// global_norm.h.
+// Scratch: none (2 KiB of stack).
+// Repeatability: same bits for any number of threads.
+// Error: fill and first_non_finite are exact; sum_of_squares: square_sum_error(count) relative
+// (tensor_list.h), plus 2^-24 if stored as f32.
+// Cost: fill writes count elements once; the scans read them once (first_non_finite reads all of them).
 #pragma once
 
 #include <cstdint>
