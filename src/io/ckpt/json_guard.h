@@ -53,10 +53,17 @@ class GuardedEvents {
  public:
   bool binary(nlohmann::json::binary_t&) { return refuse("binary value"); }
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
-    const std::string what = error.what();
-    // The library's text starts with its own error number and with a position of its own.
-    const size_t detail = what.find(": ");
-    return refuse("not valid JSON: " + (detail == std::string::npos ? what : what.substr(detail + 2)));
+    // "[json.exception.parse_error.101] parse error at line 1, column 7: what is wrong": the number means
+    // nothing to a user and the position is given by us.
+    std::string_view what = error.what();
+    const auto remove_through = [&what](std::string_view mark) {
+      const size_t found = what.find(mark);
+      if (found != std::string_view::npos) what.remove_prefix(found + mark.size());
+    };
+    remove_through("] ");
+    if (what.starts_with("parse error at")) remove_through(": ");
+    // What follows is the token, raw and of any length.
+    return refuse("not valid JSON: " + printable(what.substr(0, what.find("; last read"))));
   }
   const std::string& failure() const { return failure_; }
 

@@ -180,25 +180,29 @@ std::string python_json(const Json& value, int indent) {
   return out;
 }
 
-std::string quoted_name(std::string_view name) {
+std::string printable(std::string_view text) {
   constexpr size_t kMaxBytes = 120;
-  std::string out = "'";
-  while (!name.empty()) {
+  std::string out;
+  while (!text.empty()) {
     if (out.size() > kMaxBytes) {
       out += "...";
       break;
     }
-    const size_t length = utf8_length(name);
-    const auto byte = static_cast<unsigned char>(name.front());
+    const size_t length = utf8_length(text);
+    const auto byte = static_cast<unsigned char>(text.front());
     if (length == 0 || byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
-      name.remove_prefix(1);
+      text.remove_prefix(1);
     } else {
-      out += name.substr(0, length);
-      name.remove_prefix(length);
+      out += text.substr(0, length);
+      text.remove_prefix(length);
     }
   }
-  return out + "'";
+  return out;
+}
+
+std::string quoted_name(std::string_view name) {
+  return "'" + printable(name) + "'";
 }
 
 std::string text_position(std::string_view text, size_t offset) {

@@ -25,8 +25,10 @@ nlohmann::json parse_untrusted_json_object(std::string_view text, const std::str
 // reads back equal. No newline at the end. Requires: indent >= 1, no binary values.
 std::string python_json(const nlohmann::json& value, int indent);
 
-// A name from a file as it can stand in a message: in single quotes, control characters and invalid UTF-8 as
-// \xNN, cut at 120 bytes.
+// Text from a file as it can stand in a message: control characters and invalid UTF-8 as \xNN, cut at 120
+// bytes.
+std::string printable(std::string_view text);
+// The same in single quotes.
 std::string quoted_name(std::string_view name);
 
 // "line 3, column 7" of a byte offset. Columns count bytes, from 1.

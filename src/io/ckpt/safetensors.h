@@ -132,7 +132,7 @@ struct TensorSource {
   // For weights that do not lie in memory as they are stored (packed, on a device, master in two halves):
   // fills `bytes` with the tensor's bytes from `offset_bytes` on. Called with consecutive ranges of at most
   // kFileChunkBytes, in order.
-  std::function<void(int64_t offset_bytes, std::span<std::byte> bytes)> fill;
+  std::function<void(int64_t offset_bytes, std::span<std::byte> bytes)> fill = {};
 
   int64_t num_elements() const;
   int64_t size_bytes() const { return num_elements() * dtype_bytes(dtype); }
