@@ -1,0 +1,135 @@
+#include "io/data/glue.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "io/data/test_encoder.h"
+
+namespace plimsoll {
+namespace {
+
+// One small file for each task, in the task's own layout, and what its first row must be.
+struct GlueCase {
+  const char* task;
+  const char* file;
+  GlueSplit split;
+  const char* bytes;
+  int64_t num_rows;
+  const char* first;
+  const char* second;  // "" for single sentences
+  double label;        // id, or value of a regression; -1: no labels
+};
+
+const GlueCase kCases[] = {
+    {"cola", "CoLA/train.tsv", GlueSplit::kTrain,
+     "gj04\t1\t\tOur friends won't buy \"this.\ngj04\t0\t*\tThey drank the pub.\n", 2,
+     "Our friends won't buy \"this.", "", 1},
+    {"cola", "CoLA/test.tsv", GlueSplit::kTest, "index\tsentence\n0\tBill whistled past.\n", 1,
+     "Bill whistled past.", "", -1},
+    {"sst2", "SST-2/dev.tsv", GlueSplit::kValidation, "sentence\tlabel\nit 's a charming journey . \t1\n", 1,
+     "it 's a charming journey . ", "", 1},
+    {"mrpc", "MRPC/train.tsv", GlueSplit::kTrain,
+     "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t70\t71\tAmrozi said \"x\tReferring "
+     "to\r\n",
+     1, "Amrozi said \"x", "Referring to", 1},
+    {"mrpc", "MRPC/test.tsv", GlueSplit::kTest, "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\ta\tb\n",
+     1, "a", "b", -1},
+    {"stsb", "STS-B/train.tsv", GlueSplit::kTrain,
+     "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+     "0\tmain\tMSRvid\t2012\t1\tnone\tnone\tA plane\tAn air plane\t4.800\n",
+     1, "A plane", "An air plane", 4.8},
+    {"qqp", "QQP/train.tsv", GlueSplit::kTrain,
+     "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tHow?\tWhy?"
+     "\t0\n4\t5\t6\tbroken\n7\t8\t9\tA?\tB?\t1\n",
+     2, "How?", "Why?", 0},
+    {"mnli", "MNLI/dev_mismatched.tsv", GlueSplit::kValidationMismatched,
+     "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\tp\th\tneutral\tcontradiction\n", 1,
+     "p", "h", 2},
+    {"qnli", "QNLI/dev.tsv", GlueSplit::kValidation,
+     "index\tquestion\tsentence\tlabel\n0\tWhat?\tThat.\tnot_entailment\n", 1, "What?", "That.", 1},
+    {"rte", "RTE/train.tsv", GlueSplit::kTrain, "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n",
+     1, "a", "b", 0},
+    {"wnli", "WNLI/train.tsv", GlueSplit::kTrain, "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n", 1, "a",
+     "b", 1},
+};
+
+TEST(Glue, ReadsEveryTasksOwnFiles) {
+  const ScratchFolder folder;
+  for (const GlueCase& c : kCases) {
+    SCOPED_TRACE(c.file);
+    folder.write(c.file, c.bytes);
+    const GlueTask& task = find_glue_task(c.task);
+    const TextSplit split = read_glue(task, folder.path(), c.split);
+    ASSERT_EQ(split.num_rows(), c.num_rows);
+    EXPECT_EQ(split.first_text(0), c.first);
+    EXPECT_EQ(split.second_text(0).value_or(""), c.second);
+    const Labels labels = encode_labels(split, glue_labels(task), LabelUse::kOptional);
+    if (c.label < 0) {
+      EXPECT_TRUE(labels.empty());
+    } else if (task.is_regression()) {
+      EXPECT_EQ(labels.values[0], static_cast<float>(c.label));
+    } else {
+      EXPECT_EQ(labels.classes[0], static_cast<int32_t>(c.label));
+    }
+    // The task's own folder works as well as the one that holds it.
+    EXPECT_EQ(glue_file(task, folder.path() / task.folder, c.split), folder.path() / c.file);
+  }
+}
+
+TEST(Glue, CountsTheRowsItLeavesOut) {
+  const ScratchFolder folder;
+  folder.write("QQP/train.tsv", kCases[6].bytes);
+  EXPECT_EQ(read_glue(find_glue_task("qqp"), folder.path(), GlueSplit::kTrain).num_skipped_rows(), 1);
+}
+
+TEST(Glue, SplitsMrpcAsItsAuthorsPublishIt) {
+  const ScratchFolder folder;
+  folder.write("msr_paraphrase_train.txt",
+               "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n0\t3\t4\tc\td\n1\t5\t6\te\tf\n");
+  folder.write("mrpc_dev_ids.tsv", "3\t4\n");
+  const GlueTask& mrpc = find_glue_task("MRPC");
+  const TextSplit train = read_glue(mrpc, folder.path(), GlueSplit::kTrain);
+  const TextSplit validation = read_glue(mrpc, folder.path(), GlueSplit::kValidation);
+  ASSERT_EQ(train.num_rows(), 2);
+  EXPECT_EQ(train.first_text(1), "e");
+  EXPECT_EQ(train.line(1), 4);
+  ASSERT_EQ(validation.num_rows(), 1);
+  EXPECT_EQ(validation.first_text(0), "c");
+}
+
+TEST(Glue, SaysWhatIsMissing) {
+  const ScratchFolder folder;
+  EXPECT_TRUE(
+      error_of([] {
+        find_glue_task("boolq");
+      }).starts_with("2: 'boolq' is not a GLUE task: cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli"));
+  const std::string error =
+      error_of([&] { read_glue(find_glue_task("rte"), folder.path(), GlueSplit::kTrain); });
+  EXPECT_TRUE(error.starts_with("4: no file of GLUE's RTE in ")) << error;
+  EXPECT_NE(error.find("RTE/train.tsv"), std::string::npos) << error;
+  folder.write("RTE/dev.tsv", "index\tsentence1\tlabel\n0\ta\tentailment\n");
+  const std::string column =
+      error_of([&] { read_glue(find_glue_task("rte"), folder.path(), GlueSplit::kValidation); });
+  EXPECT_NE(
+      column.find("column 'sentence2' is missing: expected 'sentence1', 'sentence2', 'label', found 'index'"),
+      std::string::npos)
+      << column;
+  folder.write("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n");
+  const TextSplit split = read_glue(find_glue_task("rte"), folder.path(), GlueSplit::kTrain);
+  EXPECT_NE(error_of([&] {
+              encode_labels(split, glue_labels(find_glue_task("rte")));
+            }).find("RTE/train.tsv:2: the label 'maybe' is not in the training data"),
+            std::string::npos);
+}
+
+TEST(Glue, TasksHaveTheirMetrics) {
+  EXPECT_EQ(glue_tasks().size(), 9u);
+  EXPECT_EQ(find_glue_task("stsb").metrics, (std::vector<std::string_view>{"pearson", "spearmanr"}));
+  EXPECT_EQ(find_glue_task("qqp").metrics, (std::vector<std::string_view>{"accuracy", "f1"}));
+  EXPECT_EQ(find_glue_task("cola").metrics, (std::vector<std::string_view>{"matthews_correlation"}));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,201 @@
+#include "io/data/labels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "io/data/csv_reader.h"
+#include "io/data/json_reader.h"
+#include "io/data/test_encoder.h"
+
+namespace plimsoll {
+namespace {
+
+using Names = std::vector<std::string>;
+
+TextSplit split_of(Table table) {
+  const ColumnChoice columns = choose_columns(table);
+  return TextSplit(std::move(table), columns);
+}
+
+// A CSV file with these labels, the first in line 2.
+TextSplit csv_labels(const Names& labels) {
+  std::string bytes = "text,label\n";
+  for (const std::string& label : labels) {
+    bytes += "x,\"" + label + "\"\n";
+  }
+  return split_of(read_csv(text_file_from_memory("train.csv", bytes)));
+}
+
+// A JSONL file with these labels as they stand, the first in line 1.
+TextSplit json_labels(const Names& labels) {
+  std::string bytes;
+  for (const std::string& label : labels) {
+    bytes += "{\"text\": \"x\", \"label\": " + label + "}\n";
+  }
+  return split_of(read_jsonl(text_file_from_memory("train.jsonl", bytes)));
+}
+
+TEST(Labels, AreInferredAsRunGlueDoes) {
+  const struct {
+    const char* name;
+    TextSplit split;
+    ProblemType problem;
+    Names names;
+    int64_t num_labels;
+  } cases[] = {
+      {"strings",
+       csv_labels({"pos", "neg", "pos", "\xC3\xA4"}),
+       ProblemType::kSingleLabel,
+       {"neg", "pos", "\xC3\xA4"},
+       3},
+      {"integers sort as numbers",
+       csv_labels({"10", "9", "-1", "9"}),
+       ProblemType::kSingleLabel,
+       {"-1", "9", "10"},
+       3},
+      {"integers in other spellings",
+       csv_labels({"07", "7", " 8", "+9"}),
+       ProblemType::kSingleLabel,
+       {"7", "8", "9"},
+       3},
+      {"floats", csv_labels({"1", "2.5"}), ProblemType::kRegression, {}, 1},
+      {"numbers and words", csv_labels({"1", "2.5", "x"}), ProblemType::kSingleLabel, {"1", "2.5", "x"}, 3},
+      {"JSON integers",
+       json_labels({"1", "0", "10", "2"}),
+       ProblemType::kSingleLabel,
+       {"0", "1", "2", "10"},
+       4},
+      {"JSON digits in quotes", json_labels({"\"10\"", "\"9\""}), ProblemType::kSingleLabel, {"10", "9"}, 2},
+      {"JSON floats", json_labels({"1", "0.5"}), ProblemType::kRegression, {}, 1},
+      {"JSON truth", json_labels({"true", "false"}), ProblemType::kSingleLabel, {"false", "true"}, 2},
+      {"JSON lists of names",
+       json_labels({"[\"b\", \"a\"]", "[]", "[\"c\"]"}),
+       ProblemType::kMultiLabel,
+       {"a", "b", "c"},
+       3},
+      {"JSON lists of ids", json_labels({"[10, 2]", "[9]"}), ProblemType::kMultiLabel, {"2", "9", "10"}, 3},
+      {"JSON vectors", json_labels({"[1.0, 0.0, 0.0]", "[0.0, 1.0, 1.0]"}), ProblemType::kMultiLabel, {}, 3},
+      {"JSON vectors of integers", json_labels({"[1, 0, 0]", "[0, 0, 0]"}), ProblemType::kMultiLabel, {}, 3},
+      {"one class", csv_labels({"a", "a"}), ProblemType::kSingleLabel, {"a"}, 1},
+  };
+  for (const auto& c : cases) {
+    const LabelScheme scheme = infer_labels(c.split);
+    EXPECT_EQ(scheme.problem, c.problem) << c.name;
+    EXPECT_EQ(scheme.names, c.names) << c.name;
+    EXPECT_EQ(scheme.num_labels, c.num_labels) << c.name;
+  }
+}
+
+TEST(Labels, FollowTheProblemTypeThatIsAskedFor) {
+  const LabelScheme regression = infer_labels(csv_labels({"1", "2"}), {ProblemType::kRegression, ','});
+  EXPECT_EQ(regression.problem, ProblemType::kRegression);
+  EXPECT_EQ(encode_labels(csv_labels({"1", "2"}), regression).values, (std::vector<float>{1.0f, 2.0f}));
+  const LabelScheme classes = infer_labels(csv_labels({"1.5", "0.5"}), {ProblemType::kSingleLabel, ','});
+  EXPECT_EQ(classes.names, (Names{"0.5", "1.5"}));
+  const TextSplit sets = csv_labels({"b; a", "", "c"});
+  const LabelScheme multi = infer_labels(sets, {ProblemType::kMultiLabel, ';'});
+  EXPECT_EQ(multi.names, (Names{"a", "b", "c"}));
+  EXPECT_EQ(encode_labels(sets, multi).values, (std::vector<float>{1, 1, 0, 0, 0, 0, 0, 0, 1}));
+  const TextSplit targets = json_labels({"[1.5, 2]", "[0, -1]"});
+  const LabelScheme two = infer_labels(targets, {ProblemType::kRegression, ','});
+  EXPECT_EQ(two.num_labels, 2);
+  EXPECT_EQ(encode_labels(targets, two).values, (std::vector<float>{1.5f, 2, 0, -1}));
+}
+
+TEST(Labels, BecomeIds) {
+  const TextSplit train = csv_labels({"b", "a", "c", "a"});
+  const LabelScheme scheme = infer_labels(train);
+  const Labels labels = encode_labels(train, scheme);
+  EXPECT_EQ(labels.classes, (std::vector<int32_t>{1, 0, 2, 0}));
+  const LabelBalance balance = label_balance(labels, scheme.num_labels);
+  EXPECT_EQ(balance.majority, 0);
+  EXPECT_DOUBLE_EQ(balance.majority_share, 0.5);
+  EXPECT_EQ(encode_labels(csv_labels({"07"}), infer_labels(csv_labels({"7", "8"}))).classes,
+            (std::vector<int32_t>{0}));
+}
+
+TEST(Labels, ToPredictMayBeMissing) {
+  const LabelScheme scheme = infer_labels(csv_labels({"0", "1"}));
+  EXPECT_EQ(encode_labels(csv_labels({"-1", "", "1"}), scheme, LabelUse::kOptional).classes,
+            (std::vector<int32_t>{kNoLabel, kNoLabel, 1}));
+  const TextSplit none = split_of(read_csv(text_file_from_memory("t.csv", "text\nx\n")));
+  EXPECT_TRUE(encode_labels(none, scheme, LabelUse::kOptional).empty());
+  EXPECT_NE(error_of([&] { encode_labels(none, scheme); }).find("expected a label column, found 'text'"),
+            std::string::npos);
+}
+
+TEST(Labels, TakeTheOrderOfAModel) {
+  LabelScheme scheme = infer_labels(csv_labels({"neg", "neu", "pos"}));
+  EXPECT_FALSE(take_model_order(scheme, {"LABEL_0", "LABEL_1", "LABEL_2"}));
+  EXPECT_FALSE(take_model_order(scheme, {"POS", "NEG"}));
+  EXPECT_FALSE(take_model_order(scheme, {"POS", "pos", "neg"}));
+  EXPECT_TRUE(take_model_order(scheme, {"POS", "NEG", "NEU"}));
+  EXPECT_EQ(encode_labels(csv_labels({"neg", "pos"}), scheme).classes, (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(scheme.names_by_id(), (Names{"pos", "neg", "neu"}));
+}
+
+TEST(Labels, SayWhatIsWrongAndWhere) {
+  const LabelScheme ab = infer_labels(csv_labels({"a", "b"}));
+  const auto infer = [](const TextSplit& split, std::optional<ProblemType> problem = std::nullopt) {
+    return error_of([&] { infer_labels(split, {problem, ','}); });
+  };
+  const struct {
+    const char* name;
+    std::string error;
+    const char* part;
+  } cases[] = {
+      {"unseen", error_of([&] {
+         encode_labels(csv_labels({"a", "c"}), ab);
+       }),
+       "4: train.csv:3: the label 'c' is not in the training data, which has 'a', 'b'"},
+      {"empty", infer(csv_labels({"a", ""})), "4: train.csv:3: this row has no label"},
+      {"NaN", infer(csv_labels({"1.5", "nan"})), "4: train.csv:3: the label nan is not a finite number"},
+      {"infinite", infer(csv_labels({"1.5", "1e39"})),
+       "4: train.csv:3: the label 1e39 is not a finite number in fp32"},
+      {"not a number", infer(csv_labels({"1.5", "x"}), ProblemType::kRegression),
+       "4: train.csv:3: the label 'x' is not a number, which regression needs"},
+      {"null", infer(json_labels({"1", "null"})), "4: train.jsonl:2: this row has no label"},
+      {"mixed", infer(json_labels({"1", "\"a\""})),
+       "4: train.jsonl:2: the label is text here, but was a number in line 1: a"},
+      {"object", infer(json_labels({"{\"a\": 1}"})), "4: train.jsonl:1: the label is an object"},
+      {"list for one class", infer(json_labels({"[1]"}), ProblemType::kSingleLabel),
+       "4: train.jsonl:1: the label is a list"},
+      {"list of lists", infer(json_labels({"[[1]]"})), "4: train.jsonl:1: a list of labels holds a list"},
+      {"vectors of two lengths", infer(json_labels({"[1.0, 0.0]", "[1.0]"})), "must all have one length"},
+      {"targets of two lengths", infer(json_labels({"[1.5, 2]", "[1]"}), ProblemType::kRegression),
+       "4: train.jsonl:2: this label has 1 numbers, the first row's has 2"},
+      {"empty item", infer(csv_labels({"a,,b"}), ProblemType::kMultiLabel),
+       "4: train.csv:2: an empty label between two"},
+      {"no label anywhere", infer(json_labels({"[]", "[]"})), "no row has a label"},
+      {"unseen in a set",
+       error_of([&] { encode_labels(json_labels({"[\"z\"]"}), infer_labels(json_labels({"[\"a\"]"}))); }),
+       "4: train.jsonl:1: the label 'z' is not in the training data"},
+      {"problem type", error_of([] { parse_problem_type("ranking"); }), "2: 'ranking' is not a problem type"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_NE(c.error.find(c.part), std::string::npos)
+        << c.name << ": " << c.error << "\n  expected " << c.part;
+  }
+}
+
+TEST(Labels, ListsAtMostTenKnownClasses) {
+  Names many;
+  for (int i = 0; i < 25; ++i) {
+    many.push_back(fmt::format("class{:02}", i));
+  }
+  const LabelScheme scheme = infer_labels(csv_labels(many));
+  const std::string error = error_of([&] { encode_labels(csv_labels({"other"}), scheme); });
+  EXPECT_NE(error.find("'class09' and 15 more"), std::string::npos) << error;
+}
+
+TEST(Labels, ProblemTypesHaveHuggingFacesNames) {
+  for (const char* word : {"single_label_classification", "multi_label_classification", "regression"}) {
+    EXPECT_EQ(problem_type_name(parse_problem_type(word)), word);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,299 @@
+#include "io/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/data/batch_census.h"
+#include "io/data/dummy.h"
+#include "io/data/test_encoder.h"
+
+namespace plimsoll {
+namespace {
+
+// Rows of random lengths with ids and types that tell row and place.
+Dataset random_data(TestRandom& random, int64_t num_rows, int64_t label_width) {
+  std::vector<uint16_t> ids;
+  std::vector<uint8_t> types;
+  std::vector<int64_t> offsets = {0};
+  Dataset data;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const int64_t length = 1 + random.below(20);
+    for (int64_t i = 0; i < length; ++i) {
+      ids.push_back(static_cast<uint16_t>(row * 32 + i));
+      types.push_back(i * 2 > length ? 1 : 0);
+    }
+    offsets.push_back(static_cast<int64_t>(ids.size()));
+    if (label_width == 0) {
+      data.labels.classes.push_back(static_cast<int32_t>(row % 3));
+    }
+    for (int64_t k = 0; k < label_width; ++k) {
+      data.labels.values.push_back(static_cast<float>(row) + 0.25f * static_cast<float>(k));
+    }
+  }
+  data.labels.width = std::max<int64_t>(1, label_width);
+  data.tokens = TokenSet::from_parts(std::move(ids), {}, std::move(types), std::move(offsets), {});
+  return data;
+}
+
+TEST(Batch, LaysSequencesEndToEndAndFillsTheTail) {
+  TestRandom random;
+  const Dataset data = random_data(random, 10, 2);
+  OwnedBatch batch({100, 6, 2}, OwnedBatch::label_kind(data), 2);
+  const BatchBuffers& out = batch.buffers();
+  for (const std::span<int32_t> buffer : {out.ids, out.types, out.positions, out.cu_seqlens, out.rows}) {
+    std::fill(buffer.begin(), buffer.end(), 77);
+  }
+  std::fill(out.values.begin(), out.values.end(), 77.0f);
+  const std::vector<int32_t> rows = {7, 0, 7};
+  const BatchInfo info = assemble_batch(data, rows, out);
+  EXPECT_EQ(info.num_sequences, 3);
+  EXPECT_EQ(info.num_tokens, 2 * data.tokens.length(7) + data.tokens.length(0));
+  EXPECT_EQ(info.longest, std::max(data.tokens.length(7), data.tokens.length(0)));
+  size_t at = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(out.cu_seqlens[i], static_cast<int32_t>(at));
+    EXPECT_EQ(out.rows[i], rows[i]);
+    EXPECT_EQ(out.values[2 * i], static_cast<float>(rows[i]));
+    EXPECT_EQ(out.values[2 * i + 1], static_cast<float>(rows[i]) + 0.25f);
+    const int64_t length = data.tokens.length(rows[i]);
+    for (int64_t j = 0; j < length; ++j, ++at) {
+      EXPECT_EQ(out.ids[at], rows[i] * 32 + j);
+      EXPECT_EQ(out.types[at], j * 2 > length ? 1 : 0);
+      EXPECT_EQ(out.positions[at], j + 2);
+    }
+  }
+  for (size_t i = 3; i < out.cu_seqlens.size(); ++i) {
+    EXPECT_EQ(out.cu_seqlens[i], static_cast<int32_t>(at));
+  }
+  for (; at < out.ids.size(); ++at) {
+    EXPECT_EQ(out.ids[at] + out.types[at] + out.positions[at], 0);
+  }
+  EXPECT_EQ(out.rows[3], -1);
+  EXPECT_EQ(out.values[6], 0.0f);
+}
+
+TEST(Batch, ABatchThatDoesNotFitIsOurBug) {
+  TestRandom random;
+  const Dataset data = random_data(random, 4, 0);
+  OwnedBatch batch({1, 6, 1}, OwnedBatch::label_kind(data));
+  const std::vector<int32_t> rows = {0, 1, 2, 3};
+  EXPECT_TRUE(error_of([&] { assemble_batch(data, rows, batch.buffers()); }).starts_with("1: "));
+}
+
+// All that a loader gives, byte for byte.
+struct Trace {
+  std::vector<BatchInfo> infos;
+  std::vector<int32_t> ints;
+  std::vector<float> floats;
+  bool operator==(const Trace&) const = default;
+};
+
+Sampler sampler_of(const Dataset& data, SamplingStrategy strategy) {
+  return Sampler({strategy, 11, 4, 1, LastBatch::kKeep}, data.tokens.lengths());
+}
+
+BatchCapacity capacity_of(const Dataset& data, const Sampler& sampler, int64_t num_epochs) {
+  const BatchCensus census = count_batches(sampler, num_epochs);
+  return {census.largest.tokens, census.largest.sequences, data.labels.width};
+}
+
+Trace trace(const Dataset& data, const Sampler& sampler, LoaderOptions options) {
+  const BatchCapacity capacity = capacity_of(data, sampler, options.num_epochs);
+  Loader loader(data, sampler, capacity, options);
+  OwnedBatch batch({capacity.tokens + 13, capacity.sequences + 2, capacity.label_values},
+                   OwnedBatch::label_kind(data));
+  Trace trace;
+  BatchInfo info;
+  while (loader.next(batch.buffers(), info)) {
+    trace.infos.push_back(info);
+    const BatchBuffers& out = batch.buffers();
+    for (const std::span<int32_t> buffer :
+         {out.ids, out.types, out.positions, out.cu_seqlens, out.rows, out.classes}) {
+      trace.ints.insert(trace.ints.end(), buffer.begin(), buffer.end());
+    }
+    trace.floats.insert(trace.floats.end(), out.values.begin(), out.values.end());
+  }
+  EXPECT_FALSE(loader.next(batch.buffers(), info));
+  return trace;
+}
+
+TEST(Loader, GivesTheSameBitsWithAnyNumberOfWorkers) {
+  TestRandom random;
+  for (const SamplingStrategy strategy :
+       {SamplingStrategy::kRandom, SamplingStrategy::kSequential, SamplingStrategy::kGroupByLength}) {
+    for (const int64_t label_width : {0, 3}) {
+      const Dataset data = random_data(random, 101, label_width);
+      const Sampler sampler = sampler_of(data, strategy);
+      LoaderOptions options;
+      options.num_epochs = 3;
+      options.position_offset = 2;
+      const Trace alone = trace(data, sampler, options);
+      ASSERT_EQ(alone.infos.size(), 78u);
+      EXPECT_TRUE(alone.infos[25].last_in_epoch);
+      EXPECT_EQ(alone.infos[26].position, (DataPosition{1, 0}));
+      for (const int workers : {1, 2, 5}) {
+        options.num_workers = workers;
+        options.prefetch_factor = workers == 5 ? 1 : 2;
+        EXPECT_EQ(trace(data, sampler, options), alone) << workers << " workers";
+      }
+    }
+  }
+}
+
+TEST(Loader, ResumesAnywhereWithTheSameBits) {
+  TestRandom random;
+  const Dataset data = random_data(random, 23, 0);
+  const Sampler sampler = sampler_of(data, SamplingStrategy::kRandom);
+  LoaderOptions options;
+  options.num_epochs = 2;
+  const Trace all = trace(data, sampler, options);
+  for (size_t done = 0; done < all.infos.size(); ++done) {
+    for (const int workers : {0, 2}) {
+      options.num_workers = workers;
+      options.start = all.infos[done].next;
+      const Trace rest = trace(data, sampler, options);
+      ASSERT_EQ(rest.infos.size(), all.infos.size() - done - 1);
+      EXPECT_TRUE(std::equal(rest.ints.rbegin(), rest.ints.rend(), all.ints.rbegin())) << done;
+    }
+  }
+}
+
+TEST(Loader, StopsCleanlyInTheMiddle) {
+  TestRandom random;
+  const Dataset data = random_data(random, 50, 0);
+  const Sampler sampler = sampler_of(data, SamplingStrategy::kRandom);
+  const BatchCapacity capacity = capacity_of(data, sampler, 1);
+  OwnedBatch batch({100, 4, 1}, OwnedBatch::label_kind(data));
+  for (int round = 0; round < 50; ++round) {
+    LoaderOptions options;
+    options.num_workers = 1 + round % 3;
+    Loader loader(data, sampler, {std::max<int64_t>(capacity.tokens, 80), 4, 1}, options);
+    BatchInfo info;
+    for (int i = 0; i < round % 7; ++i) {
+      ASSERT_TRUE(loader.next(batch.buffers(), info));
+    }
+  }
+}
+
+TEST(Loader, HandsOnWhatAWorkerThrew) {
+  TestRandom random;
+  const Dataset data = random_data(random, 50, 0);
+  LoaderOptions options;
+  options.num_workers = 2;
+  Loader loader(data, sampler_of(data, SamplingStrategy::kRandom), {2, 4, 1}, options);
+  OwnedBatch batch({100, 4, 1}, OwnedBatch::label_kind(data));
+  BatchInfo info;
+  EXPECT_TRUE(error_of([&] { loader.next(batch.buffers(), info); }).find("tokens in buffers") !=
+              std::string::npos);
+  EXPECT_GT(loader.slot_bytes(), 0);
+}
+
+TEST(Dummy, IsWhatTheArgumentsSay) {
+  const Dataset data = make_dummy_dataset();
+  EXPECT_EQ(data.num_rows(), 512);
+  EXPECT_EQ(data.tokens.num_tokens(), 512 * 512);
+  EXPECT_EQ(data.held_bytes(),
+            512 * 512 * 2 + 513 * 8 + static_cast<int64_t>(data.labels.classes.capacity()) * 4);
+  int64_t ones = 0;
+  std::vector<int32_t> ids(512);
+  int32_t lowest = 1 << 30;
+  int32_t highest = 0;
+  for (int64_t row = 0; row < 512; ++row) {
+    data.tokens.copy_ids(row, ids.data());
+    lowest = std::min(lowest, *std::min_element(ids.begin(), ids.end()));
+    highest = std::max(highest, *std::max_element(ids.begin(), ids.end()));
+    ones += data.labels.classes[static_cast<size_t>(row)];
+  }
+  EXPECT_EQ(lowest, 100);
+  EXPECT_EQ(highest, 29999);
+  EXPECT_GT(ones, 200);
+  EXPECT_LT(ones, 312);
+  EXPECT_EQ(make_dummy_dataset().tokens, data.tokens);
+  DummyOptions other;
+  other.seed = 1;
+  EXPECT_FALSE(make_dummy_dataset(other).tokens == data.tokens);
+  other.num_rows = 3;
+  other.length = 5;
+  other.end_id = 100000;
+  EXPECT_EQ(make_dummy_dataset(other).tokens.num_tokens(), 15);
+  EXPECT_FALSE(make_dummy_dataset(other).tokens.is_narrow());
+  other.end_id = 50;
+  EXPECT_TRUE(error_of([&] { make_dummy_dataset(other); }).starts_with("2: "));
+}
+
+TEST(BatchCensus, CountsWhatTheLoaderGives) {
+  TestRandom random;
+  const Dataset data = random_data(random, 101, 0);
+  for (const SamplingStrategy strategy : {SamplingStrategy::kRandom, SamplingStrategy::kGroupByLength}) {
+    const Sampler sampler = sampler_of(data, strategy);
+    const BatchCensus census = count_batches(sampler, 3);
+    LoaderOptions options;
+    options.num_epochs = 3;
+    const Trace all = trace(data, sampler, options);
+    BatchSize largest;
+    std::vector<int32_t> tokens;
+    for (const BatchInfo& info : all.infos) {
+      largest.tokens = std::max(largest.tokens, info.num_tokens);
+      largest.sequences = std::max(largest.sequences, info.num_sequences);
+      largest.longest = std::max(largest.longest, info.longest);
+      tokens.push_back(static_cast<int32_t>(info.num_tokens));
+    }
+    std::sort(tokens.begin(), tokens.end());
+    EXPECT_EQ(census.largest, largest);
+    EXPECT_EQ(census.tokens, tokens);
+    EXPECT_EQ(census.total_tokens, 3 * data.tokens.num_tokens());
+    EXPECT_EQ(census.quantile(1.0), tokens.back());
+    EXPECT_EQ(census.quantile(0.0), tokens.front());
+    EXPECT_EQ(census.quantile(0.5), tokens[tokens.size() / 2 - 1]);
+    EXPECT_EQ(count_batches(sampler, 3, 5).num_batches, 5);
+  }
+  EXPECT_EQ(largest_batch_without_data(8, 128), (BatchSize{1024, 8, 128}));
+}
+
+TEST(BatchCensus, TheBestLadderIsTheBestOfAll) {
+  BatchCensus census;
+  census.tokens = {3, 4, 10, 11, 11, 12, 30, 31};
+  census.num_batches = 8;
+  for (const int32_t tokens : census.tokens) {
+    census.total_tokens += tokens;
+  }
+  census.largest.tokens = 31;
+  EXPECT_EQ(best_ladder(census, 1, 1), (std::vector<int64_t>{31}));
+  EXPECT_EQ(best_ladder(census, 3, 1), (std::vector<int64_t>{4, 12, 31}));
+  EXPECT_EQ(best_ladder(census, 3, 8), (std::vector<int64_t>{8, 16, 32}));
+  EXPECT_EQ(best_ladder(census, 100, 1).size(), 7u);
+  const std::vector<int64_t> ladder = best_ladder(census, 2, 1);
+  int64_t fewest = 1 << 30;
+  for (int64_t lower = 1; lower < 31; ++lower) {
+    fewest = std::min(fewest, use_ladder(census, std::vector<int64_t>{lower, 31}).computed_tokens);
+  }
+  const LadderUse use = use_ladder(census, ladder);
+  EXPECT_EQ(use.computed_tokens, fewest);
+  EXPECT_EQ(use.batches, (std::vector<int64_t>{6, 2}));
+  EXPECT_DOUBLE_EQ(use.waste, 1.0 - 112.0 / static_cast<double>(fewest));
+}
+
+TEST(BatchCensus, LaddersOfManyCountsHoldTheLargest) {
+  TestRandom random;
+  BatchCensus census;
+  for (int i = 0; i < 5000; ++i) {
+    census.tokens.push_back(static_cast<int32_t>(1 + random.below(100000)));
+    census.total_tokens += census.tokens.back();
+  }
+  std::sort(census.tokens.begin(), census.tokens.end());
+  census.num_batches = 5000;
+  census.largest.tokens = census.tokens.back();
+  const std::vector<int64_t> ladder = best_ladder(census, 8, 16);
+  ASSERT_EQ(ladder.size(), 8u);
+  EXPECT_TRUE(std::is_sorted(ladder.begin(), ladder.end()));
+  EXPECT_GE(ladder.back(), census.tokens.back());
+  EXPECT_LT(ladder.back(), census.tokens.back() + 16);
+  // Even lengths in 8 even buckets waste 1/9; the best ladder can only be better than even.
+  EXPECT_LT(use_ladder(census, ladder).waste, 0.112);
+}
+
+}  // namespace
+}  // namespace plimsoll
