@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "api/arguments_range.h"
 #include "api/arguments_table.h"
 #include "api/arguments_value.h"
 #include "base/check.h"

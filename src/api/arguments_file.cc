@@ -46,6 +46,11 @@ std::string json_complaint(const std::string& message) {
   return at == std::string::npos ? message : message.substr(at);
 }
 
+// A key for a message; one that is longer than any setting's name is cut.
+std::string_view shown(const std::string& key) {
+  return std::string_view(key).substr(0, 64);
+}
+
 // A YAML value as JSON in which every scalar is a text. Aliases can form a cycle or a bomb: depth and size
 // are limited.
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
@@ -87,7 +92,8 @@ std::vector<Assignment> read_argument_json(std::string_view text, std::string_vi
   const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > kMaxDepth) throw_error(ErrorCode::kUsage, "{}: nested deeper than {}", source, kMaxDepth);
     if (event == Json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
-      throw_error(ErrorCode::kUsage, "{}: {}: the key is there twice", source, parsed.get<std::string>());
+      throw_error(ErrorCode::kUsage, "{}: {}: the key is there twice", source,
+                  shown(parsed.get_ref<const std::string&>()));
     }
     return true;
   };
@@ -103,7 +109,7 @@ std::vector<Assignment> read_argument_json(std::string_view text, std::string_vi
   }
   std::vector<Assignment> layer;
   for (auto& [key, value] : document.items()) {
-    layer.push_back({key, fmt::format("{}: {}", source, key), std::move(value), false});
+    layer.push_back({key, fmt::format("{}: {}", source, shown(key)), std::move(value), false});
   }
   return layer;
 }
@@ -120,7 +126,7 @@ std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_
       const int line = item.first.Mark().line + 1;
       if (!item.first.IsScalar()) throw_error(ErrorCode::kUsage, "{}:{}: a key is not a text", source, line);
       const std::string key = item.first.Scalar();
-      const std::string where = fmt::format("{}:{}: {}", source, line, key);
+      const std::string where = fmt::format("{}:{}: {}", source, line, shown(key));
       if (!keys.insert(key).second) throw_error(ErrorCode::kUsage, "{}: the key is there twice", where);
       layer.push_back({key, where, yaml_to_json(item.second, where, 0, num_nodes), item.second.IsScalar()});
     }

@@ -135,6 +135,9 @@ TEST(ArgumentFile, BrokenFilesSayWhere) {
       << yaml_error("seed: 1\n bad\n: {");
   EXPECT_NE(yaml_error("deepspeed: &a [*a]\n").find("nested deeper"), std::string::npos);
   EXPECT_NE(yaml_error("? [a]\n: 1\n").find("a key is not a text"), std::string::npos);
+  EXPECT_LT(json_error("{\"" + std::string(1 << 20, 'x') + "\": 1}").size(), 200u);
+  EXPECT_LT(json_error("{\"eval_strategy\": \"" + std::string(1 << 20, 'x') + "\"}").size(), 200u);
+  EXPECT_FALSE(yaml_error("deepspeed: " + std::string(100000, '[') + "\n").empty());
   const TextFile empty("empty.yaml", "");
   EXPECT_NO_THROW(parse({empty.path()}));
   EXPECT_EQ(error_of({"nowhere.yaml"}), "nowhere.yaml: cannot read settings: there is no such file");

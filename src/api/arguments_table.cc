@@ -43,6 +43,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 // The candidate with the fewest edits, or "" if more than a third of the word would have to change.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  constexpr size_t kLongestName = 64;
+  if (word.size() > kLongestName) return {};
   std::string_view best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
   if (word.size() < 4) best_distance = 2;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "api/arguments_range.h"
 #include "api/arguments_table.h"
 #include "api/arguments_test_support.h"
 #include "api/arguments_value.h"

@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "api/arguments_range.h"
 #include "base/check.h"
 
 namespace plimsoll {
@@ -22,12 +23,6 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 
 [[noreturn]] void fail_type(std::string_view where, std::string_view expected, std::string_view found) {
   throw_error(ErrorCode::kUsage, "{}: expected {}, got {}", where, expected, found);
-}
-
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kShown = 60;
-  if (text.size() > kShown) return fmt::format("'{}...'", text.substr(0, kShown));
-  return fmt::format("'{}'", text);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -315,42 +310,18 @@ Json to_json(const T& value) {
   }
 }
 
-struct Interval {
-  double low, high;
-  bool low_open, high_open;
-};
-
-// Reads "[0, 1)". The table is ours, so a bad text is our bug; a test reads every one of them.
-Interval parse_interval(std::string_view text) {
-  const size_t comma = text.find(',');
-  PLIMSOLL_CHECK(
-      text.size() >= 5 && comma != std::string_view::npos && (text.back() == ')' || text.back() == ']'),
-      "bad range '{}'", text);
-  const auto low = number_from_text<double>(text.substr(1, comma - 1));
-  const std::string_view high_text = trimmed(text.substr(comma + 1, text.size() - comma - 2));
-  const auto high =
-      high_text == "inf" ? std::numeric_limits<double>::infinity() : number_from_text<double>(high_text);
-  PLIMSOLL_CHECK(low && high, "bad range '{}'", text);
-  return {*low, *high, text.front() == '(', text.back() == ')'};
-}
-
-template <typename Number>
-void check_interval(const Setting& setting, Number value, std::string_view where) {
-  const Interval interval = parse_interval(setting.info.range);
-  const double x = static_cast<double>(value);
-  const bool low_ok = interval.low_open ? x > interval.low : x >= interval.low;
-  const bool high_ok = interval.high_open ? x < interval.high : x <= interval.high;
-  if (!(low_ok && high_ok)) {
-    throw_error(ErrorCode::kUsage, "{}: {} is outside {}", where, to_text(value), setting.info.range);
-  }
-}
-
 const Arguments& default_arguments() {
   static const Arguments defaults;
   return defaults;
 }
 
 }  // namespace
+
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kShown = 60;
+  if (text.size() > kShown) return fmt::format("'{}...'", text.substr(0, kShown));
+  return fmt::format("'{}'", text);
+}
 
 std::optional<bool> bool_from_text(std::string_view text) {
   const std::string word = lower(text);
@@ -393,29 +364,6 @@ bool is_default(const Arguments& arguments, const Setting& setting) {
 
 void assign(Arguments& to, const Arguments& from, const Setting& setting) {
   std::visit([&](auto member) { to.*member = from.*member; }, setting.member);
-}
-
-void check_range(const Arguments& arguments, const Setting& setting, std::string_view where) {
-  if (setting.info.range.empty()) return;
-  const auto check = [&]<typename T>(const T& value) {
-    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
-      check_interval(setting, value, where);
-    } else if constexpr (std::is_same_v<T, std::optional<int64_t>> ||
-                         std::is_same_v<T, std::optional<double>>) {
-      if (value) check_interval(setting, *value, where);
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      const auto choices = split_choices(setting.info.range);
-      if (is_default(arguments, setting) ||
-          std::ranges::find(choices, std::string_view(value)) != choices.end()) {
-        return;
-      }
-      throw_error(ErrorCode::kUsage, "{}: {} is none of {}{}", where, in_quotes(value),
-                  fmt::join(choices, ", "), did_you_mean(value, choices));
-    } else {
-      PLIMSOLL_CHECK(false, "setting {} has a range that its type cannot have", setting.info.name);
-    }
-  };
-  std::visit([&](auto member) { check(arguments.*member); }, setting.member);
 }
 
 }  // namespace plimsoll

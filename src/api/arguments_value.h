@@ -12,6 +12,9 @@
 
 namespace plimsoll {
 
+// 'text' for a message, cut after 60 bytes.
+std::string in_quotes(std::string_view text);
+
 // yes/true/t/y/on/1 and no/false/f/n/off/0, in any case; anything else is no value.
 std::optional<bool> bool_from_text(std::string_view text);
 
@@ -31,7 +34,5 @@ nlohmann::ordered_json value_json(const Arguments& arguments, const Setting& set
 bool is_default(const Arguments& arguments, const Setting& setting);
 // Copies one setting.
 void assign(Arguments& to, const Arguments& from, const Setting& setting);
-// Errors: kUsage if the value is outside the setting's range or choices.
-void check_range(const Arguments& arguments, const Setting& setting, std::string_view where);
 
 }  // namespace plimsoll

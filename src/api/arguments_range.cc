@@ -1,0 +1,75 @@
+#include "api/arguments_range.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <type_traits>
+
+#include "api/arguments_value.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+std::optional<double> end_from_text(std::string_view text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+struct Interval {
+  double low, high;
+  bool low_open, high_open;
+};
+
+// Reads "[0, 1)". The table is ours, so a bad text is our bug; a test reads every one of them.
+Interval parse_interval(std::string_view text) {
+  const size_t comma = text.find(',');
+  PLIMSOLL_CHECK(
+      text.size() >= 5 && comma != std::string_view::npos && (text.back() == ')' || text.back() == ']'),
+      "bad range '{}'", text);
+  const auto low = end_from_text(text.substr(1, comma - 1));
+  const std::string_view high_text = text.substr(comma + 2, text.size() - comma - 3);
+  const auto high = high_text == "inf" ? std::numeric_limits<double>::infinity() : end_from_text(high_text);
+  PLIMSOLL_CHECK(low && high, "bad range '{}'", text);
+  return {*low, *high, text.front() == '(', text.back() == ')'};
+}
+
+template <typename Number>
+void check_interval(const Setting& setting, Number value, std::string_view where) {
+  const Interval interval = parse_interval(setting.info.range);
+  const double x = static_cast<double>(value);
+  const bool low_ok = interval.low_open ? x > interval.low : x >= interval.low;
+  const bool high_ok = interval.high_open ? x < interval.high : x <= interval.high;
+  if (!(low_ok && high_ok)) {
+    throw_error(ErrorCode::kUsage, "{}: {} is outside {}", where, value, setting.info.range);
+  }
+}
+
+}  // namespace
+
+void check_range(const Arguments& arguments, const Setting& setting, std::string_view where) {
+  if (setting.info.range.empty()) return;
+  const auto check = [&]<typename T>(const T& value) {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      check_interval(setting, value, where);
+    } else if constexpr (std::is_same_v<T, std::optional<int64_t>> ||
+                         std::is_same_v<T, std::optional<double>>) {
+      if (value) check_interval(setting, *value, where);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      const auto choices = split_choices(setting.info.range);
+      if (is_default(arguments, setting) ||
+          std::ranges::find(choices, std::string_view(value)) != choices.end()) {
+        return;
+      }
+      throw_error(ErrorCode::kUsage, "{}: {} is none of {}{}", where, in_quotes(value),
+                  fmt::join(choices, ", "), did_you_mean(value, choices));
+    } else {
+      PLIMSOLL_CHECK(false, "setting {} has a range that its type cannot have", setting.info.name);
+    }
+  };
+  std::visit([&](auto member) { check(arguments.*member); }, setting.member);
+}
+
+}  // namespace plimsoll
