@@ -50,9 +50,8 @@ void bias_add_of(const BiasAddFwdArgs& args) {
 
 void bias_add_any(const BiasAddFwdArgs& args, DType dtype, DType parameters) {
   with_fast_type(dtype, [&](auto type) HWY_ATTR {
-    with_fast_type(parameters, [&](auto parameter) HWY_ATTR {
-      bias_add_of<decltype(type), decltype(parameter)>(args);
-    });
+    with_fast_type(parameters,
+                   [&](auto parameter) HWY_ATTR { bias_add_of<decltype(type), decltype(parameter)>(args); });
   });
 }
 

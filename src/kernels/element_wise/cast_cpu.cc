@@ -44,8 +44,13 @@ HWY_INLINE void store_any(D d, hn::Vec<D> value, F16* to) {
 #endif
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const double* from) {
+#if HWY_TARGET == HWY_SCALAR
+  // Highway's plain code makes the largest finite number of what overflows.
+  return hn::Set(d, static_cast<float>(*from));
+#else
   const hn::Rebind<double, D> d64;
   return hn::DemoteTo(d, hn::LoadU(d64, from));
+#endif
 }
 template <class D>
 HWY_INLINE void store_any(D /*d*/, hn::Vec<D> value, double* to) {
@@ -83,11 +88,16 @@ void cast_of(const From* x, To* y, int64_t n) {
 template <class Body>
 void with_floating_type(DType dtype, const Body& body) {
   switch (dtype) {
-    case DType::kF64: return body(double{});
-    case DType::kF32: return body(float{});
-    case DType::kBF16: return body(BF16{});
-    case DType::kF16: return body(F16{});
-    default: PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating type", dtype_name(dtype));
+    case DType::kF64:
+      return body(double{});
+    case DType::kF32:
+      return body(float{});
+    case DType::kBF16:
+      return body(BF16{});
+    case DType::kF16:
+      return body(F16{});
+    default:
+      PLIMSOLL_CHECK(false, "cast_fwd_cpu: {} is not a floating type", dtype_name(dtype));
   }
 }
 
@@ -117,7 +127,8 @@ void cast_fwd_cpu(const CastFwdArgs& args) {
   if (args.y.data == args.x.data) return;
   const int64_t bytes = dtype_bytes(args.x.dtype);
   for_each_chunk(args.n, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(args.y.data) + begin * bytes, static_cast<const char*>(args.x.data) + begin * bytes,
+    std::memcpy(static_cast<char*>(args.y.data) + begin * bytes,
+                static_cast<const char*>(args.x.data) + begin * bytes,
                 static_cast<size_t>((end - begin) * bytes));
   });
 }

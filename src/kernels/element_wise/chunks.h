@@ -1,5 +1,5 @@
-// How element-wise work is spread over threads: chunks of a fixed number of elements, or of rows with about that many. What
-// is computed does not depend on the cut. Thread-safe.
+// How element-wise work is spread over threads: chunks of a fixed number of elements, or of rows with about
+// that many. What is computed does not depend on the cut. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-// Large enough that handing a chunk to a thread (about a microsecond) is small beside moving its elements (about twenty),
-// small enough that a chunk of three fp32 operands stays in a core's second-level cache; a multiple of every vector.
+// Large enough that handing a chunk to a thread (about a microsecond) is small beside moving its elements
+// (about twenty), small enough that a chunk of three fp32 operands stays in a core's second-level cache; a
+// multiple of every vector.
 inline constexpr int64_t kElementsPerChunk = 32768;
 
 // body(begin, end) for each chunk of [0, n).

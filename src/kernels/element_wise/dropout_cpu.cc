@@ -55,7 +55,8 @@ void dropout_fwd_cpu(const DropoutFwdArgs& args) {
   if (args.y.data == args.x.data) return;
   const int64_t bytes = dtype_bytes(dtype);
   for_each_chunk(args.n, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(args.y.data) + begin * bytes, static_cast<const char*>(args.x.data) + begin * bytes,
+    std::memcpy(static_cast<char*>(args.y.data) + begin * bytes,
+                static_cast<const char*>(args.x.data) + begin * bytes,
                 static_cast<size_t>((end - begin) * bytes));
   });
 }

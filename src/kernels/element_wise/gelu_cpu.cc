@@ -29,8 +29,8 @@ struct ErfForm {
 };
 
 struct TanhForm {
-  // gate = 1 / (1 + e) with e = exp(-2u); beyond |2u| = 87 one of gate and e is below the smallest normal number and 0.
-  // |x| is cut at 15 (|2u| = 264) where nothing changes any more and nothing overflows yet.
+  // gate = 1 / (1 + e) with e = exp(-2u); beyond |2u| = 87 one of gate and e is below the smallest normal
+  // number and 0. |x| is cut at 15 (|2u| = 264) where nothing changes any more and nothing overflows yet.
   struct Gate {
     F32Vec x, gate, e;
   };
@@ -40,7 +40,8 @@ struct TanhForm {
     const F32Vec cut = hn::CopySign(hn::Min(hn::Abs(x), limit), x);
     const F32Vec square = hn::Mul(cut, cut);
     // 2 * sqrt(2/pi) and that times 0.044715.
-    const F32Vec minus_2u = hn::Mul(cut, hn::NegMulAdd(square, hn::Set(d, 0.0713548163f), hn::Set(d, -1.59576912f)));
+    const F32Vec minus_2u =
+        hn::Mul(cut, hn::NegMulAdd(square, hn::Set(d, 0.0713548163f), hn::Set(d, -1.59576912f)));
     const F32Vec edge = hn::Set(d, 87.0f);
     const F32Vec clamped = hn::Max(hn::Min(minus_2u, edge), hn::Neg(edge));
     const F32Vec e = exp_in_range(clamped, hn::Zero(d));
@@ -156,7 +157,8 @@ void bias_gelu_bwd_any(const BiasGeluBwdArgs& args, DType dtype, DType parameter
   with_form(args.form, [&](auto form) HWY_ATTR {
     with_fast_type(dtype, [&](auto type) HWY_ATTR {
       with_fast_type(parameters, [&](auto parameter) HWY_ATTR {
-        bias_gelu_bwd_of<decltype(form), decltype(type), decltype(parameter)>(args, row_blocks(args.T, args.C));
+        bias_gelu_bwd_of<decltype(form), decltype(type), decltype(parameter)>(args,
+                                                                              row_blocks(args.T, args.C));
       });
     });
   });
@@ -191,7 +193,8 @@ void bias_gelu_fwd_cpu(const BiasGeluFwdArgs& args) {
 }
 
 void bias_gelu_bwd_cpu(const BiasGeluBwdArgs& args) {
-  const DType dtype = fast_type_of("bias_gelu_bwd_cpu", {{"h", args.h}, {"d_y", args.d_y}, {"d_h", args.d_h}});
+  const DType dtype =
+      fast_type_of("bias_gelu_bwd_cpu", {{"h", args.h}, {"d_y", args.d_y}, {"d_h", args.d_h}});
   const DType parameters = fast_type_of("bias_gelu_bwd_cpu", {{"b", args.b}});
   check_column_sum("bias_gelu_bwd_cpu", {"d_b", args.d_b}, args.scratch);
   HWY_DYNAMIC_DISPATCH(bias_gelu_bwd_any)(args, dtype, parameters);

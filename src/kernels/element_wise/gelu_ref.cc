@@ -13,8 +13,12 @@ double tanh_form_gate(double u) {
   const double e = std::exp(-2.0 * std::abs(u));
   return u >= 0.0 ? 1.0 / (1.0 + e) : e / (1.0 + e);
 }
-double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
-double normal_density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi); }
+double normal_cdf(double x) {
+  return 0.5 * std::erfc(-x / std::numbers::sqrt2);
+}
+double normal_density(double x) {
+  return std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
+}
 }  // namespace
 
 double gelu_exact(double x, GeluForm form) {

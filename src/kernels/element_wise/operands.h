@@ -15,22 +15,23 @@ struct Operand {
   enum class Presence : uint8_t { kRequired, kOptional } presence = Presence::kRequired;
 };
 
-// The common element type of the operands that are there, f32 or bf16. Errors: kInternal if one that is required is
-// missing, types differ, or the type is another (the catalog declines such problems).
+// The common element type of the operands that are there, f32 or bf16. Errors: kInternal if one that is
+// required is missing, types differ, or the type is another (the catalog declines such problems).
 inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> operands) {
   DType dtype = DType::kF32;
   bool found = false;
   for (const Operand& operand : operands) {
     if (!operand.view) {
-      PLIMSOLL_CHECK(operand.presence == Operand::Presence::kOptional, "{}: operand {} is missing", kernel, operand.name);
+      PLIMSOLL_CHECK(operand.presence == Operand::Presence::kOptional, "{}: operand {} is missing", kernel,
+                     operand.name);
       continue;
     }
     if (!found) dtype = operand.view.dtype;
     found = true;
-    PLIMSOLL_CHECK(operand.view.dtype == dtype, "{}: operand {} is {}, the others are {}", kernel, operand.name,
-                   dtype_name(operand.view.dtype), dtype_name(dtype));
-    PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: operand {} is {}; f32 and bf16 are handled", kernel,
-                   operand.name, dtype_name(dtype));
+    PLIMSOLL_CHECK(operand.view.dtype == dtype, "{}: operand {} is {}, the others are {}", kernel,
+                   operand.name, dtype_name(operand.view.dtype), dtype_name(dtype));
+    PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                   "{}: operand {} is {}; f32 and bf16 are handled", kernel, operand.name, dtype_name(dtype));
   }
   return dtype;
 }
@@ -38,9 +39,10 @@ inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> ope
 // Requires of a kernel that sums over rows: a floating destination and the scratch for partial sums.
 inline void check_column_sum(const char* kernel, const Operand& sum, const View& scratch) {
   const bool optional = sum.presence == Operand::Presence::kOptional;
-  PLIMSOLL_CHECK(sum.view ? is_floating(sum.view.dtype) : optional, "{}: operand {} is missing or not floating", kernel,
+  PLIMSOLL_CHECK(sum.view ? is_floating(sum.view.dtype) : optional,
+                 "{}: operand {} is missing or not floating", kernel, sum.name);
+  PLIMSOLL_CHECK(!sum.view || scratch, "{}: the scratch for the partial sums of {} is missing", kernel,
                  sum.name);
-  PLIMSOLL_CHECK(!sum.view || scratch, "{}: the scratch for the partial sums of {} is missing", kernel, sum.name);
 }
 
 // Calls body with a value of the element's C++ type: float or BF16.

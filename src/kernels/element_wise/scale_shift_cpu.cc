@@ -94,8 +94,8 @@ void scale_shift_fwd_cpu(const ScaleShiftFwdArgs& args) {
 }
 
 void scale_shift_bwd_cpu(const ScaleShiftBwdArgs& args) {
-  const DType dtype =
-      fast_type_of("scale_shift_bwd_cpu", {{"d_y", args.d_y}, {"x_hat", args.x_hat}, {"d_x_hat", args.d_x_hat}});
+  const DType dtype = fast_type_of("scale_shift_bwd_cpu",
+                                   {{"d_y", args.d_y}, {"x_hat", args.x_hat}, {"d_x_hat", args.d_x_hat}});
   const DType parameters = fast_type_of("scale_shift_bwd_cpu", {{"gain", args.gain}});
   check_column_sum("scale_shift_bwd_cpu", {"d_gain", args.d_gain}, args.scratch);
   check_column_sum("scale_shift_bwd_cpu", {"d_bias", args.d_bias}, args.scratch);

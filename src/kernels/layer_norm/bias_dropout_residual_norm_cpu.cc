@@ -21,8 +21,9 @@ namespace {
 
 static_assert(kColumnGroup == kDropoutChunk);
 
-// Operands that may be absent are null pointers, asked for in the inner loops: the branch never changes within a call and
-// costs nothing beside the memory that it saves. Dropout is a template parameter for its buffer and its cost.
+// Operands that may be absent are null pointers, asked for in the inner loops: the branch never changes
+// within a call and costs nothing beside the memory that it saves. Dropout is a template parameter for its
+// buffer and its cost.
 
 template <class T, class P>
 struct ForwardOperands {
@@ -38,8 +39,9 @@ struct ForwardOperands {
 
 // s of row t in fp32, and its mean.
 template <bool kDropout, class T, class P>
-HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args, const ForwardOperands<T, P>& from,
-                                         const DropoutSetup& dropout, int64_t t, float* s) {
+HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
+                                         const ForwardOperands<T, P>& from, const DropoutSetup& dropout,
+                                         int64_t t, float* s) {
   const F32Tag d;
   const int64_t row = t * args.C;
   F32Vec total = hn::Zero(d);
@@ -62,9 +64,9 @@ HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& a
 
 template <bool kDropout, class T, class P>
 void forward_of(const BiasDropoutResidualNormFwdArgs& args) {
-  const ForwardOperands<T, P> at = {elements<T>(args.x),    elements<P>(args.bias),  elements<T>(args.residual),
-                                    elements<P>(args.gain), elements<P>(args.beta),  elements<T>(args.y),
-                                    elements<T>(args.x_hat), elements<float>(args.rstd)};
+  const ForwardOperands<T, P> at = {
+      elements<T>(args.x),    elements<P>(args.bias), elements<T>(args.residual), elements<P>(args.gain),
+      elements<P>(args.beta), elements<T>(args.y),    elements<T>(args.x_hat),    elements<float>(args.rstd)};
   const DropoutSetup dropout = dropout_setup(args.p, args.where);
   for_each_row(args.T, args.C, [&](int64_t t) HWY_ATTR {
     const F32Tag d;
@@ -78,7 +80,8 @@ void forward_of(const BiasDropoutResidualNormFwdArgs& args) {
     for_each_vector(d, 0, args.C, [&](auto access, int64_t c) HWY_ATTR {
       const F32Vec x_hat = hn::Mul(hn::Sub(access.load(d, s + c), means), rstds);
       if (at.x_hat != nullptr) access.store(d, x_hat, at.x_hat + row + c);
-      access.store(d, hn::MulAdd(x_hat, access.load(d, at.gain + c), access.load(d, at.beta + c)), at.y + row + c);
+      access.store(d, hn::MulAdd(x_hat, access.load(d, at.gain + c), access.load(d, at.beta + c)),
+                   at.y + row + c);
     });
   });
 }
@@ -160,8 +163,9 @@ HWY_INLINE void finish_row(const BackwardOperands<T, P>& at, int64_t t, int64_t 
 
 template <bool kDropout, class T, class P>
 void backward_of(const BiasDropoutResidualNormBwdArgs& args, const RowBlocks& blocks) {
-  const BackwardOperands<T, P> at = {elements<T>(args.d_y),      elements<T>(args.d_y2), elements<T>(args.x_hat),
-                                     elements<float>(args.rstd), elements<P>(args.gain), elements<T>(args.d_residual),
+  const BackwardOperands<T, P> at = {elements<T>(args.d_y),   elements<T>(args.d_y2),
+                                     elements<T>(args.x_hat), elements<float>(args.rstd),
+                                     elements<P>(args.gain),  elements<T>(args.d_residual),
                                      elements<T>(args.d_x)};
   const DropoutSetup dropout = dropout_setup(args.p, args.where);
   parallel_for(blocks.num_blocks, [&](int64_t block, int) HWY_ATTR {
@@ -214,7 +218,8 @@ HWY_EXPORT(backward_any);
 
 namespace {
 void check_problem(const char* kernel, int64_t C, double p) {
-  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: {} columns, 1 to {} are handled", kernel, C, kMaxNormColumns);
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: {} columns, 1 to {} are handled", kernel, C,
+                 kMaxNormColumns);
   PLIMSOLL_CHECK(p >= 0.0 && p < 1.0, "{}: dropout probability {} is not in [0, 1)", kernel, p);
 }
 }  // namespace
@@ -222,8 +227,10 @@ void check_problem(const char* kernel, int64_t C, double p) {
 void bias_dropout_residual_norm_fwd_cpu(const BiasDropoutResidualNormFwdArgs& args) {
   constexpr const char* kName = "bias_dropout_residual_norm_fwd_cpu";
   constexpr Operand::Presence kOptional = Operand::Presence::kOptional;
-  const DType dtype = fast_type_of(
-      kName, {{"x", args.x}, {"y", args.y}, {"residual", args.residual, kOptional}, {"x_hat", args.x_hat, kOptional}});
+  const DType dtype = fast_type_of(kName, {{"x", args.x},
+                                           {"y", args.y},
+                                           {"residual", args.residual, kOptional},
+                                           {"x_hat", args.x_hat, kOptional}});
   const DType parameters =
       fast_type_of(kName, {{"gain", args.gain}, {"beta", args.beta}, {"bias", args.bias, kOptional}});
   PLIMSOLL_CHECK(!args.rstd || args.rstd.dtype == DType::kF32, "{}: rstd is {}, f32 is handled", kName,
@@ -243,8 +250,9 @@ void bias_dropout_residual_norm_bwd_cpu(const BiasDropoutResidualNormBwdArgs& ar
   const DType parameters = fast_type_of(kName, {{"gain", args.gain}});
   PLIMSOLL_CHECK(args.rstd && args.rstd.dtype == DType::kF32, "{}: rstd is missing or not f32", kName);
   PLIMSOLL_CHECK(args.scratch, "{}: the scratch for partial sums is missing", kName);
-  for (const Operand& sum : {Operand{"d_bias", args.d_bias, kOptional}, Operand{"d_gain", args.d_gain, kOptional},
-                             Operand{"d_beta", args.d_beta, kOptional}}) {
+  for (const Operand& sum :
+       {Operand{"d_bias", args.d_bias, kOptional}, Operand{"d_gain", args.d_gain, kOptional},
+        Operand{"d_beta", args.d_beta, kOptional}}) {
     check_column_sum(kName, sum, args.scratch);
   }
   check_problem(kName, args.C, args.p);

@@ -1,5 +1,5 @@
-// What the normalization kernels do with one row in fp32; per target, included through hwy/foreach_target.h. Thread-safe:
-// pure functions on their operands.
+// What the normalization kernels do with one row in fp32; per target, included through hwy/foreach_target.h.
+// Thread-safe: pure functions on their operands.
 #if defined(PLIMSOLL_KERNELS_NORM_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_NORM_ROW_INL_H_
 #undef PLIMSOLL_KERNELS_NORM_ROW_INL_H_

@@ -115,7 +115,8 @@ HWY_EXPORT(normalize_bwd_any);
 
 namespace {
 void check_sizes(const char* kernel, int64_t C, const ConstView& rstd) {
-  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: {} columns, 1 to {} are handled", kernel, C, kMaxNormColumns);
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormColumns, "{}: {} columns, 1 to {} are handled", kernel, C,
+                 kMaxNormColumns);
   PLIMSOLL_CHECK(rstd && rstd.dtype == DType::kF32, "{}: rstd is missing or not f32", kernel);
 }
 }  // namespace
@@ -127,8 +128,8 @@ void normalize_fwd_cpu(const NormalizeFwdArgs& args) {
 }
 
 void normalize_bwd_cpu(const NormalizeBwdArgs& args) {
-  const DType dtype =
-      fast_type_of("normalize_bwd_cpu", {{"d_x_hat", args.d_x_hat}, {"x_hat", args.x_hat}, {"d_x", args.d_x}});
+  const DType dtype = fast_type_of("normalize_bwd_cpu",
+                                   {{"d_x_hat", args.d_x_hat}, {"x_hat", args.x_hat}, {"d_x", args.d_x}});
   check_sizes("normalize_bwd_cpu", args.C, args.rstd);
   HWY_DYNAMIC_DISPATCH(normalize_bwd_any)(args, dtype);
 }

@@ -1,5 +1,5 @@
-// The second half of every reduction over rows: partial sums of row blocks become one row; per target, included through
-// hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
+// The second half of every reduction over rows: partial sums of row blocks become one row; per target,
+// included through hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
 #if defined(PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
 #undef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
@@ -22,8 +22,10 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// The partial sums of one quantity: row `block` of [num_blocks, stride]. `which` counts the quantities of a kernel.
-HWY_INLINE float* partial_sums(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which, int64_t block) {
+// The partial sums of one quantity: row `block` of [num_blocks, stride]. `which` counts the quantities of a
+// kernel.
+HWY_INLINE float* partial_sums(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
+                               int64_t block) {
   return static_cast<float*>(scratch.data) + (which * blocks.num_blocks + block) * partial_row_stride(C);
 }
 
@@ -31,10 +33,10 @@ HWY_INLINE void zero_partial_sums(float* sums, int64_t C) {
   std::memset(sums, 0, static_cast<size_t>(C) * sizeof(float));
 }
 
-// out[c] (+)= sum of the blocks' partial sums, in the order of the blocks. Does nothing if out is null. Columns are
-// independent, so how they are spread over threads changes nothing.
-inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which, const View& out,
-                          Accumulate accumulate) {
+// out[c] (+)= sum of the blocks' partial sums, in the order of the blocks. Does nothing if out is null.
+// Columns are independent, so how they are spread over threads changes nothing.
+inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
+                          const View& out, Accumulate accumulate) {
   if (!out) return;
   constexpr int64_t kColumnsPerTask = 1024;
   parallel_for((C + kColumnsPerTask - 1) / kColumnsPerTask, [&](int64_t task, int) {

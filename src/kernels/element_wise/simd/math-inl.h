@@ -1,11 +1,14 @@
-// exp, tanh and the normal distribution function on vectors of fp32; per target, included through hwy/foreach_target.h.
-// Thread-safe: pure functions.
+// exp, tanh and the normal distribution function on vectors of fp32; per target, included through
+// hwy/foreach_target.h. Thread-safe: pure functions.
 //
-// Coefficients are minimax fits in 40 digits (exchange algorithm of Remez), of the relative error, rounded to fp32:
-//   exp(r) = 1 + r + r^2 * P(r) on |r| <= ln(2)/2, P of degree 4: 3.1e-9 before rounding of coefficients and arithmetic;
-//   Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2, P of degree 9: 5.3e-9.
-// The map s is that of Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x < infinity",
-// Mathematics of Computation 36 (1981) 249-253. The reduction of exp is Cody and Waite's, ln(2) = 355/512 + remainder.
+// Coefficients are minimax fits in 40 digits (exchange algorithm of Remez), of the relative error, rounded to
+// fp32:
+//   exp(r) = 1 + r + r^2 * P(r) on |r| <= ln(2)/2, P of degree 4: 3.1e-9 before rounding of coefficients and
+//   arithmetic; Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2, P
+//   of degree 9: 5.3e-9.
+// The map s is that of Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <=
+// x < infinity", Mathematics of Computation 36 (1981) 249-253. The reduction of exp is Cody and Waite's,
+// ln(2) = 355/512 + remainder.
 #if defined(PLIMSOLL_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_MATH_INL_H_
 #undef PLIMSOLL_KERNELS_MATH_INL_H_
@@ -49,7 +52,8 @@ HWY_INLINE F32Vec exp_in_range(F32Vec x, F32Vec low) {
   return hn::Mul(hn::Add(e.expm1_r, hn::Set(F32Tag(), 1.0f)), e.power);
 }
 
-// tanh(x) = e / (e + 2), e = exp(2|x|) - 1, with x's sign. Relative error below 3e-7 everywhere; NaN stays NaN.
+// tanh(x) = e / (e + 2), e = exp(2|x|) - 1, with x's sign. Relative error below 3e-7 everywhere; NaN stays
+// NaN.
 HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   const F32Tag d;
   const F32Vec twice = hn::Min(hn::Mul(hn::Abs(x), hn::Set(d, 2.0f)), hn::Set(d, 40.0f));
@@ -59,8 +63,8 @@ HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
 }
 
-// Phi(x), and exp(-x^2 / 2) which it needs anyway. Relative error of both below 4e-7 for |x| < 12.9; beyond, the smaller
-// tail is 0, less than the smallest normal fp32 away from the truth.
+// Phi(x), and exp(-x^2 / 2) which it needs anyway. Relative error of both below 4e-7 for |x| < 12.9; beyond,
+// the smaller tail is 0, less than the smallest normal fp32 away from the truth.
 struct NormalDistribution {
   F32Vec cdf;
   F32Vec exp_half_square;
@@ -71,8 +75,8 @@ HWY_INLINE NormalDistribution normal_distribution(F32Vec x) {
   const F32Vec one = hn::Set(d, 1.0f);
   const F32Vec k = hn::Set(d, 3.5f);
   const F32Vec z = hn::Min(hn::Abs(x), hn::Set(d, 13.0f));
-  // z^2 to twice the precision: an error of z^2 is relative to 1 in the exponential. The head has 12 bits, its square is
-  // exact.
+  // z^2 to twice the precision: an error of z^2 is relative to 1 in the exponential. The head has 12 bits,
+  // its square is exact.
   const F32Vec head = hn::BitCast(d, hn::And(hn::BitCast(du, z), hn::Set(du, 0xfffff000u)));
   const F32Vec minus_half = hn::Set(d, -0.5f);
   const F32Vec low = hn::Mul(hn::Sub(z, head), hn::Add(z, head));

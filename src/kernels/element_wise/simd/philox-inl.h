@@ -1,5 +1,5 @@
-// base/philox.h on vectors: the factors of dropout, bit for bit as its scalar functions give them; per target, included
-// through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
+// base/philox.h on vectors: the factors of dropout, bit for bit as its scalar functions give them; per
+// target, included through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
 #if defined(PLIMSOLL_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_PHILOX_INL_H_
 #undef PLIMSOLL_KERNELS_PHILOX_INL_H_
@@ -20,20 +20,24 @@ namespace HWY_NAMESPACE {
 
 // Elements that dropout_factors handles at a time.
 inline constexpr int64_t kDropoutChunk = 256;
-// A chunk that begins inside a block of four draws one block more; the last vector may draw more than was asked.
+// A chunk that begins inside a block of four draws one block more; the last vector may draw more than was
+// asked.
 inline constexpr int64_t kPhiloxSlack = 64;
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks, uint32_t* to) {
+HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
+                               uint32_t* to) {
   for (int64_t i = 0; i < num_blocks; ++i) {
     const std::array<uint32_t, 4> numbers = philox_block(where, first_block + static_cast<uint64_t>(i));
     std::memcpy(to + 4 * i, numbers.data(), 16);
   }
 }
 #else
-// The numbers of blocks [first_block, first_block + num_blocks), four each, and of at most 8 blocks more. A block's words lie
-// in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications leave there, which nothing reads.
-HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks, uint32_t* to) {
+// The numbers of blocks [first_block, first_block + num_blocks), four each, and of at most 8 blocks more. A
+// block's words lie in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications
+// leave there, which nothing reads.
+HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
+                               uint32_t* to) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::Repartition<uint32_t, decltype(d64)> d32;
   const auto m0 = hn::Set(d32, kPhiloxM0);
@@ -76,7 +80,8 @@ inline DropoutSetup dropout_setup(double p, const RandomSite& where) {
 }
 
 // factors[i] = scale where element first_element + i is kept, else 0. Requires: 0 <= count <= kDropoutChunk.
-HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count, float* factors) {
+HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count,
+                                float* factors) {
   alignas(64) uint32_t numbers[kDropoutChunk + kPhiloxSlack];
   const uint64_t first_block = static_cast<uint64_t>(first_element) / 4;
   const int64_t lead = first_element % 4;

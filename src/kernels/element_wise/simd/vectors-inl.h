@@ -1,5 +1,5 @@
-// Loads that widen to fp32, stores that round from it, and loops over ranges with a tail; per target, included through
-// hwy/foreach_target.h. Thread-safe: pure functions on their operands. Ownership: none.
+// Loads that widen to fp32, stores that round from it, and loops over ranges with a tail; per target,
+// included through hwy/foreach_target.h. Thread-safe: pure functions on their operands. Ownership: none.
 #if defined(PLIMSOLL_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_VECTORS_INL_H_
 #undef PLIMSOLL_KERNELS_VECTORS_INL_H_
@@ -53,8 +53,8 @@ HWY_INLINE void store_f32(D /*d*/, hn::Vec<D> value, BF16* to) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, upper)), d16, reinterpret_cast<uint16_t*>(to));
 }
 
-// How a loop's body touches memory: whole vectors, or the first `count` lanes of the last one. Lanes that are not loaded
-// hold zero.
+// How a loop's body touches memory: whole vectors, or the first `count` lanes of the last one. Lanes that are
+// not loaded hold zero.
 struct WholeVector {
   template <class D, class T>
   HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
@@ -103,8 +103,8 @@ HWY_INLINE void for_each_vector(D d, int64_t begin, int64_t end, const Body& bod
   if (i < end) body(PartialVector{end - i}, i);
 }
 
-// A sum over a row in an order that depends on the number of columns alone: four vectors within a group of columns, groups
-// one after the other, lanes last.
+// A sum over a row in an order that depends on the number of columns alone: four vectors within a group of
+// columns, groups one after the other, lanes last.
 inline constexpr int64_t kColumnGroup = 256;
 struct GroupSum {
   F32Vec part0, part1, part2, part3;
@@ -116,10 +116,12 @@ HWY_INLINE GroupSum zero_group_sum() {
 HWY_INLINE F32Vec group_total(const GroupSum& sum) {
   return hn::Add(hn::Add(sum.part0, sum.part1), hn::Add(sum.part2, sum.part3));
 }
-HWY_INLINE float lanes_total(F32Vec v) { return hn::GetLane(hn::SumOfLanes(F32Tag(), v)); }
+HWY_INLINE float lanes_total(F32Vec v) {
+  return hn::GetLane(hn::SumOfLanes(F32Tag(), v));
+}
 
-// body(access, i, part_index) for each vector of [begin, end); part_index is an integral constant 0..3 in turn, for the
-// four parts of GroupSum.
+// body(access, i, part_index) for each vector of [begin, end); part_index is an integral constant 0..3 in
+// turn, for the four parts of GroupSum.
 template <int kPart>
 struct PartIndex {
   template <class Sum>
