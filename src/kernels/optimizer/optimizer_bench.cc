@@ -1,0 +1,123 @@
+// Optimizer kernels on the tensors of a BERT-base encoder (85 million weights in 192 tensors), beside a plain
+// copy of as many bytes. Bytes per second count every byte the contract says is read or written.
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "device/cpu/parallel.h"
+#include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/sgd.h"
+#include "kernels/optimizer/tensor_scan.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kWidth = 768, kLayers = 12;
+
+struct Model {
+  Model() {
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      for (int i = 0; i < 4; ++i) add({kWidth * kWidth, kWidth});
+      add({4 * kWidth * kWidth, 4 * kWidth, 4 * kWidth * kWidth, kWidth, kWidth, kWidth, kWidth, kWidth});
+    }
+  }
+  void add(const std::vector<int64_t>& counts) {
+    for (const int64_t count : counts) {
+      OptimizerTensor tensor{.count = count};
+      for (View* view : {&tensor.param, &tensor.m, &tensor.v}) *view = make(count);
+      tensor.grad = make(count);
+      tensors.push_back(tensor);
+      num_elements += count;
+    }
+  }
+  View make(int64_t count) {
+    memory.push_back(std::make_unique<float[]>(static_cast<size_t>(count)));
+    std::fill_n(memory.back().get(), count, 0.01f);
+    return {memory.back().get(), DType::kF32};
+  }
+  std::vector<std::unique_ptr<float[]>> memory;
+  std::vector<OptimizerTensor> tensors;
+  int64_t num_elements = 0;
+};
+
+Model& model() {
+  static Model instance;
+  return instance;
+}
+
+void count_bytes(benchmark::State& state, int64_t bytes_per_element) {
+  state.SetBytesProcessed(state.iterations() * model().num_elements * bytes_per_element);
+}
+
+// The ceiling: the same tensors copied, weights over gradients, on the same tasks.
+void bench_copy(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  Model& m = model();
+  for (auto _ : state) {
+    parallel_over_tensors(m.tensors, [&](int64_t, size_t i, int64_t begin, int64_t count) {
+      std::memcpy(m.tensors[i].v.as<float>() + begin, m.tensors[i].grad.as<float>() + begin,
+                  static_cast<size_t>(count) * sizeof(float));
+    });
+  }
+  count_bytes(state, 8);
+}
+
+void bench_adamw(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    adamw_cpu({.tensors = model().tensors,
+               .learning_rate = {&lr, DType::kF64},
+               .step = {&step, DType::kI64},
+               .weight_decay = 0.01});
+  }
+  count_bytes(state, 28);
+}
+
+void bench_sgd(benchmark::State& state, double momentum, int64_t bytes) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    sgd_cpu({.tensors = model().tensors,
+             .learning_rate = {&lr, DType::kF64},
+             .step = {&step, DType::kI64},
+             .momentum = momentum});
+  }
+  count_bytes(state, bytes);
+}
+
+void bench_global_norm(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  double norm = 0.0;
+  for (auto _ : state) {
+    global_norm_cpu({.tensors = model().tensors, .norm = {&norm, DType::kF64}});
+    benchmark::DoNotOptimize(norm);
+  }
+  count_bytes(state, 4);
+}
+
+void bench_fill(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  for (auto _ : state) {
+    for (const OptimizerTensor& tensor : model().tensors) fill_cpu({.x = tensor.v, .count = tensor.count});
+  }
+  count_bytes(state, 4);
+}
+
+#define PLIMSOLL_THREADS Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime()
+BENCHMARK(bench_copy)->PLIMSOLL_THREADS;
+BENCHMARK(bench_adamw)->PLIMSOLL_THREADS;
+BENCHMARK_CAPTURE(bench_sgd, plain, 0.0, 12)->PLIMSOLL_THREADS;
+BENCHMARK_CAPTURE(bench_sgd, momentum, 0.9, 20)->PLIMSOLL_THREADS;
+BENCHMARK(bench_global_norm)->PLIMSOLL_THREADS;
+BENCHMARK(bench_fill)->PLIMSOLL_THREADS;
+
+}  // namespace
+}  // namespace plimsoll
+
+BENCHMARK_MAIN();

@@ -1,0 +1,89 @@
+// Learning-rate schedules: the factor that multiplies the peak learning rate at each optimizer step, by the
+// names and with the options of transformers' Trainer (lr_scheduler_type, lr_scheduler_kwargs). Pure host
+// functions; the two schedules that watch a metric keep their state in metric_schedule.h. Thread-safe: values
+// only.
+//
+// Units: a step is an optimizer step; step s of the multiplier is the number of optimizer steps already done,
+// so that the first update uses the multiplier of 0 and the last one that of num_training_steps - 1. Learning
+// rates are absolute. Source: transformers.optimization (version 5.23), whose multipliers these are in double
+// precision to a few roundings. Beyond the end (step > num_training_steps) a schedule that has an end keeps
+// its last value; transformers' cosine schedules would rise again there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace plimsoll {
+
+enum class ScheduleKind : uint8_t {
+  kLinear,
+  kCosine,
+  kCosineWithRestarts,
+  kPolynomial,
+  kConstant,
+  kConstantWithWarmup,
+  kInverseSqrt,
+  kReduceLrOnPlateau,
+  kCosineWithMinLr,
+  kCosineWarmupWithMinLr,
+  kWarmupStableDecay,
+  kGreedy,
+};
+
+// "linear", "cosine", "cosine_with_restarts", ...: the values of lr_scheduler_type.
+std::string_view schedule_name(ScheduleKind kind);
+// Every kind, in the order of the enum.
+std::span<const ScheduleKind> all_schedules();
+// Errors: kUsage with the list of names if the name is unknown.
+ScheduleKind parse_schedule(std::string_view name);
+
+// Whether the schedule follows a metric (reduce_lr_on_plateau, greedy): it then has no multiplier, needs
+// evaluation, and lives in metric_schedule.h.
+constexpr bool follows_metric(ScheduleKind kind) {
+  return kind == ScheduleKind::kReduceLrOnPlateau || kind == ScheduleKind::kGreedy;
+}
+
+// How warm-up or decay of warmup_stable_decay bends: "linear", "cosine", "1-sqrt".
+enum class ScheduleCurve : uint8_t { kLinear, kCosine, kOneMinusSqrt };
+
+// A schedule and everything it depends on. Made by make_schedule, which has checked it.
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::kLinear;
+  double learning_rate = 5e-5;  // the peak
+  int64_t num_warmup_steps = 0;
+  int64_t num_training_steps = 1;
+  double num_cycles = 0.5;       // cosine kinds: waves; cosine_with_restarts: restarts (default 1)
+  double power = 1.0;            // polynomial
+  double lr_end = 1e-7;          // polynomial
+  double min_lr_rate = 0.0;      // minimum over peak: min_lr_rate, min_lr / learning_rate, or min_lr_ratio
+  double timescale = 10000.0;    // inverse_sqrt, steps
+  int64_t num_stable_steps = 0;  // warmup_stable_decay
+  int64_t num_decay_steps = 0;   // warmup_stable_decay
+  std::optional<double> warmup_lr_rate = {};  // cosine_warmup_with_min_lr: where warm-up starts, over peak
+  ScheduleCurve warmup_type = ScheduleCurve::kLinear;  // warmup_stable_decay
+  ScheduleCurve decay_type = ScheduleCurve::kCosine;   // warmup_stable_decay
+};
+
+// One entry of lr_scheduler_kwargs.
+struct ScheduleOption {
+  std::string name;
+  std::variant<double, std::string>
+      value;  // whole numbers are doubles too; a JSON null is left out by the caller
+};
+
+// A checked schedule. Requires: kind does not follow a metric.
+// Errors: kUsage if an option is unknown to this kind (the message lists those it has), has the wrong type or
+// an impossible value, or one that the kind needs is missing. Where transformers ignores options (constant,
+// constant_with_warmup) so does this.
+Schedule make_schedule(ScheduleKind kind, double learning_rate, int64_t num_warmup_steps,
+                       int64_t num_training_steps, std::span<const ScheduleOption> options = {});
+
+// The learning rate at a step over the peak; in [0, 1] unless an option makes the end higher than the peak.
+// Requires: step >= 0.
+double schedule_multiplier(const Schedule& schedule, int64_t step);
+
+}  // namespace plimsoll
