@@ -38,7 +38,7 @@ TEST(JsonText, RefusesWithPlaceAndReason) {
       {"too large", "{\"a\": 1e999}", "not valid JSON: number overflow"},
       {"NUL", std::string("{}\0 garbage", 11), "column 3: not valid JSON: a NUL byte"},
       {"mark", "\xef\xbb\xbf{}", "byte-order mark"},
-      {"invalid UTF-8", "{\"a\": \"\xff\"}", "not valid JSON: invalid string: ill-formed UTF-8 byte"},
+      {"invalid UTF-8", "{\"a\": \"\xff\"}", "invalid string: ill-formed UTF-8 byte"},
       {"single quotes", "{'a': 1}", "not valid JSON"},
       {"comment", "{} // note", "not valid JSON"},
       {"lone surrogate", "\"\\ud800\"", "not valid JSON"},

@@ -1,0 +1,115 @@
+#include "io/hub/hub_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/file_fault.h"
+
+namespace plimsoll {
+namespace {
+
+std::string failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(ErrorCode::kBadData)) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(HubCache, FolderFollowsTheVariables) {
+  HubEnvironment environment{.hf_hub_cache = {},
+                             .huggingface_hub_cache = {},
+                             .hf_home = {},
+                             .xdg_cache_home = {},
+                             .home = "/home/u"};
+  EXPECT_EQ(hub_cache_folder(environment), "/home/u/.cache/huggingface/hub");
+  environment.xdg_cache_home = "/xdg";
+  EXPECT_EQ(hub_cache_folder(environment), "/xdg/huggingface/hub");
+  environment.hf_home = "~/hf";
+  EXPECT_EQ(hub_cache_folder(environment), "/home/u/hf/hub");
+  environment.huggingface_hub_cache = "/old";
+  EXPECT_EQ(hub_cache_folder(environment), "/old");
+  environment.hf_hub_cache = "/new";
+  EXPECT_EQ(hub_cache_folder(environment), "/new");
+  environment.hf_hub_cache = "";
+  EXPECT_EQ(hub_cache_folder(environment), "/old") << "empty is unset";
+}
+
+TEST(HubCache, Names) {
+  for (const char* good : {"gpt2", "bert-base-uncased", "google-bert/bert-base-uncased", "a/B_c.d-1"}) {
+    EXPECT_TRUE(is_hub_name(good)) << good;
+  }
+  for (const char* bad :
+       {"", "a/b/c", "/a", "a/", "../a", "a/..", "a b", "a--b", ".a", "a.", "-a", "ä", "./a", "a\\b"}) {
+    EXPECT_FALSE(is_hub_name(bad)) << bad;
+  }
+  EXPECT_FALSE(is_hub_name(std::string(97, 'a')));
+}
+
+class HubCacheTest : public testing::Test {
+ protected:
+  HubCacheTest() {
+    make_folders(files_, "/hf/hub/models--org--name/snapshots/abc123");
+    make_folders(files_, "/hf/hub/models--org--name/refs/pr");
+    write_synced_file(files_, "/hf/hub/models--org--name/refs/main", "abc123\n");
+    write_synced_file(files_, "/hf/hub/models--org--name/refs/pr/1", "abc123");
+    write_synced_file(files_, "/hf/hub/models--org--name/refs/gone", "def456");
+    write_synced_file(files_, "/hf/hub/models--org--name/refs/evil", "../../../..");
+    make_folders(files_, "/here/model");
+    write_synced_file(files_, "/here/file", "x");
+    environment_.hf_home = "/hf";
+  }
+  MemoryFileSystem files_;
+  HubEnvironment environment_;
+};
+
+TEST_F(HubCacheTest, FindsBranchesTagsAndCommits) {
+  const std::string snapshot = "/hf/hub/models--org--name/snapshots/abc123";
+  EXPECT_EQ(find_in_hub_cache(files_, environment_, "org/name"), snapshot);
+  EXPECT_EQ(find_in_hub_cache(files_, environment_, "org/name", "pr/1"), snapshot);
+  EXPECT_EQ(find_in_hub_cache(files_, environment_, "org/name", "abc123"), snapshot);
+  EXPECT_EQ(resolve_model_folder(files_, environment_, "org/name"), snapshot);
+  EXPECT_EQ(resolve_model_folder(files_, environment_, "/here/model"), "/here/model");
+}
+
+TEST_F(HubCacheTest, SaysHowToGetWhatIsNotThere) {
+  EXPECT_EQ(failure_of([&] { resolve_model_folder(files_, environment_, "org/other"); }),
+            "'org/other' is neither a folder here nor in Hugging Face's cache (looked for "
+            "'/hf/hub/models--org--other'). "
+            "Plimsoll does not download it by itself. Get it into the cache with\n"
+            "  huggingface-cli download org/other\n"
+            "or into a folder with\n"
+            "  git lfs install && git clone https://huggingface.co/org/other other\n"
+            "and then use --model_name_or_path ./other");
+  const std::string revision = failure_of([&] { find_in_hub_cache(files_, environment_, "org/name", "v2"); });
+  EXPECT_NE(revision.find("but not its revision 'v2'"), std::string::npos) << revision;
+  EXPECT_NE(revision.find("huggingface-cli download org/name --revision v2"), std::string::npos) << revision;
+  EXPECT_NE(failure_of([&] {
+              find_in_hub_cache(files_, environment_, "org/name", "gone");
+            }).find("snapshots/def456"),
+            std::string::npos);
+}
+
+TEST_F(HubCacheTest, RefusesWhatIsNoModel) {
+  EXPECT_NE(failure_of([&] {
+              resolve_model_folder(files_, environment_, "/here/file");
+            }).find("is a file; a model is a folder"),
+            std::string::npos);
+  EXPECT_NE(failure_of([&] {
+              resolve_model_folder(files_, environment_, "./nowhere");
+            }).find("neither a folder on this machine nor a name"),
+            std::string::npos);
+  EXPECT_NE(failure_of([&] { resolve_model_folder(files_, environment_, ""); }).find("neither"),
+            std::string::npos);
+  EXPECT_NE(failure_of([&] {
+              find_in_hub_cache(files_, environment_, "org/name", "evil");
+            }).find("a commit hash is wanted"),
+            std::string::npos);
+  EXPECT_THROW(find_in_hub_cache(files_, environment_, "org/name", "../.."), Error);
+}
+
+}  // namespace
+}  // namespace plimsoll
