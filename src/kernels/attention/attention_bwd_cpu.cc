@@ -23,11 +23,12 @@
 namespace plimsoll {
 namespace {
 
-// One sequence and head, and one thread's scratch.
+// Heads [h, end_head) of one sequence, and one thread's scratch.
 struct BwdTask {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
   int64_t h;
+  int64_t end_head;
   float* scratch;
 };
 
@@ -115,16 +116,38 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   }
 }
 
+// Fetches what row t of the next head is read from.
+[[gnu::always_inline]] inline void bwd_fetch_next_head(const BwdTask& task, int64_t t) {
+  const AttentionBwdArgs& args = task.args;
+  const int64_t columns = args.dims.heads * args.dims.head_dim;
+  if (task.h + 1 == task.end_head) return;
+  fetch_head<Fetch::kRead>(args.q, t, task.h + 1, args.dims.head_dim);
+  fetch_head<Fetch::kRead>(args.k, t, task.h + 1, args.dims.head_dim);
+  fetch_head<Fetch::kRead>(args.v, t, task.h + 1, args.dims.head_dim);
+  fetch_head<Fetch::kRead>({args.o, columns}, t, task.h + 1, args.dims.head_dim);
+  fetch_head<Fetch::kRead>({args.d_o, columns}, t, task.h + 1, args.dims.head_dim);
+}
+// Fetches what row t of this head will be written to.
+[[gnu::always_inline]] inline void bwd_fetch_gradients(const BwdTask& task, int64_t t) {
+  for (const Rows& rows : {task.args.d_q, task.args.d_k, task.args.d_v}) {
+    fetch_head<Fetch::kWrite>({rows.view, rows.row_stride}, t, task.h, task.args.dims.head_dim);
+  }
+}
+
 // Probabilities with dropout and gradients of the scores of query rows i .. and keys j .. in one tile.
 void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
                        int64_t queries, int64_t j, int64_t keys) {
   const AttentionOptions& options = task.args.options;
+  const bool causal = options.mask == AttentionMask::kCausal;
+  const bool last_tile = j + keys == (causal ? i + queries : task.sequence.count);
   for (int64_t r = 0; r < queries; ++r) {
-    const int64_t visible =
-        options.mask == AttentionMask::kCausal ? std::clamp<int64_t>(i + r + 1 - j, 0, keys) : keys;
+    const int64_t visible = causal ? std::clamp<int64_t>(i + r + 1 - j, 0, keys) : keys;
+    const int64_t t = task.sequence.first + i + r;
+    // At different times where there are several tiles, so that they do not keep the cache from all else.
+    if (j == 0) bwd_fetch_next_head(task, t);
+    if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;
     if (options.dropout > 0) {
-      const int64_t t = task.sequence.first + i + r;
       dropout.fill(attention_element(t, task.args.dims.heads, task.h, 0), j, keys, tiles.dropout_factors);
       factors = tiles.dropout_factors;
     }
@@ -153,7 +176,7 @@ void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& drop
 }
 
 template <typename T>
-void bwd_task(const BwdTask& task) {
+void bwd_head(const BwdTask& task) {
   const AttentionBwdArgs& args = task.args;
   const int64_t head_dim = args.dims.head_dim;
   const int64_t row = attention_padded_dim(head_dim);
@@ -180,11 +203,13 @@ void bwd_task(const BwdTask& task) {
   unpack_rows(tiles.d_v, count, head_dim, &one, 0, bwd_rows<T>(task, args.d_v), args.d_v.row_stride);
 }
 
-void bwd_task_any(const BwdTask& task) {
-  if (task.args.q.view.dtype == DType::kBF16) {
-    bwd_task<BF16>(task);
-  } else {
-    bwd_task<float>(task);
+void bwd_task(BwdTask task) {
+  for (; task.h < task.end_head; ++task.h) {
+    if (task.args.q.view.dtype == DType::kBF16) {
+      bwd_head<BF16>(task);
+    } else {
+      bwd_head<float>(task);
+    }
   }
 }
 
@@ -195,7 +220,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plimsoll {
 namespace {
-HWY_EXPORT(bwd_task_any);
+HWY_EXPORT(bwd_task);
 }  // namespace
 
 void attention_bwd_cpu(const AttentionBwdArgs& args) {
@@ -209,12 +234,16 @@ void attention_bwd_cpu(const AttentionBwdArgs& args) {
   order_longest_first(cu_seqlens, order);
   float* tiles = static_cast<float*>(args.scratch.data) + attention_order_bytes(dims) / 4;
 
-  const auto run_task = HWY_DYNAMIC_DISPATCH(bwd_task_any);
-  parallel_for(dims.sequences * dims.heads, [&](int64_t index, int thread) {
+  const int64_t task_heads = heads_of_task(dims, num_threads());
+  const int64_t head_tasks = (dims.heads + task_heads - 1) / task_heads;
+  parallel_for(dims.sequences * head_tasks, [&](int64_t index, int thread) {
     const AttentionSequence sequence =
-        attention_sequence(cu_seqlens, order[static_cast<size_t>(index / dims.heads)]);
+        attention_sequence(cu_seqlens, order[static_cast<size_t>(index / head_tasks)]);
     if (sequence.count == 0) return;
-    run_task({args, sequence, index % dims.heads, tiles + thread * attention_bwd_thread_floats(dims)});
+    const int64_t h = index % head_tasks * task_heads;
+    HWY_DYNAMIC_DISPATCH(bwd_task)
+    ({args, sequence, h, std::min(h + task_heads, dims.heads),
+      tiles + thread * attention_bwd_thread_floats(dims)});
   });
 
   for (const Rows& rows : {args.d_q, args.d_k, args.d_v}) {

@@ -22,11 +22,12 @@
 namespace plimsoll {
 namespace {
 
-// Query rows [first_row, end_row) of one sequence and head, and one thread's scratch.
+// Query rows [first_row, end_row) of one sequence and heads [h, end_head), and one thread's scratch.
 struct FwdTask {
   const AttentionFwdArgs& args;
   AttentionSequence sequence;
   int64_t h;
+  int64_t end_head;
   int64_t first_row;
   int64_t end_row;
   float* scratch;
@@ -74,6 +75,12 @@ void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int6
   for (int64_t i = 0; i < count; ++i) {
     const int64_t t = task.sequence.first + first + i;
     const int64_t visible = args.options.mask == AttentionMask::kCausal ? first + i + 1 : task.sequence.count;
+    if (task.h + 1 < task.end_head) {
+      fetch_head<Fetch::kRead>(args.q, t, task.h + 1, args.dims.head_dim);
+      fetch_head<Fetch::kRead>(args.k, t, task.h + 1, args.dims.head_dim);
+      fetch_head<Fetch::kRead>(args.v, t, task.h + 1, args.dims.head_dim);
+    }
+    fetch_head<Fetch::kWrite>({args.o, args.dims.heads * args.dims.head_dim}, t, task.h, args.dims.head_dim);
     const float* factors = nullptr;
     if (args.options.dropout > 0) {
       dropout.fill(attention_element(t, args.dims.heads, task.h, 0), 0, visible, tiles.dropout_factors);
@@ -87,7 +94,7 @@ void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int6
 }
 
 template <typename T>
-void fwd_task(const FwdTask& task) {
+void fwd_head(const FwdTask& task) {
   const AttentionFwdArgs& args = task.args;
   const int64_t head_dim = args.dims.head_dim;
   const int64_t row = attention_padded_dim(head_dim);
@@ -126,11 +133,13 @@ void fwd_task(const FwdTask& task) {
   }
 }
 
-void fwd_task_any(const FwdTask& task) {
-  if (task.args.q.view.dtype == DType::kBF16) {
-    fwd_task<BF16>(task);
-  } else {
-    fwd_task<float>(task);
+void fwd_task(FwdTask task) {
+  for (; task.h < task.end_head; ++task.h) {
+    if (task.args.q.view.dtype == DType::kBF16) {
+      fwd_head<BF16>(task);
+    } else {
+      fwd_head<float>(task);
+    }
   }
 }
 
@@ -142,12 +151,13 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll {
 namespace {
 
-HWY_EXPORT(fwd_task_any);
+HWY_EXPORT(fwd_task);
 
 // Query rows of a task: all of a sequence when sequences times heads give every thread several tasks, else as
 // many blocks of 64 as give about four tasks a thread. Every task packs k and v for itself, which larger ones
 // amortise.
 int64_t rows_of_task(const AttentionDims& dims, int threads) {
+  if (threads == 1) return attention_padded_keys(dims.longest);
   const int64_t pairs = std::max<int64_t>(1, dims.sequences * dims.heads);
   const int64_t parts = std::max<int64_t>(1, (4 * threads + pairs - 1) / pairs);
   return std::max(kAttentionTile, attention_round_up((dims.longest + parts - 1) / parts, kAttentionTile));
@@ -167,17 +177,20 @@ void attention_fwd_cpu(const AttentionFwdArgs& args) {
   order_longest_first(cu_seqlens, order);
   float* tiles = static_cast<float*>(args.scratch.data) + attention_order_bytes(dims) / 4;
 
-  const int64_t task_rows = threads == 1 ? attention_padded_keys(dims.longest) : rows_of_task(dims, threads);
-  const int64_t parts = (dims.longest + task_rows - 1) / task_rows;
-  const auto run_task = HWY_DYNAMIC_DISPATCH(fwd_task_any);
-  parallel_for(dims.sequences * dims.heads * parts, [&](int64_t index, int thread) {
-    const int64_t b = order[static_cast<size_t>(index / (dims.heads * parts))];
+  const int64_t task_heads = heads_of_task(dims, threads);
+  const int64_t head_tasks = (dims.heads + task_heads - 1) / task_heads;
+  const int64_t task_rows = rows_of_task(dims, threads);
+  const int64_t row_tasks = (dims.longest + task_rows - 1) / task_rows;
+  parallel_for(dims.sequences * head_tasks * row_tasks, [&](int64_t index, int thread) {
+    const int64_t b = order[static_cast<size_t>(index / (head_tasks * row_tasks))];
     const AttentionSequence sequence = attention_sequence(cu_seqlens, b);
-    const int64_t first_row = index % parts * task_rows;
+    const int64_t h = index / row_tasks % head_tasks * task_heads;
+    const int64_t first_row = index % row_tasks * task_rows;
     const int64_t end_row = std::min(first_row + task_rows, sequence.count);
     if (first_row >= end_row) return;
-    run_task({args, sequence, index / parts % dims.heads, first_row, end_row,
-              tiles + thread * attention_fwd_thread_floats(dims)});
+    HWY_DYNAMIC_DISPATCH(fwd_task)
+    ({args, sequence, h, std::min(h + task_heads, dims.heads), first_row, end_row,
+      tiles + thread * attention_fwd_thread_floats(dims)});
   });
 
   const int64_t used = cu_seqlens[dims.sequences];

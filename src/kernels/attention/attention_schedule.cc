@@ -86,6 +86,10 @@ void order_longest_first(const int32_t* cu_seqlens, std::span<int32_t> order) {
   });
 }
 
+int64_t heads_of_task(const AttentionDims& dims, int threads) {
+  return std::clamp<int64_t>(dims.sequences * dims.heads / (4 * threads), 1, dims.heads);
+}
+
 void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end) {
   const int64_t element = dtype_bytes(rows.view.dtype);
   for (int64_t t = first; t < end; ++t) {

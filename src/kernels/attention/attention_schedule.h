@@ -26,6 +26,22 @@ void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 // Fills `order` with 0 .. B-1, longest sequence first, equal lengths by number. Requires: order.size() == B.
 void order_longest_first(const int32_t* cu_seqlens, std::span<int32_t> order);
 
+// Consecutive heads of a sequence that one task takes, so that the rows of the next head can be fetched into
+// the cache while one is computed: as many as leave four tasks a thread, at least one.
+int64_t heads_of_task(const AttentionDims& dims, int threads);
+
+// Asks for head h of row t to be brought into the second-level cache: rows of other heads lie between, which
+// keeps the hardware from seeing a stream. kWrite asks for lines that will be written.
+enum class Fetch : uint8_t { kRead, kWrite };
+template <Fetch kFetch>
+[[gnu::always_inline]] inline void fetch_head(const ConstRows& rows, int64_t t, int64_t h, int64_t head_dim) {
+  const int64_t element = dtype_bytes(rows.view.dtype);
+  const char* row = static_cast<const char*>(rows.view.data) + (t * rows.row_stride + h * head_dim) * element;
+  for (int64_t byte = 0; byte < head_dim * element; byte += 64) {
+    __builtin_prefetch(row + byte, kFetch == Fetch::kWrite ? 1 : 0, 2);
+  }
+}
+
 // Writes zeros to elements [first row * stride, ...) of the H * D columns of rows [first, end).
 void clear_rows(const Rows& rows, int64_t columns, int64_t first, int64_t end);
 
