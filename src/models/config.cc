@@ -103,7 +103,7 @@ void read_labels(ModelConfig& config, const Json& json, const Reader& reader, st
   std::string problem;
   reader.read(problem, {"problem_type"});
   if (!problem.empty()) {
-    config.problem_type = parse_problem_type(problem);
+    config.problem_type = find_problem_type(problem);
     if (!config.problem_type) {
       throw_error(
           ErrorCode::kBadData,
@@ -141,25 +141,6 @@ void read_bert(ModelConfig& config, const Reader& reader) {
 }
 
 }  // namespace
-
-std::string_view problem_type_name(ProblemType type) {
-  switch (type) {
-    case ProblemType::kSingleLabel:
-      return "single_label_classification";
-    case ProblemType::kMultiLabel:
-      return "multi_label_classification";
-    case ProblemType::kRegression:
-      return "regression";
-  }
-  return "?";
-}
-
-std::optional<ProblemType> parse_problem_type(std::string_view name) {
-  for (ProblemType type : {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
-    if (problem_type_name(type) == name) return type;
-  }
-  return std::nullopt;
-}
 
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);

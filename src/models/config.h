@@ -9,14 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/problem_type.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
-
-enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression };
-// "single_label_classification", "multi_label_classification", "regression".
-std::string_view problem_type_name(ProblemType type);
-std::optional<ProblemType> parse_problem_type(std::string_view name);
 
 struct ModelConfig {
   std::string model_type = "bert";  // "bert" or "distilbert"

@@ -17,7 +17,7 @@ const OpDef* find_op(std::string_view name);
 // Every definition, in alphabetical order.
 std::span<const OpSchema* const> all_ops();
 
-enum class Transpose : uint8_t { kNo, kYes };
+enum class MatmulTranspose : uint8_t { kNo, kYes };
 
 const OpSchema& accumulate_op();
 const OpSchema& adamw_op();
@@ -76,7 +76,7 @@ std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<Val
                               Attributes attributes = {}, std::span<const std::string> names = {});
 
 // op(a) op(b): [m,k] x [k,n] -> [m,n].
-ValueId emit_matmul(Graph& graph, ValueId a, Transpose trans_a, ValueId b, Transpose trans_b,
+ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
                     std::string_view name = {});
 // x_TK w_NK^T + b_N -> [T,N], as matmul and bias_add; bias optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});

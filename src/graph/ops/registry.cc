@@ -85,7 +85,7 @@ std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<Val
 }
 
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name) {
-  const ValueId product = emit_matmul(graph, x, Transpose::kNo, weight, Transpose::kYes, name);
+  const ValueId product = emit_matmul(graph, x, MatmulTranspose::kNo, weight, MatmulTranspose::kYes, name);
   return bias == kNoValue ? product : emit(graph, bias_add_op(), {product, bias}, {}, name);
 }
 

@@ -416,18 +416,6 @@ std::string lower(std::string text) {
 
 }  // namespace
 
-std::string_view problem_type_name(ProblemType problem) {
-  switch (problem) {
-    case ProblemType::kSingleLabel:
-      return "single_label_classification";
-    case ProblemType::kMultiLabel:
-      return "multi_label_classification";
-    case ProblemType::kRegression:
-      return "regression";
-  }
-  return "";
-}
-
 ProblemType parse_problem_type(std::string_view word) {
   for (const ProblemType problem :
        {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {

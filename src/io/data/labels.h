@@ -16,13 +16,10 @@
 
 #include "io/data/text_split.h"
 
+#include "base/problem_type.h"
+
 namespace plimsoll {
 
-enum class ProblemType { kSingleLabel, kMultiLabel, kRegression };
-
-// "single_label_classification", "multi_label_classification", "regression": the words of Hugging Face's
-// config.json.
-std::string_view problem_type_name(ProblemType problem);
 // Errors: kUsage for another word.
 ProblemType parse_problem_type(std::string_view word);
 

@@ -42,7 +42,10 @@ int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) { return shap
 
 Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, CpuIsa isa) {
   const std::string_view name = op.op.def->name();
-  Problem problem{.op = kernel_of(name), .num_threads = num_threads, .isa = isa};
+  Problem problem;
+  problem.op = kernel_of(name);
+  problem.num_threads = num_threads;
+  problem.isa = isa;
   const auto add = [&](std::string_view dim, int64_t value) { problem.dims.emplace_back(dim, value); };
   if (name == "matmul") {
     const bool ta = op.attributes().integer("ta") != 0;
@@ -53,8 +56,8 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, 
     add("N", size_at(op.in_shape(1), tb ? 0 : 1, bucket));
     add("trans_a", ta ? 1 : 0);
     add("trans_b", tb ? 1 : 0);
-    add("bias", op.has_input(2) ? 1 : 0);
-    add("accumulate", op.has_input(3) ? 1 : 0);
+    
+    add("writes_add", op.has_input(3) ? 1 : 0);
     return problem;
   }
   if (name.starts_with("attention")) {

@@ -58,7 +58,7 @@ struct PlanRequest {
 // How one op runs.
 struct OpPlan {
   const KernelRow* kernel = nullptr;
-  std::vector<Refusal> refused;  // faster rows that declined, and why
+  std::vector<Refusal> refused = {};  // faster rows that declined, and why
   int64_t scratch_offset = -1;   // from the start of the arena
   int64_t scratch_bytes = 0;     // in the largest bucket
 };
@@ -79,25 +79,25 @@ struct TransientBuffer {
 };
 
 struct ProgramPlan {
-  std::string name;
-  Graph graph;
-  Bucket bucket;                  // the largest
-  std::vector<Bucket> ladder;     // buckets a batch may run in, smallest first; the last is `bucket`
-  std::vector<int64_t> offsets;   // of each value from the start of the arena; -1 for values that get no place
-  std::vector<OpPlan> ops;
-  std::vector<TransientBuffer> buffers;
+  std::string name = {};
+  Graph graph = Graph();
+  Bucket bucket = {};                  // the largest
+  std::vector<Bucket> ladder = {};     // buckets a batch may run in, smallest first; the last is `bucket`
+  std::vector<int64_t> offsets = {};   // of each value from the start of the arena; -1 for values that get no place
+  std::vector<OpPlan> ops = {};
+  std::vector<TransientBuffer> buffers = {};
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // of transient_bytes
-  std::vector<PassRecord> passes;
+  std::vector<PassRecord> passes = {};
 };
 
 struct PersistentBuffer {
-  std::string name;
+  std::string name = {};
   Storage storage = Storage::kWeight;
-  ValueType type;
+  ValueType type = {};
   int64_t offset = 0;
   int64_t bytes = 0;
-  std::string module;
+  std::string module = {};
 };
 
 // A run of a segment: the step schedule says which segments run, how often and in which order.
@@ -107,14 +107,14 @@ struct ScheduleEntry {
 };
 
 struct Plan {
-  PlanRequest request;
-  std::vector<WeightSpec> weights;
-  std::vector<PersistentBuffer> persistent;
-  std::map<std::string, size_t> persistent_by_name;
+  PlanRequest request = {};
+  std::vector<WeightSpec> weights = {};
+  std::vector<PersistentBuffer> persistent = {};
+  std::map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;   // where the transient region starts
-  std::optional<ProgramPlan> train;
-  std::optional<ProgramPlan> evaluate;
-  std::vector<ScheduleEntry> step_schedule;
+  std::optional<ProgramPlan> train = {};
+  std::optional<ProgramPlan> evaluate = {};
+  std::vector<ScheduleEntry> step_schedule = {};
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;  // persistent plus the larger program's bound
   double build_ms = 0;

@@ -1,0 +1,28 @@
+#include "exec/bound_op.h"
+
+namespace plimsoll {
+
+View BindContext::place(ValueId id) const {
+  if (id == kNoValue) return {};
+  const int64_t offset = program_.offsets[index_of(id)];
+  if (offset < 0) return {};
+  const Value& value = program_.graph.value(id);
+  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= plan_.arena_bytes, "'{}' ends at {} in an arena of {} bytes",
+                 value.name, offset + value.bytes(bucket_), plan_.arena_bytes);
+  return {arena_ + offset, value.type.dtype};
+}
+
+View BindContext::scratch() const {
+  const OpPlan& plan = program_.ops[index_];
+  return plan.scratch_bytes > 0 ? View{arena_ + plan.scratch_offset, DType::kU8} : View{};
+}
+
+std::function<void()> bind_cpu(const BindContext& context) {
+  for (const auto bind : {bind_matmul_cpu, bind_attention_cpu, bind_embedding_cpu, bind_element_wise_cpu, bind_norm_cpu,
+                          bind_loss_cpu, bind_optimizer_cpu}) {
+    if (auto run = bind(context)) return run;
+  }
+  PLIMSOLL_CHECK(false, "no CPU binder for op '{}'", context.op().def->name());
+}
+
+}  // namespace plimsoll

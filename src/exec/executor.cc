@@ -1,0 +1,152 @@
+#include "exec/executor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "device/cpu/parallel.h"
+
+namespace plimsoll {
+
+Executor::Executor(const Plan& plan, uint8_t fill) : plan_(plan), arena_(plan.arena_bytes, fill) {
+  set_num_threads(plan.request.num_threads);
+  flush_denormals_on_all_threads();
+  for (auto [program, source] : {std::pair{&train_, &plan.train}, std::pair{&evaluate_, &plan.evaluate}}) {
+    if (!*source) continue;
+    program->plan = &**source;
+    program->times.resize((*source)->graph.ops().size());
+  }
+}
+
+Executor::Program& Executor::program(ProgramKind kind) {
+  Program& program = kind == ProgramKind::kTrain ? train_ : evaluate_;
+  PLIMSOLL_CHECK(program.plan != nullptr, "the plan has no {} program", kind == ProgramKind::kTrain ? "train" : "evaluate");
+  return program;
+}
+
+View Executor::tensor(const std::string& name) const {
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  return {arena_.data() + buffer.offset, buffer.type.dtype};
+}
+
+int64_t Executor::elements(const std::string& name) const {
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  PLIMSOLL_CHECK(!buffer.type.shape.depends_on_bucket(), "the size of '{}' depends on the bucket", name);
+  return buffer.type.shape.elements({});
+}
+
+void Executor::fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest) {
+  int32_t* destination = tensor(name).as<int32_t>();
+  PLIMSOLL_CHECK(static_cast<int64_t>(values.size()) <= count, "{} values for '{}' of {}", values.size(), name, count);
+  std::copy(values.begin(), values.end(), destination);
+  std::fill(destination + values.size(), destination + count, rest);
+}
+
+void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominator) {
+  Program& target = program(kind);
+  const Bucket bucket = bucket_for(*target.plan, batch.num_tokens());
+  PLIMSOLL_CHECK(batch.num_sequences() >= 1 && batch.num_sequences() <= bucket.sequences,
+                 "a batch of {} sequences in a bucket of {}", batch.num_sequences(), bucket.sequences);
+  for (int64_t i = 0; i < batch.num_sequences(); ++i) {
+    const int64_t length = batch.cu_seqlens[static_cast<size_t>(i) + 1] - batch.cu_seqlens[static_cast<size_t>(i)];
+    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in a bucket of {}", length, bucket.longest);
+  }
+  target.bucket = bucket;
+  target.bound = &bound_for(target, bucket);
+  const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
+  fill_input("ids", batch.ids, bucket.tokens, 0);
+  fill_input("positions", batch.positions, bucket.tokens, 0);
+  if (has("token_types")) fill_input("token_types", batch.token_types, bucket.tokens, 0);
+  fill_input("cu_seqlens", batch.cu_seqlens, bucket.sequences + 1, static_cast<int32_t>(batch.num_tokens()));
+  if (plan_.request.problem_type == ProblemType::kSingleLabel) {
+    fill_input("labels", batch.class_labels, bucket.sequences, -100);
+  } else {
+    const View labels = tensor("labels");
+    const int64_t count = bucket.sequences * plan_.request.model.num_labels;
+    PLIMSOLL_CHECK(static_cast<int64_t>(batch.real_labels.size()) <= count, "{} labels for {}", batch.real_labels.size(), count);
+    for (int64_t i = 0; i < count; ++i) {
+      const bool real = i < static_cast<int64_t>(batch.real_labels.size());
+      labels.store(i, real ? static_cast<double>(batch.real_labels[static_cast<size_t>(i)]) : 0.0);
+    }
+    tensor("num_sequences").store(0, static_cast<double>(batch.num_sequences()));
+  }
+  tensor("denominator").store(0, denominator);
+}
+
+void Executor::set_random(uint64_t seed, int64_t micro_batch) {
+  if (!plan_.persistent_by_name.contains("rng")) return;
+  int64_t* rng = tensor("rng").as<int64_t>();
+  rng[0] = static_cast<int64_t>(seed);
+  rng[1] = micro_batch;
+}
+
+void Executor::set_accumulate(bool add) {
+  if (plan_.persistent_by_name.contains("accumulate")) tensor("accumulate").as<int32_t>()[0] = add ? 1 : 0;
+}
+
+void Executor::set_update(double learning_rate, int64_t step) {
+  tensor("learning_rate").as<double>()[0] = learning_rate;
+  tensor("step").as<int64_t>()[0] = step;
+}
+
+const std::vector<BoundOp>& Executor::bound_for(Program& target, const Bucket& bucket) {
+  std::vector<BoundOp>& bound = target.by_tokens[bucket.tokens];
+  if (!bound.empty()) return bound;
+  bound.reserve(target.plan->graph.ops().size());
+  for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
+    const BindContext context(plan_, *target.plan, bucket, arena_.data(), i);
+    bound.push_back({.run = bind_cpu(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
+  }
+  return bound;
+}
+
+void Executor::run(ProgramKind kind, Segment segment) {
+  Program& target = program(kind);
+  PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
+  for (const BoundOp& op : *target.bound) {
+    if (op.segment != segment) continue;
+    if (!profiling_) {
+      op.run();
+      continue;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    op.run();
+    OpTime& time = target.times[op.index];
+    time.milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    ++time.runs;
+    const OpView view{target.plan->graph, target.plan->graph.ops()[op.index]};
+    const Cost cost = schema_of(view.op).cost(view, target.bucket);
+    time.flops += cost.flops;
+    time.bytes += cost.bytes;
+  }
+}
+
+std::string Executor::first_bad_gradient() const {
+  const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
+  for (const Op& op : program_plan.graph.ops()) {
+    if (op.def->name() != "global_norm") continue;
+    for (ValueId id : op.inputs) {
+      const Value& value = program_plan.graph.value(id);
+      const View view{arena_.data() + program_plan.offsets[index_of(id)], value.type.dtype};
+      const int64_t count = value.type.shape.elements(program_plan.bucket);
+      for (int64_t i = 0; i < count; ++i) {
+        if (!std::isfinite(view.load(i))) return value.name;
+      }
+    }
+  }
+  return {};
+}
+
+const Bucket& Executor::current_bucket(ProgramKind kind) const { return program(kind).bucket; }
+
+void Executor::zero_states() {
+  for (const PersistentBuffer& buffer : plan_.persistent) {
+    if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
+    std::memset(arena_.data() + buffer.offset, 0, static_cast<size_t>(buffer.bytes));
+  }
+}
+
+const std::vector<OpTime>& Executor::times(ProgramKind kind) const { return program(kind).times; }
+
+}  // namespace plimsoll

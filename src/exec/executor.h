@@ -1,0 +1,97 @@
+// Runs a plan on the CPU. Owns the arena; allocates nothing while a segment runs. Not thread-safe: one caller.
+//
+// The executor obeys the plan: a size or place that is not in it is an internal error, never a quiet temporary.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/cpu/arena.h"
+#include "exec/bound_op.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+enum class ProgramKind : uint8_t { kTrain, kEvaluate };
+
+// Sequences laid end to end, as the host hands them over. Spans are borrowed for the call.
+struct HostBatch {
+  std::span<const int32_t> ids;
+  std::span<const int32_t> token_types;  // empty where the model has none
+  std::span<const int32_t> positions;
+  std::span<const int32_t> cu_seqlens;   // num_sequences + 1 entries
+  std::span<const int32_t> class_labels; // single label; empty when there are none
+  std::span<const float> real_labels;    // [num_sequences, K]: multi-label and regression
+  int64_t num_sequences() const { return static_cast<int64_t>(cu_seqlens.size()) - 1; }
+  int64_t num_tokens() const { return static_cast<int64_t>(ids.size()); }
+};
+
+// What an op took, summed over runs, when profiling is on.
+struct OpTime {
+  double milliseconds = 0;
+  int64_t runs = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
+class Executor {
+ public:
+  // Takes the arena and fills it with `fill`. The plan must outlive the executor. Errors: kDevice where memory is refused.
+  explicit Executor(const Plan& plan, uint8_t fill = kArenaPoison);
+
+  // The bytes of a persistent buffer (weights, states, inputs, outputs).
+  View tensor(const std::string& name) const;
+  int64_t elements(const std::string& name) const;
+
+  // Writes a batch into the inputs of a program; loss is divided by `denominator`. Chooses the bucket. Errors: kInternal for
+  // a batch that is larger than planned or ids outside their table.
+  void stage(ProgramKind kind, const HostBatch& batch, double denominator);
+  // Seed and number of the micro-batch for every random draw of the next run.
+  void set_random(uint64_t seed, int64_t micro_batch);
+  void set_accumulate(bool add);
+  void set_update(double learning_rate, int64_t step);
+
+  // Runs one segment of a program in the bucket of the staged batch.
+  void run(ProgramKind kind, Segment segment);
+
+  double loss() const { return tensor("loss").load(0); }
+  double grad_norm() const { return tensor("grad_norm").load(0); }
+  bool finite() const { return tensor("finite").load(0) != 0.0; }
+  // The first parameter whose gradient is not finite, or "". Valid right after the optimizer segment.
+  std::string first_bad_gradient() const;
+
+  const Bucket& current_bucket(ProgramKind kind) const;
+  const CpuArena& arena() const { return arena_; }
+  const Plan& plan() const { return plan_; }
+
+  // Zeroes optimizer states (and persistent gradients), as a run that starts from nothing holds them.
+  void zero_states();
+
+  void set_profiling(bool on) { profiling_ = on; }
+  // By op of the program, since profiling was switched on.
+  const std::vector<OpTime>& times(ProgramKind kind) const;
+
+ private:
+  struct Program {
+    const ProgramPlan* plan = nullptr;
+    std::map<int64_t, std::vector<BoundOp>> by_tokens;  // bound when a bucket is met first
+    const std::vector<BoundOp>* bound = nullptr;        // of the staged batch
+    Bucket bucket;
+    std::vector<OpTime> times;
+  };
+  Program& program(ProgramKind kind);
+  const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
+  const std::vector<BoundOp>& bound_for(Program& program, const Bucket& bucket);
+  void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
+
+  const Plan& plan_;
+  CpuArena arena_;
+  Program train_;
+  Program evaluate_;
+  bool profiling_ = false;
+};
+
+}  // namespace plimsoll

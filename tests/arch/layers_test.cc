@@ -1,0 +1,159 @@
+// Holds the direction of the house: every #include under src/ and include/ must be an edge that src/LAYERS lists, and the
+// edges must form no cycle.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Layers = std::map<std::string, std::set<std::string>>;
+
+const fs::path kRoot = PLIMSOLL_SOURCE_DIR;
+
+Layers read_layers() {
+  std::ifstream file(kRoot / "src/LAYERS");
+  Layers layers;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const size_t colon = line.find(':');
+    std::istringstream name(line.substr(0, colon));
+    std::string room;
+    name >> room;
+    std::istringstream rest(line.substr(colon + 1));
+    std::set<std::string>& allowed = layers[room];
+    for (std::string word; rest >> word;) allowed.insert(word);
+  }
+  return layers;
+}
+
+// The room of a file by the path from src/ (or "include"): the longest folder that LAYERS lists. A family's catalog files
+// are a layer of their own.
+std::string room_of(const Layers& layers, const std::string& path) {
+  if (path.starts_with("plimsoll/")) return "include";
+  const std::string name = fs::path(path).filename().string();
+  if (path.starts_with("kernels/") && (name.starts_with("catalog.") || name.starts_with("catalog_"))) {
+    return "kernels/catalog";
+  }
+  std::string best;
+  for (const auto& [room, allowed] : layers) {
+    if (path.starts_with(room + "/") && room.size() > best.size()) best = room;
+  }
+  return best;
+}
+
+std::vector<std::string> includes_of(const fs::path& file) {
+  std::ifstream stream(file);
+  std::vector<std::string> found;
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.starts_with("#include \"")) continue;
+    const size_t end = line.find('"', 10);
+    found.push_back(line.substr(10, end - 10));
+  }
+  return found;
+}
+
+// Tests, benches, fuzzers and the cases that they share.
+bool belongs_to_tests(const std::string& path) {
+  for (const char* mark : {"_test", "_bench", "_fuzz", "_case"}) {
+    if (path.find(mark) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool is_source(const fs::path& path) {
+  static const std::set<std::string> kinds{".h", ".cc", ".cu", ".cuh", ".inc"};
+  return kinds.contains(path.extension().string());
+}
+
+TEST(Layers, EveryIncludeIsListed) {
+  const Layers layers = read_layers();
+  ASSERT_GE(layers.size(), 20u);
+  int files = 0;
+  int edges = 0;
+  for (const auto& [folder, prefix] : {std::pair{kRoot / "src", std::string()}, {kRoot / "include", std::string()}}) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      const std::string path = fs::relative(entry.path(), folder).string();
+      const std::string room = room_of(layers, path);
+      ASSERT_FALSE(room.empty()) << path << " is in no room of src/LAYERS";
+      ++files;
+      const bool is_test = belongs_to_tests(path);
+      for (const std::string& include : includes_of(entry.path())) {
+        if (include.starts_with("tests/")) {
+          EXPECT_TRUE(is_test) << path << " includes " << include << ": only tests include tests/";
+          continue;
+        }
+        if (!fs::exists(kRoot / "src" / include) && !fs::exists(kRoot / "include" / include)) {
+          // A library's header that asks for quotes; ours must be written from src/ or include/.
+          EXPECT_TRUE(include.starts_with("hwy/")) << path << ": \"" << include << "\" is not written from src/ or include/";
+          continue;
+        }
+        const std::string target = room_of(layers, include);
+        ++edges;
+        if (target == room || target == "include") continue;
+        EXPECT_TRUE(layers.at(room).contains(target))
+            << path << " includes " << include << ", but src/LAYERS does not let " << room << " include " << target;
+      }
+    }
+  }
+  EXPECT_GT(files, 50);
+  EXPECT_GT(edges, 50);
+}
+
+TEST(Layers, NoCycle) {
+  const Layers layers = read_layers();
+  std::map<std::string, int> state;
+  std::function<void(const std::string&)> visit = [&](const std::string& room) {
+    state[room] = 1;
+    for (const std::string& next : layers.at(room)) {
+      ASSERT_TRUE(layers.contains(next)) << room << " may include '" << next << "', which is no room";
+      ASSERT_NE(state[next], 1) << "cycle through " << room << " and " << next;
+      if (state[next] == 0) visit(next);
+    }
+    state[room] = 2;
+  };
+  for (const auto& [room, allowed] : layers) {
+    if (state[room] == 0) visit(room);
+  }
+}
+
+TEST(Layers, NoHomelessNames) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {
+    const std::string stem = entry.path().stem().string();
+    for (const char* name : {"utils", "util", "helpers", "helper", "common", "misc"}) {
+      EXPECT_NE(stem, name) << entry.path() << ": a thing without a name has no home yet";
+    }
+  }
+}
+
+// No getenv, printing or exit outside src/cli.
+TEST(Layers, OnlyTheCommandLineTouchesTheProcess) {
+  int files = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {
+    if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+    const std::string path = fs::relative(entry.path(), kRoot / "src").string();
+    if (path.starts_with("cli/") || belongs_to_tests(path)) continue;
+    ++files;
+    std::ifstream stream(entry.path());
+    int number = 0;
+    for (std::string line; std::getline(stream, line);) {
+      ++number;
+      const std::string code = line.substr(0, line.find("//"));
+      for (const char* word : {"getenv(", "std::cout", "std::cerr", " printf(", "std::exit(", " exit(", "abort("}) {
+        EXPECT_EQ(code.find(word), std::string::npos) << "src/" << path << ":" << number << ": " << word;
+      }
+    }
+  }
+  EXPECT_GT(files, 50);
+}
+
+}  // namespace
