@@ -89,7 +89,7 @@ Table read_glue_table(const GlueTask& task, const std::filesystem::path& file, G
     options.header = HeaderRule::kGiven;
     options.given_columns = {"source", "is_acceptable", "mark", "sentence"};
   }
-  return read_csv(read_text_file(file), options);
+  return read_csv(read_data_file(file), options);
 }
 
 std::string pair_key(std::string_view first, std::string_view second) {
@@ -103,7 +103,7 @@ void split_mrpc(TextSplit& rows, const std::filesystem::path& ids_file, GlueSpli
   options.quotes = QuoteRule::kNone;
   options.header = HeaderRule::kGiven;
   options.given_columns = {"first", "second"};
-  const Table ids = read_csv(read_text_file(ids_file), options);
+  const Table ids = read_csv(read_data_file(ids_file), options);
   std::unordered_set<std::string> validation;
   for (int64_t row = 0; row < ids.num_rows(); ++row) {
     validation.insert(pair_key(ids.cell(row, 0), ids.cell(row, 1)));

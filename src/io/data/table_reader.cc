@@ -15,18 +15,18 @@ Table read_table(const std::filesystem::path& path) {
     letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   }
   if (extension == ".csv") {
-    return read_csv(read_text_file(path));
+    return read_csv(read_data_file(path));
   }
   if (extension == ".tsv" || extension == ".tab") {
     CsvOptions options;
     options.delimiter = '\t';
-    return read_csv(read_text_file(path), options);
+    return read_csv(read_data_file(path), options);
   }
   if (extension == ".jsonl" || extension == ".ndjson") {
-    return read_jsonl(read_text_file(path));
+    return read_jsonl(read_data_file(path));
   }
   if (extension == ".json") {
-    const TextFile file = read_text_file(path);
+    const TextFile file = read_data_file(path);
     return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
   }
   throw_error(ErrorCode::kUsage, "{}: data files are .csv, .tsv, .json or .jsonl, this one is '{}'",

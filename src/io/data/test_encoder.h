@@ -4,18 +4,20 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/philox.h"
 #include "io/data/text_encoder.h"
 #include "io/data/text_split.h"
@@ -28,8 +30,26 @@ class LetterEncoder : public TextEncoder {
  public:
   explicit LetterEncoder(int32_t first_letter = 10) : first_letter_(first_letter) {}
 
+  std::unique_ptr<Session> new_session() const override { return std::make_unique<LetterSession>(*this); }
+  uint64_t content_hash() const override { return static_cast<uint64_t>(first_letter_); }
+
+  mutable std::atomic<int64_t> num_calls{0};
+
+ private:
+  class LetterSession : public Session {
+   public:
+    explicit LetterSession(const LetterEncoder& encoder) : encoder_(encoder) {}
+    int64_t encode(std::string_view first, std::optional<std::string_view> second, int64_t max_length,
+                   std::vector<int32_t>& ids, std::vector<int32_t>& types) override {
+      return encoder_.encode(first, second, max_length, ids, types);
+    }
+
+   private:
+    const LetterEncoder& encoder_;
+  };
+
   int64_t encode(std::string_view first, std::optional<std::string_view> second, int64_t max_length,
-                 std::vector<int32_t>& ids, std::vector<int32_t>& types) const override {
+                 std::vector<int32_t>& ids, std::vector<int32_t>& types) const {
     ++num_calls;
     const auto room = static_cast<size_t>(max_length) - (second.has_value() ? 3 : 2);
     size_t a = first.size();
@@ -58,11 +78,6 @@ class LetterEncoder : public TextEncoder {
     }
     return static_cast<int64_t>(before - a - b);
   }
-  uint64_t content_hash() const override { return static_cast<uint64_t>(first_letter_); }
-
-  mutable std::atomic<int64_t> num_calls{0};
-
- private:
   int32_t first_letter_;
 };
 
@@ -104,7 +119,7 @@ class TestRandom {
   TestRandom() {
     const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
     const std::string name = fmt::format("{}.{}", test->test_suite_name(), test->name());
-    where_.seed = XXH3_64bits(name.data(), name.size());
+    where_.seed = hash64(name);
   }
   // In [0, range).
   int64_t below(int64_t range) {

@@ -1,13 +1,14 @@
 #include "io/data/text_file.h"
 
 #include <simdjson.h>
-#include <xxhash.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <system_error>
 #include <utility>
+
+#include "base/hash.h"
 
 namespace plimsoll {
 namespace {
@@ -82,7 +83,7 @@ void check_is_text(const TextFile& file) {
 TextFile text_file_from_memory(std::string name, std::string bytes) {
   TextFile file;
   file.name = std::move(name);
-  file.content_hash = XXH3_64bits(bytes.data(), bytes.size());
+  file.content_hash = hash64(bytes);
   if (bytes.starts_with("\xEF\xBB\xBF")) {
     bytes.erase(0, 3);
   }
@@ -94,7 +95,7 @@ TextFile text_file_from_memory(std::string name, std::string bytes) {
   return file;
 }
 
-TextFile read_text_file(const std::filesystem::path& path) {
+TextFile read_data_file(const std::filesystem::path& path) {
   const std::string name = path.string();
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {

@@ -27,7 +27,7 @@ struct TextFile {
 // Reads and checks the file. A UTF-8 byte order mark is dropped.
 // Errors: kBadData if the file cannot be opened, is a folder, is empty, holds a NUL byte or is not UTF-8 (the
 // place and what to do are in the message; UTF-16 is recognised). Memory: the file's size.
-TextFile read_text_file(const std::filesystem::path& path);
+TextFile read_data_file(const std::filesystem::path& path);
 
 // The same checks on bytes that are in memory already.
 TextFile text_file_from_memory(std::string name, std::string bytes);

@@ -41,9 +41,9 @@ TEST(TextFile, SaysWhatIsWrongAndWhere) {
 
 TEST(TextFile, ReadsFilesAndRefusesFoldersAndMissingOnes) {
   const ScratchFolder folder;
-  EXPECT_EQ(read_text_file(folder.write("a.txt", "x\r\ny")).bytes, "x\r\ny");
-  EXPECT_NE(error_of([&] { read_text_file(folder.path()); }).find("this is a folder"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_text_file(folder.path() / "none"); }).find("No such file"),
+  EXPECT_EQ(read_data_file(folder.write("a.txt", "x\r\ny")).bytes, "x\r\ny");
+  EXPECT_NE(error_of([&] { read_data_file(folder.path()); }).find("this is a folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_data_file(folder.path() / "none"); }).find("No such file"),
             std::string::npos);
 }
 

@@ -1,12 +1,12 @@
 #include "io/data/text_split.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
@@ -98,9 +98,8 @@ std::optional<std::string_view> TextSplit::second_text(int64_t row) const {
 
 uint64_t TextSplit::text_hash() const {
   const uint64_t parts[] = {table_.content_hash(), static_cast<uint64_t>(first_),
-                            static_cast<uint64_t>(second_),
-                            XXH3_64bits(rows_.data(), rows_.size() * sizeof(int64_t))};
-  return XXH3_64bits(parts, sizeof(parts));
+                            static_cast<uint64_t>(second_), hash64(std::as_bytes(std::span(rows_)))};
+  return hash64(std::as_bytes(std::span(parts)));
 }
 
 void TextSplit::keep_first(int64_t count) {

@@ -1,19 +1,19 @@
 #include "io/data/token_cache.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <array>
+#include <atomic>
 #include <bit>
-#include <cerrno>
-#include <cstring>
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/hash.h"
 
 namespace plimsoll {
 namespace {
@@ -38,62 +38,14 @@ struct Header {
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 96 && alignof(Header) == 8);
 
 uint64_t hash_header(const Header& header) {
-  return XXH3_64bits(&header, offsetof(Header, header_hash));
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-bool read_all(int fd, void* out, size_t size) {
-  auto* at = static_cast<char*>(out);
-  while (size > 0) {
-    const ssize_t count = ::read(fd, at, size);
-    if (count < 0 && errno == EINTR) {
-      continue;
-    }
-    if (count <= 0) {
-      return false;
-    }
-    at += count;
-    size -= static_cast<size_t>(count);
-  }
-  return true;
-}
-
-bool write_all(int fd, const void* data, size_t size) {
-  const auto* at = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t count = ::write(fd, at, size);
-    if (count < 0 && errno == EINTR) {
-      continue;
-    }
-    if (count < 0) {
-      return false;
-    }
-    at += count;
-    size -= static_cast<size_t>(count);
-  }
-  return true;
+  return hash64(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_hash)));
 }
 
 // The hash of several pieces is the hash of their hashes, so that none is copied.
 template <typename... Spans>
 uint64_t hash_pieces(const Spans&... spans) {
-  const uint64_t hashes[] = {XXH3_64bits(spans.data(), spans.size_bytes())...};
-  return XXH3_64bits(hashes, sizeof(hashes));
+  const uint64_t hashes[] = {hash64(std::as_bytes(spans))...};
+  return hash64(std::as_bytes(std::span(hashes)));
 }
 
 // Says why the header is not that of the key's file, or nothing.
@@ -135,8 +87,17 @@ bool offsets_are_sane(const std::vector<int64_t>& offsets, int64_t num_tokens) {
   return true;
 }
 
-std::string last_error(const char* what, const std::filesystem::path& path) {
-  return fmt::format("{} {}: {}", what, path.string(), std::strerror(errno));
+// Temporary names of this process are told apart by a count, those of several processes by their number.
+std::string temporary_name(const std::string& file) {
+  static std::atomic<uint64_t> count{0};
+  const std::string name =
+      fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(file), ::getpid(), count.fetch_add(1));
+  return join_path(parent_folder(file), name);
+}
+
+template <typename T>
+std::span<std::byte> bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span<T>(values));
 }
 
 }  // namespace
@@ -144,51 +105,58 @@ std::string last_error(const char* what, const std::filesystem::path& path) {
 uint64_t TokenCacheKey::hash() const {
   const uint64_t parts[] = {text_hash, encoder_hash, static_cast<uint64_t>(max_seq_length),
                             static_cast<uint64_t>(num_rows), kTokenCacheVersion};
-  return XXH3_64bits(parts, sizeof(parts));
+  return hash64(std::as_bytes(std::span(parts)));
 }
 
 std::string TokenCacheKey::file_name() const {
   return fmt::format("tokens-{:016x}.bin", hash());
 }
 
-std::optional<TokenSet> read_token_cache(const std::filesystem::path& file, const TokenCacheKey& key,
+std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                                          std::string& why_not) {
-  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (descriptor.get() < 0) {
-    why_not = errno == ENOENT ? "" : last_error("cannot open", file);
+  why_not.clear();
+  try {
+    if (!files.status(path).has_value()) {
+      return std::nullopt;
+    }
+    const std::unique_ptr<File> file = files.open_read(path);
+    Header header;
+    const int64_t file_bytes = file->size_bytes();
+    if (file_bytes < static_cast<int64_t>(sizeof(header))) {
+      why_not = fmt::format("it has {} bytes, less than its header", file_bytes);
+      return std::nullopt;
+    }
+    read_exactly(*file, std::as_writable_bytes(std::span(&header, 1)), 0, "token cache");
+    why_not = header_fault(header, key, file_bytes);
+    if (!why_not.empty()) {
+      return std::nullopt;
+    }
+    const auto num_tokens = static_cast<size_t>(header.num_tokens);
+    std::vector<int64_t> offsets(static_cast<size_t>(header.key.num_rows) + 1);
+    std::vector<uint16_t> narrow_ids(header.id_bytes == 2 ? num_tokens : 0);
+    std::vector<int32_t> wide_ids(header.id_bytes == 4 ? num_tokens : 0);
+    std::vector<uint8_t> types(header.has_types != 0 ? num_tokens : 0);
+    int64_t at = sizeof(header);
+    for (const std::span<std::byte> piece :
+         {bytes_of(offsets), bytes_of(narrow_ids), bytes_of(wide_ids), bytes_of(types)}) {
+      read_exactly(*file, piece, at, "token cache");
+      at += static_cast<int64_t>(piece.size());
+    }
+    const uint64_t hash =
+        hash_pieces(std::span(offsets), std::span(narrow_ids), std::span(wide_ids), std::span(types));
+    if (hash != header.payload_hash || !offsets_are_sane(offsets, header.num_tokens)) {
+      why_not = "its content is damaged";
+      return std::nullopt;
+    }
+    return TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
+                                std::move(offsets), header.truncation);
+  } catch (const Error& error) {
+    why_not = error.what();
     return std::nullopt;
   }
-  struct stat status {};
-  Header header;
-  if (::fstat(descriptor.get(), &status) != 0 || !read_all(descriptor.get(), &header, sizeof(header))) {
-    why_not = "it is shorter than its header";
-    return std::nullopt;
-  }
-  why_not = header_fault(header, key, status.st_size);
-  if (!why_not.empty()) {
-    return std::nullopt;
-  }
-  const auto num_tokens = static_cast<size_t>(header.num_tokens);
-  std::vector<int64_t> offsets(static_cast<size_t>(header.key.num_rows) + 1);
-  std::vector<uint16_t> narrow_ids(header.id_bytes == 2 ? num_tokens : 0);
-  std::vector<int32_t> wide_ids(header.id_bytes == 4 ? num_tokens : 0);
-  std::vector<uint8_t> types(header.has_types != 0 ? num_tokens : 0);
-  const int fd = descriptor.get();
-  const bool complete = read_all(fd, offsets.data(), offsets.size() * sizeof(int64_t)) &&
-                        read_all(fd, narrow_ids.data(), narrow_ids.size() * sizeof(uint16_t)) &&
-                        read_all(fd, wide_ids.data(), wide_ids.size() * sizeof(int32_t)) &&
-                        read_all(fd, types.data(), types.size());
-  const uint64_t hash =
-      hash_pieces(std::span(offsets), std::span(narrow_ids), std::span(wide_ids), std::span(types));
-  if (!complete || hash != header.payload_hash || !offsets_are_sane(offsets, header.num_tokens)) {
-    why_not = complete ? "its content is damaged" : "it was cut short while it was read";
-    return std::nullopt;
-  }
-  return TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), std::move(types),
-                              std::move(offsets), header.truncation);
 }
 
-std::string write_token_cache(const std::filesystem::path& file, const TokenCacheKey& key,
+std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const TokenSet& tokens) {
   PLIMSOLL_CHECK(key.num_rows == tokens.num_rows());
   Header header;
@@ -201,49 +169,48 @@ std::string write_token_cache(const std::filesystem::path& file, const TokenCach
   header.truncation = tokens.truncation();
   header.payload_hash = hash_pieces(tokens.offsets(), tokens.narrow_ids(), tokens.wide_ids(), tokens.types());
   header.header_hash = hash_header(header);
-
-  // A name of its own for each writer, so that two processes never write into one file.
-  std::string temporary = file.string() + ".XXXXXX";
-  const Descriptor descriptor(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (descriptor.get() < 0) {
-    return last_error("cannot create", temporary);
+  const std::string temporary = temporary_name(path);
+  try {
+    make_folders(files, parent_folder(path));
+    // Not synced: what a crash leaves half written does not pass the hashes and is built again.
+    const std::unique_ptr<File> file = files.create(temporary);
+    file->write(std::as_bytes(std::span(&header, 1)));
+    file->write(std::as_bytes(tokens.offsets()));
+    file->write(std::as_bytes(tokens.narrow_ids()));
+    file->write(std::as_bytes(tokens.wide_ids()));
+    file->write(std::as_bytes(tokens.types()));
+    file->close();
+    files.rename(temporary, path);
+    return "";
+  } catch (const FileError& error) {
+    try {
+      files.remove_file(temporary);
+    } catch (const FileError&) {
+      // It was never made, or the disk that failed before fails again: the first error is the one to report.
+    }
+    return error.what();
   }
-  const int fd = descriptor.get();
-  const auto write_span = [fd](const auto& span) { return write_all(fd, span.data(), span.size_bytes()); };
-  const bool written = write_all(fd, &header, sizeof(header)) && write_span(tokens.offsets()) &&
-                       write_span(tokens.narrow_ids()) && write_span(tokens.wide_ids()) &&
-                       write_span(tokens.types());
-  if (!written || ::fchmod(fd, 0644) != 0 || ::rename(temporary.c_str(), file.c_str()) != 0) {
-    const std::string why = last_error("cannot write", file);
-    ::unlink(temporary.c_str());
-    return why;
-  }
-  return "";
 }
 
 CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
-                             const TokenizeOptions& options, const std::filesystem::path& folder) {
+                             const TokenizeOptions& options, const std::string& folder, FileSystem& files) {
   TokenCacheKey key;
   key.text_hash = split.text_hash();
   key.encoder_hash = encoder.content_hash();
   key.max_seq_length = options.max_seq_length;
   key.num_rows = split.num_rows();
-  const std::filesystem::path file = folder / key.file_name();
+  const std::string path = join_path(folder, key.file_name());
   CachedTokens result;
   std::string why_not;
-  if (std::optional<TokenSet> cached = read_token_cache(file, key, why_not); cached.has_value()) {
+  if (std::optional<TokenSet> cached = read_token_cache(files, path, key, why_not); cached.has_value()) {
     result.tokens = std::move(*cached);
     result.outcome = CacheOutcome::kHit;
     return result;
   }
   result.tokens = tokenize_split(split, encoder, options);
   result.outcome = why_not.empty() ? CacheOutcome::kBuilt : CacheOutcome::kRebuilt;
-  result.detail = why_not.empty() ? "" : fmt::format("{}: {}", file.string(), why_not);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const std::string not_saved = error ? fmt::format("cannot create {}: {}", folder.string(), error.message())
-                                      : write_token_cache(file, key, result.tokens);
-  if (!not_saved.empty()) {
+  result.detail = why_not.empty() ? "" : fmt::format("{}: {}", path, why_not);
+  if (const std::string not_saved = write_token_cache(files, path, key, result.tokens); !not_saved.empty()) {
     result.outcome = CacheOutcome::kNotSaved;
     result.detail = not_saved;
   }

@@ -7,10 +7,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "io/data/text_encoder.h"
 #include "io/data/text_split.h"
 #include "io/data/token_set.h"
@@ -39,16 +39,18 @@ struct CachedTokens {
   std::string detail;  // why it was rebuilt, or why it was not saved
 };
 
-// Tokenises the split, or reads the ids from the folder, which is created if missing.
+// Tokenises the split, or reads the ids from the folder, which is created if missing. Errors: those of
+// tokenize_split.
 CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
-                             const TokenizeOptions& options, const std::filesystem::path& folder);
+                             const TokenizeOptions& options, const std::string& folder,
+                             FileSystem& files = posix_file_system());
 
-// The parts, for tests and `inspect`. read_token_cache returns nothing and says why when the file is not as
-// it should be.
-std::optional<TokenSet> read_token_cache(const std::filesystem::path& file, const TokenCacheKey& key,
+// The parts. read_token_cache returns nothing when the file is not as it should be and says why, or says
+// nothing when there is no file.
+std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                                          std::string& why_not);
-// Returns an empty string, or why the file could not be written.
-std::string write_token_cache(const std::filesystem::path& file, const TokenCacheKey& key,
+// Returns an empty string, or why the file could not be written; nothing of it is left then.
+std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const TokenSet& tokens);
 
 }  // namespace plimsoll

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file_fault.h"
 #include "io/data/csv_reader.h"
 #include "io/data/test_encoder.h"
 
@@ -34,10 +36,10 @@ TEST(TokenCache, IsBuiltOnceAndThenRead) {
   const std::filesystem::path cache = folder.path() / "deep" / "cache";
   const TextSplit split = split_of(kRows);
   const LetterEncoder encoder;
-  const CachedTokens built = tokenize_cached(split, encoder, {8, 1, {}}, cache);
+  const CachedTokens built = tokenize_cached(split, encoder, {8, 1, {}}, cache.string());
   EXPECT_EQ(built.outcome, CacheOutcome::kBuilt);
   const int64_t calls = encoder.num_calls;
-  const CachedTokens read = tokenize_cached(split, encoder, {8, 1, {}}, cache);
+  const CachedTokens read = tokenize_cached(split, encoder, {8, 1, {}}, cache.string());
   EXPECT_EQ(read.outcome, CacheOutcome::kHit);
   EXPECT_EQ(encoder.num_calls, calls);
   EXPECT_EQ(read.tokens, built.tokens);
@@ -50,7 +52,7 @@ TEST(TokenCache, KeyDependsOnAllThatIdsDependOn) {
   const auto outcome = [&](const std::string& rows, int32_t encoder, int64_t length, int64_t keep) {
     TextSplit split = split_of(rows);
     split.keep_first(keep);
-    return tokenize_cached(split, LetterEncoder(encoder), {length, 1, {}}, folder.path()).outcome;
+    return tokenize_cached(split, LetterEncoder(encoder), {length, 1, {}}, folder.path().string()).outcome;
   };
   EXPECT_EQ(outcome(kRows, 10, 8, 3), CacheOutcome::kBuilt);
   EXPECT_EQ(outcome(kRows, 10, 8, 3), CacheOutcome::kHit);
@@ -61,48 +63,115 @@ TEST(TokenCache, KeyDependsOnAllThatIdsDependOn) {
   Table table = read_csv(text_file_from_memory("f.csv", kRows));
   const TextSplit swapped(std::move(table),
                           choose_columns(read_csv(text_file_from_memory("f.csv", kRows)), {{"b", "a"}, "l"}));
-  EXPECT_EQ(tokenize_cached(swapped, LetterEncoder(10), {8, 1, {}}, folder.path()).outcome,
+  EXPECT_EQ(tokenize_cached(swapped, LetterEncoder(10), {8, 1, {}}, folder.path().string()).outcome,
             CacheOutcome::kBuilt);
 }
 
+std::string content_of(FileSystem& disk, const std::string& path) {
+  return read_text_file(disk, path, 1 << 20);
+}
+
 TEST(TokenCache, EveryDamagedByteAndEveryLengthIsRebuilt) {
-  const ScratchFolder folder;
+  MemoryFileSystem disk;
   const TextSplit split = split_of(kRows);
   const LetterEncoder encoder;
-  const TokenSet truth = tokenize_cached(split, encoder, {8, 1, {}}, folder.path()).tokens;
-  const std::filesystem::path file = files_in(folder.path()).at(0);
-  const std::string good = ScratchFolder::read(file);
+  const TokenSet truth = tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk).tokens;
+  const std::string path = "/cache/" + disk.list("/cache").at(0).name;
+  const std::string good = content_of(disk, path);
   ASSERT_GT(good.size(), 100u);
   for (size_t at = 0; at < good.size(); ++at) {
-    std::string bad = good;
-    bad[at] = static_cast<char>(bad[at] ^ 0x10);
-    folder.write(file.filename().string(), bad);
-    const CachedTokens result = tokenize_cached(split, encoder, {8, 1, {}}, folder.path());
+    disk.damage(path, static_cast<int64_t>(at));
+    ASSERT_NE(content_of(disk, path), good);
+    const CachedTokens result = tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk);
     ASSERT_EQ(result.outcome, CacheOutcome::kRebuilt) << "byte " << at;
     ASSERT_EQ(result.tokens, truth) << "byte " << at;
-    ASSERT_EQ(ScratchFolder::read(file), good) << "byte " << at;
+    ASSERT_EQ(content_of(disk, path), good) << "byte " << at;
   }
   for (size_t size = 0; size < good.size(); ++size) {
-    folder.write(file.filename().string(), good.substr(0, size));
-    ASSERT_EQ(tokenize_cached(split, encoder, {8, 1, {}}, folder.path()).outcome, CacheOutcome::kRebuilt)
+    disk.create(path)->write(std::as_bytes(std::span(good).first(size)));
+    ASSERT_EQ(tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk).outcome, CacheOutcome::kRebuilt)
         << size;
   }
-  folder.write(file.filename().string(), good + "x");
-  const CachedTokens longer = tokenize_cached(split, encoder, {8, 1, {}}, folder.path());
+  disk.open_append(path)->write(std::as_bytes(std::span(good).first(1)));
+  const CachedTokens longer = tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk);
   EXPECT_EQ(longer.outcome, CacheOutcome::kRebuilt);
   EXPECT_NE(longer.detail.find(fmt::format("it has {} bytes instead of {}", good.size() + 1, good.size())),
             std::string::npos)
       << longer.detail;
-  EXPECT_EQ(files_in(folder.path()).size(), 1u);
+  EXPECT_EQ(disk.list("/cache").size(), 1u);
 }
 
 TEST(TokenCache, AFolderThatCannotBeWrittenIsDoneWithout) {
   const ScratchFolder folder;
   const std::filesystem::path file = folder.write("a-file", "x");
-  const CachedTokens result = tokenize_cached(split_of(kRows), LetterEncoder(), {8, 1, {}}, file / "cache");
+  const CachedTokens result =
+      tokenize_cached(split_of(kRows), LetterEncoder(), {8, 1, {}}, (file / "cache").string());
   EXPECT_EQ(result.outcome, CacheOutcome::kNotSaved);
-  EXPECT_NE(result.detail.find("cannot create"), std::string::npos) << result.detail;
+  EXPECT_NE(result.detail.find("cannot "), std::string::npos) << result.detail;
   EXPECT_EQ(result.tokens.num_rows(), 3);
+}
+
+// The disk is full, or broken, from any call on: the tokens come all the same, and what is left is never
+// taken for whole.
+TEST(TokenCache, AFailingDiskCostsOnlyTheCache) {
+  const TextSplit split = split_of(kRows);
+  const LetterEncoder encoder;
+  const TokenSet truth = tokenize_split(split, encoder, {8, 1, {}});
+  int64_t num_faults = 0;
+  for (const int error_number : {ENOSPC, EIO}) {
+    for (int64_t call = 0;; ++call) {
+      MemoryFileSystem disk;
+      FaultyFileSystem faulty(disk);
+      faulty.fail_from(call, error_number);
+      const CachedTokens result = tokenize_cached(split, encoder, {8, 1, {}}, "/cache", faulty);
+      ASSERT_EQ(result.tokens, truth);
+      if (result.outcome == CacheOutcome::kBuilt) {
+        break;
+      }
+      ASSERT_EQ(result.outcome, CacheOutcome::kNotSaved) << call;
+      const CachedTokens again = tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk);
+      ASSERT_EQ(again.tokens, truth);
+      ASSERT_EQ(again.outcome, CacheOutcome::kBuilt) << call;
+      ++num_faults;
+    }
+  }
+  EXPECT_GE(num_faults, 10);
+}
+
+TEST(TokenCache, APowerFailureLeavesNothingThatIsTakenForWhole) {
+  const TextSplit split = split_of(kRows);
+  const LetterEncoder encoder;
+  const TokenSet truth = tokenize_split(split, encoder, {8, 1, {}});
+  int64_t num_crashes = 0;
+  for (const AfterCrash after : kAllCrashes) {
+    for (int64_t call = 0; call < 12; ++call) {
+      MemoryFileSystem disk;
+      FaultyFileSystem faulty(disk);
+      faulty.lose_power_at(call);
+      try {
+        tokenize_cached(split, encoder, {8, 1, {}}, "/cache", faulty);
+      } catch (const PowerLoss&) {
+        ++num_crashes;
+      }
+      disk.crash(after);
+      ASSERT_EQ(tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk).tokens, truth) << call;
+      ASSERT_EQ(tokenize_cached(split, encoder, {8, 1, {}}, "/cache", disk).outcome, CacheOutcome::kHit)
+          << call;
+    }
+  }
+  EXPECT_GE(num_crashes, 20);
+}
+
+TEST(TokenCache, AFileThatCannotBeReadIsBuiltAgain) {
+  const TextSplit split = split_of(kRows);
+  MemoryFileSystem disk;
+  tokenize_cached(split, LetterEncoder(), {8, 1, {}}, "/cache", disk);
+  const std::string name = disk.list("/cache").at(0).name;
+  FaultyFileSystem faulty(disk);
+  faulty.fail_reads_of("/cache/" + name, EIO);
+  const CachedTokens result = tokenize_cached(split, LetterEncoder(), {8, 1, {}}, "/cache", faulty);
+  EXPECT_EQ(result.outcome, CacheOutcome::kRebuilt);
+  EXPECT_NE(result.detail.find("cannot read"), std::string::npos) << result.detail;
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +30,13 @@ struct Part {
   std::exception_ptr failure;
 };
 
+// What a thread needs for itself.
+struct Worker {
+  std::unique_ptr<TextEncoder::Session> session;
+  std::vector<int32_t> ids;
+  std::vector<int32_t> types;
+};
+
 class Tokenizing {
  public:
   Tokenizing(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options)
@@ -36,15 +45,27 @@ class Tokenizing {
   }
 
   void run() {
-    std::vector<std::thread> threads;
-    const auto extra = std::min<int64_t>(options_.num_threads, static_cast<int64_t>(parts_.size())) - 1;
-    for (int64_t i = 0; i < extra; ++i) {
-      threads.emplace_back([this] { work(); });
+    const auto num_workers = static_cast<size_t>(
+        std::clamp<int64_t>(static_cast<int64_t>(parts_.size()), 1, std::max(1, options_.num_threads)));
+    std::vector<Worker> workers;
+    for (size_t i = 0; i < num_workers; ++i) {
+      workers.push_back({encoder_.new_session(), {}, {}});
     }
-    work();
+    std::vector<std::thread> threads;
+    try {
+      threads.reserve(num_workers);
+      for (size_t i = 1; i < num_workers; ++i) {
+        threads.emplace_back([this, &worker = workers[i]] { work(worker); });
+      }
+    } catch (const std::system_error&) {
+      // The threads that could be started, this one at least, do the work of those that could not.
+    }
+    work(workers[0]);
     for (std::thread& thread : threads) {
       thread.join();
     }
+    // Parts are handed out in order and a part that is begun is finished, so all before a bad one have been
+    // looked at: the first failure is that of the first bad row, with any number of threads.
     for (const Part& part : parts_) {
       if (part.failure != nullptr) {
         std::rethrow_exception(part.failure);
@@ -55,9 +76,7 @@ class Tokenizing {
   TokenSet join();
 
  private:
-  void work() {
-    std::vector<int32_t> ids;
-    std::vector<int32_t> types;
+  void work(Worker& worker) {
     while (!failed_.load(std::memory_order_relaxed)) {
       const int64_t number = next_part_.fetch_add(1, std::memory_order_relaxed);
       if (number >= static_cast<int64_t>(parts_.size())) {
@@ -65,7 +84,7 @@ class Tokenizing {
       }
       Part& part = parts_[static_cast<size_t>(number)];
       try {
-        encode_part(number, part, ids, types);
+        encode_part(number, part, worker);
       } catch (...) {
         part.failure = std::current_exception();
         failed_.store(true, std::memory_order_relaxed);
@@ -73,8 +92,8 @@ class Tokenizing {
     }
   }
 
-  void encode_part(int64_t number, Part& part, std::vector<int32_t>& ids, std::vector<int32_t>& types);
-  void encode_row(int64_t row, Part& part, std::vector<int32_t>& ids, std::vector<int32_t>& types);
+  void encode_part(int64_t number, Part& part, Worker& worker);
+  void encode_row(int64_t row, Part& part, Worker& worker);
 
   const TextSplit& split_;
   const TextEncoder& encoder_;
@@ -86,12 +105,14 @@ class Tokenizing {
   int64_t rows_done_ = 0;
 };
 
-void Tokenizing::encode_row(int64_t row, Part& part, std::vector<int32_t>& ids, std::vector<int32_t>& types) {
+void Tokenizing::encode_row(int64_t row, Part& part, Worker& worker) {
+  std::vector<int32_t>& ids = worker.ids;
+  std::vector<int32_t>& types = worker.types;
   const size_t before = ids.size();
   int64_t cut = 0;
   try {
-    cut =
-        encoder_.encode(split_.first_text(row), split_.second_text(row), options_.max_seq_length, ids, types);
+    cut = worker.session->encode(split_.first_text(row), split_.second_text(row), options_.max_seq_length,
+                                 ids, types);
   } catch (const Error& error) {
     throw error.with_context(fmt::format("{}:{}", split_.table().file_name(), split_.line(row)));
   }
@@ -104,14 +125,15 @@ void Tokenizing::encode_row(int64_t row, Part& part, std::vector<int32_t>& ids, 
   part.truncation.tokens += cut;
 }
 
-void Tokenizing::encode_part(int64_t number, Part& part, std::vector<int32_t>& ids,
-                             std::vector<int32_t>& types) {
+void Tokenizing::encode_part(int64_t number, Part& part, Worker& worker) {
+  std::vector<int32_t>& ids = worker.ids;
+  std::vector<int32_t>& types = worker.types;
   ids.clear();
   types.clear();
   const int64_t begin = number * kRowsPerPart;
   const int64_t end = std::min(begin + kRowsPerPart, split_.num_rows());
   for (int64_t row = begin; row < end; ++row) {
-    encode_row(row, part, ids, types);
+    encode_row(row, part, worker);
   }
   const bool fits = std::all_of(ids.begin(), ids.end(), [](int32_t id) { return id >= 0 && id < 65536; });
   if (fits) {

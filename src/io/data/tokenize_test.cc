@@ -101,10 +101,12 @@ TEST(Tokenize, NamesTheFirstBadRow) {
               tokenize_split(split, LetterEncoder(), {32, 1, {}});
             }),
             "4: f.csv:302: this text is refused");
-  const std::string parallel = error_of([&] { tokenize_split(split, LetterEncoder(), {32, 4, {}}); });
-  EXPECT_TRUE(parallel == "4: f.csv:302: this text is refused" ||
-              parallel == "4: f.csv:1802: this text is refused")
-      << parallel;
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_EQ(error_of([&] {
+                tokenize_split(split, LetterEncoder(), {32, 4, {}});
+              }),
+              "4: f.csv:302: this text is refused");
+  }
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// The tokenizer of io/text as the data room wants it. Thread-safe. The tokenizer must outlive the encoder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "io/data/text_encoder.h"
+#include "io/text/tokenizer.h"
+
+namespace plimsoll {
+
+class TokenizerEncoder : public TextEncoder {
+ public:
+  explicit TokenizerEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // Pairs are cut longest first, as run_glue has it. Errors of encode: those of Tokenizer::append.
+  std::unique_ptr<Session> new_session() const override;
+  uint64_t content_hash() const override { return tokenizer_.content_hash().low; }
+
+ private:
+  const Tokenizer& tokenizer_;
+};
+
+}  // namespace plimsoll
