@@ -22,10 +22,13 @@ enum class AfterCrash : uint8_t {
   kLoseUnsynced,   // names and bytes that were not synced are gone
   kKeepNamesOnly,  // names are there, bytes that were not synced are gone (a journal of metadata only)
   kTornData,       // names are there, half of the bytes that were not synced are
+  kInnerFirst,  // changes in folders without folders are there, unsynced names in the folders above them are
+                // gone
 };
 
 inline constexpr AfterCrash kAllCrashes[] = {AfterCrash::kKeepAll, AfterCrash::kLoseUnsynced,
-                                             AfterCrash::kKeepNamesOnly, AfterCrash::kTornData};
+                                             AfterCrash::kKeepNamesOnly, AfterCrash::kTornData,
+                                             AfterCrash::kInnerFirst};
 
 // A file system in memory that knows which bytes and which names are durable. Starts with an empty durable
 // folder "/". Paths that do not begin with '/' count from there; "." and ".." as in POSIX, symbolic links

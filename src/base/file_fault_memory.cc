@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <utility>
@@ -57,11 +58,17 @@ class MemoryFile final : public File {
   std::string path_;
 };
 
+bool holds_folders(const Node& node) {
+  const auto is_folder = [](const auto& entry) { return entry.second->kind == FileKind::kFolder; };
+  return std::ranges::any_of(node.entries, is_folder) || std::ranges::any_of(node.synced_entries, is_folder);
+}
+
 // Applies a crash to a node that is still reachable, then to all below it.
 void crash_node(Node& node, AfterCrash policy) {
   if (node.kind == FileKind::kFile) {
     switch (policy) {
       case AfterCrash::kKeepAll:
+      case AfterCrash::kInnerFirst:
         break;
       case AfterCrash::kLoseUnsynced:
       case AfterCrash::kKeepNamesOnly:
@@ -76,7 +83,9 @@ void crash_node(Node& node, AfterCrash policy) {
     node.synced_data = node.data;
     return;
   }
-  if (policy == AfterCrash::kLoseUnsynced) node.entries = node.synced_entries;
+  if (policy == AfterCrash::kLoseUnsynced || (policy == AfterCrash::kInnerFirst && holds_folders(node))) {
+    node.entries = node.synced_entries;
+  }
   for (auto& [name, child] : node.entries) crash_node(*child, policy);
   node.synced_entries = node.entries;
 }

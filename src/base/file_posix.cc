@@ -182,7 +182,8 @@ class PosixFileSystem final : public FileSystem {
     } while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) fail(operation, path);
     auto file = std::make_unique<PosixFile>(descriptor, path);
-    // Opening a folder for reading succeeds, and only the first read would fail, with a message that misleads.
+    // Opening a folder for reading succeeds, and only the first read would fail, with a message that
+    // misleads.
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) fail(operation, path);
     if (S_ISDIR(status.st_mode)) throw FileError(operation, path, EISDIR);

@@ -55,7 +55,18 @@ void expect_sound(MemoryFileSystem& disk, const std::vector<int64_t>& steps, boo
     EXPECT_FALSE(entry.name.starts_with("tmp-")) << entry.name;
 }
 
-// Runs the action with the power lost before call 0, 1, 2... until it goes through. Returns the number of
+void expect_sound_after_every_crash(const MemoryFileSystem& disk, const std::vector<int64_t>& steps,
+                                    bool links_may_dangle) {
+  for (const AfterCrash policy : kAllCrashes) {
+    SCOPED_TRACE(fmt::format("kind of crash {}", static_cast<int>(policy)));
+    const auto after = disk.clone();
+    after->crash(policy);
+    expect_sound(*after, steps, links_may_dangle);
+  }
+}
+
+// Runs the action with the power lost before call 0, 1, 2... until it goes through; one of `steps` is then
+// the newest. Once it is through, the last of them is, whatever happens to the power. Returns the number of
 // calls.
 int64_t lose_power_at_every_call(const MemoryFileSystem& start, const Action& action,
                                  const std::vector<int64_t>& steps, bool links_may_dangle) {
@@ -65,17 +76,21 @@ int64_t lose_power_at_every_call(const MemoryFileSystem& start, const Action& ac
     files.lose_power_at(call);
     try {
       action(files);
+      SCOPED_TRACE("power lost after the last call");
+      expect_sound_after_every_crash(*disk, {steps.back()}, false);
       return call;
     } catch (const PowerLoss&) {
     }
-    for (const AfterCrash policy : kAllCrashes) {
-      SCOPED_TRACE(fmt::format("power lost before call {} ({}), kind of crash {}", call, files.trace().back(),
-                               static_cast<int>(policy)));
-      const auto after = disk->clone();
-      after->crash(policy);
-      expect_sound(*after, steps, links_may_dangle);
-    }
+    SCOPED_TRACE(fmt::format("power lost before call {} ({})", call, files.trace().back()));
+    expect_sound_after_every_crash(*disk, steps, links_may_dangle);
   }
+}
+
+TEST(CheckpointFault, PowerLossWhileSaving) {
+  const auto disk = disk_with_two_checkpoints();
+  const int64_t num_calls = lose_power_at_every_call(
+      *disk, [](FileSystem& files) { CheckpointFixture(6).save(files); }, {4, 6}, false);
+  EXPECT_GT(num_calls, 35);
 }
 
 TEST(CheckpointFault, PowerLossWhileSavingAndRotating) {
