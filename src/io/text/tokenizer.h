@@ -53,10 +53,10 @@ enum class Offsets : uint8_t { kRecord, kSkip };
 
 struct EncodeOptions {
   // Tokens in all, special tokens included; nothing means no limit.
-  std::optional<int64_t> max_length;
+  std::optional<int64_t> max_length = std::nullopt;
   Truncation truncation = Truncation::kLongestFirst;
   // Nothing means the folder's truncation_side.
-  std::optional<TextSide> truncation_side;
+  std::optional<TextSide> truncation_side = std::nullopt;
   SpecialTokens special_tokens = SpecialTokens::kAdd;
   Offsets offsets = Offsets::kRecord;
 };
