@@ -1,0 +1,129 @@
+// Gradients of whole models against finite differences: plan, executor and reference kernels in fp64; then the fast kernels
+// in fp32 against the fp64 run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/spine/tiny_run.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyBatch;
+using testing::TinyCase;
+
+const std::vector<int> kLengths{5, 1, 7, 3};
+constexpr Bucket kBucket{.tokens = 20, .sequences = 5, .longest = 8};
+
+struct GradientCase {
+  const char* name;
+  TinyCase test;
+};
+
+std::vector<GradientCase> gradient_cases() {
+  std::vector<GradientCase> cases;
+  for (const char* model : {"bert", "distilbert"}) {
+    cases.push_back({model, {.model_type = model}});
+    cases.push_back({"no dropout", {.model_type = model, .dropout = 0.0}});
+    cases.push_back({"no passes", {.model_type = model, .disabled_passes = {"fuse", "common_subexpression", "recompute", "reorder", "in_place"}}});
+  }
+  cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
+  cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
+  cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
+  return cases;
+}
+
+// The gradient of every weight in f64 by one backward pass without clipping: SGD with rate 1 makes it the difference of
+// the weights.
+std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool reference, const TinyBatch& batch) {
+  TinyCase test = base;
+  test.dtype = dtype;
+  test.reference_kernels = reference;
+  test.optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 0.0};
+  const Plan plan = build_plan(testing::tiny_request(test, kBucket));
+  Executor executor(plan);
+  testing::fill_weights(executor);
+  std::vector<double> before;
+  for (const WeightSpec& spec : plan.weights) {
+    for (int64_t i = 0; i < spec.elements(); ++i) before.push_back(executor.tensor(spec.name).load(i));
+  }
+  testing::forward_backward(executor, batch, 3, static_cast<double>(batch.view().num_sequences()));
+  executor.set_update(1.0, 1);
+  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  EXPECT_TRUE(executor.finite());
+  std::vector<double> gradient;
+  size_t at = 0;
+  for (const WeightSpec& spec : plan.weights) {
+    for (int64_t i = 0; i < spec.elements(); ++i) gradient.push_back(before[at++] - executor.tensor(spec.name).load(i));
+  }
+  return gradient;
+}
+
+double loss_with(Executor& executor, const TinyBatch& batch) {
+  executor.stage(ProgramKind::kTrain, batch.view(), static_cast<double>(batch.view().num_sequences()));
+  executor.set_random(42, 3);
+  executor.run(ProgramKind::kTrain, Segment::kForward);
+  return executor.loss();
+}
+
+TEST(Gradient, MatchesFiniteDifferencesInDouble) {
+  int checked = 0;
+  for (const GradientCase& item : gradient_cases()) {
+    SCOPED_TRACE(std::string(item.name) + " " + item.test.model_type);
+    const TinyBatch batch = testing::tiny_batch(item.test, kLengths, 11);
+    const std::vector<double> gradient = gradient_of(item.test, DType::kF64, true, batch);
+    TinyCase test = item.test;
+    test.dtype = DType::kF64;
+    test.reference_kernels = true;
+    const Plan plan = build_plan(testing::tiny_request(test, kBucket));
+    Executor executor(plan);
+    testing::fill_weights(executor);
+    size_t base = 0;
+    for (const WeightSpec& spec : plan.weights) {
+      const View view = executor.tensor(spec.name);
+      // Three elements of every weight.
+      for (int64_t i : {int64_t{0}, spec.elements() / 3, spec.elements() - 1}) {
+        const double value = view.load(i);
+        constexpr double kStep = 1e-5;
+        view.store(i, value + kStep);
+        const double up = loss_with(executor, batch);
+        view.store(i, value - kStep);
+        const double down = loss_with(executor, batch);
+        view.store(i, value);
+        const double numeric = (up - down) / (2 * kStep);
+        // The central difference errs by kStep^2 f'''/6 and by 2^-53 / kStep of the loss.
+        EXPECT_NEAR(gradient[base + static_cast<size_t>(i)], numeric, 2e-9 + 1e-6 * std::fabs(numeric))
+            << spec.name << " element " << i;
+        ++checked;
+      }
+      base += static_cast<size_t>(spec.elements());
+    }
+  }
+  EXPECT_GT(checked, 500);
+}
+
+// The fast kernels compute the same gradient in fp32. The limit is on the whole vector: each element passes through fewer
+// than 2^7 dependent roundings of 2^-24 relative to the norm.
+TEST(Gradient, FastKernelsAgreeWithDouble) {
+  int checked = 0;
+  for (const GradientCase& item : gradient_cases()) {
+    SCOPED_TRACE(std::string(item.name) + " " + item.test.model_type);
+    const TinyBatch batch = testing::tiny_batch(item.test, kLengths, 11);
+    const std::vector<double> exact = gradient_of(item.test, DType::kF64, true, batch);
+    const std::vector<double> fast = gradient_of(item.test, DType::kF32, false, batch);
+    ASSERT_EQ(exact.size(), fast.size());
+    double difference = 0;
+    double norm = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      difference += (exact[i] - fast[i]) * (exact[i] - fast[i]);
+      norm += exact[i] * exact[i];
+    }
+    EXPECT_GT(norm, 0.0);
+    EXPECT_LE(std::sqrt(difference), 128 * 0x1p-24 * std::sqrt(norm));
+    ++checked;
+  }
+  EXPECT_GE(checked, 9);
+}
+
+}  // namespace
+}  // namespace plimsoll

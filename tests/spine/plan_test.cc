@@ -1,0 +1,78 @@
+// The plan: its layout against its lower bound on every preset, its speed, and properties of every buffer.
+#include <gtest/gtest.h>
+
+#include "graph/analysis/liveness.h"
+#include "tests/spine/tiny_run.h"
+
+namespace plimsoll {
+namespace {
+
+PlanRequest preset_request(const std::string& name, int64_t batch, int64_t length) {
+  PlanRequest request;
+  request.model = *find_preset(name);
+  request.train_bucket = {.tokens = batch * length, .sequences = batch, .longest = length};
+  request.evaluate_bucket = request.train_bucket;
+  request.num_threads = 2;
+  request.isa = CpuIsa::kAvx512;
+  return request;
+}
+
+TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
+  ASSERT_FALSE(preset_names().empty());
+  for (const std::string& name : preset_names()) {
+    for (const int64_t accumulation : {1, 4}) {
+      PlanRequest request = preset_request(name, 4, 512);
+      request.gradient_accumulation_steps = accumulation;
+      const Plan plan = build_plan(request);
+      for (const auto* program : {&plan.train, &plan.evaluate}) {
+        EXPECT_LE(static_cast<double>((*program)->transient_bytes), 1.02 * static_cast<double>((*program)->lower_bound_bytes))
+            << name << " " << (*program)->name;
+      }
+    }
+  }
+}
+
+// Weights and two moments 3835 MiB, 1920 MiB of saved activations, and little else.
+TEST(Plan, BertLargeFitsInto6000MiB) {
+  const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
+  EXPECT_LE(plan.arena_bytes, int64_t{6000} << 20);
+  EXPECT_EQ(plan.num_parameters(), 335143938);
+}
+
+// No two transient buffers that are live together overlap; every value that is read has a place.
+TEST(Plan, BuffersDoNotOverlap) {
+  const Plan plan = build_plan(preset_request("all-MiniLM-L6-v2", 8, 64));
+  int pairs = 0;
+  for (const auto* program : {&plan.train, &plan.evaluate}) {
+    const auto& buffers = (*program)->buffers;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      ASSERT_GE(buffers[i].offset, plan.persistent_bytes);
+      ASSERT_LE(buffers[i].offset + buffers[i].bytes, plan.arena_bytes);
+      for (size_t k = 0; k < i; ++k) {
+        if (buffers[i].first > buffers[k].last || buffers[k].first > buffers[i].last) continue;
+        ++pairs;
+        ASSERT_TRUE(buffers[i].offset + buffers[i].bytes <= buffers[k].offset ||
+                    buffers[k].offset + buffers[k].bytes <= buffers[i].offset);
+      }
+    }
+    for (const Op& op : (*program)->graph.ops()) {
+      for (ValueId id : op.inputs) {
+        if (id == kNoValue) continue;
+        ASSERT_GE((*program)->offsets[index_of(id)], 0) << (*program)->graph.value(id).name;
+      }
+    }
+  }
+  EXPECT_GT(pairs, 1000);
+}
+
+TEST(Plan, LadderWastesLessThanASixteenth) {
+  const std::vector<Bucket> ladder = make_ladder({.tokens = 4000, .sequences = 32, .longest = 256});
+  EXPECT_EQ(ladder.back().tokens, 4000);
+  for (size_t i = 1; i < ladder.size(); ++i) {
+    EXPECT_LE(static_cast<double>(ladder[i].tokens - ladder[i - 1].tokens),
+              std::max(16.0, static_cast<double>(ladder[i - 1].tokens) / 16.0));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

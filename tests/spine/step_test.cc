@@ -1,0 +1,172 @@
+// One step of whole models: same bits whatever the arena held, whatever the bucket, with any preserving pass off;
+// accumulation equals the large batch; what the arena really used is what the plan says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "graph/ir/text.h"
+#include "graph/ops/ops.h"
+#include "tests/spine/tiny_run.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyBatch;
+using testing::TinyCase;
+
+const std::vector<int> kLengths{5, 1, 7, 3};
+constexpr Bucket kBucket{.tokens = 40, .sequences = 5, .longest = 8};
+
+struct StepResult {
+  std::vector<std::vector<std::byte>> weights;
+  std::vector<double> losses;
+  int64_t high_water = 0;
+  int64_t arena = 0;
+};
+
+StepResult run_steps(const TinyCase& test, const Bucket& bucket, uint8_t fill, int steps = 3) {
+  const Plan plan = build_plan(testing::tiny_request(test, bucket));
+  Executor executor(plan, fill);
+  testing::fill_weights(executor);
+  StepResult result;
+  int64_t micro = 0;
+  for (int step = 1; step <= steps; ++step) {
+    for (int64_t a = 0; a < test.accumulation; ++a) {
+      const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
+      executor.set_accumulate(a > 0);
+      result.losses.push_back(
+          testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
+    }
+    executor.set_update(1e-2, step);
+    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    EXPECT_TRUE(executor.finite());
+  }
+  for (const WeightSpec& spec : plan.weights) result.weights.push_back(testing::bytes_of(executor, spec.name));
+  result.high_water = executor.arena().high_water_bytes();
+  result.arena = plan.arena_bytes;
+  return result;
+}
+
+std::vector<TinyCase> all_cases() {
+  std::vector<TinyCase> cases;
+  for (const char* model : {"bert", "distilbert"}) {
+    for (const int64_t accumulation : {1, 3}) {
+      cases.push_back({.model_type = model, .accumulation = accumulation});
+      cases.push_back({.model_type = model,
+                       .accumulation = accumulation,
+                       .optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9}});
+    }
+  }
+  cases.push_back({.problem_type = ProblemType::kRegression});
+  cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
+  return cases;
+}
+
+TEST(Step, SameBitsWhateverTheArenaHeld) {
+  for (const TinyCase& test : all_cases()) {
+    SCOPED_TRACE(test.model_type);
+    const StepResult zero = run_steps(test, kBucket, 0x00);
+    const StepResult ones = run_steps(test, kBucket, 0xFF);
+    EXPECT_EQ(zero.losses, ones.losses);
+    EXPECT_EQ(zero.weights, ones.weights);
+  }
+}
+
+// A bucket with room to spare computes the same: tail rows contribute nothing.
+TEST(Step, SameLossInALargerBucket) {
+  for (const TinyCase& test : all_cases()) {
+    SCOPED_TRACE(test.model_type);
+    const StepResult tight = run_steps(test, {.tokens = 16, .sequences = 4, .longest = 7}, 0xFF, 2);
+    const StepResult loose = run_steps(test, {.tokens = 200, .sequences = 9, .longest = 40}, 0xFF, 2);
+    ASSERT_EQ(tight.losses.size(), loose.losses.size());
+    for (size_t i = 0; i < tight.losses.size(); ++i) EXPECT_NEAR(tight.losses[i], loose.losses[i], 1e-5);
+  }
+}
+
+TEST(Step, PreservingPassesKeepEveryBit) {
+  int checked = 0;
+  for (const PassInfo& pass : all_passes()) {
+    if (pass.numerics != Numerics::kPreserving || pass.name == "accumulate") continue;
+    for (TinyCase test : all_cases()) {
+      SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
+      const StepResult on = run_steps(test, kBucket, 0xFF, 2);
+      test.disabled_passes = {std::string(pass.name)};
+      const StepResult off = run_steps(test, kBucket, 0xFF, 2);
+      EXPECT_EQ(on.losses, off.losses);
+      EXPECT_EQ(on.weights, off.weights);
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 20);
+}
+
+TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
+  for (const TinyCase& test : all_cases()) {
+    const StepResult result = run_steps(test, {.tokens = 16, .sequences = 4, .longest = 7}, 0xFF);
+    EXPECT_LE(result.high_water, result.arena);
+  }
+}
+
+// The gradient of three micro-batches is that of their union: one SGD step ends at the same weights up to rounding.
+TEST(Step, AccumulationEqualsTheLargeBatch) {
+  TinyCase test{.dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
+  const StepResult micro = run_steps(test, kBucket, 0xFF, 1);
+  test.accumulation = 1;
+  const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 12, .longest = 8}));
+  Executor executor(plan);
+  testing::fill_weights(executor);
+  TinyBatch all;
+  all.cu_seqlens.push_back(0);
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    const TinyBatch part = testing::tiny_batch(test, kLengths, seed);
+    const auto offset = static_cast<int32_t>(all.ids.size());
+    all.ids.insert(all.ids.end(), part.ids.begin(), part.ids.end());
+    all.token_types.insert(all.token_types.end(), part.token_types.begin(), part.token_types.end());
+    all.positions.insert(all.positions.end(), part.positions.begin(), part.positions.end());
+    all.class_labels.insert(all.class_labels.end(), part.class_labels.begin(), part.class_labels.end());
+    for (size_t i = 1; i < part.cu_seqlens.size(); ++i) all.cu_seqlens.push_back(part.cu_seqlens[i] + offset);
+  }
+  const double loss = testing::forward_backward(executor, all, 1, 12.0);
+  EXPECT_NEAR(loss, micro.losses[0] + micro.losses[1] + micro.losses[2], 1e-6);
+  executor.set_update(1e-2, 1);
+  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  size_t index = 0;
+  for (const WeightSpec& spec : plan.weights) {
+    const std::vector<std::byte>& other = micro.weights[index++];
+    for (int64_t i = 0; i < spec.elements(); ++i) {
+      float value = 0;
+      std::memcpy(&value, other.data() + 4 * i, 4);
+      EXPECT_NEAR(executor.tensor(spec.name).load(i), static_cast<double>(value), 2e-7) << spec.name;
+    }
+  }
+}
+
+TEST(Step, TextFormRoundTrips) {
+  for (const TinyCase& test : all_cases()) {
+    const Plan plan = build_plan(testing::tiny_request(test, kBucket));
+    for (const auto* program : {&plan.train, &plan.evaluate}) {
+      const std::string text = print_graph((*program)->graph);
+      EXPECT_EQ(print_graph(parse_graph(text, find_op)), text);
+    }
+  }
+}
+
+TEST(Step, NotFiniteGradientUpdatesNothingAndIsNamed) {
+  const TinyCase test{.dropout = 0.0};
+  const Plan plan = build_plan(testing::tiny_request(test, kBucket));
+  Executor executor(plan);
+  testing::fill_weights(executor);
+  executor.tensor("classifier.bias").store(0, INFINITY);
+  std::vector<std::vector<std::byte>> before;
+  for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
+  testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
+  executor.set_update(1e-2, 1);
+  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  EXPECT_FALSE(executor.finite());
+  EXPECT_FALSE(executor.first_bad_gradient().empty());
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,111 @@
+#include "tests/spine/tiny_run.h"
+
+#include <cstring>
+
+#include "base/philox.h"
+
+namespace plimsoll::testing {
+
+ModelConfig tiny_model(const TinyCase& test) {
+  ModelConfig config;
+  config.model_type = test.model_type;
+  config.vocab_size = 37;
+  config.hidden_size = test.hidden;
+  config.num_hidden_layers = test.layers;
+  config.num_attention_heads = test.heads;
+  config.intermediate_size = 3 * test.hidden;
+  config.max_position_embeddings = 24;
+  config.type_vocab_size = test.model_type == "bert" ? 2 : 0;
+  config.hidden_dropout_prob = test.dropout;
+  config.attention_probs_dropout_prob = test.dropout;
+  config.classifier_dropout = test.dropout;
+  config.num_labels = test.problem_type == ProblemType::kRegression ? 1 : 3;
+  return config;
+}
+
+PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
+  PlanRequest request;
+  request.model = tiny_model(test);
+  request.problem_type = test.problem_type;
+  request.label_smoothing = test.label_smoothing;
+  request.dtype = test.dtype;
+  request.optimizer = test.optimizer;
+  request.gradient_accumulation_steps = test.accumulation;
+  request.train_bucket = bucket;
+  request.evaluate_bucket = bucket;
+  request.num_threads = 2;
+  request.isa = CpuIsa::kAvx512;
+  request.reference_kernels = test.reference_kernels;
+  request.passes.disabled = test.disabled_passes;
+  return request;
+}
+
+TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed) {
+  TinyBatch batch;
+  batch.cu_seqlens.push_back(0);
+  uint64_t element = 0;
+  const auto draw = [&](uint32_t limit) {
+    return static_cast<int32_t>(philox_element({.seed = seed, .step = 1, .site = 77}, element++) % limit);
+  };
+  const ModelConfig model = tiny_model(test);
+  for (int length : lengths) {
+    for (int i = 0; i < length; ++i) {
+      batch.ids.push_back(draw(37));
+      batch.token_types.push_back(i * 2 < length ? 0 : 1);
+      batch.positions.push_back(i);
+    }
+    batch.cu_seqlens.push_back(static_cast<int32_t>(batch.ids.size()));
+    if (test.problem_type == ProblemType::kSingleLabel) {
+      batch.class_labels.push_back(draw(static_cast<uint32_t>(model.num_labels)));
+    } else {
+      for (int64_t k = 0; k < model.num_labels; ++k) {
+        batch.real_labels.push_back(test.problem_type == ProblemType::kMultiLabel ? static_cast<float>(draw(2))
+                                                                                 : static_cast<float>(draw(100)) / 25.0f);
+      }
+    }
+  }
+  return batch;
+}
+
+HostBatch TinyBatch::view() const {
+  return {.ids = ids,
+          .token_types = token_types,
+          .positions = positions,
+          .cu_seqlens = cu_seqlens,
+          .class_labels = class_labels,
+          .real_labels = real_labels};
+}
+
+void fill_weights(Executor& executor, double deviation) {
+  uint32_t site = 1000;
+  for (const WeightSpec& spec : executor.plan().weights) {
+    const View view = executor.tensor(spec.name);
+    ++site;
+    for (int64_t i = 0; i < spec.elements(); ++i) {
+      const double uniform =
+          static_cast<double>(philox_element({.seed = 5, .step = 0, .site = site}, static_cast<uint64_t>(i))) / 4294967296.0;
+      const double noise = (uniform - 0.5) * 3.46 * deviation;
+      view.store(i, spec.initializer == Initializer::kOnes ? 1.0 + noise : noise);
+    }
+  }
+  executor.zero_states();
+}
+
+double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator) {
+  executor.stage(ProgramKind::kTrain, batch.view(), denominator);
+  executor.set_random(42, micro_batch);
+  executor.run(ProgramKind::kTrain, Segment::kForward);
+  const double loss = executor.loss();
+  executor.run(ProgramKind::kTrain, Segment::kBackward);
+  return loss;
+}
+
+std::vector<std::byte> bytes_of(const Executor& executor, const std::string& name) {
+  const PersistentBuffer& buffer = executor.plan().buffer(name);
+  const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+  std::vector<std::byte> copy(static_cast<size_t>(bytes));
+  std::memcpy(copy.data(), executor.tensor(name).data, copy.size());
+  return copy;
+}
+
+}  // namespace plimsoll::testing
