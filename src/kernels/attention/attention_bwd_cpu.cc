@@ -53,6 +53,7 @@ struct BwdTiles {
     dropout_factors = products + kAttentionTile * kBwdScoreStride;
     lse = dropout_factors + kAttentionTile;
     delta = lse + kAttentionTile;
+    PLIMSOLL_CHECK(delta + kAttentionTile - scratch == attention_bwd_thread_floats(dims));
   }
   // [keys][row], and tiles of [D][64 keys].
   float *k, *k_transposed, *v_transposed, *d_k, *d_v;

@@ -1,4 +1,4 @@
-// Problems for the tests and benchmarks of attention: guarded tensors for both passes, double-precision
+// Problems for the tests of attention: guarded tensors for both passes, double-precision
 // results and the error bound of attention.h. Thread-safety: none; one object per test.
 #pragma once
 

@@ -43,10 +43,11 @@ struct FwdTiles {
     v = k_transposed + keys * row;
     k = v + keys * row;
     q = k + kAttentionTile * row;
-    o = q + attention_round_up(queries, 16) * row;
-    scores = o + attention_round_up(queries, 16) * row;
+    o = q + queries * row;
+    scores = o + queries * row;
     dropout_factors = scores + queries * attention_score_stride(dims.longest);
     row_factors = dropout_factors + keys;
+    PLIMSOLL_CHECK(row_factors + queries - scratch == attention_fwd_thread_floats(dims));
   }
   float* k_transposed;  // tiles of [D][64 keys]
   float* v;             // [keys][row]

@@ -120,8 +120,8 @@ TEST(Attention, BFloat16IsWithinTheBound) {
 }
 
 TEST(Attention, LongSequencesUseSmallerBlocks) {
-  AttentionProblem problem{.name = test_name(), .lengths = {2600}, .tail = 1, .heads = 1, .head_dim = 2};
-  ASSERT_LT(attention_fwd_query_rows(2600), kAttentionTile);
+  AttentionProblem problem{.name = test_name(), .lengths = {4200}, .tail = 1, .heads = 1, .head_dim = 1};
+  ASSERT_EQ(attention_fwd_query_rows(4200), 16);
   ASSERT_EQ(attention_fwd_query_rows(2048), kAttentionTile);
   problem.mask = AttentionMask::kCausal;
   AttentionCase fast(problem);

@@ -31,10 +31,11 @@ constexpr int64_t attention_padded_dim(int64_t head_dim) {
 constexpr int64_t attention_padded_keys(int64_t longest) {
   return longest <= kAttentionTile ? kAttentionTile : attention_round_up(longest, kAttentionTile);
 }
-// Query rows whose scores are held at a time in the forward pass: 64 up to 2048 keys, then fewer, at least 8.
+// Query rows whose scores are held at a time in the forward pass: 64 up to 2048 keys, then fewer, at
+// least 16.
 constexpr int64_t attention_fwd_query_rows(int64_t longest) {
-  const int64_t rows = int64_t{131072} / attention_padded_keys(longest) / 8 * 8;
-  return rows < 8 ? 8 : rows > kAttentionTile ? kAttentionTile : rows;
+  const int64_t rows = int64_t{131072} / attention_padded_keys(longest) / 16 * 16;
+  return rows < 16 ? 16 : rows > kAttentionTile ? kAttentionTile : rows;
 }
 // Floats from one row of scores to the next: an odd number of cache lines, so that a column of scores does
 // not fall into few sets of the cache.
@@ -50,7 +51,7 @@ constexpr int64_t attention_fwd_thread_floats(const AttentionDims& dims) {
   return 2 * keys * row                                    // k transposed, v
          + (kAttentionTile + 2 * queries) * row            // a tile of k, q, o
          + queries * attention_score_stride(dims.longest)  // scores
-         + keys + attention_round_up(queries, 16);         // a row of dropout factors, factors of rows
+         + keys + queries;                                 // a row of dropout factors, factors of rows
 }
 constexpr int64_t attention_bwd_thread_floats(const AttentionDims& dims) {
   const int64_t row = attention_padded_dim(dims.head_dim);
