@@ -406,6 +406,8 @@ TokenizerScratch& TokenizerScratch::operator=(TokenizerScratch&&) noexcept = def
 Tokenizer::Tokenizer(text::TokenizerSpec spec)
     : impl_(std::make_unique<text::TokenizerImpl>(std::move(spec))) {}
 Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
   return std::make_unique<Tokenizer>(text::parse_tokenizer_files(text::read_tokenizer_files(folder)));

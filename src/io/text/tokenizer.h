@@ -128,6 +128,8 @@ class Tokenizer {
   // wrong and what to do. Cost: about 15 ms for 30,522 tokens.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& folder);
   ~Tokenizer();
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
 
   // Encodes one text or pair into fresh vectors. Errors: those of append.
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;

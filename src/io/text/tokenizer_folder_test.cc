@@ -1,0 +1,277 @@
+// What the files of a folder say, and what is wrong with them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "io/text/test_fixtures.h"
+
+namespace plimsoll::text {
+namespace {
+
+constexpr const char* kVocab = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n##lo\nhel\n";
+
+TokenizerFiles vocab_files() {
+  TokenizerFiles files;
+  files.folder = "folder";
+  files.vocab_txt = kVocab;
+  return files;
+}
+
+TokenizerFiles json_files(const std::function<void(nlohmann::json&)>& change) {
+  nlohmann::json document = nlohmann::json::parse(read_fixture("bert/tokenizer.json"));
+  change(document);
+  TokenizerFiles files;
+  files.folder = "folder";
+  files.tokenizer_json = document.dump();
+  return files;
+}
+
+std::string message_of(const TokenizerFiles& files) {
+  return error_message([&] { Tokenizer(parse_tokenizer_files(files)).encode("hello"); }, ErrorCode::kBadData);
+}
+
+TEST(VocabTxtTest, IdsAreLineNumbersAndTrailingSpaceIsCut) {
+  const auto vocab = parse_vocab_txt("a\r\nb \t\n\n\u3000c\u3000\u00A0\na", "vocab.txt");
+  const std::vector<std::pair<std::string, int32_t>> want = {{"b", 1}, {"", 2}, {"\u3000c", 3}, {"a", 4}};
+  EXPECT_EQ(vocab, want);
+}
+
+TEST(TokenizerFolderTest, VocabTxtAloneIsUncasedBert) {
+  const Tokenizer tokenizer(parse_tokenizer_files(vocab_files()));
+  EXPECT_EQ(tokenizer.encode_pair("HELLO", "[MASK] hello").ids, (std::vector<int32_t>{2, 5, 3, 4, 5, 3}));
+  EXPECT_EQ(tokenizer.encode_pair("a", "b").type_ids, (std::vector<int32_t>{0, 0, 0, 1, 1}));
+  EXPECT_EQ(tokenizer.vocab_size(), 8);
+  EXPECT_EQ(tokenizer.model_max_length(), std::nullopt);
+  EXPECT_TRUE(tokenizer.lowercase());
+}
+
+TEST(TokenizerFolderTest, ConfigWinsOverTokenizerJson) {
+  TokenizerFiles files = json_files([](nlohmann::json&) {});
+  files.tokenizer_config =
+      R"({"do_lower_case": false, "model_max_length": 1000000000000000019884624838656, "truncation_side": "left",
+          "padding_side": "left", "additional_special_tokens": ["<new>"]})";
+  const Tokenizer tokenizer(parse_tokenizer_files(files));
+  EXPECT_FALSE(tokenizer.lowercase());
+  EXPECT_EQ(tokenizer.model_max_length(), std::nullopt);
+  EXPECT_EQ(tokenizer.truncation_side(), TextSide::kLeft);
+  EXPECT_EQ(tokenizer.padding_side(), TextSide::kLeft);
+  EXPECT_EQ(tokenizer.id("<new>"), tokenizer.max_id());
+  EXPECT_EQ(tokenizer.encode("a<new>b", {.special_tokens = SpecialTokens::kOmit}).ids[1], tokenizer.max_id());
+}
+
+TEST(TokenizerFolderTest, OlderFilesCountWhereTheNewerFieldIsMissing) {
+  TokenizerFiles files = vocab_files();
+  *files.vocab_txt += "<s>\n</s>\n";
+  files.special_tokens_map = R"({"cls_token": {"content": "<s>", "lstrip": true}, "sep_token": "</s>"})";
+  files.added_tokens = R"({"extra word": 10})";
+  const Tokenizer tokenizer(parse_tokenizer_files(files));
+  EXPECT_EQ(tokenizer.special_ids().cls, 8);
+  EXPECT_EQ(tokenizer.encode("Extra Word").ids, (std::vector<int32_t>{8, 10, 9}));
+  ASSERT_EQ(tokenizer.added_tokens().back().content, "extra word");
+  EXPECT_TRUE(tokenizer.added_tokens().back().normalized);
+  files.tokenizer_config = R"({"added_tokens_decoder": {}})";
+  EXPECT_EQ(Tokenizer(parse_tokenizer_files(files)).special_ids().cls, 2);
+}
+
+TEST(TokenizerFolderTest, SplitSpecialTokensLeavesThemInTheText) {
+  TokenizerFiles files = vocab_files();
+  files.tokenizer_config = R"({"split_special_tokens": true})";
+  EXPECT_EQ(Tokenizer(parse_tokenizer_files(files)).encode("[SEP]").ids,
+            (std::vector<int32_t>{2, 1, 1, 1, 3}));
+}
+
+TEST(TokenizerFolderTest, TruncationFieldsAreADefaultOnly) {
+  const auto files = json_files([](nlohmann::json& document) {
+    document["truncation"] = {
+        {"max_length", 4}, {"strategy", "OnlyFirst"}, {"stride", 0}, {"direction", "Left"}};
+  });
+  const Tokenizer tokenizer(parse_tokenizer_files(files));
+  ASSERT_TRUE(tokenizer.truncation_default());
+  EXPECT_EQ(tokenizer.truncation_default()->max_length, 4);
+  EXPECT_EQ(tokenizer.truncation_default()->strategy, Truncation::kOnlyFirst);
+  EXPECT_EQ(tokenizer.truncation_side(), TextSide::kLeft);
+  EXPECT_EQ(tokenizer.encode("a b c d e f").ids.size(), 8u);
+}
+
+TEST(TokenizerFolderTest, BertProcessingIsATemplate) {
+  const auto files = json_files([](nlohmann::json& document) {
+    document["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"[SEP]", 3}}, {"cls", {"[CLS]", 2}}};
+  });
+  const Tokenizer want = make_tokenizer("uncased");
+  const Tokenizer got(parse_tokenizer_files(files));
+  EXPECT_EQ(got.encode_pair("hello", "world").ids, want.encode_pair("hello", "world").ids);
+  EXPECT_EQ(got.encode_pair("hello", "world").type_ids, want.encode_pair("hello", "world").type_ids);
+  EXPECT_EQ(got.content_hash(), want.content_hash());
+}
+
+// A file that is wrong, and a part of the message that it deserves.
+struct BadFolder {
+  std::string name;
+  std::function<TokenizerFiles()> files;
+  std::string message;
+};
+
+BadFolder bad_json(const std::string& name, std::function<void(nlohmann::json&)> change,
+                   const std::string& message) {
+  return {name, [change = std::move(change)] { return json_files(change); }, message};
+}
+
+BadFolder bad_text(const std::string& name, std::optional<std::string> TokenizerFiles::*file,
+                   std::string text, const std::string& message) {
+  return {name,
+          [file, text = std::move(text)] {
+            TokenizerFiles files = vocab_files();
+            files.*file = text;
+            return files;
+          },
+          message};
+}
+
+std::vector<BadFolder> bad_folders() {
+  using J = nlohmann::json;
+  constexpr auto kJson = &TokenizerFiles::tokenizer_json;
+  constexpr auto kVocabFile = &TokenizerFiles::vocab_txt;
+  constexpr auto kConfig = &TokenizerFiles::tokenizer_config;
+  constexpr auto kMap = &TokenizerFiles::special_tokens_map;
+  constexpr auto kAdded = &TokenizerFiles::added_tokens;
+  const std::string deep(1000000, '[');
+  return {
+      bad_text("empty_json", kJson, "", "folder/tokenizer.json is not valid JSON"),
+      bad_text("truncated_json", kJson, "{\"version\": \"1.0\",\n\"model\": {", "line 2"),
+      bad_text("deep_json", kJson, deep, "is not valid JSON"),
+      bad_text("deep_balanced_json", kJson, "{\"a\":" + deep + std::string(deep.size(), ']') + "}",
+               "model is missing"),
+      bad_text("nan_json", kJson, "{\"model\": NaN}", "is not valid JSON"),
+      bad_text("invalid_utf8_json", kJson, "{\"model\": \"\xFF\"}", "is not valid JSON"),
+      bad_text("array_json", kJson, "[]", "should be an object but is of type array"),
+      bad_json(
+          "version", [](J& d) { d["version"] = "2.0"; }, "version is '2.0'"),
+      bad_json(
+          "bpe", [](J& d) { d["model"]["type"] = "BPE"; },
+          "model is of type 'BPE'. Plimsoll reads WordPiece"),
+      bad_json(
+          "no_model", [](J& d) { d.erase("model"); }, "model is missing"),
+      bad_json(
+          "no_vocab", [](J& d) { d["model"].erase("vocab"); }, "model.vocab is missing"),
+      bad_json(
+          "vocab_array", [](J& d) { d["model"]["vocab"] = J::array(); }, "model.vocab should be an object"),
+      bad_json(
+          "no_unk", [](J& d) { d["model"]["vocab"].erase("[UNK]"); }, "not '[UNK]'"),
+      bad_json(
+          "unk_number", [](J& d) { d["model"]["unk_token"] = 3; },
+          "model.unk_token should be a string but is of type number"),
+      bad_json(
+          "id_text", [](J& d) { d["model"]["vocab"]["x"] = "1"; }, "model.vocab.x should be an integer"),
+      bad_json(
+          "id_fraction", [](J& d) { d["model"]["vocab"]["x"] = 1.5; }, "model.vocab.x should be an integer"),
+      bad_json(
+          "id_negative", [](J& d) { d["model"]["vocab"]["x"] = -1; }, "id -1 is outside"),
+      bad_json(
+          "id_huge", [](J& d) { d["model"]["vocab"]["x"] = 4294967296u * 4; }, "is outside 0 to"),
+      bad_json(
+          "id_immense", [](J& d) { d["model"]["vocab"]["x"] = 18446744073709551615u; }, "too large"),
+      bad_json(
+          "id_null", [](J& d) { d["model"]["vocab"]["x"] = nullptr; }, "model.vocab.x is missing"),
+      bad_json(
+          "max_chars_negative", [](J& d) { d["model"]["max_input_chars_per_word"] = -1; }, "is -1"),
+      bad_json(
+          "normalizer",
+          [](J& d) {
+            d["normalizer"] = {{"type", "NFKC"}};
+          },
+          "normalizer is of type 'NFKC'"),
+      bad_json(
+          "normalizer_field", [](J& d) { d["normalizer"].erase("lowercase"); },
+          "normalizer.lowercase is missing"),
+      bad_json(
+          "pre_tokenizer", [](J& d) { d["pre_tokenizer"] = nullptr; }, "pre_tokenizer is of type 'null'"),
+      bad_json(
+          "post_processor",
+          [](J& d) {
+            d["post_processor"] = {{"type", "ByteLevel"}};
+          },
+          "post_processor is of type 'ByteLevel'"),
+      bad_json(
+          "template_unknown", [](J& d) { d["post_processor"]["special_tokens"].erase("[CLS]"); },
+          "do not list"),
+      bad_json(
+          "template_b", [](J& d) { d["post_processor"]["single"][1]["Sequence"]["id"] = "B"; },
+          "uses sequence 'B'"),
+      bad_json(
+          "template_c", [](J& d) { d["post_processor"]["single"][1]["Sequence"]["id"] = "C"; },
+          "should be 'A' or 'B'"),
+      bad_json(
+          "template_piece", [](J& d) { d["post_processor"]["single"][1] = J::object(); },
+          "one \"Sequence\" or one"),
+      bad_json(
+          "template_ids", [](J& d) { d["post_processor"]["special_tokens"]["[CLS]"]["ids"] = {"x"}; },
+          "should hold integers"),
+      bad_json(
+          "bert_processing",
+          [](J& d) {
+            d["post_processor"] = {{"type", "BertProcessing"}};
+          },
+          "as in [\"[SEP]\", 102]"),
+      bad_json(
+          "added_array", [](J& d) { d["added_tokens"] = 3; }, "added_tokens should be an array"),
+      bad_json(
+          "added_content", [](J& d) { d["added_tokens"][0].erase("content"); },
+          "added_tokens[0].content is missing"),
+      bad_json(
+          "added_id", [](J& d) { d["added_tokens"][0]["id"] = 7; },
+          "has id 7 there, but Hugging Face would give it id 0"),
+      bad_json(
+          "added_empty",
+          [](J& d) {
+            d["added_tokens"].push_back({{"content", "\u0301"}, {"normalized", true}});
+          },
+          "is empty once normalised"),
+      bad_json(
+          "added_twins",
+          [](J& d) {
+            d["added_tokens"].push_back({{"content", "Foo"}, {"normalized", true}});
+            d["added_tokens"].push_back({{"content", "foo"}, {"normalized", true}});
+          },
+          "are both 'foo' once normalised"),
+      bad_text("vocab_empty", kVocabFile, "", "vocab.txt is empty"),
+      bad_text("vocab_utf8", kVocabFile, "[UNK]\n\xFFx\n", "vocab.txt:2: the line is not valid UTF-8"),
+      bad_text("vocab_no_unk", kVocabFile, "[CLS]\n[SEP]\n", "has 2 tokens but not '[UNK]' (unk_token)"),
+      bad_text("vocab_no_cls", kVocabFile, "[UNK]\n[SEP]\n", "not '[CLS]' (cls_token)"),
+      bad_text("config_json", kConfig, "{", "folder/tokenizer_config.json is not valid JSON"),
+      bad_text("config_class", kConfig, R"({"tokenizer_class": "RobertaTokenizer"})",
+               "is 'RobertaTokenizer'"),
+      bad_text("config_flag", kConfig, R"({"do_lower_case": "yes"})",
+               "do_lower_case should be true or false but is of type string"),
+      bad_text("config_length", kConfig, R"({"model_max_length": -3})", "model_max_length is -3"),
+      bad_text("config_side", kConfig, R"({"truncation_side": "up"})",
+               "is 'up' but should be 'left' or 'right'"),
+      bad_text("config_role", kConfig, R"({"cls_token": 5})", "cls_token should be an object"),
+      bad_text("config_decoder_key", kConfig, R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
+               "the key 'x' should be a token's id"),
+      bad_text("config_decoder_id", kConfig, R"({"added_tokens_decoder": {"99": {"content": "y"}}})",
+               "has id 99 there"),
+      bad_text("config_unk", kConfig, R"({"unk_token": "<unk>"})", "not '<unk>' (unk_token)"),
+      bad_text("map_json", kMap, "nonsense", "folder/special_tokens_map.json is not valid JSON"),
+      bad_text("added_json", kAdded, R"({"x": "y"})", "x should be an integer"),
+  };
+}
+
+TEST(TokenizerFolderTest, SaysWhatIsWrongWithAFile) {
+  std::string previous;
+  for (const BadFolder& bad : bad_folders()) {
+    const std::string message = message_of(bad.files());
+    EXPECT_NE(message.find(bad.message), std::string::npos) << bad.name << ": " << message.substr(0, 400);
+    EXPECT_TRUE(message.find("folder/") == 0 || message.find("folder/") < 40)
+        << bad.name << ": " << message.substr(0, 400);
+  }
+  EXPECT_GE(bad_folders().size(), 50u);
+}
+
+TEST(TokenizerFolderTest, AFolderWithoutATokenizerSaysWhatToDo) {
+  const std::filesystem::path nowhere = "no/such/folder";
+  const std::string message = error_message([&] { Tokenizer::load(nowhere); }, ErrorCode::kBadData);
+  EXPECT_NE(message.find("neither tokenizer.json nor vocab.txt"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace plimsoll::text
