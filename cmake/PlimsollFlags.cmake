@@ -14,3 +14,7 @@ if(PLIMSOLL_TSAN)
   target_compile_options(plimsoll_flags INTERFACE -fsanitize=thread -g1)
   target_link_options(plimsoll_flags INTERFACE -fsanitize=thread)
 endif()
+if(PLIMSOLL_BUILD_FUZZ)
+  # Every library counts its branches, so that the fuzzer sees which inputs reach new ones.
+  target_compile_options(plimsoll_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()

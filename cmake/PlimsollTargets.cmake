@@ -41,6 +41,19 @@ function(plimsoll_bench name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} benchmark::benchmark plimsoll_flags)
 endfunction()
 
+# plimsoll_fuzz(NAME SOURCES ... DEPS ...): a libFuzzer program, built only with PLIMSOLL_BUILD_FUZZ (and clang). Run it as
+# `NAME -max_total_time=600 CORPUS_FOLDER`; PLIMSOLL_SANITIZE=ON makes it find more.
+function(plimsoll_fuzz name)
+  if(NOT PLIMSOLL_BUILD_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} plimsoll_flags)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+endfunction()
+
 # A test file that exists but is not built fails the configuration.
 function(plimsoll_check_every_test_is_built)
   get_property(built GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES)

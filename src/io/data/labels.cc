@@ -1,58 +1,15 @@
 #include "io/data/labels.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
-#include "io/data/json_reader.h"
+#include "io/data/label_cells.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) {
-    return {};
-  }
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::optional<int64_t> as_integer(std::string_view text) {
-  text = trimmed(text);
-  if (text.starts_with('+')) {
-    text.remove_prefix(1);
-  }
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
-                                                                                   : std::nullopt;
-}
-
-// Takes "nan" and "inf" too: the caller refuses them by name.
-std::optional<double> as_number(std::string_view text) {
-  text = trimmed(text);
-  if (text.starts_with('+')) {
-    text.remove_prefix(1);
-  }
-  double value = 0.0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
-                                                                                   : std::nullopt;
-}
-
-[[noreturn]] void fail_at(const TextSplit& split, int64_t row, const std::string& message) {
-  throw_at_line(split.table().file_name(), split.line(row), "{}", message);
-}
-
-bool is_missing(const TextSplit& split, int64_t row) {
-  return split.label_kind(row) == CellKind::kNull ||
-         (split.label_kind(row) == CellKind::kText && trimmed(split.label(row)).empty());
-}
 
 // What one label is when no problem type is asked for.
 CellKind scalar_kind(const TextSplit& split, int64_t row) {
@@ -66,49 +23,6 @@ CellKind scalar_kind(const TextSplit& split, int64_t row) {
   return as_number(split.label(row)).has_value() ? CellKind::kFloat : CellKind::kText;
 }
 
-double finite_number(const TextSplit& split, int64_t row, std::string_view text) {
-  const std::optional<double> value = as_number(text);
-  if (!value.has_value()) {
-    fail_at(split, row, fmt::format("the label '{}' is not a number, which regression needs", excerpt(text)));
-  }
-  if (!std::isfinite(*value) || std::abs(*value) > static_cast<double>(std::numeric_limits<float>::max())) {
-    fail_at(split, row, fmt::format("the label {} is not a finite number in fp32", excerpt(text)));
-  }
-  return *value;
-}
-
-// The items of a multi-label cell.
-std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter) {
-  const CellKind kind = split.label_kind(row);
-  if (kind == CellKind::kList) {
-    std::vector<JsonItem> items = parse_json_list(split.label(row));
-    for (const JsonItem& item : items) {
-      if (item.kind == CellKind::kNull || item.kind == CellKind::kList || item.kind == CellKind::kObject) {
-        fail_at(split, row,
-                fmt::format("a list of labels holds {}: {}", cell_kind_name(item.kind),
-                            excerpt(split.label(row))));
-      }
-    }
-    return items;
-  }
-  if (kind == CellKind::kObject) {
-    fail_at(split, row, fmt::format("the label is an object: {}", excerpt(split.label(row))));
-  }
-  std::vector<JsonItem> items;
-  std::string_view rest = split.label(row);
-  while (!trimmed(rest).empty()) {
-    const size_t end = std::min(rest.find(delimiter), rest.size());
-    const std::string_view item = trimmed(rest.substr(0, end));
-    if (item.empty()) {
-      fail_at(split, row,
-              fmt::format("an empty label between two '{}': {}", delimiter, excerpt(split.label(row))));
-    }
-    items.push_back({CellKind::kText, std::string(item)});
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return items;
-}
-
 void sort_names(std::vector<std::string>& names, bool as_integers) {
   if (as_integers) {
     std::sort(names.begin(), names.end(),
@@ -120,17 +34,13 @@ void sort_names(std::vector<std::string>& names, bool as_integers) {
   names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
-std::string class_name(std::string_view text, bool integers) {
-  return integers ? fmt::format("{}", *as_integer(text)) : std::string(text);
-}
-
 LabelScheme infer_regression(const TextSplit& train) {
   LabelScheme scheme;
   scheme.problem = ProblemType::kRegression;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     int64_t width = 1;
-    if (is_missing(train, row)) {
-      fail_at(train, row, "this row has no label");
+    if (is_label_missing(train, row)) {
+      fail_at_row(train, row, "this row has no label");
     }
     if (train.label_kind(row) == CellKind::kList) {
       const std::vector<JsonItem> items = label_items(train, row, ',');
@@ -145,8 +55,8 @@ LabelScheme infer_regression(const TextSplit& train) {
       scheme.num_labels = width;
     }
     if (width != scheme.num_labels || width == 0) {
-      fail_at(train, row,
-              fmt::format("this label has {} numbers, the first row's has {}", width, scheme.num_labels));
+      fail_at_row(train, row,
+                  fmt::format("this label has {} numbers, the first row's has {}", width, scheme.num_labels));
     }
   }
   return scheme;
@@ -163,7 +73,7 @@ LabelScheme infer_multi_label(const TextSplit& train, char delimiter) {
   size_t width = 0;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (train.label_kind(row) == CellKind::kNull) {
-      fail_at(train, row, "this row has no label\n  a row of no class is an empty list");
+      fail_at_row(train, row, "this row has no label\n  a row of no class is an empty list");
     }
     std::vector<JsonItem> items = label_items(train, row, delimiter);
     width = row == 0 ? items.size() : width;
@@ -209,13 +119,13 @@ LabelScheme infer_classes(const TextSplit& train, bool integers) {
   scheme.integer_names = integers;
   std::unordered_map<std::string, bool> seen;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
-    if (is_missing(train, row)) {
-      fail_at(train, row, "this row has no label");
+    if (is_label_missing(train, row)) {
+      fail_at_row(train, row, "this row has no label");
     }
     if (train.label_kind(row) == CellKind::kList || train.label_kind(row) == CellKind::kObject) {
-      fail_at(train, row,
-              fmt::format("the label is {}, but one class a row is wanted: {}",
-                          cell_kind_name(train.label_kind(row)), excerpt(train.label(row))));
+      fail_at_row(train, row,
+                  fmt::format("the label is {}, but one class a row is wanted: {}",
+                              cell_kind_name(train.label_kind(row)), excerpt(train.label(row))));
     }
     if (seen.emplace(class_name(train.label(row), integers), true).second && seen.size() > 100000) {
       throw_error(ErrorCode::kBadData,
@@ -245,7 +155,7 @@ LabelKinds survey(const TextSplit& train) {
   std::optional<bool> first_numeric;
   int64_t first_line = 0;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
-    if (is_missing(train, row)) {
+    if (is_label_missing(train, row)) {
       continue;
     }
     const CellKind kind = scalar_kind(train, row);
@@ -258,7 +168,7 @@ LabelKinds survey(const TextSplit& train) {
       first_line = train.line(row);
     }
     if (train.table().is_typed() && numeric != *first_numeric) {
-      fail_at(
+      fail_at_row(
           train, row,
           fmt::format("the label is {} here, but was {} in line {}: {}", cell_kind_name(kind),
                       *first_numeric ? "a number" : "not a number", first_line, excerpt(train.label(row))));
@@ -271,140 +181,11 @@ LabelKinds survey(const TextSplit& train) {
 bool all_numbers(const TextSplit& train) {
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     const CellKind kind = scalar_kind(train, row);
-    if (!is_missing(train, row) && kind != CellKind::kInteger && kind != CellKind::kFloat) {
+    if (!is_label_missing(train, row) && kind != CellKind::kInteger && kind != CellKind::kFloat) {
       return false;
     }
   }
   return true;
-}
-
-// Turns names into ids. Known classes are looked up in a table made once a split.
-class ClassLookup {
- public:
-  explicit ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
-    for (const std::string& name : scheme.names) {
-      ids_.emplace(name, narrow<int32_t>(scheme.id_of(name)));
-    }
-  }
-
-  std::optional<int32_t> find(std::string_view text) const {
-    if (scheme_.integer_names && as_integer(text).has_value()) {
-      return find_name(class_name(text, true));
-    }
-    const std::optional<int32_t> named = find_name(std::string(text));
-    if (named.has_value() || !scheme_.accepts_ids) {
-      return named;
-    }
-    const std::optional<int64_t> id = as_integer(text);
-    if (id.has_value() && *id >= 0 && *id < scheme_.num_labels) {
-      return find_name(scheme_.names[static_cast<size_t>(*id)]);
-    }
-    return std::nullopt;
-  }
-
-  std::string known() const {
-    std::string list;
-    for (size_t i = 0; i < scheme_.names.size() && i < 10; ++i) {
-      list += fmt::format("{}'{}'", i == 0 ? "" : ", ", excerpt(scheme_.names[i]));
-    }
-    if (scheme_.names.size() > 10) {
-      list += fmt::format(" and {} more", scheme_.names.size() - 10);
-    }
-    return list;
-  }
-
- private:
-  std::optional<int32_t> find_name(const std::string& name) const {
-    const auto found = ids_.find(name);
-    return found == ids_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  const LabelScheme& scheme_;
-  std::unordered_map<std::string, int32_t> ids_;
-};
-
-[[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label,
-                              const ClassLookup& lookup) {
-  fail_at(split, row,
-          fmt::format(
-              "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows of "
-              "this label to the training file",
-              excerpt(label), lookup.known()));
-}
-
-Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
-  const ClassLookup lookup(scheme);
-  Labels labels;
-  labels.classes.reserve(static_cast<size_t>(split.num_rows()));
-  for (int64_t row = 0; row < split.num_rows(); ++row) {
-    if (is_missing(split, row)) {
-      if (use == LabelUse::kRequired) {
-        fail_at(split, row, "this row has no label");
-      }
-      labels.classes.push_back(kNoLabel);
-      continue;
-    }
-    const std::optional<int32_t> id = lookup.find(split.label(row));
-    const bool unlabelled = use == LabelUse::kOptional && as_integer(split.label(row)) == -1;
-    if (!id.has_value() && !unlabelled) {
-      fail_unseen(split, row, split.label(row), lookup);
-    }
-    labels.classes.push_back(id.value_or(kNoLabel));
-  }
-  return labels;
-}
-
-Labels encode_sets(const TextSplit& split, const LabelScheme& scheme) {
-  const ClassLookup lookup(scheme);
-  Labels labels;
-  labels.width = scheme.num_labels;
-  labels.values.assign(static_cast<size_t>(split.num_rows() * labels.width), 0.0f);
-  for (int64_t row = 0; row < split.num_rows(); ++row) {
-    if (split.label_kind(row) == CellKind::kNull) {
-      fail_at(split, row, "this row has no label\n  a row of no class is an empty list");
-    }
-    for (const JsonItem& item : label_items(split, row, scheme.delimiter)) {
-      const std::optional<int32_t> id = lookup.find(item.text);
-      if (!id.has_value()) {
-        fail_unseen(split, row, item.text, lookup);
-      }
-      labels.values[static_cast<size_t>(row * labels.width + *id)] = 1.0f;
-    }
-  }
-  return labels;
-}
-
-Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
-  Labels labels;
-  labels.width = scheme.num_labels;
-  labels.values.reserve(static_cast<size_t>(split.num_rows() * labels.width));
-  for (int64_t row = 0; row < split.num_rows(); ++row) {
-    if (is_missing(split, row)) {
-      if (use == LabelUse::kRequired) {
-        fail_at(split, row, "this row has no label");
-      }
-      labels.values.insert(labels.values.end(), static_cast<size_t>(labels.width),
-                           std::numeric_limits<float>::quiet_NaN());
-      continue;
-    }
-    std::vector<JsonItem> items = {{split.label_kind(row), std::string(split.label(row))}};
-    if (split.label_kind(row) == CellKind::kList) {
-      items = label_items(split, row, scheme.delimiter);
-    }
-    if (static_cast<int64_t>(items.size()) != labels.width) {
-      fail_at(split, row,
-              fmt::format("this label has {} numbers, those of the training data have {}", items.size(),
-                          labels.width));
-    }
-    for (const JsonItem& item : items) {
-      const double value = finite_number(split, row, item.text);
-      if (scheme.problem == ProblemType::kMultiLabel && value != 0.0 && value != 1.0) {
-        fail_at(split, row, fmt::format("a multi-label target must be 0 or 1, found {}", item.text));
-      }
-      labels.values.push_back(static_cast<float>(value));
-    }
-  }
-  return labels;
 }
 
 std::string lower(std::string text) {
@@ -498,44 +279,6 @@ bool take_model_order(LabelScheme& scheme, const std::vector<std::string>& model
   }
   scheme.ids = std::move(ids);
   return true;
-}
-
-Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
-  if (!split.has_label()) {
-    if (use == LabelUse::kOptional) {
-      return {};
-    }
-    throw_error(ErrorCode::kBadData, "{}: expected a label column, found {}", split.table().file_name(),
-                split.table().column_list());
-  }
-  if (scheme.problem == ProblemType::kSingleLabel) {
-    return encode_classes(split, scheme, use);
-  }
-  return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty()
-             ? encode_sets(split, scheme)
-             : encode_values(split, scheme, use);
-}
-
-LabelBalance label_balance(const Labels& labels, int64_t num_labels) {
-  LabelBalance balance;
-  balance.counts.assign(static_cast<size_t>(num_labels), 0);
-  int64_t total = 0;
-  for (const int32_t id : labels.classes) {
-    if (id >= 0) {
-      ++balance.counts[static_cast<size_t>(id)];
-      ++total;
-    }
-  }
-  for (int64_t id = 0; id < num_labels; ++id) {
-    if (balance.counts[static_cast<size_t>(id)] > balance.counts[static_cast<size_t>(balance.majority)]) {
-      balance.majority = id;
-    }
-  }
-  if (total > 0) {
-    balance.majority_share = static_cast<double>(balance.counts[static_cast<size_t>(balance.majority)]) /
-                             static_cast<double>(total);
-  }
-  return balance;
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,62 @@
+// Feeds bytes to the JSON and JSONL readers and walks what comes out, labels included. The only faults
+// allowed are plimsoll::Error of bad data. The first byte picks the reader and the problem type.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "io/data/columns.h"
+#include "io/data/json_reader.h"
+#include "io/data/labels.h"
+#include "io/data/text_split.h"
+
+namespace plimsoll {
+namespace {
+
+Table read(uint8_t choice, const TextFile& file) {
+  switch (choice & 3) {
+    case 0:
+      return read_json(file);
+    case 1:
+      return read_jsonl(file);
+    default:
+      return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
+  }
+}
+
+void read_all(uint8_t choice, std::string bytes) {
+  const TextFile file = text_file_from_memory("fuzz", std::move(bytes));
+  Table table = read(choice, file);
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    for (int64_t column = 0; column < table.num_columns(); ++column) {
+      if (table.kind(row, column) == CellKind::kList) {
+        parse_json_list(table.cell(row, column));
+      }
+    }
+  }
+  const ColumnChoice columns = choose_columns(table);
+  const TextSplit split(std::move(table), columns);
+  LabelOptions options;
+  if ((choice & 4) != 0) {
+    options.problem = (choice & 8) != 0 ? ProblemType::kMultiLabel : ProblemType::kRegression;
+  }
+  const LabelScheme scheme = infer_labels(split, options);
+  PLIMSOLL_CHECK(!encode_labels(split, scheme).empty());
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  try {
+    plimsoll::read_all(data[0], std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
+  } catch (const plimsoll::Error& error) {
+    if (error.code() != plimsoll::ErrorCode::kBadData) {
+      __builtin_trap();
+    }
+  }
+  return 0;
+}

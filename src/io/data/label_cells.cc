@@ -1,0 +1,103 @@
+#include "io/data/label_cells.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) {
+    return {};
+  }
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+}  // namespace
+
+std::optional<int64_t> as_integer(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+  }
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+std::optional<double> as_number(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+  }
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+void fail_at_row(const TextSplit& split, int64_t row, const std::string& message) {
+  throw_at_line(split.table().file_name(), split.line(row), "{}", message);
+}
+
+bool is_label_missing(const TextSplit& split, int64_t row) {
+  return split.label_kind(row) == CellKind::kNull ||
+         (split.label_kind(row) == CellKind::kText && trimmed(split.label(row)).empty());
+}
+
+double finite_number(const TextSplit& split, int64_t row, std::string_view text) {
+  const std::optional<double> value = as_number(text);
+  if (!value.has_value()) {
+    fail_at_row(split, row,
+                fmt::format("the label '{}' is not a number, which regression needs", excerpt(text)));
+  }
+  if (!std::isfinite(*value) || std::abs(*value) > static_cast<double>(std::numeric_limits<float>::max())) {
+    fail_at_row(split, row, fmt::format("the label {} is not a finite number in fp32", excerpt(text)));
+  }
+  return *value;
+}
+
+std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter) {
+  const CellKind kind = split.label_kind(row);
+  if (kind == CellKind::kList) {
+    std::vector<JsonItem> items = parse_json_list(split.label(row));
+    for (const JsonItem& item : items) {
+      if (item.kind == CellKind::kNull || item.kind == CellKind::kList || item.kind == CellKind::kObject) {
+        fail_at_row(split, row,
+                    fmt::format("a list of labels holds {}: {}", cell_kind_name(item.kind),
+                                excerpt(split.label(row))));
+      }
+    }
+    return items;
+  }
+  if (kind == CellKind::kObject) {
+    fail_at_row(split, row, fmt::format("the label is an object: {}", excerpt(split.label(row))));
+  }
+  std::vector<JsonItem> items;
+  std::string_view rest = split.label(row);
+  while (!trimmed(rest).empty()) {
+    const size_t end = std::min(rest.find(delimiter), rest.size());
+    const std::string_view item = trimmed(rest.substr(0, end));
+    if (item.empty()) {
+      fail_at_row(split, row,
+                  fmt::format("an empty label between two '{}': {}", delimiter, excerpt(split.label(row))));
+    }
+    items.push_back({CellKind::kText, std::string(item)});
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return items;
+}
+
+std::string class_name(std::string_view text, bool integers) {
+  return integers ? fmt::format("{}", *as_integer(text)) : std::string(text);
+}
+
+}  // namespace plimsoll

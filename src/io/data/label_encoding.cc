@@ -1,0 +1,187 @@
+// The second half of labels.h: from label cells to ids and values.
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "io/data/label_cells.h"
+#include "io/data/labels.h"
+#include "io/data/text_file.h"
+
+namespace plimsoll {
+namespace {
+
+// Turns names into ids. Known classes are looked up in a table made once a split.
+class ClassLookup {
+ public:
+  explicit ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
+    for (const std::string& name : scheme.names) {
+      ids_.emplace(name, narrow<int32_t>(scheme.id_of(name)));
+    }
+  }
+
+  std::optional<int32_t> find(std::string_view text) const {
+    if (scheme_.integer_names && as_integer(text).has_value()) {
+      return find_name(class_name(text, true));
+    }
+    const std::optional<int32_t> named = find_name(std::string(text));
+    if (named.has_value() || !scheme_.accepts_ids) {
+      return named;
+    }
+    const std::optional<int64_t> id = as_integer(text);
+    if (id.has_value() && *id >= 0 && *id < scheme_.num_labels) {
+      return find_name(scheme_.names[static_cast<size_t>(*id)]);
+    }
+    return std::nullopt;
+  }
+
+  std::string known() const {
+    std::string list;
+    for (size_t i = 0; i < scheme_.names.size() && i < 10; ++i) {
+      list += fmt::format("{}'{}'", i == 0 ? "" : ", ", excerpt(scheme_.names[i]));
+    }
+    if (scheme_.names.size() > 10) {
+      list += fmt::format(" and {} more", scheme_.names.size() - 10);
+    }
+    return list;
+  }
+
+ private:
+  std::optional<int32_t> find_name(const std::string& name) const {
+    const auto found = ids_.find(name);
+    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  const LabelScheme& scheme_;
+  std::unordered_map<std::string, int32_t> ids_;
+};
+
+[[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label,
+                              const ClassLookup& lookup) {
+  fail_at_row(
+      split, row,
+      fmt::format(
+          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows of "
+          "this label to the training file",
+          excerpt(label), lookup.known()));
+}
+
+Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
+  const ClassLookup lookup(scheme);
+  Labels labels;
+  labels.classes.reserve(static_cast<size_t>(split.num_rows()));
+  for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (is_label_missing(split, row)) {
+      if (use == LabelUse::kRequired) {
+        fail_at_row(split, row, "this row has no label");
+      }
+      labels.classes.push_back(kNoLabel);
+      continue;
+    }
+    const std::optional<int32_t> id = lookup.find(split.label(row));
+    const bool unlabelled = use == LabelUse::kOptional && as_integer(split.label(row)) == -1;
+    if (!id.has_value() && !unlabelled) {
+      fail_unseen(split, row, split.label(row), lookup);
+    }
+    labels.classes.push_back(id.value_or(kNoLabel));
+  }
+  return labels;
+}
+
+Labels encode_sets(const TextSplit& split, const LabelScheme& scheme) {
+  const ClassLookup lookup(scheme);
+  Labels labels;
+  labels.width = scheme.num_labels;
+  labels.values.assign(static_cast<size_t>(split.num_rows() * labels.width), 0.0f);
+  for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (split.label_kind(row) == CellKind::kNull) {
+      fail_at_row(split, row, "this row has no label\n  a row of no class is an empty list");
+    }
+    for (const JsonItem& item : label_items(split, row, scheme.delimiter)) {
+      const std::optional<int32_t> id = lookup.find(item.text);
+      if (!id.has_value()) {
+        fail_unseen(split, row, item.text, lookup);
+      }
+      labels.values[static_cast<size_t>(row * labels.width + *id)] = 1.0f;
+    }
+  }
+  return labels;
+}
+
+Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
+  Labels labels;
+  labels.width = scheme.num_labels;
+  labels.values.reserve(static_cast<size_t>(split.num_rows() * labels.width));
+  for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (is_label_missing(split, row)) {
+      if (use == LabelUse::kRequired) {
+        fail_at_row(split, row, "this row has no label");
+      }
+      labels.values.insert(labels.values.end(), static_cast<size_t>(labels.width),
+                           std::numeric_limits<float>::quiet_NaN());
+      continue;
+    }
+    std::vector<JsonItem> items = {{split.label_kind(row), std::string(split.label(row))}};
+    if (split.label_kind(row) == CellKind::kList) {
+      items = label_items(split, row, scheme.delimiter);
+    }
+    if (static_cast<int64_t>(items.size()) != labels.width) {
+      fail_at_row(split, row,
+                  fmt::format("this label has {} numbers, those of the training data have {}", items.size(),
+                              labels.width));
+    }
+    for (const JsonItem& item : items) {
+      const double value = finite_number(split, row, item.text);
+      if (scheme.problem == ProblemType::kMultiLabel && value != 0.0 && value != 1.0) {
+        fail_at_row(split, row, fmt::format("a multi-label target must be 0 or 1, found {}", item.text));
+      }
+      labels.values.push_back(static_cast<float>(value));
+    }
+  }
+  return labels;
+}
+
+}  // namespace
+
+Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
+  if (!split.has_label()) {
+    if (use == LabelUse::kOptional) {
+      return {};
+    }
+    throw_error(ErrorCode::kBadData, "{}: expected a label column, found {}", split.table().file_name(),
+                split.table().column_list());
+  }
+  if (scheme.problem == ProblemType::kSingleLabel) {
+    return encode_classes(split, scheme, use);
+  }
+  return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty()
+             ? encode_sets(split, scheme)
+             : encode_values(split, scheme, use);
+}
+
+LabelBalance label_balance(const Labels& labels, int64_t num_labels) {
+  LabelBalance balance;
+  balance.counts.assign(static_cast<size_t>(num_labels), 0);
+  int64_t total = 0;
+  for (const int32_t id : labels.classes) {
+    if (id >= 0) {
+      ++balance.counts[static_cast<size_t>(id)];
+      ++total;
+    }
+  }
+  for (int64_t id = 0; id < num_labels; ++id) {
+    if (balance.counts[static_cast<size_t>(id)] > balance.counts[static_cast<size_t>(balance.majority)]) {
+      balance.majority = id;
+    }
+  }
+  if (total > 0) {
+    balance.majority_share = static_cast<double>(balance.counts[static_cast<size_t>(balance.majority)]) /
+                             static_cast<double>(total);
+  }
+  return balance;
+}
+
+}  // namespace plimsoll
