@@ -7,12 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "io/data/json_scanner.h"
+
 namespace plimsoll {
 namespace {
-
-bool is_space(char byte) {
-  return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
-}
 
 // Takes every event and keeps the place of the first error: simdjson is fast but does not say where it
 // stopped.
@@ -213,111 +211,8 @@ Table RowParser::finish() {
   return std::move(*table_);
 }
 
-// Finds where rows begin and end by brackets and strings alone; RowParser judges what is between. Not
-// recursive, so that depth costs no stack.
-class Scanner {
- public:
-  explicit Scanner(const TextFile& file) : file_(file), text_(file.bytes) {}
-
-  void skip_space() {
-    while (at_ < text_.size() && is_space(text_[at_])) {
-      count_line();
-      ++at_;
-    }
-  }
-  bool at_end() const { return at_ == text_.size(); }
-  bool at(char byte) const { return at_ < text_.size() && text_[at_] == byte; }
-  void take(char byte, const char* what) {
-    if (!at(byte)) {
-      fail(fmt::format("expected {}", what));
-    }
-    ++at_;
-  }
-  // Moves behind a value and returns where it began.
-  size_t skip_value();
-  std::string_view take_key();
-  size_t offset() const { return at_; }
-  int64_t line() const { return line_; }
-  [[noreturn]] void fail(const std::string& message) const {
-    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(at_)), "{}, found {}", message,
-                   at_end() ? "the end of the file" : fmt::format("'{}'", excerpt(text_.substr(at_), 20)));
-  }
-
- private:
-  void count_line() {
-    const bool lone_cr = text_[at_] == '\r' && (at_ + 1 >= text_.size() || text_[at_ + 1] != '\n');
-    line_ += text_[at_] == '\n' || lone_cr ? 1 : 0;
-  }
-  void skip_string();
-
-  const TextFile& file_;
-  std::string_view text_;
-  size_t at_ = 0;
-  int64_t line_ = 1;
-};
-
-void Scanner::skip_string() {
-  const size_t begin = at_++;
-  while (at_ < text_.size() && text_[at_] != '"') {
-    count_line();
-    at_ += text_[at_] == '\\' ? 2 : 1;
-  }
-  if (at_ >= text_.size()) {
-    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(begin)),
-                   "this string is never closed: {}", excerpt(text_.substr(begin)));
-  }
-  ++at_;
-}
-
-std::string_view Scanner::take_key() {
-  if (!at('"')) {
-    fail("expected a key in double quotes");
-  }
-  const size_t begin = at_;
-  skip_string();
-  return text_.substr(begin + 1, at_ - begin - 2);
-}
-
-size_t Scanner::skip_value() {
-  const size_t begin = at_;
-  int64_t depth = 0;
-  while (at_ < text_.size()) {
-    const char byte = text_[at_];
-    if (byte == '"') {
-      skip_string();
-    } else if (byte == '{' || byte == '[') {
-      ++depth;
-      ++at_;
-    } else if (byte == '}' || byte == ']') {
-      if (depth == 0) {
-        break;
-      }
-      --depth;
-      ++at_;
-    } else if (depth == 0 && (byte == ',' || is_space(byte))) {
-      break;
-    } else {
-      count_line();
-      ++at_;
-      continue;
-    }
-    if (depth == 0) {
-      break;
-    }
-  }
-  if (depth > 0) {
-    throw_at_place(file_.name, place_of(text_, static_cast<int64_t>(begin)),
-                   "the value that begins here is never closed: {}\n  the file may have been cut short",
-                   excerpt(text_.substr(begin)));
-  }
-  if (at_ == begin) {
-    fail("expected a value");
-  }
-  return begin;
-}
-
 // Requires: the scanner is at '['.
-void read_rows(Scanner& scanner, RowParser& rows) {
+void read_rows(JsonScanner& scanner, RowParser& rows) {
   scanner.take('[', "'['");
   scanner.skip_space();
   bool more = !scanner.at(']');
@@ -338,7 +233,7 @@ void read_rows(Scanner& scanner, RowParser& rows) {
 }  // namespace
 
 Table read_json(const TextFile& file) {
-  Scanner scanner(file);
+  JsonScanner scanner(file);
   RowParser rows(file);
   scanner.skip_space();
   if (scanner.at('[')) {
@@ -390,10 +285,10 @@ Table read_jsonl(const TextFile& file) {
     const size_t newline = std::min(text.find('\n', begin), text.size());
     size_t first = begin;
     size_t last = newline;
-    while (first < last && is_space(text[first])) {
+    while (first < last && is_json_space(text[first])) {
       ++first;
     }
-    while (last > first && is_space(text[last - 1])) {
+    while (last > first && is_json_space(text[last - 1])) {
       --last;
     }
     if (first < last) {

@@ -1,0 +1,69 @@
+#include "io/data/tokenizer_encoder.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/data/csv_reader.h"
+#include "io/data/test_encoder.h"
+#include "io/data/tokenize.h"
+
+namespace plimsoll {
+namespace {
+
+class TokenizerEncoderTest : public testing::Test {
+ protected:
+  TokenizerEncoderTest() {
+    folder_.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n##s\n!\n");
+    folder_.write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "do_lower_case": true})");
+    tokenizer_ = Tokenizer::load(folder_.path());
+  }
+
+  ScratchFolder folder_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+TEST_F(TokenizerEncoderTest, EncodesTextsAndPairsWithTypesAndTruncation) {
+  const TokenizerEncoder encoder(*tokenizer_);
+  const std::unique_ptr<TextEncoder::Session> session = encoder.new_session();
+  std::vector<int32_t> ids;
+  std::vector<int32_t> types;
+  EXPECT_EQ(session->encode("Hello Worlds!", std::nullopt, 16, ids, types), 0);
+  EXPECT_EQ(ids, (std::vector<int32_t>{2, 4, 5, 6, 7, 3}));
+  EXPECT_EQ(types, (std::vector<int32_t>(6, 0)));
+  EXPECT_EQ(session->encode("hello hello hello", "world !", 6, ids, types), 2);
+  EXPECT_EQ(std::vector<int32_t>(ids.begin() + 6, ids.end()), (std::vector<int32_t>{2, 4, 4, 3, 5, 3}));
+  EXPECT_EQ(std::vector<int32_t>(types.begin() + 6, types.end()), (std::vector<int32_t>{0, 0, 0, 0, 1, 1}));
+}
+
+TEST_F(TokenizerEncoderTest, TokenisesASplitTheSameOnAnyNumberOfThreads) {
+  std::string bytes = "text,label\n";
+  for (int row = 0; row < 3000; ++row) {
+    bytes +=
+        std::string(row % 3 == 0 ? "hello" : "worlds!") + (row % 5 == 0 ? " unknown hello" : "") + ",0\n";
+  }
+  Table table = read_csv(text_file_from_memory("f.csv", bytes));
+  const ColumnChoice columns = choose_columns(table);
+  const TextSplit split(std::move(table), columns);
+  const TokenizerEncoder encoder(*tokenizer_);
+  const TokenSet one = tokenize_split(split, encoder, {8, 1, {}});
+  EXPECT_EQ(one.num_rows(), 3000);
+  EXPECT_TRUE(one.is_narrow());
+  EXPECT_EQ(tokenize_split(split, encoder, {8, 3, {}}), one);
+  EXPECT_NE(encoder.content_hash(), 0u);
+}
+
+TEST_F(TokenizerEncoderTest, AnErrorOfTheTokenizerNamesTheRow) {
+  Table table = read_csv(text_file_from_memory("f.csv", "text,label\nhello,0\n"));
+  const ColumnChoice columns = choose_columns(table);
+  const TextSplit split(std::move(table), columns);
+  const std::string error = error_of([&] {
+    tokenize_split(split, TokenizerEncoder(*tokenizer_), {1, 1, {}});
+  });
+  EXPECT_TRUE(error.starts_with("2: f.csv:2: ")) << error;
+}
+
+}  // namespace
+}  // namespace plimsoll
