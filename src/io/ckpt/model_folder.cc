@@ -180,6 +180,14 @@ std::map<std::string, std::string> parse_weight_index(std::string_view json, con
   return result;
 }
 
+std::vector<std::string> find_tokenizer_files(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> found;
+  for (const std::string_view name : kTokenizerFiles) {
+    if (is_file(files, join_path(folder, name))) found.emplace_back(name);
+  }
+  return found;
+}
+
 ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, WeightsNeeded needed) {
   const auto status = files.status(path);
   if (!status || status->kind != FileKind::kFolder) {
@@ -196,9 +204,7 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
   }
   model.config_text_ = read_text_file(files, config_path, kMaxConfigBytes);
   parse_untrusted_json_object(model.config_text_, config_path);
-  for (const std::string_view name : kTokenizerFiles) {
-    if (is_file(files, join_path(path, name))) model.tokenizer_files_.emplace_back(name);
-  }
+  model.tokenizer_files_ = find_tokenizer_files(files, path);
   model.weights_ = open_weights(files, path, needed);
   for (size_t i = 0; i < model.weights_.size(); ++i) {
     for (const StoredTensor& tensor : model.weights_[i].tensors()) model.file_of_.emplace(tensor.name, i);

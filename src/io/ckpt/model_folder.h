@@ -78,6 +78,9 @@ std::string describe_load(const LoadReport& report, std::string_view model_name,
 
 enum class WeightsNeeded : uint8_t { kYes, kNo };
 
+// Names of the tokenizer's files in a folder, sorted; a folder without a model may have them too.
+std::vector<std::string> find_tokenizer_files(FileSystem& files, const std::string& folder);
+
 class ModelFolder {
  public:
   // Reads config.json and, where there are any, the headers of the weight files. kNo accepts a folder without

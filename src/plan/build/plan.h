@@ -128,9 +128,6 @@ struct Plan {
 // by name. Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
-// Throws kWillNotFit with the table's sums and the cheapest changes that fit when the plan exceeds its limit.
-void require_fit(const Plan& plan);
-
 // The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that less than 1/16 of
 // a batch's rows are unused.
 std::vector<Bucket> make_ladder(const Bucket& largest);

@@ -1,0 +1,117 @@
+// Training with Hugging Face's Trainer's arguments and result files, evaluation and prediction; and, for programs with a
+// loop of their own, the same engine step by step. Not thread-safe, but request_stop may be called from anywhere.
+//
+//   plimsoll::Trainer trainer(arguments);           // reads model and data, plans; allocates nothing of the run
+//   std::cout << trainer.plan().table;
+//   plimsoll::TrainOutput output = trainer.train(); // takes the planned memory and trains
+//   plimsoll::MetricMap metrics = trainer.evaluate();
+//
+// A loop of one's own:
+//
+//   trainer.start();
+//   for (plimsoll::Batch batch = trainer.next_batch(); trainer.step() < 100; batch = trainer.next_batch()) {
+//     double loss = trainer.forward_backward(batch);
+//     trainer.update(1e-4);
+//   }
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+#include "plimsoll/plan.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+class TrainLoop;
+class Session;
+
+// What a Trainer reads at its construction.
+enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
+
+// One micro-batch in memory of its own; moved, not copied. Made by Trainer::next_batch.
+class Batch {
+ public:
+  Batch();
+  ~Batch();
+  Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
+  int64_t num_sequences() const;
+  int64_t num_tokens() const;
+  // Fraction of the data seen when this batch is done, counted in epochs.
+  double epoch() const;
+
+ private:
+  friend class Trainer;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Called before long work with a line for people ("device cpu: ...", "loading ...").
+using Announce = std::function<void(const std::string& line)>;
+
+class Trainer {
+ public:
+  // Reads model, tokenizer and data, tokenizes, plans. Errors: kUsage, kBadData.
+  explicit Trainer(Arguments arguments, Task task = Task::kTrain, Environment environment = {});
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  const PlanReport& plan() const;
+  // The device and what it can do: "device cpu: 2 threads, AVX-512".
+  std::string device_line() const;
+  // What was read: model, weights, data, tokens; lines for people.
+  std::vector<std::string> description() const;
+  int64_t max_steps() const;
+  int64_t num_parameters() const;
+
+  void add_callback(std::shared_ptr<Callback> callback);
+
+  // Takes the planned memory and fills the weights; train, evaluate and predict do it by themselves. Returns which weights
+  // were not used and which are newly initialised, in Hugging Face's words, or "". Errors: kWillNotFit, before anything is
+  // taken; kBadData.
+  std::string start();
+
+  // Trains to the end with everything that the arguments ask for; writes checkpoints, logs, results and plots into
+  // output_dir. Lines about a resumed checkpoint go to `announce`. Errors: kWillNotFit, kNotFinite, kBadData, kDevice.
+  TrainOutput train(const Announce& announce = {});
+  // Mean loss and metrics over the validation data, keys with the prefix "eval_".
+  MetricMap evaluate();
+  // Scores for every row of the test data, in order.
+  std::vector<Prediction> predict();
+  // The names of the labels by id; empty for regression.
+  std::vector<std::string> label_names() const;
+
+  // Writes the model as a Hugging Face folder: config.json, model.safetensors, the tokenizer's files.
+  void save_model(const std::string& folder);
+  // Merges metrics into FOLDER/<split>_results.json and all_results.json as Trainer does.
+  void save_metrics(const std::string& split, const MetricMap& metrics);
+  // Writes plan.json, memory.json, loss.svg and memory.svg into output_dir.
+  void save_reports(const TrainOutput& output);
+
+  // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal handler.
+  void request_stop();
+
+  // A loop of one's own. next_batch goes on over epochs without end.
+  Batch next_batch();
+  // Mean loss over the batch's share of the step; gradients are added up until update(). With --gradient_accumulation_steps n,
+  // call it n times per update. Returns the mean loss of this batch.
+  double forward_backward(const Batch& batch);
+  // Clips, updates the weights, returns the gradient's norm before clipping. Errors: kNotFinite, nothing is updated then.
+  double update(double learning_rate);
+  int64_t step() const;  // updates done
+
+  MemoryFigures memory() const;
+  // Time of the operations, when --profile was given: a table for people.
+  std::string profile_table() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,13 @@
+// What the process holds on the host beside the arena, for the plan. Pure function of the setup.
+#pragma once
+
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+struct RunSetup;
+
+// Process, data and I/O buffers. See the constants in the source for how each was measured.
+HostMemory estimate_host_memory(const RunSetup& setup);
+
+}  // namespace plimsoll

@@ -1,0 +1,59 @@
+// Everything that is decided before the plan: model, tokenizer, data, labels, sizes of batches. Owns the data. Built once
+// per run by prepare_run; not thread-safe while it is built.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "io/ckpt/model_folder.h"
+#include "io/data/batch_census.h"
+#include "io/data/dataset.h"
+#include "io/data/labels.h"
+#include "io/data/sampler.h"
+#include "io/text/tokenizer.h"
+#include "models/model.h"
+#include "plan/build/plan.h"
+#include "plimsoll/arguments.h"
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+// What a subcommand needs. A plan needs neither weights nor data.
+enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
+
+struct RunSetup {
+  Arguments arguments;
+  RunPurpose purpose = RunPurpose::kTrain;
+  ModelConfig model;
+  std::string model_label;                   // for tables
+  std::optional<ModelFolder> weights;        // nothing: every weight is initialised
+  std::unique_ptr<Tokenizer> tokenizer;      // nothing for the dummy data set
+  std::string tokenizer_folder;
+  LabelScheme labels;
+  std::optional<Dataset> train;
+  std::optional<Dataset> evaluate;
+  std::optional<Dataset> evaluate_mismatched;  // MNLI
+  std::optional<Dataset> predict;
+  std::vector<std::string> metric_names;     // empty: the problem type's own
+  SamplerOptions sampler;
+  BatchCensus train_census;                  // of all batches of this run; empty without data
+  int64_t rows_per_epoch = 0;
+  int64_t batches_per_epoch = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t max_steps = 0;
+  double num_epochs = 0;
+  std::vector<std::string> warnings;
+  std::vector<std::string> notes;
+  PlanRequest request;
+};
+
+// Errors: kUsage and kBadData for arguments and files; see each reader.
+RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment, FileSystem& files);
+
+// Threads of the machine that this process may use.
+int available_threads();
+
+}  // namespace plimsoll

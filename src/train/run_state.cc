@@ -1,0 +1,125 @@
+#include "train/run_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+Json log_json(const std::vector<LogRecord>& history) {
+  Json list = Json::array();
+  for (const LogRecord& record : history) {
+    Json entry = record.values;
+    entry["step"] = record.step;
+    entry["epoch"] = record.epoch;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+std::vector<LogRecord> parse_log(const Json& list) {
+  std::vector<LogRecord> history;
+  for (const Json& entry : list) {
+    LogRecord record;
+    for (const auto& [key, value] : entry.items()) {
+      if (key == "step") {
+        record.step = value.get<int64_t>();
+      } else if (key == "epoch") {
+        record.epoch = value.get<double>();
+      } else {
+        record.values[key] = value.get<double>();
+      }
+    }
+    history.push_back(std::move(record));
+  }
+  return history;
+}
+
+}  // namespace
+
+std::string run_state_json(const RunState& state) {
+  Json json;
+  json["schema_version"] = kRunStateSchemaVersion;
+  json["step"] = state.step;
+  json["max_steps"] = state.max_steps;
+  json["micro_batches"] = state.micro_batches;
+  json["position"] = {{"epoch", state.position.epoch}, {"index", state.position.index}};
+  json["epoch"] = state.epoch;
+  json["tokens_seen"] = state.tokens_seen;
+  json["total_flos"] = state.total_flos;
+  json["loss_sum_since_log"] = state.loss_sum_since_log;
+  json["steps_since_log"] = state.steps_since_log;
+  json["loss_sum"] = state.loss_sum;
+  json["seconds"] = state.seconds;
+  json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
+  json["best_step"] = state.best_step;
+  json["best_checkpoint"] = state.best_checkpoint;
+  json["schedule_state"] = state.schedule_state;
+  json["callback_states"] = state.callback_states;
+  json["log_history"] = log_json(state.log_history);
+  json["arguments"] = Json::parse(arguments_json(state.arguments));
+  return json.dump(2) + "\n";
+}
+
+RunState parse_run_state(std::string_view text, const std::string& source) {
+  try {
+    const Json json = Json::parse(text.begin(), text.end());
+    if (json.at("schema_version").get<int>() != kRunStateSchemaVersion) {
+      throw_error(ErrorCode::kBadData, "{}: schema version {}, this program reads {}", source, json.at("schema_version").dump(),
+                  kRunStateSchemaVersion);
+    }
+    RunState state;
+    state.step = json.at("step").get<int64_t>();
+    state.max_steps = json.at("max_steps").get<int64_t>();
+    state.micro_batches = json.at("micro_batches").get<int64_t>();
+    state.position = {json.at("position").at("epoch").get<int64_t>(), json.at("position").at("index").get<int64_t>()};
+    state.epoch = json.at("epoch").get<double>();
+    state.tokens_seen = json.at("tokens_seen").get<int64_t>();
+    state.total_flos = json.at("total_flos").get<double>();
+    state.loss_sum_since_log = json.at("loss_sum_since_log").get<double>();
+    state.steps_since_log = json.at("steps_since_log").get<int64_t>();
+    state.loss_sum = json.at("loss_sum").get<double>();
+    state.seconds = json.at("seconds").get<double>();
+    if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
+    state.best_step = json.at("best_step").get<int64_t>();
+    state.best_checkpoint = json.at("best_checkpoint").get<std::string>();
+    state.schedule_state = json.at("schedule_state").get<std::map<std::string, double>>();
+    state.callback_states = json.at("callback_states").get<std::map<std::string, std::string>>();
+    state.log_history = parse_log(json.at("log_history"));
+    state.arguments = arguments_from_json(json.at("arguments").dump(), source);
+    return state;
+  } catch (const Json::exception& error) {
+    throw_error(ErrorCode::kBadData, "{}: not a run state ({})", source, error.what());
+  }
+}
+
+std::string trainer_state_json(const RunState& state) {
+  Json json;
+  json["best_global_step"] = state.best_metric ? Json(state.best_step) : Json(nullptr);
+  json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
+  json["best_model_checkpoint"] =
+      state.best_checkpoint.empty() ? Json(nullptr) : Json(state.arguments.output_dir + "/" + state.best_checkpoint);
+  json["epoch"] = state.epoch;
+  json["eval_steps"] = state.arguments.eval_steps ? Json(interval_steps(*state.arguments.eval_steps, state.max_steps)) : Json(500);
+  json["global_step"] = state.step;
+  json["is_hyper_param_search"] = false;
+  json["is_local_process_zero"] = true;
+  json["is_world_process_zero"] = true;
+  json["log_history"] = log_json(state.log_history);
+  json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
+  json["max_steps"] = state.max_steps;
+  json["num_input_tokens_seen"] = state.tokens_seen;
+  json["num_train_epochs"] = static_cast<int64_t>(state.arguments.num_train_epochs + 0.999999);
+  json["save_steps"] = interval_steps(state.arguments.save_steps, state.max_steps);
+  json["stateful_callbacks"] = Json::object();
+  json["total_flos"] = state.total_flos;
+  json["train_batch_size"] = state.arguments.per_device_train_batch_size;
+  json["trial_name"] = nullptr;
+  json["trial_params"] = nullptr;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace plimsoll

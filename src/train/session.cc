@@ -1,0 +1,172 @@
+#include "train/session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "plan/search/suggest.h"
+#include "show/monitor/host.h"
+#include "train/weights.h"
+
+namespace plimsoll {
+namespace {
+
+BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
+  return {.tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.num_labels};
+}
+
+std::span<const int32_t> first(std::span<int32_t> values, int64_t count) { return values.first(static_cast<size_t>(count)); }
+
+}  // namespace
+
+HostBatch MicroBatch::view(ProblemType problem) const {
+  const BatchBuffers& buffers = storage.buffers();
+  HostBatch batch{.ids = first(buffers.ids, info.num_tokens),
+                  .token_types = first(buffers.types, info.num_tokens),
+                  .positions = first(buffers.positions, info.num_tokens),
+                  .cu_seqlens = first(buffers.cu_seqlens, info.num_sequences + 1),
+                  .class_labels = {},
+                  .real_labels = {}};
+  if (problem == ProblemType::kSingleLabel && !buffers.classes.empty()) {
+    batch.class_labels = first(buffers.classes, info.num_sequences);
+  }
+  if (problem != ProblemType::kSingleLabel && !buffers.values.empty()) {
+    const size_t width = buffers.values.size() / (buffers.cu_seqlens.size() - 1);
+    batch.real_labels = buffers.values.first(static_cast<size_t>(info.num_sequences) * width);
+  }
+  return batch;
+}
+
+Session::Session(RunSetup setup, FileSystem& files)
+    : setup_(std::move(setup)), files_(files), plan_(build_plan(setup_.request)) {}
+
+Session::~Session() = default;
+
+std::string Session::allocate() {
+  require_fit(plan_);
+  executor_ = std::make_unique<Executor>(plan_);
+  initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed), setup_.model.initializer_range);
+  executor_->zero_states();
+  if (!setup_.weights || !setup_.weights->has_weights()) return {};
+  const LoadReport report =
+      load_weights(*executor_, *setup_.weights,
+                   setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail);
+  const std::string architecture =
+      setup_.model.model_type == "distilbert" ? "DistilBertForSequenceClassification" : "BertForSequenceClassification";
+  return describe_load(report, architecture, setup_.weights->path());
+}
+
+MicroBatch Session::make_batch() const {
+  PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
+  return {OwnedBatch(capacity_of(setup_.request.train_bucket, setup_), OwnedBatch::label_kind(*setup_.train)), {}};
+}
+
+void Session::start_batches(DataPosition position) {
+  PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
+  loader_ = std::make_unique<Loader>(
+      *setup_.train, Sampler(setup_.sampler, setup_.train->tokens.lengths()), capacity_of(setup_.request.train_bucket, setup_),
+      LoaderOptions{.num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
+                    .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
+                    .start = position});
+}
+
+bool Session::next_batch(MicroBatch& batch) {
+  PLIMSOLL_CHECK(loader_ != nullptr, "next_batch before start_batches");
+  return loader_->next(batch.storage.buffers(), batch.info);
+}
+
+double Session::forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
+  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.problem_type), denominator);
+  executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
+  executor_->set_accumulate(!first_of_step);
+  for (const ScheduleEntry& entry : plan_.step_schedule) {
+    if (entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
+  }
+  return executor_->loss();
+}
+
+void Session::update(double learning_rate, int64_t step) {
+  executor_->set_update(learning_rate, step);
+  for (const ScheduleEntry& entry : plan_.step_schedule) {
+    if (!entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
+  }
+  if (executor_->finite()) return;
+  throw_error(ErrorCode::kNotFinite,
+              "step {}: the gradient is not finite, first in '{}'; the weights were not changed. Try a lower --learning_rate, "
+              "--max_grad_norm, or look at the samples of this step",
+              step, executor_->first_bad_gradient());
+}
+
+MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>& metric_names,
+                            std::vector<std::vector<float>>* all_logits,
+                            const std::function<void(int64_t, int64_t)>& progress) {
+  const ProblemType problem = setup_.request.problem_type;
+  const int64_t num_labels = setup_.model.num_labels;
+  Sampler sampler({.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
+                  data.tokens.lengths());
+  const BatchCapacity capacity = capacity_of(setup_.request.evaluate_bucket, setup_);
+  Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
+  MicroBatch batch{OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}};
+  ConfusionMatrix confusion(std::max<int64_t>(num_labels, 1));
+  MultiLabelCounts multi(std::max<int64_t>(num_labels, 1));
+  RegressionPairs pairs;
+  double loss_sum = 0;
+  int64_t rows = 0;
+  while (loader.next(batch.storage.buffers(), batch.info)) {
+    const HostBatch view = batch.view(problem);
+    executor_->stage(ProgramKind::kEvaluate, view, 1.0);
+    executor_->run(ProgramKind::kEvaluate, Segment::kForward);
+    loss_sum += executor_->loss();
+    rows += batch.info.num_sequences;
+    const std::span<const float> logits(executor_->tensor("logits").as<float>(),
+                                        static_cast<size_t>(batch.info.num_sequences * num_labels));
+    if (!view.class_labels.empty()) confusion.add_logits(logits, view.class_labels);
+    if (!view.real_labels.empty()) {
+      if (problem == ProblemType::kMultiLabel) multi.add_logits(logits, view.real_labels);
+      if (problem == ProblemType::kRegression) pairs.add_rows(logits, view.real_labels);
+    }
+    if (all_logits != nullptr) {
+      for (int64_t i = 0; i < batch.info.num_sequences; ++i) {
+        const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
+        all_logits->emplace_back(row.begin(), row.end());
+      }
+    }
+    if (progress) progress(rows, data.num_rows());
+  }
+  MetricMap metrics;
+  if (data.labels.empty()) return metrics;
+  metrics["loss"] = loss_sum / static_cast<double>(std::max<int64_t>(rows, 1));
+  std::vector<std::string_view> names(metric_names.begin(), metric_names.end());
+  MetricList list;
+  if (problem == ProblemType::kSingleLabel) {
+    if (names.empty()) names = {"accuracy", "f1"};
+    list = classification_metrics(confusion, names);
+  } else if (problem == ProblemType::kMultiLabel) {
+    if (names.empty()) names = {"accuracy", "f1"};
+    list = multi_label_metrics(multi, names);
+  } else {
+    if (names.empty()) names = {"mse", "pearson", "spearmanr"};
+    list = regression_metrics(pairs, names);
+  }
+  if (metric_names.size() > 1) add_combined_score(list);
+  for (const auto& [name, value] : list) metrics[name] = value;
+  return metrics;
+}
+
+std::vector<CarriedFile> Session::tokenizer_files() const {
+  if (setup_.tokenizer_folder.empty()) return {};
+  std::vector<CarriedFile> carried;
+  for (const std::string& name : find_tokenizer_files(files_, setup_.tokenizer_folder)) carried.push_back({setup_.tokenizer_folder + "/" + name});
+  return carried;
+}
+
+MemoryFigures Session::memory() const {
+  return {.predicted_total_bytes = plan_.total_bytes(),
+          .arena_bytes = plan_.arena_bytes,
+          .arena_high_water_bytes = executor_ ? executor_->arena().high_water_bytes() : 0,
+          .lower_bound_bytes = plan_.lower_bound_bytes,
+          .constant_bytes = plan_.request.host.total(),
+          .measured_peak_bytes = process_memory().peak_bytes};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,77 @@
+// A run without its loop: plan, memory, weights, batches, one step at a time. The training loop (trainer.h), the public
+// Engine and evaluation are clients of it. Owns everything of the run. One thread drives it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/executor.h"
+#include "io/data/loader.h"
+#include "plan/build/plan.h"
+#include "plimsoll/training.h"
+#include "train/metrics.h"
+#include "train/run_setup.h"
+
+namespace plimsoll {
+
+// A micro-batch in memory of its own.
+struct MicroBatch {
+  OwnedBatch storage;
+  BatchInfo info;
+  HostBatch view(ProblemType problem) const;
+};
+
+class Session {
+ public:
+  // Plans; allocates nothing of the run yet.
+  Session(RunSetup setup, FileSystem& files);
+  ~Session();
+
+  const RunSetup& setup() const { return setup_; }
+  const Plan& plan() const { return plan_; }
+  FileSystem& files() const { return files_; }
+
+  // Takes the arena, fills weights (from the folder, else fresh). Errors: kWillNotFit before anything is taken.
+  // Returns what was loaded, in Hugging Face's words; "" when nothing was loaded.
+  std::string allocate();
+  bool is_allocated() const { return executor_ != nullptr; }
+  Executor& executor() { return *executor_; }
+  const Executor& executor() const { return *executor_; }
+
+  // Batches of the training data from a position on.
+  void start_batches(DataPosition position);
+  // The next micro-batch. Requires: start_batches. Cost: waits for a worker where there are some.
+  bool next_batch(MicroBatch& batch);
+  MicroBatch make_batch() const;
+
+  // Loss (already divided by `denominator`) and gradients of one micro-batch. `first` overwrites gradients, else they are
+  // added where the plan accumulates.
+  double forward_backward(const MicroBatch& batch, double denominator, bool first);
+  // Updates the weights. Errors: kNotFinite, naming the first bad tensor; nothing is updated then.
+  void update(double learning_rate, int64_t step);
+
+  // Mean loss and metrics over a data set, in order, without dropout. Keys without prefix: loss, accuracy, ...
+  MetricMap evaluate(const Dataset& data, const std::vector<std::string>& metric_names, std::vector<std::vector<float>>* logits,
+                     const std::function<void(int64_t, int64_t)>& progress);
+
+  int64_t micro_batches_done() const { return micro_batches_; }
+  void set_micro_batches_done(int64_t n) { micro_batches_ = n; }
+
+  // The tokenizer's files, to be carried byte for byte into every saved model.
+  std::vector<CarriedFile> tokenizer_files() const;
+
+  MemoryFigures memory() const;
+
+ private:
+  RunSetup setup_;
+  FileSystem& files_;
+  Plan plan_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Loader> loader_;
+  int64_t micro_batches_ = 0;  // numbers random draws
+};
+
+}  // namespace plimsoll

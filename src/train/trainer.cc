@@ -1,0 +1,383 @@
+#include "train/trainer.h"
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "graph/ops/op.h"
+#include "train/weights.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+
+std::vector<ScheduleOption> schedule_options(const KeyValues& arguments) {
+  std::vector<ScheduleOption> options;
+  for (const auto& [name, text] : arguments) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool is_number = error == std::errc() && end == text.data() + text.size();
+    options.push_back({name, is_number ? std::variant<double, std::string>(number) : std::variant<double, std::string>(text)});
+  }
+  return options;
+}
+
+std::string with_prefix(const std::string& metric) { return metric.starts_with("eval_") ? metric : "eval_" + metric; }
+
+void append_text(FileSystem& files, const std::string& path, const std::string& text) {
+  const auto file = files.open_append(path);
+  file->write(std::as_bytes(std::span(text)));
+  file->close();
+}
+
+}  // namespace
+
+double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
+  double flops = 0;
+  for (const Op& op : program.graph.ops()) {
+    if (op.segment != Segment::kOptimizer) flops += schema_of(op).flops({program.graph, op}, bucket);
+  }
+  return flops;
+}
+
+TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks)
+    : session_(session), arguments_(session.setup().arguments), callbacks_(std::move(callbacks)) {
+  state_.arguments = arguments_;
+  state_.max_steps = session.setup().max_steps;
+  const ScheduleKind kind = parse_schedule(arguments_.lr_scheduler_type);
+  const std::vector<ScheduleOption> options = schedule_options(arguments_.lr_scheduler_kwargs);
+  if (follows_metric(kind)) {
+    metric_options_ = make_metric_schedule(kind, options);
+    metric_state_ = start_metric_schedule(metric_options_, arguments_.learning_rate);
+  } else {
+    schedule_ = make_schedule(kind, arguments_.learning_rate, num_warmup_steps(arguments_, state_.max_steps), state_.max_steps, options);
+  }
+  if (arguments_.early_stopping_patience) {
+    callbacks_.push_back(std::make_shared<EarlyStopping>(with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model),
+                                                         arguments_.greater_is_better.value_or(false),
+                                                         *arguments_.early_stopping_patience, arguments_.early_stopping_threshold));
+  }
+}
+
+double TrainLoop::learning_rate() const {
+  return metric_state_ ? metric_state_->learning_rate : arguments_.learning_rate * schedule_multiplier(*schedule_, state_.step);
+}
+
+std::vector<std::string> TrainLoop::resume() {
+  FileSystem& files = session_.files();
+  std::vector<std::string> lines;
+  std::string path = arguments_.resume_from_checkpoint;
+  if (path == "True" || path == "true" || path == "1") {
+    const NewestCheckpoint newest = find_newest_verified(files, arguments_.output_dir);
+    for (const SkippedCheckpoint& skipped : newest.skipped) lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
+    if (newest.path.empty()) {
+      lines.push_back("no checkpoint to resume from in " + arguments_.output_dir + ": starting from the beginning");
+      return lines;
+    }
+    path = newest.path;
+  } else if (const auto damage = find_damage(files, path, VerifyDepth::kHashes)) {
+    throw_error(ErrorCode::kBadData, "{}: {}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that verifies",
+                path, *damage);
+  }
+  const OpenCheckpoint checkpoint = open_checkpoint(files, path);
+  RunState state = parse_run_state(checkpoint.run_state_json, path + "/" + std::string(kRunStateFile));
+  const LoadReport report = load_weights(session_.executor(), checkpoint.model, OnShapeMismatch::kFail);
+  if (!report.missing.empty()) {
+    throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing; this checkpoint is of another model", path, report.missing.front());
+  }
+  for (const TensorSource& tensor : state_tensors(session_.executor())) {
+    const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
+    if (stored == nullptr || stored->shape != tensor.shape) {
+      throw_error(ErrorCode::kBadData, "{}: the optimizer's state '{}' is missing or has another shape; resume with the --optim of that run",
+                  path, tensor.name);
+    }
+    checkpoint.optimizer.read(*stored, session_.executor().tensor(tensor.name));
+  }
+  for (const ArgumentDifference& difference : diff_arguments(state.arguments, arguments_)) {
+    if (difference.name == "resume_from_checkpoint" || difference.name == "output_dir") continue;
+    lines.push_back(fmt::format("--{}: was {}, is now {}: the new value holds from here on", difference.name,
+                                difference.before.empty() ? "(not set)" : difference.before,
+                                difference.after.empty() ? "(not set)" : difference.after));
+  }
+  state.arguments = arguments_;
+  state.max_steps = state_.max_steps;
+  if (arguments_.ignore_data_skip) state.position = {state.position.epoch, 0};
+  if (metric_state_ && !state.schedule_state.empty()) metric_state_ = state_from_values(metric_options_, state.schedule_state);
+  for (const auto& callback : callbacks_) {
+    if (const auto it = state.callback_states.find(callback->name()); it != state.callback_states.end()) callback->restore(it->second);
+  }
+  state_ = std::move(state);
+  session_.set_micro_batches_done(state_.micro_batches);
+  saved_step_ = state_.step;
+  last_checkpoint_ = path;
+  lines.push_back(fmt::format("resuming from {}: step {} of {}, epoch {:.2f}", path, state_.step, state_.max_steps, state_.epoch));
+  std::string log;
+  for (const LogRecord& record : state_.log_history) {
+    nlohmann::json entry = record.values;
+    entry["step"] = record.step;
+    entry["epoch"] = record.epoch;
+    log += entry.dump() + "\n";
+  }
+  const auto file = files.create(arguments_.output_dir + "/log.jsonl");
+  file->write(std::as_bytes(std::span(log)));
+  file->close();
+  return lines;
+}
+
+StepInfo TrainLoop::train_step(MicroBatch& batch) {
+  const auto start = Clock::now();
+  const RunSetup& setup = session_.setup();
+  StepInfo info{.step = state_.step + 1, .max_steps = state_.max_steps, .learning_rate = learning_rate()};
+  const int64_t per_step = arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
+  double denominator = 0;
+  std::vector<int32_t> rows;
+  for (int64_t micro = 0; micro < arguments_.gradient_accumulation_steps; ++micro) {
+    const auto waiting = Clock::now();
+    PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
+    info.data_wait_ms += ms_since(waiting);
+    if (micro == 0) denominator = static_cast<double>(std::min(per_step, setup.rows_per_epoch - batch.info.position.index));
+    const auto batch_rows = batch.storage.buffers().rows.first(static_cast<size_t>(batch.info.num_sequences));
+    rows.insert(rows.end(), batch_rows.begin(), batch_rows.end());
+    info.loss += session_.forward_backward(batch, denominator, micro == 0);
+    info.num_tokens += batch.info.num_tokens;
+    info.num_sequences += batch.info.num_sequences;
+    const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
+    info.num_rows_computed += bucket.tokens;
+    double& flops = flops_by_bucket_[bucket.tokens];
+    if (flops == 0) flops = plan_flops(*session_.plan().train, bucket);
+    state_.total_flos += flops;
+    if (batch.info.last_in_epoch) break;
+  }
+  const auto sample_list = [&] {
+    std::string text;
+    for (size_t i = 0; i < rows.size() && i < 16; ++i) text += (i == 0 ? "" : ", ") + std::to_string(rows[i]);
+    return text + (rows.size() > 16 ? ", ..." : "");
+  };
+  if (!std::isfinite(info.loss)) {
+    throw_error(ErrorCode::kNotFinite, "step {}: the loss is {}; the weights were not changed. Samples (rows from 0): {}", info.step,
+                info.loss, sample_list());
+  }
+  try {
+    session_.update(info.learning_rate, info.step);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFinite) throw;
+    throw Error(error.code(), std::string(error.what()) + ". Samples (rows from 0): " + sample_list());
+  }
+  info.grad_norm = session_.executor().grad_norm();
+  const int64_t micro_in_epoch = batch.info.position.index / arguments_.per_device_train_batch_size + 1;
+  info.epoch = static_cast<double>(batch.info.position.epoch) +
+               static_cast<double>(micro_in_epoch) / static_cast<double>(setup.batches_per_epoch);
+  info.step_ms = ms_since(start);
+  state_.step = info.step;
+  state_.micro_batches = session_.micro_batches_done();
+  state_.position = batch.info.next;
+  state_.epoch = info.epoch;
+  state_.tokens_seen += info.num_tokens;
+  state_.loss_sum += info.loss;
+  state_.loss_sum_since_log += info.loss;
+  ++state_.steps_since_log;
+  rows_since_log_ += info.num_rows_computed;
+  tokens_since_log_ += info.num_tokens;
+  wait_since_log_ms_ += info.data_wait_ms;
+  time_since_log_ms_ += info.step_ms;
+  return info;
+}
+
+bool TrainLoop::is_epoch_end(const StepInfo&) const { return state_.position.index == 0; }
+
+bool TrainLoop::is_due(const std::string& strategy, double setting, const StepInfo& info) const {
+  if (strategy == "epoch") return is_epoch_end(info);
+  if (strategy != "steps") return false;
+  const int64_t interval = interval_steps(setting, state_.max_steps);
+  return interval > 0 && info.step % interval == 0;
+}
+
+void TrainLoop::record(const LogRecord& entry) {
+  state_.log_history.push_back(entry);
+  nlohmann::json json = entry.values;
+  json["step"] = entry.step;
+  json["epoch"] = entry.epoch;
+  append_text(session_.files(), arguments_.output_dir + "/log.jsonl", json.dump() + "\n");
+  for (const auto& callback : callbacks_) callback->on_log(entry);
+}
+
+void TrainLoop::log_step(const StepInfo& info) {
+  LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
+  entry.values["loss"] = state_.loss_sum_since_log / static_cast<double>(std::max<int64_t>(state_.steps_since_log, 1));
+  entry.values["grad_norm"] = info.grad_norm;
+  entry.values["learning_rate"] = info.learning_rate;
+  if (arguments_.include_num_input_tokens_seen != "no") {
+    entry.values["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+  }
+  if (time_since_log_ms_ > 0) {
+    entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(tokens_since_log_) / time_since_log_ms_;
+    entry.values["data_wait_fraction"] = wait_since_log_ms_ / time_since_log_ms_;
+    entry.values["unused_row_fraction"] = 1.0 - static_cast<double>(tokens_since_log_) / static_cast<double>(rows_since_log_);
+  }
+  state_.loss_sum_since_log = 0;
+  state_.steps_since_log = 0;
+  tokens_since_log_ = 0;
+  rows_since_log_ = 0;
+  wait_since_log_ms_ = 0;
+  time_since_log_ms_ = 0;
+  record(entry);
+}
+
+void TrainLoop::evaluate(const StepInfo& info) {
+  const auto start = Clock::now();
+  const RunSetup& setup = session_.setup();
+  const auto progress = [&](int64_t done, int64_t all) {
+    for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
+  };
+  MetricMap metrics;
+  for (const auto& [key, value] : session_.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress)) metrics["eval_" + key] = value;
+  if (setup.evaluate_mismatched) {
+    for (const auto& [key, value] : session_.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
+      metrics["eval_" + key + "_mm"] = value;
+    }
+  }
+  const double seconds = ms_since(start) / 1000.0;
+  const int64_t batch = arguments_.per_device_eval_batch_size;
+  metrics["eval_runtime"] = seconds;
+  metrics["eval_samples_per_second"] = static_cast<double>(setup.evaluate->num_rows()) / seconds;
+  metrics["eval_steps_per_second"] = static_cast<double>((setup.evaluate->num_rows() + batch - 1) / batch) / seconds;
+  record({.step = info.step, .epoch = info.epoch, .values = metrics});
+  update_best(info, metrics);
+  for (const auto& callback : callbacks_) callback->on_evaluate(info, metrics, control_);
+}
+
+void TrainLoop::update_best(const StepInfo& info, const MetricMap& metrics) {
+  const std::string name = with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model);
+  const auto it = metrics.find(name);
+  if (it == metrics.end()) {
+    if (arguments_.metric_for_best_model.empty()) return;
+    std::string names;
+    for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
+    throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}", arguments_.metric_for_best_model, names);
+  }
+  if (metric_state_) follow_metric(metric_options_, *metric_state_, it->second);
+  const bool greater = arguments_.greater_is_better.value_or(false);
+  const bool better = !state_.best_metric || (greater ? it->second > *state_.best_metric : it->second < *state_.best_metric);
+  if (!better) return;
+  state_.best_metric = it->second;
+  state_.best_step = info.step;
+  if (arguments_.save_strategy == "best") control_.save = true;
+}
+
+CheckpointContents TrainLoop::checkpoint_contents() {
+  for (const auto& callback : callbacks_) {
+    if (!callback->name().empty()) state_.callback_states[callback->name()] = callback->state();
+  }
+  if (metric_state_) state_.schedule_state = state_values(*metric_state_);
+  CheckpointContents contents;
+  contents.model.config_text = model_config_json(session_.setup().model);
+  contents.model.tensors = weight_tensors(session_.executor());
+  contents.model.carried = session_.tokenizer_files();
+  contents.trainer_state_json = trainer_state_json(state_);
+  if (!arguments_.save_only_model) {
+    contents.optimizer_tensors = state_tensors(session_.executor());
+    contents.run_state_json = run_state_json(state_);
+  }
+  return contents;
+}
+
+void TrainLoop::save(const StepInfo& info) {
+  if (saved_step_ == info.step) return;
+  FileSystem& files = session_.files();
+  const std::string folder = "checkpoint-" + std::to_string(info.step);
+  const bool is_best = state_.best_metric && state_.best_step == info.step;
+  if (is_best) state_.best_checkpoint = folder;
+  last_checkpoint_ = save_checkpoint(files, arguments_.output_dir, info.step, checkpoint_contents());
+  saved_step_ = info.step;
+  point_link(files, arguments_.output_dir, "last", last_checkpoint_);
+  if (is_best) point_link(files, arguments_.output_dir, "best", last_checkpoint_);
+  if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
+    const std::string best = state_.best_checkpoint.empty() ? "" : arguments_.output_dir + "/" + state_.best_checkpoint;
+    rotate_checkpoints(files, arguments_.output_dir, static_cast<int>(*arguments_.save_total_limit), last_checkpoint_, best);
+  }
+  for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
+}
+
+void TrainLoop::end_of_step_control(const StepInfo& info) {
+  const bool last = info.step >= state_.max_steps;
+  if (is_due(arguments_.logging_strategy, arguments_.logging_steps, info) || (info.step == 1 && arguments_.logging_first_step)) {
+    control_.log = true;
+  }
+  const bool delayed = arguments_.eval_strategy == "epoch" ? info.epoch < arguments_.eval_delay
+                                                           : static_cast<double>(info.step) < arguments_.eval_delay;
+  if (session_.setup().evaluate && !delayed && is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info)) {
+    control_.evaluate = true;
+  }
+  if (is_due(arguments_.save_strategy, arguments_.save_steps, info)) control_.save = true;
+  if (last && arguments_.save_strategy != "no" && arguments_.save_strategy != "best") control_.save = true;
+}
+
+void TrainLoop::after_step(const StepInfo& info) {
+  control_ = {};
+  for (const auto& callback : callbacks_) callback->on_step_end(info, control_);
+  end_of_step_control(info);
+  if (control_.log) log_step(info);
+  if (control_.evaluate && session_.setup().evaluate) evaluate(info);
+  const bool stop = stop_requested_.load(std::memory_order_relaxed);
+  if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
+  end_ = control_.stop || stop || info.step >= state_.max_steps;
+}
+
+TrainOutput TrainLoop::run() {
+  FileSystem& files = session_.files();
+  std::filesystem::create_directories(arguments_.output_dir);
+  for (const std::string& leftover : remove_leftovers(files, arguments_.output_dir)) static_cast<void>(leftover);
+  if (state_.step == 0) files.create(arguments_.output_dir + "/log.jsonl")->close();
+  for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
+  const auto start = Clock::now();
+  const double seconds_before = state_.seconds;
+  TrainOutput output;
+  if (state_.step < state_.max_steps) {
+    session_.start_batches(state_.position);
+    MicroBatch batch = session_.make_batch();
+    if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate) evaluate({.max_steps = state_.max_steps});
+    end_ = false;
+    while (!end_) {
+      const StepInfo info = train_step(batch);
+      state_.seconds = seconds_before + ms_since(start) / 1000.0;
+      after_step(info);
+    }
+  }
+  output.interrupted = stop_requested_.load(std::memory_order_relaxed) && state_.step < state_.max_steps;
+  output.step = state_.step;
+  output.last_checkpoint = last_checkpoint_;
+  output.metrics = final_metrics(ms_since(start) / 1000.0);
+  if (!output.interrupted) {
+    record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
+    if (arguments_.load_best_model_at_end) load_best();
+  }
+  if (!state_.best_checkpoint.empty()) output.best_checkpoint = arguments_.output_dir + "/" + state_.best_checkpoint;
+  output.log_history = state_.log_history;
+  for (const auto& callback : callbacks_) callback->on_train_end();
+  return output;
+}
+
+MetricMap TrainLoop::final_metrics(double runtime_s) const {
+  const double seconds = std::max(runtime_s, 1e-9);
+  const double samples = state_.epoch * static_cast<double>(session_.setup().train->num_rows());
+  MetricMap metrics;
+  metrics["train_runtime"] = runtime_s;
+  metrics["train_samples_per_second"] = samples / seconds;
+  metrics["train_steps_per_second"] = static_cast<double>(state_.step) / seconds;
+  metrics["total_flos"] = state_.total_flos;
+  metrics["train_loss"] = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
+  return metrics;
+}
+
+void TrainLoop::load_best() {
+  if (state_.best_checkpoint.empty() || state_.best_checkpoint == "checkpoint-" + std::to_string(state_.step)) return;
+  const ModelFolder folder = ModelFolder::open(session_.files(), arguments_.output_dir + "/" + state_.best_checkpoint);
+  load_weights(session_.executor(), folder, OnShapeMismatch::kFail);
+}
+
+}  // namespace plimsoll

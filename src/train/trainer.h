@@ -1,0 +1,74 @@
+// The training loop: steps, logs, evaluations, checkpoints, resume, ending well. A client of Session. One thread drives it;
+// request_stop may be called from any thread and from a signal handler.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/ckpt/checkpoint.h"
+#include "optim/metric_schedule.h"
+#include "optim/schedule.h"
+#include "train/run_state.h"
+#include "train/session.h"
+
+namespace plimsoll {
+
+class TrainLoop {
+ public:
+  // `session` must be allocated before run() and outlive the loop.
+  TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks);
+
+  // Continues from the newest checkpoint that verifies, or from the named one (resume_from_checkpoint "True" or a path).
+  // Returns lines for people: what was resumed, which checkpoints were skipped and why, which arguments changed. Errors:
+  // kBadData when a named checkpoint is damaged or belongs to another model.
+  std::vector<std::string> resume();
+
+  // Trains to the end, or to a stop. Errors: kNotFinite, kDevice, kBadData; what was saved stays.
+  TrainOutput run();
+
+  // Finishes the step, saves, ends with `interrupted`.
+  void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
+
+ private:
+  StepInfo train_step(MicroBatch& batch);
+  double learning_rate() const;
+  void after_step(const StepInfo& info);
+  void log_step(const StepInfo& info);
+  void evaluate(const StepInfo& info);
+  void save(const StepInfo& info);
+  void record(const LogRecord& record);
+  bool is_due(const std::string& strategy, double setting, const StepInfo& info) const;
+  bool is_epoch_end(const StepInfo& info) const;
+  void update_best(const StepInfo& info, const MetricMap& metrics);
+  void load_best();
+  void end_of_step_control(const StepInfo& info);
+  CheckpointContents checkpoint_contents();
+  void write_log_line(const LogRecord& record);
+  MetricMap final_metrics(double runtime_s) const;
+
+  Session& session_;
+  const Arguments& arguments_;
+  std::vector<std::shared_ptr<Callback>> callbacks_;
+  std::atomic<bool> stop_requested_{false};
+  std::optional<Schedule> schedule_;
+  MetricScheduleOptions metric_options_;
+  std::optional<MetricScheduleState> metric_state_;
+  RunState state_;
+  TrainControl control_;
+  bool end_ = false;
+  int64_t saved_step_ = -1;
+  std::string last_checkpoint_;
+  std::map<int64_t, double> flops_by_bucket_;
+  int64_t tokens_since_log_ = 0;
+  int64_t rows_since_log_ = 0;
+  double wait_since_log_ms_ = 0;
+  double time_since_log_ms_ = 0;
+};
+
+// Floating-point operations of a full training step (all micro-batches excluded), as the plan states them.
+double plan_flops(const ProgramPlan& program, const Bucket& bucket);
+
+}  // namespace plimsoll
