@@ -67,24 +67,9 @@ class GuardedBuilder : public internal::GuardedEvents {
   std::string key_;
 };
 
-void append_escaped(std::string& out, std::string_view text) {
-  out.push_back('"');
-  // The dump of the library with ensure_ascii escapes as Python does, except U+007F, which Python leaves as
-  // it is.
-  const std::string dumped = Json(text).dump(-1, ' ', true);
-  std::string_view body(dumped);
-  body = body.substr(1, body.size() - 2);
-  while (!body.empty()) {
-    const size_t found = body.find("\\u007f");
-    out.append(body.substr(0, found));
-    if (found == std::string_view::npos) break;
-    // An even number of backslashes before it would mean an escaped backslash followed by plain text.
-    size_t slashes = 0;
-    while (slashes < found && body[found - 1 - slashes] == '\\') ++slashes;
-    out.append(slashes % 2 == 0 ? "\x7f" : "\\u007f");
-    body = body.substr(found + 6);
-  }
-  out.push_back('"');
+// ASCII only; the library escapes the same characters in the same way as Python.
+std::string python_string(const std::string& text) {
+  return Json(text).dump(-1, ' ', true);
 }
 
 // Python's repr: shortest digits; exponent form below 1e-4 and from 1e16 on; always a point or an exponent.
@@ -111,7 +96,7 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
     for (const auto& [key, member] : value.items()) {  // Sorted: the object is a std::map.
       out.append(separator);
       new_line(depth + 1);
-      append_escaped(out, key);
+      out.append(python_string(key));
       out.append(": ");
       append_python(out, member, indent, depth + 1);
       separator = ",";
@@ -130,7 +115,7 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
     new_line(depth);
     out.push_back(']');
   } else if (value.is_string()) {
-    append_escaped(out, value.get_ref<const std::string&>());
+    out.append(python_string(value.get_ref<const std::string&>()));
   } else if (value.is_number_float()) {
     out.append(python_float(value.get<double>()));
   } else {

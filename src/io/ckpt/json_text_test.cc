@@ -81,7 +81,7 @@ TEST(JsonText, WritesAsPythonDoes) {
   EXPECT_EQ(
       python_json(value, 2),
       "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    -2,\n    true,\n    null\n  ],\n  \"d\": {\n"
-      "    \"x\": \"\\\\u007f\",\n    \"y\": \"\\u00e9\x7f\\n\\\"\\\\\\ud83d\\ude00\"\n  }\n}");
+      "    \"x\": \"\\\\u007f\",\n    \"y\": \"\\u00e9\\u007f\\n\\\"\\\\\\ud83d\\ude00\"\n  }\n}");
   EXPECT_EQ(python_json(nlohmann::json(3), 2), "3");
 }
 

@@ -98,10 +98,11 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
   if (!report.mismatched.empty() && options.on_mismatch == OnShapeMismatch::kFail) {
     fail_on_mismatches(report.mismatched, path_);
   }
-  for (const auto& [name, file] : file_of_) {
-    const bool ignored = std::ranges::any_of(
-        options.ignored_suffixes, [&](const std::string& suffix) { return name.ends_with(suffix); });
-    if (!ignored && !used.contains(name)) report.unused.push_back(name);
+  for (const auto& stored : file_of_) {
+    const std::string& name = stored.first;
+    const auto ends_so = [&name](const std::string& suffix) { return name.ends_with(suffix); };
+    if (!used.contains(name) && !std::ranges::any_of(options.ignored_suffixes, ends_so))
+      report.unused.push_back(name);
   }
   // In the order in which the data lies on the disk.
   std::ranges::stable_sort(pairs, {},

@@ -101,7 +101,8 @@ std::vector<std::string> stale_weights(FileSystem& files, const std::string& fol
       stale.push_back(entry.name);
     }
   }
-  std::ranges::stable_partition(stale, [](const std::string& name) { return name == kWeightsFile; });
+  std::stable_partition(stale.begin(), stale.end(),
+                        [](const std::string& name) { return name == kWeightsFile; });
   return stale;
 }
 

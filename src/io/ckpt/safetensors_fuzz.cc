@@ -1,0 +1,70 @@
+// Fuzzes the safetensors reader: the header's text alone, and a whole file whose tensors are then read.
+// Anything but a value or an Error with code kBadData is a finding, and so is a tensor that does not lie
+// inside the file.
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/file_fault.h"
+#include "io/ckpt/safetensors.h"
+
+namespace plimsoll {
+namespace {
+
+void check_header(std::string_view json, int64_t file_size_bytes) {
+  const SafetensorsHeader header = parse_safetensors_header(json, file_size_bytes, "fuzz");
+  int64_t end = 0;
+  for (const StoredTensor& tensor : header.tensors) {
+    const int64_t bits = tensor.num_elements() * stored_type_bits(tensor.type);
+    PLIMSOLL_CHECK(tensor.begin == end && tensor.end - tensor.begin == bits / 8 && bits % 8 == 0);
+    end = tensor.end;
+  }
+  PLIMSOLL_CHECK(header.data_offset + end == file_size_bytes);
+}
+
+void read_all(std::string_view content) {
+  MemoryFileSystem files;
+  write_synced_file(files, "/fuzz", content);
+  const SafetensorsFile file = SafetensorsFile::open(files, "/fuzz");
+  for (const StoredTensor& tensor : file.tensors()) {
+    const auto dtype = stored_type_dtype(tensor.type);
+    if (!dtype) continue;
+    std::string same(static_cast<size_t>(tensor.end - tensor.begin), '\0');
+    file.read(tensor, {same.data(), *dtype});
+    if (!is_floating(*dtype)) continue;
+    std::vector<float> floats(static_cast<size_t>(tensor.num_elements()));
+    file.read(tensor, {floats.data(), DType::kF32});
+  }
+}
+
+template <typename Call>
+void expect_value_or_bad_data(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadData) throw;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  // The first two bytes are how much data follows the rest as header.
+  const int64_t num_data_bytes = data[0] + 256 * data[1];
+  const std::string_view json = text.substr(2);
+  plimsoll::expect_value_or_bad_data(
+      [&] { plimsoll::check_header(json, 8 + std::ssize(json) + num_data_bytes); });
+  plimsoll::expect_value_or_bad_data([&] { plimsoll::read_all(text); });
+  const uint64_t length = json.size();
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &length, sizeof(length));
+  file += json;
+  file.append(static_cast<size_t>(num_data_bytes), '\x3f');
+  plimsoll::expect_value_or_bad_data([&] { plimsoll::read_all(file); });
+  return 0;
+}

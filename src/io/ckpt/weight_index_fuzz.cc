@@ -1,0 +1,55 @@
+// Fuzzes what reads JSON of unknown origin: the index of shards, the manifest, and configurations that are
+// written again. Anything but a value or an Error with code kBadData is a finding; so is a shard outside the
+// folder, and a configuration that changes when it is written and read again.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "io/ckpt/json_text.h"
+#include "io/ckpt/manifest.h"
+#include "io/ckpt/model_folder.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename Call>
+void expect_value_or_bad_data(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadData) throw;
+  }
+}
+
+void check_index(std::string_view text) {
+  for (const auto& [tensor, shard] : parse_weight_index(text, "fuzz")) {
+    PLIMSOLL_CHECK(!shard.empty() && shard.front() != '/' && shard != ".." && !shard.starts_with("../") &&
+                   shard.find("/../") == std::string::npos && !shard.ends_with("/.."));
+  }
+}
+
+void check_manifest(std::string_view text) {
+  const internal::Manifest manifest = internal::parse_manifest(text, "fuzz");
+  for (const WrittenFile& file : manifest.files) PLIMSOLL_CHECK(file.name.find('/') == std::string::npos);
+  const internal::Manifest again = internal::parse_manifest(internal::manifest_text(manifest), "fuzz");
+  PLIMSOLL_CHECK(again.step == manifest.step && again.files.size() == manifest.files.size());
+}
+
+void check_rewriting(std::string_view text) {
+  const nlohmann::json value = parse_untrusted_json(text, "fuzz");
+  const std::string written = python_json(value, 2);
+  const nlohmann::json again = parse_untrusted_json(written, "fuzz");
+  PLIMSOLL_CHECK(again == value && python_json(again, 2) == written);
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  plimsoll::expect_value_or_bad_data([&] { plimsoll::check_index(text); });
+  plimsoll::expect_value_or_bad_data([&] { plimsoll::check_manifest(text); });
+  plimsoll::expect_value_or_bad_data([&] { plimsoll::check_rewriting(text); });
+  return 0;
+}
