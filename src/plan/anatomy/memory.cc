@@ -1,0 +1,182 @@
+#include "plan/anatomy/memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace plimsoll {
+namespace {
+
+int64_t sum_of(const PurposeBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+PurposeBytes persistent_bytes(const Plan& plan) {
+  PurposeBytes sums{};
+  for (const PersistentBuffer& buffer : plan.persistent)
+    sums[index_of(purpose_of(buffer.storage))] += buffer.bytes;
+  return sums;
+}
+
+// Bytes of the transient region by purpose while each op runs.
+std::vector<PurposeBytes> transient_by_op(const ProgramPlan& program) {
+  std::vector<PurposeBytes> change(program.graph.ops().size() + 1);
+  for (const TransientBuffer& buffer : program.buffers) {
+    change[buffer.first][index_of(buffer.purpose)] += buffer.bytes;
+    change[buffer.last + 1][index_of(buffer.purpose)] -= buffer.bytes;
+  }
+  for (size_t i = 1; i < change.size(); ++i) {
+    for (size_t p = 0; p < kNumPurposes; ++p) change[i][p] += change[i - 1][p];
+  }
+  change.pop_back();
+  return change;
+}
+
+size_t position_of_peak(const std::vector<PurposeBytes>& by_op) {
+  const auto less = [](const PurposeBytes& a, const PurposeBytes& b) { return sum_of(a) < sum_of(b); };
+  return static_cast<size_t>(std::max_element(by_op.begin(), by_op.end(), less) - by_op.begin());
+}
+
+PeakPlace place_at(const ProgramPlan& program, Phase phase, size_t position, int64_t live) {
+  const Op& op = program.graph.ops()[position];
+  return {.phase = phase,
+          .position = position,
+          .num_ops = program.graph.ops().size(),
+          .op = std::string(op.def->name()),
+          .output = op.outputs.empty() ? "" : program.graph.value(op.outputs[0]).name,
+          .module = program.graph.module_name(op.module),
+          .segment = op.segment,
+          .live_bytes = live};
+}
+
+// Derives the sums of a column from its purposes and gaps.
+PhaseMemory finished(const Plan& plan, PhaseMemory column) {
+  column.arena_bytes = sum_of(column.by_purpose) + column.gaps_bytes;
+  column.unused_bytes = plan.arena_bytes - column.arena_bytes;
+  PLIMSOLL_CHECK(column.unused_bytes >= 0, "phase {} uses {} bytes of an arena of {}",
+                 phase_name(column.phase), column.arena_bytes, plan.arena_bytes);
+  column.constant_bytes = plan.request.host.total();
+  column.by_purpose[index_of(Purpose::kConstant)] = column.constant_bytes;
+  column.total_bytes = column.arena_bytes + column.constant_bytes;
+  return column;
+}
+
+PhaseMemory storage_phase(const Plan& plan, Phase phase, std::initializer_list<Purpose> purposes) {
+  const PurposeBytes persistent = persistent_bytes(plan);
+  PhaseMemory column{.phase = phase};
+  for (Purpose purpose : purposes) column.by_purpose[index_of(purpose)] = persistent[index_of(purpose)];
+  return finished(plan, column);
+}
+
+PhaseMemory program_phase(const Plan& plan, const ProgramPlan& program, Phase phase, PeakPlace& peak) {
+  const std::vector<PurposeBytes> by_op = transient_by_op(program);
+  PLIMSOLL_CHECK(!by_op.empty(), "program '{}' has no ops", program.name);
+  const size_t position = position_of_peak(by_op);
+  const int64_t live = sum_of(by_op[position]);
+  PhaseMemory column{.phase = phase, .by_purpose = persistent_bytes(plan)};
+  for (size_t p = 0; p < kNumPurposes; ++p) column.by_purpose[p] += by_op[position][p];
+  column.gaps_bytes = program.transient_bytes - live;
+  peak = place_at(program, phase, position, live);
+  return finished(plan, column);
+}
+
+}  // namespace
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::kLoad:
+      return "load";
+    case Phase::kResume:
+      return "resume";
+    case Phase::kTrain:
+      return "train";
+    case Phase::kEvaluate:
+      return "eval";
+    case Phase::kSave:
+      return "save";
+  }
+  return "?";
+}
+
+Purpose purpose_of(Storage storage) {
+  switch (storage) {
+    case Storage::kTransient:
+      return Purpose::kTemporary;
+    case Storage::kWeight:
+      return Purpose::kWeights;
+    case Storage::kOptimizerState:
+      return Purpose::kOptimizerStates;
+    case Storage::kGradient:
+      return Purpose::kGradients;
+    case Storage::kInput:
+    case Storage::kOutput:
+      return Purpose::kStaging;
+  }
+  return Purpose::kTemporary;
+}
+
+const PhaseMemory* MemoryAnatomy::find(Phase phase) const {
+  const auto it =
+      std::find_if(phases.begin(), phases.end(), [&](const PhaseMemory& p) { return p.phase == phase; });
+  return it == phases.end() ? nullptr : &*it;
+}
+
+const PeakPlace* MemoryAnatomy::peak_of(Phase phase) const {
+  const auto it =
+      std::find_if(peaks.begin(), peaks.end(), [&](const PeakPlace& p) { return p.phase == phase; });
+  return it == peaks.end() ? nullptr : &*it;
+}
+
+MemoryAnatomy memory_anatomy(const Plan& plan) {
+  MemoryAnatomy anatomy;
+  anatomy.phases.push_back(storage_phase(plan, Phase::kLoad, {Purpose::kWeights}));
+  const PhaseMemory stored =
+      storage_phase(plan, Phase::kResume, {Purpose::kWeights, Purpose::kOptimizerStates});
+  if (stored.arena_bytes != anatomy.phases.front().arena_bytes) anatomy.phases.push_back(stored);
+  if (plan.train) {
+    anatomy.phases.push_back(program_phase(plan, *plan.train, Phase::kTrain, anatomy.peaks.emplace_back()));
+  }
+  if (plan.evaluate) {
+    anatomy.phases.push_back(
+        program_phase(plan, *plan.evaluate, Phase::kEvaluate, anatomy.peaks.emplace_back()));
+  }
+  if (plan.train) {
+    anatomy.phases.push_back(stored);
+    anatomy.phases.back().phase = Phase::kSave;
+  }
+  for (size_t i = 0; i < anatomy.phases.size(); ++i) {
+    if (anatomy.phases[i].total_bytes > anatomy.phases[anatomy.largest].total_bytes) anatomy.largest = i;
+  }
+  const HostMemory& host = plan.request.host;
+  anatomy.constants = {{"program and libraries", host.process_bytes},
+                       {"data set and batches made ahead", host.data_bytes},
+                       {"file buffers", host.io_bytes}};
+  return anatomy;
+}
+
+MemoryTimeline memory_timeline(const Plan& plan, const ProgramPlan& program) {
+  MemoryTimeline timeline;
+  timeline.by_op = transient_by_op(program);
+  const PurposeBytes persistent = persistent_bytes(plan);
+  for (PurposeBytes& bytes : timeline.by_op) {
+    for (size_t p = 0; p < kNumPurposes; ++p) bytes[p] += persistent[p];
+  }
+  for (const Op& op : program.graph.ops()) timeline.segments.push_back(op.segment);
+  timeline.peak = position_of_peak(timeline.by_op);
+  return timeline;
+}
+
+std::string module_words(std::string_view module) {
+  std::string words;
+  const size_t layer = module.find("layer.");
+  if (layer != std::string_view::npos) {
+    const std::string_view rest = module.substr(layer + 6);
+    const size_t dot = rest.find('.');
+    words = "layer " + std::string(rest.substr(0, dot));
+    module = dot == std::string_view::npos ? std::string_view() : rest.substr(dot + 1);
+    if (!module.empty()) words += ", ";
+  }
+  for (char c : module) words += c == '_' ? '-' : c == '.' ? ' ' : c;
+  return words;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,92 @@
+// The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. What users know
+// the purposes as is purpose_name() in plan/build/plan.h.
+//
+// Pure data out of a plan, allocates nothing of the run. Thread-safe: pure functions.
+//
+// A run takes its whole arena at the start. A phase's column says how much of the arena the phase uses, and
+// by what:
+//  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes; arena_bytes + unused_bytes =
+//  Plan::arena_bytes.
+//  2. by_purpose[kConstant] = constant_bytes = HostMemory::total(); arena_bytes + constant_bytes =
+//  total_bytes.
+//  3. The largest total_bytes of the phases is Plan::total_bytes().
+// Sizes are those of buffers, rounded up to kArenaAlignment as the arena holds them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+// What a run does at different times. Load: weights are read. Resume: optimizer states are read too. Save:
+// both are written.
+enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kSave };
+// "load", "resume", "train", "eval", "save".
+std::string_view phase_name(Phase phase);
+
+using PurposeBytes = std::array<int64_t, kNumPurposes>;
+constexpr size_t index_of(Purpose purpose) {
+  return static_cast<size_t>(purpose);
+}
+
+struct PhaseMemory {
+  Phase phase = Phase::kLoad;
+  PurposeBytes by_purpose{};
+  int64_t gaps_bytes =
+      0;  // between buffers at the peak of the phase: what layout adds to the sum of live buffers
+  int64_t arena_bytes = 0;   // of the arena, in use
+  int64_t unused_bytes = 0;  // of the arena, not in use
+  int64_t constant_bytes = 0;
+  int64_t total_bytes = 0;
+};
+
+// The op at which the most bytes of a program's transient region are live; the first one of several.
+struct PeakPlace {
+  Phase phase = Phase::kTrain;
+  size_t position = 0;  // from 0
+  size_t num_ops = 0;
+  std::string op = {};      // the op's name
+  std::string output = {};  // its first output
+  std::string module = {};
+  Segment segment = Segment::kForward;
+  int64_t live_bytes = 0;  // transient
+};
+
+struct ConstantLine {
+  std::string name = {};
+  int64_t bytes = 0;
+};
+
+struct MemoryAnatomy {
+  std::vector<PhaseMemory> phases = {};  // in the order of Phase; kResume only where it differs from kLoad
+  std::vector<PeakPlace> peaks = {};     // of each program, train first
+  size_t largest = 0;                    // index into phases of the one that needs the most
+  std::vector<ConstantLine> constants = {};  // what constant_bytes are
+  const PhaseMemory* find(Phase phase) const;
+  const PeakPlace* peak_of(Phase phase) const;
+};
+
+// Cost: linear in buffers and ops.
+MemoryAnatomy memory_anatomy(const Plan& plan);
+
+// Live bytes while each op of a program runs, by purpose. Persistent buffers count throughout; kConstant is
+// not included.
+struct MemoryTimeline {
+  std::vector<PurposeBytes> by_op = {};
+  std::vector<Segment> segments = {};
+  size_t peak = 0;  // the position with the largest sum
+};
+MemoryTimeline memory_timeline(const Plan& plan, const ProgramPlan& program);
+
+// The purpose of a buffer that lives across programs.
+Purpose purpose_of(Storage storage);
+
+// "layer 23, feed-forward" of "encoder.layer.23.feed_forward"; "the embeddings" stay "embeddings".
+std::string module_words(std::string_view module);
+
+}  // namespace plimsoll

@@ -1,0 +1,111 @@
+#include "plan/anatomy/modules.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/anatomy/memory.h"
+
+namespace plimsoll {
+namespace {
+
+// The modules of a plan by name, in the order of their first mention.
+class ModuleList {
+ public:
+  ModuleMemory& operator[](const std::string& name) {
+    const auto [it, inserted] = index_.emplace(name, rows_.size());
+    if (inserted) rows_.push_back({.module = name});
+    return rows_[it->second];
+  }
+  std::vector<ModuleMemory> take() { return std::move(rows_); }
+
+ private:
+  std::map<std::string, size_t> index_;
+  std::vector<ModuleMemory> rows_;
+};
+
+void add_persistent(const Plan& plan, ModuleList& modules) {
+  std::map<std::string, std::string> module_of_weight;
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.storage == Storage::kWeight) module_of_weight[buffer.name] = buffer.module;
+  }
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    // A state is named after its weight, "adamw.m/NAME", and belongs to the weight's module.
+    const auto weight = module_of_weight.find(buffer.name.substr(buffer.name.find('/') + 1));
+    ModuleMemory& row = modules[weight == module_of_weight.end() ? buffer.module : weight->second];
+    switch (purpose_of(buffer.storage)) {
+      case Purpose::kWeights:
+        row.weight_bytes += buffer.bytes;
+        break;
+      case Purpose::kOptimizerStates:
+        row.state_bytes += buffer.bytes;
+        break;
+      case Purpose::kGradients:
+        row.gradient_bytes_at_most += buffer.bytes;
+        break;
+      default:
+        row.staging_bytes += buffer.bytes;
+    }
+  }
+  for (const WeightSpec& spec : plan.weights) {
+    const auto weight = module_of_weight.find(spec.name);
+    if (weight != module_of_weight.end()) modules[weight->second].num_parameters += spec.elements();
+  }
+}
+
+// A buffer's bytes come at its first op and go after its last.
+struct Change {
+  uint32_t position = 0;
+  int64_t bytes = 0;
+};
+
+int64_t highest_sum(std::vector<Change>& changes) {
+  // At one position what goes is counted before what comes: it went after the op before.
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
+    return a.position != b.position ? a.position < b.position : a.bytes < b.bytes;
+  });
+  int64_t sum = 0;
+  int64_t highest = 0;
+  for (const Change& change : changes) highest = std::max(highest, sum += change.bytes);
+  return highest;
+}
+
+void add_transient(const ProgramPlan& program, ModuleList& modules) {
+  std::map<std::pair<std::string, Purpose>, std::vector<Change>> changes;
+  for (const TransientBuffer& buffer : program.buffers) {
+    const ModuleId module = buffer.root == kNoValue ? program.graph.ops()[buffer.op].module
+                                                    : program.graph.value(buffer.root).module;
+    std::vector<Change>& list = changes[{program.graph.module_name(module), buffer.purpose}];
+    list.push_back({buffer.first, buffer.bytes});
+    list.push_back({buffer.last + 1, -buffer.bytes});
+  }
+  for (auto& [key, list] : changes) {
+    ModuleMemory& row = modules[key.first];
+    const int64_t highest = highest_sum(list);
+    if (key.second == Purpose::kGradients) {
+      row.gradient_bytes_at_most += highest;
+    } else if (key.second == Purpose::kSaved) {
+      row.saved_bytes_at_most = std::max(row.saved_bytes_at_most, highest);
+    } else {
+      row.temporary_bytes_at_most = std::max(row.temporary_bytes_at_most, highest);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<ModuleMemory> module_memory(const Plan& plan) {
+  ModuleList modules;
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (!*program) continue;
+    // The order of the forward pass, which a reader expects.
+    for (const Op& op : (*program)->graph.ops()) modules[(*program)->graph.module_name(op.module)];
+    break;
+  }
+  add_persistent(plan, modules);
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (*program) add_transient(**program, modules);
+  }
+  return modules.take();
+}
+
+}  // namespace plimsoll

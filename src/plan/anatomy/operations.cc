@@ -1,0 +1,116 @@
+#include "plan/anatomy/operations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "target/cpu_target.h"
+
+namespace plimsoll {
+namespace {
+
+// The widest type that an op computes on decides its rate; bf16 operands run at bf16's.
+DType arithmetic_type(const OpView& op) {
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    if (op.has_input(i) && is_floating(op.input(i).type.dtype)) return op.input(i).type.dtype;
+  }
+  return DType::kF32;
+}
+
+double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const PlanRequest& request) {
+  const CpuTarget& target = cpu_target(request.isa);
+  // Norms and element-wise ops run on fp32 lanes, at a fraction of a product's rate that their memory traffic
+  // outweighs.
+  const DType type = schema.group() == OpGroup::kContraction ? arithmetic_type(op) : DType::kF32;
+  const double arithmetic = cost.flops / (product_gflops(target, type, request.num_threads) * 1e9);
+  const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
+  return 1e3 * std::max(arithmetic, traffic);
+}
+
+const ProgramPlan* program_of(const Plan& plan) {
+  if (plan.train) return &*plan.train;
+  return plan.evaluate ? &*plan.evaluate : nullptr;
+}
+
+}  // namespace
+
+OpTotals& OpTotals::operator+=(const OpTotals& other) {
+  flops += other.flops;
+  bytes += other.bytes;
+  ms += other.ms;
+  return *this;
+}
+
+std::vector<OpEstimate> estimate_ops(const Plan& plan, const ProgramPlan& program) {
+  std::array<int64_t, kNumSegments> runs{1, 1, 1};
+  for (const ScheduleEntry& entry : plan.step_schedule) {
+    if (entry.per_micro_batch && plan.train && &program == &*plan.train) {
+      runs[index_of(entry.segment)] = plan.request.gradient_accumulation_steps;
+    }
+  }
+  std::vector<OpEstimate> estimates;
+  estimates.reserve(program.graph.ops().size());
+  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+    const Op& op = program.graph.ops()[i];
+    const OpView view{program.graph, op};
+    const OpSchema& schema = schema_of(op);
+    const Cost cost = schema.cost(view, program.bucket);
+    const KernelRow* kernel = i < program.ops.size() ? program.ops[i].kernel : nullptr;
+    estimates.push_back({.op = std::string(op.def->name()),
+                         .output = op.outputs.empty() ? "" : program.graph.value(op.outputs[0]).name,
+                         .module = program.graph.module_name(op.module),
+                         .kernel = kernel == nullptr ? "" : std::string(kernel->implementation),
+                         .group = schema.group(),
+                         .segment = op.segment,
+                         .flops = cost.flops,
+                         .bytes = cost.bytes,
+                         .ms = estimated_ms(schema, view, cost, plan.request),
+                         .runs_per_step = runs[index_of(op.segment)]});
+  }
+  return estimates;
+}
+
+OpTotals OperationsAnatomy::group(OpGroup wanted) const {
+  OpTotals sum;
+  for (const OpTotals& part : by_group[index_of(wanted)]) sum += part;
+  return sum;
+}
+
+OpTotals OperationsAnatomy::segment(Segment wanted) const {
+  OpTotals sum;
+  for (const auto& parts : by_group) sum += parts[index_of(wanted)];
+  return sum;
+}
+
+OpTotals OperationsAnatomy::total() const {
+  OpTotals sum;
+  for (const auto& parts : by_group) {
+    for (const OpTotals& part : parts) sum += part;
+  }
+  return sum;
+}
+
+double OperationsAnatomy::samples_per_s() const {
+  const double ms = total().ms;
+  return ms > 0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;
+}
+
+OperationsAnatomy operations_anatomy(const Plan& plan) {
+  OperationsAnatomy anatomy;
+  const PlanRequest& request = plan.request;
+  anatomy.rates = fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
+                              request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
+  const ProgramPlan* program = program_of(plan);
+  if (program == nullptr) return anatomy;
+  for (const OpEstimate& op : estimate_ops(plan, *program)) {
+    const auto runs = static_cast<double>(op.runs_per_step);
+    anatomy.by_group[index_of(op.group)][index_of(op.segment)] +=
+        {op.flops * runs, op.bytes * runs, op.ms * runs};
+  }
+  const int64_t batches = plan.train ? request.gradient_accumulation_steps : 1;
+  anatomy.samples = program->bucket.sequences * batches;
+  anatomy.tokens = program->bucket.tokens * batches;
+  return anatomy;
+}
+
+}  // namespace plimsoll
