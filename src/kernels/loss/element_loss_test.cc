@@ -8,9 +8,9 @@
 
 #include "device/cpu/parallel.h"
 #include "kernels/loss/bce_with_logits.h"
-#include "kernels/loss/finite_difference.h"
 #include "kernels/loss/mse.h"
 #include "tests/support/compare.h"
+#include "tests/support/finite_difference.h"
 #include "tests/support/simd_targets.h"
 
 namespace plimsoll {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/loss/finite_difference.h"
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
+#include "tests/support/finite_difference.h"
 #include "tests/support/simd_targets.h"
 
 namespace plimsoll {

@@ -133,11 +133,13 @@ TEST(TensorScan, FillWritesEveryTypeAndNothingElse) {
   for (const DType dtype :
        {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
     for (const int64_t count : {int64_t{1}, int64_t{1023}, int64_t{70001}}) {
-      GuardedBuffer want("fill/want", dtype, count), got("fill/got", dtype, count);
-      fill_ref({.x = want.view(), .count = count, .value = 3.0});
-      fill_cpu({.x = got.view(), .count = count, .value = 3.0});
-      const auto result = compare(got, want, {});
-      EXPECT_TRUE(result.ok()) << dtype_name(dtype) << " " << result;
+      for (const double value : {0.0, 3.0}) {
+        GuardedBuffer want("fill/want", dtype, count), got("fill/got", dtype, count);
+        fill_ref({.x = want.view(), .count = count, .value = value});
+        fill_cpu({.x = got.view(), .count = count, .value = value});
+        const auto result = compare(got, want, {.zeros = test::Zeros::kExpected});
+        EXPECT_TRUE(result.ok()) << dtype_name(dtype) << " " << result;
+      }
     }
   }
 }

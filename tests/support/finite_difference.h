@@ -1,4 +1,4 @@
-// Numeric derivatives for the tests of this folder's backward kernels. Thread-safe: no state.
+// Numeric derivatives for tests of backward kernels. Thread-safe: no state.
 #pragma once
 
 #include <functional>
