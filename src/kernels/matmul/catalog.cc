@@ -27,7 +27,8 @@ int64_t workspace_bytes(const MatmulProblem& problem) {
   // A block of A, brought into order: up to 256 rows of 528 numbers, or a share of the L2 cache with AMX.
   const bool copies_a = problem.trans_a == Transpose::kYes || problem.a == DType::kBF16;
   if (copies_a) per_thread += kMiB;
-  // A strip of B of 64 columns by up to 2048 terms, brought into order by each thread where B is used as it is.
+  // A strip of B of 64 columns by up to 2048 terms, brought into order by each thread where B is used as it
+  // is.
   const bool copies_b = problem.b_operand == MatmulOperand::kPlain;
   if (copies_b) per_thread += 512 * kKiB;
   // A block of C in fp32 where C cannot hold the partial sums: up to 256 rows of 16 blocks of 64.
@@ -102,10 +103,11 @@ Problem matmul_catalog_problem(const MatmulProblem& problem) {
 namespace catalog_rows {
 namespace {
 
-// What a catalog problem leaves out is as in a default MatmulProblem, with B and C of the type of A.
+// What a catalog problem leaves out is taken as what needs the most scratch: fp32 B beside bf16 A, and C of
+// the type of A.
 MatmulProblem matmul_problem(const Problem& problem) {
-  const auto type = [&](std::string_view name) {
-    return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(problem.dtype)));
+  const auto type = [&](std::string_view name, DType otherwise) {
+    return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(otherwise)));
   };
   return {.m = problem.dim("M"),
           .n = problem.dim("N"),
@@ -113,8 +115,8 @@ MatmulProblem matmul_problem(const Problem& problem) {
           .trans_a = problem.dim_or("trans_a", 0) != 0 ? Transpose::kYes : Transpose::kNo,
           .trans_b = problem.dim_or("trans_b", 0) != 0 ? Transpose::kYes : Transpose::kNo,
           .a = problem.dtype,
-          .b = type("b"),
-          .c = type("c"),
+          .b = type("b", problem.dtype == DType::kBF16 ? DType::kF32 : problem.dtype),
+          .c = type("c", problem.dtype),
           .writes = problem.dim_or("writes_add", 0) != 0 ? MatmulWrites::kOverwriteOrAdd
                                                          : MatmulWrites::kOverwriteOnly,
           .b_operand = problem.dim_or("b_packed", 0) != 0 ? MatmulOperand::kPacked : MatmulOperand::kPlain,

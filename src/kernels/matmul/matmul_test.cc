@@ -147,9 +147,9 @@ std::vector<MatmulProblem> linear_layer(int64_t T, int64_t N, int64_t K) {
 struct Sizes {
   int64_t T, N, K;
 };
-constexpr Sizes kSizes[] = {{1, 1, 1},        {1, 2, 768},      {3, 17, 33},   {17, 3, 1},     {33, 33, 33},
-                            {8, 768, 768},    {95, 64, 64},     {96, 64, 64},  {100, 130, 70}, {257, 16, 48},
-                            {129, 384, 1536}, {130, 768, 3072}, {1100, 40, 24}};
+constexpr Sizes kSizes[] = {{1, 1, 1},      {1, 2, 768},    {3, 17, 33},   {17, 3, 1},     {33, 33, 33},
+                            {8, 768, 768},  {95, 64, 64},   {96, 64, 64},  {100, 130, 70}, {257, 16, 48},
+                            {97, 24, 3072}, {98, 3072, 24}, {1100, 40, 24}};
 
 TEST(MatmulCpuOnednn, Fp32IsExactOnSmallIntegers) {
   for (const auto& [T, N, K] : kSizes) {
@@ -160,7 +160,6 @@ TEST(MatmulCpuOnednn, Fp32IsExactOnSmallIntegers) {
 
 TEST(MatmulCpuOnednn, Fp32IsWithinItsBound) {
   for (const auto& [T, N, K] : kSizes) {
-    if (T * N * K > 100'000'000) continue;
     for (const MatmulProblem& problem : linear_layer(T, N, K)) check(problem, Inputs::kNormal);
   }
 }
