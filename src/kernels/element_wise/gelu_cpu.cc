@@ -18,19 +18,35 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Both forms are x times a gate between 0 and 1; the slope is gate + x * gate'.
+// gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|:
+// what is small is computed as such. The comparison is false for NaN, which so comes through.
 struct ErfForm {
-  static HWY_INLINE F32Vec value(F32Vec x) { return hn::Mul(x, normal_distribution(x).cdf); }
+  static HWY_INLINE F32Vec value(F32Vec x) {
+    const F32Tag d;
+    const F32Vec z = hn::Abs(x);
+    const NormalTail normal = normal_tail(z);
+    const F32Vec tail = hn::IfThenZeroElse(hn::Ge(z, hn::Set(d, kNormalTailEnd)),
+                                           hn::Mul(normal.ratio, normal.exp_half_square));
+    return hn::NegMulAdd(z, tail, hn::Max(x, hn::Zero(d)));
+  }
   static HWY_INLINE F32Vec slope(F32Vec x) {
-    const F32Vec inverse_sqrt_2pi = hn::Set(F32Tag(), 0.398942280f);
-    const NormalDistribution normal = normal_distribution(x);
-    return hn::MulAdd(hn::Mul(x, normal.exp_half_square), inverse_sqrt_2pi, normal.cdf);
+    const F32Tag d;
+    const F32Vec z = hn::Abs(x);
+    const NormalTail normal = normal_tail(z);
+    // phi(z) is this times exp(-z^2 / 2): 1 / sqrt(2 pi).
+    const F32Vec difference = hn::MulSub(z, hn::Set(d, 0.398942280f), normal.ratio);
+    const F32Vec h = hn::IfThenZeroElse(hn::Ge(z, hn::Set(d, kNormalTailEnd)),
+                                        hn::Mul(difference, normal.exp_half_square));
+    const auto negative = hn::Lt(x, hn::Zero(d));
+    return hn::IfThenElse(negative, hn::Neg(h), hn::Add(h, hn::Set(d, 1.0f)));
   }
 };
 
+// x times a gate; the slope is gate + x * gate'.
 struct TanhForm {
-  // gate = 1 / (1 + e) with e = exp(-2u); beyond |2u| = 87 one of gate and e is below the smallest normal
-  // number and 0. |x| is cut at 15 (|2u| = 264) where nothing changes any more and nothing overflows yet.
+  // gate = 1 / (1 + e) with e = exp(-2u) = 2^y; beyond |y| = 125 one of gate and e is below the smallest
+  // normal number, or nearly, and 0. |x| is cut at 15 (|y| = 380) where nothing changes any more and nothing
+  // overflows yet.
   struct Gate {
     F32Vec x, gate, e;
   };
@@ -39,15 +55,13 @@ struct TanhForm {
     const F32Vec limit = hn::Set(d, 15.0f);
     const F32Vec cut = hn::CopySign(hn::Min(hn::Abs(x), limit), x);
     const F32Vec square = hn::Mul(cut, cut);
-    // 2 * sqrt(2/pi) and that times 0.044715.
-    const F32Vec minus_2u =
-        hn::Mul(cut, hn::NegMulAdd(square, hn::Set(d, 0.0713548163f), hn::Set(d, -1.59576912f)));
-    const F32Vec edge = hn::Set(d, 87.0f);
-    const F32Vec clamped = hn::Max(hn::Min(minus_2u, edge), hn::Neg(edge));
-    const F32Vec e = exp_in_range(clamped, hn::Zero(d));
+    // 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    const F32Vec slope = hn::NegMulAdd(square, hn::Set(d, 0.102943240f), hn::Set(d, -2.30220819f));
+    const F32Vec y = hn::Mul(cut, slope);
+    const F32Vec edge = hn::Set(d, 125.0f);
+    const F32Vec e = exp2_in_range(hn::Max(hn::Min(y, edge), hn::Neg(edge)));
     const F32Vec gate = hn::Div(hn::Set(d, 1.0f), hn::Add(e, hn::Set(d, 1.0f)));
-    return {cut, hn::IfThenElseZero(hn::Lt(minus_2u, edge), gate),
-            hn::IfThenElseZero(hn::Lt(hn::Neg(edge), minus_2u), e)};
+    return {cut, hn::IfThenElseZero(hn::Lt(y, edge), gate), hn::IfThenElseZero(hn::Lt(hn::Neg(edge), y), e)};
   }
   static HWY_INLINE F32Vec value(F32Vec x) { return hn::Mul(x, gate_of(x).gate); }
   static HWY_INLINE F32Vec slope(F32Vec x) {

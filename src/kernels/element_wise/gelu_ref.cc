@@ -33,6 +33,37 @@ double gelu_slope_exact(double x, GeluForm form) {
   return gate + x * gate * tanh_form_gate(-u) * 2.0 * d_u;
 }
 
+double gelu_fwd_error_bound(double x, GeluForm form, DType stored) {
+  const double exact = gelu_exact(x, form);
+  const double z = std::abs(x);
+  double roundoffs = 2.0 * std::abs(exact);
+  if (form == GeluForm::kErf) {
+    roundoffs += (10.0 + 2.5 * z * z) * z * normal_cdf(-z);
+  } else {
+    const double u = std::abs(tanh_form_argument(x));
+    roundoffs += std::abs(exact) * (2.0 + tanh_form_gate(-tanh_form_argument(x)) * (12.0 * u + 4.0));
+  }
+  return kRoundoffF32 * roundoffs + 4e-37 + store_error_bound(stored, exact);
+}
+
+double gelu_bwd_error_bound(double x, double d_y, GeluForm form, DType stored) {
+  const double exact = gelu_slope_exact(x, form);
+  const double z = std::abs(x);
+  double roundoffs = 3.0 * std::abs(exact);
+  if (form == GeluForm::kErf) {
+    roundoffs += (10.0 + 2.5 * z * z) * (normal_cdf(-z) + z * normal_density(z));
+  } else {
+    const double u = tanh_form_argument(x);
+    const double gate = tanh_form_gate(u);
+    const double product = gate * tanh_form_gate(-u);
+    const double d_u = std::sqrt(2.0 / std::numbers::pi) * (1.0 + 3.0 * kCubic * x * x);
+    roundoffs += 2.0 * gate + product * (12.0 * std::abs(u) + 4.0);
+    // Beyond 12 the product is 0 in fp32, and here below any normal number.
+    if (z < 15.0) roundoffs += z * product * 2.0 * d_u * (24.0 * std::abs(u) + 8.0);
+  }
+  return std::abs(d_y) * (kRoundoffF32 * roundoffs + 1e-35) + store_error_bound(stored, d_y * exact);
+}
+
 void gelu_fwd_ref(const GeluFwdArgs& args) {
   for (int64_t i = 0; i < args.n; ++i) args.y.store(i, gelu_exact(args.x.load(i), args.form));
 }

@@ -4,6 +4,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/layer_norm/bias_dropout_residual_norm_cpu.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -50,6 +51,8 @@ HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& a
     if constexpr (kDropout) dropout_factors(dropout, row + begin, end - begin, factors);
     GroupSum sum = zero_group_sum();
     for_each_vector_of_group(begin, end, [&](auto access, int64_t c, auto part) HWY_ATTR {
+      hwy::Prefetch(from.y + row + c);
+      if (from.x_hat != nullptr) hwy::Prefetch(from.x_hat + row + c);
       F32Vec value = access.load(d, from.x + row + c);
       if (from.bias != nullptr) value = hn::Add(value, access.load(d, from.bias + c));
       if constexpr (kDropout) value = hn::Mul(value, access.load(d, factors + (c - begin)));
@@ -78,6 +81,8 @@ void forward_of(const BiasDropoutResidualNormFwdArgs& args) {
     const F32Vec means = hn::Set(d, mean);
     const F32Vec rstds = hn::Set(d, rstd);
     for_each_vector(d, 0, args.C, [&](auto access, int64_t c) HWY_ATTR {
+      hwy::Prefetch(at.x + row + args.C + c);
+      if (at.residual != nullptr) hwy::Prefetch(at.residual + row + args.C + c);
       const F32Vec x_hat = hn::Mul(hn::Sub(access.load(d, s + c), means), rstds);
       if (at.x_hat != nullptr) access.store(d, x_hat, at.x_hat + row + c);
       access.store(d, hn::MulAdd(x_hat, access.load(d, at.gain + c), access.load(d, at.beta + c)),
@@ -116,6 +121,8 @@ HWY_INLINE GradientMeans gradient_of_row(const BackwardOperands<T, P>& from, int
     GroupSum sum = zero_group_sum();
     GroupSum product = zero_group_sum();
     for_each_vector_of_group(begin, end, [&](auto access, int64_t c, auto part) HWY_ATTR {
+      if (from.d_residual != nullptr) hwy::Prefetch(from.d_residual + row + c);
+      if (from.d_x != nullptr) hwy::Prefetch(from.d_x + row + c);
       F32Vec g = access.load(d, from.d_y + row + c);
       if (from.d_y2 != nullptr) g = hn::Add(g, access.load(d, from.d_y2 + row + c));
       const F32Vec x_hat = access.load(d, from.x_hat + row + c);
@@ -148,6 +155,9 @@ HWY_INLINE void finish_row(const BackwardOperands<T, P>& at, int64_t t, int64_t 
       if (needs_d_x) dropout_factors(dropout, row + begin, end - begin, factors);
     }
     for_each_vector(d, begin, end, [&](auto access, int64_t c) HWY_ATTR {
+      hwy::Prefetch(at.d_y + row + C + c);
+      if (at.d_y2 != nullptr) hwy::Prefetch(at.d_y2 + row + C + c);
+      hwy::Prefetch(at.x_hat + row + C + c);
       const F32Vec centered = hn::Sub(access.load(d, scaled + c), mean);
       const F32Vec x_hat = access.load(d, at.x_hat + row + c);
       const F32Vec d_s = hn::Mul(rstd, hn::NegMulAdd(x_hat, mean_product, centered));

@@ -1,14 +1,13 @@
-// exp, tanh and the normal distribution function on vectors of fp32; per target, included through
+// exp2, tanh and the normal distribution function on vectors of fp32; per target, included through
 // hwy/foreach_target.h. Thread-safe: pure functions.
 //
 // Coefficients are minimax fits in 40 digits (exchange algorithm of Remez), of the relative error, rounded to
 // fp32:
-//   exp(r) = 1 + r + r^2 * P(r) on |r| <= ln(2)/2, P of degree 4: 3.1e-9 before rounding of coefficients and
-//   arithmetic; Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2, P
-//   of degree 9: 5.3e-9.
+//   2^f = 1 + f * P(f) on |f| <= 1/2, P of degree 5: 2.0e-9 before rounding of coefficients and arithmetic;
+//   Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2, P of degree
+//   9: 5.3e-9.
 // The map s is that of Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <=
-// x < infinity", Mathematics of Computation 36 (1981) 249-253. The reduction of exp is Cody and Waite's,
-// ln(2) = 355/512 + remainder.
+// x < infinity", Mathematics of Computation 36 (1981) 249-253.
 #if defined(PLIMSOLL_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_MATH_INL_H_
 #undef PLIMSOLL_KERNELS_MATH_INL_H_
@@ -24,65 +23,64 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// x + low = n * ln(2) + r with n an integer; 2^n as fp32; exp(r) - 1.
-struct ReducedExp {
-  F32Vec power;
-  F32Vec expm1_r;
+// 2^y = 2^n * (1 + fraction), n the integer nearest to y: the bits of n in the place of a float's exponent,
+// and the fraction.
+struct Exp2Parts {
+  hn::Vec<hn::RebindToSigned<F32Tag>> exponent;
+  F32Vec fraction;
 };
-// Requires: -87.3 <= x <= 88.3, |low| small beside ln(2).
-HWY_INLINE ReducedExp reduce_exp(F32Vec x, F32Vec low) {
+HWY_INLINE Exp2Parts exp2_parts(F32Vec y) {
   const F32Tag d;
   const hn::RebindToSigned<F32Tag> di;
-  const F32Vec n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
-  F32Vec r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  r = hn::Add(r, low);
-  F32Vec p = hn::Set(d, 1.381446881e-03f);
-  p = hn::MulAdd(p, r, hn::Set(d, 8.368780434e-03f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.166839417e-02f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.666652011e-01f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.999999341e-01f));
-  const auto biased = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
-  return {hn::BitCast(d, hn::ShiftLeft<23>(biased)), hn::MulAdd(hn::Mul(r, r), p, r)};
+  const F32Vec n = hn::Round(y);
+  const F32Vec f = hn::Sub(y, n);
+  F32Vec p = hn::Set(d, 1.535336967e-04f);
+  p = hn::MulAdd(p, f, hn::Set(d, 1.339887431e-03f));
+  p = hn::MulAdd(p, f, hn::Set(d, 9.618437330e-03f));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.550332471e-02f));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.402264791e-01f));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.931472029e-01f));
+  return {hn::ShiftLeft<23>(hn::ConvertTo(di, n)), hn::Mul(p, f)};
 }
 
-// exp(x + low). Relative error below 1.5e-7. Requires: as reduce_exp.
-HWY_INLINE F32Vec exp_in_range(F32Vec x, F32Vec low) {
-  const ReducedExp e = reduce_exp(x, low);
-  return hn::Mul(hn::Add(e.expm1_r, hn::Set(F32Tag(), 1.0f)), e.power);
+// 2^y. Relative error below 1.5e-7 for |y| <= 125; no number in particular beyond.
+HWY_INLINE F32Vec exp2_in_range(F32Vec y) {
+  const F32Tag d;
+  const hn::RebindToSigned<F32Tag> di;
+  const Exp2Parts e = exp2_parts(y);
+  const F32Vec mantissa = hn::Add(e.fraction, hn::Set(d, 1.0f));
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, mantissa), e.exponent));
 }
 
-// tanh(x) = e / (e + 2), e = exp(2|x|) - 1, with x's sign. Relative error below 3e-7 everywhere; NaN stays
+// tanh(x) = e / (e + 2), e = exp(2|x|) - 1, with x's sign. Relative error below 3.6e-7 everywhere; NaN stays
 // NaN.
 HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   const F32Tag d;
-  const F32Vec twice = hn::Min(hn::Mul(hn::Abs(x), hn::Set(d, 2.0f)), hn::Set(d, 40.0f));
-  const ReducedExp e = reduce_exp(twice, hn::Zero(d));
-  const F32Vec expm1 = hn::MulAdd(e.expm1_r, e.power, hn::Sub(e.power, hn::Set(d, 1.0f)));
-  const F32Vec magnitude = hn::Div(expm1, hn::Add(expm1, hn::Set(d, 2.0f)));
+  const hn::RebindToSigned<F32Tag> di;
+  const F32Vec one = hn::Set(d, 1.0f);
+  // 2 * log2(e); 2^40 + 1 and 2^40 - 1 are the same number.
+  const F32Vec y = hn::Min(hn::Mul(hn::Abs(x), hn::Set(d, 2.88539008f)), hn::Set(d, 40.0f));
+  const Exp2Parts parts = exp2_parts(y);
+  const F32Vec power = hn::BitCast(d, hn::Add(hn::BitCast(di, one), parts.exponent));
+  const F32Vec e = hn::MulAdd(parts.fraction, power, hn::Sub(power, one));
+  const F32Vec magnitude = hn::Div(e, hn::Add(e, hn::Set(d, 2.0f)));
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
 }
 
-// Phi(x), and exp(-x^2 / 2) which it needs anyway. Relative error of both below 4e-7 for |x| < 12.9; beyond,
-// the smaller tail is 0, less than the smallest normal fp32 away from the truth.
-struct NormalDistribution {
-  F32Vec cdf;
+// Of z = |x|: exp(-z^2 / 2), and Phi(-z) divided by it. Relative errors below (4 + 2.5 z^2) * 2^-24 and 5 *
+// 2^-24 for z < 13; no number in particular beyond, where both tails are less than any normal fp32.
+struct NormalTail {
   F32Vec exp_half_square;
+  F32Vec ratio;
 };
-HWY_INLINE NormalDistribution normal_distribution(F32Vec x) {
+inline constexpr float kNormalTailEnd = 13.0f;
+HWY_INLINE NormalTail normal_tail(F32Vec z) {
   const F32Tag d;
-  const hn::RebindToUnsigned<F32Tag> du;
-  const F32Vec one = hn::Set(d, 1.0f);
   const F32Vec k = hn::Set(d, 3.5f);
-  const F32Vec z = hn::Min(hn::Abs(x), hn::Set(d, 13.0f));
-  // z^2 to twice the precision: an error of z^2 is relative to 1 in the exponential. The head has 12 bits,
-  // its square is exact.
-  const F32Vec head = hn::BitCast(d, hn::And(hn::BitCast(du, z), hn::Set(du, 0xfffff000u)));
-  const F32Vec minus_half = hn::Set(d, -0.5f);
-  const F32Vec low = hn::Mul(hn::Sub(z, head), hn::Add(z, head));
-  F32Vec e = exp_in_range(hn::Mul(hn::Mul(head, head), minus_half), hn::Mul(low, minus_half));
-  e = hn::IfThenElseZero(hn::Lt(z, hn::Set(d, 12.9f)), e);
-  const F32Vec t = hn::Div(one, hn::Add(z, k));
+  // sqrt(log2(e) / 2)
+  const F32Vec w = hn::Mul(z, hn::Set(d, 0.849321800f));
+  const F32Vec e = exp2_in_range(hn::Neg(hn::Mul(w, w)));
+  const F32Vec t = hn::Div(hn::Set(d, 1.0f), hn::Add(z, k));
   const F32Vec s = hn::Mul(hn::Sub(z, k), t);
   // Even and odd powers apart: two short chains instead of a long one.
   const F32Vec s2 = hn::Mul(s, s);
@@ -96,8 +94,7 @@ HWY_INLINE NormalDistribution normal_distribution(F32Vec x) {
   odd = hn::MulAdd(odd, s2, hn::Set(d, -1.160526385e-01f));
   even = hn::MulAdd(even, s2, hn::Set(d, 7.444160753e-01f));
   odd = hn::MulAdd(odd, s2, hn::Set(d, -5.655617618e-01f));
-  const F32Vec tail = hn::Mul(hn::Mul(hn::MulAdd(odd, s, even), t), e);
-  return {hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail)), e};
+  return {e, hn::Mul(hn::MulAdd(odd, s, even), t)};
 }
 
 }  // namespace HWY_NAMESPACE

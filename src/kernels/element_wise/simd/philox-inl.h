@@ -43,23 +43,25 @@ HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, in
   const auto m0 = hn::Set(d32, kPhiloxM0);
   const auto m1 = hn::Set(d32, kPhiloxM1);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d64));
+  uint32_t keys[20];
+  for (uint32_t round = 0; round < 10; ++round) {
+    keys[2 * round] = static_cast<uint32_t>(where.seed) + round * kPhiloxW0;
+    keys[2 * round + 1] = static_cast<uint32_t>(where.seed >> 32) + round * kPhiloxW1;
+  }
   for (int64_t i = 0; i < num_blocks; i += lanes) {
     const auto block = hn::Add(hn::Iota(d64, 0), hn::Set(d64, first_block + static_cast<uint64_t>(i)));
     auto c0 = hn::BitCast(d32, block);
     auto c1 = hn::BitCast(d32, hn::ShiftRight<32>(block));
     auto c2 = hn::Set(d32, where.site);
     auto c3 = hn::Set(d32, where.step);
-    uint32_t key0 = static_cast<uint32_t>(where.seed);
-    uint32_t key1 = static_cast<uint32_t>(where.seed >> 32);
+#pragma GCC unroll 10
     for (int round = 0; round < 10; ++round) {
       const auto p0 = hn::MulEven(c0, m0);
       const auto p1 = hn::MulEven(c2, m1);
-      c0 = hn::Xor(hn::Xor(hn::BitCast(d32, hn::ShiftRight<32>(p1)), c1), hn::Set(d32, key0));
+      c0 = hn::Xor3(hn::BitCast(d32, hn::ShiftRight<32>(p1)), c1, hn::Set(d32, keys[2 * round]));
       c1 = hn::BitCast(d32, p1);
-      c2 = hn::Xor(hn::Xor(hn::BitCast(d32, hn::ShiftRight<32>(p0)), c3), hn::Set(d32, key1));
+      c2 = hn::Xor3(hn::BitCast(d32, hn::ShiftRight<32>(p0)), c3, hn::Set(d32, keys[2 * round + 1]));
       c3 = hn::BitCast(d32, p0);
-      key0 += kPhiloxW0;
-      key1 += kPhiloxW1;
     }
     const auto low = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(hn::BitCast(d64, c1))), c0);
     const auto high = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(hn::BitCast(d64, c3))), c2);
