@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <vector>
 
 #include "base/check.h"
@@ -67,62 +65,6 @@ class GuardedBuilder : public internal::GuardedEvents {
   std::string key_;
 };
 
-// ASCII only; the library escapes the same characters in the same way as Python.
-std::string python_string(const std::string& text) {
-  return Json(text).dump(-1, ' ', true);
-}
-
-// Python's repr: shortest digits; exponent form below 1e-4 and from 1e16 on; always a point or an exponent.
-std::string python_float(double value) {
-  PLIMSOLL_CHECK(std::isfinite(value), "JSON has no NaN or infinity");
-  char buffer[64];
-  const double magnitude = std::fabs(value);
-  const bool plain = value == 0.0 || (magnitude >= 1e-4 && magnitude < 1e16);
-  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value,
-                                    plain ? std::chars_format::fixed : std::chars_format::scientific);
-  std::string text(buffer, result.ptr);
-  if (plain && text.find('.') == std::string::npos) text += ".0";
-  return text;
-}
-
-void append_python(std::string& out, const Json& value, int indent, int depth) {
-  const auto new_line = [&](int levels) {
-    out.push_back('\n');
-    out.append(static_cast<size_t>(indent) * static_cast<size_t>(levels), ' ');
-  };
-  if (value.is_object() && !value.empty()) {
-    out.push_back('{');
-    const char* separator = "";
-    for (const auto& [key, member] : value.items()) {  // Sorted: the object is a std::map.
-      out.append(separator);
-      new_line(depth + 1);
-      out.append(python_string(key));
-      out.append(": ");
-      append_python(out, member, indent, depth + 1);
-      separator = ",";
-    }
-    new_line(depth);
-    out.push_back('}');
-  } else if (value.is_array() && !value.empty()) {
-    out.push_back('[');
-    const char* separator = "";
-    for (const Json& element : value) {
-      out.append(separator);
-      new_line(depth + 1);
-      append_python(out, element, indent, depth + 1);
-      separator = ",";
-    }
-    new_line(depth);
-    out.push_back(']');
-  } else if (value.is_string()) {
-    out.append(python_string(value.get_ref<const std::string&>()));
-  } else if (value.is_number_float()) {
-    out.append(python_float(value.get<double>()));
-  } else {
-    out.append(value.dump());
-  }
-}
-
 // The length of the valid UTF-8 sequence at the start of text; 0 if it is invalid.
 size_t utf8_length(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -156,13 +98,6 @@ Json parse_untrusted_json_object(std::string_view text, const std::string& file)
                 value.type_name());
   }
   return value;
-}
-
-std::string python_json(const Json& value, int indent) {
-  PLIMSOLL_CHECK(indent >= 1);
-  std::string out;
-  append_python(out, value, indent, 0);
-  return out;
 }
 
 std::string printable(std::string_view text) {

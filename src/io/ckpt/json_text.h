@@ -1,5 +1,4 @@
-// JSON of unknown origin, read with guards, and JSON written byte for byte as Python's json module writes it,
-// so that files we save equal those that Hugging Face saves.
+// JSON of unknown origin, read with guards, and text from files as messages show it. base/python_json.h writes JSON.
 //
 // Thread-safety: pure functions. Errors: kBadData naming the file, line and column.
 #pragma once
@@ -7,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "base/python_json.h"
 
 namespace plimsoll {
 
@@ -20,10 +21,6 @@ nlohmann::json parse_untrusted_json(std::string_view text, const std::string& fi
 
 // The same, and the value is an object.
 nlohmann::json parse_untrusted_json_object(std::string_view text, const std::string& file);
-
-// As json.dumps(value, indent=indent, sort_keys=True) of Python: ASCII only, floats in the shortest form that
-// reads back equal. No newline at the end. Requires: indent >= 1, no binary values.
-std::string python_json(const nlohmann::json& value, int indent);
 
 // Text from a file as it can stand in a message: control characters and invalid UTF-8 as \xNN, cut at 120
 // bytes.
