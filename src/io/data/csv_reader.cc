@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
+
+#include "base/hash.h"
 
 namespace plimsoll {
 namespace {
@@ -233,10 +236,14 @@ void CsvParser::read_rows() {
 }  // namespace
 
 Table read_csv(TextFile file, const CsvOptions& options) {
+  // The same bytes are other texts under other rules, and whoever caches what is made of them must see that.
+  const uint64_t rules[] = {file.content_hash, static_cast<uint64_t>(options.delimiter),
+                            static_cast<uint64_t>(options.quotes), static_cast<uint64_t>(options.header),
+                            static_cast<uint64_t>(options.ragged)};
   CsvParser parser(file, options);
   parser.read_header();
   parser.read_rows();
-  Table table(file.name, file.content_hash, parser.columns);
+  Table table(file.name, hash64(std::as_bytes(std::span(rules))), parser.columns);
   if (parser.lines.empty()) {
     throw_error(ErrorCode::kBadData, "{}: the file has a header ({}) but no rows", file.name,
                 table.column_list());

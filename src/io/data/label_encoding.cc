@@ -1,4 +1,5 @@
 // The second half of labels.h: from label cells to ids and values.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -91,12 +92,17 @@ Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUs
   return labels;
 }
 
-Labels encode_sets(const TextSplit& split, const LabelScheme& scheme) {
+Labels encode_sets(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
   const ClassLookup lookup(scheme);
   Labels labels;
   labels.width = scheme.num_labels;
   labels.values.assign(static_cast<size_t>(split.num_rows() * labels.width), 0.0f);
   for (int64_t row = 0; row < split.num_rows(); ++row) {
+    if (split.label_kind(row) == CellKind::kNull && use == LabelUse::kOptional) {
+      std::fill_n(labels.values.begin() + row * labels.width, labels.width,
+                  std::numeric_limits<float>::quiet_NaN());
+      continue;
+    }
     if (split.label_kind(row) == CellKind::kNull) {
       fail_at_row(split, row, "this row has no label\n  a row of no class is an empty list");
     }
@@ -158,7 +164,7 @@ Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse
     return encode_classes(split, scheme, use);
   }
   return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty()
-             ? encode_sets(split, scheme)
+             ? encode_sets(split, scheme, use)
              : encode_values(split, scheme, use);
 }
 

@@ -121,6 +121,10 @@ TEST(Labels, ToPredictMayBeMissing) {
   const LabelScheme scheme = infer_labels(csv_labels({"0", "1"}));
   EXPECT_EQ(encode_labels(csv_labels({"-1", "", "1"}), scheme, LabelUse::kOptional).classes,
             (std::vector<int32_t>{kNoLabel, kNoLabel, 1}));
+  const LabelScheme sets = infer_labels(json_labels({"[\"a\"]", "[\"b\"]"}));
+  const Labels unknown = encode_labels(json_labels({"[\"b\"]", "null"}), sets, LabelUse::kOptional);
+  EXPECT_EQ(unknown.values[1], 1.0f);
+  EXPECT_TRUE(std::isnan(unknown.values[2]));
   const TextSplit none = split_of(read_csv(text_file_from_memory("t.csv", "text\nx\n")));
   EXPECT_TRUE(encode_labels(none, scheme, LabelUse::kOptional).empty());
   EXPECT_NE(error_of([&] { encode_labels(none, scheme); }).find("expected a label column, found 'text'"),

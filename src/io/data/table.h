@@ -28,6 +28,7 @@ class Table {
   Table(std::string file_name, uint64_t content_hash, std::vector<std::string> columns);
 
   const std::string& file_name() const { return file_name_; }
+  // Of the file's bytes and of the rules that they were read by.
   uint64_t content_hash() const { return content_hash_; }
   const std::vector<std::string>& columns() const { return columns_; }
   int64_t num_columns() const { return static_cast<int64_t>(columns_.size()); }

@@ -101,6 +101,21 @@ TEST(TokenCache, EveryDamagedByteAndEveryLengthIsRebuilt) {
   EXPECT_EQ(disk.list("/cache").size(), 1u);
 }
 
+TEST(TokenCache, TheSameBytesReadByOtherRulesAreOtherTexts) {
+  MemoryFileSystem disk;
+  const auto outcome = [&](QuoteRule quotes) {
+    CsvOptions options;
+    options.quotes = quotes;
+    Table table = read_csv(text_file_from_memory("f.csv", "a,b\n\"x\",y\n"), options);
+    const ColumnChoice columns = choose_columns(table);
+    return tokenize_cached(TextSplit(std::move(table), columns), LetterEncoder(), {8, 1, {}}, "/cache", disk)
+        .outcome;
+  };
+  EXPECT_EQ(outcome(QuoteRule::kRfc4180), CacheOutcome::kBuilt);
+  EXPECT_EQ(outcome(QuoteRule::kNone), CacheOutcome::kBuilt);
+  EXPECT_EQ(outcome(QuoteRule::kNone), CacheOutcome::kHit);
+}
+
 TEST(TokenCache, AFolderThatCannotBeWrittenIsDoneWithout) {
   const ScratchFolder folder;
   const std::filesystem::path file = folder.write("a-file", "x");
