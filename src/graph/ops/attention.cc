@@ -29,7 +29,7 @@ class Attention final : public OpSchema {
     const DType dtype = op.input(0).type.dtype;
     std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(0)[1].offset / 3}}};
     if (op.attributes().integer("lse") != 0) {
-      types.push_back({dtype == DType::kF64 ? DType::kF64 : DType::kF32, Shape{kDimT, heads}});
+      types.push_back({DType::kF32, Shape{kDimT, heads}});
     }
     return types;
   }
