@@ -144,24 +144,23 @@ BertNormalizer::Action BertNormalizer::action_by_flags(uint8_t flags) const {
   return kKeep;
 }
 
-// Uniform pages are shared; a page with mappings is made when the first is set.
+// Pages that have equal flags are shared; a shared page gets copied when the first mapping is set in it.
 void BertNormalizer::fill_entries() {
   const UnicodeTable& unicode = UnicodeTable::get();
-  std::array<int, 8> uniform_page;
-  uniform_page.fill(-1);
+  std::vector<int> made(unicode.num_pages(), -1);
   std::vector<uint16_t> page(kPageSize);
   for (char32_t first = 0; first < kNumCodePoints; first += kPageSize) {
-    for (size_t i = 0; i < kPageSize; ++i) {
-      const char32_t c = first + static_cast<char32_t>(i);
-      page[i] = is_hangul_syllable(c) && strips_accents_ ? kHangul : action_by_flags(unicode.flags(c));
+    int& number = made[unicode.page_number(first)];
+    if (number < 0) {
+      for (size_t i = 0; i < kPageSize; ++i) {
+        page[i] = action_by_flags(unicode.flags(first + static_cast<char32_t>(i)));
+      }
+      number = add_page(page, Sharing::kShared);
     }
-    const bool uniform = std::all_of(page.begin(), page.end(), [&](uint16_t e) { return e == page[0]; });
-    if (uniform && uniform_page[page[0]] >= 0) {
-      page_of_.push_back(static_cast<uint16_t>(uniform_page[page[0]]));
-      continue;
-    }
-    page_of_.push_back(add_page(page, uniform ? Sharing::kShared : Sharing::kOwn));
-    if (uniform) uniform_page[page[0]] = page_of_.back();
+    page_of_.push_back(static_cast<uint16_t>(number));
+  }
+  if (strips_accents_) {
+    for (char32_t c = 0xAC00; is_hangul_syllable(c); ++c) set_entry(c, kHangul);
   }
 
   const auto reorders = [&](char32_t c) {

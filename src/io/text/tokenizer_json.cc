@@ -71,9 +71,12 @@ WordPieceSpec read_model(const JsonFields& root) {
   }
   const auto vocab = required(*fields, "vocab", fields->object("vocab"));
   spec.vocab.reserve(vocab.json().size());
-  for (const auto& [token, id] : vocab.json().items()) {
-    spec.vocab.emplace_back(
-        token, checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token)));
+  for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
+    if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
+      spec.vocab.emplace_back(token, id.get<int32_t>());
+    } else {  // says what is wrong
+      checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
+    }
   }
   return spec;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
 
 #include "base/check.h"
 
@@ -53,18 +54,18 @@ std::string_view UnicodeTable::source() {
   return kUnicodeTablesSource;
 }
 
-std::span<const uint32_t> UnicodeTable::flag_runs() const {
-  return kFlagRuns;
-}
-
 UnicodeTable::UnicodeTable() {
   PageBuilder pages;
   std::vector<uint8_t> page(kPageSize);
   size_t run = 0;
   for (char32_t first = 0; first < kNumCodePoints; first += kPageSize) {
-    for (size_t i = 0; i < kPageSize; ++i) {
+    for (size_t i = 0; i < kPageSize;) {
       while (run + 2 < std::size(kFlagRuns) && kFlagRuns[run + 2] <= first + i) run += 2;
-      page[i] = narrow<uint8_t>(kFlagRuns[run + 1]);
+      const size_t run_end = run + 2 < std::size(kFlagRuns) ? kFlagRuns[run + 2] : kNumCodePoints;
+      const size_t end = std::min(run_end - first, kPageSize);
+      std::fill(page.begin() + static_cast<std::ptrdiff_t>(i),
+                page.begin() + static_cast<std::ptrdiff_t>(end), narrow<uint8_t>(kFlagRuns[run + 1]));
+      i = end;
     }
     pages.add(page.data());
   }

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,6 +41,10 @@ class UnicodeTable {
   uint8_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
+  // The page of a code point's flags: kPageSize of them, and a number below num_pages() that equal uniform
+  // pages share.
+  size_t page_number(char32_t code_point) const { return page_of_[code_point / kPageSize]; }
+  size_t num_pages() const { return flags_.size() / kPageSize; }
   // Appends the full canonical decomposition (the code point itself where there is none).
   void decompose(char32_t code_point, std::u32string* out) const;
   // Appends the lower case (the code point itself where it has none).
@@ -51,8 +54,6 @@ class UnicodeTable {
 
   // Every code point with a decomposition (Hangul syllables aside) or a lower case.
   std::vector<char32_t> mapped_code_points() const;
-  // Runs of code points with equal flags: first code point and flags.
-  std::span<const uint32_t> flag_runs() const;
   // Every code point whose combining rank is not 0.
   std::vector<char32_t> combining_code_points() const;
   // Names the reference and its version; part of a tokenizer's content hash.

@@ -49,8 +49,12 @@ std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view te
 
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec) {
   PLIMSOLL_CHECK(stated.size() == spec->added_tokens.size());
+  // The vocabulary's ids of the few tokens that matter here.
   std::unordered_map<std::string_view, int32_t> vocab;
-  for (const auto& [token, id] : spec->model.vocab) vocab[token] = id;
+  for (const AddedToken& token : spec->added_tokens) vocab[token.content] = -1;
+  for (const auto& [token, id] : spec->model.vocab) {
+    if (const auto found = vocab.find(token); found != vocab.end()) found->second = id;
+  }
   auto next_id = narrow<int32_t>(spec->model.vocab.size());
   std::vector<AddedToken> settled;
   std::unordered_map<std::string, size_t> places;
@@ -60,8 +64,8 @@ void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spe
     const auto known = places.find(token.content);
     if (known != places.end()) {
       token.id = settled[known->second].id;
-    } else if (const auto found = vocab.find(token.content); found != vocab.end()) {
-      token.id = found->second;
+    } else if (const int32_t id = vocab.at(token.content); id >= 0) {
+      token.id = id;
     } else {
       token.id = next_id++;
     }
