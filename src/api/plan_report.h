@@ -1,0 +1,11 @@
+// From a plan to the public report: texts and sums.
+#pragma once
+
+#include "plan/build/plan.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+
+PlanReport make_plan_report(const Plan& plan);
+
+}  // namespace plimsoll

@@ -1,0 +1,30 @@
+// The subcommands of the program: a file each. This room sees only the public API; it alone prints, reads the environment
+// and decides the exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plimsoll/training.h"
+
+namespace plimsoll::cli {
+
+// Words after the subcommand's name. Returns the exit code; throws plimsoll::Error.
+int run_train(const std::vector<std::string>& words);
+int run_plan(const std::vector<std::string>& words);
+int run_eval(const std::vector<std::string>& words);
+int run_predict(const std::vector<std::string>& words);
+int run_inspect(const std::vector<std::string>& words);
+int run_tokenize(const std::vector<std::string>& words);
+
+// The variables that the library is told of.
+Environment process_environment();
+// Whether standard error is a terminal.
+bool is_terminal();
+// A line on standard error: everything for people goes there or to standard output, results to standard output.
+void say(const std::string& line);
+void print(const std::string& text);
+// Warnings and notes, one line each.
+void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,40 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "plimsoll/trainer.h"
+
+namespace plimsoll::cli {
+
+int run_predict(const std::vector<std::string>& words) {
+  const ParseResult parsed = parse_arguments(words);
+  if (parsed.help) {
+    print(arguments_help(parsed.help_topic));
+    return 0;
+  }
+  say_all(parsed.warnings, parsed.notes);
+  const Arguments& arguments = parsed.arguments;
+  Trainer trainer(arguments, Task::kPredict, process_environment());
+  say(trainer.device_line());
+  for (const std::string& line : trainer.description()) say(line);
+  say_all(trainer.plan().warnings, trainer.plan().notes);
+  const std::string loaded = trainer.start();
+  if (!loaded.empty()) say(loaded);
+  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
+  const std::vector<Prediction> predictions = trainer.predict();
+  // run_glue's form: index and prediction.
+  std::string text = "index\tprediction\n";
+  for (size_t i = 0; i < predictions.size(); ++i) text += std::to_string(i) + "\t" + predictions[i].label + "\n";
+  std::filesystem::create_directories(arguments.output_dir);
+  const std::string task = arguments.task_name.empty() ? "" : "_" + arguments.task_name;
+  const std::string path = arguments.output_dir + "/predict_results" + task + ".txt";
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
+  print("wrote " + std::to_string(predictions.size()) + " predictions to " + path);
+  return 0;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,33 @@
+// What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <chrono>
+
+#include "plimsoll/training.h"
+
+namespace plimsoll::cli {
+
+class Progress : public Callback {
+ public:
+  // `plan_bytes` is shown beside the speed. Plain lines come every `logging_steps` (the log records).
+  Progress(bool bar, int64_t plan_bytes);
+  void on_train_begin(int64_t max_steps) override;
+  void on_step_end(const StepInfo& info, TrainControl& control) override;
+  void on_log(const LogRecord& record) override;
+  void on_evaluate_progress(int64_t rows_done, int64_t num_rows) override;
+  void on_save(const std::string& path) override;
+  void on_train_end() override;
+
+ private:
+  void clear_bar();
+
+  bool bar_;
+  bool bar_drawn_ = false;
+  int64_t plan_bytes_;
+  int64_t max_steps_ = 0;
+  int64_t first_step_ = -1;
+  double tokens_per_second_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,123 @@
+#include <csignal>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "plimsoll/trainer.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// A signal handler can reach only what is global.
+Trainer* volatile running = nullptr;
+volatile std::sig_atomic_t signals_seen = 0;
+
+void on_signal(int) {
+  signals_seen = signals_seen + 1;
+  if (signals_seen > 1) _exit(static_cast<int>(ErrorCode::kInterrupted));
+  if (running != nullptr) running->request_stop();
+  constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
+  static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+}
+
+std::string mib(int64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%10.1f", static_cast<double>(bytes) / 1048576.0);
+  return text;
+}
+
+void show_memory(const MemoryFigures& memory) {
+  print("memory, MiB            predicted       held   observed");
+  print("  arena               " + mib(memory.arena_bytes) + " " + mib(memory.arena_bytes) + " " + mib(memory.arena_high_water_bytes));
+  print("  process in all      " + mib(memory.predicted_total_bytes) + "          - " + mib(memory.measured_peak_bytes) + "  (VmHWM)");
+}
+
+void show_metrics(const std::string& split, const MetricMap& metrics) {
+  print("***** " + split + " metrics *****");
+  size_t width = 0;
+  for (const auto& [key, value] : metrics) width = std::max(width, key.size());
+  for (const auto& [key, value] : metrics) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%12.4f", value);
+    print("  " + key + std::string(width - key.size(), ' ') + " = " + text);
+  }
+}
+
+}  // namespace
+
+int run_train(const std::vector<std::string>& words) {
+  const ParseResult parsed = parse_arguments(words);
+  if (parsed.help) {
+    print(arguments_help(parsed.help_topic));
+    return 0;
+  }
+  say_all(parsed.warnings, parsed.notes);
+  const Arguments& arguments = parsed.arguments;
+  Trainer trainer(arguments, Task::kTrain, process_environment());
+  say(trainer.device_line());
+  for (const std::string& line : trainer.description()) say(line);
+  say_all(trainer.plan().warnings, trainer.plan().notes);
+  print(trainer.plan().table);
+  if (arguments.modules) print("\n" + trainer.plan().modules);
+  if (arguments.why) print("\n" + trainer.plan().why);
+  if (arguments.dry_run) {
+    if (!trainer.plan().fits) require_fit(arguments, process_environment());
+    return 0;
+  }
+  running = &trainer;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const std::string loaded = trainer.start();
+  if (!loaded.empty()) say(loaded);
+  const bool bar = is_terminal() && !arguments.disable_tqdm.value_or(false);
+  trainer.add_callback(std::make_shared<Progress>(bar, trainer.plan().total_bytes));
+  const TrainOutput output = trainer.train(say);
+  trainer.save_reports(output);
+  if (output.interrupted) {
+    running = nullptr;
+    say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
+        "; go on with --resume_from_checkpoint True");
+    return static_cast<int>(ErrorCode::kInterrupted);
+  }
+  MetricMap metrics = output.metrics;
+  metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
+  show_metrics("train", metrics);
+  trainer.save_metrics("train", metrics);
+  trainer.save_model(arguments.output_dir);
+  if (arguments.do_eval) {
+    MetricMap evaluation = trainer.evaluate();
+    evaluation["epoch"] = metrics["epoch"];
+    show_metrics("eval", evaluation);
+    trainer.save_metrics("eval", evaluation);
+  }
+  running = nullptr;
+  if (arguments.profile) print(trainer.profile_table());
+  show_memory(trainer.memory());
+  print("wrote " + arguments.output_dir + ": model.safetensors, all_results.json, log.jsonl, plan.json, memory.json, loss.svg, memory.svg" +
+        (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
+  return 0;
+}
+
+int run_eval(const std::vector<std::string>& words) {
+  const ParseResult parsed = parse_arguments(words);
+  if (parsed.help) {
+    print(arguments_help(parsed.help_topic));
+    return 0;
+  }
+  say_all(parsed.warnings, parsed.notes);
+  Trainer trainer(parsed.arguments, Task::kEvaluate, process_environment());
+  say(trainer.device_line());
+  for (const std::string& line : trainer.description()) say(line);
+  say_all(trainer.plan().warnings, trainer.plan().notes);
+  const std::string loaded = trainer.start();
+  if (!loaded.empty()) say(loaded);
+  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !parsed.arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
+  const MetricMap metrics = trainer.evaluate();
+  show_metrics("eval", metrics);
+  trainer.save_metrics("eval", metrics);
+  return 0;
+}
+
+}  // namespace plimsoll::cli
