@@ -96,7 +96,7 @@ std::shared_ptr<Node> clone_node(const std::shared_ptr<Node>& node,
   auto& copy = copies[node.get()];
   if (copy) return copy;
   copy = std::make_shared<Node>();
-  const std::shared_ptr<Node> result = copy;  // The reference dies when the map grows.
+  std::shared_ptr<Node> result = copy;  // The reference dies when the map grows.
   result->kind = node->kind;
   result->data = node->data;
   result->synced_data = node->synced_data;

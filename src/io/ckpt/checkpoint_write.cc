@@ -139,7 +139,7 @@ std::string save_checkpoint(FileSystem& files, const std::string& output_folder,
                             const CheckpointContents& contents) {
   PLIMSOLL_CHECK(step >= 0, "step {}", step);
   const std::string name = fmt::format("checkpoint-{}", step);
-  const std::string path = join_path(output_folder, name);
+  std::string path = join_path(output_folder, name);
   const std::string temporary = join_path(output_folder, std::string(kWritingPrefix) + name);
   try {
     make_folders(files, output_folder);

@@ -51,6 +51,7 @@ View at_row(const WantedTensor& wanted) {
 
 std::string join_names(const std::vector<std::string>& names) {
   std::vector<std::string> quoted;
+  quoted.reserve(names.size());
   for (const std::string& name : names) quoted.push_back(quoted_name(name));
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }

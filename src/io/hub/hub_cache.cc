@@ -118,7 +118,7 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
                 repository, how_to_get(name, revision));
   }
   const std::string snapshots = join_path(repository, "snapshots");
-  const std::string snapshot = join_path(snapshots, commit_of(files, repository, revision));
+  std::string snapshot = join_path(snapshots, commit_of(files, repository, revision));
   if (!is_folder(files, snapshot)) {
     throw_error(ErrorCode::kBadData,
                 "'{}' is in Hugging Face's cache, but not its revision '{}' (looked for '{}'). {}", name,
