@@ -21,14 +21,14 @@ struct Rule {
 // The arithmetic behind the sentences that circulate: fp32 moments, gradients of every parameter at once.
 constexpr Rule kRules[] = {
     {"AdamW in fp32", "4 weights + 4 gradients + 8 moments", 16, true, false, 2},
-    {"AdamW, mixed precision", "2 + 4 weights twice + 4 gradients + 8 moments", 18, true, true, 2},
+    {"AdamW, mixed precision", "6 weights (bf16 and fp32) + 4 gradients + 8 moments", 18, true, true, 2},
     {"SGD with momentum in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false, 1},
-    {"SGD with momentum, mixed precision", "2 + 4 weights twice + 4 gradients + 4 momentum", 14, true, true,
-     1},
+    {"SGD with momentum, mixed precision", "6 weights (bf16 and fp32) + 4 gradients + 4 momentum", 14, true,
+     true, 1},
     {"SGD in fp32", "4 weights + 4 gradients", 8, true, false, 0},
-    {"SGD, mixed precision", "2 + 4 weights twice + 4 gradients", 10, true, true, 0},
+    {"SGD, mixed precision", "6 weights (bf16 and fp32) + 4 gradients", 10, true, true, 0},
     {"inference in fp32", "4 weights", 4, false, false, 0},
-    {"inference, mixed precision", "2 + 4 weights twice", 6, false, true, 0},
+    {"inference, mixed precision", "6 weights (bf16 and fp32)", 6, false, true, 0},
 };
 
 int num_states(const PlanRequest& request) {

@@ -1,0 +1,46 @@
+#include "show/report/memory_outcome.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "show/report/quantities.h"
+
+namespace plimsoll {
+namespace {
+
+std::string row(std::string_view label, int64_t predicted, int64_t held, int64_t measured) {
+  return left_aligned(fmt::format("  {}", label), 29) + right_aligned(mib_text(predicted), 12) +
+         right_aligned(mib_text(held), 12) + right_aligned(mib_text(measured), 12) + "\n";
+}
+
+std::string verdict(const MemoryFigures& figures) {
+  const auto predicted = static_cast<double>(figures.predicted_total_bytes);
+  const auto measured = static_cast<double>(figures.measured_peak_bytes);
+  if (figures.arena_high_water_bytes > figures.arena_bytes) {
+    return "the arena was written beyond its end: this is a bug in Plimsoll, please report it\n";
+  }
+  if (figures.measured_peak_bytes == 0) return "the peak of the process could not be measured here\n";
+  if (figures.measured_peak_bytes > figures.predicted_total_bytes) {
+    return fmt::format(
+        "the process took {} MiB more than predicted: this is a bug in Plimsoll, please report it\n",
+        mib_text(figures.measured_peak_bytes - figures.predicted_total_bytes));
+  }
+  return fmt::format("the process peaked at {:.1f} % of what was predicted\n",
+                     predicted > 0 ? 100.0 * measured / predicted : 0.0);
+}
+
+}  // namespace
+
+std::string memory_outcome_table(const MemoryFigures& figures) {
+  std::string text = left_aligned("memory, MiB", 29) + right_aligned("predicted", 12) +
+                     right_aligned("held", 12) + right_aligned("measured", 12) + "\n";
+  text += row("arena", figures.arena_bytes, figures.arena_bytes, figures.arena_high_water_bytes);
+  // What the process has beside the arena can only be measured as a difference.
+  const int64_t beside = std::max<int64_t>(0, figures.measured_peak_bytes - figures.arena_bytes);
+  text += row("device constant", figures.constant_bytes, 0, figures.measured_peak_bytes == 0 ? 0 : beside);
+  text += row("total", figures.predicted_total_bytes, 0, figures.measured_peak_bytes);
+  return text + verdict(figures);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,212 @@
+#include "show/report/plan_json.h"
+
+#include <cctype>
+#include <cmath>
+#include <map>
+
+#include "base/python_json.h"
+#include "plan/anatomy/memory.h"
+#include "plan/anatomy/modules.h"
+#include "plan/anatomy/operations.h"
+#include "plan/anatomy/parameters.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+// "saved_for_the_backward_pass" of "saved for the backward pass".
+std::string key_of(std::string_view name) {
+  std::string key;
+  for (unsigned char c : name) key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';
+  return key;
+}
+
+Json purposes_json(const PhaseMemory& phase) {
+  Json object = Json::object();
+  for (int p = 0; p < kNumPurposes; ++p) {
+    object[key_of(purpose_name(static_cast<Purpose>(p)))] = phase.by_purpose[static_cast<size_t>(p)];
+  }
+  return object;
+}
+
+Json phases_json(const MemoryAnatomy& anatomy) {
+  Json object = Json::object();
+  for (const PhaseMemory& phase : anatomy.phases) {
+    object[std::string(phase_name(phase.phase))] = {
+        {"by_purpose", purposes_json(phase)},     {"gaps_bytes", phase.gaps_bytes},
+        {"arena_bytes", phase.arena_bytes},       {"unused_bytes", phase.unused_bytes},
+        {"constant_bytes", phase.constant_bytes}, {"total_bytes", phase.total_bytes}};
+  }
+  return object;
+}
+
+Json largest_purposes_json(const MemoryAnatomy& anatomy) {
+  const PhaseMemory& phase = anatomy.phases[anatomy.largest];
+  Json object = purposes_json(phase);
+  object["gaps_between_buffers"] = phase.gaps_bytes;
+  return object;
+}
+
+Json totals_json(const OpTotals& totals) {
+  return {{"flops", std::llround(totals.flops)},
+          {"bytes", std::llround(totals.bytes)},
+          {"estimated_ms", totals.ms}};
+}
+
+Json operations_json(const OperationsAnatomy& operations) {
+  Json object = Json::object();
+  for (int g = 0; g < kNumOpGroups; ++g) {
+    const auto group = static_cast<OpGroup>(g);
+    Json entry = totals_json(operations.group(group));
+    for (Segment segment : {Segment::kForward, Segment::kBackward, Segment::kOptimizer}) {
+      entry[std::string(segment_name(segment))] =
+          totals_json(operations.by_group[static_cast<size_t>(g)][index_of(segment)]);
+    }
+    object[key_of(op_group_name(group))] = std::move(entry);
+  }
+  return object;
+}
+
+Json peaks_json(const MemoryAnatomy& anatomy) {
+  Json list = Json::array();
+  for (const PeakPlace& peak : anatomy.peaks) {
+    list.push_back({{"phase", phase_name(peak.phase)},
+                    {"op", peak.op},
+                    {"output", peak.output},
+                    {"module", peak.module},
+                    {"segment", segment_name(peak.segment)},
+                    {"position", peak.position},
+                    {"num_ops", peak.num_ops},
+                    {"transient_bytes", peak.live_bytes}});
+  }
+  return list;
+}
+
+Json modules_json(const Plan& plan) {
+  Json list = Json::array();
+  for (const ModuleMemory& module : module_memory(plan)) {
+    list.push_back({{"module", module.module},
+                    {"num_parameters", module.num_parameters},
+                    {"weight_bytes", module.weight_bytes},
+                    {"state_bytes", module.state_bytes},
+                    {"staging_bytes", module.staging_bytes},
+                    {"gradient_bytes_at_most", module.gradient_bytes_at_most},
+                    {"saved_bytes_at_most", module.saved_bytes_at_most},
+                    {"temporary_bytes_at_most", module.temporary_bytes_at_most}});
+  }
+  return list;
+}
+
+Json parameters_json(const Plan& plan) {
+  const ParameterBytes parameters = parameter_bytes(plan);
+  Json quoted = Json::array();
+  for (const QuotedFormula& formula : parameters.quoted) {
+    quoted.push_back({{"name", formula.name},
+                      {"made_of", formula.made_of},
+                      {"bytes_per_parameter", formula.bytes_per_parameter},
+                      {"bytes", formula.bytes},
+                      {"applies", formula.applies}});
+  }
+  return {{"num_parameters", parameters.num_parameters},
+          {"bytes_per_parameter",
+           {{"weights", parameters.weights},
+            {"states", parameters.states},
+            {"gradients", parameters.gradients},
+            {"activations", parameters.activations}}},
+          {"quoted", std::move(quoted)},
+          {"difference", parameters.difference}};
+}
+
+Json bucket_json(const Bucket& bucket) {
+  return {{"tokens", bucket.tokens}, {"sequences", bucket.sequences}, {"longest", bucket.longest}};
+}
+
+Json program_json(const ProgramPlan& program) {
+  Json passes = Json::array();
+  for (const PassRecord& pass : program.passes) {
+    passes.push_back({{"name", pass.name},
+                      {"ran", pass.ran},
+                      {"ops_before", pass.ops_before},
+                      {"ops_after", pass.ops_after}});
+  }
+  std::map<std::string, int64_t> kernels;
+  for (const OpPlan& op : program.ops) {
+    if (op.kernel != nullptr) ++kernels[std::string(op.kernel->implementation)];
+  }
+  return {{"name", program.name},
+          {"num_ops", program.graph.ops().size()},
+          {"bucket", bucket_json(program.bucket)},
+          {"num_buckets", program.ladder.size()},
+          {"transient_bytes", program.transient_bytes},
+          {"lower_bound_bytes", program.lower_bound_bytes},
+          {"passes", std::move(passes)},
+          {"kernels", kernels}};
+}
+
+Json request_json(const PlanRequest& request) {
+  Json object{{"model", request.model_label.empty() ? request.model.model_type : request.model_label},
+              {"dtype", dtype_name(request.dtype)},
+              {"train", request.train},
+              {"evaluate", request.evaluate},
+              {"optimizer", request.optimizer.kind == OptimizerKind::kAdamW ? "adamw" : "sgd"},
+              {"gradient_accumulation_steps", request.gradient_accumulation_steps},
+              {"train_bucket", bucket_json(request.train_bucket)},
+              {"evaluate_bucket", bucket_json(request.evaluate_bucket)},
+              {"num_threads", request.num_threads},
+              {"isa", cpu_isa_name(request.isa)},
+              {"device", request.device_label},
+              {"reference_kernels", request.reference_kernels},
+              {"memory_limit_bytes", nullptr},
+              {"host",
+               {{"process_bytes", request.host.process_bytes},
+                {"data_bytes", request.host.data_bytes},
+                {"io_bytes", request.host.io_bytes}}}};
+  if (request.memory_limit_bytes) object["memory_limit_bytes"] = *request.memory_limit_bytes;
+  return object;
+}
+
+}  // namespace
+
+std::string plan_json(const Plan& plan) {
+  const MemoryAnatomy anatomy = memory_anatomy(plan);
+  const OperationsAnatomy operations = operations_anatomy(plan);
+  Json programs = Json::array();
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (*program) programs.push_back(program_json(**program));
+  }
+  const Json object{{"schema_version", kPlanJsonVersion},
+                    {"total_bytes", plan.total_bytes()},
+                    {"spaces",
+                     {{{"name", "cpu"},
+                       {"arena_bytes", plan.arena_bytes},
+                       {"lower_bound_bytes", plan.lower_bound_bytes},
+                       {"constant_bytes", plan.request.host.total()}}}},
+                    {"by_purpose", largest_purposes_json(anatomy)},
+                    {"by_phase", phases_json(anatomy)},
+                    {"operations", operations_json(operations)},
+                    {"estimate",
+                     {{"samples", operations.samples},
+                      {"tokens", operations.tokens},
+                      {"ms", operations.total().ms},
+                      {"samples_per_second", operations.samples_per_s()},
+                      {"rates", operations.rates}}},
+                    {"peaks", peaks_json(anatomy)},
+                    {"modules", modules_json(plan)},
+                    {"parameters", parameters_json(plan)},
+                    {"programs", std::move(programs)},
+                    {"request", request_json(plan.request)}};
+  return python_json(object, 2) + "\n";
+}
+
+std::string memory_json(const MemoryFigures& figures) {
+  const Json object{{"predicted_total_bytes", figures.predicted_total_bytes},
+                    {"arena_bytes", figures.arena_bytes},
+                    {"arena_high_water_bytes", figures.arena_high_water_bytes},
+                    {"lower_bound_bytes", figures.lower_bound_bytes},
+                    {"constant_bytes", figures.constant_bytes},
+                    {"measured_peak_bytes", figures.measured_peak_bytes}};
+  return python_json(object, 2) + "\n";
+}
+
+}  // namespace plimsoll

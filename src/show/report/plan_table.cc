@@ -1,0 +1,256 @@
+#include "show/report/plan_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "plan/anatomy/memory.h"
+#include "plan/anatomy/modules.h"
+#include "plan/anatomy/operations.h"
+#include "plan/anatomy/parameters.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kLabelWidth = 29;
+
+std::string title(const Plan& plan) {
+  const PlanRequest& request = plan.request;
+  const Bucket& bucket = plan.train ? request.train_bucket : request.evaluate_bucket;
+  const std::string name = request.model_label.empty() ? request.model.model_type : request.model_label;
+  std::string text = fmt::format("{} for sequence classification, {} parameters, {}", name,
+                                 count_text(plan.num_parameters()), precision_words(request.dtype));
+  if (plan.train) text += ", " + optimizer_words(request.optimizer);
+  text += fmt::format("\nbatch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
+  if (plan.train && request.gradient_accumulation_steps > 1) {
+    text += fmt::format(", {} accumulated to {}", request.gradient_accumulation_steps,
+                        bucket.sequences * request.gradient_accumulation_steps);
+  }
+  return text + ", on " + request.device_label + "\n\n";
+}
+
+// Eight heights of a bar, and nothing.
+std::string bar(double height, Characters characters) {
+  static constexpr std::array<const char*, 9> kUnicodeBars{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static constexpr std::array<const char*, 9> kAsciiBars{" ", "_", ".", ":", "-", "=", "+", "*", "#"};
+  const auto level = static_cast<size_t>(std::clamp(height * 8.0 + 0.5, 1.0, 8.0));
+  return characters == Characters::kUnicode ? kUnicodeBars[level] : kAsciiBars[level];
+}
+
+// The transient bytes of one segment over its estimated time, relative to the peak.
+std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<double>& heights, Segment segment,
+                      size_t cells, Characters characters) {
+  double total_ms = 0;
+  for (const OpEstimate& op : ops) total_ms += op.segment == segment ? op.ms : 0.0;
+  std::vector<double> highest(cells, -1.0);
+  double start = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].segment != segment) continue;
+    const double end = start + ops[i].ms;
+    const auto cell = [&](double at) {
+      return total_ms > 0
+                 ? std::min(cells - 1, static_cast<size_t>(at / total_ms * static_cast<double>(cells)))
+                 : 0;
+    };
+    for (size_t c = cell(start); c <= cell(end); ++c) highest[c] = std::max(highest[c], heights[i]);
+    start = end;
+  }
+  std::string line;
+  for (double height : highest) line += height < 0 ? " " : bar(height, characters);
+  return line;
+}
+
+// What stands to the right of the memory table: how the train program fills and empties.
+std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
+  if (!plan.train) return {};
+  const std::vector<OpEstimate> ops = estimate_ops(plan, *plan.train);
+  const MemoryTimeline timeline = memory_timeline(plan, *plan.train);
+  std::vector<double> heights;
+  for (const PurposeBytes& bytes : timeline.by_op) {
+    const int64_t live = std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) - plan.persistent_bytes;
+    heights.push_back(static_cast<double>(live) /
+                      static_cast<double>(std::max<int64_t>(plan.train->transient_bytes, 1)));
+  }
+  return {"train, by time", "forward   " + sparkline(ops, heights, Segment::kForward, 8, characters),
+          "backward  " + sparkline(ops, heights, Segment::kBackward, 8, characters),
+          "optimizer " + sparkline(ops, heights, Segment::kOptimizer, 3, characters)};
+}
+
+struct Row {
+  std::string label;
+  std::vector<int64_t> bytes;
+};
+
+std::vector<Row> memory_rows(const MemoryAnatomy& anatomy) {
+  std::vector<Row> rows;
+  const auto add = [&](std::string_view label, auto value_of) {
+    Row row{.label = std::string(label), .bytes = {}};
+    for (const PhaseMemory& phase : anatomy.phases) row.bytes.push_back(value_of(phase));
+    rows.push_back(std::move(row));
+  };
+  for (int p = 0; p < kNumPurposes; ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    if (purpose == Purpose::kConstant) continue;
+    add(purpose_name(purpose), [&](const PhaseMemory& phase) { return phase.by_purpose[index_of(purpose)]; });
+    const auto is_zero = [](int64_t bytes) { return bytes == 0; };
+    if (std::all_of(rows.back().bytes.begin(), rows.back().bytes.end(), is_zero)) rows.pop_back();
+  }
+  add("gaps between buffers", [](const PhaseMemory& phase) { return phase.gaps_bytes; });
+  add("arena in use", [](const PhaseMemory& phase) { return phase.arena_bytes; });
+  add("device constant", [](const PhaseMemory& phase) { return phase.constant_bytes; });
+  add("total", [](const PhaseMemory& phase) { return phase.total_bytes; });
+  return rows;
+}
+
+std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Characters characters) {
+  const std::vector<std::string> beside = sparklines(plan, characters);
+  const size_t width = anatomy.phases.size() > 4 ? 9 : 10;
+  std::vector<std::string> lines{left_aligned("memory, MiB", kLabelWidth)};
+  for (const PhaseMemory& phase : anatomy.phases) lines[0] += right_aligned(phase_name(phase.phase), width);
+  for (const Row& row : memory_rows(anatomy)) {
+    lines.push_back(left_aligned("  " + row.label, kLabelWidth));
+    for (int64_t bytes : row.bytes) lines.back() += right_aligned(mib_text(bytes), width);
+  }
+  std::string text;
+  for (size_t i = 0; i < lines.size(); ++i)
+    text += lines[i] + (i < beside.size() ? "  | " + beside[i] : "") + "\n";
+  return text;
+}
+
+std::string constant_words(const MemoryAnatomy& anatomy) {
+  std::vector<std::string> parts;
+  for (const ConstantLine& line : anatomy.constants) {
+    if (line.bytes > 0) parts.push_back(line.name + " " + mib_text(line.bytes));
+  }
+  return parts.empty() ? "" : fmt::format("device constant: {} MiB\n", fmt::join(parts, ", "));
+}
+
+std::string peak_words(const MemoryAnatomy& anatomy) {
+  const PhaseMemory& phase = anatomy.phases[anatomy.largest];
+  const PeakPlace* peak = anatomy.peak_of(phase.phase);
+  if (peak == nullptr) return "";
+  const std::string module = module_words(peak->module);
+  return fmt::format("peak: {}, {}{} ({}, op {} of {})\n", phase_name(phase.phase),
+                     segment_name(peak->segment), module.empty() ? "" : " of " + module, peak->op,
+                     peak->position + 1, peak->num_ops);
+}
+
+std::string arena_words(const Plan& plan) {
+  const double above = 100.0 * (static_cast<double>(plan.arena_bytes) /
+                                    static_cast<double>(std::max<int64_t>(plan.lower_bound_bytes, 1)) -
+                                1.0);
+  return fmt::format(
+      "arena {} MiB, taken once at the start; {:.1f} % above the lower bound of this schedule ({})\n",
+      mib_text(plan.arena_bytes), above, mib_text(plan.lower_bound_bytes));
+}
+
+std::string formula_words(const Plan& plan) {
+  const ParameterBytes parameters = parameter_bytes(plan);
+  for (const QuotedFormula& formula : parameters.quoted) {
+    if (!formula.applies) continue;
+    return fmt::format(
+        "people say {:g} bytes a parameter for {}: {:.0f} MiB; here {:.1f}, and {:.1f} of activations "
+        "(--why)\n",
+        formula.bytes_per_parameter, formula.name, static_cast<double>(formula.bytes) / 1048576.0,
+        parameters.sum(), parameters.activations);
+  }
+  return "";
+}
+
+std::string operations_table(const Plan& plan) {
+  const OperationsAnatomy operations = operations_anatomy(plan);
+  const OpTotals total = operations.total();
+  std::string text =
+      "\n" + left_aligned(plan.train ? "operations of a step" : "operations of a batch", kLabelWidth) +
+      right_aligned("GFLOP", 12) + right_aligned("GB moved", 12) + right_aligned("est. ms", 12) +
+      right_aligned("share", 9) + "\n";
+  for (int g = 0; g < kNumOpGroups; ++g) {
+    const auto group = static_cast<OpGroup>(g);
+    const OpTotals sums = operations.group(group);
+    if (sums.flops == 0 && sums.bytes == 0) continue;
+    text += left_aligned(fmt::format("  {}", op_group_name(group)), kLabelWidth) +
+            right_aligned(fmt::format("{:.1f}", sums.flops / 1e9), 12) +
+            right_aligned(fmt::format("{:.1f}", sums.bytes / 1e9), 12) +
+            right_aligned(fmt::format("{:.1f}", sums.ms), 12) +
+            right_aligned(share_text(sums.ms, total.ms), 9) + "\n";
+  }
+  text += fmt::format("about {} samples/s", short_number(operations.samples_per_s()));
+  if (plan.train) {
+    text += fmt::format("; forward {}, backward {}, optimizer {}",
+                        share_text(operations.segment(Segment::kForward).ms, total.ms),
+                        share_text(operations.segment(Segment::kBackward).ms, total.ms),
+                        share_text(operations.segment(Segment::kOptimizer).ms, total.ms));
+  }
+  return text + fmt::format("\nestimate from rates of {}; not calibrated here\n", operations.rates);
+}
+
+std::string verdict(const Plan& plan) {
+  const int64_t needed = plan.total_bytes();
+  if (!plan.request.memory_limit_bytes)
+    return fmt::format("\nneeds {} MiB; no --memory_limit is given\n", mib_text(needed));
+  const int64_t limit = *plan.request.memory_limit_bytes;
+  if (needed > limit) {
+    return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {} MiB\n", mib_text(needed),
+                       mib_text(limit), mib_text(needed - limit));
+  }
+  return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) stay free\n", mib_text(needed),
+                     mib_text(limit), mib_text(limit - needed),
+                     share_text(static_cast<double>(limit - needed), static_cast<double>(limit)));
+}
+
+}  // namespace
+
+std::string_view precision_words(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "fp64";
+    case DType::kF32:
+      return "fp32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "fp16";
+    default:
+      return dtype_name(dtype);
+  }
+}
+
+std::string optimizer_words(const OptimizerConfig& optimizer) {
+  if (optimizer.kind == OptimizerKind::kAdamW) return "AdamW";
+  return optimizer.momentum > 0 ? fmt::format("SGD with momentum {:g}", optimizer.momentum) : "SGD";
+}
+
+std::string plan_table(const Plan& plan, Characters characters) {
+  const MemoryAnatomy anatomy = memory_anatomy(plan);
+  return title(plan) + memory_table(plan, anatomy, characters) + constant_words(anatomy) +
+         peak_words(anatomy) + arena_words(plan) + formula_words(plan) + operations_table(plan) +
+         verdict(plan);
+}
+
+std::string module_table(const Plan& plan) {
+  const std::vector<ModuleMemory> modules = module_memory(plan);
+  size_t label = 10;
+  for (const ModuleMemory& module : modules) label = std::max(label, module.module.size());
+  label = std::min<size_t>(label, 36) + 2;
+  std::string text = left_aligned("modules, MiB", label) + right_aligned("parameters", 11) +
+                     right_aligned("weights", 9) + right_aligned("states", 9) +
+                     right_aligned("gradients", 11) + right_aligned("saved", 9) +
+                     right_aligned("temporary", 11) + "\n";
+  for (const ModuleMemory& module : modules) {
+    const bool empty = module.weight_bytes + module.state_bytes + module.gradient_bytes_at_most +
+                           module.saved_bytes_at_most + module.temporary_bytes_at_most ==
+                       0;
+    if (empty) continue;
+    text += left_aligned("  " + (module.module.empty() ? "(no module)" : module.module), label) +
+            right_aligned(module.num_parameters == 0 ? "-" : count_text(module.num_parameters), 11) +
+            right_aligned(mib_text(module.weight_bytes), 9) + right_aligned(mib_text(module.state_bytes), 9) +
+            right_aligned(mib_text(module.gradient_bytes_at_most), 11) +
+            right_aligned(mib_text(module.saved_bytes_at_most), 9) +
+            right_aligned(mib_text(module.temporary_bytes_at_most), 11) + "\n";
+  }
+  return text + "gradients, saved and temporary: each module's own highest sum, not all at the same time\n";
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+// The plan as a person reads it: the memory table, the operations table, the verdict. Pure; thread-safe.
+#pragma once
+
+#include <string>
+
+#include "plan/build/plan.h"
+#include "show/report/quantities.h"
+
+namespace plimsoll {
+
+// At most 100 columns, newline at the end. What `plan`, `train --dry_run` and the start of every run print.
+// Cost: about a millisecond.
+std::string plan_table(const Plan& plan, Characters characters = Characters::kUnicode);
+
+// `--modules`: weights, states, gradients, saved and temporary bytes of every module of the model.
+std::string module_table(const Plan& plan);
+
+// `--why`: each kernel and why faster ones declined, each pass with ops before and after, which values are
+// saved for the backward pass, and the formulas that people quote beside this plan.
+std::string plan_why(const Plan& plan);
+
+// "fp32", "bf16": an element type as users of training frameworks write it.
+std::string_view precision_words(DType dtype);
+// "AdamW", "SGD with momentum 0.9".
+std::string optimizer_words(const OptimizerConfig& optimizer);
+
+}  // namespace plimsoll

@@ -1,0 +1,172 @@
+#include "show/report/plots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "plan/anatomy/memory.h"
+#include "plan/anatomy/operations.h"
+#include "show/report/plan_table.h"
+#include "show/report/svg.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kMiB = 1048576.0;
+
+// Okabe and Ito's colours, in the order of Purpose.
+constexpr std::array<std::string_view, kNumPurposes> kPurposeColours{
+    "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999"};
+
+std::vector<PlotPoint> points_of(const std::vector<LogRecord>& history, const std::string& key) {
+  std::vector<PlotPoint> points;
+  for (const LogRecord& record : history) {
+    const auto it = record.values.find(key);
+    if (it != record.values.end()) points.emplace_back(static_cast<double>(record.step), it->second);
+  }
+  return points;
+}
+
+// A range that holds every finite value with a margin, from 0 where the values are not far above it.
+std::pair<double, double> range_of(const std::vector<PlotPoint>& points) {
+  double low = 0;
+  double high = 0;
+  bool any = false;
+  for (const auto& [x, y] : points) {
+    if (!std::isfinite(y)) continue;
+    low = any ? std::min(low, y) : y;
+    high = any ? std::max(high, y) : y;
+    any = true;
+  }
+  if (!any) return {0, 1};
+  if (low >= 0 && low < 0.7 * high) low = 0;
+  const double margin = high > low ? 0.05 * (high - low) : std::max(0.5, 0.1 * std::fabs(high));
+  return {low == 0 ? 0 : low - margin, high + margin};
+}
+
+// What each column of the plot shows: of the ops that run within it, the one that holds the most.
+struct Columns {
+  std::vector<double> x;  // milliseconds, the start of each column and the end of the last
+  std::vector<PurposeBytes> bytes;
+  std::array<double, kNumSegments> segment_start{};
+  double total_ms = 0;
+};
+
+int64_t sum_of(const PurposeBytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+Columns columns_of(const Plan& plan, const ProgramPlan& program) {
+  const std::vector<OpEstimate> ops = estimate_ops(plan, program);
+  const MemoryTimeline timeline = memory_timeline(plan, program);
+  Columns columns{.x = {}, .bytes = std::vector<PurposeBytes>(SvgPlot::kColumns)};
+  columns.segment_start.fill(-1);
+  for (const OpEstimate& op : ops) columns.total_ms += op.ms;
+  if (!(columns.total_ms > 0)) columns.total_ms = 1;
+  double start = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    double& segment = columns.segment_start[index_of(ops[i].segment)];
+    if (segment < 0) segment = start;
+    const auto column = [&](double at) {
+      return std::min<size_t>(SvgPlot::kColumns - 1,
+                              static_cast<size_t>(at / columns.total_ms * SvgPlot::kColumns));
+    };
+    for (size_t c = column(start); c <= column(start + ops[i].ms); ++c) {
+      if (sum_of(timeline.by_op[i]) > sum_of(columns.bytes[c])) columns.bytes[c] = timeline.by_op[i];
+    }
+    start += ops[i].ms;
+  }
+  for (int c = 0; c <= SvgPlot::kColumns; ++c) columns.x.push_back(columns.total_ms * c / SvgPlot::kColumns);
+  return columns;
+}
+
+// The upper edge of the first so many purposes in the stack, as steps: a point where a step starts and one
+// where it ends.
+std::vector<PlotPoint> edge(const Columns& columns, size_t num_purposes) {
+  std::vector<PlotPoint> points;
+  for (size_t c = 0; c < columns.bytes.size(); ++c) {
+    double sum = 0;
+    for (size_t p = 0; p < num_purposes; ++p) sum += static_cast<double>(columns.bytes[c][p]) / kMiB;
+    if (points.size() >= 2 && points.back().second == sum) {
+      points.back().first = columns.x[c + 1];
+      continue;
+    }
+    points.emplace_back(columns.x[c], sum);
+    points.emplace_back(columns.x[c + 1], sum);
+  }
+  return points;
+}
+
+void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
+  for (size_t p = 0; p < kNumPurposes; ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    int64_t most = 0;
+    for (const PurposeBytes& bytes : columns.bytes) most = std::max(most, bytes[p]);
+    if (most == 0) continue;
+    plot.area(edge(columns, p), edge(columns, p + 1), kPurposeColours[p]);
+    plot.legend_entry(kPurposeColours[p], "area", purpose_name(purpose));
+    plot.legend_entry("none", "area", fmt::format("at the peak {} MiB", mib_text(phase.by_purpose[p])));
+  }
+}
+
+std::string caption_of(const Plan& plan, const Bucket& bucket) {
+  const std::string model =
+      plan.request.model_label.empty() ? plan.request.model.model_type : plan.request.model_label;
+  std::string text =
+      fmt::format("{}, {}, batch {} x {} ({} tokens)", model, precision_words(plan.request.dtype),
+                  bucket.sequences, bucket.longest, bucket.tokens);
+  if (plan.train) text += ", " + optimizer_words(plan.request.optimizer);
+  if (plan.train && plan.request.gradient_accumulation_steps > 1) {
+    text += fmt::format(", one of {} micro-batches", plan.request.gradient_accumulation_steps);
+  }
+  return text + ", on " + plan.request.device_label + "; predicted";
+}
+
+}  // namespace
+
+std::string loss_plot(const std::vector<LogRecord>& history, const std::string& title,
+                      const std::string& caption) {
+  const std::vector<PlotPoint> train = points_of(history, "loss");
+  const std::vector<PlotPoint> evaluation = points_of(history, "eval_loss");
+  std::vector<PlotPoint> all = train;
+  all.insert(all.end(), evaluation.begin(), evaluation.end());
+  double last_step = 1;
+  for (const auto& [x, y] : all) last_step = std::max(last_step, x);
+  const auto [low, high] = range_of(all);
+  SvgPlot plot({.title = title, .x_label = "optimizer step", .y_label = "loss", .caption = caption}, 0,
+               last_step, low, high);
+  plot.line(train, kPurposeColours[0], "");
+  // A line of one point is invisible.
+  if (train.size() < 3) plot.dots(train, kPurposeColours[0]);
+  plot.line(evaluation, kPurposeColours[5], "6 3");
+  plot.dots(evaluation, kPurposeColours[5]);
+  if (!train.empty()) plot.legend_entry(kPurposeColours[0], "", "training loss");
+  if (!evaluation.empty()) plot.legend_entry(kPurposeColours[5], "6 3", "evaluation loss");
+  return plot.finish();
+}
+
+std::string memory_plot(const Plan& plan) {
+  PLIMSOLL_CHECK(plan.train || plan.evaluate, "a plan without programs has no plot");
+  const ProgramPlan& program = plan.train ? *plan.train : *plan.evaluate;
+  const MemoryAnatomy anatomy = memory_anatomy(plan);
+  const PhaseMemory* phase = anatomy.find(plan.train ? Phase::kTrain : Phase::kEvaluate);
+  const Columns columns = columns_of(plan, program);
+  const double arena = static_cast<double>(plan.arena_bytes) / kMiB;
+  SvgPlot plot({.title = plan.train ? "memory over a training step" : "memory over a batch of evaluation",
+                .x_label = "estimated time, ms",
+                .y_label = "live bytes in the arena, MiB",
+                .caption = caption_of(plan, program.bucket)},
+               0, columns.total_ms, 0, 1.08 * arena);
+  plot.horizontal_mark(arena, fmt::format("arena {} MiB", mib_text(plan.arena_bytes)));
+  stack(plot, columns, *phase);
+  for (Segment segment : {Segment::kForward, Segment::kBackward, Segment::kOptimizer}) {
+    const double start = columns.segment_start[index_of(segment)];
+    if (start >= 0) plot.vertical_mark(start, segment_name(segment));
+  }
+  return plot.finish();
+}
+
+}  // namespace plimsoll

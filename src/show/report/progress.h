@@ -1,0 +1,34 @@
+// Where a run stands: a line for a terminal that is drawn over itself, and a plain line for a log. Pure;
+// thread-safe. Whoever prints them adds carriage returns and newlines.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "show/report/quantities.h"
+
+namespace plimsoll {
+
+struct ProgressFigures {
+  int64_t step = 0;
+  int64_t max_steps = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double tokens_per_s = 0;                             // real tokens
+  std::optional<double> model_flops_utilization = {};  // 0 to 1; shown where it is known
+  int64_t memory_bytes = 0;                            // planned
+  double elapsed_s = 0;
+  double remaining_s = -1;  // negative: not known yet
+};
+
+// "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 < 2:14":
+// never wider than `columns`; the bar takes what the figures leave, and figures at the end go first where
+// even they do not fit.
+std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
+                         Characters characters = Characters::kUnicode);
+// The same figures without a bar.
+std::string progress_line(const ProgressFigures& figures);
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+// Figures as people read them, and texts of a given width. Pure; thread-safe. Nothing here depends on the
+// locale.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// What a terminal or a log can show.
+enum class Characters : uint8_t { kUnicode, kAscii };
+
+// "1278.4" MiB; "-" for none.
+std::string mib_text(int64_t bytes);
+// "335.1M", "22.7M", "4.4k", "812".
+std::string count_text(int64_t count);
+// "9,412".
+std::string grouped_text(int64_t value);
+// "1:12", "1:02:03"; "?" for a negative or not finite number of seconds.
+std::string clock_text(double seconds);
+// Three significant digits without an exponent where that is short: "12.1", "0.184", "4072".
+std::string short_number(double value);
+// "94 %", "0.2 %"; "-" where the whole is 0.
+std::string share_text(double part, double whole);
+
+// Columns that a UTF-8 text takes on a terminal, each code point one column.
+size_t display_width(std::string_view text);
+std::string left_aligned(std::string_view text, size_t width);
+std::string right_aligned(std::string_view text, size_t width);
+
+}  // namespace plimsoll

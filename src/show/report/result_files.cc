@@ -1,0 +1,105 @@
+#include "show/report/result_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/python_json.h"
+
+namespace plimsoll {
+namespace {
+
+// A double holds every whole number below this exactly.
+constexpr double kLargestWhole = 9007199254740992.0;
+
+bool counts_whole(std::string_view key) {
+  return key.ends_with("_samples") || key == "step" || key == "num_input_tokens_seen" ||
+         key.find("_mem_") != std::string_view::npos;
+}
+
+bool is_whole(double value) {
+  return std::fabs(value) < kLargestWhole && std::trunc(value) == value;
+}
+
+// Python's str(timedelta): "0:01:02", "1 day, 0:00:00".
+std::string timedelta_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  const auto hundredths = static_cast<int64_t>(std::fabs(seconds - static_cast<double>(whole)) * 100);
+  const int64_t days = whole / 86400;
+  const std::string prefix = days == 0 ? "" : fmt::format("{} day{}, ", days, days == 1 ? "" : "s");
+  return fmt::format("{}{}:{:02}:{:02}.{:02}", prefix, whole / 3600 % 24, whole / 60 % 60, whole % 60,
+                     hundredths);
+}
+
+// Python's str of a float or an int; it has words for what JSON has not.
+std::string python_text(const nlohmann::json& value) {
+  return value.is_number_float() ? python_float(value.get<double>()) : value.dump();
+}
+
+std::string shown(const std::string& key, double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  if (key.find("_mem_") != std::string::npos) return fmt::format("{}MB", static_cast<int64_t>(value) >> 20);
+  if (key.find("_runtime") != std::string::npos) return timedelta_text(value);
+  if (key == "total_flos")
+    return fmt::format("{}GF", static_cast<int64_t>(std::floor(std::trunc(value) / 1073741824.0)));
+  const nlohmann::json json = metric_json(key, value);
+  if (!json.is_number_float()) return json.dump();
+  // The decimal text nearest to the exact value, ties to even, as Python's round; then its shortest form.
+  return python_float(std::strtod(fmt::format("{:.4f}", value).c_str(), nullptr));
+}
+
+}  // namespace
+
+nlohmann::json metric_json(std::string_view key, double value) {
+  if (!std::isfinite(value)) return nullptr;
+  if (counts_whole(key) && is_whole(value)) return static_cast<int64_t>(value);
+  return value;
+}
+
+std::string results_json(const MetricMap& metrics) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [key, value] : metrics) object[key] = metric_json(key, value);
+  return python_json(object, 4);
+}
+
+std::string trainer_state_text(const nlohmann::json& state) {
+  return python_json(state, 2) + "\n";
+}
+
+nlohmann::json log_history_json(const std::vector<LogRecord>& history) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const LogRecord& record : history) {
+    nlohmann::json object{{"epoch", metric_json("epoch", record.epoch)}, {"step", record.step}};
+    for (const auto& [key, value] : record.values) object[key] = metric_json(key, value);
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+std::string log_line(const LogRecord& record) {
+  const nlohmann::json object = log_history_json({record}).front();
+  std::string line = "{";
+  for (const auto& [key, value] : object.items()) {
+    if (line.size() > 1) line += ", ";
+    line += nlohmann::json(key).dump() + ": " + python_text(value);
+  }
+  return line + "}\n";
+}
+
+std::string metrics_block(std::string_view split, const MetricMap& metrics) {
+  size_t key_width = 0;
+  size_t value_width = 0;
+  for (const auto& [key, value] : metrics) {
+    key_width = std::max(key_width, key.size());
+    value_width = std::max(value_width, shown(key, value).size());
+  }
+  std::string text = fmt::format("***** {} metrics *****\n", split);
+  for (const auto& [key, value] : metrics) {
+    text += fmt::format("  {:<{}} = {:>{}}\n", key, key_width, shown(key, value), value_width);
+  }
+  return text;
+}
+
+}  // namespace plimsoll
