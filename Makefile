@@ -1,0 +1,51 @@
+# The commands of this repository. CMake builds; this file only calls scripts/ in the right order.
+#
+#   make            install the packages that are missing (Debian, root or sudo) and build: build/plimsoll
+#   make test       the same, then every test that is not labelled long
+#   make demo       the same, then train a classifier on this machine's own package descriptions
+#   make test-long  long tests, sanitizers, fuzzers (about three hours on two cores)
+#   make bench      build the benchmarks: build-bench/
+#   make install    install to PREFIX (default /usr/local): program, library, headers, CMake package
+#   make clean      remove build folders; what was trained (runs/) and downloaded (data/) stays
+#
+# JOBS=N sets how many compilers and tests run at once (default: one a core).
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+export JOBS
+
+.DEFAULT_GOAL := all
+.PHONY: all setup product test test-long demo bench install clean help
+
+all: product
+	@echo "built: build/plimsoll   next: make demo, make test, or build/plimsoll --help"
+
+setup:
+	@scripts/setup.sh build
+
+product: setup
+	@scripts/build.sh release plimsoll_product
+
+test: setup
+	@scripts/build.sh release
+	@ctest --test-dir build -LE '^long$$' --no-tests=error --output-on-failure -j $(JOBS)
+
+test-long: setup
+	@scripts/test_long.sh
+
+demo: product
+	@scripts/demo.sh
+
+bench:
+	@scripts/setup.sh build bench
+	@scripts/build.sh bench
+	@echo "built:"; find build-bench -type f -name '*_bench' | sort | sed 's/^/  /'
+
+install: product
+	@cmake --install build --prefix $(PREFIX)
+
+clean:
+	rm -rf build build-asan build-tsan build-fuzz build-bench
+
+help:
+	@sed -n 's/^#   //p' Makefile

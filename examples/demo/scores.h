@@ -1,0 +1,19 @@
+// Accuracy and macro-averaged F1 of guesses against labels, counted as scikit-learn does: F1 of a class is
+// 2 TP / (2 TP + FP + FN), its mean goes over every class that occurs among labels or guesses. Pure
+// functions.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace plimsoll::demo {
+
+struct Scores {
+  double accuracy = 0;
+  double macro_f1 = 0;
+};
+
+// Requires: as many guesses as labels, at least one.
+Scores score(std::span<const std::string> labels, std::span<const std::string> guesses);
+
+}  // namespace plimsoll::demo

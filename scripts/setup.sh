@@ -1,0 +1,85 @@
+#!/bin/sh
+# Installs the Debian packages that a task needs and that are missing; does nothing, in a few milliseconds, when none is.
+#
+#   scripts/setup.sh [build|demo|format|tidy|fuzz|bench]...     (default: build)
+#
+# Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and exits
+# with 2. On a system without dpkg it only says what it would have looked for.
+set -eu
+
+packages_of() {
+  case $1 in
+    build) echo "g++ cmake ninja-build pkg-config libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libsimdjson-dev" \
+                "libxxhash-dev libyaml-cpp-dev libgtest-dev" ;;
+    demo) echo "curl ca-certificates unzip" ;;
+    format) echo "clang-format" ;;
+    tidy) echo "clang-tidy" ;;
+    fuzz) echo "clang libomp-dev" ;;
+    bench) echo "libbenchmark-dev" ;;
+    *) echo "setup: no such task: $1 (build, demo, format, tidy, fuzz, bench)" >&2; exit 2 ;;
+  esac
+}
+
+[ $# -gt 0 ] || set -- build
+wanted=
+for task in "$@"; do
+  list=$(packages_of "$task")
+  wanted="$wanted $list"
+done
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+  echo "setup: no dpkg here, so packages are not looked for. On Debian or Ubuntu they are called:$wanted"
+  exit 0
+fi
+
+missing_of() {
+  # A package that dpkg knows as installed; anything else (never seen, removed, half configured) is missing.
+  # shellcheck disable=SC2086
+  installed=$(dpkg-query -W -f='${Package} ${db:Status-Abbrev}\n' $wanted 2>/dev/null | awk '$2 == "ii" || $2 == "hi" {print $1}')
+  for package in $wanted; do
+    printf '%s\n' "$installed" | grep -qxF "$package" || printf '%s ' "$package"
+  done
+}
+
+missing=$(missing_of)
+[ -n "$missing" ] || exit 0
+missing=${missing% }
+
+as_root=
+if [ "$(id -u)" -ne 0 ]; then
+  if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+    as_root="sudo -n"
+  else
+    echo "setup: missing packages: $missing" >&2
+    echo "setup: this user is not root and may not use sudo without a password; install them with" >&2
+    echo "    sudo apt-get update && sudo apt-get install --no-install-recommends -y $missing" >&2
+    echo "and run the same command again." >&2
+    exit 2
+  fi
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+echo "setup: installing $missing"
+# DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started. A failed
+# update is no reason to stop: the lists may be there, and one repository out of several may be down.
+quiet() {
+  $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o DPkg::Lock::Timeout=600 \
+    -o Dpkg::Use-Pty=0 -o APT::Install-Recommends=false -o Acquire::Retries=3 "$@" </dev/null >>"$log" 2>&1
+}
+quiet update || true
+# shellcheck disable=SC2086
+if ! quiet install -y $missing; then
+  echo "setup: apt-get could not install them. Its last lines:" >&2
+  tail -n 12 "$log" | sed 's/^/    /' >&2
+  if grep -qE 'Could not resolve|Could not connect|Temporary failure|Unable to fetch|Failed to fetch|Connection (failed|timed out)|Unable to locate' "$log"; then
+    echo "setup: this looks like no way to the package mirror. Check the network, the proxy and /etc/apt/sources.list." >&2
+  fi
+  echo "setup: to see it in full: ${as_root:+sudo }apt-get update && ${as_root:+sudo }apt-get install $missing" >&2
+  exit 2
+fi
+missing=$(missing_of)
+if [ -n "$missing" ]; then
+  echo "setup: apt-get ended well, but these are still missing: $missing" >&2
+  exit 2
+fi
