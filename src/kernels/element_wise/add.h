@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "kernels/element_wise/catalog.h"
 #include "kernels/element_wise/rounding.h"
-#include "kernels/element_wise/row_blocks.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 #include "kernels/catalog/catalog.h"
-#include "kernels/element_wise/row_blocks.h"
+#include "kernels/element_wise/catalog.h"
 
 namespace plimsoll::catalog_rows {
 

@@ -19,8 +19,8 @@
 
 #include "base/view.h"
 #include "kernels/element_wise/add.h"
+#include "kernels/element_wise/catalog.h"
 #include "kernels/element_wise/rounding.h"
-#include "kernels/element_wise/row_blocks.h"
 
 namespace plimsoll {
 

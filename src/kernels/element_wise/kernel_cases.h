@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/element_wise/row_blocks.h"
+#include "kernels/element_wise/catalog.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll::test {

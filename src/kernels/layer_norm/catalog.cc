@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "kernels/element_wise/row_blocks.h"
-#include "kernels/layer_norm/normalize.h"
+#include "kernels/element_wise/catalog.h"
+#include "kernels/layer_norm/catalog.h"
 
 namespace plimsoll::catalog_rows {
 

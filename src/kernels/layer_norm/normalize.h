@@ -19,11 +19,9 @@
 
 #include "base/view.h"
 #include "kernels/element_wise/rounding.h"
+#include "kernels/layer_norm/catalog.h"
 
 namespace plimsoll {
-
-// A row is held on the stack in fp32 between the passes over it.
-inline constexpr int64_t kMaxNormColumns = 16384;
 
 // x_hat[t, c] and rstd[t] of x[t, c].
 //   Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved.

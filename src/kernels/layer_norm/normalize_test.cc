@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/catalog/catalog.h"
+#include "kernels/element_wise/gelu.h"
 #include "kernels/element_wise/kernel_cases.h"
+#include "kernels/element_wise/scale_shift.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
 namespace plimsoll::test {
 namespace {
@@ -142,6 +146,24 @@ TEST(Normalize, RefusesRowsThatDoNotFit) {
   x.fill_normal();
   normalize_fwd_cpu({x.view(), x.view(), rstd.view(), 1, kMaxNormColumns});
   EXPECT_NEAR(rstd.load(0), 1.0, 0.05);
+}
+
+TEST(LayerNormCatalog, StatesTheScratchThatTheKernelsAskForAndWhyRowsAreDeclined) {
+  Problem problem{.op = "bias_dropout_residual_norm_bwd", .dims = {{"T", 4096}, {"C", 384}}};
+  EXPECT_EQ(select_kernel(problem).row->implementation, "bias_dropout_residual_norm_bwd_cpu");
+  EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_dropout_residual_norm_bwd_scratch_bytes(4096, 384));
+  problem.dims = {{"T", 4}, {"C", kMaxNormColumns + 1}};
+  const Selection declined = select_kernel(problem);
+  EXPECT_EQ(declined.row->implementation, "bias_dropout_residual_norm_bwd_ref");
+  ASSERT_EQ(declined.refused.size(), 1u);
+  EXPECT_NE(declined.refused[0].reason.find("16385 columns"), std::string::npos)
+      << declined.refused[0].reason;
+  problem = {.op = "scale_shift_bwd", .dims = {{"T", 100}, {"C", 17}}};
+  EXPECT_EQ(select_kernel(problem).scratch_bytes, scale_shift_bwd_scratch_bytes(100, 17));
+  problem.op = "bias_gelu_bwd";
+  EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_gelu_bwd_scratch_bytes(100, 17));
+  problem.op = "bias_grad";
+  EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_grad_scratch_bytes(100, 17));
 }
 
 }  // namespace

@@ -42,7 +42,6 @@ HWY_INLINE void store_f32(D d, hn::Vec<D> value, float* to) {
 template <class D>
 HWY_INLINE void store_f32(D /*d*/, hn::Vec<D> value, BF16* to) {
   const hn::RebindToUnsigned<D> du;
-  const hn::RebindToSigned<D> di;
   const hn::Rebind<uint16_t, D> d16;
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
@@ -50,7 +49,7 @@ HWY_INLINE void store_f32(D /*d*/, hn::Vec<D> value, BF16* to) {
   const auto quiet_nan = hn::Or(bits, hn::Set(du, 0x400000u));
   const auto is_number = hn::RebindMask(du, hn::Eq(value, value));
   const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_number, rounded, quiet_nan));
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, upper)), d16, reinterpret_cast<uint16_t*>(to));
+  hn::StoreU(hn::TruncateTo(d16, upper), d16, reinterpret_cast<uint16_t*>(to));
 }
 
 // How a loop's body touches memory: whole vectors, or the first `count` lanes of the last one. Lanes that are

@@ -1,6 +1,7 @@
-// How the rows of a [T, C] tensor are cut for reductions over rows. The cut depends on the shape alone, so
-// that sums are the same bits with any number of threads; the plan learns the scratch from the same formulas.
-// Thread-safe: pure functions.
+// What the catalog's rows of this family are made of, and of every family that sums over rows: how the rows
+// of a [T, C] tensor are cut for such a reduction, and the scratch that it takes. The cut depends on the
+// shape alone, so that sums are the same bits with any number of threads; the plan learns the scratch from
+// the same formulas. Thread-safe: pure functions.
 #pragma once
 
 #include <algorithm>
