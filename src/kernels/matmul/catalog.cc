@@ -51,7 +51,10 @@ int64_t workspace_bytes(const MatmulProblem& problem) {
 bool matmul_packs_b(const MatmulProblem& problem) {
   if (problem.b_operand == MatmulOperand::kPacked) return false;
   if (problem.b != problem.a) return true;
-  return problem.m >= kMatmulMinRowsToPack && problem.n >= 16 && problem.k >= 16;
+  if (problem.n < 16 || problem.k < 16) return false;
+  // A transposed B is brought into order by the library in any case, strip by strip and once in each thread.
+  const bool library_copies = problem.trans_b == Transpose::kYes && problem.a == DType::kF32;
+  return problem.m >= (library_copies ? kMatmulMinRowsToPackTransposed : kMatmulMinRowsToPack);
 }
 
 int64_t matmul_packed_b_bytes(const MatmulProblem& problem) {
