@@ -1,5 +1,8 @@
 #include "api/plan_report.h"
 
+#include "show/report/plan_json.h"
+#include "show/report/plan_table.h"
+
 namespace plimsoll {
 
 PlanReport make_plan_report(const Plan& plan) {
@@ -10,8 +13,10 @@ PlanReport make_plan_report(const Plan& plan) {
   report.constant_bytes = plan.request.host.total();
   report.fits = !plan.request.memory_limit_bytes || plan.total_bytes() <= *plan.request.memory_limit_bytes;
   report.build_ms = plan.build_ms;
-  report.table = fmt::format("arena {:.1f} MiB, process {:.1f} MiB\n", static_cast<double>(plan.arena_bytes) / 1048576.0,
-                             static_cast<double>(plan.request.host.total()) / 1048576.0);
+  report.table = plan_table(plan);
+  report.modules = module_table(plan);
+  report.why = plan_why(plan);
+  report.json = plan_json(plan);
   return report;
 }
 

@@ -2,6 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/anatomy/operations.h"
+#include "show/report/plan_json.h"
+#include "show/report/plots.h"
+#include "show/report/profile_table.h"
+#include "show/report/result_files.h"
+
 namespace plimsoll {
 namespace {
 
@@ -11,42 +17,55 @@ void write_text(FileSystem& files, const std::string& path, const std::string& t
   file->close();
 }
 
-nlohmann::json read_object(FileSystem& files, const std::string& path) {
-  if (!files.status(path)) return nlohmann::json::object();
+// The metrics that a results file holds; none where there is no readable file.
+MetricMap read_metrics(FileSystem& files, const std::string& path) {
+  MetricMap metrics;
+  if (!files.status(path)) return metrics;
   const auto file = files.open_read(path);
   std::string text(static_cast<size_t>(file->size_bytes()), '\0');
   file->pread(std::as_writable_bytes(std::span(text)), 0);
-  auto json = nlohmann::json::parse(text, nullptr, false);
-  return json.is_object() ? json : nlohmann::json::object();
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return metrics;
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_number()) metrics[key] = value.get<double>();
+  }
+  return metrics;
 }
 
 }  // namespace
 
 void write_metrics(FileSystem& files, const std::string& folder, const std::string& split, const MetricMap& metrics) {
   files.make_folder(folder);
-  write_text(files, folder + "/" + split + "_results.json", nlohmann::json(metrics).dump(4));
-  nlohmann::json all = read_object(files, folder + "/all_results.json");
+  write_text(files, folder + "/" + split + "_results.json", results_json(metrics));
+  MetricMap all = read_metrics(files, folder + "/all_results.json");
   for (const auto& [key, value] : metrics) all[key] = value;
-  write_text(files, folder + "/all_results.json", all.dump(4));
+  write_text(files, folder + "/all_results.json", results_json(all));
 }
 
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan, const PlanReport& report,
                        const MemoryFigures& memory, const TrainOutput& output) {
-  static_cast<void>(plan);
-  static_cast<void>(output);
   write_text(files, folder + "/plan.json", report.json);
-  const nlohmann::json json{{"predicted_total_bytes", memory.predicted_total_bytes},
-                            {"arena_bytes", memory.arena_bytes},
-                            {"arena_high_water_bytes", memory.arena_high_water_bytes},
-                            {"lower_bound_bytes", memory.lower_bound_bytes},
-                            {"constant_bytes", memory.constant_bytes},
-                            {"measured_peak_bytes", memory.measured_peak_bytes}};
-  write_text(files, folder + "/memory.json", json.dump(4) + "\n");
+  write_text(files, folder + "/memory.json", memory_json(memory));
+  const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
+  write_text(files, folder + "/loss.svg", loss_plot(output.log_history, "Loss", caption));
+  write_text(files, folder + "/memory.svg", memory_plot(plan));
 }
 
 std::string make_profile_table(const Session& session) {
-  static_cast<void>(session);
-  return {};
+  const ProgramPlan& program = *session.plan().train;
+  const std::vector<OpTime>& times = session.executor().times(ProgramKind::kTrain);
+  int64_t steps = 0;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (program.graph.ops()[i].segment == Segment::kOptimizer) steps = std::max(steps, times[i].runs);
+  }
+  if (steps == 0) return {};
+  std::vector<double> ms_per_step;
+  double step_ms = 0;
+  for (const OpTime& time : times) {
+    ms_per_step.push_back(time.milliseconds / static_cast<double>(steps));
+    step_ms += ms_per_step.back();
+  }
+  return profile_table(estimate_ops(session.plan(), program), ms_per_step, {.num_steps = steps, .step_ms = step_ms});
 }
 
 }  // namespace plimsoll

@@ -4,24 +4,9 @@
 #include <string>
 
 #include "cli/command.h"
+#include "plimsoll/report.h"
 
 namespace plimsoll::cli {
-namespace {
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
-  char text[32];
-  if (whole >= 3600) {
-    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", static_cast<long long>(whole / 3600),
-                  static_cast<long long>(whole / 60 % 60), static_cast<long long>(whole % 60));
-  } else {
-    std::snprintf(text, sizeof text, "%lld:%02lld", static_cast<long long>(whole / 60), static_cast<long long>(whole % 60));
-  }
-  return text;
-}
-
-}  // namespace
-
 Progress::Progress(bool bar, int64_t plan_bytes) : bar_(bar), plan_bytes_(plan_bytes) {}
 
 void Progress::on_train_begin(int64_t max_steps) {
@@ -34,23 +19,22 @@ void Progress::clear_bar() {
   bar_drawn_ = false;
 }
 
+ProgressContext Progress::context() const {
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const auto done = static_cast<double>(last_.step - first_step_);
+  return {.tokens_per_second = tokens_per_second_,
+          .memory_bytes = plan_bytes_,
+          .elapsed_s = elapsed,
+          .remaining_s = done > 0 ? elapsed / done * static_cast<double>(max_steps_ - last_.step) : -1};
+}
+
 void Progress::on_step_end(const StepInfo& info, TrainControl&) {
   if (first_step_ < 0) first_step_ = info.step - 1;
   const double now = 1000.0 * static_cast<double>(info.num_tokens) / (info.step_ms > 0 ? info.step_ms : 1);
   tokens_per_second_ = tokens_per_second_ == 0 ? now : 0.9 * tokens_per_second_ + 0.1 * now;
+  last_ = info;
   if (!bar_) return;
-  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const auto done = static_cast<double>(info.step - first_step_);
-  const double left = elapsed / done * static_cast<double>(info.max_steps - info.step);
-  constexpr int kWidth = 24;
-  const int filled = static_cast<int>(kWidth * info.step / std::max<int64_t>(1, info.max_steps));
-  std::string bar;
-  for (int i = 0; i < kWidth; ++i) bar += i < filled ? "━" : "╌";
-  std::fprintf(stderr, "\r\033[Kstep %lld/%lld %3lld %% %s loss %.3f |g| %.1f lr %.1e %.0f tok/s %.0f MiB %s < %s",
-               static_cast<long long>(info.step), static_cast<long long>(info.max_steps),
-               static_cast<long long>(100 * info.step / std::max<int64_t>(1, info.max_steps)), bar.c_str(), info.loss,
-               info.grad_norm, info.learning_rate, tokens_per_second_, static_cast<double>(plan_bytes_) / 1048576.0,
-               clock_text(elapsed).c_str(), clock_text(left).c_str());
+  std::fprintf(stderr, "\r\033[K%s", progress_bar_text(info, context()).c_str());
   std::fflush(stderr);
   bar_drawn_ = true;
 }
@@ -65,10 +49,9 @@ void Progress::on_log(const LogRecord& record) {
   char line[256];
   if (record.values.contains("loss")) {
     if (bar_) return;
-    std::snprintf(line, sizeof line, "step %lld/%lld  epoch %.2f  loss %.4f  |g| %.3f  lr %.3e  %.0f tok/s  %.0f MiB",
-                  static_cast<long long>(record.step), static_cast<long long>(max_steps_), record.epoch, get("loss"),
-                  get("grad_norm"), get("learning_rate"), tokens_per_second_, static_cast<double>(plan_bytes_) / 1048576.0);
-    say(line);
+    StepInfo info = last_;
+    info.loss = get("loss");
+    say(progress_line_text(info, context()));
     return;
   }
   std::string text = "eval @ " + std::to_string(record.step) + ":";

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "plimsoll/report.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll::cli {
@@ -20,10 +21,12 @@ class Progress : public Callback {
 
  private:
   void clear_bar();
+  ProgressContext context() const;
 
   bool bar_;
   bool bar_drawn_ = false;
   int64_t plan_bytes_;
+  StepInfo last_;
   int64_t max_steps_ = 0;
   int64_t first_step_ = -1;
   double tokens_per_second_ = 0;

@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
 namespace plimsoll::cli {
@@ -20,29 +21,6 @@ void on_signal(int) {
   if (running != nullptr) running->request_stop();
   constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
-}
-
-std::string mib(int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%10.1f", static_cast<double>(bytes) / 1048576.0);
-  return text;
-}
-
-void show_memory(const MemoryFigures& memory) {
-  print("memory, MiB            predicted       held   observed");
-  print("  arena               " + mib(memory.arena_bytes) + " " + mib(memory.arena_bytes) + " " + mib(memory.arena_high_water_bytes));
-  print("  process in all      " + mib(memory.predicted_total_bytes) + "          - " + mib(memory.measured_peak_bytes) + "  (VmHWM)");
-}
-
-void show_metrics(const std::string& split, const MetricMap& metrics) {
-  print("***** " + split + " metrics *****");
-  size_t width = 0;
-  for (const auto& [key, value] : metrics) width = std::max(width, key.size());
-  for (const auto& [key, value] : metrics) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%12.4f", value);
-    print("  " + key + std::string(width - key.size(), ' ') + " = " + text);
-  }
 }
 
 }  // namespace
@@ -83,18 +61,18 @@ int run_train(const std::vector<std::string>& words) {
   }
   MetricMap metrics = output.metrics;
   metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
-  show_metrics("train", metrics);
+  print(metrics_text("train", metrics));
   trainer.save_metrics("train", metrics);
   trainer.save_model(arguments.output_dir);
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];
-    show_metrics("eval", evaluation);
+    print(metrics_text("eval", evaluation));
     trainer.save_metrics("eval", evaluation);
   }
   running = nullptr;
   if (arguments.profile) print(trainer.profile_table());
-  show_memory(trainer.memory());
+  print(memory_text(trainer.memory()));
   print("wrote " + arguments.output_dir + ": model.safetensors, all_results.json, log.jsonl, plan.json, memory.json, loss.svg, memory.svg" +
         (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
   return 0;
@@ -115,7 +93,7 @@ int run_eval(const std::vector<std::string>& words) {
   if (!loaded.empty()) say(loaded);
   trainer.add_callback(std::make_shared<Progress>(is_terminal() && !parsed.arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
   const MetricMap metrics = trainer.evaluate();
-  show_metrics("eval", metrics);
+  print(metrics_text("eval", metrics));
   trainer.save_metrics("eval", metrics);
   return 0;
 }

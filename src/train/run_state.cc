@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "show/report/result_files.h"
 
 namespace plimsoll {
 namespace {
@@ -108,7 +109,7 @@ std::string trainer_state_json(const RunState& state) {
   json["is_hyper_param_search"] = false;
   json["is_local_process_zero"] = true;
   json["is_world_process_zero"] = true;
-  json["log_history"] = log_json(state.log_history);
+  json["log_history"] = log_history_json(state.log_history);
   json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
   json["max_steps"] = state.max_steps;
   json["num_input_tokens_seen"] = state.tokens_seen;
@@ -119,7 +120,7 @@ std::string trainer_state_json(const RunState& state) {
   json["train_batch_size"] = state.arguments.per_device_train_batch_size;
   json["trial_name"] = nullptr;
   json["trial_params"] = nullptr;
-  return json.dump(2) + "\n";
+  return trainer_state_text(json);
 }
 
 }  // namespace plimsoll

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "graph/ops/op.h"
+#include "show/report/result_files.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -118,10 +118,7 @@ std::vector<std::string> TrainLoop::resume() {
   lines.push_back(fmt::format("resuming from {}: step {} of {}, epoch {:.2f}", path, state_.step, state_.max_steps, state_.epoch));
   std::string log;
   for (const LogRecord& record : state_.log_history) {
-    nlohmann::json entry = record.values;
-    entry["step"] = record.step;
-    entry["epoch"] = record.epoch;
-    log += entry.dump() + "\n";
+    log += log_line(record);
   }
   const auto file = files.create(arguments_.output_dir + "/log.jsonl");
   file->write(std::as_bytes(std::span(log)));
@@ -199,10 +196,7 @@ bool TrainLoop::is_due(const std::string& strategy, double setting, const StepIn
 
 void TrainLoop::record(const LogRecord& entry) {
   state_.log_history.push_back(entry);
-  nlohmann::json json = entry.values;
-  json["step"] = entry.step;
-  json["epoch"] = entry.epoch;
-  append_text(session_.files(), arguments_.output_dir + "/log.jsonl", json.dump() + "\n");
+  append_text(session_.files(), arguments_.output_dir + "/log.jsonl", log_line(entry));
   for (const auto& callback : callbacks_) callback->on_log(entry);
 }
 

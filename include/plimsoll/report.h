@@ -1,0 +1,29 @@
+// Texts for people, as the command line prints them. Pure functions; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "plimsoll/training.h"
+
+namespace plimsoll {
+
+// What stands beside a step in a progress line.
+struct ProgressContext {
+  double tokens_per_second = 0;
+  int64_t memory_bytes = 0;    // planned
+  double elapsed_s = 0;
+  double remaining_s = -1;     // negative: not known
+};
+
+// A bar of at most `columns` columns for a terminal; and one plain line.
+std::string progress_bar_text(const StepInfo& info, const ProgressContext& context, int columns = 100);
+std::string progress_line_text(const StepInfo& info, const ProgressContext& context);
+
+// "***** train metrics *****" and a line per metric, as Hugging Face prints them.
+std::string metrics_text(std::string_view split, const MetricMap& metrics);
+
+// Memory predicted, held and measured, with the verdict.
+std::string memory_text(const MemoryFigures& figures);
+
+}  // namespace plimsoll

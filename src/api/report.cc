@@ -1,0 +1,38 @@
+#include "plimsoll/report.h"
+
+#include <algorithm>
+
+#include "show/report/memory_outcome.h"
+#include "show/report/progress.h"
+#include "show/report/result_files.h"
+
+namespace plimsoll {
+namespace {
+
+ProgressFigures figures_of(const StepInfo& info, const ProgressContext& context) {
+  return {.step = info.step,
+          .max_steps = info.max_steps,
+          .loss = info.loss,
+          .grad_norm = info.grad_norm,
+          .learning_rate = info.learning_rate,
+          .tokens_per_s = context.tokens_per_second,
+          .memory_bytes = context.memory_bytes,
+          .elapsed_s = context.elapsed_s,
+          .remaining_s = context.remaining_s};
+}
+
+}  // namespace
+
+std::string progress_bar_text(const StepInfo& info, const ProgressContext& context, int columns) {
+  return progress_bar(figures_of(info, context), static_cast<size_t>(std::max(columns, 20)));
+}
+
+std::string progress_line_text(const StepInfo& info, const ProgressContext& context) {
+  return progress_line(figures_of(info, context));
+}
+
+std::string metrics_text(std::string_view split, const MetricMap& metrics) { return metrics_block(split, metrics); }
+
+std::string memory_text(const MemoryFigures& figures) { return memory_outcome_table(figures); }
+
+}  // namespace plimsoll
