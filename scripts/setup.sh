@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that a task needs and that are missing; does nothing, in a few milliseconds, when none is.
 #
-#   scripts/setup.sh [build|demo|format|tidy|fuzz|bench]...     (default: build)
+#   scripts/setup.sh [build|demo|format|tidy|fuzz|bench|package:NAME]...     (default: build)
+#   scripts/setup.sh lists                    fetch apt's package lists, if there are none yet
 #
 # Needs root or sudo that asks no password. Otherwise it names what is missing and the command that installs it, and exits
 # with 2. On a system without dpkg it only says what it would have looked for.
@@ -16,13 +17,17 @@ packages_of() {
     tidy) echo "clang-tidy" ;;
     fuzz) echo "clang libomp-dev" ;;
     bench) echo "libbenchmark-dev" ;;
-    *) echo "setup: no such task: $1 (build, demo, format, tidy, fuzz, bench)" >&2; exit 2 ;;
+    lists) ;;
+    package:*) echo "${1#package:}" ;;
+    *) echo "setup: no such task: $1 (build, demo, format, tidy, fuzz, bench, lists, package:NAME)" >&2; exit 2 ;;
   esac
 }
 
 [ $# -gt 0 ] || set -- build
 wanted=
+need_lists=no
 for task in "$@"; do
+  if [ "$task" = lists ]; then need_lists=yes; fi
   list=$(packages_of "$task")
   wanted="$wanted $list"
 done
@@ -41,40 +46,58 @@ missing_of() {
   done
 }
 
+has_lists() { [ "$(apt-cache dumpavail | head -n 200000 | grep -c '^Package: ')" -gt 1000 ]; }
+
 missing=$(missing_of)
-[ -n "$missing" ] || exit 0
 missing=${missing% }
+if [ "$need_lists" = yes ] && has_lists; then need_lists=no; fi
+if [ -z "$missing" ] && [ "$need_lists" = no ]; then exit 0; fi
 
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
     as_root="sudo -n"
   else
-    echo "setup: missing packages: $missing" >&2
-    echo "setup: this user is not root and may not use sudo without a password; install them with" >&2
-    echo "    sudo apt-get update && sudo apt-get install --no-install-recommends -y $missing" >&2
-    echo "and run the same command again." >&2
+    if [ -n "$missing" ]; then
+      echo "setup: missing packages: $missing" >&2
+      install=" && sudo apt-get install --no-install-recommends -y $missing"
+    else
+      echo "setup: apt's package lists are empty" >&2
+      install=
+    fi
+    echo "setup: this user is not root and may not use sudo without a password. Run" >&2
+    echo "    sudo apt-get update$install" >&2
+    echo "and then the same command again." >&2
     exit 2
   fi
 fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-echo "setup: installing $missing"
+if [ -n "$missing" ]; then echo "setup: installing $missing"; else echo "setup: fetching apt's package lists"; fi
 # DPkg::Lock::Timeout waits for another apt that runs at the same time, as on a machine that has just started. A failed
 # update is no reason to stop: the lists may be there, and one repository out of several may be down.
 quiet() {
   $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 apt-get -qq -o DPkg::Lock::Timeout=600 \
     -o Dpkg::Use-Pty=0 -o APT::Install-Recommends=false -o Acquire::Retries=3 "$@" </dev/null >>"$log" 2>&1
 }
+explain() {
+  tail -n 12 "$log" | sed 's/^/    /' >&2
+  if grep -qE 'Could not resolve|Could not connect|Temporary failure|(Unable|Failed) to fetch|timed out|Unable to locate' "$log"; then
+    echo "setup: this looks like no way to the package mirror: check the network, the proxy, /etc/apt/sources.list*" >&2
+  fi
+}
 quiet update || true
+if [ "$need_lists" = yes ] && ! has_lists; then
+  echo "setup: apt-get update brought no package lists. Its last lines:" >&2
+  explain
+  exit 2
+fi
+[ -n "$missing" ] || exit 0
 # shellcheck disable=SC2086
 if ! quiet install -y $missing; then
   echo "setup: apt-get could not install them. Its last lines:" >&2
-  tail -n 12 "$log" | sed 's/^/    /' >&2
-  if grep -qE 'Could not resolve|Could not connect|Temporary failure|Unable to fetch|Failed to fetch|Connection (failed|timed out)|Unable to locate' "$log"; then
-    echo "setup: this looks like no way to the package mirror. Check the network, the proxy and /etc/apt/sources.list." >&2
-  fi
+  explain
   echo "setup: to see it in full: ${as_root:+sudo }apt-get update && ${as_root:+sudo }apt-get install $missing" >&2
   exit 2
 fi

@@ -1,7 +1,8 @@
 // Errors that a user of Plimsoll can meet. Thread-safe: values only.
 //
-// A fault of the user or of the world throws plimsoll::Error; a broken invariant of ours throws plimsoll::InternalError
-// (through PLIMSOLL_CHECK). The command line turns the code into the process's exit code.
+// A fault of the user or of the world throws plimsoll::Error; a broken invariant of ours throws
+// plimsoll::InternalError (through PLIMSOLL_CHECK). The command line turns the code into the process's exit
+// code.
 #pragma once
 
 #include <stdexcept>
@@ -12,13 +13,13 @@ namespace plimsoll {
 
 // The value of each code is the exit code of the command line.
 enum class ErrorCode : int {
-  kInternal = 1,          // our bug
-  kUsage = 2,             // usage or configuration
-  kWillNotFit = 3,        // the plan exceeds the memory that is allowed
-  kBadData = 4,           // bad data file, tokenizer or checkpoint
-  kNotFinite = 5,         // loss or gradient is not finite
-  kInterrupted = 6,       // interrupted by a signal, state saved
-  kDevice = 7,            // the device, the operating system or a peer failed
+  kInternal = 1,     // our bug
+  kUsage = 2,        // usage or configuration
+  kWillNotFit = 3,   // the plan exceeds the memory that is allowed
+  kBadData = 4,      // bad data file, tokenizer or checkpoint
+  kNotFinite = 5,    // loss or gradient is not finite
+  kInterrupted = 6,  // interrupted by a signal, state saved
+  kDevice = 7,       // the device, the operating system or a peer failed
 };
 
 // Says what, where (file:line for data), both values, and what to do next.

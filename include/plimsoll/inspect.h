@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// What is in a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl) or a tokenizer folder:
-// lines for people. Errors: kBadData, kUsage.
+// What is in a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl) or a
+// tokenizer folder: lines for people. Errors: kBadData, kUsage.
 std::string inspect_path(const std::string& path);
 
 // A tokenizer read from a Hugging Face folder.

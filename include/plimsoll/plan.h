@@ -1,5 +1,5 @@
-// The plan of a run, before anything is allocated and on a machine that need not have the device: what it will hold in
-// memory, to the byte, where and why. Pure functions; thread-safe.
+// The plan of a run, before anything is allocated and on a machine that need not have the device: what it
+// will hold in memory, to the byte, where and why. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,17 @@ struct PlanReport {
   int64_t constant_bytes = 0;     // what the process holds beside the arena
   bool fits = true;               // into --memory_limit, where one is set
   double build_ms = 0;
-  std::string table;              // memory by purpose and phase, operations by group: for people
-  std::string modules;            // memory by module
-  std::string why;                // which kernel, which pass, which bytes, and why
-  std::string json;               // total_bytes, spaces, by_purpose, by_phase, operations, ...
+  std::string table;    // memory by purpose and phase, operations by group: for people
+  std::string modules;  // memory by module
+  std::string why;      // which kernel, which pass, which bytes, and why
+  std::string json;     // total_bytes, spaces, by_purpose, by_phase, operations, ...
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
 };
 
 // Plans a training run with these arguments. Needs neither weights nor data nor a device: --config_name or
-// --model_name_or_path may name a preset. Errors: kUsage, kBadData; a plan that does not fit is returned with fits = false.
+// --model_name_or_path may name a preset. Errors: kUsage, kBadData; a plan that does not fit is returned with
+// fits = false.
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = {});
 
 // Throws kWillNotFit with the cheapest changes that fit when the plan exceeds --memory_limit.

@@ -11,9 +11,9 @@ namespace plimsoll {
 // What stands beside a step in a progress line.
 struct ProgressContext {
   double tokens_per_second = 0;
-  int64_t memory_bytes = 0;    // planned
+  int64_t memory_bytes = 0;  // planned
   double elapsed_s = 0;
-  double remaining_s = -1;     // negative: not known
+  double remaining_s = -1;  // negative: not known
 };
 
 // A bar of at most `columns` columns for a terminal; and one plain line.

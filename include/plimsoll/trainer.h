@@ -1,10 +1,10 @@
-// Training with Hugging Face's Trainer's arguments and result files, evaluation and prediction; and, for programs with a
-// loop of their own, the same engine step by step. Not thread-safe, but request_stop may be called from anywhere.
+// Training with Hugging Face's Trainer's arguments and result files, evaluation and prediction; and, for
+// programs with a loop of their own, the same engine step by step. Not thread-safe, but request_stop may be
+// called from anywhere.
 //
-//   plimsoll::Trainer trainer(arguments);           // reads model and data, plans; allocates nothing of the run
-//   std::cout << trainer.plan().table;
-//   plimsoll::TrainOutput output = trainer.train(); // takes the planned memory and trains
-//   plimsoll::MetricMap metrics = trainer.evaluate();
+//   plimsoll::Trainer trainer(arguments);           // reads model and data, plans; allocates nothing of the
+//   run std::cout << trainer.plan().table; plimsoll::TrainOutput output = trainer.train(); // takes the
+//   planned memory and trains plimsoll::MetricMap metrics = trainer.evaluate();
 //
 // A loop of one's own:
 //
@@ -71,13 +71,14 @@ class Trainer {
 
   void add_callback(std::shared_ptr<Callback> callback);
 
-  // Takes the planned memory and fills the weights; train, evaluate and predict do it by themselves. Returns which weights
-  // were not used and which are newly initialised, in Hugging Face's words, or "". Errors: kWillNotFit, before anything is
-  // taken; kBadData.
+  // Takes the planned memory and fills the weights; train, evaluate and predict do it by themselves. Returns
+  // which weights were not used and which are newly initialised, in Hugging Face's words, or "". Errors:
+  // kWillNotFit, before anything is taken; kBadData.
   std::string start();
 
-  // Trains to the end with everything that the arguments ask for; writes checkpoints, logs, results and plots into
-  // output_dir. Lines about a resumed checkpoint go to `announce`. Errors: kWillNotFit, kNotFinite, kBadData, kDevice.
+  // Trains to the end with everything that the arguments ask for; writes checkpoints, logs, results and plots
+  // into output_dir. Lines about a resumed checkpoint go to `announce`. Errors: kWillNotFit, kNotFinite,
+  // kBadData, kDevice.
   TrainOutput train(const Announce& announce = {});
   // Mean loss and metrics over the validation data, keys with the prefix "eval_".
   MetricMap evaluate();
@@ -93,15 +94,17 @@ class Trainer {
   // Writes plan.json, memory.json, loss.svg and memory.svg into output_dir.
   void save_reports(const TrainOutput& output);
 
-  // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal handler.
+  // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal
+  // handler.
   void request_stop();
 
   // A loop of one's own. next_batch goes on over epochs without end.
   Batch next_batch();
-  // Mean loss over the batch's share of the step; gradients are added up until update(). With --gradient_accumulation_steps n,
-  // call it n times per update. Returns the mean loss of this batch.
+  // Mean loss over the batch's share of the step; gradients are added up until update(). With
+  // --gradient_accumulation_steps n, call it n times per update. Returns the mean loss of this batch.
   double forward_backward(const Batch& batch);
-  // Clips, updates the weights, returns the gradient's norm before clipping. Errors: kNotFinite, nothing is updated then.
+  // Clips, updates the weights, returns the gradient's norm before clipping. Errors: kNotFinite, nothing is
+  // updated then.
   double update(double learning_rate);
   int64_t step() const;  // updates done
 

@@ -1,4 +1,5 @@
-// What a program sees of a run while it goes on: figures of a step, metrics, callbacks. Values; thread-safe unless said.
+// What a program sees of a run while it goes on: figures of a step, metrics, callbacks. Values; thread-safe
+// unless said.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,17 @@ namespace plimsoll {
 
 using MetricMap = std::map<std::string, double>;
 
-// Where the process's environment matters: names of Hugging Face's cache (HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
-// XDG_CACHE_HOME, HOME) with their values. The library reads no variables by itself.
+// Where the process's environment matters: names of Hugging Face's cache (HF_HOME, HF_HUB_CACHE,
+// HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME, HOME) with their values. The library reads no variables by itself.
 using Environment = std::map<std::string, std::string>;
 
 // After an optimizer step.
 struct StepInfo {
-  int64_t step = 0;       // optimizer steps done
+  int64_t step = 0;  // optimizer steps done
   int64_t max_steps = 0;
-  double epoch = 0;       // fraction of the data seen
-  double loss = 0;        // mean over the real samples of this step
-  double grad_norm = 0;   // before clipping
+  double epoch = 0;          // fraction of the data seen
+  double loss = 0;           // mean over the real samples of this step
+  double grad_norm = 0;      // before clipping
   double learning_rate = 0;  // used by this step
   int64_t num_tokens = 0;    // real tokens of this step
   int64_t num_sequences = 0;
@@ -54,7 +55,8 @@ class Callback {
   virtual void on_step_end(const StepInfo& /*info*/, TrainControl& /*control*/) {}
   virtual void on_log(const LogRecord& /*record*/) {}
   // Metrics carry the prefix "eval_".
-  virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/, TrainControl& /*control*/) {}
+  virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
+                           TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}
   // Between the batches of an evaluation or a prediction.
   virtual void on_evaluate_progress(int64_t /*rows_done*/, int64_t /*num_rows*/) {}
@@ -88,7 +90,8 @@ class EarlyStopping : public Callback {
 struct TrainOutput {
   int64_t step = 0;
   bool interrupted = false;  // request_stop() ended it; the state is saved
-  MetricMap metrics;         // train_loss, train_runtime, train_samples_per_second, train_steps_per_second, epoch, ...
+  MetricMap
+      metrics;  // train_loss, train_runtime, train_samples_per_second, train_steps_per_second, epoch, ...
   std::string last_checkpoint;
   std::string best_checkpoint;
   std::vector<LogRecord> log_history;
@@ -107,7 +110,7 @@ struct MemoryFigures {
   int64_t arena_high_water_bytes = 0;  // as observed: the end of the highest byte that was written
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;
-  int64_t measured_peak_bytes = 0;     // the process's VmHWM
+  int64_t measured_peak_bytes = 0;  // the process's VmHWM
 };
 
 }  // namespace plimsoll

@@ -31,8 +31,12 @@ std::string progress_line_text(const StepInfo& info, const ProgressContext& cont
   return progress_line(figures_of(info, context));
 }
 
-std::string metrics_text(std::string_view split, const MetricMap& metrics) { return metrics_block(split, metrics); }
+std::string metrics_text(std::string_view split, const MetricMap& metrics) {
+  return metrics_block(split, metrics);
+}
 
-std::string memory_text(const MemoryFigures& figures) { return memory_outcome_table(figures); }
+std::string memory_text(const MemoryFigures& figures) {
+  return memory_outcome_table(figures);
+}
 
 }  // namespace plimsoll

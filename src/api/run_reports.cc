@@ -34,7 +34,8 @@ MetricMap read_metrics(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-void write_metrics(FileSystem& files, const std::string& folder, const std::string& split, const MetricMap& metrics) {
+void write_metrics(FileSystem& files, const std::string& folder, const std::string& split,
+                   const MetricMap& metrics) {
   files.make_folder(folder);
   write_text(files, folder + "/" + split + "_results.json", results_json(metrics));
   MetricMap all = read_metrics(files, folder + "/all_results.json");
@@ -42,8 +43,8 @@ void write_metrics(FileSystem& files, const std::string& folder, const std::stri
   write_text(files, folder + "/all_results.json", results_json(all));
 }
 
-void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan, const PlanReport& report,
-                       const MemoryFigures& memory, const TrainOutput& output) {
+void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
+                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output) {
   write_text(files, folder + "/plan.json", report.json);
   write_text(files, folder + "/memory.json", memory_json(memory));
   const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
@@ -65,7 +66,8 @@ std::string make_profile_table(const Session& session) {
     ms_per_step.push_back(time.milliseconds / static_cast<double>(steps));
     step_ms += ms_per_step.back();
   }
-  return profile_table(estimate_ops(session.plan(), program), ms_per_step, {.num_steps = steps, .step_ms = step_ms});
+  return profile_table(estimate_ops(session.plan(), program), ms_per_step,
+                       {.num_steps = steps, .step_ms = step_ms});
 }
 
 }  // namespace plimsoll

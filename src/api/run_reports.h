@@ -12,11 +12,12 @@
 namespace plimsoll {
 
 // <split>_results.json with these metrics, and all_results.json with these merged into it.
-void write_metrics(FileSystem& files, const std::string& folder, const std::string& split, const MetricMap& metrics);
+void write_metrics(FileSystem& files, const std::string& folder, const std::string& split,
+                   const MetricMap& metrics);
 
 // plan.json, memory.json, loss.svg, memory.svg.
-void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan, const PlanReport& report,
-                       const MemoryFigures& memory, const TrainOutput& output);
+void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
+                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output);
 
 // The measured operations of the training program, for people.
 std::string make_profile_table(const Session& session);

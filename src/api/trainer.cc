@@ -17,18 +17,22 @@ namespace {
 
 RunPurpose purpose_of(Task task) {
   switch (task) {
-    case Task::kTrain: return RunPurpose::kTrain;
-    case Task::kEvaluate: return RunPurpose::kEvaluate;
-    case Task::kPredict: return RunPurpose::kPredict;
+    case Task::kTrain:
+      return RunPurpose::kTrain;
+    case Task::kEvaluate:
+      return RunPurpose::kEvaluate;
+    case Task::kPredict:
+      return RunPurpose::kPredict;
   }
   return RunPurpose::kTrain;
 }
 
 std::string data_line(const char* name, const std::optional<Dataset>& data) {
   if (!data) return {};
-  return fmt::format("{} {} rows, {} tokens (mean {:.1f}, longest {}), held in {:.1f} MiB", name, data->num_rows(),
-                     data->tokens.num_tokens(),
-                     static_cast<double>(data->tokens.num_tokens()) / static_cast<double>(std::max<int64_t>(1, data->num_rows())),
+  return fmt::format("{} {} rows, {} tokens (mean {:.1f}, longest {}), held in {:.1f} MiB", name,
+                     data->num_rows(), data->tokens.num_tokens(),
+                     static_cast<double>(data->tokens.num_tokens()) /
+                         static_cast<double>(std::max<int64_t>(1, data->num_rows())),
                      data->tokens.longest(), static_cast<double>(data->held_bytes()) / 1048576.0);
 }
 
@@ -44,12 +48,16 @@ Batch::Batch() = default;
 Batch::~Batch() = default;
 Batch::Batch(Batch&&) noexcept = default;
 Batch& Batch::operator=(Batch&&) noexcept = default;
-int64_t Batch::num_sequences() const { return impl_->batch.info.num_sequences; }
-int64_t Batch::num_tokens() const { return impl_->batch.info.num_tokens; }
+int64_t Batch::num_sequences() const {
+  return impl_->batch.info.num_sequences;
+}
+int64_t Batch::num_tokens() const {
+  return impl_->batch.info.num_tokens;
+}
 double Batch::epoch() const {
   const DataPosition& position = impl_->batch.info.position;
-  return static_cast<double>(position.epoch) +
-         static_cast<double>(position.index / impl_->batch_size + 1) / static_cast<double>(impl_->batches_per_epoch);
+  return static_cast<double>(position.epoch) + static_cast<double>(position.index / impl_->batch_size + 1) /
+                                                   static_cast<double>(impl_->batches_per_epoch);
 }
 
 struct Trainer::Impl {
@@ -82,7 +90,9 @@ Trainer::Trainer(Arguments arguments, Task task, Environment environment) {
 
 Trainer::~Trainer() = default;
 
-const PlanReport& Trainer::plan() const { return impl_->plan; }
+const PlanReport& Trainer::plan() const {
+  return impl_->plan;
+}
 
 std::string Trainer::device_line() const {
   const PlanRequest& request = impl_->session.plan().request;
@@ -91,30 +101,40 @@ std::string Trainer::device_line() const {
 
 std::vector<std::string> Trainer::description() const {
   const RunSetup& setup = impl_->session.setup();
-  std::vector<std::string> lines{fmt::format("model {}: {}, {} layers, width {}, {:.1f}M parameters, {} label{}", setup.model_label,
-                                             setup.model.model_type, setup.model.num_hidden_layers, setup.model.hidden_size,
-                                             static_cast<double>(num_parameters()) / 1e6, setup.model.num_labels,
-                                             setup.model.num_labels == 1 ? "" : "s")};
-  for (const auto& [name, data] : {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.train},
-                                   {"validation", &setup.evaluate},
-                                   {"validation (mismatched)", &setup.evaluate_mismatched},
-                                   {"test", &setup.predict}}) {
+  std::vector<std::string> lines{
+      fmt::format("model {}: {}, {} layers, width {}, {:.1f}M parameters, {} label{}", setup.model_label,
+                  setup.model.model_type, setup.model.num_hidden_layers, setup.model.hidden_size,
+                  static_cast<double>(num_parameters()) / 1e6, setup.model.num_labels,
+                  setup.model.num_labels == 1 ? "" : "s")};
+  for (const auto& [name, data] :
+       {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.train},
+        {"validation", &setup.evaluate},
+        {"validation (mismatched)", &setup.evaluate_mismatched},
+        {"test", &setup.predict}}) {
     if (*data) lines.push_back(data_line(name, *data));
   }
   if (setup.train) {
     const BatchCensus& census = setup.train_census;
     int64_t padded = setup.request.train_bucket.longest * census.total_sequences;
-    lines.push_back(fmt::format("{} steps of {} sequences; {} real tokens, 0 padded (padding to the longest would make {})",
-                                setup.max_steps, setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,
-                                census.total_tokens, padded));
+    lines.push_back(fmt::format(
+        "{} steps of {} sequences; {} real tokens, 0 padded (padding to the longest would make {})",
+        setup.max_steps,
+        setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,
+        census.total_tokens, padded));
   }
   return lines;
 }
 
-int64_t Trainer::max_steps() const { return impl_->session.setup().max_steps; }
-int64_t Trainer::num_parameters() const { return impl_->session.plan().num_parameters(); }
+int64_t Trainer::max_steps() const {
+  return impl_->session.setup().max_steps;
+}
+int64_t Trainer::num_parameters() const {
+  return impl_->session.plan().num_parameters();
+}
 
-void Trainer::add_callback(std::shared_ptr<Callback> callback) { impl_->callbacks.push_back(std::move(callback)); }
+void Trainer::add_callback(std::shared_ptr<Callback> callback) {
+  impl_->callbacks.push_back(std::move(callback));
+}
 
 std::string Trainer::start() {
   impl_->start();
@@ -143,11 +163,13 @@ MetricMap Trainer::evaluate() {
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
   MetricMap metrics;
-  for (const auto& [key, value] : impl_->session.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress)) {
+  for (const auto& [key, value] :
+       impl_->session.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress)) {
     metrics["eval_" + key] = value;
   }
   if (setup.evaluate_mismatched) {
-    for (const auto& [key, value] : impl_->session.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
+    for (const auto& [key, value] :
+         impl_->session.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
       metrics["eval_" + key + "_mm"] = value;
     }
   }
@@ -156,7 +178,8 @@ MetricMap Trainer::evaluate() {
   metrics["eval_samples"] = rows;
   metrics["eval_runtime"] = seconds;
   metrics["eval_samples_per_second"] = rows / seconds;
-  metrics["eval_steps_per_second"] = std::ceil(rows / static_cast<double>(setup.arguments.per_device_eval_batch_size)) / seconds;
+  metrics["eval_steps_per_second"] =
+      std::ceil(rows / static_cast<double>(setup.arguments.per_device_eval_batch_size)) / seconds;
   return metrics;
 }
 
@@ -174,13 +197,16 @@ std::vector<Prediction> Trainer::predict() {
     Prediction prediction;
     if (setup.request.problem_type == ProblemType::kSingleLabel) {
       const auto best = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-      prediction.label = best < setup.model.id2label.size() ? setup.model.id2label[best] : std::to_string(best);
+      prediction.label =
+          best < setup.model.id2label.size() ? setup.model.id2label[best] : std::to_string(best);
     } else if (setup.request.problem_type == ProblemType::kRegression) {
-      for (size_t i = 0; i < row.size(); ++i) prediction.label += fmt::format("{}{:.3f}", i == 0 ? "" : ",", row[i]);
+      for (size_t i = 0; i < row.size(); ++i)
+        prediction.label += fmt::format("{}{:.3f}", i == 0 ? "" : ",", row[i]);
     } else {
       for (size_t i = 0; i < row.size(); ++i) {
         if (row[i] <= 0.0f) continue;
-        const std::string name = i < setup.model.id2label.size() ? setup.model.id2label[i] : std::to_string(i);
+        const std::string name =
+            i < setup.model.id2label.size() ? setup.model.id2label[i] : std::to_string(i);
         prediction.label += (prediction.label.empty() ? "" : ",") + name;
       }
     }
@@ -190,7 +216,9 @@ std::vector<Prediction> Trainer::predict() {
   return predictions;
 }
 
-std::vector<std::string> Trainer::label_names() const { return impl_->session.setup().model.id2label; }
+std::vector<std::string> Trainer::label_names() const {
+  return impl_->session.setup().model.id2label;
+}
 
 void Trainer::save_model(const std::string& folder) {
   impl_->start();
@@ -206,7 +234,8 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
 }
 
 void Trainer::save_reports(const TrainOutput& output) {
-  write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan, memory(), output);
+  write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan,
+                    memory(), output);
 }
 
 void Trainer::request_stop() {
@@ -221,9 +250,10 @@ Batch Trainer::next_batch() {
     impl_->batches_started = true;
   }
   Batch batch;
-  batch.impl_ = std::make_unique<Batch::Impl>(Batch::Impl{.batch = impl_->session.make_batch(),
-                                                          .batches_per_epoch = impl_->session.setup().batches_per_epoch,
-                                                          .batch_size = impl_->arguments().per_device_train_batch_size});
+  batch.impl_ = std::make_unique<Batch::Impl>(
+      Batch::Impl{.batch = impl_->session.make_batch(),
+                  .batches_per_epoch = impl_->session.setup().batches_per_epoch,
+                  .batch_size = impl_->arguments().per_device_train_batch_size});
   PLIMSOLL_CHECK(impl_->session.next_batch(batch.impl_->batch));
   return batch;
 }
@@ -231,12 +261,13 @@ Batch Trainer::next_batch() {
 double Trainer::forward_backward(const Batch& batch) {
   const int64_t accumulation = impl_->arguments().gradient_accumulation_steps;
   if (impl_->micro_in_step >= accumulation) {
-    throw_error(ErrorCode::kUsage, "forward_backward was called {} times since update(), --gradient_accumulation_steps is {}",
+    throw_error(ErrorCode::kUsage,
+                "forward_backward was called {} times since update(), --gradient_accumulation_steps is {}",
                 impl_->micro_in_step + 1, accumulation);
   }
   const auto rows = static_cast<double>(batch.num_sequences());
-  const double loss = impl_->session.forward_backward(batch.impl_->batch, rows * static_cast<double>(accumulation),
-                                                      impl_->micro_in_step == 0);
+  const double loss = impl_->session.forward_backward(
+      batch.impl_->batch, rows * static_cast<double>(accumulation), impl_->micro_in_step == 0);
   ++impl_->micro_in_step;
   return loss * static_cast<double>(accumulation);
 }
@@ -248,10 +279,16 @@ double Trainer::update(double learning_rate) {
   return impl_->session.executor().grad_norm();
 }
 
-int64_t Trainer::step() const { return impl_->steps; }
+int64_t Trainer::step() const {
+  return impl_->steps;
+}
 
-MemoryFigures Trainer::memory() const { return impl_->session.memory(); }
+MemoryFigures Trainer::memory() const {
+  return impl_->session.memory();
+}
 
-std::string Trainer::profile_table() const { return make_profile_table(impl_->session); }
+std::string Trainer::profile_table() const {
+  return make_profile_table(impl_->session);
+}
 
 }  // namespace plimsoll

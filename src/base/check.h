@@ -34,15 +34,17 @@ constexpr To narrow(From value) {
 }  // namespace plimsoll
 
 // PLIMSOLL_CHECK(condition) or PLIMSOLL_CHECK(condition, "format", args...).
-#define PLIMSOLL_CHECK(condition, ...)                                                              \
-  do {                                                                                              \
-    if (!(condition)) [[unlikely]] {                                                                \
+#define PLIMSOLL_CHECK(condition, ...)                                                                \
+  do {                                                                                                \
+    if (!(condition)) [[unlikely]] {                                                                  \
       ::plimsoll::fail_check(__FILE__, __LINE__, #condition, ::plimsoll::check_message(__VA_ARGS__)); \
-    }                                                                                               \
+    }                                                                                                 \
   } while (false)
 
 namespace plimsoll {
-inline std::string check_message() { return {}; }
+inline std::string check_message() {
+  return {};
+}
 template <typename... Args>
 std::string check_message(fmt::format_string<Args...> format, Args&&... args) {
   return fmt::format(format, std::forward<Args>(args)...);

@@ -5,7 +5,8 @@
 namespace plimsoll {
 
 std::optional<DType> parse_dtype(std::string_view name) {
-  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
+  for (DType dtype :
+       {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
     if (dtype_name(dtype) == name) return dtype;
   }
   return std::nullopt;
@@ -15,11 +16,11 @@ uint16_t f32_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);   // NaN
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or above
   if (magnitude < 0x38800000u) {
-    // Below the smallest normal number: the unit in the last place is 2^-24. Adding 2^-24 * 2^23 * 1.0 in fp32 would do
-    // it too; nearbyint states the rounding.
+    // Below the smallest normal number: the unit in the last place is 2^-24. Adding 2^-24 * 2^23 * 1.0 in
+    // fp32 would do it too; nearbyint states the rounding.
     const float scaled = std::bit_cast<float>(magnitude) * 16777216.0f;
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(scaled)));
   }

@@ -1,4 +1,5 @@
-// Element types of tensors and the conversions between 16-bit and 32-bit floating point. Thread-safe: pure functions.
+// Element types of tensors and the conversions between 16-bit and 32-bit floating point. Thread-safe: pure
+// functions.
 #pragma once
 
 #include <bit>
@@ -14,12 +15,16 @@ enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8 };
 constexpr int64_t dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kBF16:
-    case DType::kF16: return 2;
-    case DType::kU8: return 1;
+    case DType::kF16:
+      return 2;
+    case DType::kU8:
+      return 1;
   }
   return 0;
 }
@@ -31,13 +36,20 @@ constexpr bool is_floating(DType dtype) {
 // "f64", "f32", "bf16", "f16", "i64", "i32", "u8": the names of the graph's text form.
 constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return "f64";
-    case DType::kF32: return "f32";
-    case DType::kBF16: return "bf16";
-    case DType::kF16: return "f16";
-    case DType::kI64: return "i64";
-    case DType::kI32: return "i32";
-    case DType::kU8: return "u8";
+    case DType::kF64:
+      return "f64";
+    case DType::kF32:
+      return "f32";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+    case DType::kI64:
+      return "i64";
+    case DType::kI32:
+      return "i32";
+    case DType::kU8:
+      return "u8";
   }
   return "?";
 }
@@ -52,7 +64,9 @@ constexpr uint16_t f32_to_bf16(float value) {
   const uint32_t rounding = 0x7fffu + ((bits >> 16) & 1u);
   return static_cast<uint16_t>((bits + rounding) >> 16);
 }
-constexpr float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+constexpr float bf16_to_f32(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 
 // IEEE binary16. Rounds to nearest, ties to even; overflow gives infinity; subnormals are kept.
 uint16_t f32_to_f16(float value);

@@ -9,7 +9,8 @@ namespace plimsoll {
 namespace {
 
 TEST(DType, NamesRoundTrip) {
-  for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
+  for (DType dtype :
+       {DType::kF64, DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kU8}) {
     EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
   }
   EXPECT_FALSE(parse_dtype("f128"));
@@ -35,8 +36,8 @@ TEST(DType, EverySixteenBitPatternRoundTrips) {
 }
 
 TEST(DType, RoundsToNearestTiesToEven) {
-  EXPECT_EQ(f32_to_bf16(1.0f + 1.0f / 256), 0x3f80);      // tie, even below
-  EXPECT_EQ(f32_to_bf16(1.0f + 3.0f / 256), 0x3f82);      // tie, even above
+  EXPECT_EQ(f32_to_bf16(1.0f + 1.0f / 256), 0x3f80);  // tie, even below
+  EXPECT_EQ(f32_to_bf16(1.0f + 3.0f / 256), 0x3f82);  // tie, even above
   EXPECT_EQ(f32_to_bf16(std::nextafter(1.0f + 1.0f / 256, 2.0f)), 0x3f81);
   EXPECT_EQ(f32_to_f16(1.0f + 1.0f / 2048), 0x3c00);
   EXPECT_EQ(f32_to_f16(1.0f + 3.0f / 2048), 0x3c02);

@@ -20,7 +20,8 @@ TEST(Philox, DropoutKeepsTheRightShare) {
   const uint32_t threshold = dropout_threshold(0.1);
   int64_t kept = 0;
   constexpr int64_t kDraws = 1 << 20;
-  for (int64_t i = 0; i < kDraws; ++i) kept += philox_element(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
+  for (int64_t i = 0; i < kDraws; ++i)
+    kept += philox_element(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
   // The standard deviation of the share is sqrt(0.09 / 2^20) = 2.9e-4; five of them.
   EXPECT_NEAR(static_cast<double>(kept) / kDraws, 0.9, 1.5e-3);
   EXPECT_EQ(dropout_threshold(0.0), 0u);

@@ -12,9 +12,12 @@ enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression };
 // As config.json writes it.
 constexpr std::string_view problem_type_name(ProblemType type) {
   switch (type) {
-    case ProblemType::kSingleLabel: return "single_label_classification";
-    case ProblemType::kMultiLabel: return "multi_label_classification";
-    case ProblemType::kRegression: return "regression";
+    case ProblemType::kSingleLabel:
+      return "single_label_classification";
+    case ProblemType::kMultiLabel:
+      return "multi_label_classification";
+    case ProblemType::kRegression:
+      return "regression";
   }
   return "?";
 }

@@ -1,5 +1,5 @@
-// Raw typed views, the only form in which kernels see memory: a pointer and an element type, no shape (shapes are in each
-// kernel's argument struct), no ownership. Thread-safe: values only.
+// Raw typed views, the only form in which kernels see memory: a pointer and an element type, no shape (shapes
+// are in each kernel's argument struct), no ownership. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,25 @@ namespace plimsoll {
 template <typename T>
 struct DTypeOf;
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::kF64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::kF32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
 template <>
-struct DTypeOf<int64_t> { static constexpr DType value = DType::kI64; };
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kI64;
+};
 template <>
-struct DTypeOf<int32_t> { static constexpr DType value = DType::kI32; };
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kI32;
+};
 template <>
-struct DTypeOf<uint8_t> { static constexpr DType value = DType::kU8; };
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kU8;
+};
 
 // A 16-bit float as it lies in memory.
 struct BF16 {
@@ -30,9 +40,13 @@ struct F16 {
   uint16_t bits;
 };
 template <>
-struct DTypeOf<BF16> { static constexpr DType value = DType::kBF16; };
+struct DTypeOf<BF16> {
+  static constexpr DType value = DType::kBF16;
+};
 template <>
-struct DTypeOf<F16> { static constexpr DType value = DType::kF16; };
+struct DTypeOf<F16> {
+  static constexpr DType value = DType::kF16;
+};
 
 // What a kernel reads. Null (`!view`) where an optional operand is absent.
 struct ConstView {
@@ -43,19 +57,27 @@ struct ConstView {
   // Requires: T is the view's element type.
   template <typename T>
   const T* as() const {
-    PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "view of {} read as {}", dtype_name(dtype), dtype_name(DTypeOf<T>::value));
+    PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "view of {} read as {}", dtype_name(dtype),
+                   dtype_name(DTypeOf<T>::value));
     return static_cast<const T*>(data);
   }
   // Element i converted to double, for references and tests. Cost: a switch per element.
   double load(int64_t i) const {
     switch (dtype) {
-      case DType::kF64: return static_cast<const double*>(data)[i];
-      case DType::kF32: return static_cast<double>(static_cast<const float*>(data)[i]);
-      case DType::kBF16: return static_cast<double>(bf16_to_f32(static_cast<const uint16_t*>(data)[i]));
-      case DType::kF16: return static_cast<double>(f16_to_f32(static_cast<const uint16_t*>(data)[i]));
-      case DType::kI64: return static_cast<double>(static_cast<const int64_t*>(data)[i]);
-      case DType::kI32: return static_cast<double>(static_cast<const int32_t*>(data)[i]);
-      case DType::kU8: return static_cast<double>(static_cast<const uint8_t*>(data)[i]);
+      case DType::kF64:
+        return static_cast<const double*>(data)[i];
+      case DType::kF32:
+        return static_cast<double>(static_cast<const float*>(data)[i]);
+      case DType::kBF16:
+        return static_cast<double>(bf16_to_f32(static_cast<const uint16_t*>(data)[i]));
+      case DType::kF16:
+        return static_cast<double>(f16_to_f32(static_cast<const uint16_t*>(data)[i]));
+      case DType::kI64:
+        return static_cast<double>(static_cast<const int64_t*>(data)[i]);
+      case DType::kI32:
+        return static_cast<double>(static_cast<const int32_t*>(data)[i]);
+      case DType::kU8:
+        return static_cast<double>(static_cast<const uint8_t*>(data)[i]);
     }
     return 0.0;
   }
@@ -78,13 +100,27 @@ struct View {
   // Rounds to nearest, ties to even, through fp32 for the 16-bit types.
   void store(int64_t i, double value) const {
     switch (dtype) {
-      case DType::kF64: static_cast<double*>(data)[i] = value; return;
-      case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(value); return;
-      case DType::kBF16: static_cast<uint16_t*>(data)[i] = f32_to_bf16(static_cast<float>(value)); return;
-      case DType::kF16: static_cast<uint16_t*>(data)[i] = f32_to_f16(static_cast<float>(value)); return;
-      case DType::kI64: static_cast<int64_t*>(data)[i] = static_cast<int64_t>(value); return;
-      case DType::kI32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(value); return;
-      case DType::kU8: static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value); return;
+      case DType::kF64:
+        static_cast<double*>(data)[i] = value;
+        return;
+      case DType::kF32:
+        static_cast<float*>(data)[i] = static_cast<float>(value);
+        return;
+      case DType::kBF16:
+        static_cast<uint16_t*>(data)[i] = f32_to_bf16(static_cast<float>(value));
+        return;
+      case DType::kF16:
+        static_cast<uint16_t*>(data)[i] = f32_to_f16(static_cast<float>(value));
+        return;
+      case DType::kI64:
+        static_cast<int64_t*>(data)[i] = static_cast<int64_t>(value);
+        return;
+      case DType::kI32:
+        static_cast<int32_t*>(data)[i] = static_cast<int32_t>(value);
+        return;
+      case DType::kU8:
+        static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value);
+        return;
     }
   }
 };

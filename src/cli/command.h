@@ -1,5 +1,5 @@
-// The subcommands of the program: a file each. This room sees only the public API; it alone prints, reads the environment
-// and decides the exit code.
+// The subcommands of the program: a file each. This room sees only the public API; it alone prints, reads the
+// environment and decides the exit code.
 #pragma once
 
 #include <string>
@@ -21,7 +21,8 @@ int run_tokenize(const std::vector<std::string>& words);
 Environment process_environment();
 // Whether standard error is a terminal.
 bool is_terminal();
-// A line on standard error: everything for people goes there or to standard output, results to standard output.
+// A line on standard error: everything for people goes there or to standard output, results to standard
+// output.
 void say(const std::string& line);
 void print(const std::string& text);
 // Warnings and notes, one line each.

@@ -19,9 +19,13 @@ Environment process_environment() {
   return environment;
 }
 
-bool is_terminal() { return isatty(STDERR_FILENO) != 0; }
+bool is_terminal() {
+  return isatty(STDERR_FILENO) != 0;
+}
 
-void say(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+void say(const std::string& line) {
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -41,12 +45,17 @@ struct Command {
   const char* help;
 };
 constexpr Command kCommands[] = {
-    {"train", run_train, "fine-tune a model; Hugging Face Trainer's argument names; --dry_run prints the plan and stops"},
-    {"plan", run_plan, "what a run will hold in memory and do, with no weights and no device needed; --json FILE, --why, --modules"},
+    {"train", run_train,
+     "fine-tune a model; Hugging Face Trainer's argument names; --dry_run prints the plan and stops"},
+    {"plan", run_plan,
+     "what a run will hold in memory and do, with no weights and no device needed; --json FILE, --why, "
+     "--modules"},
     {"eval", run_eval, "loss and metrics of a fine-tuned model on --validation_file"},
     {"predict", run_predict, "labels for the rows of --test_file"},
-    {"inspect", run_inspect, "what is in a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
-    {"tokenize", run_tokenize, "a line of text in, a JSON line out: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
+    {"inspect", run_inspect,
+     "what is in a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
+    {"tokenize", run_tokenize,
+     "a line of text in, a JSON line out: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
 };
 
 constexpr const char* kVersion = "0.1.0";
@@ -54,11 +63,13 @@ constexpr const char* kVersion = "0.1.0";
 std::string usage() {
   std::string text = "usage: plimsoll COMMAND [arguments]\n\n";
   for (const Command& command : kCommands) {
-    text += "  " + std::string(command.name) + std::string(10 - std::string(command.name).size(), ' ') + command.help + "\n";
+    text += "  " + std::string(command.name) + std::string(10 - std::string(command.name).size(), ' ') +
+            command.help + "\n";
   }
   return text +
          "\nplimsoll COMMAND --help lists the arguments, --help all with those that have no effect here.\n"
-         "Exit codes: 0 done, 1 our bug, 2 usage, 3 will not fit, 4 bad data or checkpoint, 5 loss or gradient not finite,\n"
+         "Exit codes: 0 done, 1 our bug, 2 usage, 3 will not fit, 4 bad data or checkpoint, 5 loss or "
+         "gradient not finite,\n"
          "6 interrupted and saved, 7 the device or the system failed.\n";
 }
 
@@ -75,7 +86,8 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
   }
-  throw Error(ErrorCode::kUsage, "'" + words[0] + "' is no command; there are train, plan, eval, predict, inspect, tokenize");
+  throw Error(ErrorCode::kUsage,
+              "'" + words[0] + "' is no command; there are train, plan, eval, predict, inspect, tokenize");
 }
 
 }  // namespace

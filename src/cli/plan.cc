@@ -17,7 +17,8 @@ int run_plan(const std::vector<std::string>& words) {
   if (!parsed.arguments.json.empty()) {
     std::ofstream file(parsed.arguments.json);
     file << report.json;
-    if (!file.flush()) throw Error(ErrorCode::kDevice, "--json " + parsed.arguments.json + ": the file cannot be written");
+    if (!file.flush())
+      throw Error(ErrorCode::kDevice, "--json " + parsed.arguments.json + ": the file cannot be written");
   }
   print(report.table);
   if (parsed.arguments.modules) print("\n" + report.modules);

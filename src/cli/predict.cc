@@ -22,11 +22,13 @@ int run_predict(const std::vector<std::string>& words) {
   say_all(trainer.plan().warnings, trainer.plan().notes);
   const std::string loaded = trainer.start();
   if (!loaded.empty()) say(loaded);
-  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
+  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false),
+                                                  trainer.plan().total_bytes));
   const std::vector<Prediction> predictions = trainer.predict();
   // run_glue's form: index and prediction.
   std::string text = "index\tprediction\n";
-  for (size_t i = 0; i < predictions.size(); ++i) text += std::to_string(i) + "\t" + predictions[i].label + "\n";
+  for (size_t i = 0; i < predictions.size(); ++i)
+    text += std::to_string(i) + "\t" + predictions[i].label + "\n";
   std::filesystem::create_directories(arguments.output_dir);
   const std::string task = arguments.task_name.empty() ? "" : "_" + arguments.task_name;
   const std::string path = arguments.output_dir + "/predict_results" + task + ".txt";

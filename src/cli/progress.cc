@@ -66,7 +66,8 @@ void Progress::on_log(const LogRecord& record) {
 
 void Progress::on_evaluate_progress(int64_t rows_done, int64_t num_rows) {
   if (!bar_) return;
-  std::fprintf(stderr, "\r\033[Kevaluating %lld/%lld", static_cast<long long>(rows_done), static_cast<long long>(num_rows));
+  std::fprintf(stderr, "\r\033[Kevaluating %lld/%lld", static_cast<long long>(rows_done),
+               static_cast<long long>(num_rows));
   std::fflush(stderr);
   bar_drawn_ = true;
   if (rows_done == num_rows) clear_bar();
@@ -77,6 +78,8 @@ void Progress::on_save(const std::string& path) {
   say("saved " + path);
 }
 
-void Progress::on_train_end() { clear_bar(); }
+void Progress::on_train_end() {
+  clear_bar();
+}
 
 }  // namespace plimsoll::cli

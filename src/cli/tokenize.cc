@@ -13,7 +13,9 @@ int run_tokenize(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--help" || word == "-h") {
-      print("usage: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]   lines from FILE or standard input; a JSON line each");
+      print(
+          "usage: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]   lines from FILE or standard "
+          "input; a JSON line each");
       return 0;
     }
     if (word == "--tokenizer_name" && i + 1 < words.size()) {
@@ -23,12 +25,15 @@ int run_tokenize(const std::vector<std::string>& words) {
     } else if (word == "--show") {
       show = true;
     } else if (word.starts_with("-") && word != "-") {
-      throw Error(ErrorCode::kUsage, "tokenize: unknown option '" + word + "'; it takes --tokenizer_name DIR, --show and a file");
+      throw Error(ErrorCode::kUsage, "tokenize: unknown option '" + word +
+                                         "'; it takes --tokenizer_name DIR, --show and a file");
     } else {
       path = word;
     }
   }
-  if (tokenizer.empty()) throw Error(ErrorCode::kUsage, "tokenize: give --tokenizer_name DIR, a folder with tokenizer.json or vocab.txt");
+  if (tokenizer.empty())
+    throw Error(ErrorCode::kUsage,
+                "tokenize: give --tokenizer_name DIR, a folder with tokenizer.json or vocab.txt");
   const LineTokenizer lines(tokenizer, process_environment());
   std::ifstream file;
   if (!path.empty() && path != "-") {

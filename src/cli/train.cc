@@ -1,5 +1,5 @@
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 #include <cstdio>
 
@@ -73,7 +73,8 @@ int run_train(const std::vector<std::string>& words) {
   running = nullptr;
   if (arguments.profile) print(trainer.profile_table());
   print(memory_text(trainer.memory()));
-  print("wrote " + arguments.output_dir + ": model.safetensors, all_results.json, log.jsonl, plan.json, memory.json, loss.svg, memory.svg" +
+  print("wrote " + arguments.output_dir +
+        ": model.safetensors, all_results.json, log.jsonl, plan.json, memory.json, loss.svg, memory.svg" +
         (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
   return 0;
 }
@@ -91,7 +92,8 @@ int run_eval(const std::vector<std::string>& words) {
   say_all(trainer.plan().warnings, trainer.plan().notes);
   const std::string loaded = trainer.start();
   if (!loaded.empty()) say(loaded);
-  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !parsed.arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
+  trainer.add_callback(std::make_shared<Progress>(
+      is_terminal() && !parsed.arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
   const MetricMap metrics = trainer.evaluate();
   print(metrics_text("eval", metrics));
   trainer.save_metrics("eval", metrics);

@@ -7,8 +7,9 @@ View BindContext::place(ValueId id) const {
   const int64_t offset = program_.offsets[index_of(id)];
   if (offset < 0) return {};
   const Value& value = program_.graph.value(id);
-  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= plan_.arena_bytes, "'{}' ends at {} in an arena of {} bytes",
-                 value.name, offset + value.bytes(bucket_), plan_.arena_bytes);
+  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= plan_.arena_bytes,
+                 "'{}' ends at {} in an arena of {} bytes", value.name, offset + value.bytes(bucket_),
+                 plan_.arena_bytes);
   return {arena_ + offset, value.type.dtype};
 }
 
@@ -18,8 +19,8 @@ View BindContext::scratch() const {
 }
 
 std::function<void()> bind_cpu(const BindContext& context) {
-  for (const auto bind : {bind_matmul_cpu, bind_attention_cpu, bind_embedding_cpu, bind_element_wise_cpu, bind_norm_cpu,
-                          bind_loss_cpu, bind_optimizer_cpu}) {
+  for (const auto bind : {bind_matmul_cpu, bind_attention_cpu, bind_embedding_cpu, bind_element_wise_cpu,
+                          bind_norm_cpu, bind_loss_cpu, bind_optimizer_cpu}) {
     if (auto run = bind(context)) return run;
   }
   PLIMSOLL_CHECK(false, "no CPU binder for op '{}'", context.op().def->name());

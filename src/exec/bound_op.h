@@ -1,4 +1,5 @@
-// An op made ready to run: its kernel with every address and size filled in. Binding may allocate; running may not.
+// An op made ready to run: its kernel with every address and size filled in. Binding may allocate; running
+// may not.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,8 @@ struct BoundOp {
 // Everything a binder may ask of the plan: where operands lie and how large they are in this bucket.
 class BindContext {
  public:
-  BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, std::byte* arena, uint32_t index)
+  BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, std::byte* arena,
+              uint32_t index)
       : plan_(plan), program_(program), bucket_(bucket), arena_(arena), index_(index) {}
 
   const Op& op() const { return program_.graph.ops()[index_]; }
@@ -34,8 +36,12 @@ class BindContext {
 
   bool has_input(int i) const { return view().has_input(i); }
   // Null view for an absent operand and for an output without a place.
-  ConstView input(int i) const { return i < view().num_inputs() ? place(op().inputs[static_cast<size_t>(i)]) : View{}; }
-  View output(int i) const { return i < view().num_outputs() ? place(op().outputs[static_cast<size_t>(i)]) : View{}; }
+  ConstView input(int i) const {
+    return i < view().num_inputs() ? place(op().inputs[static_cast<size_t>(i)]) : View{};
+  }
+  View output(int i) const {
+    return i < view().num_outputs() ? place(op().outputs[static_cast<size_t>(i)]) : View{};
+  }
   int64_t input_elements(int i) const { return view().in_shape(i).elements(bucket_); }
   int64_t output_elements(int i) const { return view().out_shape(i).elements(bucket_); }
   // Size of one dimension of an operand in this bucket.

@@ -21,7 +21,8 @@ Executor::Executor(const Plan& plan, uint8_t fill) : plan_(plan), arena_(plan.ar
 
 Executor::Program& Executor::program(ProgramKind kind) {
   Program& program = kind == ProgramKind::kTrain ? train_ : evaluate_;
-  PLIMSOLL_CHECK(program.plan != nullptr, "the plan has no {} program", kind == ProgramKind::kTrain ? "train" : "evaluate");
+  PLIMSOLL_CHECK(program.plan != nullptr, "the plan has no {} program",
+                 kind == ProgramKind::kTrain ? "train" : "evaluate");
   return program;
 }
 
@@ -36,9 +37,11 @@ int64_t Executor::elements(const std::string& name) const {
   return buffer.type.shape.elements({});
 }
 
-void Executor::fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest) {
+void Executor::fill_input(const std::string& name, std::span<const int32_t> values, int64_t count,
+                          int32_t rest) {
   int32_t* destination = tensor(name).as<int32_t>();
-  PLIMSOLL_CHECK(static_cast<int64_t>(values.size()) <= count, "{} values for '{}' of {}", values.size(), name, count);
+  PLIMSOLL_CHECK(static_cast<int64_t>(values.size()) <= count, "{} values for '{}' of {}", values.size(),
+                 name, count);
   std::copy(values.begin(), values.end(), destination);
   std::fill(destination + values.size(), destination + count, rest);
 }
@@ -49,8 +52,10 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
   PLIMSOLL_CHECK(batch.num_sequences() >= 1 && batch.num_sequences() <= bucket.sequences,
                  "a batch of {} sequences in a bucket of {}", batch.num_sequences(), bucket.sequences);
   for (int64_t i = 0; i < batch.num_sequences(); ++i) {
-    const int64_t length = batch.cu_seqlens[static_cast<size_t>(i) + 1] - batch.cu_seqlens[static_cast<size_t>(i)];
-    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in a bucket of {}", length, bucket.longest);
+    const int64_t length =
+        batch.cu_seqlens[static_cast<size_t>(i) + 1] - batch.cu_seqlens[static_cast<size_t>(i)];
+    PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in a bucket of {}",
+                   length, bucket.longest);
   }
   target.bucket = bucket;
   target.bound = &bound_for(target, bucket);
@@ -64,7 +69,8 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
   } else {
     const View labels = tensor("labels");
     const int64_t count = bucket.sequences * plan_.request.model.num_labels;
-    PLIMSOLL_CHECK(static_cast<int64_t>(batch.real_labels.size()) <= count, "{} labels for {}", batch.real_labels.size(), count);
+    PLIMSOLL_CHECK(static_cast<int64_t>(batch.real_labels.size()) <= count, "{} labels for {}",
+                   batch.real_labels.size(), count);
     for (int64_t i = 0; i < count; ++i) {
       const bool real = i < static_cast<int64_t>(batch.real_labels.size());
       labels.store(i, real ? static_cast<double>(batch.real_labels[static_cast<size_t>(i)]) : 0.0);
@@ -113,7 +119,8 @@ void Executor::run(ProgramKind kind, Segment segment) {
     const auto start = std::chrono::steady_clock::now();
     op.run();
     OpTime& time = target.times[op.index];
-    time.milliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    time.milliseconds +=
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     ++time.runs;
     const OpView view{target.plan->graph, target.plan->graph.ops()[op.index]};
     const Cost cost = schema_of(view.op).cost(view, target.bucket);
@@ -138,7 +145,9 @@ std::string Executor::first_bad_gradient() const {
   return {};
 }
 
-const Bucket& Executor::current_bucket(ProgramKind kind) const { return program(kind).bucket; }
+const Bucket& Executor::current_bucket(ProgramKind kind) const {
+  return program(kind).bucket;
+}
 
 void Executor::zero_states() {
   for (const PersistentBuffer& buffer : plan_.persistent) {
@@ -147,6 +156,8 @@ void Executor::zero_states() {
   }
 }
 
-const std::vector<OpTime>& Executor::times(ProgramKind kind) const { return program(kind).times; }
+const std::vector<OpTime>& Executor::times(ProgramKind kind) const {
+  return program(kind).times;
+}
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
-// Runs a plan on the CPU. Owns the arena; allocates nothing while a segment runs. Not thread-safe: one caller.
+// Runs a plan on the CPU. Owns the arena; allocates nothing while a segment runs. Not thread-safe: one
+// caller.
 //
-// The executor obeys the plan: a size or place that is not in it is an internal error, never a quiet temporary.
+// The executor obeys the plan: a size or place that is not in it is an internal error, never a quiet
+// temporary.
 #pragma once
 
 #include <map>
@@ -22,9 +24,9 @@ struct HostBatch {
   std::span<const int32_t> ids;
   std::span<const int32_t> token_types;  // empty where the model has none
   std::span<const int32_t> positions;
-  std::span<const int32_t> cu_seqlens;   // num_sequences + 1 entries
-  std::span<const int32_t> class_labels; // single label; empty when there are none
-  std::span<const float> real_labels;    // [num_sequences, K]: multi-label and regression
+  std::span<const int32_t> cu_seqlens;    // num_sequences + 1 entries
+  std::span<const int32_t> class_labels;  // single label; empty when there are none
+  std::span<const float> real_labels;     // [num_sequences, K]: multi-label and regression
   int64_t num_sequences() const { return static_cast<int64_t>(cu_seqlens.size()) - 1; }
   int64_t num_tokens() const { return static_cast<int64_t>(ids.size()); }
 };
@@ -39,15 +41,16 @@ struct OpTime {
 
 class Executor {
  public:
-  // Takes the arena and fills it with `fill`. The plan must outlive the executor. Errors: kDevice where memory is refused.
+  // Takes the arena and fills it with `fill`. The plan must outlive the executor. Errors: kDevice where
+  // memory is refused.
   explicit Executor(const Plan& plan, uint8_t fill = kArenaPoison);
 
   // The bytes of a persistent buffer (weights, states, inputs, outputs).
   View tensor(const std::string& name) const;
   int64_t elements(const std::string& name) const;
 
-  // Writes a batch into the inputs of a program; loss is divided by `denominator`. Chooses the bucket. Errors: kInternal for
-  // a batch that is larger than planned or ids outside their table.
+  // Writes a batch into the inputs of a program; loss is divided by `denominator`. Chooses the bucket.
+  // Errors: kInternal for a batch that is larger than planned or ids outside their table.
   void stage(ProgramKind kind, const HostBatch& batch, double denominator);
   // Seed and number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);

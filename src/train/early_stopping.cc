@@ -7,15 +7,20 @@
 namespace plimsoll {
 
 EarlyStopping::EarlyStopping(std::string metric, bool greater_is_better, int64_t patience, double threshold)
-    : metric_(std::move(metric)), greater_is_better_(greater_is_better), patience_(patience), threshold_(threshold) {}
+    : metric_(std::move(metric)),
+      greater_is_better_(greater_is_better),
+      patience_(patience),
+      threshold_(threshold) {}
 
 void EarlyStopping::on_evaluate(const StepInfo&, const MetricMap& metrics, TrainControl& control) {
   const auto it = metrics.find(metric_);
   if (it == metrics.end()) {
-    throw Error(ErrorCode::kUsage, "early stopping watches '" + metric_ + "', which the evaluation does not report");
+    throw Error(ErrorCode::kUsage,
+                "early stopping watches '" + metric_ + "', which the evaluation does not report");
   }
   const double value = it->second;
-  const bool improved = !has_best_ || ((greater_is_better_ ? value > best_ : value < best_) && std::fabs(value - best_) > threshold_);
+  const bool improved = !has_best_ || ((greater_is_better_ ? value > best_ : value < best_) &&
+                                       std::fabs(value - best_) > threshold_);
   if (improved) {
     has_best_ = true;
     best_ = value;
@@ -26,7 +31,8 @@ void EarlyStopping::on_evaluate(const StepInfo&, const MetricMap& metrics, Train
 }
 
 std::string EarlyStopping::state() const {
-  return nlohmann::json{{"has_best", has_best_}, {"best", best_}, {"bad", evaluations_without_improvement_}}.dump();
+  return nlohmann::json{{"has_best", has_best_}, {"best", best_}, {"bad", evaluations_without_improvement_}}
+      .dump();
 }
 
 void EarlyStopping::restore(const std::string& state) {

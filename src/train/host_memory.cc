@@ -8,8 +8,9 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// The program, its libraries as far as they are touched, compiled kernels and the allocator's slack: the VmHWM of runs with
-// an arena of a few MiB, rounded up (tests/training/memory_test.cc holds the sum to the truth).
+// The program, its libraries as far as they are touched, compiled kernels and the allocator's slack: the
+// VmHWM of runs with an arena of a few MiB, rounded up (tests/training/memory_test.cc holds the sum to the
+// truth).
 constexpr int64_t kProcessBytes = 56 * kMiB;
 // A thread's stack and what oneDNN keeps for it.
 constexpr int64_t kBytesPerThread = 2 * kMiB;
@@ -33,9 +34,11 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   const int64_t ops = 60 * setup.model.num_hidden_layers;
   constexpr int64_t kBuckets = 12;
   host.process_bytes = kProcessBytes + threads * kBytesPerThread + kBuckets * ops * kBytesPerBoundOp;
-  host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) + bytes_of(setup.predict);
+  host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
+                    bytes_of(setup.predict);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
-  const int64_t slots = 1 + setup.arguments.dataloader_num_workers * setup.arguments.dataloader_prefetch_factor.value_or(2);
+  const int64_t slots =
+      1 + setup.arguments.dataloader_num_workers * setup.arguments.dataloader_prefetch_factor.value_or(2);
   host.data_bytes += slots * 16 * setup.request.train_bucket.tokens;
   host.io_bytes = kIoBytes;
   return host;

@@ -66,7 +66,8 @@ class Setup {
     const std::string& name = arguments_.model_name_or_path;
     if (name.empty() && arguments_.config_name.empty()) {
       throw_error(ErrorCode::kUsage,
-                  "no model: give --model_name_or_path FOLDER (weights, config.json, tokenizer) or --config_name NAME (a "
+                  "no model: give --model_name_or_path FOLDER (weights, config.json, tokenizer) or "
+                  "--config_name NAME (a "
                   "preset such as bert-base-uncased, or a folder with config.json) to start from scratch");
     }
     if (!name.empty()) {
@@ -75,8 +76,10 @@ class Setup {
       if (is_plan() && preset && !fs::exists(name, ignored)) {
         setup_.model = *preset;
       } else {
-        setup_.weights = ModelFolder::open(files_, resolve(name), is_plan() ? WeightsNeeded::kNo : WeightsNeeded::kYes);
-        setup_.model = parse_model_config(setup_.weights->config_text(), setup_.weights->path() + "/config.json");
+        setup_.weights =
+            ModelFolder::open(files_, resolve(name), is_plan() ? WeightsNeeded::kNo : WeightsNeeded::kYes);
+        setup_.model =
+            parse_model_config(setup_.weights->config_text(), setup_.weights->path() + "/config.json");
       }
       setup_.model_label = name;
     }
@@ -86,13 +89,15 @@ class Setup {
       if (preset && !fs::exists(arguments_.config_name, ignored)) {
         setup_.model = *preset;
       } else {
-        const ModelFolder folder = ModelFolder::open(files_, resolve(arguments_.config_name), WeightsNeeded::kNo);
+        const ModelFolder folder =
+            ModelFolder::open(files_, resolve(arguments_.config_name), WeightsNeeded::kNo);
         setup_.model = parse_model_config(folder.config_text(), folder.path() + "/config.json");
       }
       if (setup_.model_label.empty()) setup_.model_label = arguments_.config_name;
     }
     std::string overrides;
-    for (const auto& [key, value] : arguments_.config_overrides) overrides += (overrides.empty() ? "" : ",") + key + "=" + value;
+    for (const auto& [key, value] : arguments_.config_overrides)
+      overrides += (overrides.empty() ? "" : ",") + key + "=" + value;
     apply_config_overrides(setup_.model, overrides);
     setup_.model_label = fs::path(setup_.model_label).filename().string();
   }
@@ -103,13 +108,16 @@ class Setup {
                          : !arguments_.model_name_or_path.empty() ? setup_.weights->path()
                                                                   : std::string();
     if (folder.empty()) {
-      throw_error(ErrorCode::kUsage, "no tokenizer: with --config_name alone give --tokenizer_name FOLDER too");
+      throw_error(ErrorCode::kUsage,
+                  "no tokenizer: with --config_name alone give --tokenizer_name FOLDER too");
     }
     setup_.tokenizer = Tokenizer::load(folder);
     setup_.tokenizer_folder = folder;
     if (setup_.tokenizer->max_id() >= setup_.model.vocab_size) {
-      throw_error(ErrorCode::kBadData, "{}: the tokenizer has the id {}, but the model's vocab_size is {}; they do not belong together",
-                  folder, setup_.tokenizer->max_id(), setup_.model.vocab_size);
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the tokenizer has the id {}, but the model's vocab_size is {}; they do not belong together",
+          folder, setup_.tokenizer->max_id(), setup_.model.vocab_size);
     }
   }
 
@@ -128,14 +136,16 @@ class Setup {
   std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) const {
     if (task != nullptr && !path.empty()) return read_glue_file(*task, path, split);
     if (!path.empty()) return read_file(path);
-    if (task != nullptr && !arguments_.dataset_name.empty()) return read_glue(*task, arguments_.dataset_name, split);
+    if (task != nullptr && !arguments_.dataset_name.empty())
+      return read_glue(*task, arguments_.dataset_name, split);
     return std::nullopt;
   }
 
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
     if (max_rows && *max_rows < split.num_rows()) split.keep_first(*max_rows);
     const TokenizerEncoder encoder(*setup_.tokenizer);
-    const TokenizeOptions options{.max_seq_length = max_seq_length(), .num_threads = threads(), .progress = {}};
+    const TokenizeOptions options{
+        .max_seq_length = max_seq_length(), .num_threads = threads(), .progress = {}};
     Dataset data;
     if (arguments_.overwrite_cache || arguments_.cache_dir.empty()) {
       data.tokens = tokenize_split(split, encoder, options);
@@ -144,8 +154,8 @@ class Setup {
     }
     const TruncationCount& cut = data.tokens.truncation();
     if (cut.rows > 0) {
-      warn(fmt::format("{}: {} of {} texts were longer than --max_seq_length {}: {} tokens cut off", split.table().file_name(),
-                       cut.rows, split.num_rows(), max_seq_length(), cut.tokens));
+      warn(fmt::format("{}: {} of {} texts were longer than --max_seq_length {}: {} tokens cut off",
+                       split.table().file_name(), cut.rows, split.num_rows(), max_seq_length(), cut.tokens));
     }
     if (split.has_label()) data.labels = encode_labels(split, setup_.labels, use);
     return data;
@@ -159,18 +169,26 @@ class Setup {
     }
     const GlueTask* task = arguments_.task_name.empty() ? nullptr : &find_glue_task(arguments_.task_name);
     const bool train = setup_.purpose == RunPurpose::kTrain;
-    std::optional<TextSplit> train_text = train ? read_split(arguments_.train_file, GlueSplit::kTrain, task) : std::nullopt;
-    const bool wants_eval = setup_.purpose == RunPurpose::kEvaluate || (train && (arguments_.do_eval || arguments_.eval_strategy != "no"));
-    std::optional<TextSplit> eval_text = wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
+    std::optional<TextSplit> train_text =
+        train ? read_split(arguments_.train_file, GlueSplit::kTrain, task) : std::nullopt;
+    const bool wants_eval = setup_.purpose == RunPurpose::kEvaluate ||
+                            (train && (arguments_.do_eval || arguments_.eval_strategy != "no"));
+    std::optional<TextSplit> eval_text =
+        wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
     std::optional<TextSplit> test_text = setup_.purpose == RunPurpose::kPredict || arguments_.do_predict
                                              ? read_split(arguments_.test_file, GlueSplit::kTest, task)
                                              : std::nullopt;
-    if (train && !train_text) throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
-    if (wants_eval && !eval_text) throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
-    if (setup_.purpose == RunPurpose::kPredict && !test_text) throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
+    if (train && !train_text)
+      throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
+    if (wants_eval && !eval_text)
+      throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
+    if (setup_.purpose == RunPurpose::kPredict && !test_text)
+      throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
-      if (!train_text->has_label()) throw_error(ErrorCode::kBadData, "{}: no column 'label' among {}", train_text->table().file_name(), train_text->table().column_list());
+      if (!train_text->has_label())
+        throw_error(ErrorCode::kBadData, "{}: no column 'label' among {}", train_text->table().file_name(),
+                    train_text->table().column_list());
       setup_.train = tokenize(*train_text, arguments_.max_train_samples, LabelUse::kRequired);
     }
     if (eval_text) setup_.evaluate = tokenize(*eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
@@ -185,11 +203,12 @@ class Setup {
   }
 
   void read_dummy() {
-    const DummyOptions options{.num_rows = arguments_.dummy_num_samples,
-                               .length = max_seq_length(),
-                               .end_id = static_cast<int32_t>(std::min<int64_t>(30000, setup_.model.vocab_size)),
-                               .num_labels = static_cast<int32_t>(arguments_.num_labels.value_or(2)),
-                               .seed = static_cast<uint64_t>(arguments_.seed)};
+    const DummyOptions options{
+        .num_rows = arguments_.dummy_num_samples,
+        .length = max_seq_length(),
+        .end_id = static_cast<int32_t>(std::min<int64_t>(30000, setup_.model.vocab_size)),
+        .num_labels = static_cast<int32_t>(arguments_.num_labels.value_or(2)),
+        .seed = static_cast<uint64_t>(arguments_.seed)};
     if (setup_.purpose == RunPurpose::kTrain) setup_.train = make_dummy_dataset(options);
     if (setup_.purpose != RunPurpose::kTrain || arguments_.do_eval || arguments_.eval_strategy != "no") {
       setup_.evaluate = make_dummy_dataset(options);
@@ -209,18 +228,21 @@ class Setup {
     } else {
       // A fine-tuned model brings its own.
       std::vector<std::string> names = setup_.model.id2label;
-      for (int64_t i = static_cast<int64_t>(names.size()); i < setup_.model.num_labels; ++i) names.push_back("LABEL_" + std::to_string(i));
+      for (int64_t i = static_cast<int64_t>(names.size()); i < setup_.model.num_labels; ++i)
+        names.push_back("LABEL_" + std::to_string(i));
       setup_.labels = given_labels(names);
       if (setup_.model.problem_type) setup_.labels.problem = *setup_.model.problem_type;
       if (setup_.labels.problem == ProblemType::kRegression) setup_.labels.names.clear();
     }
-    if (!setup_.model.id2label.empty() && !setup_.labels.names.empty()) take_model_order(setup_.labels, setup_.model.id2label);
+    if (!setup_.model.id2label.empty() && !setup_.labels.names.empty())
+      take_model_order(setup_.labels, setup_.model.id2label);
   }
 
   void set_labels() {
     if (is_plan()) {
-      setup_.labels.problem = !arguments_.problem_type.empty() ? *find_problem_type(arguments_.problem_type)
-                                                               : setup_.model.problem_type.value_or(ProblemType::kSingleLabel);
+      setup_.labels.problem = !arguments_.problem_type.empty()
+                                  ? *find_problem_type(arguments_.problem_type)
+                                  : setup_.model.problem_type.value_or(ProblemType::kSingleLabel);
       setup_.model.num_labels = arguments_.num_labels.value_or(setup_.model.num_labels);
       return;
     }
@@ -231,20 +253,23 @@ class Setup {
     if (setup_.train && !setup_.train->labels.classes.empty()) {
       const LabelBalance balance = label_balance(setup_.train->labels, setup_.labels.num_labels);
       if (balance.majority_share > 0.9) {
-        warn(fmt::format("{:.0f} % of the training rows have the label '{}': a model that always says so is right as often",
-                         100.0 * balance.majority_share,
-                         names.empty() ? std::to_string(balance.majority) : names[static_cast<size_t>(balance.majority)]));
+        warn(fmt::format(
+            "{:.0f} % of the training rows have the label '{}': a model that always says so is right as "
+            "often",
+            100.0 * balance.majority_share,
+            names.empty() ? std::to_string(balance.majority) : names[static_cast<size_t>(balance.majority)]));
       }
     }
   }
 
   void check_data_against_model() const {
-    for (const std::optional<Dataset>* data : {&setup_.train, &setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict}) {
+    for (const std::optional<Dataset>* data :
+         {&setup_.train, &setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict}) {
       if (!*data) continue;
       if ((*data)->num_rows() == 0) throw_error(ErrorCode::kBadData, "a data file has a header but no rows");
       if ((*data)->tokens.max_id() >= setup_.model.vocab_size) {
-        throw_error(ErrorCode::kBadData, "the data has the token id {}, the model's vocab_size is {}", (*data)->tokens.max_id(),
-                    setup_.model.vocab_size);
+        throw_error(ErrorCode::kBadData, "the data has the token id {}, the model's vocab_size is {}",
+                    (*data)->tokens.max_id(), setup_.model.vocab_size);
       }
     }
   }
@@ -264,34 +289,42 @@ class Setup {
     const int64_t accumulation = arguments_.gradient_accumulation_steps;
     setup_.rows_per_epoch = sampler.rows_per_epoch();
     setup_.batches_per_epoch = sampler.batches_per_epoch();
-    setup_.steps_per_epoch = std::max<int64_t>(1, (setup_.batches_per_epoch + accumulation - 1) / accumulation);
+    setup_.steps_per_epoch =
+        std::max<int64_t>(1, (setup_.batches_per_epoch + accumulation - 1) / accumulation);
     if (arguments_.max_steps > 0) {
       setup_.max_steps = arguments_.max_steps;
-      setup_.num_epochs = static_cast<double>(arguments_.max_steps) / static_cast<double>(setup_.steps_per_epoch);
+      setup_.num_epochs =
+          static_cast<double>(arguments_.max_steps) / static_cast<double>(setup_.steps_per_epoch);
     } else {
-      setup_.max_steps = static_cast<int64_t>(std::ceil(arguments_.num_train_epochs * static_cast<double>(setup_.steps_per_epoch)));
+      setup_.max_steps = static_cast<int64_t>(
+          std::ceil(arguments_.num_train_epochs * static_cast<double>(setup_.steps_per_epoch)));
       setup_.num_epochs = arguments_.num_train_epochs;
     }
     const int64_t warmup = num_warmup_steps(arguments_, setup_.max_steps);
     if (warmup > 0 && setup_.max_steps <= warmup) {
-      warn(fmt::format("{} optimizer steps are not above the {} warm-up steps: the learning rate never reaches {}", setup_.max_steps,
-                       warmup, arguments_.learning_rate));
+      warn(fmt::format(
+          "{} optimizer steps are not above the {} warm-up steps: the learning rate never reaches {}",
+          setup_.max_steps, warmup, arguments_.learning_rate));
     }
     const int64_t epochs = (setup_.max_steps + setup_.steps_per_epoch - 1) / setup_.steps_per_epoch;
     setup_.train_census = count_batches(sampler, epochs);
   }
 
   Bucket bucket_of(const BatchSize& size) const {
-    return {.tokens = std::max<int64_t>(size.tokens, 1), .sequences = std::max<int64_t>(size.sequences, 1), .longest = std::max<int64_t>(size.longest, 1)};
+    return {.tokens = std::max<int64_t>(size.tokens, 1),
+            .sequences = std::max<int64_t>(size.sequences, 1),
+            .longest = std::max<int64_t>(size.longest, 1)};
   }
 
   Bucket evaluate_bucket() const {
     BatchSize largest;
     bool any = false;
-    for (const std::optional<Dataset>* data : {&setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict}) {
+    for (const std::optional<Dataset>* data :
+         {&setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict}) {
       if (!*data) continue;
-      const Sampler sampler({.strategy = SamplingStrategy::kSequential, .batch_size = arguments_.per_device_eval_batch_size},
-                            (*data)->tokens.lengths());
+      const Sampler sampler(
+          {.strategy = SamplingStrategy::kSequential, .batch_size = arguments_.per_device_eval_batch_size},
+          (*data)->tokens.lengths());
       const BatchSize size = count_batches(sampler, 1).largest;
       largest.tokens = std::max(largest.tokens, size.tokens);
       largest.sequences = std::max(largest.sequences, size.sequences);
@@ -317,17 +350,20 @@ class Setup {
     request.optimizer.weight_decay = arguments_.weight_decay;
     request.optimizer.max_grad_norm = arguments_.max_grad_norm;
     request.gradient_accumulation_steps = arguments_.gradient_accumulation_steps;
-    request.train_bucket = bucket_of(setup_.train ? setup_.train_census.largest
-                                                  : largest_batch_without_data(arguments_.per_device_train_batch_size, max_seq_length()));
+    request.train_bucket = bucket_of(
+        setup_.train ? setup_.train_census.largest
+                     : largest_batch_without_data(arguments_.per_device_train_batch_size, max_seq_length()));
     request.evaluate_bucket = evaluate_bucket();
     request.num_threads = threads();
     request.isa = cpu_isa();
-    request.device_label = fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
+    request.device_label =
+        fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
     request.reference_kernels = arguments_.kernels == "ref";
     request.memory_limit_bytes = arguments_.memory_limit;
     for (const std::string& pass : arguments_.disable_pass) {
       const auto passes = all_passes();
-      if (std::none_of(passes.begin(), passes.end(), [&](const PassInfo& info) { return info.name == pass; })) {
+      if (std::none_of(passes.begin(), passes.end(),
+                       [&](const PassInfo& info) { return info.name == pass; })) {
         std::string names;
         for (const PassInfo& info : passes) names += (names.empty() ? "" : ", ") + std::string(info.name);
         throw_error(ErrorCode::kUsage, "--disable_pass {}: there is no such pass; there are {}", pass, names);
@@ -352,7 +388,8 @@ int available_threads() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment, FileSystem& files) {
+RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
+                     FileSystem& files) {
   if (arguments.bf16) {
     throw_error(ErrorCode::kUsage, "--bf16: this version trains in fp32 on a CPU; leave it out");
   }

@@ -1,5 +1,5 @@
-// Everything that is decided before the plan: model, tokenizer, data, labels, sizes of batches. Owns the data. Built once
-// per run by prepare_run; not thread-safe while it is built.
+// Everything that is decided before the plan: model, tokenizer, data, labels, sizes of batches. Owns the
+// data. Built once per run by prepare_run; not thread-safe while it is built.
 #pragma once
 
 #include <memory>
@@ -28,18 +28,18 @@ struct RunSetup {
   Arguments arguments;
   RunPurpose purpose = RunPurpose::kTrain;
   ModelConfig model;
-  std::string model_label;                   // for tables
-  std::optional<ModelFolder> weights;        // nothing: every weight is initialised
-  std::unique_ptr<Tokenizer> tokenizer;      // nothing for the dummy data set
+  std::string model_label;               // for tables
+  std::optional<ModelFolder> weights;    // nothing: every weight is initialised
+  std::unique_ptr<Tokenizer> tokenizer;  // nothing for the dummy data set
   std::string tokenizer_folder;
   LabelScheme labels;
   std::optional<Dataset> train;
   std::optional<Dataset> evaluate;
   std::optional<Dataset> evaluate_mismatched;  // MNLI
   std::optional<Dataset> predict;
-  std::vector<std::string> metric_names;     // empty: the problem type's own
+  std::vector<std::string> metric_names;  // empty: the problem type's own
   SamplerOptions sampler;
-  BatchCensus train_census;                  // of all batches of this run; empty without data
+  BatchCensus train_census;  // of all batches of this run; empty without data
   int64_t rows_per_epoch = 0;
   int64_t batches_per_epoch = 0;
   int64_t steps_per_epoch = 0;
@@ -51,7 +51,8 @@ struct RunSetup {
 };
 
 // Errors: kUsage and kBadData for arguments and files; see each reader.
-RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment, FileSystem& files);
+RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
+                     FileSystem& files);
 
 // Threads of the machine that this process may use.
 int available_threads();

@@ -69,14 +69,15 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
   try {
     const Json json = Json::parse(text.begin(), text.end());
     if (json.at("schema_version").get<int>() != kRunStateSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: schema version {}, this program reads {}", source, json.at("schema_version").dump(),
-                  kRunStateSchemaVersion);
+      throw_error(ErrorCode::kBadData, "{}: schema version {}, this program reads {}", source,
+                  json.at("schema_version").dump(), kRunStateSchemaVersion);
     }
     RunState state;
     state.step = json.at("step").get<int64_t>();
     state.max_steps = json.at("max_steps").get<int64_t>();
     state.micro_batches = json.at("micro_batches").get<int64_t>();
-    state.position = {json.at("position").at("epoch").get<int64_t>(), json.at("position").at("index").get<int64_t>()};
+    state.position = {json.at("position").at("epoch").get<int64_t>(),
+                      json.at("position").at("index").get<int64_t>()};
     state.epoch = json.at("epoch").get<double>();
     state.tokens_seen = json.at("tokens_seen").get<int64_t>();
     state.total_flos = json.at("total_flos").get<double>();
@@ -101,10 +102,13 @@ std::string trainer_state_json(const RunState& state) {
   Json json;
   json["best_global_step"] = state.best_metric ? Json(state.best_step) : Json(nullptr);
   json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
-  json["best_model_checkpoint"] =
-      state.best_checkpoint.empty() ? Json(nullptr) : Json(state.arguments.output_dir + "/" + state.best_checkpoint);
+  json["best_model_checkpoint"] = state.best_checkpoint.empty()
+                                      ? Json(nullptr)
+                                      : Json(state.arguments.output_dir + "/" + state.best_checkpoint);
   json["epoch"] = state.epoch;
-  json["eval_steps"] = state.arguments.eval_steps ? Json(interval_steps(*state.arguments.eval_steps, state.max_steps)) : Json(500);
+  json["eval_steps"] = state.arguments.eval_steps
+                           ? Json(interval_steps(*state.arguments.eval_steps, state.max_steps))
+                           : Json(500);
   json["global_step"] = state.step;
   json["is_hyper_param_search"] = false;
   json["is_local_process_zero"] = true;

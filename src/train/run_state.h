@@ -1,4 +1,5 @@
-// What a run must remember to go on bit for bit: the content of run_state.json and trainer_state.json. A value.
+// What a run must remember to go on bit for bit: the content of run_state.json and trainer_state.json. A
+// value.
 #pragma once
 
 #include <map>
@@ -15,20 +16,20 @@ namespace plimsoll {
 inline constexpr int kRunStateSchemaVersion = 1;
 
 struct RunState {
-  int64_t step = 0;             // optimizer steps done
+  int64_t step = 0;  // optimizer steps done
   int64_t max_steps = 0;
-  int64_t micro_batches = 0;    // numbers the random draws
-  DataPosition position;        // of the next batch
+  int64_t micro_batches = 0;  // numbers the random draws
+  DataPosition position;      // of the next batch
   double epoch = 0;
   int64_t tokens_seen = 0;
   double total_flos = 0;
   double loss_sum_since_log = 0;
   int64_t steps_since_log = 0;
-  double loss_sum = 0;          // over all steps
-  double seconds = 0;           // of training so far, over all sessions of the run
+  double loss_sum = 0;  // over all steps
+  double seconds = 0;   // of training so far, over all sessions of the run
   std::optional<double> best_metric;
   int64_t best_step = 0;
-  std::string best_checkpoint;  // folder name within output_dir
+  std::string best_checkpoint;                   // folder name within output_dir
   std::map<std::string, double> schedule_state;  // of a schedule that follows a metric
   std::map<std::string, std::string> callback_states;
   std::vector<LogRecord> log_history;

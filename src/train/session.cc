@@ -15,7 +15,9 @@ BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
   return {.tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.num_labels};
 }
 
-std::span<const int32_t> first(std::span<int32_t> values, int64_t count) { return values.first(static_cast<size_t>(count)); }
+std::span<const int32_t> first(std::span<int32_t> values, int64_t count) {
+  return values.first(static_cast<size_t>(count));
+}
 
 }  // namespace
 
@@ -45,29 +47,34 @@ Session::~Session() = default;
 std::string Session::allocate() {
   require_fit(plan_);
   executor_ = std::make_unique<Executor>(plan_);
-  initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed), setup_.model.initializer_range);
+  initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed),
+                     setup_.model.initializer_range);
   executor_->zero_states();
   if (!setup_.weights || !setup_.weights->has_weights()) return {};
-  const LoadReport report =
-      load_weights(*executor_, *setup_.weights,
-                   setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail);
-  const std::string architecture =
-      setup_.model.model_type == "distilbert" ? "DistilBertForSequenceClassification" : "BertForSequenceClassification";
+  const LoadReport report = load_weights(
+      *executor_, *setup_.weights,
+      setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail);
+  const std::string architecture = setup_.model.model_type == "distilbert"
+                                       ? "DistilBertForSequenceClassification"
+                                       : "BertForSequenceClassification";
   return describe_load(report, architecture, setup_.weights->path());
 }
 
 MicroBatch Session::make_batch() const {
   PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
-  return {OwnedBatch(capacity_of(setup_.request.train_bucket, setup_), OwnedBatch::label_kind(*setup_.train)), {}};
+  return {OwnedBatch(capacity_of(setup_.request.train_bucket, setup_), OwnedBatch::label_kind(*setup_.train)),
+          {}};
 }
 
 void Session::start_batches(DataPosition position) {
   PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
   loader_ = std::make_unique<Loader>(
-      *setup_.train, Sampler(setup_.sampler, setup_.train->tokens.lengths()), capacity_of(setup_.request.train_bucket, setup_),
-      LoaderOptions{.num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
-                    .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
-                    .start = position});
+      *setup_.train, Sampler(setup_.sampler, setup_.train->tokens.lengths()),
+      capacity_of(setup_.request.train_bucket, setup_),
+      LoaderOptions{
+          .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
+          .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
+          .start = position});
 }
 
 bool Session::next_batch(MicroBatch& batch) {
@@ -92,7 +99,8 @@ void Session::update(double learning_rate, int64_t step) {
   }
   if (executor_->finite()) return;
   throw_error(ErrorCode::kNotFinite,
-              "step {}: the gradient is not finite, first in '{}'; the weights were not changed. Try a lower --learning_rate, "
+              "step {}: the gradient is not finite, first in '{}'; the weights were not changed. Try a lower "
+              "--learning_rate, "
               "--max_grad_norm, or look at the samples of this step",
               step, executor_->first_bad_gradient());
 }
@@ -102,8 +110,9 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
                             const std::function<void(int64_t, int64_t)>& progress) {
   const ProblemType problem = setup_.request.problem_type;
   const int64_t num_labels = setup_.model.num_labels;
-  Sampler sampler({.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
-                  data.tokens.lengths());
+  Sampler sampler(
+      {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
+      data.tokens.lengths());
   const BatchCapacity capacity = capacity_of(setup_.request.evaluate_bucket, setup_);
   Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
   MicroBatch batch{OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}};
@@ -156,7 +165,8 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
 std::vector<CarriedFile> Session::tokenizer_files() const {
   if (setup_.tokenizer_folder.empty()) return {};
   std::vector<CarriedFile> carried;
-  for (const std::string& name : find_tokenizer_files(files_, setup_.tokenizer_folder)) carried.push_back({setup_.tokenizer_folder + "/" + name});
+  for (const std::string& name : find_tokenizer_files(files_, setup_.tokenizer_folder))
+    carried.push_back({setup_.tokenizer_folder + "/" + name});
   return carried;
 }
 

@@ -1,5 +1,5 @@
-// A run without its loop: plan, memory, weights, batches, one step at a time. The training loop (trainer.h), the public
-// Engine and evaluation are clients of it. Owns everything of the run. One thread drives it.
+// A run without its loop: plan, memory, weights, batches, one step at a time. The training loop (trainer.h),
+// the public Engine and evaluation are clients of it. Owns everything of the run. One thread drives it.
 #pragma once
 
 #include <functional>
@@ -34,8 +34,8 @@ class Session {
   const Plan& plan() const { return plan_; }
   FileSystem& files() const { return files_; }
 
-  // Takes the arena, fills weights (from the folder, else fresh). Errors: kWillNotFit before anything is taken.
-  // Returns what was loaded, in Hugging Face's words; "" when nothing was loaded.
+  // Takes the arena, fills weights (from the folder, else fresh). Errors: kWillNotFit before anything is
+  // taken. Returns what was loaded, in Hugging Face's words; "" when nothing was loaded.
   std::string allocate();
   bool is_allocated() const { return executor_ != nullptr; }
   Executor& executor() { return *executor_; }
@@ -47,14 +47,16 @@ class Session {
   bool next_batch(MicroBatch& batch);
   MicroBatch make_batch() const;
 
-  // Loss (already divided by `denominator`) and gradients of one micro-batch. `first` overwrites gradients, else they are
-  // added where the plan accumulates.
+  // Loss (already divided by `denominator`) and gradients of one micro-batch. `first` overwrites gradients,
+  // else they are added where the plan accumulates.
   double forward_backward(const MicroBatch& batch, double denominator, bool first);
   // Updates the weights. Errors: kNotFinite, naming the first bad tensor; nothing is updated then.
   void update(double learning_rate, int64_t step);
 
-  // Mean loss and metrics over a data set, in order, without dropout. Keys without prefix: loss, accuracy, ...
-  MetricMap evaluate(const Dataset& data, const std::vector<std::string>& metric_names, std::vector<std::vector<float>>* logits,
+  // Mean loss and metrics over a data set, in order, without dropout. Keys without prefix: loss, accuracy,
+  // ...
+  MetricMap evaluate(const Dataset& data, const std::vector<std::string>& metric_names,
+                     std::vector<std::vector<float>>* logits,
                      const std::function<void(int64_t, int64_t)>& progress);
 
   int64_t micro_batches_done() const { return micro_batches_; }

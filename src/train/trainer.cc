@@ -14,7 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 std::vector<ScheduleOption> schedule_options(const KeyValues& arguments) {
   std::vector<ScheduleOption> options;
@@ -22,12 +24,15 @@ std::vector<ScheduleOption> schedule_options(const KeyValues& arguments) {
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const bool is_number = error == std::errc() && end == text.data() + text.size();
-    options.push_back({name, is_number ? std::variant<double, std::string>(number) : std::variant<double, std::string>(text)});
+    options.push_back({name, is_number ? std::variant<double, std::string>(number)
+                                       : std::variant<double, std::string>(text)});
   }
   return options;
 }
 
-std::string with_prefix(const std::string& metric) { return metric.starts_with("eval_") ? metric : "eval_" + metric; }
+std::string with_prefix(const std::string& metric) {
+  return metric.starts_with("eval_") ? metric : "eval_" + metric;
+}
 
 void append_text(FileSystem& files, const std::string& path, const std::string& text) {
   const auto file = files.open_append(path);
@@ -55,17 +60,20 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
     metric_options_ = make_metric_schedule(kind, options);
     metric_state_ = start_metric_schedule(metric_options_, arguments_.learning_rate);
   } else {
-    schedule_ = make_schedule(kind, arguments_.learning_rate, num_warmup_steps(arguments_, state_.max_steps), state_.max_steps, options);
+    schedule_ = make_schedule(kind, arguments_.learning_rate, num_warmup_steps(arguments_, state_.max_steps),
+                              state_.max_steps, options);
   }
   if (arguments_.early_stopping_patience) {
-    callbacks_.push_back(std::make_shared<EarlyStopping>(with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model),
-                                                         arguments_.greater_is_better.value_or(false),
-                                                         *arguments_.early_stopping_patience, arguments_.early_stopping_threshold));
+    callbacks_.push_back(std::make_shared<EarlyStopping>(
+        with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model),
+        arguments_.greater_is_better.value_or(false), *arguments_.early_stopping_patience,
+        arguments_.early_stopping_threshold));
   }
 }
 
 double TrainLoop::learning_rate() const {
-  return metric_state_ ? metric_state_->learning_rate : arguments_.learning_rate * schedule_multiplier(*schedule_, state_.step);
+  return metric_state_ ? metric_state_->learning_rate
+                       : arguments_.learning_rate * schedule_multiplier(*schedule_, state_.step);
 }
 
 std::vector<std::string> TrainLoop::resume() {
@@ -74,26 +82,33 @@ std::vector<std::string> TrainLoop::resume() {
   std::string path = arguments_.resume_from_checkpoint;
   if (path == "True" || path == "true" || path == "1") {
     const NewestCheckpoint newest = find_newest_verified(files, arguments_.output_dir);
-    for (const SkippedCheckpoint& skipped : newest.skipped) lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
+    for (const SkippedCheckpoint& skipped : newest.skipped)
+      lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
     if (newest.path.empty()) {
-      lines.push_back("no checkpoint to resume from in " + arguments_.output_dir + ": starting from the beginning");
+      lines.push_back("no checkpoint to resume from in " + arguments_.output_dir +
+                      ": starting from the beginning");
       return lines;
     }
     path = newest.path;
   } else if (const auto damage = find_damage(files, path, VerifyDepth::kHashes)) {
-    throw_error(ErrorCode::kBadData, "{}: {}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that verifies",
+    throw_error(ErrorCode::kBadData,
+                "{}: {}. Resume from another checkpoint, or with --resume_from_checkpoint True from the "
+                "newest that verifies",
                 path, *damage);
   }
   const OpenCheckpoint checkpoint = open_checkpoint(files, path);
   RunState state = parse_run_state(checkpoint.run_state_json, path + "/" + std::string(kRunStateFile));
   const LoadReport report = load_weights(session_.executor(), checkpoint.model, OnShapeMismatch::kFail);
   if (!report.missing.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing; this checkpoint is of another model", path, report.missing.front());
+    throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing; this checkpoint is of another model",
+                path, report.missing.front());
   }
   for (const TensorSource& tensor : state_tensors(session_.executor())) {
     const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
     if (stored == nullptr || stored->shape != tensor.shape) {
-      throw_error(ErrorCode::kBadData, "{}: the optimizer's state '{}' is missing or has another shape; resume with the --optim of that run",
+      throw_error(ErrorCode::kBadData,
+                  "{}: the optimizer's state '{}' is missing or has another shape; resume with the --optim "
+                  "of that run",
                   path, tensor.name);
     }
     checkpoint.optimizer.read(*stored, session_.executor().tensor(tensor.name));
@@ -107,15 +122,19 @@ std::vector<std::string> TrainLoop::resume() {
   state.arguments = arguments_;
   state.max_steps = state_.max_steps;
   if (arguments_.ignore_data_skip) state.position = {state.position.epoch, 0};
-  if (metric_state_ && !state.schedule_state.empty()) metric_state_ = state_from_values(metric_options_, state.schedule_state);
+  if (metric_state_ && !state.schedule_state.empty())
+    metric_state_ = state_from_values(metric_options_, state.schedule_state);
   for (const auto& callback : callbacks_) {
-    if (const auto it = state.callback_states.find(callback->name()); it != state.callback_states.end()) callback->restore(it->second);
+    if (const auto it = state.callback_states.find(callback->name()); it != state.callback_states.end())
+      callback->restore(it->second);
   }
   state_ = std::move(state);
   session_.set_micro_batches_done(state_.micro_batches);
   saved_step_ = state_.step;
   last_checkpoint_ = path;
-  lines.push_back(fmt::format("resuming from {}: step {} of {}, epoch {:.2f}", path, state_.step, state_.max_steps, state_.epoch));
+  lines.push_back(fmt::format("resuming from {}: step {} of {}, epoch {:.2f}", path, state_.step,
+                              state_.max_steps, state_.epoch));
+  std::filesystem::create_directories(arguments_.output_dir);
   std::string log;
   for (const LogRecord& record : state_.log_history) {
     log += log_line(record);
@@ -137,7 +156,8 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
     const auto waiting = Clock::now();
     PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
     info.data_wait_ms += ms_since(waiting);
-    if (micro == 0) denominator = static_cast<double>(std::min(per_step, setup.rows_per_epoch - batch.info.position.index));
+    if (micro == 0)
+      denominator = static_cast<double>(std::min(per_step, setup.rows_per_epoch - batch.info.position.index));
     const auto batch_rows = batch.storage.buffers().rows.first(static_cast<size_t>(batch.info.num_sequences));
     rows.insert(rows.end(), batch_rows.begin(), batch_rows.end());
     info.loss += session_.forward_backward(batch, denominator, micro == 0);
@@ -156,7 +176,8 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
     return text + (rows.size() > 16 ? ", ..." : "");
   };
   if (!std::isfinite(info.loss)) {
-    throw_error(ErrorCode::kNotFinite, "step {}: the loss is {}; the weights were not changed. Samples (rows from 0): {}", info.step,
+    throw_error(ErrorCode::kNotFinite,
+                "step {}: the loss is {}; the weights were not changed. Samples (rows from 0): {}", info.step,
                 info.loss, sample_list());
   }
   try {
@@ -185,7 +206,9 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   return info;
 }
 
-bool TrainLoop::is_epoch_end(const StepInfo&) const { return state_.position.index == 0; }
+bool TrainLoop::is_epoch_end(const StepInfo&) const {
+  return state_.position.index == 0;
+}
 
 bool TrainLoop::is_due(const std::string& strategy, double setting, const StepInfo& info) const {
   if (strategy == "epoch") return is_epoch_end(info);
@@ -202,7 +225,8 @@ void TrainLoop::record(const LogRecord& entry) {
 
 void TrainLoop::log_step(const StepInfo& info) {
   LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
-  entry.values["loss"] = state_.loss_sum_since_log / static_cast<double>(std::max<int64_t>(state_.steps_since_log, 1));
+  entry.values["loss"] =
+      state_.loss_sum_since_log / static_cast<double>(std::max<int64_t>(state_.steps_since_log, 1));
   entry.values["grad_norm"] = info.grad_norm;
   entry.values["learning_rate"] = info.learning_rate;
   if (arguments_.include_num_input_tokens_seen != "no") {
@@ -211,7 +235,8 @@ void TrainLoop::log_step(const StepInfo& info) {
   if (time_since_log_ms_ > 0) {
     entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(tokens_since_log_) / time_since_log_ms_;
     entry.values["data_wait_fraction"] = wait_since_log_ms_ / time_since_log_ms_;
-    entry.values["unused_row_fraction"] = 1.0 - static_cast<double>(tokens_since_log_) / static_cast<double>(rows_since_log_);
+    entry.values["unused_row_fraction"] =
+        1.0 - static_cast<double>(tokens_since_log_) / static_cast<double>(rows_since_log_);
   }
   state_.loss_sum_since_log = 0;
   state_.steps_since_log = 0;
@@ -229,9 +254,11 @@ void TrainLoop::evaluate(const StepInfo& info) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
   };
   MetricMap metrics;
-  for (const auto& [key, value] : session_.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress)) metrics["eval_" + key] = value;
+  for (const auto& [key, value] : session_.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress))
+    metrics["eval_" + key] = value;
   if (setup.evaluate_mismatched) {
-    for (const auto& [key, value] : session_.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
+    for (const auto& [key, value] :
+         session_.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
       metrics["eval_" + key + "_mm"] = value;
     }
   }
@@ -239,24 +266,28 @@ void TrainLoop::evaluate(const StepInfo& info) {
   const int64_t batch = arguments_.per_device_eval_batch_size;
   metrics["eval_runtime"] = seconds;
   metrics["eval_samples_per_second"] = static_cast<double>(setup.evaluate->num_rows()) / seconds;
-  metrics["eval_steps_per_second"] = static_cast<double>((setup.evaluate->num_rows() + batch - 1) / batch) / seconds;
+  metrics["eval_steps_per_second"] =
+      static_cast<double>((setup.evaluate->num_rows() + batch - 1) / batch) / seconds;
   record({.step = info.step, .epoch = info.epoch, .values = metrics});
   update_best(info, metrics);
   for (const auto& callback : callbacks_) callback->on_evaluate(info, metrics, control_);
 }
 
 void TrainLoop::update_best(const StepInfo& info, const MetricMap& metrics) {
-  const std::string name = with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model);
+  const std::string name =
+      with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model);
   const auto it = metrics.find(name);
   if (it == metrics.end()) {
     if (arguments_.metric_for_best_model.empty()) return;
     std::string names;
     for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
-    throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}", arguments_.metric_for_best_model, names);
+    throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}",
+                arguments_.metric_for_best_model, names);
   }
   if (metric_state_) follow_metric(metric_options_, *metric_state_, it->second);
   const bool greater = arguments_.greater_is_better.value_or(false);
-  const bool better = !state_.best_metric || (greater ? it->second > *state_.best_metric : it->second < *state_.best_metric);
+  const bool better =
+      !state_.best_metric || (greater ? it->second > *state_.best_metric : it->second < *state_.best_metric);
   if (!better) return;
   state_.best_metric = it->second;
   state_.best_step = info.step;
@@ -291,20 +322,25 @@ void TrainLoop::save(const StepInfo& info) {
   point_link(files, arguments_.output_dir, "last", last_checkpoint_);
   if (is_best) point_link(files, arguments_.output_dir, "best", last_checkpoint_);
   if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
-    const std::string best = state_.best_checkpoint.empty() ? "" : arguments_.output_dir + "/" + state_.best_checkpoint;
-    rotate_checkpoints(files, arguments_.output_dir, static_cast<int>(*arguments_.save_total_limit), last_checkpoint_, best);
+    const std::string best =
+        state_.best_checkpoint.empty() ? "" : arguments_.output_dir + "/" + state_.best_checkpoint;
+    rotate_checkpoints(files, arguments_.output_dir, static_cast<int>(*arguments_.save_total_limit),
+                       last_checkpoint_, best);
   }
   for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
 }
 
 void TrainLoop::end_of_step_control(const StepInfo& info) {
   const bool last = info.step >= state_.max_steps;
-  if (is_due(arguments_.logging_strategy, arguments_.logging_steps, info) || (info.step == 1 && arguments_.logging_first_step)) {
+  if (is_due(arguments_.logging_strategy, arguments_.logging_steps, info) ||
+      (info.step == 1 && arguments_.logging_first_step)) {
     control_.log = true;
   }
-  const bool delayed = arguments_.eval_strategy == "epoch" ? info.epoch < arguments_.eval_delay
-                                                           : static_cast<double>(info.step) < arguments_.eval_delay;
-  if (session_.setup().evaluate && !delayed && is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info)) {
+  const bool delayed = arguments_.eval_strategy == "epoch"
+                           ? info.epoch < arguments_.eval_delay
+                           : static_cast<double>(info.step) < arguments_.eval_delay;
+  if (session_.setup().evaluate && !delayed &&
+      is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info)) {
     control_.evaluate = true;
   }
   if (is_due(arguments_.save_strategy, arguments_.save_steps, info)) control_.save = true;
@@ -325,7 +361,8 @@ void TrainLoop::after_step(const StepInfo& info) {
 TrainOutput TrainLoop::run() {
   FileSystem& files = session_.files();
   std::filesystem::create_directories(arguments_.output_dir);
-  for (const std::string& leftover : remove_leftovers(files, arguments_.output_dir)) static_cast<void>(leftover);
+  for (const std::string& leftover : remove_leftovers(files, arguments_.output_dir))
+    static_cast<void>(leftover);
   if (state_.step == 0) files.create(arguments_.output_dir + "/log.jsonl")->close();
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   const auto start = Clock::now();
@@ -334,7 +371,8 @@ TrainOutput TrainLoop::run() {
   if (state_.step < state_.max_steps) {
     session_.start_batches(state_.position);
     MicroBatch batch = session_.make_batch();
-    if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate) evaluate({.max_steps = state_.max_steps});
+    if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate)
+      evaluate({.max_steps = state_.max_steps});
     end_ = false;
     while (!end_) {
       const StepInfo info = train_step(batch);
@@ -350,7 +388,8 @@ TrainOutput TrainLoop::run() {
     record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
     if (arguments_.load_best_model_at_end) load_best();
   }
-  if (!state_.best_checkpoint.empty()) output.best_checkpoint = arguments_.output_dir + "/" + state_.best_checkpoint;
+  if (!state_.best_checkpoint.empty())
+    output.best_checkpoint = arguments_.output_dir + "/" + state_.best_checkpoint;
   output.log_history = state_.log_history;
   for (const auto& callback : callbacks_) callback->on_train_end();
   return output;
@@ -369,8 +408,10 @@ MetricMap TrainLoop::final_metrics(double runtime_s) const {
 }
 
 void TrainLoop::load_best() {
-  if (state_.best_checkpoint.empty() || state_.best_checkpoint == "checkpoint-" + std::to_string(state_.step)) return;
-  const ModelFolder folder = ModelFolder::open(session_.files(), arguments_.output_dir + "/" + state_.best_checkpoint);
+  if (state_.best_checkpoint.empty() || state_.best_checkpoint == "checkpoint-" + std::to_string(state_.step))
+    return;
+  const ModelFolder folder =
+      ModelFolder::open(session_.files(), arguments_.output_dir + "/" + state_.best_checkpoint);
   load_weights(session_.executor(), folder, OnShapeMismatch::kFail);
 }
 

@@ -1,5 +1,5 @@
-// The training loop: steps, logs, evaluations, checkpoints, resume, ending well. A client of Session. One thread drives it;
-// request_stop may be called from any thread and from a signal handler.
+// The training loop: steps, logs, evaluations, checkpoints, resume, ending well. A client of Session. One
+// thread drives it; request_stop may be called from any thread and from a signal handler.
 #pragma once
 
 #include <atomic>
@@ -21,9 +21,9 @@ class TrainLoop {
   // `session` must be allocated before run() and outlive the loop.
   TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks);
 
-  // Continues from the newest checkpoint that verifies, or from the named one (resume_from_checkpoint "True" or a path).
-  // Returns lines for people: what was resumed, which checkpoints were skipped and why, which arguments changed. Errors:
-  // kBadData when a named checkpoint is damaged or belongs to another model.
+  // Continues from the newest checkpoint that verifies, or from the named one (resume_from_checkpoint "True"
+  // or a path). Returns lines for people: what was resumed, which checkpoints were skipped and why, which
+  // arguments changed. Errors: kBadData when a named checkpoint is damaged or belongs to another model.
   std::vector<std::string> resume();
 
   // Trains to the end, or to a stop. Errors: kNotFinite, kDevice, kBadData; what was saved stays.

@@ -35,7 +35,8 @@ void initialise_weights(Executor& executor, uint64_t seed, double range) {
     const View view = executor.tensor(spec.name);
     if (spec.initializer == Initializer::kNormal) {
       const uint64_t hash = hash64(spec.name);
-      fill_normal(view, spec.elements(), {.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash)}, range);
+      fill_normal(view, spec.elements(),
+                  {.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash)}, range);
       continue;
     }
     const double value = spec.initializer == Initializer::kOnes ? 1.0 : 0.0;

@@ -1,4 +1,5 @@
-// Weights between the executor and the disk: initialising, loading, listing for a checkpoint. Not thread-safe.
+// Weights between the executor and the disk: initialising, loading, listing for a checkpoint. Not
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -9,15 +10,17 @@
 
 namespace plimsoll {
 
-// Fills every weight from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as its spec says.
-// The same seed gives the same weights on every machine: the normal numbers come from Philox by Box and Muller.
+// Fills every weight from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as
+// its spec says. The same seed gives the same weights on every machine: the normal numbers come from Philox
+// by Box and Muller.
 void initialise_weights(Executor& executor, uint64_t seed, double range);
 
-// Loads what the folder has into the weights; the rest keeps what it holds. The report is in Hugging Face's words.
-// Errors: kBadData, see ModelFolder::load.
+// Loads what the folder has into the weights; the rest keeps what it holds. The report is in Hugging Face's
+// words. Errors: kBadData, see ModelFolder::load.
 LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch);
 
-// The weights as a checkpoint names them; parts of fused weights are views of their rows. Valid while the executor lives.
+// The weights as a checkpoint names them; parts of fused weights are views of their rows. Valid while the
+// executor lives.
 std::vector<TensorSource> weight_tensors(const Executor& executor);
 // The optimizer's states by their names in the plan.
 std::vector<TensorSource> state_tensors(const Executor& executor);

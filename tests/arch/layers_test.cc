@@ -1,5 +1,5 @@
-// Holds the direction of the house: every #include under src/ and include/ must be an edge that src/LAYERS lists, and the
-// edges must form no cycle.
+// Holds the direction of the house: every #include under src/ and include/ must be an edge that src/LAYERS
+// lists, and the edges must form no cycle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,8 +35,8 @@ Layers read_layers() {
   return layers;
 }
 
-// The room of a file by the path from src/ (or "include"): the longest folder that LAYERS lists. A family's catalog files
-// are a layer of their own.
+// The room of a file by the path from src/ (or "include"): the longest folder that LAYERS lists. A family's
+// catalog files are a layer of their own.
 std::string room_of(const Layers& layers, const std::string& path) {
   if (path.starts_with("plimsoll/")) return "include";
   const std::string name = fs::path(path).filename().string();
@@ -79,7 +79,8 @@ TEST(Layers, EveryIncludeIsListed) {
   ASSERT_GE(layers.size(), 20u);
   int files = 0;
   int edges = 0;
-  for (const auto& [folder, prefix] : {std::pair{kRoot / "src", std::string()}, {kRoot / "include", std::string()}}) {
+  for (const auto& [folder, prefix] :
+       {std::pair{kRoot / "src", std::string()}, {kRoot / "include", std::string()}}) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
       if (!entry.is_regular_file() || !is_source(entry.path())) continue;
       const std::string path = fs::relative(entry.path(), folder).string();
@@ -94,14 +95,16 @@ TEST(Layers, EveryIncludeIsListed) {
         }
         if (!fs::exists(kRoot / "src" / include) && !fs::exists(kRoot / "include" / include)) {
           // A library's header that asks for quotes; ours must be written from src/ or include/.
-          EXPECT_TRUE(include.starts_with("hwy/")) << path << ": \"" << include << "\" is not written from src/ or include/";
+          EXPECT_TRUE(include.starts_with("hwy/"))
+              << path << ": \"" << include << "\" is not written from src/ or include/";
           continue;
         }
         const std::string target = room_of(layers, include);
         ++edges;
         if (target == room || target == "include") continue;
         EXPECT_TRUE(layers.at(room).contains(target))
-            << path << " includes " << include << ", but src/LAYERS does not let " << room << " include " << target;
+            << path << " includes " << include << ", but src/LAYERS does not let " << room << " include "
+            << target;
       }
     }
   }
@@ -148,7 +151,8 @@ TEST(Layers, OnlyTheCommandLineTouchesTheProcess) {
     for (std::string line; std::getline(stream, line);) {
       ++number;
       const std::string code = line.substr(0, line.find("//"));
-      for (const char* word : {"getenv(", "std::cout", "std::cerr", " printf(", "std::exit(", " exit(", "abort("}) {
+      for (const char* word :
+           {"getenv(", "std::cout", "std::cerr", " printf(", "std::exit(", " exit(", "abort("}) {
         EXPECT_EQ(code.find(word), std::string::npos) << "src/" << path << ":" << number << ": " << word;
       }
     }

@@ -1,5 +1,5 @@
-// Gradients of whole models against finite differences: plan, executor and reference kernels in fp64; then the fast kernels
-// in fp32 against the fp64 run.
+// Gradients of whole models against finite differences: plan, executor and reference kernels in fp64; then
+// the fast kernels in fp32 against the fp64 run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,10 @@ std::vector<GradientCase> gradient_cases() {
   for (const char* model : {"bert", "distilbert"}) {
     cases.push_back({model, {.model_type = model}});
     cases.push_back({"no dropout", {.model_type = model, .dropout = 0.0}});
-    cases.push_back({"no passes", {.model_type = model, .disabled_passes = {"fuse", "common_subexpression", "recompute", "reorder", "in_place"}}});
+    cases.push_back(
+        {"no passes",
+         {.model_type = model,
+          .disabled_passes = {"fuse", "common_subexpression", "recompute", "reorder", "in_place"}}});
   }
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
@@ -33,8 +36,8 @@ std::vector<GradientCase> gradient_cases() {
   return cases;
 }
 
-// The gradient of every weight in f64 by one backward pass without clipping: SGD with rate 1 makes it the difference of
-// the weights.
+// The gradient of every weight in f64 by one backward pass without clipping: SGD with rate 1 makes it the
+// difference of the weights.
 std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool reference, const TinyBatch& batch) {
   TinyCase test = base;
   test.dtype = dtype;
@@ -54,7 +57,8 @@ std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool referenc
   std::vector<double> gradient;
   size_t at = 0;
   for (const WeightSpec& spec : plan.weights) {
-    for (int64_t i = 0; i < spec.elements(); ++i) gradient.push_back(before[at++] - executor.tensor(spec.name).load(i));
+    for (int64_t i = 0; i < spec.elements(); ++i)
+      gradient.push_back(before[at++] - executor.tensor(spec.name).load(i));
   }
   return gradient;
 }
@@ -102,8 +106,8 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
   EXPECT_GT(checked, 500);
 }
 
-// The fast kernels compute the same gradient in fp32. The limit is on the whole vector: each element passes through fewer
-// than 2^7 dependent roundings of 2^-24 relative to the norm.
+// The fast kernels compute the same gradient in fp32. The limit is on the whole vector: each element passes
+// through fewer than 2^7 dependent roundings of 2^-24 relative to the norm.
 TEST(Gradient, FastKernelsAgreeWithDouble) {
   int checked = 0;
   for (const GradientCase& item : gradient_cases()) {

@@ -25,7 +25,8 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
       request.gradient_accumulation_steps = accumulation;
       const Plan plan = build_plan(request);
       for (const auto* program : {&plan.train, &plan.evaluate}) {
-        EXPECT_LE(static_cast<double>((*program)->transient_bytes), 1.02 * static_cast<double>((*program)->lower_bound_bytes))
+        EXPECT_LE(static_cast<double>((*program)->transient_bytes),
+                  1.02 * static_cast<double>((*program)->lower_bound_bytes))
             << name << " " << (*program)->name;
       }
     }

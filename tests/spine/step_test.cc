@@ -1,5 +1,5 @@
-// One step of whole models: same bits whatever the arena held, whatever the bucket, with any preserving pass off;
-// accumulation equals the large batch; what the arena really used is what the plan says.
+// One step of whole models: same bits whatever the arena held, whatever the bucket, with any preserving pass
+// off; accumulation equals the large batch; what the arena really used is what the plan says.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,8 @@ StepResult run_steps(const TinyCase& test, const Bucket& bucket, uint8_t fill, i
     executor.run(ProgramKind::kTrain, Segment::kOptimizer);
     EXPECT_TRUE(executor.finite());
   }
-  for (const WeightSpec& spec : plan.weights) result.weights.push_back(testing::bytes_of(executor, spec.name));
+  for (const WeightSpec& spec : plan.weights)
+    result.weights.push_back(testing::bytes_of(executor, spec.name));
   result.high_water = executor.arena().high_water_bytes();
   result.arena = plan.arena_bytes;
   return result;
@@ -108,9 +109,11 @@ TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
   }
 }
 
-// The gradient of three micro-batches is that of their union: one SGD step ends at the same weights up to rounding.
+// The gradient of three micro-batches is that of their union: one SGD step ends at the same weights up to
+// rounding.
 TEST(Step, AccumulationEqualsTheLargeBatch) {
-  TinyCase test{.dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
+  TinyCase test{
+      .dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
   const StepResult micro = run_steps(test, kBucket, 0xFF, 1);
   test.accumulation = 1;
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 12, .longest = 8}));
@@ -165,7 +168,8 @@ TEST(Step, NotFiniteGradientUpdatesNothingAndIsNamed) {
   executor.run(ProgramKind::kTrain, Segment::kOptimizer);
   EXPECT_FALSE(executor.finite());
   EXPECT_FALSE(executor.first_bad_gradient().empty());
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]);
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]);
 }
 
 }  // namespace

@@ -59,8 +59,9 @@ TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint
       batch.class_labels.push_back(draw(static_cast<uint32_t>(model.num_labels)));
     } else {
       for (int64_t k = 0; k < model.num_labels; ++k) {
-        batch.real_labels.push_back(test.problem_type == ProblemType::kMultiLabel ? static_cast<float>(draw(2))
-                                                                                 : static_cast<float>(draw(100)) / 25.0f);
+        batch.real_labels.push_back(test.problem_type == ProblemType::kMultiLabel
+                                        ? static_cast<float>(draw(2))
+                                        : static_cast<float>(draw(100)) / 25.0f);
       }
     }
   }
@@ -82,8 +83,9 @@ void fill_weights(Executor& executor, double deviation) {
     const View view = executor.tensor(spec.name);
     ++site;
     for (int64_t i = 0; i < spec.elements(); ++i) {
-      const double uniform =
-          static_cast<double>(philox_element({.seed = 5, .step = 0, .site = site}, static_cast<uint64_t>(i))) / 4294967296.0;
+      const double uniform = static_cast<double>(philox_element({.seed = 5, .step = 0, .site = site},
+                                                                static_cast<uint64_t>(i))) /
+                             4294967296.0;
       const double noise = (uniform - 0.5) * 3.46 * deviation;
       view.store(i, spec.initializer == Initializer::kOnes ? 1.0 + noise : noise);
     }

@@ -18,12 +18,15 @@ constexpr int64_t kFillChunk = int64_t{4} << 20;
 
 CpuArena::CpuArena(int64_t bytes, uint8_t fill) : bytes_(bytes), fill_(fill) {
   mapped_bytes_ = std::max<int64_t>((bytes + kPage - 1) / kPage * kPage, kPage);
-  void* block = mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* block = mmap(nullptr, static_cast<size_t>(mapped_bytes_), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
-    throw_error(ErrorCode::kDevice, "the system does not give an arena of {} bytes: {}. Free memory or plan a smaller run.",
+    throw_error(ErrorCode::kDevice,
+                "the system does not give an arena of {} bytes: {}. Free memory or plan a smaller run.",
                 bytes, std::strerror(errno));
   }
-  // Large pages where the system has them: fewer misses in the address translation, no change in what is held.
+  // Large pages where the system has them: fewer misses in the address translation, no change in what is
+  // held.
   madvise(block, static_cast<size_t>(mapped_bytes_), MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(block);
   const int64_t chunks = (mapped_bytes_ + kFillChunk - 1) / kFillChunk;
@@ -37,7 +40,9 @@ CpuArena::~CpuArena() {
   if (data_ != nullptr) munmap(data_, static_cast<size_t>(mapped_bytes_));
 }
 
-CpuArena::CpuArena(CpuArena&& other) noexcept { *this = std::move(other); }
+CpuArena::CpuArena(CpuArena&& other) noexcept {
+  *this = std::move(other);
+}
 
 CpuArena& CpuArena::operator=(CpuArena&& other) noexcept {
   std::swap(data_, other.data_);

@@ -1,4 +1,5 @@
-// The one block of memory that a run takes on the CPU. Owns it; movable, not copyable. Not thread-safe while it is filled.
+// The one block of memory that a run takes on the CPU. Owns it; movable, not copyable. Not thread-safe while
+// it is filled.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +7,14 @@
 
 namespace plimsoll {
 
-// What an arena holds before anything is written: a byte pattern that reads as NaN in every floating-point type when it is
-// 0xFF, so that a read before a write is seen.
+// What an arena holds before anything is written: a byte pattern that reads as NaN in every floating-point
+// type when it is 0xFF, so that a read before a write is seen.
 inline constexpr uint8_t kArenaPoison = 0xFF;
 
 class CpuArena {
  public:
-  // Takes and fills `bytes` (rounded up to pages) with `fill` on all threads. Errors: kDevice when the system has no such
-  // block; the message names the bytes.
+  // Takes and fills `bytes` (rounded up to pages) with `fill` on all threads. Errors: kDevice when the system
+  // has no such block; the message names the bytes.
   explicit CpuArena(int64_t bytes, uint8_t fill = kArenaPoison);
   ~CpuArena();
   CpuArena(CpuArena&& other) noexcept;

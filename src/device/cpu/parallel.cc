@@ -51,7 +51,8 @@ void flush_denormals_on_all_threads() {
 
 namespace internal {
 
-void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t index, int thread), void* context) {
+void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t index, int thread),
+                         void* context) {
   const int threads = num_threads();
   if (count <= 1 || threads == 1) {
     for (int64_t i = 0; i < count; ++i) body(context, i, 0);

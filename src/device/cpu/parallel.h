@@ -1,15 +1,16 @@
 // The one seam through which kernels use several CPU threads. OpenMP normally; std::thread when built for
 // ThreadSanitizer, which does not understand OpenMP's barriers.
 //
-// Work is split by index, never by time: which thread runs an index may differ between runs, what an index computes may
-// not. A kernel whose sums cross indices combines partial results in index order.
+// Work is split by index, never by time: which thread runs an index may differ between runs, what an index
+// computes may not. A kernel whose sums cross indices combines partial results in index order.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll {
 
-// Threads that parallel_for uses. set_num_threads is called once by the program before any kernel (Requires: n >= 1).
+// Threads that parallel_for uses. set_num_threads is called once by the program before any kernel (Requires:
+// n >= 1).
 int num_threads();
 void set_num_threads(int n);
 
@@ -17,11 +18,13 @@ void set_num_threads(int n);
 void flush_denormals_on_all_threads();
 
 namespace internal {
-void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t index, int thread), void* context);
+void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t index, int thread),
+                         void* context);
 }
 
-// Calls body(index, thread) once for each index in [0, count); thread is in [0, num_threads()). Indices are handed out
-// one at a time in increasing order. Requires: body does not throw and does not call parallel_for. Blocks until all are done.
+// Calls body(index, thread) once for each index in [0, count); thread is in [0, num_threads()). Indices are
+// handed out one at a time in increasing order. Requires: body does not throw and does not call parallel_for.
+// Blocks until all are done.
 template <typename Body>
 void parallel_for(int64_t count, Body&& body) {
   internal::parallel_for_erased(

@@ -15,7 +15,8 @@ AttentionDims dims_of(const BindContext& context) {
 
 AttentionOptions options_of(const BindContext& context) {
   return {.scale = context.attributes().number("scale"),
-          .mask = context.attributes().integer("causal") != 0 ? AttentionMask::kCausal : AttentionMask::kBidirectional,
+          .mask = context.attributes().integer("causal") != 0 ? AttentionMask::kCausal
+                                                              : AttentionMask::kBidirectional,
           .dropout = context.attributes().number("p")};
 }
 

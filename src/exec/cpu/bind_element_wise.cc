@@ -22,9 +22,11 @@ std::function<void()> bind_activation(const BindContext& context) {
   if (name == "tanh") return ready(context.pick(tanh_fwd_ref, tanh_fwd_cpu), fwd);
   if (name == "relu") return ready(context.pick(relu_fwd_ref, relu_fwd_cpu), fwd);
   if (name == "gelu") {
-    return ready(context.pick(gelu_fwd_ref, gelu_fwd_cpu), {.x = context.input(0), .y = context.output(0), .n = n});
+    return ready(context.pick(gelu_fwd_ref, gelu_fwd_cpu),
+                 {.x = context.input(0), .y = context.output(0), .n = n});
   }
-  const ActivationBwdArgs bwd{.y = context.input(0), .d_y = context.input(1), .d_x = context.output(0), .n = n};
+  const ActivationBwdArgs bwd{
+      .y = context.input(0), .d_y = context.input(1), .d_x = context.output(0), .n = n};
   if (name == "tanh_bwd") return ready(context.pick(tanh_bwd_ref, tanh_bwd_cpu), bwd);
   if (name == "relu_bwd") return ready(context.pick(relu_bwd_ref, relu_bwd_cpu), bwd);
   if (name == "gelu_bwd") {
@@ -57,10 +59,11 @@ std::function<void()> bind_with_column_sums(const BindContext& context) {
                          .scratch = context.scratch(),
                          .T = context.input_size(0, 0),
                          .C = context.input_size(0, 1)};
-    return [args, flag = context.input(4), run = context.pick(bias_gelu_bwd_ref, bias_gelu_bwd_cpu)]() mutable {
-      args.accumulate = read_flag(flag);
-      run(args);
-    };
+    return
+        [args, flag = context.input(4), run = context.pick(bias_gelu_bwd_ref, bias_gelu_bwd_cpu)]() mutable {
+          args.accumulate = read_flag(flag);
+          run(args);
+        };
   }
   if (name == "scale_shift_bwd") {
     ScaleShiftBwdArgs args{.d_y = context.input(2),
@@ -72,7 +75,8 @@ std::function<void()> bind_with_column_sums(const BindContext& context) {
                            .scratch = context.scratch(),
                            .T = context.input_size(0, 0),
                            .C = context.input_size(0, 1)};
-    return [args, flag = context.input(5), run = context.pick(scale_shift_bwd_ref, scale_shift_bwd_cpu)]() mutable {
+    return [args, flag = context.input(5),
+            run = context.pick(scale_shift_bwd_ref, scale_shift_bwd_cpu)]() mutable {
       args.accumulate = read_flag(flag);
       run(args);
     };
@@ -87,8 +91,10 @@ std::function<void()> bind_element_wise_cpu(const BindContext& context) {
   if (auto run = bind_with_column_sums(context)) return run;
   const std::string_view name = context.op().def->name();
   if (name == "add") {
-    return ready(context.pick(add_fwd_ref, add_fwd_cpu),
-                 {.a = context.input(0), .b = context.input(1), .c = context.output(0), .n = context.output_elements(0)});
+    return ready(context.pick(add_fwd_ref, add_fwd_cpu), {.a = context.input(0),
+                                                          .b = context.input(1),
+                                                          .c = context.output(0),
+                                                          .n = context.output_elements(0)});
   }
   if (name == "bias_add") {
     return ready(context.pick(bias_add_fwd_ref, bias_add_fwd_cpu), {.x = context.input(0),
@@ -135,8 +141,10 @@ std::function<void()> bind_element_wise_cpu(const BindContext& context) {
   }
   if (name == "accumulate") {
     // into = flag ? into + d : d. The output has the bytes of `into`.
-    const AddFwdArgs sum{
-        .a = context.input(0), .b = context.input(2), .c = context.output(0), .n = context.output_elements(0)};
+    const AddFwdArgs sum{.a = context.input(0),
+                         .b = context.input(2),
+                         .c = context.output(0),
+                         .n = context.output_elements(0)};
     const CastFwdArgs copy{.x = context.input(2), .y = context.output(0), .n = context.output_elements(0)};
     return [sum, copy, flag = context.input(1), add = context.pick(add_fwd_ref, add_fwd_cpu),
             overwrite = context.pick(cast_fwd_ref, cast_fwd_cpu)] {

@@ -8,14 +8,16 @@ std::function<void()> bind_embedding_cpu(const BindContext& context) {
   const std::string_view name = context.op().def->name();
   const int64_t sequences = context.bucket().sequences;
   if (name == "embedding_sum") {
-    EmbeddingSumFwdArgs args{.x = context.output(0), .T = context.bucket().tokens, .C = context.output_size(0, 1)};
+    EmbeddingSumFwdArgs args{
+        .x = context.output(0), .T = context.bucket().tokens, .C = context.output_size(0, 1)};
     for (int i = 1; i + 1 < context.view().num_inputs(); i += 2) {
       const auto table = static_cast<size_t>(args.num_tables++);
       PLIMSOLL_CHECK(table < args.tables.size());
       args.ids[table] = context.input(i);
       args.tables[table] = context.input(i + 1);
     }
-    return [args, sequences, cu = context.input(0), run = context.pick(embedding_sum_fwd_ref, embedding_sum_fwd_cpu)]() mutable {
+    return [args, sequences, cu = context.input(0),
+            run = context.pick(embedding_sum_fwd_ref, embedding_sum_fwd_cpu)]() mutable {
       args.num_tokens = read_integer(cu, sequences);
       run(args);
     };
@@ -29,7 +31,8 @@ std::function<void()> bind_embedding_cpu(const BindContext& context) {
                           .V = context.output_size(0, 0),
                           .scratch = context.scratch()};
     const ConstView flag = context.has_input(3) ? context.input(4) : ConstView{};
-    return [args, sequences, flag, cu = context.input(0), run = context.pick(embedding_bwd_ref, embedding_bwd_cpu)]() mutable {
+    return [args, sequences, flag, cu = context.input(0),
+            run = context.pick(embedding_bwd_ref, embedding_bwd_cpu)]() mutable {
       args.num_tokens = read_integer(cu, sequences);
       args.accumulate = read_flag(flag);
       run(args);

@@ -10,7 +10,8 @@ namespace {
 
 // Multi-label and regression losses have arguments of one form; the number of real rows is data.
 template <typename FwdArgs, typename BwdArgs>
-std::function<void()> bind_row_loss(const BindContext& context, void (*fwd)(const FwdArgs&), void (*bwd)(const BwdArgs&)) {
+std::function<void()> bind_row_loss(const BindContext& context, void (*fwd)(const FwdArgs&),
+                                    void (*bwd)(const BwdArgs&)) {
   const int64_t rows = context.input_size(0, 0);
   const int64_t classes = context.input_size(0, 1);
   if (context.view().num_inputs() == 4) {
@@ -50,7 +51,9 @@ std::function<void()> bind_cross_entropy(const BindContext& context) {
                                           .num_rows = rows,
                                           .num_classes = classes,
                                           .label_smoothing = context.attributes().number("smoothing")};
-    return [args, run = context.pick(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_fwd_cpu)] { run(args); };
+    return [args, run = context.pick(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_fwd_cpu)] {
+      run(args);
+    };
   }
   if (name == "softmax_cross_entropy_bwd") {
     const SoftmaxCrossEntropyBwdArgs args{.logits_BK = context.input(0),
@@ -61,7 +64,9 @@ std::function<void()> bind_cross_entropy(const BindContext& context) {
                                           .num_rows = rows,
                                           .num_classes = classes,
                                           .label_smoothing = context.attributes().number("smoothing")};
-    return [args, run = context.pick(softmax_cross_entropy_bwd_ref, softmax_cross_entropy_bwd_cpu)] { run(args); };
+    return [args, run = context.pick(softmax_cross_entropy_bwd_ref, softmax_cross_entropy_bwd_cpu)] {
+      run(args);
+    };
   }
   if (name == "nll") {
     const NllFwdArgs args{.y_BK = context.input(0),
@@ -96,7 +101,8 @@ std::function<void()> bind_loss_cpu(const BindContext& context) {
                          context.pick(bce_with_logits_bwd_ref, bce_with_logits_bwd_cpu));
   }
   if (name.starts_with("mse")) {
-    return bind_row_loss(context, context.pick(mse_fwd_ref, mse_fwd_cpu), context.pick(mse_bwd_ref, mse_bwd_cpu));
+    return bind_row_loss(context, context.pick(mse_fwd_ref, mse_fwd_cpu),
+                         context.pick(mse_bwd_ref, mse_bwd_cpu));
   }
   if (name == "log_softmax") {
     const SoftmaxFwdArgs args{.x_BK = context.input(0),

@@ -25,12 +25,14 @@ std::function<void()> bind_fused_backward(const BindContext& context) {
   args.d_gain = context.output(next++);
   args.d_beta = context.output(next++);
   if (bias) args.d_bias = context.output(next++);
-  return [args, rng = context.input(5), flag = context.input(9), site = context.attributes().integer_or("site", 0),
-          run = context.pick(bias_dropout_residual_norm_bwd_ref, bias_dropout_residual_norm_bwd_cpu)]() mutable {
-    args.where = read_site(rng, site);
-    args.accumulate = read_flag(flag);
-    run(args);
-  };
+  return
+      [args, rng = context.input(5), flag = context.input(9),
+       site = context.attributes().integer_or("site", 0),
+       run = context.pick(bias_dropout_residual_norm_bwd_ref, bias_dropout_residual_norm_bwd_cpu)]() mutable {
+        args.where = read_site(rng, site);
+        args.accumulate = read_flag(flag);
+        run(args);
+      };
 }
 
 }  // namespace
@@ -70,11 +72,12 @@ std::function<void()> bind_norm_cpu(const BindContext& context) {
                                       .eps = context.attributes().number("eps"),
                                       .p = context.attributes().number("p"),
                                       .where = {}};
-  return [args, rng = context.input(5), site = context.attributes().integer_or("site", 0),
-          run = context.pick(bias_dropout_residual_norm_fwd_ref, bias_dropout_residual_norm_fwd_cpu)]() mutable {
-    args.where = read_site(rng, site);
-    run(args);
-  };
+  return
+      [args, rng = context.input(5), site = context.attributes().integer_or("site", 0),
+       run = context.pick(bias_dropout_residual_norm_fwd_ref, bias_dropout_residual_norm_fwd_cpu)]() mutable {
+        args.where = read_site(rng, site);
+        run(args);
+      };
 }
 
 }  // namespace plimsoll

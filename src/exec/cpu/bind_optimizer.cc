@@ -6,7 +6,9 @@
 namespace plimsoll {
 namespace {
 
-View writable(ConstView view) { return {const_cast<void*>(view.data), view.dtype}; }
+View writable(ConstView view) {
+  return {const_cast<void*>(view.data), view.dtype};
+}
 
 // The list of tensors of an update: `stride` operands per parameter after the four scalars.
 std::vector<OptimizerTensor> tensors_of(const BindContext& context, int stride) {
@@ -64,7 +66,8 @@ std::function<void()> bind_optimizer_cpu(const BindContext& context) {
                  .momentum = momentum,
                  .weight_decay = context.attributes().number("weight_decay"),
                  .nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff};
-    return [args, tensors = tensors_of(context, momentum > 0.0 ? 3 : 2), run = context.pick(sgd_ref, sgd_cpu)]() mutable {
+    return [args, tensors = tensors_of(context, momentum > 0.0 ? 3 : 2),
+            run = context.pick(sgd_ref, sgd_cpu)]() mutable {
       args.tensors = tensors;
       run(args);
     };

@@ -64,16 +64,18 @@ class Matmul final : public OpSchema {
     const auto flag = [](bool yes) { return yes ? MatmulTranspose::kYes : MatmulTranspose::kNo; };
     // d_b stands first: it is the last reader of a saved activation, which dies before d_a is born.
     if (context.wants(1)) {
-      context.set(1, tb ? emit_matmul(graph, d_c, MatmulTranspose::kYes, a, flag(ta), "d_" + graph.value(b).name)
-                        : emit_matmul(graph, a, flag(!ta), d_c, MatmulTranspose::kNo, "d_" + graph.value(b).name));
+      context.set(
+          1, tb ? emit_matmul(graph, d_c, MatmulTranspose::kYes, a, flag(ta), "d_" + graph.value(b).name)
+                : emit_matmul(graph, a, flag(!ta), d_c, MatmulTranspose::kNo, "d_" + graph.value(b).name));
     }
     if (context.wants(2)) {
       context.set(2, emit(graph, bias_grad_op(), {d_c, kNoValue, kNoValue}, {},
                           "d_" + graph.value(op.inputs[2]).name));
     }
     if (context.wants(0)) {
-      context.set(0, ta ? emit_matmul(graph, b, flag(tb), d_c, MatmulTranspose::kYes, "d_" + graph.value(a).name)
-                        : emit_matmul(graph, d_c, MatmulTranspose::kNo, b, flag(!tb), "d_" + graph.value(a).name));
+      context.set(
+          0, ta ? emit_matmul(graph, b, flag(tb), d_c, MatmulTranspose::kYes, "d_" + graph.value(a).name)
+                : emit_matmul(graph, d_c, MatmulTranspose::kNo, b, flag(!tb), "d_" + graph.value(a).name));
     }
   }
 
@@ -105,9 +107,10 @@ const OpSchema& matmul_op() {
 
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
                     std::string_view name) {
-  return emit(graph, matmul_op(), {a, b, kNoValue, kNoValue, kNoValue},
-              {{"ta", int64_t{trans_a == MatmulTranspose::kYes}}, {"tb", int64_t{trans_b == MatmulTranspose::kYes}}},
-              name);
+  return emit(
+      graph, matmul_op(), {a, b, kNoValue, kNoValue, kNoValue},
+      {{"ta", int64_t{trans_a == MatmulTranspose::kYes}}, {"tb", int64_t{trans_b == MatmulTranspose::kYes}}},
+      name);
 }
 
 }  // namespace plimsoll

@@ -335,6 +335,13 @@ Kept keep(const Sequence& sequence, int64_t count, TextSide side) {
   return {&sequence, side == TextSide::kLeft ? sequence.ids.size() - kept : 0, kept};
 }
 
+// Room for `more` elements at once; doubles, so that many small appends stay linear.
+template <typename T>
+void make_room(std::vector<T>* vector, size_t more) {
+  const size_t needed = vector->size() + more;
+  if (needed > vector->capacity()) vector->reserve(std::max(needed, 2 * vector->capacity()));
+}
+
 void append_kept(const Kept& kept, int32_t type_id, Offsets offsets, Encoding* out) {
   const auto begin = static_cast<std::ptrdiff_t>(kept.begin);
   const auto end = static_cast<std::ptrdiff_t>(kept.begin + kept.count);
@@ -369,6 +376,11 @@ AppendedTokens TokenizerImpl::append(const TextPair& text, const EncodeOptions& 
   const TextSide side = options.truncation_side.value_or(spec_.truncation_side);
   const Kept first = keep(scratch.first, counts.first, side);
   const Kept second = keep(scratch.second, counts.second, side);
+
+  const size_t room = first.count + second.count + 4;
+  make_room(&out->ids, room);
+  make_room(&out->type_ids, room);
+  if (options.offsets == Offsets::kRecord) make_room(&out->offsets, room);
 
   const size_t before = out->ids.size();
   for (const TemplatePiece& piece : pair ? spec_.pair : spec_.single) {

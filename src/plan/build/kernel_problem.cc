@@ -36,7 +36,9 @@ std::string_view kernel_of(std::string_view op) {
   return op;
 }
 
-int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) { return shape[dim].at(bucket); }
+int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) {
+  return shape[dim].at(bucket);
+}
 
 }  // namespace
 
@@ -56,7 +58,7 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, 
     add("N", size_at(op.in_shape(1), tb ? 0 : 1, bucket));
     add("trans_a", ta ? 1 : 0);
     add("trans_b", tb ? 1 : 0);
-    
+
     add("writes_add", op.has_input(3) ? 1 : 0);
     return problem;
   }

@@ -12,7 +12,9 @@
 namespace plimsoll {
 namespace {
 
-int64_t rounded(int64_t bytes) { return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment; }
+int64_t rounded(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
   return {.mode = mode,
@@ -75,9 +77,9 @@ std::vector<bool> find_placeless(const Graph& graph) {
   for (const Op& op : graph.ops()) {
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       const Value& value = graph.value(op.outputs[i]);
-      placeless[index_of(op.outputs[i])] = !read[index_of(op.outputs[i])] && value.storage == Storage::kTransient &&
-                                           value.version_of == kNoValue &&
-                                           schema_of(op).is_optional_output(static_cast<int>(i));
+      placeless[index_of(op.outputs[i])] =
+          !read[index_of(op.outputs[i])] && value.storage == Storage::kTransient &&
+          value.version_of == kNoValue && schema_of(op).is_optional_output(static_cast<int>(i));
     }
   }
   return placeless;
@@ -116,10 +118,12 @@ void choose_kernels(ProgramPlan& program, const PlanRequest& request) {
       for (const Refusal& refusal : selection.refused) {
         reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
       }
-      throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op, dtype_name(problem.dtype),
-                  request.device_label, reasons.empty() ? ": the catalog has no row for it" : reasons);
+      throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op,
+                  dtype_name(problem.dtype), request.device_label,
+                  reasons.empty() ? ": the catalog has no row for it" : reasons);
     }
-    program.ops[i] = {.kernel = selection.row, .refused = selection.refused, .scratch_bytes = selection.scratch_bytes};
+    program.ops[i] = {
+        .kernel = selection.row, .refused = selection.refused, .scratch_bytes = selection.scratch_bytes};
   }
 }
 
@@ -138,7 +142,8 @@ void lay_out(ProgramPlan& program) {
   }
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
     if (program.ops[i].scratch_bytes == 0) continue;
-    program.buffers.push_back({.op = i, .bytes = rounded(program.ops[i].scratch_bytes), .first = i, .last = i});
+    program.buffers.push_back(
+        {.op = i, .bytes = rounded(program.ops[i].scratch_bytes), .first = i, .last = i});
     buffers.push_back({program.ops[i].scratch_bytes, i, i});
   }
   const Layout layout = assign_offsets(buffers, kArenaAlignment);
@@ -165,15 +170,17 @@ void add_persistent(Plan& plan, const ProgramPlan& program) {
     }
     PersistentBuffer& buffer = plan.persistent[it->second];
     PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == value.type,
-                   "'{}' is {} {} in one program and {} {} in another", value.name, storage_name(buffer.storage),
-                   type_text(buffer.type), storage_name(value.storage), type_text(value.type));
+                   "'{}' is {} {} in one program and {} {} in another", value.name,
+                   storage_name(buffer.storage), type_text(buffer.type), storage_name(value.storage),
+                   type_text(value.type));
     buffer.bytes = std::max(buffer.bytes, bytes);
   }
 }
 
 void place_persistent(Plan& plan) {
   int64_t offset = 0;
-  for (Storage storage : {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput, Storage::kOutput}) {
+  for (Storage storage :
+       {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput, Storage::kOutput}) {
     for (PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage != storage) continue;
       buffer.offset = offset;
@@ -197,8 +204,9 @@ void resolve_offsets(const Plan& plan, ProgramPlan& program) {
     const ValueId root = root_of(program.graph, ValueId{static_cast<uint32_t>(i)});
     const auto it = plan.persistent_by_name.find(program.graph.value(root).name);
     const bool transient = program.graph.value(root).storage == Storage::kTransient;
-    program.offsets[i] =
-        transient || it == plan.persistent_by_name.end() ? program.offsets[index_of(root)] : plan.persistent[it->second].offset;
+    program.offsets[i] = transient || it == plan.persistent_by_name.end()
+                             ? program.offsets[index_of(root)]
+                             : plan.persistent[it->second].offset;
   }
 }
 
@@ -206,14 +214,22 @@ void resolve_offsets(const Plan& plan, ProgramPlan& program) {
 
 std::string_view purpose_name(Purpose purpose) {
   switch (purpose) {
-    case Purpose::kWeights: return "model weights";
-    case Purpose::kOptimizerStates: return "optimizer states";
-    case Purpose::kGradients: return "gradients";
-    case Purpose::kSaved: return "saved for the backward pass";
-    case Purpose::kTemporary: return "temporary buffers";
-    case Purpose::kFunctionality: return "functionality-specific";
-    case Purpose::kStaging: return "data staging";
-    case Purpose::kConstant: return "device constant";
+    case Purpose::kWeights:
+      return "model weights";
+    case Purpose::kOptimizerStates:
+      return "optimizer states";
+    case Purpose::kGradients:
+      return "gradients";
+    case Purpose::kSaved:
+      return "saved for the backward pass";
+    case Purpose::kTemporary:
+      return "temporary buffers";
+    case Purpose::kFunctionality:
+      return "functionality-specific";
+    case Purpose::kStaging:
+      return "data staging";
+    case Purpose::kConstant:
+      return "device constant";
   }
   return "?";
 }
@@ -244,9 +260,11 @@ std::vector<Bucket> make_ladder(const Bucket& largest) {
 }
 
 const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
-  const auto it = std::lower_bound(program.ladder.begin(), program.ladder.end(), tokens,
-                                   [](const Bucket& bucket, int64_t wanted) { return bucket.tokens < wanted; });
-  PLIMSOLL_CHECK(it != program.ladder.end(), "a batch of {} tokens does not fit into the largest bucket of {}", tokens,
+  const auto it =
+      std::lower_bound(program.ladder.begin(), program.ladder.end(), tokens,
+                       [](const Bucket& bucket, int64_t wanted) { return bucket.tokens < wanted; });
+  PLIMSOLL_CHECK(it != program.ladder.end(),
+                 "a batch of {} tokens does not fit into the largest bucket of {}", tokens,
                  program.bucket.tokens);
   return *it;
 }

@@ -1,9 +1,10 @@
-// The plan: everything a run will do and hold, before anything is allocated. Pure data; the same on every machine for the
-// same request. The executor obeys it and adds nothing.
+// The plan: everything a run will do and hold, before anything is allocated. Pure data; the same on every
+// machine for the same request. The executor obeys it and adds nothing.
 //
-// One arena per memory space. It begins with what lives across programs (weights, optimizer states, gradients that
-// accumulate, inputs and outputs that the host exchanges); above lies one region that the programs use in turn, as large as
-// the largest of them. Offsets hold for every bucket, because no value grows when its bucket shrinks.
+// One arena per memory space. It begins with what lives across programs (weights, optimizer states, gradients
+// that accumulate, inputs and outputs that the host exchanges); above lies one region that the programs use
+// in turn, as large as the largest of them. Offsets hold for every bucket, because no value grows when its
+// bucket shrinks.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ struct PlanRequest {
   bool evaluate = true;
   OptimizerConfig optimizer;
   int64_t gradient_accumulation_steps = 1;
-  Bucket train_bucket;     // the largest batch of this data in this order, or batch x maximum length
+  Bucket train_bucket;  // the largest batch of this data in this order, or batch x maximum length
   Bucket evaluate_bucket;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
@@ -59,12 +60,21 @@ struct PlanRequest {
 struct OpPlan {
   const KernelRow* kernel = nullptr;
   std::vector<Refusal> refused = {};  // faster rows that declined, and why
-  int64_t scratch_offset = -1;   // from the start of the arena
-  int64_t scratch_bytes = 0;     // in the largest bucket
+  int64_t scratch_offset = -1;        // from the start of the arena
+  int64_t scratch_bytes = 0;          // in the largest bucket
 };
 
 // What a transient buffer is for, in the terms of the anatomy.
-enum class Purpose : uint8_t { kWeights, kOptimizerStates, kGradients, kSaved, kTemporary, kFunctionality, kStaging, kConstant };
+enum class Purpose : uint8_t {
+  kWeights,
+  kOptimizerStates,
+  kGradients,
+  kSaved,
+  kTemporary,
+  kFunctionality,
+  kStaging,
+  kConstant
+};
 inline constexpr int kNumPurposes = 8;
 std::string_view purpose_name(Purpose purpose);
 
@@ -72,7 +82,7 @@ struct TransientBuffer {
   ValueId root = kNoValue;  // kNoValue for scratch
   uint32_t op = 0;          // of scratch
   Purpose purpose = Purpose::kTemporary;
-  int64_t offset = 0;       // from the start of the arena
+  int64_t offset = 0;  // from the start of the arena
   int64_t bytes = 0;
   uint32_t first = 0;
   uint32_t last = 0;
@@ -81,9 +91,10 @@ struct TransientBuffer {
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
-  Bucket bucket = {};                  // the largest
-  std::vector<Bucket> ladder = {};     // buckets a batch may run in, smallest first; the last is `bucket`
-  std::vector<int64_t> offsets = {};   // of each value from the start of the arena; -1 for values that get no place
+  Bucket bucket = {};               // the largest
+  std::vector<Bucket> ladder = {};  // buckets a batch may run in, smallest first; the last is `bucket`
+  std::vector<int64_t> offsets =
+      {};  // of each value from the start of the arena; -1 for values that get no place
   std::vector<OpPlan> ops = {};
   std::vector<TransientBuffer> buffers = {};
   int64_t transient_bytes = 0;
@@ -111,7 +122,7 @@ struct Plan {
   std::vector<WeightSpec> weights = {};
   std::vector<PersistentBuffer> persistent = {};
   std::map<std::string, size_t> persistent_by_name = {};
-  int64_t persistent_bytes = 0;   // where the transient region starts
+  int64_t persistent_bytes = 0;  // where the transient region starts
   std::optional<ProgramPlan> train = {};
   std::optional<ProgramPlan> evaluate = {};
   std::vector<ScheduleEntry> step_schedule = {};
@@ -124,12 +135,12 @@ struct Plan {
   int64_t num_parameters() const;
 };
 
-// Builds the plan. Pure: allocates nothing of the run, asks the machine nothing. Errors: kUsage where a combination is refused
-// by name. Cost: milliseconds (BERT-large: under 100).
+// Builds the plan. Pure: allocates nothing of the run, asks the machine nothing. Errors: kUsage where a
+// combination is refused by name. Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
-// The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that less than 1/16 of
-// a batch's rows are unused.
+// The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
+// less than 1/16 of a batch's rows are unused.
 std::vector<Bucket> make_ladder(const Bucket& largest);
 // The smallest bucket that holds so many tokens. Requires: tokens fit into the largest.
 const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);

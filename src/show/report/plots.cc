@@ -101,13 +101,18 @@ std::vector<PlotPoint> edge(const Columns& columns, size_t num_purposes) {
 }
 
 void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
+  std::array<bool, kNumPurposes> shown{};
   for (size_t p = 0; p < kNumPurposes; ++p) {
-    const auto purpose = static_cast<Purpose>(p);
     int64_t most = 0;
     for (const PurposeBytes& bytes : columns.bytes) most = std::max(most, bytes[p]);
-    if (most == 0) continue;
+    shown[p] = most > 0;
+    if (!shown[p]) continue;
     plot.area(edge(columns, p), edge(columns, p + 1), kPurposeColours[p]);
-    plot.legend_entry(kPurposeColours[p], "area", purpose_name(purpose));
+  }
+  // The legend stands in the order of the stack, its top first.
+  for (size_t p = kNumPurposes; p-- > 0;) {
+    if (!shown[p]) continue;
+    plot.legend_entry(kPurposeColours[p], "area", purpose_name(static_cast<Purpose>(p)));
     plot.legend_entry("none", "area", fmt::format("at the peak {} MiB", mib_text(phase.by_purpose[p])));
   }
 }

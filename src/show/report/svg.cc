@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kWidth = 980;
+constexpr int kWidth = 1020;
 constexpr int kHeight = 460;
 constexpr int kLeft = 80;
 constexpr int kTop = 50;
@@ -127,7 +127,7 @@ void SvgPlot::horizontal_mark(double y, std::string_view word) {
 }
 
 void SvgPlot::legend_entry(std::string_view colour, std::string_view dashes, std::string_view word) {
-  const int y = kTop + 40 + 20 * num_legend_++;
+  const int y = kTop + 60 + 20 * num_legend_++;
   if (dashes == "area") {
     legend_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"14\" height=\"12\" fill=\"{}\"/>\n", kLegendLeft,
                            y - 10, colour);

@@ -1,0 +1,220 @@
+// A run that stops and goes on ends with the same bits as one that did not: weights, optimizer, log, order of
+// data.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "plimsoll/trainer.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::read_file;
+using testing::TestFolder;
+
+// The records without what depends on the clock.
+std::vector<std::string> stable_log(const std::vector<LogRecord>& history) {
+  static const std::set<std::string> kStable{"loss",      "grad_norm",     "learning_rate",
+                                             "eval_loss", "eval_accuracy", "train_loss"};
+  std::vector<std::string> lines;
+  for (const LogRecord& record : history) {
+    std::ostringstream line;
+    line.precision(17);
+    line << record.step << " " << record.epoch;
+    for (const auto& [key, value] : record.values) {
+      if (kStable.contains(key)) line << " " << key << "=" << value;
+    }
+    lines.push_back(line.str());
+  }
+  return lines;
+}
+
+TEST(Resume, EveryStepGoesOnBitForBit) {
+  const TestFolder folder("resume");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments whole = testing::tiny_arguments(model, folder.path("whole"));
+  const TrainOutput expected = Trainer(whole).train();
+  ASSERT_EQ(expected.step, 12);
+  const std::string last = "/checkpoint-12/";
+  for (int step = 1; step < 12; ++step) {
+    SCOPED_TRACE("resumed after step " + std::to_string(step));
+    Arguments rest = testing::tiny_arguments(model, folder.path("rest" + std::to_string(step)));
+    rest.dataloader_num_workers = step % 3;
+    rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-" + std::to_string(step);
+    Trainer trainer(rest);
+    const TrainOutput output = trainer.train();
+    EXPECT_EQ(stable_log(output.log_history), stable_log(expected.log_history));
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string wanted = read_file(whole.output_dir + last + file);
+      ASSERT_FALSE(wanted.empty());
+      EXPECT_TRUE(read_file(rest.output_dir + last + file) == wanted) << file;
+    }
+  }
+}
+
+TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
+  const TestFolder folder("same_bits");
+  const std::string model = testing::write_tiny_model(folder);
+  std::string first;
+  for (const int workers : {0, 0, 1, 2}) {
+    Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+    std::filesystem::remove_all(arguments.output_dir);
+    arguments.dataloader_num_workers = workers;
+    arguments.save_strategy = "no";
+    Trainer trainer(arguments);
+    trainer.train();
+    trainer.save_model(folder.path("model_out"));
+    const std::string weights = read_file(folder.path("model_out") + "/model.safetensors");
+    ASSERT_FALSE(weights.empty());
+    if (first.empty()) first = weights;
+    EXPECT_TRUE(weights == first) << workers << " workers";
+  }
+}
+
+// A damaged newest checkpoint is skipped, with the reason; the one before it carries on.
+TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
+  const TestFolder folder("damaged");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.max_steps = 4;
+  Trainer(arguments).train();
+  std::filesystem::resize_file(arguments.output_dir + "/checkpoint-4/optimizer.safetensors", 100);
+  arguments.max_steps = 6;
+  arguments.resume_from_checkpoint = "True";
+  std::vector<std::string> lines;
+  const TrainOutput output =
+      Trainer(arguments).train([&](const std::string& line) { lines.push_back(line); });
+  EXPECT_EQ(output.step, 6);
+  ASSERT_GE(lines.size(), 2u);
+  EXPECT_NE(lines[0].find("checkpoint-4"), std::string::npos);
+  EXPECT_NE(lines[0].find("skipped"), std::string::npos);
+  EXPECT_NE(lines.back().find("checkpoint-3"), std::string::npos);
+  bool told = false;
+  for (const std::string& line : lines)
+    told = told || line.find("--max_steps: was 4, is now 6") != std::string::npos;
+  EXPECT_TRUE(told) << "the changed argument is printed";
+}
+
+// A stop request finishes the step, saves, and the rest of the run ends with the same bits.
+TEST(Resume, StopRequestSavesAndGoesOn) {
+  class StopAfter : public Callback {
+   public:
+    StopAfter(Trainer& trainer, int64_t step) : trainer_(trainer), step_(step) {}
+    void on_step_end(const StepInfo& info, TrainControl&) override {
+      if (info.step == step_) trainer_.request_stop();
+    }
+
+   private:
+    Trainer& trainer_;
+    int64_t step_;
+  };
+  const TestFolder folder("stop");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments whole = testing::tiny_arguments(model, folder.path("whole"));
+  whole.save_steps = 12;
+  Trainer(whole).train();
+  Arguments stopped = testing::tiny_arguments(model, folder.path("stopped"));
+  stopped.save_steps = 12;
+  {
+    Trainer trainer(stopped);
+    trainer.add_callback(std::make_shared<StopAfter>(trainer, 5));
+    const TrainOutput output = trainer.train();
+    EXPECT_TRUE(output.interrupted);
+    EXPECT_EQ(output.step, 5);
+    EXPECT_TRUE(std::filesystem::exists(stopped.output_dir + "/checkpoint-5/plimsoll_manifest.json"));
+  }
+  stopped.resume_from_checkpoint = "True";
+  EXPECT_FALSE(Trainer(stopped).train().interrupted);
+  EXPECT_TRUE(read_file(stopped.output_dir + "/checkpoint-12/model.safetensors") ==
+              read_file(whole.output_dir + "/checkpoint-12/model.safetensors"));
+}
+
+TEST(Training, EarlyStoppingAndBestModel) {
+  const TestFolder folder("early");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.eval_strategy = "steps";
+  arguments.eval_steps = 1;
+  arguments.do_eval = true;
+  arguments.load_best_model_at_end = true;
+  arguments.metric_for_best_model = "loss";
+  arguments.greater_is_better = false;
+  arguments.save_total_limit = 1;
+  arguments.early_stopping_patience = 2;
+  // An improvement must exceed every loss there is, so the run stops after the first evaluation and two more.
+  arguments.early_stopping_threshold = 100.0;
+  Trainer trainer(arguments);
+  const TrainOutput output = trainer.train();
+  EXPECT_EQ(output.step, 3);
+  EXPECT_FALSE(output.best_checkpoint.empty());
+  int checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(arguments.output_dir)) {
+    checkpoints += entry.is_directory() && !entry.is_symlink() &&
+                           entry.path().filename().string().starts_with("checkpoint-")
+                       ? 1
+                       : 0;
+  }
+  EXPECT_LE(checkpoints, 2) << "the best and the last";
+  EXPECT_GE(checkpoints, 1);
+}
+
+TEST(Training, AccumulationOverTheEndOfAnEpochCountsRealSamples) {
+  // 22 rows in micro-batches of 3, two per step: the last step of an epoch has 4 rows in two micro-batches.
+  const TestFolder folder("ragged");
+  const std::string model = testing::write_tiny_model(folder, 0.0);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.save_strategy = "no";
+  arguments.max_steps = 4;
+  arguments.train_sampling_strategy = "sequential";
+  arguments.learning_rate = 1e-12;
+  const TrainOutput micro = Trainer(arguments).train();
+  arguments.per_device_train_batch_size = 6;
+  arguments.gradient_accumulation_steps = 1;
+  const TrainOutput large = Trainer(arguments).train();
+  ASSERT_GE(micro.log_history.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(micro.log_history[i].values.at("loss"), large.log_history[i].values.at("loss"), 1e-6);
+    EXPECT_NEAR(micro.log_history[i].values.at("grad_norm"), large.log_history[i].values.at("grad_norm"),
+                1e-5);
+  }
+}
+
+TEST(Training, WillNotFitIsRefusedBeforeAnythingIsTaken) {
+  const TestFolder folder("fit");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.memory_limit = 1 << 20;
+  try {
+    Trainer(arguments).train();
+    FAIL() << "a run over its limit was started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kWillNotFit);
+    EXPECT_NE(std::string(error.what()).find("--memory_limit"), std::string::npos);
+  }
+  EXPECT_FALSE(std::filesystem::exists(arguments.output_dir + "/log.jsonl"));
+}
+
+TEST(Training, NotFiniteStopsBeforeTheUpdate) {
+  const TestFolder folder("not_finite");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.learning_rate = 1e30;
+  arguments.lr_scheduler_type = "constant";
+  arguments.warmup_steps = 0;
+  try {
+    Trainer(arguments).train();
+    FAIL() << "a diverging run went on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFinite);
+    EXPECT_NE(std::string(error.what()).find("step "), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("Samples"), std::string::npos);
+  }
+  EXPECT_TRUE(std::filesystem::exists(arguments.output_dir + "/checkpoint-1/model.safetensors"))
+      << "what was saved stays";
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,59 @@
+#include "tests/training/tiny_folder.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace plimsoll::testing {
+
+namespace fs = std::filesystem;
+
+TestFolder::TestFolder(const std::string& name)
+    : root_(fs::temp_directory_path() / ("plimsoll_" + name + "_" + std::to_string(getpid()))) {
+  fs::remove_all(root_);
+  fs::create_directories(root_);
+}
+
+TestFolder::~TestFolder() {
+  std::error_code ignored;
+  fs::remove_all(root_, ignored);
+}
+
+std::string write_tiny_model(const TestFolder& folder, double dropout) {
+  fs::create_directories(folder.path("model"));
+  std::ofstream file(folder.path("model") + "/config.json");
+  file << "{\"model_type\": \"bert\", \"vocab_size\": 150, \"hidden_size\": 16, \"num_hidden_layers\": 2, "
+          "\"num_attention_heads\": 2, \"intermediate_size\": 32, \"max_position_embeddings\": 32, "
+          "\"hidden_dropout_prob\": "
+       << dropout << ", \"attention_probs_dropout_prob\": " << dropout << "}";
+  return folder.path("model");
+}
+
+Arguments tiny_arguments(const std::string& model, const std::string& output_dir) {
+  Arguments arguments;
+  arguments.config_name = model;
+  arguments.dataset_name = "dummy";
+  arguments.dummy_num_samples = 22;
+  arguments.dummy_seq_length = 12;
+  arguments.output_dir = output_dir;
+  arguments.per_device_train_batch_size = 3;
+  arguments.gradient_accumulation_steps = 2;
+  arguments.max_steps = 12;
+  arguments.learning_rate = 1e-3;
+  arguments.lr_scheduler_type = "cosine";
+  arguments.warmup_steps = 3;
+  arguments.logging_steps = 1;
+  arguments.save_steps = 1;
+  arguments.num_threads = 2;
+  return arguments;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,32 @@
+// A model folder without weights and arguments for runs of some milliseconds, for tests of the training loop.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "plimsoll/arguments.h"
+
+namespace plimsoll::testing {
+
+// A folder of this test alone, emptied first; removed when the object goes.
+class TestFolder {
+ public:
+  explicit TestFolder(const std::string& name);
+  ~TestFolder();
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  std::string path(const std::string& name) const { return (root_ / name).string(); }
+
+ private:
+  std::filesystem::path root_;
+};
+
+// Writes FOLDER/model/config.json of a tiny BERT. Returns the folder.
+std::string write_tiny_model(const TestFolder& folder, double dropout = 0.1);
+
+// Twelve steps of two micro-batches over dummy data, with dropout and random order, a save after each.
+Arguments tiny_arguments(const std::string& model, const std::string& output_dir);
+
+std::string read_file(const std::string& path);
+
+}  // namespace plimsoll::testing
