@@ -8,18 +8,33 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// The program, its libraries as far as they are touched, compiled kernels and the allocator's slack: the
-// VmHWM of runs with an arena of a few MiB, rounded up (tests/training/memory_test.cc holds the sum to the
-// truth).
-constexpr int64_t kProcessBytes = 56 * kMiB;
+// The program, its libraries as far as they are touched and the allocator's slack: the VmHWM less arena and data of runs
+// with one bucket, rounded up.
+constexpr int64_t kProcessBytes = 26 * kMiB;
 // A thread's stack and what oneDNN keeps for it.
-constexpr int64_t kBytesPerThread = 2 * kMiB;
-// Chunks of a checkpoint on their way, with conversion: see io/ckpt.
-constexpr int64_t kIoBytes = 8 * kMiB;
+constexpr int64_t kBytesPerThread = 1 * kMiB;
+// A chunk of a checkpoint on its way, with conversion, and its JSON texts.
+constexpr int64_t kIoBytes = 4 * kMiB;
 // Of a tokenizer's vocabulary, trie and tables, per token.
-constexpr int64_t kTokenizerBytesPerToken = 512;
-// A bound bucket: closures and compiled products per op.
-constexpr int64_t kBytesPerBoundOp = 4096;
+constexpr int64_t kTokenizerBytesPerToken = 256;
+// A bound bucket: closures per op, and the products compiled for its shapes (measured: 0.25 MiB a bucket).
+constexpr int64_t kBytesPerBoundOp = 512;
+constexpr int64_t kCompiledBytesPerBucket = kMiB / 4;
+
+// Buckets that the batches of this run fall into; one where the data is not known.
+int64_t buckets_used(const RunSetup& setup) {
+  if (setup.train_census.num_batches == 0) return 1;
+  const std::vector<Bucket> ladder = make_ladder(setup.request.train_bucket);
+  int64_t used = 0;
+  size_t batch = 0;
+  const std::vector<int32_t>& tokens = setup.train_census.tokens;
+  for (const Bucket& bucket : ladder) {
+    const size_t first = batch;
+    while (batch < tokens.size() && tokens[batch] <= bucket.tokens) ++batch;
+    if (batch > first) ++used;
+  }
+  return used;
+}
 
 int64_t bytes_of(const std::optional<Dataset>& data) {
   // Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
@@ -32,8 +47,8 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   HostMemory host;
   const int64_t threads = setup.request.num_threads;
   const int64_t ops = 60 * setup.model.num_hidden_layers;
-  constexpr int64_t kBuckets = 12;
-  host.process_bytes = kProcessBytes + threads * kBytesPerThread + kBuckets * ops * kBytesPerBoundOp;
+  host.process_bytes = kProcessBytes + threads * kBytesPerThread +
+                       (buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + kCompiledBytesPerBucket);
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
                     bytes_of(setup.predict);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
