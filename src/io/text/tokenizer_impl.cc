@@ -1,0 +1,145 @@
+// Building a tokenizer from its description.
+#include "io/text/tokenizer_impl.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "io/text/unicode.h"
+
+namespace plimsoll::text {
+namespace {
+
+// The classes of BertPreTokenizer.
+std::array<ByteClass, 256> make_byte_classes() {
+  std::array<ByteClass, 256> classes{};
+  for (size_t c = 0; c < 256; ++c) {
+    const uint8_t flags = c < 128 ? UnicodeTable::get().flags(static_cast<char32_t>(c)) : 0;
+    classes[c] = c >= 128               ? ByteClass::kNotAscii
+                 : flags & kWhitespace  ? ByteClass::kSpace
+                 : flags & kPunctuation ? ByteClass::kPunctuation
+                                        : ByteClass::kWord;
+  }
+  return classes;
+}
+
+std::vector<AddedTokenMatcher::Pattern> patterns_of(const TokenizerSpec& spec,
+                                                    const BertNormalizer& normalizer, bool normalized) {
+  std::vector<AddedTokenMatcher::Pattern> patterns;
+  std::map<std::string, std::string> seen;  // pattern to token
+  NormalizedText text;
+  for (const AddedToken& token : spec.added_tokens) {
+    if (token.normalized != normalized) continue;
+    std::string pattern = token.content;
+    if (normalized) {
+      normalizer.normalize(token.content, 0, &text);
+      pattern = text.bytes;
+    }
+    if (pattern.empty()) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: added token '{}' is empty once normalised; remove it or set its \"normalized\" to false",
+          spec.where, token.content);
+    }
+    const auto [place, is_new] = seen.emplace(pattern, token.content);
+    if (!is_new) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: added tokens '{}' and '{}' are both '{}' once normalised; remove one or set its "
+                  "\"normalized\" to false",
+                  spec.where, place->second, token.content, pattern);
+    }
+    patterns.push_back({std::move(pattern), token});
+  }
+  return patterns;
+}
+
+}  // namespace
+
+TokenizerImpl::TokenizerImpl(TokenizerSpec spec)
+    : spec_(std::move(spec)),
+      normalizer_(spec_.normalizer),
+      model_(spec_.model),
+      raw_tokens_(patterns_of(spec_, normalizer_, false), spec_.split_special_tokens),
+      normalized_tokens_(patterns_of(spec_, normalizer_, true), spec_.split_special_tokens),
+      byte_classes_(make_byte_classes()),
+      added_by_id_(spec_.added_tokens) {
+  std::stable_sort(added_by_id_.begin(), added_by_id_.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  vocab_size_ = narrow<int64_t>(spec_.model.vocab.size());
+  for (const auto& entry : spec_.model.vocab) max_id_ = std::max(max_id_, entry.second);
+  for (const AddedToken& token : added_by_id_) {
+    added_ids_[token.content] = token.id;
+    max_id_ = std::max(max_id_, token.id);
+    if (model_.find(token.content) == ByteTrie::kNoValue) ++vocab_size_;
+  }
+  set_special_ids();
+  hash_ = hash_content();
+}
+
+void TokenizerImpl::set_special_ids() {
+  const auto role = [this](const char* name) -> std::optional<int32_t> {
+    const auto found = spec_.special_tokens.find(name);
+    return found == spec_.special_tokens.end() ? std::nullopt : id(found->second);
+  };
+  special_ids_ = {role("pad_token"),  role("unk_token"), role("cls_token"), role("sep_token"),
+                  role("mask_token"), role("bos_token"), role("eos_token")};
+  if (!special_ids_.unk) special_ids_.unk = model_.unk_id();
+}
+
+std::optional<int32_t> TokenizerImpl::id(std::string_view token) const {
+  const auto added = added_ids_.find(token);
+  if (added != added_ids_.end()) return added->second;
+  const int32_t found = model_.find(token);
+  return found == ByteTrie::kNoValue ? std::nullopt : std::optional(found);
+}
+
+int64_t TokenizerImpl::num_special_tokens(bool pair) const {
+  int64_t count = 0;
+  for (const TemplatePiece& piece : pair ? spec_.pair : spec_.single) {
+    count += narrow<int64_t>(piece.special_ids.size());
+  }
+  return count;
+}
+
+Hash128 TokenizerImpl::hash_content() const {
+  HashStream128 stream;
+  const auto number = [&stream](int64_t value) {
+    stream.update(std::as_bytes(std::span<const int64_t, 1>(&value, 1)));
+  };
+  const auto word = [&](std::string_view value) {
+    number(narrow<int64_t>(value.size()));
+    stream.update(value);
+  };
+  word("plimsoll WordPiece 1");
+  word(UnicodeTable::source());
+  const NormalizerSpec& n = spec_.normalizer;
+  for (const bool flag : {n.clean_text, n.handle_chinese_chars, n.strips_accents(), n.lowercase,
+                          spec_.split_special_tokens, spec_.truncation_side == TextSide::kLeft}) {
+    number(flag);
+  }
+  word(spec_.model.unk_token);
+  word(spec_.model.continuing_prefix);
+  number(spec_.model.max_chars_per_word);
+  number(narrow<int64_t>(spec_.model.vocab.size()));
+  for (const auto& [token, token_id] : spec_.model.vocab) {
+    word(token);
+    number(token_id);
+  }
+  number(narrow<int64_t>(added_by_id_.size()));
+  for (const AddedToken& t : added_by_id_) {
+    word(t.content);
+    number(t.id);
+    for (const bool flag : {t.single_word, t.lstrip, t.rstrip, t.normalized, t.special}) number(flag);
+  }
+  for (const auto* pieces : {&spec_.single, &spec_.pair}) {
+    number(narrow<int64_t>(pieces->size()));
+    for (const TemplatePiece& piece : *pieces) {
+      number(static_cast<int64_t>(piece.kind));
+      number(piece.type_id);
+      number(narrow<int64_t>(piece.special_ids.size()));
+      for (const int32_t special : piece.special_ids) number(special);
+    }
+  }
+  return stream.digest();
+}
+
+}  // namespace plimsoll::text

@@ -1,0 +1,74 @@
+// Inside a Tokenizer: what is built from a description, and how a text becomes tokens. Only the tokenizer's
+// own sources include this. Immutable once built; thread-safe with a ScratchImpl per thread.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/text/added_tokens.h"
+#include "io/text/bert_normalizer.h"
+#include "io/text/tokenizer.h"
+#include "io/text/tokenizer_spec.h"
+#include "io/text/word_piece.h"
+
+namespace plimsoll::text {
+
+// Tokens of one text of a pair.
+struct Sequence {
+  std::vector<int32_t> ids;
+  std::vector<TextSpan> offsets;
+
+  void clear() {
+    ids.clear();
+    offsets.clear();
+  }
+};
+
+// What a byte of a normalised text means to BertPreTokenizer.
+enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
+
+struct ScratchImpl {
+  std::string valid_text;
+  NormalizedText normalized;
+  std::vector<TextPart> raw_parts, normalized_parts;
+  std::vector<WordToken> word_tokens;
+  Sequence first, second;
+};
+
+class TokenizerImpl {
+ public:
+  explicit TokenizerImpl(TokenizerSpec spec);
+
+  AppendedTokens append(const TextPair& text, const EncodeOptions& options, ScratchImpl& scratch,
+                        Encoding* out) const;
+  std::optional<int32_t> id(std::string_view token) const;
+  int64_t num_special_tokens(bool pair) const;
+
+  const TokenizerSpec spec_;
+  const BertNormalizer normalizer_;
+  const WordPiece model_;
+  const AddedTokenMatcher raw_tokens_, normalized_tokens_;
+  const std::array<ByteClass, 256> byte_classes_;
+  std::vector<AddedToken> added_by_id_;
+  std::map<std::string_view, int32_t> added_ids_;
+  SpecialTokenIds special_ids_;
+  int64_t vocab_size_ = 0;
+  int32_t max_id_ = 0;
+  Hash128 hash_;
+
+ private:
+  void encode_text(std::string_view text, Offsets offsets, ScratchImpl& scratch, Sequence* out) const;
+  int32_t encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets, ScratchImpl& scratch,
+                       Sequence* out) const;
+  void encode_words(const NormalizedText& text, size_t begin, size_t end, Offsets offsets,
+                    ScratchImpl& scratch, Sequence* out) const;
+  size_t word_end(std::string_view bytes, size_t begin) const;
+  void set_special_ids();
+  Hash128 hash_content() const;
+};
+
+}  // namespace plimsoll::text
