@@ -1,0 +1,155 @@
+#!/bin/sh
+# The demo: what is this Debian package about? Trains a classifier on the machine's own package lists and compares it with two
+# baselines. `make demo` calls this after the build; run from the root of the repository.
+#
+# What can be set in the environment:
+#   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: all where the CPU has bf16 instructions, else 24000)
+#   DEMO_EPOCHS       passes over them (default 1)
+#   DEMO_BATCH        sequences of a step (default 32)
+#   DEMO_LR           learning rate at its highest (default 2e-4)
+#   DEMO_MODEL        pretrained (default) or scratch
+#   DEMO_ARGS         further arguments for `plimsoll train`, "--max_steps 100" say
+set -eu
+
+plimsoll=build/plimsoll
+programs=build/demo
+data=data/demo
+min_class=200
+
+has_bf16() { grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null; }
+if has_bf16; then rows=${DEMO_TRAIN_ROWS:-0}; else rows=${DEMO_TRAIN_ROWS:-24000}; fi
+epochs=${DEMO_EPOCHS:-1}
+batch=${DEMO_BATCH:-32}
+rate=${DEMO_LR:-2e-4}
+kind=${DEMO_MODEL:-pretrained}
+
+headline() { printf '\n== %s\n' "$1"; }
+# The first number of a key in a JSON file that the program wrote; enough here, and it needs no JSON tool.
+number_of() { sed -n "s/.*\"$2\": *\\([-0-9.e+]*\\).*/\\1/p" "$1" | head -n 1; }
+# A command as one would type it, in lines of readable width.
+show_command() { printf '$ %s\n' "$*" | fold -s -w 98 | sed -e '$!s/ *$/ \\/' -e '2,$s/^/      /'; }
+in_mib() { awk -v bytes="${1:-0}" 'BEGIN { printf "%.1f", bytes / 1048576 }'; }
+
+for program in "$plimsoll" "$programs/make_dataset" "$programs/bag_of_words" "$programs/score_predictions"; do
+  if [ ! -x "$program" ]; then echo "demo: $program is missing; run 'make demo', which builds it first" >&2; exit 2; fi
+done
+if ! command -v apt-cache >/dev/null 2>&1; then
+  echo "demo: its text comes from the package lists of a Debian or Ubuntu machine, and there is no apt-cache here." >&2
+  echo "demo: to train on a file of your own: $plimsoll train --train_file FILE.tsv --help" >&2
+  exit 2
+fi
+
+headline "1 of 6: the data"
+mkdir -p "$data"
+recipe="min_class $min_class rows $rows"
+if [ "$(cat "$data/.recipe" 2>/dev/null)" != "$recipe" ]; then
+  scripts/setup.sh lists
+  apt-cache dumpavail | "$programs/make_dataset" --output_dir "$data" --min_class "$min_class" --max_train_rows "$rows" \
+    --vocab_file "$data/vocab.txt" >"$data/statistics.txt"
+  rm -f "$data/baselines.txt"
+  echo "$recipe" >"$data/.recipe"
+fi
+cat "$data/statistics.txt"
+echo "text: name and short description; label: section; split by a hash of the name. For example:"
+sed -n '2,4p' "$data/train.tsv" | sed 's/^/    /'
+
+headline "2 of 6: baselines that know no transformer"
+if [ ! -f "$data/baselines.txt" ]; then
+  "$programs/bag_of_words" --train_file "$data/train.tsv" --validation_file "$data/validation.tsv" \
+    --test_file "$data/test.tsv" >"$data/baselines.new"
+  mv "$data/baselines.new" "$data/baselines.txt"
+fi
+cat "$data/baselines.txt"
+
+headline "3 of 6: the model and its plan"
+if [ "$kind" = pretrained ]; then
+  scripts/setup.sh demo || echo "demo: going on without these packages"
+  scripts/fetch_model.sh "$data/minilm" || kind=scratch
+fi
+if [ "$kind" = pretrained ]; then
+  title="MiniLM, pretrained and fine-tuned"
+  set -- --model_name_or_path "$data/minilm"
+else
+  echo "training from scratch: the same architecture with random weights, and a vocabulary made of the training text"
+  title="MiniLM, from scratch"
+  mkdir -p "$data/scratch"
+  cp "$data/vocab.txt" "$data/scratch/vocab.txt"
+  printf '{"tokenizer_class": "BertTokenizer", "do_lower_case": true, "model_max_length": 512}\n' \
+    >"$data/scratch/tokenizer_config.json"
+  set -- --config_name all-MiniLM-L6-v2 --tokenizer_name "$data/scratch"
+fi
+precision=
+if has_bf16; then precision=--bf16; fi
+
+# A fresh folder each time: an earlier run is never continued or overwritten by accident.
+run=runs/demo
+n=1
+while [ -e "$run" ]; do n=$((n + 1)); run=runs/demo-$n; done
+
+# shellcheck disable=SC2086
+set -- "$@" --train_file "$data/train.tsv" --validation_file "$data/validation.tsv" --output_dir "$run" \
+  --max_seq_length 128 --per_device_train_batch_size "$batch" --per_device_eval_batch_size 64 \
+  --learning_rate "$rate" --warmup_steps 0.1 --weight_decay 0.01 --num_train_epochs "$epochs" $precision \
+  --eval_strategy steps --eval_steps 400 --save_strategy steps --save_steps 400 --save_total_limit 2 \
+  --load_best_model_at_end --metric_for_best_model accuracy --logging_steps 50 --seed 42 ${DEMO_ARGS:-}
+show_command "$plimsoll" plan "$@"
+"$plimsoll" plan "$@"
+
+headline "4 of 6: training"
+show_command "$plimsoll" train "$@"
+status=0
+"$plimsoll" train "$@" || status=$?
+if [ "$status" -eq 6 ]; then
+  echo "demo: interrupted, and saved. To go on: $plimsoll train $* --resume_from_checkpoint"
+  exit 6
+elif [ "$status" -ne 0 ]; then
+  echo "demo: training ended with exit code $status; what it wrote so far is in $run" >&2
+  exit "$status"
+fi
+
+headline "5 of 6: rows that it has never seen"
+set -- --max_seq_length 128 --per_device_eval_batch_size 64 --model_name_or_path "$run" --output_dir "$run/test"
+if [ -n "$precision" ]; then set -- "$@" "$precision"; fi
+show_command "$plimsoll" eval --validation_file "$data/test.tsv" "$@"
+"$plimsoll" eval --validation_file "$data/test.tsv" "$@"
+show_command "$plimsoll" predict --test_file "$data/test.tsv" "$@"
+"$plimsoll" predict --test_file "$data/test.tsv" "$@"
+scores=$("$programs/score_predictions" --test_file "$data/test.tsv" --predictions "$run/test/predict_results.txt" --show 8)
+echo
+printf '%s\n' "$scores" | sed '$d'
+accuracy=$(printf '%s\n' "$scores" | awk 'END { print $2 }')
+macro_f1=$(printf '%s\n' "$scores" | awk 'END { print $4 }')
+
+headline "6 of 6: results"
+printf '%-42s %9s %9s\n' "on $(($(wc -l <"$data/test.tsv") - 1)) packages never seen in training" accuracy "macro F1"
+awk 'NR > 2 && /[0-9]\.[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$/ {
+  test_accuracy = $(NF - 1); test_f1 = $NF; NF -= 4; printf "%-42s %9s %9s\n", $0, test_accuracy, test_f1 }' "$data/baselines.txt"
+printf '%-42s %9s %9s\n' "$title" "$accuracy" "$macro_f1"
+# The program's own figure must be the one that the independent scorer counts.
+own=$(number_of "$run/test/eval_results.json" eval_accuracy)
+if ! awk -v a="${own:-none}" -v b="$accuracy" 'BEGIN { d = a - b; exit !(a != "none" && d < 1e-4 && d > -1e-4) }'; then
+  echo "demo: plimsoll eval says accuracy ${own:-nothing}, its predictions scored outside say $accuracy: this is a bug" >&2
+  exit 1
+fi
+
+memory=$run/memory.json
+printf '\n%-42s %9s %9s\n' "memory of the training run, MiB" predicted held
+printf '%-42s %9s %9s\n' "arena (every tensor of the run)" "$(in_mib "$(number_of "$memory" arena_bytes)")" \
+  "$(in_mib "$(number_of "$memory" arena_high_water_bytes)")"
+printf '%-42s %9s %9s\n' "whole process (its peak, VmHWM)" "$(in_mib "$(number_of "$memory" predicted_total_bytes)")" \
+  "$(in_mib "$(number_of "$memory" measured_peak_bytes)")"
+
+cat <<END
+
+written:
+  $run    the model as a Hugging Face folder: config.json, model.safetensors, tokenizer files;
+      all_results.json, trainer_state.json, log.jsonl, plan.json, memory.json, loss.svg, memory.svg, checkpoints
+  $run/test    metrics and predictions on the test split
+  $data    the data set, the baselines' figures, the pretrained model
+
+to try next:
+  echo "Text editor with syntax highlighting" | $plimsoll tokenize --tokenizer_name $run --show
+  $plimsoll inspect $run
+  $plimsoll plan --config_name bert-large-uncased --max_seq_length 512 --per_device_train_batch_size 4
+  $plimsoll train --model_name_or_path $run --train_file YOURS.tsv --validation_file YOURS.tsv --output_dir runs/mine
+END

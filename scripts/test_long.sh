@@ -1,0 +1,79 @@
+#!/bin/bash
+# Everything that is too long for `make test`: about three hours on two cores.
+#
+#   scripts/test_long.sh [long|asan|tsan|fuzz]...     (default: all of them, in this order)
+#
+#   long   tests with the label long: kill loops, 200 configurations, parity at length
+#   asan   every test but the long ones under AddressSanitizer and UndefinedBehaviorSanitizer
+#   tsan   every test but the long ones under ThreadSanitizer, loops on std::thread, which it understands
+#   fuzz   every fuzzer for FUZZ_SECONDS (600) of CPU time; what it finds is kept in build-fuzz/findings
+#
+# All stages run even if one fails; the last lines say which did. OMP_NUM_THREADS is left alone.
+set -uo pipefail
+jobs=${JOBS:-$(nproc)}
+[ $# -gt 0 ] || set -- long asan tsan fuzz
+
+run_long() {
+  scripts/setup.sh build && scripts/build.sh release &&
+    ctest --test-dir build -L '^long$' --output-on-failure --no-tests=error -j "$jobs"
+}
+
+run_asan() {
+  scripts/setup.sh build && scripts/build.sh dev &&
+    ctest --test-dir build-asan -LE '^long$' --output-on-failure --no-tests=error -j "$jobs"
+}
+
+run_tsan() {
+  scripts/setup.sh build && scripts/build.sh tsan &&
+    ctest --test-dir build-tsan -LE '^(long|slow_sanitized)$' --output-on-failure --no-tests=error -j "$jobs"
+}
+
+# The sanitizer's runtime is a package of its own, named after clang's version.
+setup_fuzz() {
+  scripts/setup.sh build fuzz || return 2
+  local major
+  major=$(clang++ -dumpversion | cut -d. -f1)
+  scripts/setup.sh "package:libclang-rt-$major-dev"
+}
+
+run_one_fuzzer() {
+  local program=$1 seconds=$2 name
+  name=$(basename "$program")
+  mkdir -p "build-fuzz/corpus/$name" build-fuzz/findings
+  # One thread a fuzzer, so that seconds of time are seconds of CPU.
+  if OMP_NUM_THREADS=1 "$program" -max_total_time="$seconds" -rss_limit_mb=4096 -timeout=25 -print_final_stats=1 \
+    -artifact_prefix="build-fuzz/findings/$name-" "build-fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
+    echo "fuzz: $name: no finding in $(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log") inputs"
+  else
+    echo "fuzz: $name: FOUND SOMETHING; input in build-fuzz/findings, report in build-fuzz/$name.log:"
+    grep -m3 -E 'ERROR|SUMMARY|runtime error' "build-fuzz/$name.log" | sed 's/^/    /'
+    return 1
+  fi
+}
+export -f run_one_fuzzer
+
+run_fuzz() {
+  setup_fuzz || return 2
+  # The targets by name: their libraries are built with them, benches and examples are not.
+  [ -f build-fuzz/build.ninja ] || scripts/build.sh fuzz help >/dev/null || return 2
+  local targets
+  mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | sort -u)
+  if [ ${#targets[@]} -eq 0 ]; then echo "fuzz: the build has no fuzzer" >&2; return 1; fi
+  scripts/build.sh fuzz "${targets[@]}" || return 2
+  find build-fuzz -type f -name '*_fuzz' -perm -u+x -print0 | sort -z |
+    xargs -0 -P "$jobs" -I{} bash -c "run_one_fuzzer {} ${FUZZ_SECONDS:-600}"
+}
+
+failed=()
+for stage in "$@"; do
+  case $stage in long | asan | tsan | fuzz) ;; *) echo "test-long: no such stage: $stage" >&2; exit 2 ;; esac
+  echo "== test-long: $stage"
+  start=$SECONDS
+  "run_$stage" || failed+=("$stage")
+  echo "== test-long: $stage took $((SECONDS - start)) s"
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "test-long: failed: ${failed[*]}"
+  exit 1
+fi
+echo "test-long: all of $* passed"
