@@ -356,6 +356,15 @@ class Setup {
     request.evaluate_bucket = evaluate_bucket();
     request.num_threads = threads();
     request.isa = cpu_isa();
+    if (arguments_.bf16) {
+      if (!has_bf16_products(request.isa)) {
+        throw_error(
+            ErrorCode::kUsage,
+            "--bf16: this CPU multiplies no bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
+            cpu_isa_name(request.isa));
+      }
+      request.activation_dtype = DType::kBF16;
+    }
     request.device_label =
         fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
     request.reference_kernels = arguments_.kernels == "ref";
@@ -390,9 +399,6 @@ int available_threads() {
 
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files) {
-  if (arguments.bf16) {
-    throw_error(ErrorCode::kUsage, "--bf16: this version trains in fp32 on a CPU; leave it out");
-  }
   return Setup(arguments, purpose, environment, files).build();
 }
 

@@ -129,5 +129,29 @@ TEST(Gradient, FastKernelsAgreeWithDouble) {
   EXPECT_GE(checked, 9);
 }
 
+// bf16 activations with fp32 weights: the gradient is that of fp64 within the unit roundoff of bf16, 2^-8,
+// times the depth of roundings that an element passes: about 8 a layer forward and as many backward, whose
+// errors add like a random walk (sqrt(2 * 2 * 8) = 6).
+TEST(Gradient, Bf16ActivationsAgreeWithDouble) {
+  for (const char* model : {"bert", "distilbert"}) {
+    for (const bool reference : {true, false}) {
+      SCOPED_TRACE(std::string(model) + (reference ? " ref" : " fast"));
+      TinyCase test{.model_type = model, .dropout = 0.0};
+      const TinyBatch batch = testing::tiny_batch(test, kLengths, 11);
+      const std::vector<double> exact = gradient_of(test, DType::kF64, true, batch);
+      test.activations = DType::kBF16;
+      const std::vector<double> mixed = gradient_of(test, DType::kF32, reference, batch);
+      double difference = 0;
+      double norm = 0;
+      for (size_t i = 0; i < exact.size(); ++i) {
+        difference += (exact[i] - mixed[i]) * (exact[i] - mixed[i]);
+        norm += exact[i] * exact[i];
+      }
+      EXPECT_LE(std::sqrt(difference), 6 * 0x1p-8 * std::sqrt(norm));
+      EXPECT_GE(std::sqrt(difference), 0x1p-14 * std::sqrt(norm)) << "nothing was rounded to bf16";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

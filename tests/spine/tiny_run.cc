@@ -29,12 +29,13 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.problem_type = test.problem_type;
   request.label_smoothing = test.label_smoothing;
   request.dtype = test.dtype;
+  request.activation_dtype = test.activations;
   request.optimizer = test.optimizer;
   request.gradient_accumulation_steps = test.accumulation;
   request.train_bucket = bucket;
   request.evaluate_bucket = bucket;
   request.num_threads = 2;
-  request.isa = CpuIsa::kAvx512;
+  request.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
   request.reference_kernels = test.reference_kernels;
   request.passes.disabled = test.disabled_passes;
   return request;

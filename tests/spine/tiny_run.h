@@ -22,6 +22,7 @@ struct TinyCase {
   int64_t hidden = 16;
   int64_t heads = 2;
   int64_t layers = 2;
+  std::optional<DType> activations = {};
 };
 
 ModelConfig tiny_model(const TinyCase& test);

@@ -24,8 +24,10 @@ class BiasAdd final : public OpSchema {
     const ValueId d_y = context.d_output(0);
     if (d_y == kNoValue) return;
     if (context.wants(1)) {
-      const std::string name = "d_" + context.graph().value(context.op().inputs[1]).name;
-      context.set(1, emit(context.graph(), bias_grad_op(), {d_y, kNoValue, kNoValue}, {}, name));
+      const Value& bias = context.graph().value(context.op().inputs[1]);
+      const Attributes attributes{{"dtype", std::string(dtype_name(bias.type.dtype))}};
+      const std::string name = "d_" + bias.name;
+      context.set(1, emit(context.graph(), bias_grad_op(), {d_y, kNoValue, kNoValue}, attributes, name));
     }
     if (context.wants(0)) context.set(0, d_y);
   }
@@ -37,7 +39,7 @@ class BiasGrad final : public OpSchema {
   OpGroup group() const override { return OpGroup::kElementWise; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 3 && op.in_shape(0).rank() == 2, op, "d_y[T,C], into, flag");
-    return {{op.input(0).type.dtype, Shape{op.in_shape(0)[1]}}};
+    return {{stated_dtype(op, op.input(0).type.dtype), Shape{op.in_shape(0)[1]}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(0).elements(bucket));

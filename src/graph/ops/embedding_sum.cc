@@ -20,7 +20,7 @@ class EmbeddingSum final : public OpSchema {
       expect_operands(op.in_shape(i + 1).rank() == 2 && op.in_shape(i + 1)[1] == first[1], op,
                       "tables of one width");
     }
-    return {{op.input(2).type.dtype, Shape{kDimT, first[1]}}};
+    return {{stated_dtype(op, op.input(2).type.dtype), Shape{kDimT, first[1]}}};
   }
 
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -39,7 +39,8 @@ class EmbeddingSum final : public OpSchema {
     for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
       if (!context.wants(static_cast<int>(i) + 1)) continue;
       const Value& table = graph.value(op.inputs[i + 1]);
-      const Attributes attributes{{"rows", table.type.shape[0].offset}};
+      const Attributes attributes{{"rows", table.type.shape[0].offset},
+                                  {"dtype", std::string(dtype_name(table.type.dtype))}};
       context.set(static_cast<int>(i) + 1,
                   emit(graph, embedding_bwd_op(), {op.inputs[0], op.inputs[i], d_x, kNoValue, kNoValue},
                        attributes, "d_" + table.name));
@@ -55,7 +56,8 @@ class EmbeddingBwd final : public OpSchema {
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 5 && op.in_shape(2).rank() == 2, op,
                     "cu_seqlens, ids[T], d_x[T,C], into, flag");
-    return {{op.input(2).type.dtype, Shape{op.attributes().integer("rows"), op.in_shape(2)[1]}}};
+    return {{stated_dtype(op, op.input(2).type.dtype),
+             Shape{op.attributes().integer("rows"), op.in_shape(2)[1]}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(2).elements(bucket));

@@ -23,7 +23,7 @@ class Matmul final : public OpSchema {
     expect_operands(s.k_a == s.k_b, op, "equal inner sizes");
     expect_operands(!op.has_input(2) || (op.in_shape(2).rank() == 1 && op.in_shape(2)[0] == s.n), op,
                     "bias[n]");
-    ValueType type{op.input(0).type.dtype, Shape{s.m, s.n}};
+    ValueType type{stated_dtype(op, op.input(0).type.dtype), Shape{s.m, s.n}};
     if (op.has_input(3)) {
       expect_operands(op.in_shape(3) == type.shape && op.has_input(4), op, "into[m,n] and a flag");
       type.dtype = op.input(3).type.dtype;
@@ -62,15 +62,19 @@ class Matmul final : public OpSchema {
     const ValueId a = op.inputs[0];
     const ValueId b = op.inputs[1];
     const auto flag = [](bool yes) { return yes ? MatmulTranspose::kYes : MatmulTranspose::kNo; };
-    // d_b stands first: it is the last reader of a saved activation, which dies before d_a is born.
+    // d_b stands first: it is the last reader of a saved activation, which dies before d_a is born. It has
+    // the type of b, which stays in fp32 where activations are in 16 bits.
+    const DType b_dtype = graph.value(b).type.dtype;
+    const std::string b_name = "d_" + graph.value(b).name;
     if (context.wants(1)) {
-      context.set(
-          1, tb ? emit_matmul(graph, d_c, MatmulTranspose::kYes, a, flag(ta), "d_" + graph.value(b).name)
-                : emit_matmul(graph, a, flag(!ta), d_c, MatmulTranspose::kNo, "d_" + graph.value(b).name));
+      context.set(1, tb ? emit_matmul(graph, d_c, MatmulTranspose::kYes, a, flag(ta), b_name, b_dtype)
+                        : emit_matmul(graph, a, flag(!ta), d_c, MatmulTranspose::kNo, b_name, b_dtype));
     }
     if (context.wants(2)) {
-      context.set(2, emit(graph, bias_grad_op(), {d_c, kNoValue, kNoValue}, {},
-                          "d_" + graph.value(op.inputs[2]).name));
+      const Value& bias = graph.value(op.inputs[2]);
+      const Attributes attributes{{"dtype", std::string(dtype_name(bias.type.dtype))}};
+      const std::string name = "d_" + bias.name;
+      context.set(2, emit(graph, bias_grad_op(), {d_c, kNoValue, kNoValue}, attributes, name));
     }
     if (context.wants(0)) {
       context.set(
@@ -106,11 +110,11 @@ const OpSchema& matmul_op() {
 }
 
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
-                    std::string_view name) {
-  return emit(
-      graph, matmul_op(), {a, b, kNoValue, kNoValue, kNoValue},
-      {{"ta", int64_t{trans_a == MatmulTranspose::kYes}}, {"tb", int64_t{trans_b == MatmulTranspose::kYes}}},
-      name);
+                    std::string_view name, std::optional<DType> dtype) {
+  Attributes attributes{{"ta", int64_t{trans_a == MatmulTranspose::kYes}},
+                        {"tb", int64_t{trans_b == MatmulTranspose::kYes}}};
+  if (dtype && *dtype != graph.value(a).type.dtype) attributes.set("dtype", std::string(dtype_name(*dtype)));
+  return emit(graph, matmul_op(), {a, b, kNoValue, kNoValue, kNoValue}, std::move(attributes), name);
 }
 
 }  // namespace plimsoll

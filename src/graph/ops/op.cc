@@ -56,6 +56,14 @@ void expect_operands(bool condition, const OpView& op, std::string_view rule) {
   PLIMSOLL_CHECK(condition, "{}({}) needs: {}", op.op.def->name(), operands, rule);
 }
 
+DType stated_dtype(const OpView& op, DType fallback) {
+  if (!op.attributes().has("dtype")) return fallback;
+  const auto dtype = parse_dtype(op.attributes().word("dtype"));
+  PLIMSOLL_CHECK(dtype.has_value(), "{} states the type '{}'", op.op.def->name(),
+                 op.attributes().word("dtype"));
+  return *dtype;
+}
+
 Recipe same_op(const OpView& op, int output) {
   return {op.op.def, op.op.inputs, op.op.attributes, output};
 }

@@ -118,6 +118,10 @@ inline const OpSchema& schema_of(const Op& op) {
 // Throws kInternal naming the op and its operands' types unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
+// The type that the attribute "dtype" states, or the fallback where there is none: outputs whose type is not
+// an operand's.
+DType stated_dtype(const OpView& op, DType fallback);
+
 // The recipe that runs the op again as it is.
 Recipe same_op(const OpView& op, int output);
 

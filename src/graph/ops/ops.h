@@ -75,9 +75,9 @@ ValueId emit(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs, Att
 std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs,
                               Attributes attributes = {}, std::span<const std::string> names = {});
 
-// op(a) op(b): [m,k] x [k,n] -> [m,n].
+// op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless another is stated.
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
-                    std::string_view name = {});
+                    std::string_view name = {}, std::optional<DType> dtype = {});
 // x_TK w_NK^T + b_N -> [T,N], as matmul and bias_add; bias optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 ValueId emit_dropout(Graph& graph, ValueId x, ValueId rng, const DropoutSpec& spec,

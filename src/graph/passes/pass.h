@@ -61,6 +61,8 @@ struct PassInfo {
 };
 std::vector<PassInfo> all_passes();
 
+// precision.cc: 16-bit activations in a forward graph whose weights stay as they are.
+Pass precision_pass(DType activations);
 // fuse.cc: forward patterns into fused ops.
 Pass fuse_pass();
 // common_subexpression.cc: two ops with equal inputs and attributes become one.

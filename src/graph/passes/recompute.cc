@@ -107,7 +107,10 @@ class Recompute {
 Pass recompute_pass() {
   return {.name = "recompute",
           .numerics = Numerics::kPreserving,
-          .help = "computes cheap values (GELU, scale and shift, dropout, bias) again in the backward pass",
+          .help =
+              "computes cheap values (GELU, scale and shift, dropout, bias) again in the backward pass; "
+              "preserving "
+              "in fp32, a rounding of the normalised values away from it in 16 bits",
           .run = [](Graph& graph) { Recompute(graph).run(); }};
 }
 

@@ -60,6 +60,8 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, 
     add("trans_b", tb ? 1 : 0);
 
     add("writes_add", op.has_input(3) ? 1 : 0);
+    add("b", static_cast<int64_t>(op.input(1).type.dtype));
+    add("c", static_cast<int64_t>(op.output(0).type.dtype));
     return problem;
   }
   if (name.starts_with("attention")) {

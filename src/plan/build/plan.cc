@@ -28,6 +28,7 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kTrain));
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
+  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
   passes.run(graph, fuse_pass());
   passes.run(graph, common_subexpression_pass());
   std::vector<ValueId> wanted;
@@ -56,6 +57,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kEvaluate));
   Graph& graph = forward.graph;
+  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
   passes.run(graph, fuse_pass());
   passes.run(graph, common_subexpression_pass());
   passes.run(graph, dead_code_pass({}));

@@ -40,7 +40,8 @@ struct PlanRequest {
   std::string model_label;  // what the model is called in tables
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;                   // of weights and, where not stated below, of activations
+  std::optional<DType> activation_dtype = {};  // kBF16: bf16 mixed, fp32 masters
   bool train = true;
   bool evaluate = true;
   OptimizerConfig optimizer;

@@ -1,0 +1,50 @@
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_loss(const Op& op) {
+  return op.def == &log_softmax_op() || op.def == &bce_with_logits_op() || op.def == &mse_op();
+}
+
+// Activations change their type where they are born, at the embeddings; every later type follows by
+// inference. Weights keep theirs (a product rounds a weight on its way), statistics and column sums stay in
+// fp32 by the ops' own rules, and the loss reads logits that were cast back.
+void lower_activations(Graph& graph, DType dtype) {
+  std::vector<Op> ops;
+  std::vector<Op> old_ops = graph.ops();
+  for (Op& op : old_ops) {
+    if (op.def == &embedding_sum_op()) op.attributes.set("dtype", std::string(dtype_name(dtype)));
+    if (is_loss(op)) {
+      const ValueId logits = op.inputs[0];
+      const ValueType wanted{DType::kF32, graph.value(logits).type.shape};
+      const std::string name = graph.value(logits).name;
+      graph.rename(logits, graph.unique_name(name + "." + std::string(dtype_name(dtype))));
+      const ValueId cast = graph.add_value(name, wanted, graph.value(logits).storage);
+      graph.value(logits).storage = Storage::kTransient;
+      ops.push_back({.def = &cast_op(),
+                     .inputs = {logits},
+                     .outputs = {cast},
+                     .attributes = {{"dtype", std::string(dtype_name(DType::kF32))}},
+                     .segment = op.segment,
+                     .module = op.module});
+      op.inputs[0] = cast;
+    }
+    const std::vector<ValueType> types = op.def->infer({graph, op});
+    for (size_t i = 0; i < types.size(); ++i) graph.value(op.outputs[i]).type = types[i];
+    ops.push_back(std::move(op));
+  }
+  graph.replace_ops(std::move(ops));
+}
+
+}  // namespace
+
+Pass precision_pass(DType activations) {
+  return {.name = "precision",
+          .numerics = Numerics::kChanging,
+          .help = "keeps activations in 16 bits between ops; weights, sums and statistics stay in fp32",
+          .run = [activations](Graph& graph) { lower_activations(graph, activations); }};
+}
+
+}  // namespace plimsoll
