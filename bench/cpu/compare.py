@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Plimsoll beside Hugging Face Trainer on this CPU: the same work in alternating pairs, medians and spread.
+
+usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python python3] [--cases a,b] [--out FILE.json]
+
+PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (lengths of the mixed case are made with it).
+Both sides train random weights with dropout 0.1 on sequences of the same lengths. The work is checked before its time
+counts: each side's mean loss must be that of four classes that cannot be learned in a few steps (ln 4 = 1.386, within 0.5).
+"""
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+CASES = {
+    "base_fp32": dict(model="bert-base-uncased", batch=8, length=128, steps=6),
+    "base_bf16": dict(model="bert-base-uncased", batch=8, length=128, steps=10, bf16=True),
+    "mini_fp32": dict(model="all-MiniLM-L6-v2", batch=32, length=128, steps=6),
+    "mini_bf16": dict(model="all-MiniLM-L6-v2", batch=32, length=128, steps=10, bf16=True),
+    "mixed_fp32": dict(model="all-MiniLM-L6-v2", batch=32, length=None, steps=10),
+    "mixed_bf16": dict(model="all-MiniLM-L6-v2", batch=32, length=None, steps=16, bf16=True),
+}
+
+
+def lengths_of(case):
+    """512 lengths: constant, or log-normal with median 60, from 8 to 256, as short texts have them."""
+    if case["length"]:
+        return [case["length"]] * 512
+    generator = random.Random(1)
+    return [min(256, max(8, int(math.exp(generator.gauss(4.1, 0.5))))) for _ in range(512)]
+
+
+def write_texts(path, lengths, tokenizer):
+    """One text per length: whole words of the vocabulary, two tokens less for [CLS] and [SEP]."""
+    with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
+        words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and len(w) > 2]
+    generator = random.Random(2)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("sentence\tlabel\n")
+        for i, length in enumerate(lengths):
+            file.write(" ".join(generator.choice(words) for _ in range(length - 2)) + f"\tclass{i % 4}\n")
+
+
+def run_ours(program, case, tokenizer, threads, folder):
+    data = os.path.join(folder, "train.tsv")
+    write_texts(data, lengths_of(case), tokenizer)
+    out = os.path.join(folder, "out")
+    words = [program, "train", "--config_name", case["model"], "--tokenizer_name", tokenizer, "--train_file", data,
+             "--max_seq_length", "256", "--output_dir", out, "--per_device_train_batch_size", str(case["batch"]),
+             "--max_steps", str(case["steps"]), "--save_strategy", "no", "--logging_strategy", "no", "--num_threads", str(threads)]
+    if case.get("bf16"):
+        words.append("--bf16")
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode != 0:
+        return dict(error=done.stderr.strip().splitlines()[-1])
+    with open(os.path.join(out, "train_results.json"), encoding="utf-8") as file:
+        results = json.load(file)
+    with open(os.path.join(out, "memory.json"), encoding="utf-8") as file:
+        memory = json.load(file)
+    return dict(samples_per_s=results["train_samples_per_second"], loss=results["train_loss"],
+                peak_mib=memory["measured_peak_bytes"] / 2**20, predicted_mib=memory["predicted_total_bytes"] / 2**20)
+
+
+def run_peer(python, name, threads):
+    done = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, str(threads)],
+                          capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
+    if done.returncode != 0:
+        return dict(error=done.stderr.strip().splitlines()[-1])
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("tokenizer")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    rows = []
+    print(f"{'case':<12} {'ours/s':>9} {'spread':>13} {'peer/s':>9} {'spread':>13} {'ratio':>6} {'MiB':>7} {'plan':>7} {'peer':>7} {'ratio':>6}")
+    for name in arguments.cases.split(","):
+        case = CASES[name]
+        ours, peer = [], []
+        for _ in range(arguments.pairs):
+            with tempfile.TemporaryDirectory() as folder:
+                ours.append(run_ours(arguments.program, case, arguments.tokenizer, arguments.threads, folder))
+            peer.append(run_peer(arguments.python, name, arguments.threads))
+        bad = [r["error"] for r in ours + peer if "error" in r]
+        bad += [f"loss {r['loss']}" for r in ours + peer if "error" not in r and abs(r["loss"] - math.log(4)) > 0.5]
+        if bad:
+            print(f"{name:<12} not compared: {bad[0]}", flush=True)
+            rows.append(dict(case=name, error=bad[0]))
+            continue
+        a, b = [r["samples_per_s"] for r in ours], [r["samples_per_s"] for r in peer]
+        m, n = statistics.median(r["peak_mib"] for r in ours), statistics.median(r["peak_mib"] for r in peer)
+        row = dict(case=name, ours=ours, peer=peer, speed_ratio=statistics.median(a) / statistics.median(b), memory_ratio=m / n)
+        rows.append(row)
+        print(f"{name:<12} {statistics.median(a):9.2f} {min(a):6.2f}-{max(a):6.2f} {statistics.median(b):9.2f} {min(b):6.2f}-{max(b):6.2f} "
+              f"{row['speed_ratio']:5.2f}x {m:7.0f} {ours[0]['predicted_mib']:7.0f} {n:7.0f} {row['memory_ratio']:5.2f}x", flush=True)
+        if arguments.out:
+            with open(arguments.out, "w", encoding="utf-8") as file:
+                json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The peer's side of bench/cpu/compare.py: Hugging Face Trainer on this CPU, one case per process, one JSON line.
+
+usage: peer.py CASE THREADS   (needs torch and transformers; cases are in compare.py)
+Random weights, dropout as the model's default, no saving and no logging; samples/s is Trainer's own figure.
+"""
+import json
+import os
+import resource
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch  # noqa: E402
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments  # noqa: E402
+
+from compare import CASES, lengths_of  # noqa: E402
+
+MODELS = {
+    "bert-base-uncased": dict(),
+    "all-MiniLM-L6-v2": dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=12),
+}
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, lengths):
+        generator = torch.Generator().manual_seed(0)
+        self.rows = [dict(input_ids=torch.randint(1000, 30000, (n,), generator=generator), labels=i % 4)
+                     for i, n in enumerate(lengths)]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.rows[i]
+
+
+def pad(rows):
+    longest = max(len(r["input_ids"]) for r in rows)
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask = torch.zeros(len(rows), longest, dtype=torch.long)
+    for i, row in enumerate(rows):
+        ids[i, :len(row["input_ids"])] = row["input_ids"]
+        mask[i, :len(row["input_ids"])] = 1
+    return dict(input_ids=ids, attention_mask=mask, labels=torch.tensor([r["labels"] for r in rows]))
+
+
+def main():
+    case = CASES[sys.argv[1]]
+    torch.set_num_threads(int(sys.argv[2]))
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(num_labels=4, **MODELS[case["model"]]))
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, use_cpu=True, per_device_train_batch_size=case["batch"], max_steps=case["steps"],
+                                      bf16=case.get("bf16", False), report_to=[], logging_strategy="no", save_strategy="no",
+                                      disable_tqdm=True)
+        result = Trainer(model=model, args=arguments, train_dataset=Rows(lengths_of(case)), data_collator=pad).train()
+    print(json.dumps(dict(samples_per_s=result.metrics["train_samples_per_second"], loss=result.metrics["train_loss"],
+                          peak_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))
+
+
+if __name__ == "__main__":
+    main()
