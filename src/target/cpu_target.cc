@@ -12,10 +12,10 @@ namespace {
 // sizes (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s in fp32 on AVX-512 and 700 to 2500 in bf16 on AMX for
 // both cores together; 1467 is the mean over the products of a whole training step of BERT-base. AdamW over
 // BERT-base's parameters streams 19 GB/s there.
-constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two cores of a Sapphire Rapids Xeon";
+constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two Sapphire Rapids cores";
 // Not measured. AVX2 has vectors half as wide and clocks a little higher; SSE2 a quarter as wide and no fused
 // multiply-add; AVX512_BF16 multiplies twice as many elements an instruction as fp32 does.
-constexpr std::string_view kScaled = "scaled by vector width from a Sapphire Rapids Xeon, not measured";
+constexpr std::string_view kScaled = "scaled by vector width from Sapphire Rapids";
 
 constexpr std::array kTargets{
     CpuTarget{CpuIsa::kBaseline, 12, 0, 6, 10, 20, kScaled},

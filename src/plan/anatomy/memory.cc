@@ -148,7 +148,7 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   }
   const HostMemory& host = plan.request.host;
   anatomy.constants = {{"program and libraries", host.process_bytes},
-                       {"data set and batches made ahead", host.data_bytes},
+                       {"data set and batches", host.data_bytes},
                        {"file buffers", host.io_bytes}};
   return anatomy;
 }

@@ -10,6 +10,7 @@
 namespace plimsoll {
 namespace {
 
+// Six bytes of weights are one copy of two and one of four.
 struct Rule {
   std::string_view name;
   std::string_view made_of;
@@ -21,14 +22,13 @@ struct Rule {
 // The arithmetic behind the sentences that circulate: fp32 moments, gradients of every parameter at once.
 constexpr Rule kRules[] = {
     {"AdamW in fp32", "4 weights + 4 gradients + 8 moments", 16, true, false, 2},
-    {"AdamW, mixed precision", "6 weights (bf16 and fp32) + 4 gradients + 8 moments", 18, true, true, 2},
+    {"AdamW, mixed precision", "6 weights + 4 gradients + 8 moments", 18, true, true, 2},
     {"SGD with momentum in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false, 1},
-    {"SGD with momentum, mixed precision", "6 weights (bf16 and fp32) + 4 gradients + 4 momentum", 14, true,
-     true, 1},
+    {"SGD with momentum, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true, 1},
     {"SGD in fp32", "4 weights + 4 gradients", 8, true, false, 0},
-    {"SGD, mixed precision", "6 weights (bf16 and fp32) + 4 gradients", 10, true, true, 0},
+    {"SGD, mixed precision", "6 weights + 4 gradients", 10, true, true, 0},
     {"inference in fp32", "4 weights", 4, false, false, 0},
-    {"inference, mixed precision", "6 weights (bf16 and fp32)", 6, false, true, 0},
+    {"inference, mixed precision", "6 weights", 6, false, true, 0},
 };
 
 int num_states(const PlanRequest& request) {
@@ -50,7 +50,9 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
   if (!plan.train) return text + " The rule counts no activations.";
   if (plan.request.gradient_accumulation_steps > 1) {
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
-  } else if (here.gradients < 3.9) {
+  } else if (here.gradients >= 3.9) {
+    text += " The peak is in the optimizer, where every gradient is there and no activation is left.";
+  } else {
     text +=
         " Without accumulation a gradient is born in the backward pass, when saved activations die, so not "
         "all of them"

@@ -20,15 +20,16 @@ std::string title(const Plan& plan) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.train ? request.train_bucket : request.evaluate_bucket;
   const std::string name = request.model_label.empty() ? request.model.model_type : request.model_label;
-  std::string text = fmt::format("{} for sequence classification, {} parameters, {}", name,
-                                 count_text(plan.num_parameters()), precision_words(request.dtype));
-  if (plan.train) text += ", " + optimizer_words(request.optimizer);
-  text += fmt::format("\nbatch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
+  std::string first = fmt::format("{} for sequence classification, {} parameters, {}", name,
+                                  count_text(plan.num_parameters()), precision_words(request.dtype));
+  if (plan.train) first += ", " + optimizer_words(request.optimizer);
+  std::string text =
+      fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.train && request.gradient_accumulation_steps > 1) {
     text += fmt::format(", {} accumulated to {}", request.gradient_accumulation_steps,
                         bucket.sequences * request.gradient_accumulation_steps);
   }
-  return text + ", on " + request.device_label + "\n\n";
+  return wrapped(first) + wrapped(text + ", on " + request.device_label) + "\n";
 }
 
 // Eight heights of a bar, and nothing.
@@ -124,7 +125,7 @@ std::string constant_words(const MemoryAnatomy& anatomy) {
   for (const ConstantLine& line : anatomy.constants) {
     if (line.bytes > 0) parts.push_back(line.name + " " + mib_text(line.bytes));
   }
-  return parts.empty() ? "" : fmt::format("device constant: {} MiB\n", fmt::join(parts, ", "));
+  return parts.empty() ? "" : wrapped(fmt::format("device constant: {} MiB", fmt::join(parts, ", ")));
 }
 
 std::string peak_words(const MemoryAnatomy& anatomy) {
@@ -132,9 +133,9 @@ std::string peak_words(const MemoryAnatomy& anatomy) {
   const PeakPlace* peak = anatomy.peak_of(phase.phase);
   if (peak == nullptr) return "";
   const std::string module = module_words(peak->module);
-  return fmt::format("peak: {}, {}{} ({}, op {} of {})\n", phase_name(phase.phase),
-                     segment_name(peak->segment), module.empty() ? "" : " of " + module, peak->op,
-                     peak->position + 1, peak->num_ops);
+  return wrapped(fmt::format("peak: {}, {}{} ({}, op {} of {})", phase_name(phase.phase),
+                             segment_name(peak->segment), module.empty() ? "" : " of " + module, peak->op,
+                             peak->position + 1, peak->num_ops));
 }
 
 std::string arena_words(const Plan& plan) {
@@ -150,11 +151,10 @@ std::string formula_words(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
     if (!formula.applies) continue;
-    return fmt::format(
-        "people say {:g} bytes a parameter for {}: {:.0f} MiB; here {:.1f}, and {:.1f} of activations "
-        "(--why)\n",
+    return wrapped(fmt::format(
+        "people say {:g} bytes a parameter for {}: {:.0f} MiB; here {:.1f} + {:.1f} of activations (--why)",
         formula.bytes_per_parameter, formula.name, static_cast<double>(formula.bytes) / 1048576.0,
-        parameters.sum(), parameters.activations);
+        parameters.sum(), parameters.activations));
   }
   return "";
 }
@@ -183,7 +183,7 @@ std::string operations_table(const Plan& plan) {
                         share_text(operations.segment(Segment::kBackward).ms, total.ms),
                         share_text(operations.segment(Segment::kOptimizer).ms, total.ms));
   }
-  return text + fmt::format("\nestimate from rates of {}; not calibrated here\n", operations.rates);
+  return text + "\n" + wrapped(fmt::format("estimate, not calibrated here; rates of {}", operations.rates));
 }
 
 std::string verdict(const Plan& plan) {
@@ -243,12 +243,13 @@ std::string module_table(const Plan& plan) {
                            module.saved_bytes_at_most + module.temporary_bytes_at_most ==
                        0;
     if (empty) continue;
-    text += left_aligned("  " + (module.module.empty() ? "(no module)" : module.module), label) +
-            right_aligned(module.num_parameters == 0 ? "-" : count_text(module.num_parameters), 11) +
-            right_aligned(mib_text(module.weight_bytes), 9) + right_aligned(mib_text(module.state_bytes), 9) +
-            right_aligned(mib_text(module.gradient_bytes_at_most), 11) +
-            right_aligned(mib_text(module.saved_bytes_at_most), 9) +
-            right_aligned(mib_text(module.temporary_bytes_at_most), 11) + "\n";
+    text +=
+        left_aligned("  " + (module.module.empty() ? "(no module)" : shortened(module.module, 36)), label) +
+        right_aligned(module.num_parameters == 0 ? "-" : count_text(module.num_parameters), 11) +
+        right_aligned(mib_text(module.weight_bytes), 9) + right_aligned(mib_text(module.state_bytes), 9) +
+        right_aligned(mib_text(module.gradient_bytes_at_most), 11) +
+        right_aligned(mib_text(module.saved_bytes_at_most), 9) +
+        right_aligned(mib_text(module.temporary_bytes_at_most), 11) + "\n";
   }
   return text + "gradients, saved and temporary: each module's own highest sum, not all at the same time\n";
 }

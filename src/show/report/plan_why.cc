@@ -33,7 +33,7 @@ std::string kernels_text(const ProgramPlan& program) {
   for (const auto& [key, choice] : choices) {
     text += left_aligned("  " + key.first, 34) + left_aligned(key.second, 40) +
             right_aligned(fmt::format("{} x", choice.count), 8) + "\n";
-    for (const std::string& refusal : choice.refusals) text += "      " + refusal + "\n";
+    for (const std::string& refusal : choice.refusals) text += "      " + wrapped(refusal, 94, 8);
   }
   return text;
 }
@@ -55,7 +55,7 @@ std::string saved_text(const Plan& plan) {
   std::string text =
       "saved for the backward pass, at the peak                                    values      MiB\n";
   for (const SavedKind& kind : kinds) {
-    text += left_aligned(fmt::format("  {} {}", kind.values, kind.type), 74) +
+    text += left_aligned("  " + shortened(kind.values + " " + kind.type, 72), 74) +
             right_aligned(fmt::format("{}", kind.count), 8) + right_aligned(mib_text(kind.bytes), 9) + "\n";
   }
   return text;
@@ -63,26 +63,14 @@ std::string saved_text(const Plan& plan) {
 
 std::string formulas_text(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
-  std::string text = "formulas that people quote, bytes a parameter\n";
+  std::string text = "formulas that people quote, bytes a parameter (> for this run)\n";
   for (const QuotedFormula& formula : parameters.quoted) {
-    text += left_aligned("  " + formula.name, 38) +
+    text += left_aligned((formula.applies ? "> " : "  ") + formula.name, 38) +
             right_aligned(fmt::format("{:g}", formula.bytes_per_parameter), 4) +
             right_aligned(fmt::format("{:.0f} MiB", static_cast<double>(formula.bytes) / 1048576.0), 12) +
-            "  " + formula.made_of + (formula.applies ? "  <- this run" : "") + "\n";
+            "  " + formula.made_of + "\n";
   }
-  // Sentences of any length go into lines of at most 100 columns.
-  std::string line = " ";
-  std::string rest = parameters.difference;
-  while (!rest.empty()) {
-    const size_t space = std::min(rest.find(' '), rest.size());
-    if (line.size() + 1 + space > 100) {
-      text += line + "\n";
-      line = " ";
-    }
-    line += " " + rest.substr(0, space);
-    rest.erase(0, space + 1);
-  }
-  return text + line + "\n";
+  return text + "  " + wrapped(parameters.difference, 98);
 }
 
 }  // namespace

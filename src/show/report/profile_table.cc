@@ -32,11 +32,6 @@ std::string row(std::string_view label, const std::array<OpTotals, kNumSegments>
          right_aligned(rate(sum.bytes, sum.ms), 9) + "\n";
 }
 
-// The end of a name tells more than its start.
-std::string shortened(const std::string& name, size_t width) {
-  return name.size() <= width ? name : ".." + name.substr(name.size() - (width - 2));
-}
-
 std::string slowest_text(const std::vector<OpEstimate>& ops, std::span<const double> ms, double all_ms) {
   std::vector<size_t> order(ops.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace plimsoll {
@@ -54,6 +55,31 @@ std::string share_text(double part, double whole) {
   const double percent = 100.0 * part / whole;
   return percent >= 0.95 || percent == 0 ? fmt::format("{:.0f} %", percent)
                                          : fmt::format("{:.1f} %", percent);
+}
+
+std::string wrapped(std::string_view text, size_t width, size_t indent) {
+  std::string lines;
+  size_t used = 0;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    const size_t columns = display_width(word);
+    if (used > 0 && used + 1 + columns > width) {
+      lines += "\n" + std::string(indent, ' ');
+      used = indent;
+    } else if (!lines.empty()) {
+      lines += ' ';
+      ++used;
+    }
+    lines += word;
+    used += columns;
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+  }
+  return lines + "\n";
+}
+
+std::string shortened(std::string_view name, size_t width) {
+  if (name.size() <= width || width < 2) return std::string(name);
+  return ".." + std::string(name.substr(name.size() - (width - 2)));
 }
 
 size_t display_width(std::string_view text) {

@@ -24,6 +24,12 @@ std::string short_number(double value);
 // "94 %", "0.2 %"; "-" where the whole is 0.
 std::string share_text(double part, double whole);
 
+// Words of a sentence in lines of at most `width` columns, broken at blanks; lines after the first are
+// indented. Newline at the end. A word that is longer stays whole.
+std::string wrapped(std::string_view text, size_t width = 100, size_t indent = 2);
+// A name in at most `width` bytes: its end tells more than its start, so that "..", then the end.
+std::string shortened(std::string_view name, size_t width);
+
 // Columns that a UTF-8 text takes on a terminal, each code point one column.
 size_t display_width(std::string_view text);
 std::string left_aligned(std::string_view text, size_t width);

@@ -1,0 +1,42 @@
+// Expected texts are those of Python 3.11's repr and json.dumps.
+#include "base/python_json.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(PythonJson, FloatsAreReprs) {
+  const std::pair<double, const char*> cases[] = {{0.0, "0.0"},
+                                                  {-0.0, "-0.0"},
+                                                  {3.0, "3.0"},
+                                                  {0.1, "0.1"},
+                                                  {1e-4, "0.0001"},
+                                                  {9.999e-05, "9.999e-05"},
+                                                  {1e-05, "1e-05"},
+                                                  {1e15, "1000000000000000.0"},
+                                                  {1e16, "1e+16"},
+                                                  {1.2345678901234568e+17, "1.2345678901234568e+17"},
+                                                  {5e-324, "5e-324"},
+                                                  {1.7976931348623157e+308, "1.7976931348623157e+308"},
+                                                  {2.0 / 3, "0.6666666666666666"}};
+  for (const auto& [value, text] : cases) EXPECT_EQ(python_float(value), text);
+  EXPECT_THROW(python_float(std::numeric_limits<double>::quiet_NaN()), Error);
+}
+
+TEST(PythonJson, IndentsSortsAndEscapes) {
+  EXPECT_EQ(python_json({{"b", {1, 2.5, nullptr}}, {"a", "\u00e9\n"}, {"c", nlohmann::json::object()}}, 2),
+            "{\n  \"a\": \"\\u00e9\\n\",\n  \"b\": [\n    1,\n    2.5,\n    null\n  ],\n  \"c\": {}\n}");
+  EXPECT_EQ(python_json(nlohmann::json::array(), 4), "[]");
+}
+
+TEST(PythonJson, BytesThatAreNotTextBecomeReplacementCharacters) {
+  EXPECT_EQ(python_json("a\xff", 2), "\"a\\ufffd\"");
+}
+
+}  // namespace
+}  // namespace plimsoll

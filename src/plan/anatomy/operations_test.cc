@@ -1,0 +1,78 @@
+#include "plan/anatomy/operations.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
+  int checked = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan plan = build_plan(request);
+    const ProgramPlan& program = plan.train ? *plan.train : *plan.evaluate;
+    const OperationsAnatomy operations = operations_anatomy(plan);
+    OpTotals by_op;
+    for (const OpEstimate& op : estimate_ops(plan, program)) {
+      const auto runs = static_cast<double>(op.runs_per_step);
+      by_op += {op.flops * runs, op.bytes * runs, op.ms * runs};
+      EXPECT_GE(op.flops, 0);
+      EXPECT_GE(op.bytes, 0);
+      EXPECT_FALSE(op.kernel.empty()) << op.op;
+    }
+    OpTotals by_group;
+    OpTotals by_segment;
+    for (int g = 0; g < kNumOpGroups; ++g) by_group += operations.group(static_cast<OpGroup>(g));
+    for (int s = 0; s < kNumSegments; ++s) by_segment += operations.segment(static_cast<Segment>(s));
+    // Sums of the same terms in another order: 600 terms of 2^-53 each.
+    const double tolerance = 1e-12;
+    EXPECT_NEAR(by_group.flops, by_op.flops, tolerance * by_op.flops);
+    EXPECT_NEAR(by_group.bytes, by_op.bytes, tolerance * by_op.bytes);
+    EXPECT_NEAR(by_segment.ms, by_op.ms, tolerance * by_op.ms);
+    EXPECT_NEAR(operations.total().ms, by_op.ms, tolerance * by_op.ms);
+    EXPECT_GT(operations.samples_per_s(), 0);
+    ++checked;
+  }
+  EXPECT_GE(checked, 49);
+}
+
+TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
+  // Linear layers: 2 flops x tokens x weights, forward once and backward twice (the first layer's inputs are
+  // embeddings, whose gradient is wanted too); the pooler sees one row a sequence.
+  const PlanRequest request = preset_request("bert-base-uncased", 8, 128);
+  const Plan plan = build_plan(request);
+  const double tokens = 8 * 128;
+  const double layer = 4.0 * 768 * 768 + 2.0 * 768 * 3072;
+  const double linear = 2 * tokens * 12 * layer;
+  const double attention = 12 * 4.0 * 8 * 128 * 128 * 768;
+  const OperationsAnatomy operations = operations_anatomy(plan);
+  const auto& products = operations.by_group[index_of(OpGroup::kContraction)];
+  EXPECT_NEAR(products[index_of(Segment::kForward)].flops, linear + attention, 0.02 * linear);
+  EXPECT_GE(products[index_of(Segment::kBackward)].flops, 2 * linear);
+  EXPECT_LT(products[index_of(Segment::kBackward)].flops, 2.2 * (linear + attention));
+}
+
+TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
+  PlanRequest request = small_request();
+  const OperationsAnatomy one = operations_anatomy(build_plan(request));
+  request.gradient_accumulation_steps = 3;
+  const OperationsAnatomy three = operations_anatomy(build_plan(request));
+  EXPECT_DOUBLE_EQ(three.segment(Segment::kForward).flops, 3 * one.segment(Segment::kForward).flops);
+  EXPECT_DOUBLE_EQ(three.segment(Segment::kOptimizer).flops, one.segment(Segment::kOptimizer).flops);
+  EXPECT_EQ(three.samples, 12);
+  EXPECT_EQ(three.tokens, 384);
+}
+
+TEST(OperationsAnatomy, FasterInstructionsAndMoreThreadsShortenTheEstimate) {
+  PlanRequest request = preset_request("all-MiniLM-L6-v2", 32, 128);
+  const double avx512 = operations_anatomy(build_plan(request)).total().ms;
+  request.isa = CpuIsa::kAvx2;
+  EXPECT_GT(operations_anatomy(build_plan(request)).total().ms, avx512);
+  request.isa = CpuIsa::kAvx512;
+  request.num_threads = 1;
+  EXPECT_NEAR(operations_anatomy(build_plan(request)).total().ms, 2 * avx512, 0.1 * avx512);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,97 @@
+// Requests of plans for tests: presets and random small models. Deterministic.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+// A small BERT, batch 4 x 32, fp32 AdamW, training and evaluation.
+inline PlanRequest small_request() {
+  PlanRequest request;
+  request.model.hidden_size = 64;
+  request.model.num_hidden_layers = 3;
+  request.model.num_attention_heads = 4;
+  request.model.intermediate_size = 256;
+  request.model.vocab_size = 500;
+  request.model_label = "small";
+  request.train_bucket = {.tokens = 128, .sequences = 4, .longest = 32};
+  request.evaluate_bucket = {.tokens = 256, .sequences = 8, .longest = 32};
+  request.num_threads = 2;
+  request.isa = CpuIsa::kAvx512;
+  request.device_label = "cpu, 2 threads";
+  request.host = {.process_bytes = 40'000'000, .data_bytes = 5'000'001, .io_bytes = 8'000'000};
+  return request;
+}
+
+inline PlanRequest preset_request(const std::string& name, int64_t sequences, int64_t longest) {
+  PlanRequest request = small_request();
+  const std::optional<ModelConfig> model = find_preset(name);
+  PLIMSOLL_CHECK(model.has_value(), "no preset '{}'", name);
+  request.model = *model;
+  request.model_label = name;
+  request.train_bucket = {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
+  request.evaluate_bucket = request.train_bucket;
+  return request;
+}
+
+// Random numbers without the standard library's distributions (splitmix64).
+class CaseRandom {
+ public:
+  explicit CaseRandom(uint64_t seed) : state_(seed) {}
+  int64_t between(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool coin() { return next() % 2 == 0; }
+
+ private:
+  uint64_t next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  uint64_t state_;
+};
+
+inline PlanRequest random_request(uint64_t seed) {
+  CaseRandom random(seed);
+  PlanRequest request = small_request();
+  const int64_t heads = random.between(1, 4);
+  request.model.num_attention_heads = heads;
+  request.model.hidden_size = heads * 8 * random.between(1, 6);
+  request.model.intermediate_size = 4 * random.between(3, 100);
+  request.model.num_hidden_layers = random.between(1, 5);
+  request.model.vocab_size = random.between(30, 3000);
+  if (random.coin()) {
+    request.model.model_type = "distilbert";
+    request.model.type_vocab_size = 0;
+  }
+  request.model.num_labels = random.between(1, 9);
+  request.problem_type = random.coin() ? ProblemType::kSingleLabel : ProblemType::kMultiLabel;
+  request.optimizer.kind = random.coin() ? OptimizerKind::kAdamW : OptimizerKind::kSgd;
+  request.optimizer.momentum = random.coin() ? 0.9 : 0.0;
+  request.gradient_accumulation_steps = random.coin() ? 1 : random.between(2, 5);
+  const int64_t sequences = random.between(1, 12);
+  const int64_t longest = random.between(3, 90);
+  request.train_bucket = {
+      .tokens = random.between(sequences, sequences * longest), .sequences = sequences, .longest = longest};
+  const int64_t evaluated = random.between(1, 40);
+  request.evaluate_bucket = {.tokens = evaluated * longest, .sequences = evaluated, .longest = longest};
+  request.train = random.between(0, 4) != 0;
+  request.evaluate = !request.train || random.coin();
+  return request;
+}
+
+// All presets and forty random requests: what sums are tested on.
+inline std::vector<PlanRequest> all_plan_cases() {
+  std::vector<PlanRequest> requests{small_request()};
+  for (const std::string& name : preset_names()) requests.push_back(preset_request(name, 4, 128));
+  for (uint64_t seed = 1; seed <= 40; ++seed) requests.push_back(random_request(seed));
+  return requests;
+}
+
+}  // namespace plimsoll

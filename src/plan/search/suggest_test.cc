@@ -1,0 +1,153 @@
+#include "plan/search/suggest.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+// Layers that save much, so that a smaller batch saves more than accumulated gradients cost.
+PlanRequest large_batch_request() {
+  PlanRequest request = small_request();
+  request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+  request.evaluate_bucket = {.tokens = 8 * 128, .sequences = 8, .longest = 128};
+  return request;
+}
+
+// What half the batch, accumulated to the same effective one, needs.
+int64_t half_batch_bytes() {
+  PlanRequest request = large_batch_request();
+  request.train_bucket = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
+  request.gradient_accumulation_steps = 2;
+  return build_plan(request).total_bytes();
+}
+
+const Suggestion* find(const std::vector<Suggestion>& list, const std::string& words) {
+  for (const Suggestion& suggestion : list) {
+    if (suggestion.arguments.find(words) != std::string::npos) return &suggestion;
+  }
+  return nullptr;
+}
+
+TEST(Suggest, APlanThatFitsIsLeftAlone) {
+  PlanRequest request = small_request();
+  EXPECT_NO_THROW(require_fit(build_plan(request)));
+  request.memory_limit_bytes = build_plan(request).total_bytes();
+  EXPECT_NO_THROW(require_fit(build_plan(request)));
+}
+
+TEST(Suggest, OneByteTooMuchIsRefused) {
+  PlanRequest request = small_request();
+  request.memory_limit_bytes = build_plan(request).total_bytes() - 1;
+  EXPECT_THROW(require_fit(build_plan(request)), Error);
+}
+
+TEST(Suggest, TheMessageSaysHowMuchWhereAndWhatFits) {
+  PlanRequest request = large_batch_request();
+  request.memory_limit_bytes = half_batch_bytes();
+  try {
+    require_fit(build_plan(request));
+    FAIL() << "fits";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.code(), ErrorCode::kWillNotFit);
+    EXPECT_TRUE(text.starts_with("will not fit: ")) << text;
+    for (const char* words :
+         {" MiB needed, ", " MiB allowed (--memory_limit), short by ", "\n  peak is in train, ", " of layer ",
+          "saved for the backward pass ", "\n  fits with, fastest first",
+          "--per_device_train_batch_size 32 --gradient_accumulation_steps 2 "}) {
+      EXPECT_NE(text.find(words), std::string::npos) << "no '" << words << "' in:\n" << text;
+    }
+  }
+}
+
+TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
+  PlanRequest request = large_batch_request();
+  const Plan plan = build_plan(request);
+  const int64_t limit = half_batch_bytes();
+  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  const Suggestion* batch = find(list, "--per_device_train_batch_size 32 ");
+  ASSERT_NE(batch, nullptr);
+  EXPECT_TRUE(batch->fits);
+  EXPECT_EQ(batch->total_bytes, limit);
+
+  const Suggestion* length = find(list, "--max_seq_length 64");
+  ASSERT_NE(length, nullptr);
+  request = large_batch_request();
+  request.train_bucket = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
+  request.evaluate_bucket = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
+  EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
+  EXPECT_LT(length->relative_time, 1);
+
+  const Suggestion* sgd = find(list, "--optim sgd");
+  ASSERT_NE(sgd, nullptr);
+  EXPECT_FALSE(sgd->fits);
+  bool seen_unfit = false;
+  double last = 0;
+  for (const Suggestion& suggestion : list) {
+    EXPECT_EQ(suggestion.fits, suggestion.total_bytes <= limit) << suggestion.arguments;
+    EXPECT_FALSE(suggestion.fits && seen_unfit) << "what fits stands first";
+    seen_unfit = seen_unfit || !suggestion.fits;
+    if (!suggestion.fits) continue;
+    EXPECT_GE(suggestion.relative_time, last) << "fastest first";
+    last = suggestion.relative_time;
+  }
+}
+
+TEST(Suggest, TheEffectiveBatchStays) {
+  PlanRequest request = large_batch_request();
+  request.train_bucket = {.tokens = 12 * 128, .sequences = 12, .longest = 128};
+  request.gradient_accumulation_steps = 3;
+  const Plan plan = build_plan(request);
+  const Suggestion* batch = nullptr;
+  const std::vector<Suggestion> list = suggest_changes(plan, plan.total_bytes() - 1);
+  batch = find(list, "--per_device_train_batch_size ");
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->arguments, "--per_device_train_batch_size 6 --gradient_accumulation_steps 6");
+  EXPECT_TRUE(batch->fits);
+}
+
+TEST(Suggest, ALargeEvaluationIsMadeSmaller) {
+  PlanRequest request = small_request();
+  request.evaluate_bucket = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
+  const Plan plan = build_plan(request);
+  const std::vector<Suggestion> list = suggest_changes(plan, plan.total_bytes() - 1);
+  const Suggestion* evaluation = find(list, "--per_device_eval_batch_size 256");
+  ASSERT_NE(evaluation, nullptr);
+  EXPECT_TRUE(evaluation->fits);
+}
+
+TEST(Suggest, ChangesAreCombinedWhereNoneAloneIsEnough) {
+  PlanRequest request = large_batch_request();
+  request.model.vocab_size = 60000;
+  const Plan plan = build_plan(request);
+  // What sgd, batch 1 and short sequences need together, and a little more.
+  PlanRequest least = request;
+  least.optimizer.kind = OptimizerKind::kSgd;
+  least.train_bucket = {.tokens = 128, .sequences = 1, .longest = 128};
+  least.evaluate_bucket = least.train_bucket;
+  least.gradient_accumulation_steps = 64;
+  const int64_t limit = build_plan(least).total_bytes() + 1000;
+  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  ASSERT_FALSE(list.empty());
+  EXPECT_TRUE(list.front().fits);
+  EXPECT_NE(list.front().arguments.find("--optim sgd"), std::string::npos) << list.front().arguments;
+  EXPECT_NE(list.front().arguments.find("--per_device_"), std::string::npos) << list.front().arguments;
+}
+
+TEST(Suggest, WhatCanNotFitIsSaid) {
+  PlanRequest request = small_request();
+  request.memory_limit_bytes = 1 << 20;
+  try {
+    require_fit(build_plan(request));
+    FAIL() << "fits";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("nothing that was planned fits; not enough:"), std::string::npos) << text;
+    EXPECT_NE(text.find("take a smaller model, or allow more: --memory_limit "), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,73 @@
+#include "show/report/plan_json.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(PlanJson, AddsUpAndReadsBack) {
+  int checked = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan plan = build_plan(request);
+    const Json json = Json::parse(plan_json(plan));
+    EXPECT_EQ(json["schema_version"], kPlanJsonVersion);
+    EXPECT_EQ(json["total_bytes"], plan.total_bytes());
+    ASSERT_EQ(json["spaces"].size(), 1u);
+    const Json& space = json["spaces"][0];
+    EXPECT_EQ(space["name"], "cpu");
+    EXPECT_EQ(space["arena_bytes"].get<int64_t>() + space["constant_bytes"].get<int64_t>(),
+              plan.total_bytes());
+    EXPECT_EQ(space["lower_bound_bytes"], plan.lower_bound_bytes);
+    int64_t sum = 0;
+    for (const Json& bytes : json["by_purpose"]) sum += bytes.get<int64_t>();
+    EXPECT_EQ(sum, plan.total_bytes());
+    int64_t largest = 0;
+    for (const Json& phase : json["by_phase"]) {
+      int64_t column = phase["gaps_bytes"];
+      for (const Json& bytes : phase["by_purpose"]) column += bytes.get<int64_t>();
+      EXPECT_EQ(phase["total_bytes"], column);
+      EXPECT_EQ(phase["arena_bytes"].get<int64_t>() + phase["unused_bytes"].get<int64_t>(), plan.arena_bytes);
+      largest = std::max(largest, column);
+    }
+    EXPECT_EQ(largest, plan.total_bytes());
+    for (const char* group : {"tensor_contractions", "statistical_normalizations", "element_wise_operators",
+                              "data_movement", "communication"}) {
+      ASSERT_TRUE(json["operations"].contains(group)) << group;
+      EXPECT_TRUE(json["operations"][group]["flops"].is_number_integer());
+      EXPECT_TRUE(json["operations"][group]["bytes"].is_number_integer());
+    }
+    EXPECT_GT(json["operations"]["tensor_contractions"]["flops"].get<int64_t>(), 0);
+    ++checked;
+  }
+  EXPECT_GE(checked, 49);
+}
+
+TEST(PlanJson, IsTheSameForTheSameRequest) {
+  const PlanRequest request = preset_request("all-MiniLM-L6-v2", 8, 64);
+  const std::string text = plan_json(build_plan(request));
+  EXPECT_EQ(text, plan_json(build_plan(request))) << "nothing that was timed may be in it";
+  EXPECT_TRUE(text.starts_with("{\n  \"by_phase\": {\n    \"eval\": {\n"));
+  EXPECT_TRUE(text.ends_with("}\n"));
+}
+
+TEST(MemoryJson, HasTheAgreedKeys) {
+  const Json json = Json::parse(memory_json({.predicted_total_bytes = 5,
+                                             .arena_bytes = 4,
+                                             .arena_high_water_bytes = 3,
+                                             .lower_bound_bytes = 2,
+                                             .constant_bytes = 1,
+                                             .measured_peak_bytes = 6}));
+  EXPECT_EQ(json["predicted_total_bytes"], 5);
+  EXPECT_EQ(json["arena_bytes"], 4);
+  EXPECT_EQ(json["arena_high_water_bytes"], 3);
+  EXPECT_EQ(json["measured_peak_bytes"], 6);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,113 @@
+#include "show/report/plan_table.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "plan/anatomy/memory.h"
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// The figures of the first line that starts with this label.
+std::vector<std::string> cells(const std::string& table, const std::string& label) {
+  for (const std::string& line : lines_of(table)) {
+    if (!line.starts_with(label)) continue;
+    std::istringstream rest(line.substr(
+        label.size(), line.find('|') == std::string::npos ? line.size() : line.find('|') - label.size()));
+    std::vector<std::string> found;
+    for (std::string word; rest >> word;) found.push_back(word);
+    return found;
+  }
+  return {};
+}
+
+TEST(PlanTable, NeverWiderThanAHundredColumns) {
+  int printed = 0;
+  for (PlanRequest request : all_plan_cases()) {
+    if (printed % 3 == 0) request.memory_limit_bytes = 1000 + printed * 10'000'000;
+    const Plan plan = build_plan(request);
+    for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan)}) {
+      for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
+      EXPECT_TRUE(text.ends_with('\n'));
+    }
+    for (char c : plan_table(plan, Characters::kAscii)) EXPECT_LT(static_cast<unsigned char>(c), 0x80);
+    ++printed;
+  }
+  EXPECT_GE(printed, 49);
+}
+
+TEST(PlanTable, ShowsTheAnatomyToTheDigit) {
+  const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
+  const std::string table = plan_table(plan);
+  const MemoryAnatomy anatomy = memory_anatomy(plan);
+  EXPECT_EQ(cells(table, "memory, MiB"),
+            (std::vector<std::string>{"load", "resume", "train", "eval", "save"}));
+  std::vector<std::string> totals;
+  std::vector<std::string> weights;
+  for (const PhaseMemory& phase : anatomy.phases) {
+    totals.push_back(mib_text(phase.total_bytes));
+    weights.push_back(mib_text(phase.by_purpose[index_of(Purpose::kWeights)]));
+  }
+  EXPECT_EQ(cells(table, "  total"), totals);
+  EXPECT_EQ(cells(table, "  model weights"), weights);
+  EXPECT_EQ(weights[0], "1278.5") << "335.1 million parameters of 4 bytes";
+  for (const char* words :
+       {"bert-large-uncased for sequence classification, 335.1M parameters, fp32, AdamW\n",
+        "batch 4 x 512 (2048 tokens), on cpu, 2 threads\n", "| forward   ", "| backward  ", "| optimizer ",
+        "\npeak: train, ", "people say 16 bytes a parameter for AdamW in fp32: 5114 MiB; here 12.",
+        "tensor contractions", "statistical normalizations", "element-wise operators", " samples/s; forward ",
+        "not calibrated here"}) {
+    EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
+  }
+}
+
+TEST(PlanTable, TheVerdictStandsLast) {
+  PlanRequest request = small_request();
+  const auto last_line = [](const PlanRequest& r) { return lines_of(plan_table(build_plan(r))).back(); };
+  EXPECT_TRUE(last_line(request).starts_with("needs ")) << last_line(request);
+  request.memory_limit_bytes = int64_t{4} << 30;
+  EXPECT_TRUE(last_line(request).starts_with("fits: ")) << last_line(request);
+  request.memory_limit_bytes = 1 << 20;
+  EXPECT_TRUE(last_line(request).starts_with("will not fit: ")) << last_line(request);
+}
+
+TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
+  PlanRequest request = small_request();
+  request.passes.disabled.insert("fuse");
+  const std::string why = plan_why(build_plan(request));
+  for (const char* words :
+       {"kernels of train, ", "  matmul ", "passes of train\n", "  fuse ", "switched off",
+        "passes of evaluate\n", "saved for the backward pass, at the peak", "encoder.layer.*.",
+        "formulas that people quote", "> AdamW in fp32", "AdamW, mixed precision"}) {
+    EXPECT_NE(why.find(words), std::string::npos) << words << "\n" << why;
+  }
+}
+
+TEST(PlanWhy, SaysWhyFasterKernelsDecline) {
+  Plan plan = build_plan(small_request());
+  const KernelRow* row = plan.train->ops[0].kernel;
+  plan.train->ops[0].refused.push_back({.row = row, .reason = "K is 63, a multiple of 64 is wanted"});
+  const std::string line =
+      std::string(row->implementation) + " declined: K is 63, a multiple of 64 is wanted\n";
+  EXPECT_NE(plan_why(plan).find(line), std::string::npos);
+}
+
+TEST(ModuleTable, ListsEveryLayer) {
+  const std::string table = module_table(build_plan(small_request()));
+  for (const char* words : {"  embeddings ", "  encoder.layer.0.attention ",
+                            "  encoder.layer.2.feed_forward ", "  classifier "}) {
+    EXPECT_NE(table.find(words), std::string::npos) << words;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

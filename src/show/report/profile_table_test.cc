@@ -1,0 +1,54 @@
+#include "show/report/profile_table.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+OpEstimate op(const char* name, const char* output, OpGroup group, Segment segment, double flops,
+              double bytes) {
+  return {.op = name,
+          .output = output,
+          .group = group,
+          .segment = segment,
+          .flops = flops,
+          .bytes = bytes,
+          .runs_per_step = 2};
+}
+
+std::vector<OpEstimate> three_ops() {
+  return {op("matmul", "hidden", OpGroup::kContraction, Segment::kForward, 1e9, 1e6),
+          op("gelu", "encoder.layer.11.a_long_name.intermediate.activation", OpGroup::kElementWise,
+             Segment::kBackward, 1e6, 1e7),
+          op("normalize", "normalized", OpGroup::kNormalization, Segment::kForward, 1e6, 2e7)};
+}
+
+TEST(ProfileTable, GroupsForwardBesideBackwardAndTheSlowest) {
+  EXPECT_EQ(
+      profile_table(three_ops(), std::vector<double>{16.0, 3.0, 1.0},
+                    {.num_steps = 5, .step_ms = 21.5, .peak_gflops = 250, .peak_gb_per_s = 20}),
+      "profile of a step, ms            forward   backward  optimizer        all   share   GFLOP/s     GB/s\n"
+      "  tensor contractions              16.00          -          -      16.00    80 %     125.0      0.1\n"
+      "  statistical normalizations        1.00          -          -       1.00     5 %       2.0     40.0\n"
+      "  element-wise operators               -       3.00          -       3.00    15 %       0.7      6.7\n"
+      "  all ops                          17.00       3.00          -      20.00   100 %     100.2      3.1\n"
+      "a step takes 21.50 ms; 1.50 ms of it lie outside the ops\n"
+      "mean of 5 steps\n"
+      "contractions reach 50 % of 250 GFLOP/s, the others 75 % of 20.0 GB/s\n"
+      "\n"
+      "slowest ops                        ms   share  GFLOP/s     GB/s  computes\n"
+      "  matmul, forward               16.00    80 %    125.0      0.1  hidden\n"
+      "  gelu, backward                 3.00    15 %      0.7      6.7  "
+      "..long_name.intermediate.activation\n"
+      "  normalize, forward             1.00     5 %      2.0     40.0  normalized\n");
+}
+
+TEST(ProfileTable, WantsATimeForEveryOp) {
+  EXPECT_THROW(profile_table(three_ops(), std::vector<double>{1.0}, {}), Error);
+  EXPECT_NE(profile_table({}, {}, {}).find("all ops"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll

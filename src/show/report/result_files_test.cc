@@ -1,0 +1,108 @@
+// Expected texts are those of Python 3.11's json.dumps and of transformers' log_metrics for the same values.
+#include "show/report/result_files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace plimsoll {
+namespace {
+
+TEST(ResultFiles, EqualPythonsJson) {
+  const MetricMap metrics{{"train_loss", 0.4321999967098236},
+                          {"epoch", 3.0},
+                          {"train_samples", 3668},
+                          {"learning_rate", 1e-05},
+                          {"total_flos", 1.5e16},
+                          {"train_runtime", 12.5},
+                          {"tiny", 5e-324},
+                          {"tenth", 0.1},
+                          {"big", 123456789012345680.0}};
+  EXPECT_EQ(results_json(metrics),
+            "{\n"
+            "    \"big\": 1.2345678901234568e+17,\n"
+            "    \"epoch\": 3.0,\n"
+            "    \"learning_rate\": 1e-05,\n"
+            "    \"tenth\": 0.1,\n"
+            "    \"tiny\": 5e-324,\n"
+            "    \"total_flos\": 1.5e+16,\n"
+            "    \"train_loss\": 0.4321999967098236,\n"
+            "    \"train_runtime\": 12.5,\n"
+            "    \"train_samples\": 3668\n"
+            "}");
+  EXPECT_EQ(results_json({}), "{}");
+}
+
+TEST(ResultFiles, WhatIsNotFiniteIsNull) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(results_json({{"eval_loss", nan}}), "{\n    \"eval_loss\": null\n}");
+  EXPECT_EQ(log_line({.step = 1, .epoch = 0.5, .values = {{"grad_norm", HUGE_VAL}}}),
+            "{\"epoch\": 0.5, \"grad_norm\": null, \"step\": 1}\n");
+}
+
+TEST(ResultFiles, TrainerStateAndItsHistory) {
+  const std::vector<LogRecord> history{
+      {.step = 10, .epoch = 0.25, .values = {{"loss", 1.5}, {"learning_rate", 4.5e-05}}},
+      {.step = 20, .epoch = 0.5, .values = {{"eval_loss", 1.0}, {"eval_samples", 408}}}};
+  EXPECT_EQ(trainer_state_text(
+                {{"global_step", 20}, {"best_metric", nullptr}, {"log_history", log_history_json(history)}}),
+            "{\n"
+            "  \"best_metric\": null,\n"
+            "  \"global_step\": 20,\n"
+            "  \"log_history\": [\n"
+            "    {\n"
+            "      \"epoch\": 0.25,\n"
+            "      \"learning_rate\": 4.5e-05,\n"
+            "      \"loss\": 1.5,\n"
+            "      \"step\": 10\n"
+            "    },\n"
+            "    {\n"
+            "      \"epoch\": 0.5,\n"
+            "      \"eval_loss\": 1.0,\n"
+            "      \"eval_samples\": 408,\n"
+            "      \"step\": 20\n"
+            "    }\n"
+            "  ]\n"
+            "}\n");
+}
+
+TEST(ResultFiles, EveryLogLineIsJson) {
+  const std::string line =
+      log_line({.step = 7, .epoch = 1.0 / 3, .values = {{"loss", 0.1}, {"grad_norm", 1e-7}}});
+  EXPECT_EQ(line, "{\"epoch\": 0.3333333333333333, \"grad_norm\": 1e-07, \"loss\": 0.1, \"step\": 7}\n");
+  EXPECT_EQ(nlohmann::json::parse(line)["step"], 7);
+}
+
+TEST(MetricsBlock, IsTrainers) {
+  EXPECT_EQ(metrics_block("train", {{"epoch", 3.0},
+                                    {"total_flos", 603979776000000.0},
+                                    {"train_loss", 0.36281249999},
+                                    {"train_runtime", 3723.4567},
+                                    {"train_samples", 3668},
+                                    {"train_samples_per_second", 2.955},
+                                    {"train_steps_per_second", 0.00005}}),
+            "***** train metrics *****\n"
+            "  epoch                    =        3.0\n"
+            "  total_flos               =   562500GF\n"
+            "  train_loss               =     0.3628\n"
+            "  train_runtime            = 1:02:03.45\n"
+            "  train_samples            =       3668\n"
+            "  train_samples_per_second =      2.955\n"
+            "  train_steps_per_second   =     0.0001\n");
+}
+
+TEST(MetricsBlock, ShowsWhatIsRare) {
+  EXPECT_EQ(metrics_block("eval", {{"eval_mcc", std::nan("")},
+                                   {"eval_runtime", 90061.999},
+                                   {"init_mem_cpu_alloc_delta", 1364197376.0},
+                                   {"eval_samples", 408}}),
+            "***** eval metrics *****\n"
+            "  eval_mcc                 =               nan\n"
+            "  eval_runtime             = 1 day, 1:01:01.99\n"
+            "  eval_samples             =               408\n"
+            "  init_mem_cpu_alloc_delta =            1301MB\n");
+}
+
+}  // namespace
+}  // namespace plimsoll
