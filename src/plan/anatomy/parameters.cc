@@ -41,6 +41,15 @@ bool applies(const Rule& rule, const PlanRequest& request) {
          (!rule.train || rule.states == num_states(request));
 }
 
+// What gradients would be if all of them lived at once.
+double all_gradient_bytes(const ProgramPlan& program) {
+  double sum = 0;
+  for (const TransientBuffer& buffer : program.buffers) {
+    if (buffer.purpose == Purpose::kGradients) sum += static_cast<double>(buffer.bytes);
+  }
+  return sum;
+}
+
 std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const Plan& plan) {
   std::string text = fmt::format(
       "{:g} bytes a parameter ({}) would be {:.0f} MiB; here they are {:.1f} at the peak: weights {:.1f}, "
@@ -50,8 +59,9 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
   if (!plan.train) return text + " The rule counts no activations.";
   if (plan.request.gradient_accumulation_steps > 1) {
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
-  } else if (here.gradients >= 3.9) {
-    text += " The peak is in the optimizer, where every gradient is there and no activation is left.";
+  } else if (here.gradients * static_cast<double>(here.num_parameters) >
+             0.9 * all_gradient_bytes(*plan.train)) {
+    text += " The peak comes late, when nearly every gradient is there and hardly an activation is left.";
   } else {
     text +=
         " Without accumulation a gradient is born in the backward pass, when saved activations die, so not "
