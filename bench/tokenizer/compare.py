@@ -4,7 +4,7 @@
     compare.py BUILD_FOLDER MODEL_FOLDER [--only CHECK ...] [--lines N] [--repeats N]
 
 BUILD_FOLDER holds bench/tokenizer/tokenizer_bench (cmake -DPLIMSOLL_BUILD_BENCH=ON); MODEL_FOLDER a BERT model's
-tokenizer.json and vocab.txt. Needs the Python package `tokenizers` and, for real text, a Debian machine's package lists
+tokenizer.json and vocab.txt. Needs the Python packages `tokenizers` and `transformers` and, for real text, a Debian machine's package lists
 (`apt-cache dumpavail`). Ends with status 1 if anything differs. About 10 minutes.
 """
 
@@ -226,6 +226,41 @@ def vocab_txt(checker, model, lines):
     checker.check("vocab.txt alone", path, reference, [(t,) for t in lines[:20000]])
 
 
+def folders(checker, model, lines):
+    """Folders as transformers opens them, for what tokenizer_config.json and the older files say."""
+    from transformers import AutoTokenizer  # a second or more to import, so only here
+
+    texts = [*lines[:3000], *mixed_lines(3000), *wild_lines(2000), "a New York [NEW] é new york<x> b", "<S> <s>a</s>"]
+    vocab, document = (model / "vocab.txt").read_bytes(), (model / "tokenizer.json").read_bytes()
+    new_york = {"content": "New York", "lstrip": True, "rstrip": False, "single_word": False, "normalized": True, "special": False}
+    size = len(vocab.splitlines())
+    cases = {
+        "cased": {"tokenizer_config.json": {"do_lower_case": False}},
+        "accents stripped": {"tokenizer_config.json": {"do_lower_case": False, "strip_accents": True}},
+        "no Chinese": {"tokenizer_config.json": {"tokenize_chinese_chars": False}},
+        "other roles": {"tokenizer_config.json": {"cls_token": "the", "sep_token": "of", "mask_token": "<x>"}},
+        "extra tokens": {"tokenizer_config.json": {"additional_special_tokens": ["[NEW]", "new"]}},
+        "decoder": {"tokenizer_config.json": {"added_tokens_decoder": {str(size): new_york}}},
+        "older files": {"tokenizer_config.json": {}, "special_tokens_map.json": {"cls_token": "of", "mask_token": {
+            "content": "<x>", "lstrip": True, "rstrip": False, "single_word": False, "normalized": False}},
+            "added_tokens.json": {"new york": size}},
+    }
+    for name, files in cases.items():
+        for kind, data in (("vocab.txt", vocab), ("tokenizer.json", document)):
+            path = checker.scratch / f"folder {name} {kind}"
+            path.mkdir()
+            (path / kind).write_bytes(data)
+            (path / "config.json").write_text('{"model_type": "bert"}')
+            for file, content in files.items():
+                (path / file).write_text(json.dumps(content))
+            reference = AutoTokenizer.from_pretrained(path)
+            reference.backend_tokenizer.no_truncation()
+            reference.backend_tokenizer.no_padding()
+            if kind == "tokenizer.json" and name in ("other roles", "older files"):
+                continue  # transformers rebuilds the template from the roles; tokenizer.json's own template counts here
+            checker.check(f"folder with {kind}: {name}", path, reference.backend_tokenizer, [(t,) for t in texts])
+
+
 def seconds(run):
     start = time.perf_counter()
     run()
@@ -283,6 +318,7 @@ def main():
         checks = {"lines": lambda: real_lines(checker, document, lines), "invalid": lambda: invalid_utf8(checker, document),
                   "truncation": lambda: truncation(checker, document, lines),
                   "added": lambda: added_tokens(checker, document),
+                  "folders": lambda: folders(checker, args.model, lines),
                   "vocab": lambda: vocab_txt(checker, args.model, lines),
                   "code_points": lambda: every_code_point(checker, document),
                   "throughput": lambda: throughput(checker, args.model, lines[:100000], args.repeats)}

@@ -166,17 +166,16 @@ void BertNormalizer::fill_entries() {
   const auto reorders = [&](char32_t c) {
     return unicode.combining_rank(c) != 0 && (unicode.flags(c) & kNonspacingMark) == 0;
   };
+  std::u32string text;
   for (const char32_t c : unicode.mapped_code_points()) {
-    SourcedText text;
-    text.push(c, 0);
-    run_steps(&text);
-    if (text.code_points == std::u32string(1, c)) continue;
-    if (text.code_points.empty() || text.code_points == U" ") {
-      set_entry(c, text.code_points.empty() ? kDrop : kSpace);
+    map_code_point(c, &text);
+    if (text.size() == 1 && text[0] == c) continue;
+    if (text.empty() || text == U" ") {
+      set_entry(c, text.empty() ? kDrop : kSpace);
       continue;
     }
     Mapped mapped;
-    for (const char32_t to : text.code_points) {
+    for (const char32_t to : text) {
       PLIMSOLL_CHECK(mapped.num_bytes + 4u <= mapped.bytes.size());
       mapped.num_bytes =
           static_cast<uint8_t>(mapped.num_bytes + encode_utf8(to, mapped.bytes.data() + mapped.num_bytes));
@@ -194,6 +193,34 @@ void BertNormalizer::fill_entries() {
     unicode.decompose(c, &parts);
     if (std::any_of(parts.begin(), parts.end(), reorders)) set_entry(c, kReorder);
   }
+}
+
+// All the steps for a code point that stands alone; what reordering needs is kReorder's.
+void BertNormalizer::map_code_point(char32_t c, std::u32string* out) const {
+  const UnicodeTable& unicode = UnicodeTable::get();
+  out->clear();
+  const Action action = action_by_flags(unicode.flags(c));
+  if (action == kDrop) return;
+  if (action == kSpace) {
+    out->push_back(U' ');
+    return;
+  }
+  std::u32string parts;
+  if (strips_accents_) {
+    unicode.decompose(c, &parts);
+  } else {
+    parts.push_back(c);
+  }
+  if (action == kSpaced) out->push_back(U' ');
+  for (const char32_t part : parts) {
+    if (strips_accents_ && (unicode.flags(part) & kNonspacingMark)) continue;
+    if (spec_.lowercase) {
+      unicode.to_lower(part, out);
+    } else {
+      out->push_back(part);
+    }
+  }
+  if (action == kSpaced) out->push_back(U' ');
 }
 
 uint16_t BertNormalizer::add_page(const std::vector<uint16_t>& page, Sharing sharing) {

@@ -69,6 +69,7 @@ class BertNormalizer {
   bool normalize_ascii(std::string_view text, NormalizedText* out) const;
   void fill_entries();
   Action action_by_flags(uint8_t flags) const;
+  void map_code_point(char32_t c, std::u32string* out) const;
   enum class Sharing : uint8_t { kShared, kOwn };
   uint16_t add_page(const std::vector<uint16_t>& page, Sharing sharing);
   void set_entry(char32_t c, uint16_t entry);
