@@ -1,0 +1,120 @@
+// Holds the documents to what there is: links and named files exist, and the commands that they show use
+// arguments and subcommands that the program knows.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = PLIMSOLL_SOURCE_DIR;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<fs::path> documents() {
+  std::vector<fs::path> paths;
+  for (const char* folder : {"", "docs"}) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / folder)) {
+      if (entry.path().extension() == ".md") paths.push_back(entry.path());
+    }
+  }
+  return paths;
+}
+
+std::set<std::string> argument_names() {
+  const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
+  const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
+  std::set<std::string> names{"help", "config", "show"};
+  for (std::sregex_iterator it(table.begin(), table.end(), row), end; it != end; ++it) names.insert((*it)[1]);
+  return names;
+}
+
+// Commands of the program in indented blocks, lines that end in a backslash joined.
+std::vector<std::string> commands_in(const std::string& text) {
+  std::vector<std::string> commands;
+  std::istringstream lines(text);
+  bool goes_on = false;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t start = line.find_first_not_of(" $");
+    if (start == std::string::npos) {
+      goes_on = false;
+      continue;
+    }
+    std::string words = line.substr(start);
+    const bool continues = words.ends_with("\\");
+    if (continues) words.pop_back();
+    if (goes_on) {
+      commands.back() += " " + words;
+    } else if (line.starts_with("    ") && words.find("build/plimsoll ") != std::string::npos) {
+      commands.push_back(words.substr(words.find("build/plimsoll ")));
+    } else {
+      continue;
+    }
+    goes_on = continues;
+  }
+  return commands;
+}
+
+TEST(Documents, LinksLeadSomewhere) {
+  const std::regex link(R"(\]\(([^)#: ]+)(#[^)]*)?\))");
+  int links = 0;
+  for (const fs::path& path : documents()) {
+    const std::string text = read(path);
+    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it) {
+      ++links;
+      EXPECT_TRUE(fs::exists(path.parent_path() / (*it)[1].str())) << path << " links to " << (*it)[1];
+    }
+  }
+  EXPECT_GT(links, 0);
+}
+
+TEST(Documents, NamedFilesExist) {
+  // `src/plan/build/plan.h`, `docs/MEMORY.md`: what stands in backticks below one of these folders is a path
+  // of the tree.
+  const std::regex name(R"(`((src|docs|include|tests|scripts|cmake|examples|bench)/[A-Za-z0-9_./-]+)`)");
+  int names = 0;
+  for (const fs::path& path : documents()) {
+    const std::string text = read(path);
+    for (std::sregex_iterator it(text.begin(), text.end(), name), end; it != end; ++it) {
+      ++names;
+      EXPECT_TRUE(fs::exists(kRoot / (*it)[1].str()))
+          << path << " names " << (*it)[1] << ", which is not there";
+    }
+  }
+  EXPECT_GT(names, 20);
+}
+
+TEST(Documents, CommandsUseWhatTheProgramKnows) {
+  const std::set<std::string> arguments = argument_names();
+  ASSERT_GT(arguments.size(), 110u);
+  const std::regex option(R"(\s--([a-z][a-z0-9_]*))");
+  const std::set<std::string> subcommands{"train", "plan", "eval", "predict", "inspect", "tokenize"};
+  int commands = 0;
+  for (const fs::path& path : documents()) {
+    for (const std::string& command : commands_in(read(path))) {
+      ++commands;
+      std::istringstream words(command);
+      std::string program, subcommand;
+      words >> program >> subcommand;
+      EXPECT_TRUE(subcommands.contains(subcommand) || subcommand.starts_with("--"))
+          << path << ": " << command;
+      for (std::sregex_iterator it(command.begin(), command.end(), option), end; it != end; ++it) {
+        EXPECT_TRUE(arguments.contains((*it)[1])) << path << ": --" << (*it)[1] << " in: " << command;
+      }
+    }
+  }
+  EXPECT_GT(commands, 3);
+}
+
+}  // namespace

@@ -1,0 +1,83 @@
+// Holds docs/ARCHITECTURE.md to the tree: every folder has a line in its table, and every line has a folder.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = PLIMSOLL_SOURCE_DIR;
+
+// The rows "| `path/` | text |" of the page, without the slash at the end.
+std::set<std::string> listed_folders() {
+  std::ifstream page(kRoot / "docs/ARCHITECTURE.md");
+  std::set<std::string> folders;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `")) continue;
+    const size_t end = line.find("/` |");
+    if (end == std::string::npos) continue;
+    const std::string folder = line.substr(3, end - 3);
+    EXPECT_TRUE(folders.insert(folder).second) << folder << " has two lines in docs/ARCHITECTURE.md";
+  }
+  return folders;
+}
+
+bool holds_a_file(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) return true;
+  }
+  return false;
+}
+
+// What builds, runs and tools leave in the root; .gitignore has them too.
+bool is_left_behind(const std::string& name) {
+  return name.starts_with("build") || name == "runs" || name == "data" ||
+         (name.starts_with(".") && name != ".ci");
+}
+
+void add_folders(const std::string& parent, std::set<std::string>& found) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / parent)) {
+    const std::string name = entry.path().filename().string();
+    const bool at_root = parent.empty();
+    if (!entry.is_directory() || entry.is_symlink() || !holds_a_file(entry.path())) continue;
+    if (at_root && is_left_behind(name)) continue;
+    // Data of the folder that they stand in, and what interpreters leave.
+    if (name == "fixtures" || name == "__pycache__") continue;
+    found.insert(at_root ? name : parent + "/" + name);
+  }
+}
+
+// Two levels below src/, one below the other folders: what is deeper is the affair of its room.
+std::set<std::string> folders_of_the_tree() {
+  std::set<std::string> found;
+  add_folders("", found);
+  for (const char* parent : {"src", "tests", "bench", "examples"}) {
+    if (fs::exists(kRoot / parent)) add_folders(parent, found);
+  }
+  std::set<std::string> deeper;
+  for (const std::string& folder : found) {
+    if (folder.starts_with("src/")) add_folders(folder, deeper);
+  }
+  found.merge(deeper);
+  return found;
+}
+
+TEST(Folders, ArchitecturePageListsTheTree) {
+  const std::set<std::string> listed = listed_folders();
+  const std::set<std::string> found = folders_of_the_tree();
+  ASSERT_GE(listed.size(), 30u);
+  ASSERT_GE(found.size(), 30u);
+  for (const std::string& folder : found) {
+    EXPECT_TRUE(listed.contains(folder)) << folder << "/ has no line in the table of docs/ARCHITECTURE.md";
+  }
+  for (const std::string& folder : listed) {
+    EXPECT_TRUE(fs::is_directory(kRoot / folder))
+        << "docs/ARCHITECTURE.md lists " << folder << "/, which is not there";
+  }
+}
+
+}  // namespace
