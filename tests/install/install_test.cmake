@@ -1,0 +1,28 @@
+# Installs into a fresh folder, builds a project against it that finds nothing else of this tree, and starts both programs.
+# Run by CTest with SOURCE_DIR and BINARY_DIR.
+set(work ${BINARY_DIR}/tests/install/work)
+file(REMOVE_RECURSE ${work})
+
+function(run expected)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL expected)
+    message(FATAL_ERROR "${ARGN}\nended with ${result}, expected ${expected}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+run(0 ${CMAKE_COMMAND} --install ${BINARY_DIR} --prefix ${work}/prefix)
+# The copy shows that no header of src/ is needed.
+file(COPY ${SOURCE_DIR}/examples/own_loop.cc DESTINATION ${work}/source)
+run(0 ${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/build -G Ninja
+    -DCMAKE_PREFIX_PATH=${work}/prefix -DOWN_LOOP_SOURCE=${work}/source/own_loop.cc)
+run(0 ${CMAKE_COMMAND} --build ${work}/build)
+run(2 ${work}/build/own_loop)
+if(NOT output MATCHES "usage: own_loop")
+  message(FATAL_ERROR "own_loop without arguments says:\n${output}")
+endif()
+run(0 ${work}/prefix/bin/plimsoll plan --config_name bert-base-uncased)
+if(NOT output MATCHES "model weights")
+  message(FATAL_ERROR "the installed plimsoll plan prints no table:\n${output}")
+endif()
+file(REMOVE_RECURSE ${work})
