@@ -165,7 +165,7 @@ TEST(ResolveArguments, ChecksRangesOfArgumentsFilledByHand) {
   Arguments arguments;
   arguments.per_device_train_batch_size = 0;
   EXPECT_EQ(usage_error([&] { resolve_arguments(arguments); }),
-            "--per_device_train_batch_size: 0 is outside [1, inf)");
+            "--per_device_train_batch_size: 0 is outside [1, 2147483647]");
 }
 
 TEST(IntervalSteps, SharesAreRoundedUp) {

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ bool is_terminal() {
 }
 
 void say(const std::string& line) {
+  // Where both go to one file, lines stay in the order in which they were written.
+  std::fflush(stdout);
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
@@ -101,6 +105,10 @@ int main(int argc, char** argv) {
     return static_cast<int>(error.code());
   } catch (const std::bad_alloc&) {
     plimsoll::cli::say("plimsoll: the system gave no more memory beside the planned arena");
+    return static_cast<int>(plimsoll::ErrorCode::kDevice);
+  } catch (const std::filesystem::filesystem_error& error) {
+    plimsoll::cli::say("plimsoll: " + error.path1().string() + ": " + error.code().message() +
+                       "; check the path, its rights and the space on its disk");
     return static_cast<int>(plimsoll::ErrorCode::kDevice);
   } catch (const std::exception& error) {
     plimsoll::cli::say(std::string("plimsoll: internal error: ") + error.what());

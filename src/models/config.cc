@@ -262,7 +262,12 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
     json[key] = value;
   }
   const std::vector<std::string> labels = config.id2label;
-  config = parse_model_config(json.dump(), "--config_overrides");
+  try {
+    config = parse_model_config(json.dump(), "--config_overrides");
+  } catch (const Error& error) {
+    // The value came from the command line, not from a file.
+    throw Error(ErrorCode::kUsage, error.what());
+  }
   config.id2label = labels;
 }
 

@@ -233,6 +233,13 @@ TokenizerSpec parse_tokenizer_json(const std::string& json, const std::string& w
   std::sort(spec.model.vocab.begin(), spec.model.vocab.end(), [](const auto& a, const auto& b) {
     return std::tie(a.second, a.first) < std::tie(b.second, b.first);
   });
+  const auto same_id = [](const auto& a, const auto& b) { return a.second == b.second; };
+  if (const auto twice = std::adjacent_find(spec.model.vocab.begin(), spec.model.vocab.end(), same_id);
+      twice != spec.model.vocab.end()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: model.vocab gives '{}' and '{}' the same id {}; copy the file again from where it came",
+                where, twice->first, std::next(twice)->first, twice->second);
+  }
   const auto has_unk = [&](const auto& entry) { return entry.first == spec.model.unk_token; };
   if (std::none_of(spec.model.vocab.begin(), spec.model.vocab.end(), has_unk)) {
     throw_error(

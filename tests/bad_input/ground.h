@@ -1,0 +1,74 @@
+// Good files for the tests of bad input, and ways to spoil them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+
+using Words = std::vector<std::string>;
+
+// A folder with a fine-tuned model (config.json, model.safetensors, vocab.txt, tokenizer_config.json), a run
+// with a checkpoint, and data. Made once, by training; a case copies what it spoils.
+class Ground {
+ public:
+  Ground();
+  bool is_good() const { return complaint_.empty(); }
+  const std::string& complaint() const { return complaint_; }
+
+  std::string path(const std::string& name) const { return folder_.path(name); }
+  // The good ones.
+  std::string model() const { return path("model"); }
+  std::string data() const { return path("train.tsv"); }
+  std::string run() const { return path("run"); }
+
+  // A file of this text. Returns its path.
+  std::string file(const std::string& name, std::string_view text) const;
+  // A copy of the model's folder in which one file has this text; an empty name copies only.
+  std::string model_with(const std::string& name, std::string_view text) const;
+  // A copy in which the first `from` in the file is `to`.
+  std::string model_replacing(const std::string& name, std::string_view from, std::string_view to) const;
+  std::string model_without(const std::string& name) const;
+  // A copy of the weights' file, the header's JSON text changed and its length adjusted.
+  std::string model_with_header(const std::function<void(std::string&)>& change) const;
+  // A copy of the run.
+  std::string run_copy() const;
+
+  // Commands that read one kind of input.
+  Words predict(const std::string& model) const;
+  Words plan(const std::string& config) const;
+  Words tokenize(const std::string& tokenizer) const;
+  Words train(const std::string& train_file, const Words& more = {}) const;
+  Words train_dummy(const Words& more = {}) const;
+  Words resume(const std::string& run, const Words& more = {}) const;
+
+ private:
+  TestFolder folder_;
+  std::string complaint_;
+  mutable int copies_ = 0;
+};
+
+// One line of the table. The message must hold every word; words that start with '!' must not be there.
+struct Case {
+  std::string name;
+  int exit_code;
+  Words words;
+  std::function<Words(const Ground&)> command;
+};
+
+std::vector<Case> weight_cases();
+std::vector<Case> config_cases();
+std::vector<Case> tokenizer_cases();
+std::vector<Case> data_cases();
+std::vector<Case> argument_cases();
+std::vector<Case> checkpoint_cases();
+
+// The first `from` in `text` becomes `to`; throws if it is not there, so that no case is spoiled in vain.
+void replace_first(std::string& text, std::string_view from, std::string_view to);
+
+}  // namespace plimsoll::testing

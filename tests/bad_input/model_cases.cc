@@ -1,0 +1,255 @@
+// Weights, configurations and tokenizers that are damaged, hostile or of another model.
+#include <cstring>
+#include <filesystem>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// A safetensors file with this header's text and so many bytes of data.
+std::string safetensors(const std::string& header, size_t data_bytes, uint64_t claimed = 0) {
+  const uint64_t length = claimed == 0 ? header.size() : claimed;
+  std::string text(sizeof length, '\0');
+  std::memcpy(text.data(), &length, sizeof length);
+  return text + header + std::string(data_bytes, '\0');
+}
+
+Case weights(std::string name, int exit_code, Words words, std::string text) {
+  return {std::move(name), exit_code, std::move(words), [text = std::move(text)](const Ground& ground) {
+            return ground.predict(ground.model_with("model.safetensors", text));
+          }};
+}
+
+Case header(std::string name, int exit_code, Words words, std::string from, std::string to) {
+  return {std::move(name), exit_code, std::move(words), [from, to](const Ground& ground) {
+            return ground.predict(
+                ground.model_with_header([&](std::string& text) { replace_first(text, from, to); }));
+          }};
+}
+
+Case config(std::string name, int exit_code, Words words, std::string text) {
+  return {std::move(name), exit_code, std::move(words), [text = std::move(text)](const Ground& ground) {
+            return ground.plan(ground.model_with("config.json", text));
+          }};
+}
+
+Case config_value(std::string name, Words words, std::string from, std::string to) {
+  return {std::move(name), 4, std::move(words), [from, to](const Ground& ground) {
+            return ground.plan(ground.model_replacing("config.json", from, to));
+          }};
+}
+
+Case tokenizer(std::string name, Words words, std::string file, std::string text) {
+  return {std::move(name), 4, std::move(words),
+          [file, text](const Ground& ground) { return ground.tokenize(ground.model_with(file, text)); }};
+}
+
+// A tokenizer.json with these entries in its vocabulary.
+std::string tokenizer_json(const std::string& entries) {
+  return "{\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, \"handle_chinese_chars\": "
+         "true, "
+         "\"strip_accents\": null, \"lowercase\": true}, \"pre_tokenizer\": {\"type\": "
+         "\"BertPreTokenizer\"}, "
+         "\"model\": {\"type\": \"WordPiece\", \"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": "
+         "\"##\", "
+         "\"max_input_chars_per_word\": 100, \"vocab\": {" +
+         entries + "}}}";
+}
+
+}  // namespace
+
+std::vector<Case> weight_cases() {
+  const std::string bias = "\"classifier.bias\":{";
+  return {
+      {"WeightsGood",
+       0,
+       {"wrote 8 predictions"},
+       [](const Ground& ground) { return ground.predict(ground.model()); }},
+      weights("WeightsEmpty", 4, {"model.safetensors", "0 bytes"}, ""),
+      weights("WeightsFiveBytes", 4, {"model.safetensors", "5 bytes"}, "12345"),
+      weights("WeightsHeaderOf4GB", 4, {"model.safetensors", "4294967295"},
+              safetensors("{}", 100, 4294967295u)),
+      weights("WeightsHeaderOf2To63", 4, {"model.safetensors"}, safetensors("{}", 100, uint64_t{1} << 63)),
+      weights("WeightsHeaderLongerThanFile", 4, {"model.safetensors", "1008"}, safetensors("{}", 10, 1000)),
+      weights("WeightsHeaderOfBinary", 4, {"model.safetensors"}, safetensors(std::string(64, '\xff'), 0)),
+      weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
+      weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
+              safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
+      weights("WeightsPickle", 4, {"model.safetensors"}, "\x80\x02}q\x01(X\x05\x00zzzzzzzzzzzzzzzzzzzzzz"),
+      {"WeightsTruncated",
+       4,
+       {"model.safetensors", "cut short"},
+       [](const Ground& ground) {
+         std::string text = read_file(ground.model() + "/model.safetensors");
+         text.resize(text.size() - 100);
+         return ground.predict(ground.model_with("model.safetensors", text));
+       }},
+      {"WeightsTrailing",
+       4,
+       {"model.safetensors", "7 bytes follow"},
+       [](const Ground& ground) {
+         return ground.predict(ground.model_with(
+             "model.safetensors", read_file(ground.model() + "/model.safetensors") + "1234567"));
+       }},
+      weights("WeightsOverlapping", 4, {"overlap", "'b'"},
+              safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                          "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+                          12)),
+      weights("WeightsHole", 4, {"hole", "'b'"},
+              safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                          "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
+                          12)),
+      weights("WeightsShapeOverflows", 4, {"overflows", "'a'"},
+              safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4611686018427387904],"
+                          "\"data_offsets\":[0,4]}}",
+                          4)),
+      weights("WeightsNegativeShape", 4, {"'a'", "-2"},
+              safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8)),
+      weights("WeightsEndBeforeBegin", 4, {"'a'", "before it begins"},
+              safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8)),
+      weights("WeightsSameNameTwice", 4, {"'a'", "twice"},
+              safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                          "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+                          8)),
+      header("WeightsUnknownType", 4, {"F33"}, "\"F32\"", "\"F33\""),
+      header("WeightsIntegerType", 4, {"I32"}, "\"F32\"", "\"I32\""),
+      header("WeightsWrongSpan", 4, {"classifier.bias", "span"}, "\"shape\":[2]", "\"shape\":[3]"),
+      header("WeightsMissingTensor", 0, {"newly initialized", "classifier.bias"}, "classifier.bias",
+             "classifier.gone"),
+      {"WeightsOfAnotherShape",
+       4,
+       {"shape", "--ignore_mismatched_sizes"},
+       [](const Ground& ground) {
+         return ground.predict(
+             ground.model_replacing("config.json", "\"intermediate_size\": 32", "\"intermediate_size\": 64"));
+       }},
+      {"WeightsNotThere",
+       4,
+       {"model.safetensors"},
+       [](const Ground& ground) { return ground.predict(ground.model_without("model.safetensors")); }},
+      {"WeightsOnlyPickled",
+       4,
+       {"pytorch_model.bin", "safetensors"},
+       [](const Ground& ground) {
+         const std::string copy = ground.model_without("model.safetensors");
+         std::filesystem::copy_file(ground.data(), copy + "/pytorch_model.bin");
+         return ground.predict(copy);
+       }},
+      {"WeightsIndexNamesNoFile",
+       4,
+       {"model-00001-of-00001.safetensors"},
+       [](const Ground& ground) {
+         const std::string copy =
+             ground.model_with("model.safetensors.index.json",
+                               "{\"metadata\": {}, \"weight_map\": {\"classifier.bias\": "
+                               "\"model-00001-of-00001.safetensors\"}}");
+         std::filesystem::remove(copy + "/model.safetensors");
+         return ground.predict(copy);
+       }},
+      {"WeightsIndexLeavesTheFolder",
+       4,
+       {"../"},
+       [](const Ground& ground) {
+         const std::string copy =
+             ground.model_with("model.safetensors.index.json",
+                               "{\"weight_map\": {\"classifier.bias\": \"../model/model.safetensors\"}}");
+         std::filesystem::remove(copy + "/model.safetensors");
+         return ground.predict(copy);
+       }},
+  };
+}
+
+std::vector<Case> config_cases() {
+  return {
+      {"ConfigGood", 0, {"weights"}, [](const Ground& ground) { return ground.plan(ground.model()); }},
+      config("ConfigEmpty", 4, {"config.json"}, ""),
+      config("ConfigNoObject", 4, {"config.json", "object"}, "[]"),
+      config("ConfigCutOff", 4, {"config.json", "line 2"}, "{\"model_type\": \"bert\",\n\"hidden_size\": "),
+      config("ConfigDeep", 4, {"config.json", "line 1, column 2"}, std::string(200000, '{')),
+      config(
+          "ConfigDeepArrays", 4, {"config.json", "nest"},
+          "{\"model_type\": \"bert\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}"),
+      config("ConfigNaN", 4, {"config.json"}, "{\"model_type\": \"bert\", \"layer_norm_eps\": NaN}"),
+      config("ConfigWithoutType", 2, {"config.json", "model_type"}, "{\"hidden_size\": 16}"),
+      {"ConfigUnknownType",
+       2,
+       {"gpt7", "bert and distilbert"},
+       [](const Ground& ground) {
+         return ground.plan(ground.model_replacing("config.json", "\"bert\"", "\"gpt7\""));
+       }},
+      config_value("ConfigTextForNumber", {"config.json", "hidden_size"}, "\"hidden_size\": 16",
+                   "\"hidden_size\": \"16\""),
+      config_value("ConfigFractionForNumber", {"config.json", "hidden_size"}, "\"hidden_size\": 16",
+                   "\"hidden_size\": 16.5"),
+      config_value("ConfigNegative", {"config.json", "vocab_size", "-112"}, "\"vocab_size\": 112",
+                   "\"vocab_size\": -112"),
+      config_value("ConfigZeroLayers", {"config.json", "num_hidden_layers"}, "\"num_hidden_layers\": 1",
+                   "\"num_hidden_layers\": 0"),
+      config_value("ConfigEnormous", {"config.json", "hidden_size"}, "\"hidden_size\": 16",
+                   "\"hidden_size\": 9223372036854775806"),
+      config_value("ConfigEnormousProduct", {"config.json", "intermediate_size"}, "\"intermediate_size\": 32",
+                   "\"intermediate_size\": 4611686018427387904"),
+      config_value("ConfigBeyond64Bits", {"config.json", "vocab_size"}, "\"vocab_size\": 112",
+                   "\"vocab_size\": 184467440737095516160"),
+      config_value("ConfigHeadsDoNotDivide", {"16", "3", "num_attention_heads"}, "\"num_attention_heads\": 2",
+                   "\"num_attention_heads\": 3"),
+      config_value("ConfigUnknownActivation", {"config.json", "hidden_act"}, "\"model_type\": \"bert\"",
+                   "\"model_type\": \"bert\", \"hidden_act\": \"swish9\""),
+      config_value("ConfigDropoutAboveOne", {"config.json", "hidden dropout is 1.5"},
+                   "\"hidden_dropout_prob\": 0.1", "\"hidden_dropout_prob\": 1.5"),
+      config_value("ConfigSameKeyTwice", {"config.json", "'hidden_size' occurs twice"}, "\"hidden_size\": 16",
+                   "\"hidden_size\": 16, \"hidden_size\": 16"),
+      {"ConfigNotThere",
+       4,
+       {"config.json"},
+       [](const Ground& ground) { return ground.plan(ground.model_without("config.json")); }},
+      {"ConfigInvalidUtf8",
+       4,
+       {"config.json"},
+       [](const Ground& ground) {
+         return ground.plan(
+             ground.model_replacing("config.json", "\"model_type\"", "\"\xff\xfe\": 1, \"model_type\""));
+       }},
+  };
+}
+
+std::vector<Case> tokenizer_cases() {
+  return {
+      {"TokenizerGood", 0, {"\"ids\""}, [](const Ground& ground) { return ground.tokenize(ground.model()); }},
+      {"TokenizerNotThere",
+       4,
+       {"vocab.txt", "tokenizer.json"},
+       [](const Ground& ground) { return ground.tokenize(ground.model_without("vocab.txt")); }},
+      tokenizer("TokenizerEmptyVocabulary", {"vocab.txt"}, "vocab.txt", ""),
+      tokenizer("TokenizerWithoutUnknown", {"vocab.txt", "[UNK]"}, "vocab.txt",
+                "[PAD]\n[CLS]\n[SEP]\nword\n"),
+      tokenizer("TokenizerBadUtf8", {"vocab.txt:6"}, "vocab.txt",
+                "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nab\xff\xfe\n"),
+      tokenizer("TokenizerJsonCutOff", {"tokenizer.json"}, "tokenizer.json", "{\"model\": {\"type\": "),
+      tokenizer("TokenizerJsonDeep", {"tokenizer.json", "line 1, column 100001"}, "tokenizer.json",
+                std::string(100000, '[')),
+      tokenizer("TokenizerJsonOtherModel", {"tokenizer.json", "BPE", "WordPiece"}, "tokenizer.json",
+                "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}"),
+      tokenizer("TokenizerJsonDeepClosed", {"tokenizer.json"}, "tokenizer.json",
+                std::string(100000, '[') + std::string(100000, ']')),
+      tokenizer("TokenizerJsonDuplicateIds", {"tokenizer.json", "'b'", "id 1"}, "tokenizer.json",
+                tokenizer_json("\"[UNK]\": 0, \"a\": 1, \"b\": 1")),
+      tokenizer("TokenizerJsonNegativeId", {"tokenizer.json", "-1"}, "tokenizer.json",
+                tokenizer_json("\"[UNK]\": 0, \"a\": -1")),
+      tokenizer("TokenizerJsonFractionalId", {"tokenizer.json", "model.vocab.a", "integer"}, "tokenizer.json",
+                tokenizer_json("\"[UNK]\": 0, \"a\": 1.5")),
+      tokenizer("TokenizerConfigCutOff", {"tokenizer_config.json"}, "tokenizer_config.json", "{\"do_lower"),
+      tokenizer("TokenizerConfigWrongType", {"tokenizer_config.json", "do_lower_case"},
+                "tokenizer_config.json", "{\"do_lower_case\": 7}"),
+      {"TokenizerLargerThanModel",
+       4,
+       {"the id 112", "vocab_size is 112"},
+       [](const Ground& ground) {
+         return ground.predict(ground.model_with(
+             "vocab.txt", read_file(ground.model() + "/vocab.txt") + "x1\nx2\nx3\nx4\nx5\nx6\n"));
+       }},
+  };
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,234 @@
+// Arguments that are unknown, contradictory or out of range; checkpoints that do not carry a run on.
+#include <filesystem>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+Case words(std::string name, int exit_code, Words message, Words command) {
+  return {std::move(name), exit_code, std::move(message),
+          [command = std::move(command)](const Ground&) { return command; }};
+}
+
+// A run over random ids, read and planned only.
+Case argument(std::string name, int exit_code, Words message, Words more) {
+  return {std::move(name), exit_code, std::move(message),
+          [more = std::move(more)](const Ground& ground) { return ground.train_dummy(more); }};
+}
+
+// Goes on with a copy of the run in which one file of the last checkpoint is changed.
+Case checkpoint(std::string name, int exit_code, Words message, std::string file,
+                std::function<void(std::string&)> change) {
+  return {std::move(name), exit_code, std::move(message), [file, change](const Ground& ground) {
+            const std::string run = ground.run_copy();
+            const std::string path = run + "/checkpoint-2/" + file;
+            std::string text = read_file(path);
+            change(text);
+            ground.file(fs::relative(path, ground.path("")).string(), text);
+            return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2"});
+          }};
+}
+
+}  // namespace
+
+std::vector<Case> argument_cases() {
+  return {
+      words("CommandNone", 2, {"usage: plimsoll"}, {}),
+      words("CommandHelp", 0, {"usage: plimsoll", "Exit codes"}, {"--help"}),
+      words("CommandUnknown", 2, {"'trian'", "train"}, {"trian"}),
+      argument("ArgumentsGood", 0, {"weights"}, {}),
+      argument("ArgumentUnknown", 2, {"--learning_rat", "did you mean 'learning_rate'"},
+               {"--learning_rat", "1"}),
+      argument("ArgumentWithoutValue", 2, {"--learning_rate"}, {"--learning_rate"}),
+      argument("ArgumentWithoutDashes", 2, {"'stray'"}, {"stray"}),
+      argument("ArgumentTextForNumber", 2, {"--max_steps", "ten"}, {"--max_steps", "ten"}),
+      argument("ArgumentFractionForInteger", 2, {"--seed", "1.5"}, {"--seed", "1.5"}),
+      argument("ArgumentNaN", 2, {"--learning_rate", "nan"}, {"--learning_rate", "nan"}),
+      argument("ArgumentInfinite", 2, {"--learning_rate"}, {"--learning_rate", "1e999"}),
+      argument("ArgumentOutOfRange", 2, {"--adam_beta1", "1.5", "[0, 1)"}, {"--adam_beta1", "1.5"}),
+      argument("ArgumentZeroBatch", 2, {"--per_device_train_batch_size", "0"},
+               {"--per_device_train_batch_size", "0"}),
+      argument("ArgumentEnormousBatch", 2, {"--per_device_train_batch_size"},
+               {"--per_device_train_batch_size", "9223372036854775807"}),
+      argument("ArgumentEnormousData", 2, {"--dummy_num_samples"},
+               {"--dummy_num_samples", "9223372036854775807"}),
+      argument("ArgumentEnormousAccumulation", 2, {"--gradient_accumulation_steps"},
+               {"--gradient_accumulation_steps", "9223372036854775807"}),
+      argument("ArgumentWrongBool", 2, {"--do_eval", "maybe"}, {"--do_eval", "maybe"}),
+      argument("ArgumentChoiceMistyped", 2, {"'epochs'", "did you mean 'epoch'"},
+               {"--eval_strategy", "epochs"}),
+      argument("ArgumentsContradict", 2, {"--fp16 and --bf16 exclude"}, {"--fp16", "--bf16"}),
+      argument("ArgumentsBestWithoutEvaluation", 2, {"--load_best_model_at_end", "--eval_strategy is no"},
+               {"--load_best_model_at_end"}),
+      argument("ArgumentRefused", 2, {"--fp16", "--bf16"}, {"--fp16"}),
+      argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
+      argument("ArgumentOptimizerUnknown", 2, {"--optim", "did you mean 'adamw_torch'"},
+               {"--optim", "adamw_troch"}),
+      argument("ArgumentOptimizerNotHere", 2, {"adafactor", "not in this version"}, {"--optim", "adafactor"}),
+      argument("ArgumentOptimizerSetting", 2, {"momentun"},
+               {"--optim", "sgd", "--optim_args", "momentun=0.9"}),
+      {"ArgumentScheduleSetting",
+       2,
+       {"num_cycle", "num_cycles"},
+       [](const Ground& ground) {
+         Words command =
+             ground.train_dummy({"--lr_scheduler_type", "cosine", "--lr_scheduler_kwargs", "num_cycle=2"});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
+      argument("ArgumentEnormousSteps", 2, {"--max_steps"}, {"--max_steps", "1000000000000"}),
+      argument("ArgumentEnormousEpochs", 2, {"--num_train_epochs"}, {"--num_train_epochs", "1e30"}),
+      argument("ArgumentOldName", 0, {"old name", "eval_strategy"}, {"--evaluation_strategy", "epoch"}),
+      argument("ArgumentRemovedName", 0, {"overwrite_output_dir", "ignored"}, {"--overwrite_output_dir"}),
+      argument("ArgumentDeviceNotHere", 2, {"--device cuda:0", "CPU"}, {"--device", "cuda:0"}),
+      argument("ArgumentDeviceUnknown", 2, {"--device", "abacus"}, {"--device", "abacus"}),
+      argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "there are"},
+               {"--disable_pass", "nothing"}),
+      argument("ArgumentOverrideUnknown", 2, {"hiden_size"}, {"--config_overrides", "hiden_size=3"}),
+      argument("ArgumentOverrideBad", 2, {"hidden_size"}, {"--config_overrides", "hidden_size=15"}),
+      argument("ArgumentMemoryLimit", 3, {"--memory_limit", "1 MiB allowed", "--optim sgd"},
+               {"--memory_limit", "1MiB"}),
+      argument("ArgumentMemoryLimitUnit", 2, {"--memory_limit", "12 apples"},
+               {"--memory_limit", "12 apples"}),
+      words("ArgumentNoModel", 2, {"no model", "--model_name_or_path"}, {"train", "--dataset_name", "dummy"}),
+      words("ArgumentModelNotThere", 4, {"/nonexistent/model"},
+            {"train", "--model_name_or_path", "/nonexistent/model", "--dataset_name", "dummy"}),
+      words("ArgumentModelNotInCache", 4, {"bert-base-uncasd"},
+            {"train", "--model_name_or_path", "bert-base-uncasd", "--dataset_name", "dummy"}),
+      words("ArgumentNoSuchGlueTask", 2, {"sst3", "sst2"},
+            {"train", "--config_name", "bert-base-uncased", "--task_name", "sst3"}),
+      {"ArgumentNoTrainingData",
+       2,
+       {"no training data", "--train_file"},
+       [](const Ground& ground) {
+         return Words{"train", "--model_name_or_path", ground.model(), "--dry_run"};
+       }},
+      {"ArgumentNoValidationData",
+       2,
+       {"no validation data", "--validation_file"},
+       [](const Ground& ground) { return ground.train(ground.data(), {"--do_eval"}); }},
+      {"ArgumentNoTokenizer",
+       2,
+       {"--tokenizer_name"},
+       [](const Ground& ground) {
+         return Words{"train", "--config_name", ground.model(), "--train_file", ground.data(), "--dry_run"};
+       }},
+      {"ArgumentFileNotThere",
+       2,
+       {"nothing.json"},
+       [](const Ground& ground) {
+         return Words{"train", ground.path("nothing.json")};
+       }},
+      {"ArgumentFileBad",
+       2,
+       {"bad.json"},
+       [](const Ground& ground) {
+         return Words{"train", ground.file("bad.json", "{\"learning_rate\": ")};
+       }},
+      {"ArgumentFileUnknownName",
+       2,
+       {"names.json", "learning_rat", "did you mean"},
+       [](const Ground& ground) {
+         return Words{"train", ground.file("names.json", "{\"learning_rat\": 1}")};
+       }},
+      {"ArgumentOutputIsAFile",
+       7,
+       {"train.tsv"},
+       [](const Ground& ground) {
+         Words command = ground.train_dummy({"--output_dir", ground.data() + "/x"});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
+      {"ArgumentMetricNotThere",
+       2,
+       {"--metric_for_best_model rouge", "eval_loss"},
+       [](const Ground& ground) {
+         Words command = ground.train_dummy(
+             {"--output_dir", ground.path("metric"), "--load_best_model_at_end", "--eval_strategy", "steps",
+              "--eval_steps", "1", "--save_steps", "1", "--metric_for_best_model", "rouge"});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
+      words("InspectNotThere", 2, {"/nonexistent"}, {"inspect", "/nonexistent"}),
+      words("InspectNothing", 2, {"usage"}, {"inspect"}),
+      words("TokenizeNoTokenizer", 2, {"--tokenizer_name"}, {"tokenize"}),
+  };
+}
+
+std::vector<Case> checkpoint_cases() {
+  const auto cut = [](std::string& text) { text.resize(text.size() / 2); };
+  const auto flip = [](std::string& text) {
+    text[text.size() - 9] = static_cast<char>(text[text.size() - 9] ^ 1);
+  };
+  const auto resume_with = [](std::string name, int exit_code, Words message, Words more) {
+    return Case{std::move(name), exit_code, std::move(message), [more](const Ground& ground) {
+                  const std::string run = ground.run_copy();
+                  Words all = {"--resume_from_checkpoint", run + "/checkpoint-2"};
+                  all.insert(all.end(), more.begin(), more.end());
+                  return ground.resume(run, all);
+                }};
+  };
+  return {
+      resume_with("CheckpointGood", 0, {"checkpoint-2", "wrote"}, {}),
+      checkpoint("CheckpointWeightsCut", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors", cut),
+      checkpoint("CheckpointWeightsFlipped", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors",
+                 flip),
+      checkpoint("CheckpointOptimizerFlipped", 4, {"checkpoint-2", "optimizer.safetensors"},
+                 "optimizer.safetensors", flip),
+      checkpoint("CheckpointStateCut", 4, {"checkpoint-2", "trainer_state.json"}, "trainer_state.json", cut),
+      checkpoint("CheckpointManifestCut", 4, {"checkpoint-2", "plimsoll_manifest.json"},
+                 "plimsoll_manifest.json", cut),
+      checkpoint("CheckpointManifestDeep", 4, {"checkpoint-2", "plimsoll_manifest.json"},
+                 "plimsoll_manifest.json", [](std::string& text) { text = std::string(100000, '['); }),
+      {"CheckpointFileMissing",
+       4,
+       {"checkpoint-2", "optimizer.safetensors"},
+       [](const Ground& ground) {
+         const std::string run = ground.run_copy();
+         fs::remove(run + "/checkpoint-2/optimizer.safetensors");
+         return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2"});
+       }},
+      {"CheckpointNotThere",
+       4,
+       {"checkpoint-9"},
+       [](const Ground& ground) {
+         return ground.resume(ground.path("other"),
+                              {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
+       }},
+      {"CheckpointNoneInFolder",
+       0,
+       {"no checkpoint to resume from", "starting from the beginning"},
+       [](const Ground& ground) {
+         return ground.resume(ground.path("empty_run"), {"--resume_from_checkpoint", "True"});
+       }},
+      {"CheckpointDamagedIsSkipped",
+       0,
+       {"checkpoint-2", "skipped", "checkpoint-1"},
+       [](const Ground& ground) {
+         const std::string run = ground.run_copy();
+         fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
+         return ground.resume(run, {"--resume_from_checkpoint", "True"});
+       }},
+      {"CheckpointAllDamaged",
+       4,
+       {"checkpoint-2", "none of its 2 checkpoints verifies"},
+       [](const Ground& ground) {
+         const std::string run = ground.run_copy();
+         fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
+         fs::resize_file(run + "/checkpoint-1/optimizer.safetensors", 100);
+         return ground.resume(run, {"--resume_from_checkpoint", "True"});
+       }},
+      resume_with("CheckpointOfAnotherShape", 4, {"checkpoint-2", "shape"},
+                  {"--config_overrides", "intermediate_size=64"}),
+      resume_with("CheckpointOfAnotherDepth", 4, {"checkpoint-2", "layer.1"},
+                  {"--config_overrides", "num_hidden_layers=2"}),
+      resume_with("CheckpointOfAnotherOptimizer", 4, {"checkpoint-2", "--optim"}, {"--optim", "sgd"}),
+      resume_with("CheckpointArgumentChanged", 0, {"--learning_rate: was 5e-05, is now 0.001"},
+                  {"--learning_rate", "0.001"}),
+  };
+}
+
+}  // namespace plimsoll::testing
