@@ -1,0 +1,76 @@
+// A killed run goes on with the same bits; an interrupted one saves, says so and goes on.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "tests/bad_input/binary.h"
+#include "tests/kill/kill_run.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+TEST(Kill, EightKillsChangeNothing) {
+  expect_kills_change_nothing("kill_quick", 8, 1);
+}
+
+// Long enough not to end before the signal comes.
+constexpr int64_t kManySteps = 100000;
+
+void wait_for_checkpoint(Process& process, const std::string& run) {
+  for (int i = 0; i < 60000 && process.is_running() && !std::filesystem::exists(run + "/checkpoint-2"); ++i) {
+    sleep_us(1000);
+  }
+}
+
+TEST(Kill, AnInterruptSavesAndSaysHowToGoOn) {
+  const TestFolder folder("interrupt");
+  const std::string model = write_tiny_model(folder);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    SCOPED_TRACE(signal);
+    const std::string run = folder.path("run" + std::to_string(signal));
+    Process process(killed_run(model, run, kManySteps), folder.path("log"));
+    wait_for_checkpoint(process, run);
+    process.send(signal);
+    const ProcessResult result = process.wait();
+    EXPECT_EQ(result.exit_code, 6) << result.output;
+    EXPECT_NE(result.output.find("finishing the step and saving"), std::string::npos) << result.output;
+    EXPECT_NE(result.output.find("--resume_from_checkpoint True"), std::string::npos) << result.output;
+    const size_t at = result.output.find("interrupted at step ");
+    ASSERT_NE(at, std::string::npos) << result.output;
+    const int64_t step = std::stoll(result.output.substr(at + 20));
+    EXPECT_GE(step, 2);
+    EXPECT_TRUE(std::filesystem::exists(run + "/checkpoint-" + std::to_string(step)));
+    const ProcessResult rest = run_plimsoll(killed_run(model, run, step + 2), folder.path("log"));
+    EXPECT_EQ(rest.exit_code, 0) << rest.output;
+    EXPECT_NE(rest.output.find("checkpoint-" + std::to_string(step) + ": step " + std::to_string(step)),
+              std::string::npos)
+        << rest.output;
+  }
+}
+
+TEST(Kill, TheSecondInterruptStopsAtOnce) {
+  // A step of this run takes long, so that the first interrupt is still waiting for it to end.
+  const TestFolder folder("interrupt_twice");
+  const std::string model = write_tiny_model(folder);
+  std::vector<std::string> words = killed_run(model, folder.path("run"), 3);
+  words.insert(words.end(), {"--gradient_accumulation_steps", "100000", "--dummy_num_samples", "300000"});
+  Process process(words, folder.path("log"));
+  for (int i = 0;
+       i < 20000 && process.is_running() && process.output().find("starting from") == std::string::npos; ++i)
+    sleep_us(1000);
+  process.send(SIGINT);
+  for (int i = 0;
+       i < 20000 && process.is_running() && process.output().find("second signal") == std::string::npos; ++i)
+    sleep_us(1000);
+  EXPECT_TRUE(process.is_running()) << process.output();
+  process.send(SIGINT);
+  const ProcessResult result = process.wait(5000);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_EQ(result.output.find("interrupted at step"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
