@@ -337,6 +337,10 @@ class Setup {
 
   void fill_request() {
     PlanRequest& request = setup_.request;
+    if (arguments_.device != "auto" && arguments_.device != "cpu") {
+      throw_error(ErrorCode::kUsage, "--device {}: this version plans and runs on a CPU only; leave it out",
+                  arguments_.device);
+    }
     request.model = setup_.model;
     request.model_label = setup_.model_label;
     request.problem_type = setup_.labels.problem;

@@ -84,6 +84,14 @@ std::vector<std::string> TrainLoop::resume() {
     const NewestCheckpoint newest = find_newest_verified(files, arguments_.output_dir);
     for (const SkippedCheckpoint& skipped : newest.skipped)
       lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
+    if (newest.path.empty() && !newest.skipped.empty()) {
+      // Starting anew would write over what the user may still want to save.
+      throw_error(ErrorCode::kBadData,
+                  "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
+                  "leave --resume_from_checkpoint out to start from the beginning",
+                  arguments_.output_dir, newest.skipped.size(), newest.skipped.front().path,
+                  newest.skipped.front().reason);
+    }
     if (newest.path.empty()) {
       lines.push_back("no checkpoint to resume from in " + arguments_.output_dir +
                       ": starting from the beginning");
@@ -103,7 +111,14 @@ std::vector<std::string> TrainLoop::resume() {
     throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing; this checkpoint is of another model",
                 path, report.missing.front());
   }
-  for (const TensorSource& tensor : state_tensors(session_.executor())) {
+  const std::vector<TensorSource> states = state_tensors(session_.executor());
+  if (states.size() != checkpoint.optimizer.tensors().size()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the optimizer's state has {} tensors, this run's optimizer has {}; resume with the "
+                "--optim of that run",
+                path, checkpoint.optimizer.tensors().size(), states.size());
+  }
+  for (const TensorSource& tensor : states) {
     const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
     if (stored == nullptr || stored->shape != tensor.shape) {
       throw_error(ErrorCode::kBadData,
