@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "show/monitor/host.h"
 #include "train/session.h"
+#include "train/speed.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -173,13 +174,12 @@ MetricMap Trainer::evaluate() {
       metrics["eval_" + key + "_mm"] = value;
     }
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const auto rows = static_cast<double>(setup.evaluate->num_rows());
-  metrics["eval_samples"] = rows;
-  metrics["eval_runtime"] = seconds;
-  metrics["eval_samples_per_second"] = rows / seconds;
-  metrics["eval_steps_per_second"] =
-      std::ceil(rows / static_cast<double>(setup.arguments.per_device_eval_batch_size)) / seconds;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const int64_t rows = setup.evaluate->num_rows();
+  const int64_t batch = setup.arguments.per_device_eval_batch_size;
+  metrics.merge(speed_metrics(
+      "eval", {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
+  metrics["eval_samples"] = static_cast<double>(rows);
   return metrics;
 }
 

@@ -231,7 +231,10 @@ class Setup {
       for (int64_t i = static_cast<int64_t>(names.size()); i < setup_.model.num_labels; ++i)
         names.push_back("LABEL_" + std::to_string(i));
       setup_.labels = given_labels(names);
-      if (setup_.model.problem_type) setup_.labels.problem = *setup_.model.problem_type;
+      // As Hugging Face decides where nobody says: one label is a regression.
+      const ProblemType by_count =
+          setup_.model.num_labels == 1 ? ProblemType::kRegression : ProblemType::kSingleLabel;
+      setup_.labels.problem = options.problem.value_or(setup_.model.problem_type.value_or(by_count));
       if (setup_.labels.problem == ProblemType::kRegression) setup_.labels.names.clear();
     }
     if (!setup_.model.id2label.empty() && !setup_.labels.names.empty())

@@ -117,7 +117,7 @@ std::string trainer_state_json(const RunState& state) {
   json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
   json["max_steps"] = state.max_steps;
   json["num_input_tokens_seen"] = state.tokens_seen;
-  json["num_train_epochs"] = static_cast<int64_t>(state.arguments.num_train_epochs + 0.999999);
+  json["num_train_epochs"] = state.num_epochs;
   json["save_steps"] = interval_steps(state.arguments.save_steps, state.max_steps);
   json["stateful_callbacks"] = Json::object();
   json["total_flos"] = state.total_flos;

@@ -18,6 +18,7 @@ inline constexpr int kRunStateSchemaVersion = 1;
 struct RunState {
   int64_t step = 0;  // optimizer steps done
   int64_t max_steps = 0;
+  int64_t num_epochs = 0;     // begun by max_steps; not stored, the arguments give it
   int64_t micro_batches = 0;  // numbers the random draws
   DataPosition position;      // of the next batch
   double epoch = 0;

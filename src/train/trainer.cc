@@ -7,6 +7,7 @@
 
 #include "graph/ops/op.h"
 #include "show/report/result_files.h"
+#include "train/speed.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -34,6 +35,12 @@ std::string with_prefix(const std::string& metric) {
   return metric.starts_with("eval_") ? metric : "eval_" + metric;
 }
 
+void write_text(FileSystem& files, const std::string& path, const std::string& text) {
+  const auto file = files.create(path);
+  file->write(std::as_bytes(std::span(text)));
+  file->close();
+}
+
 void append_text(FileSystem& files, const std::string& path, const std::string& text) {
   const auto file = files.open_append(path);
   file->write(std::as_bytes(std::span(text)));
@@ -54,6 +61,7 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
     : session_(session), arguments_(session.setup().arguments), callbacks_(std::move(callbacks)) {
   state_.arguments = arguments_;
   state_.max_steps = session.setup().max_steps;
+  state_.num_epochs = static_cast<int64_t>(std::ceil(session.setup().num_epochs));
   const ScheduleKind kind = parse_schedule(arguments_.lr_scheduler_type);
   const std::vector<ScheduleOption> options = schedule_options(arguments_.lr_scheduler_kwargs);
   if (follows_metric(kind)) {
@@ -136,6 +144,7 @@ std::vector<std::string> TrainLoop::resume() {
   }
   state.arguments = arguments_;
   state.max_steps = state_.max_steps;
+  state.num_epochs = state_.num_epochs;
   if (arguments_.ignore_data_skip) state.position = {state.position.epoch, 0};
   if (metric_state_ && !state.schedule_state.empty())
     metric_state_ = state_from_values(metric_options_, state.schedule_state);
@@ -154,9 +163,7 @@ std::vector<std::string> TrainLoop::resume() {
   for (const LogRecord& record : state_.log_history) {
     log += log_line(record);
   }
-  const auto file = files.create(arguments_.output_dir + "/log.jsonl");
-  file->write(std::as_bytes(std::span(log)));
-  file->close();
+  write_text(files, arguments_.output_dir + "/log.jsonl", log);
   return lines;
 }
 
@@ -225,8 +232,9 @@ bool TrainLoop::is_epoch_end(const StepInfo&) const {
   return state_.position.index == 0;
 }
 
+// The end of the run ends its epoch too, as in Trainer.
 bool TrainLoop::is_due(const std::string& strategy, double setting, const StepInfo& info) const {
-  if (strategy == "epoch") return is_epoch_end(info);
+  if (strategy == "epoch") return is_epoch_end(info) || info.step >= state_.max_steps;
   if (strategy != "steps") return false;
   const int64_t interval = interval_steps(setting, state_.max_steps);
   return interval > 0 && info.step % interval == 0;
@@ -277,14 +285,13 @@ void TrainLoop::evaluate(const StepInfo& info) {
       metrics["eval_" + key + "_mm"] = value;
     }
   }
-  const double seconds = ms_since(start) / 1000.0;
+  const int64_t rows = setup.evaluate->num_rows();
   const int64_t batch = arguments_.per_device_eval_batch_size;
-  metrics["eval_runtime"] = seconds;
-  metrics["eval_samples_per_second"] = static_cast<double>(setup.evaluate->num_rows()) / seconds;
-  metrics["eval_steps_per_second"] =
-      static_cast<double>((setup.evaluate->num_rows() + batch - 1) / batch) / seconds;
+  metrics.merge(speed_metrics(
+      "eval", {.seconds = ms_since(start) / 1000.0, .samples = rows, .steps = (rows + batch - 1) / batch}));
   record({.step = info.step, .epoch = info.epoch, .values = metrics});
-  update_best(info, metrics);
+  // An evaluation before the first step moves neither the learning rate nor the best model, as in Trainer.
+  if (info.step > 0) update_best(info, metrics);
   for (const auto& callback : callbacks_) callback->on_evaluate(info, metrics, control_);
 }
 
@@ -354,8 +361,9 @@ void TrainLoop::end_of_step_control(const StepInfo& info) {
   const bool delayed = arguments_.eval_strategy == "epoch"
                            ? info.epoch < arguments_.eval_delay
                            : static_cast<double>(info.step) < arguments_.eval_delay;
-  if (session_.setup().evaluate && !delayed &&
-      is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info)) {
+  const bool evaluates = arguments_.eval_strategy != "no" && session_.setup().evaluate;
+  if (evaluates && !delayed &&
+      (last || is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info))) {
     control_.evaluate = true;
   }
   if (is_due(arguments_.save_strategy, arguments_.save_steps, info)) control_.save = true;
@@ -382,6 +390,8 @@ TrainOutput TrainLoop::run() {
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   const auto start = Clock::now();
   const double seconds_before = state_.seconds;
+  const int64_t rows_before = rows_trained();
+  const int64_t steps_before = state_.step;
   TrainOutput output;
   if (state_.step < state_.max_steps) {
     session_.start_batches(state_.position);
@@ -398,25 +408,29 @@ TrainOutput TrainLoop::run() {
   output.interrupted = stop_requested_.load(std::memory_order_relaxed) && state_.step < state_.max_steps;
   output.step = state_.step;
   output.last_checkpoint = last_checkpoint_;
-  output.metrics = final_metrics(ms_since(start) / 1000.0);
+  output.metrics = final_metrics({.seconds = ms_since(start) / 1000.0,
+                                  .samples = rows_trained() - rows_before,
+                                  .steps = state_.step - steps_before});
   if (!output.interrupted) {
     record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
+    write_text(files, arguments_.output_dir + "/" + std::string(kTrainerStateFile),
+               trainer_state_json(state_));
     if (arguments_.load_best_model_at_end) load_best();
   }
   if (!state_.best_checkpoint.empty())
     output.best_checkpoint = arguments_.output_dir + "/" + state_.best_checkpoint;
+  output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
   output.log_history = state_.log_history;
   for (const auto& callback : callbacks_) callback->on_train_end();
   return output;
 }
 
-MetricMap TrainLoop::final_metrics(double runtime_s) const {
-  const double seconds = std::max(runtime_s, 1e-9);
-  const double samples = state_.epoch * static_cast<double>(session_.setup().train->num_rows());
-  MetricMap metrics;
-  metrics["train_runtime"] = runtime_s;
-  metrics["train_samples_per_second"] = samples / seconds;
-  metrics["train_steps_per_second"] = static_cast<double>(state_.step) / seconds;
+int64_t TrainLoop::rows_trained() const {
+  return state_.position.epoch * session_.setup().rows_per_epoch + state_.position.index;
+}
+
+MetricMap TrainLoop::final_metrics(const PhaseWork& work) const {
+  MetricMap metrics = speed_metrics("train", work);
   metrics["total_flos"] = state_.total_flos;
   metrics["train_loss"] = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
   return metrics;

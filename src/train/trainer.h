@@ -13,6 +13,7 @@
 #include "optim/schedule.h"
 #include "train/run_state.h"
 #include "train/session.h"
+#include "train/speed.h"
 
 namespace plimsoll {
 
@@ -47,7 +48,8 @@ class TrainLoop {
   void end_of_step_control(const StepInfo& info);
   CheckpointContents checkpoint_contents();
   void write_log_line(const LogRecord& record);
-  MetricMap final_metrics(double runtime_s) const;
+  int64_t rows_trained() const;
+  MetricMap final_metrics(const PhaseWork& work) const;
 
   Session& session_;
   const Arguments& arguments_;
