@@ -1,0 +1,94 @@
+#include "tests/parity/fixtures.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/file.h"
+#include "io/ckpt/safetensors.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// The finaliser of splitmix64 (Steele, Lea and Flood, 2014).
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// FNV-1a.
+uint64_t name_hash(const std::string& name) {
+  uint64_t value = 0xCBF29CE484222325u;
+  for (const char c : name) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return value;
+}
+
+}  // namespace
+
+Projection project(const std::string& name, std::span<const double> values) {
+  Projection sums{};
+  const uint64_t start = name_hash(name);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t bits = mix(start + (i + 1) * 0x9E3779B97F4A7C15u);
+    for (size_t k = 0; k < kProjections; ++k) sums[k] += ((bits >> k) & 1u) != 0 ? -values[i] : values[i];
+  }
+  return sums;
+}
+
+std::map<std::string, std::vector<double>> read_tensors(const std::string& path) {
+  const SafetensorsFile file = SafetensorsFile::open(posix_file_system(), path);
+  std::map<std::string, std::vector<double>> tensors;
+  for (const StoredTensor& tensor : file.tensors()) {
+    std::vector<double>& values = tensors[tensor.name];
+    values.resize(static_cast<size_t>(tensor.num_elements()));
+    file.read(tensor, {values.data(), DType::kF64});
+  }
+  return tensors;
+}
+
+Fixtures::Fixtures() : folder_(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/parity") {
+  std::ifstream file(path("cases.json"));
+  json_ = nlohmann::json::parse(file);
+  expected_ = read_tensors(path("expected.safetensors"));
+}
+
+std::vector<std::string> Fixtures::tensor_names(const std::string& model) const {
+  return json_.at("tensor_names").at(model).get<std::vector<std::string>>();
+}
+
+Projection Fixtures::expected_projection(const std::string& name, size_t row) const {
+  const std::vector<double>& values = expected_.at(name);
+  Projection projection{};
+  for (size_t k = 0; k < kProjections; ++k) projection[k] = values.at(row * kProjections + k);
+  return projection;
+}
+
+Arguments Fixtures::arguments(const nlohmann::json& settings, const std::string& output_dir) const {
+  nlohmann::json json = settings;
+  for (const char* key : {"model_name_or_path", "train_file", "validation_file", "test_file"}) {
+    if (json.contains(key)) json[key] = path(json[key].get<std::string>());
+  }
+  json["output_dir"] = output_dir;
+  json["num_threads"] = 1;
+  if (!json.contains("save_strategy")) json["save_strategy"] = "no";
+  return arguments_from_json(json.dump(), "cases.json");
+}
+
+ScratchFolder::ScratchFolder(const std::string& name)
+    : path_(std::filesystem::path(PLIMSOLL_BINARY_DIR) /
+            ("parity-" + name + "-" + std::to_string(getpid()))) {
+  std::filesystem::remove_all(path_);
+  std::filesystem::create_directories(path_);
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+bool has_zero_gradient(const std::string& tensor_name) {
+  return tensor_name.ends_with("attention.self.key.bias") || tensor_name.ends_with("attention.k_lin.bias");
+}
+
+}  // namespace plimsoll::testing

@@ -1,0 +1,70 @@
+// The fixtures of tests/parity, read: cases, and what the reference computed. Values; not thread-safe while
+// they load.
+//
+// Weights and gradients are compared by projections: make_fixtures.py says which and why.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+
+namespace plimsoll::testing {
+
+inline constexpr int kProjections = 64;
+using Projection = std::array<double, kProjections>;
+
+// Sums of the elements with signs from a hash of name and index. The mean square estimates the square of the
+// norm.
+Projection project(const std::string& name, std::span<const double> values);
+
+// The tensors of a .safetensors file, by name, as doubles.
+std::map<std::string, std::vector<double>> read_tensors(const std::string& path);
+
+class Fixtures {
+ public:
+  Fixtures();
+
+  const nlohmann::json& cases() const { return json_.at("cases"); }
+  const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
+  // Names of a model's tensors in the order of the rows of its projections.
+  std::vector<std::string> tensor_names(const std::string& model) const;
+  // Values of a tensor of expected.safetensors, row by row.
+  const std::vector<double>& expected(const std::string& name) const { return expected_.at(name); }
+  Projection expected_projection(const std::string& name, size_t row) const;
+
+  std::string path(const std::string& relative) const { return folder_ + "/" + relative; }
+  // Arguments of a case, with the paths of this machine and an empty output folder.
+  Arguments arguments(const nlohmann::json& settings, const std::string& output_dir) const;
+
+ private:
+  std::string folder_;
+  nlohmann::json json_;
+  std::map<std::string, std::vector<double>> expected_;
+};
+
+// A folder below the build folder, empty at the start and gone at the end.
+class ScratchFolder {
+ public:
+  explicit ScratchFolder(const std::string& name);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The gradient of an attention's key bias is exactly zero: it adds the same number to all scores of a query,
+// which softmax does not see. What an engine computes for it is rounding, and AdamW makes steps of full size
+// out of it. Such tensors are compared apart, so that they do not hide the others.
+bool has_zero_gradient(const std::string& tensor_name);
+
+}  // namespace plimsoll::testing

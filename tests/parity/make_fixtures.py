@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of tests/parity: tiny checkpoints, data files, and what transformers' Trainer does with them.
+
+    python3 tests/parity/make_fixtures.py                   # all of them; needs torch 2.15, transformers 5.23
+    python3 tests/parity/make_fixtures.py --case bert-sgd   # cases whose name has this in it, printed; nothing is written
+    python3 tests/parity/compare.py --model DIR             # a real model, both engines, by hand
+
+Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file: in fp64, which is the reference; in fp32,
+whose distance from fp64 is the unit in which the test measures; and, where gradients accumulate, with the accumulation of
+the case for the values of `epoch`.
+
+Two things in Trainer differ from what it documents, and the reference goes around them:
+ 1. For models whose forward() takes no num_items_in_batch (BERT, DistilBERT) and accumulation a, Trainer 5.23 multiplies
+    loss and gradient by a. Plimsoll takes the mean over the real batch, so that the reference for batch b, accumulation a
+    is Trainer with batch a * b and accumulation 1.
+ 2. LabelSmoother adds the log-probabilities up in fp32 whatever their type, and Trainer adds losses up in a tensor of the
+    default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
+
+What is stored: cases.json (arguments, and per step: loss, gradient norm, learning rate, epoch, evaluations; errors of the
+fp32 run) and expected.safetensors. The latter holds updates of weights and gradients as projections: of each tensor
+PROJECTIONS sums of its elements with signs from a hash, whose mean square estimates |x|^2 without bias (Johnson and
+Lindenstrauss, 1984). An update is stored in fp32 (2^-25 of its size, a hundredth of what is measured), a gradient in fp64.
+"""
+import argparse
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+
+from projections import PROJECTIONS, norm, project, relative_error
+from reference import first_batch, load_model, run_glue_outputs, run_reference, weights_of
+from tiny import write_data, write_models
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = 20
+BATCH = 4
+
+
+def base_arguments(model, data, problem, **more):
+    arguments = {"model_name_or_path": f"models/{model}", "train_file": f"data/{data}", "problem_type": problem,
+                 "max_seq_length": 48, "per_device_train_batch_size": BATCH, "max_steps": STEPS, "logging_steps": 1,
+                 "train_sampling_strategy": "sequential", "learning_rate": 1e-3}
+    arguments.update(more)
+    return arguments
+
+
+PROBLEMS = {"single": ("single.tsv", "single_label_classification", ""), "pairs": ("pairs.csv", "single_label_classification", ""),
+            "regression": ("regression.jsonl", "regression", "_regression"),
+            "multi-label": ("multi_label.jsonl", "multi_label_classification", "")}
+SGD = {"optim": "sgd", "learning_rate": 0.05}
+
+
+def all_cases():
+    cases = {}
+
+    def add(name, model="bert", problem="single", **more):
+        data, kind, suffix = PROBLEMS[problem]
+        assert name not in cases
+        cases[name] = {"name": name, "arguments": base_arguments(model + suffix, data, kind, **more)}
+
+    for model in ("bert", "distilbert"):
+        for problem in PROBLEMS:
+            for optimizer, settings in (("adamw", {}), ("sgd", SGD)):
+                for accumulation in (1, 3):
+                    more = dict(settings, **({"gradient_accumulation_steps": 3} if accumulation == 3 else {}))
+                    add(f"{model}-{problem}-{optimizer}-accumulation{accumulation}", model, problem, **more)
+    plateau = {"eval_strategy": "steps", "eval_steps": 2, "validation_file": "data/single_validation.tsv",
+               "lr_scheduler_kwargs": {"factor": 0.5, "patience": 1}}
+    for schedule, more in (("cosine", {}), ("cosine_with_restarts", {"lr_scheduler_kwargs": {"num_cycles": 2}}),
+                           ("polynomial", {"lr_scheduler_kwargs": {"power": 2.0, "lr_end": 1e-5}}), ("constant", {}),
+                           ("constant_with_warmup", {}), ("inverse_sqrt", {}),
+                           ("cosine_with_min_lr", {"lr_scheduler_kwargs": {"min_lr_rate": 0.1}}),
+                           ("cosine_warmup_with_min_lr", {"lr_scheduler_kwargs": {"min_lr": 1e-4, "warmup_lr_rate": 0.2}}),
+                           ("warmup_stable_decay", {"lr_scheduler_kwargs": {"num_decay_steps": 8, "min_lr_ratio": 0.1}}),
+                           ("reduce_lr_on_plateau", plateau)):
+        warmup = {} if schedule in ("constant", "reduce_lr_on_plateau") else {"warmup_steps": 4}
+        add(f"bert-{schedule}", lr_scheduler_type=schedule, **warmup, **more)
+    add("bert-linear-warmup-share", warmup_steps=0.25)
+    add("bert-sgd-reduce_lr_on_plateau", **SGD, lr_scheduler_type="reduce_lr_on_plateau", **plateau)
+    add("bert-adamw-weight-decay", weight_decay=0.1, learning_rate=3e-3)
+    add("bert-sgd-weight-decay", optim="sgd", learning_rate=0.05, weight_decay=0.02)
+    add("bert-adamw-clip", max_grad_norm=0.2)
+    add("bert-sgd-clip", optim="sgd", learning_rate=0.2, max_grad_norm=0.2)
+    add("bert-sgd-clip-accumulation3", optim="sgd", learning_rate=0.2, max_grad_norm=0.2, gradient_accumulation_steps=3)
+    add("bert-adamw-no-clip", max_grad_norm=0.0)
+    add("bert-adamw-betas", adam_beta1=0.8, adam_beta2=0.95, adam_epsilon=1e-6)
+    add("bert-sgd-momentum", optim="sgd", learning_rate=0.02, optim_args={"momentum": "0.9"})
+    add("bert-sgd-nesterov", optim="sgd", learning_rate=0.02, optim_args={"momentum": "0.9", "nesterov": "True"})
+    for model in ("bert", "distilbert"):
+        add(f"{model}-label-smoothing", model, label_smoothing_factor=0.1)
+    add("bert-label-smoothing-accumulation3", label_smoothing_factor=0.1, gradient_accumulation_steps=3)
+    add("bert-pairs-truncated", problem="pairs", max_seq_length=20)
+    add("bert-all-together", problem="pairs", weight_decay=0.05, warmup_steps=3, lr_scheduler_type="cosine", max_grad_norm=0.5,
+        label_smoothing_factor=0.1, gradient_accumulation_steps=3)
+    add("distilbert-all-together", "distilbert", problem="pairs", weight_decay=0.05, warmup_steps=3, lr_scheduler_type="cosine",
+        max_grad_norm=0.5, label_smoothing_factor=0.1, gradient_accumulation_steps=3)
+    return list(cases.values())
+
+
+def measure(case):
+    """Runs the case; what the test needs to know."""
+    exact, exact_weights = run_reference(case, torch.float64)
+    single, single_weights = run_reference(case, torch.float32)
+    plain = exact
+    if case["arguments"].get("gradient_accumulation_steps", 1) > 1:
+        plain, _ = run_reference(case, torch.float32, accumulate=True)
+    start = weights_of(load_model(case["arguments"]["model_name_or_path"], case["arguments"]["problem_type"], torch.float32))
+    update = {name: exact_weights[name] - start[name] for name in start}
+    # The gradient of a key bias is exactly zero (softmax does not see it): what a run makes of it is rounding, and AdamW makes
+    # steps of full size out of that. Kept apart, so that it does not hide the others.
+    trained = [name for name in update if not name.endswith(("self.key.bias", "k_lin.bias"))]
+    column = lambda recorder, key: [entry[key] for entry in recorder.steps]
+    assert len(exact.steps) == case["arguments"]["max_steps"]
+    assert np.allclose(column(exact, "learning_rate"), column(single, "learning_rate"), rtol=1e-12), "the fp32 run took another path"
+    result = {"loss": column(exact, "loss"), "grad_norm": column(exact, "grad_norm"),
+              "learning_rate": column(exact, "learning_rate"), "epoch": column(plain, "epoch"),
+              "eval_loss": [entry["eval_loss"] for entry in exact.evaluations],
+              "train_loss": exact.end["train_loss"], "update_norm": norm(update.values()),
+              "fp32_loss_error": relative_error(column(single, "loss"), column(exact, "loss")),
+              "fp32_grad_norm_error": relative_error(column(single, "grad_norm"), column(exact, "grad_norm")),
+              "fp32_weight_error": norm([single_weights[n] - exact_weights[n] for n in trained]) / norm(update.values()),
+              "fp32_key_bias_error": norm([single_weights[n] - exact_weights[n] for n in update if n not in trained]) / norm(update.values())}
+    if exact.evaluations:
+        result["fp32_eval_loss_error"] = relative_error([e["eval_loss"] for e in single.evaluations], result["eval_loss"])
+    names = sorted(update)
+    return result, names, np.stack([project(name, update[name]) for name in names]).astype(np.float32)
+
+
+def make_all():
+    write_models("models")
+    write_data("data")
+    cases, tensors, names_of = [], {}, {}
+    for case in all_cases():
+        result, names, projections = measure(case)
+        model = case["arguments"]["model_name_or_path"].split("/")[1]
+        assert names_of.setdefault(model, names) == names
+        tensors[f"update/{case['name']}"] = projections
+        cases.append(dict(case, model=model, expected=result))
+        print(f"{case['name']:44s} loss {result['loss'][0]:.4f} -> {result['loss'][-1]:.4f}  fp32 errors: loss "
+              f"{result['fp32_loss_error']:.1e} norm {result['fp32_grad_norm_error']:.1e} weights {result['fp32_weight_error']:.1e}", flush=True)
+    steps = []
+    for kind in ("bert", "distilbert"):
+        for problem, (data, problem_type, suffix) in PROBLEMS.items():
+            path = f"models/{kind}{suffix}"
+            logits, loss, gradients = first_batch(path, f"data/{data}", problem_type, torch.float64)
+            logits32, loss32, gradients32 = first_batch(path, f"data/{data}", problem_type, torch.float32)
+            names = sorted(gradients)
+            name = f"{kind}-{problem}"
+            tensors[f"logits/{name}"] = logits
+            tensors[f"gradient/{name}"] = np.stack([project(n, gradients[n]) for n in names])
+            steps.append({"name": name, "model": kind + suffix, "data": data, "problem_type": problem_type, "loss": loss,
+                          "gradient_norms": [norm([gradients[n]]) for n in names],
+                          "fp32_loss_error": abs(loss32 - loss) / abs(loss),
+                          "fp32_logits_error": norm([logits32 - logits]) / norm([logits]),
+                          "fp32_gradient_errors": [norm([gradients32[n] - gradients[n]]) for n in names]})
+    save_file(tensors, "expected.safetensors", metadata={"format": "pt"})
+    with open("cases.json", "w") as f:
+        f.write(compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
+                         "projections": PROJECTIONS, "outputs": run_glue_outputs(base_arguments("bert", *PROBLEMS["single"][:2])),
+                         "tensor_names": names_of, "cases": cases, "first_batches": steps}))
+
+
+def compact(value, indent=0):
+    """JSON with lists of numbers on one line."""
+    pad = " " * (indent + 1)
+    if isinstance(value, dict) and value:
+        return "{\n" + ",\n".join(f"{pad}{json.dumps(k)}: {compact(v, indent + 1)}" for k, v in value.items()) + "\n" + " " * indent + "}" + ("\n" if indent == 0 else "")
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(pad + compact(v, indent + 1) for v in value) + "\n" + " " * indent + "]"
+    return json.dumps(value)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--case")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    os.chdir(HERE)
+    if not arguments.case:
+        return make_all()
+    for case in all_cases():
+        if arguments.case in case["name"]:
+            print(case["name"], json.dumps(measure(case)[0], indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

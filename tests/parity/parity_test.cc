@@ -1,0 +1,222 @@
+// Training beside transformers' Trainer, step by step: see make_fixtures.py for how the reference was made.
+//
+// The unit is the distance of Trainer's own fp32 run from its fp64 run; the limit is ten of it, since both
+// engines round the same formulas in fp32 but in other orders, and which of two equally good orders comes
+// nearer is luck.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "plimsoll/trainer.h"
+#include "tests/parity/fixtures.h"
+#include "train/session.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+using testing::Fixtures;
+using testing::Projection;
+using testing::ScratchFolder;
+
+constexpr double kTimesReference = 10.0;
+
+const Fixtures& fixtures() {
+  static const Fixtures all;
+  return all;
+}
+
+// Of the column `key` of the step log.
+std::vector<double> column(const TrainOutput& output, const std::string& has, const std::string& key) {
+  std::vector<double> values;
+  for (const LogRecord& record : output.log_history) {
+    if (!record.values.contains(has)) continue;
+    values.push_back(key == "epoch" ? record.epoch : record.values.at(key));
+  }
+  return values;
+}
+
+// Largest difference of a step, over the expected value.
+double relative_error(const std::vector<double>& values, const json& expected) {
+  if (values.size() != expected.size() || values.empty()) return INFINITY;
+  double worst = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double error =
+        std::fabs(values[i] - expected[i].get<double>()) / std::fabs(expected[i].get<double>());
+    if (!(error <= worst)) worst = error;
+  }
+  return worst;
+}
+
+double mean_square_difference(const Projection& a, const Projection& b) {
+  double sum = 0;
+  for (size_t k = 0; k < a.size(); ++k) sum += (a[k] - b[k]) * (a[k] - b[k]);
+  return sum / static_cast<double>(a.size());
+}
+
+struct WeightErrors {
+  double trained = 0;   // of all tensors that have a gradient, over the norm of the update
+  double key_bias = 0;  // of those whose exact gradient is zero
+};
+
+// Distance of the weights in `folder` from the reference after the case.
+WeightErrors weight_errors(const json& item, const std::string& folder) {
+  const auto start = testing::read_tensors(
+      fixtures().path(item.at("arguments").at("model_name_or_path").get<std::string>()) +
+      "/model.safetensors");
+  const auto end = testing::read_tensors(folder + "/model.safetensors");
+  EXPECT_EQ(start.size(), end.size());
+  WeightErrors errors;
+  size_t row = 0;
+  for (const std::string& name : fixtures().tensor_names(item.at("model"))) {
+    std::vector<double> update = end.at(name);
+    for (size_t i = 0; i < update.size(); ++i) update[i] -= start.at(name).at(i);
+    const Projection expected =
+        fixtures().expected_projection("update/" + item.at("name").get<std::string>(), row++);
+    (testing::has_zero_gradient(name) ? errors.key_bias : errors.trained) +=
+        mean_square_difference(testing::project(name, update), expected);
+  }
+  const double norm = item.at("expected").at("update_norm");
+  return {std::sqrt(errors.trained) / norm, std::sqrt(errors.key_bias) / norm};
+}
+
+TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
+  ASSERT_GE(fixtures().cases().size(), 50u);
+  std::printf("%-44s %26s %8s %8s\n", "error over that of Trainer in fp32", "loss", "norm", "weights");
+  for (const json& item : fixtures().cases()) {
+    const std::string name = item.at("name");
+    SCOPED_TRACE(name);
+    const json& expected = item.at("expected");
+    const ScratchFolder folder(name);
+    Trainer trainer(fixtures().arguments(item.at("arguments"), folder.path() + "/run"));
+    const TrainOutput output = trainer.train();
+    trainer.save_model(folder.path() + "/model");
+
+    const double loss = relative_error(column(output, "loss", "loss"), expected.at("loss"));
+    const double norm = relative_error(column(output, "loss", "grad_norm"), expected.at("grad_norm"));
+    const WeightErrors weights = weight_errors(item, folder.path() + "/model");
+    const auto ratio = [&](double error, const char* unit) {
+      return error / expected.at(unit).get<double>();
+    };
+    std::printf("%-44s %8.1e %8.1e %8.2f %8.2f %8.2f\n", name.c_str(), loss, weights.trained,
+                ratio(loss, "fp32_loss_error"), ratio(norm, "fp32_grad_norm_error"),
+                ratio(weights.trained, "fp32_weight_error"));
+    EXPECT_LE(ratio(loss, "fp32_loss_error"), kTimesReference);
+    EXPECT_LE(ratio(norm, "fp32_grad_norm_error"), kTimesReference);
+    EXPECT_LE(ratio(weights.trained, "fp32_weight_error"), kTimesReference);
+    // Rates and epochs are computed in double by both: a few roundings apart.
+    const std::vector<double> rates = column(output, "loss", "learning_rate");
+    ASSERT_EQ(rates.size(), expected.at("learning_rate").size());
+    for (size_t i = 0; i < rates.size(); ++i) {
+      const double peak = item.at("arguments").at("learning_rate");
+      EXPECT_NEAR(rates[i], expected.at("learning_rate")[i].get<double>(), 1e-12 * peak) << "step " << i + 1;
+    }
+    EXPECT_LE(relative_error(column(output, "loss", "epoch"), expected.at("epoch")), 1e-15);
+    EXPECT_NEAR(output.metrics.at("train_loss"), expected.at("train_loss").get<double>(),
+                kTimesReference * 1e-6);
+    if (!expected.at("eval_loss").empty()) {
+      EXPECT_LE(ratio(relative_error(column(output, "eval_loss", "eval_loss"), expected.at("eval_loss")),
+                      "fp32_eval_loss_error"),
+                kTimesReference);
+    }
+  }
+}
+
+// The first eight rows: logits by `predict`, the gradient of every tensor from the momentum of a first step.
+TEST(Parity, LogitsAndEveryGradientOfAStep) {
+  ASSERT_EQ(fixtures().first_batches().size(), 8u);
+  for (const json& item : fixtures().first_batches()) {
+    const std::string name = item.at("name");
+    SCOPED_TRACE(name);
+    const ScratchFolder folder(name);
+    json settings{{"model_name_or_path", "models/" + item.at("model").get<std::string>()},
+                  {"train_file", "data/" + item.at("data").get<std::string>()},
+                  {"test_file", "data/" + item.at("data").get<std::string>()},
+                  {"problem_type", item.at("problem_type")},
+                  {"per_device_train_batch_size", 8},
+                  {"max_seq_length", 48},
+                  {"max_steps", 1},
+                  {"max_grad_norm", 0.0},
+                  {"optim", "sgd"},
+                  {"optim_args", {{"momentum", "0.5"}}},
+                  {"train_sampling_strategy", "sequential"}};
+    Arguments arguments = fixtures().arguments(settings, folder.path());
+
+    Trainer predictor(arguments, Task::kPredict);
+    const std::vector<Prediction> predictions = predictor.predict();
+    const std::vector<double>& logits = fixtures().expected("logits/" + name);
+    double difference = 0;
+    double square = 0;
+    ASSERT_EQ(logits.size(), 8 * predictions.at(0).logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const size_t width = predictions[0].logits.size();
+      const double error = static_cast<double>(predictions.at(i / width).logits[i % width]) - logits[i];
+      difference += error * error;
+      square += logits[i] * logits[i];
+    }
+    const double logits_ratio = std::sqrt(difference / square) / item.at("fp32_logits_error").get<double>();
+    EXPECT_LE(logits_ratio, kTimesReference);
+
+    resolve_arguments(arguments);
+    Session session(prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system()), posix_file_system());
+    session.allocate();
+    session.start_batches({});
+    MicroBatch batch = session.make_batch();
+    ASSERT_TRUE(session.next_batch(batch));
+    ASSERT_EQ(batch.info.num_sequences, 8);
+    const double loss = session.forward_backward(batch, 8.0, true);
+    const double expected_loss = item.at("loss");
+    session.update(0.0, 1);
+    const std::vector<std::string> names = fixtures().tensor_names(item.at("model"));
+    std::map<std::string, size_t> row_of;
+    for (size_t i = 0; i < names.size(); ++i) row_of[names[i]] = i;
+    double worst = 0;
+    std::string worst_name;
+    double total = 0;
+    double reference_total = 0;
+    double exact_total = 0;
+    for (size_t i = 0; i < names.size(); ++i) {
+      reference_total += std::pow(item.at("fp32_gradient_errors")[i].get<double>(), 2);
+      exact_total += std::pow(item.at("gradient_norms")[i].get<double>(), 2);
+    }
+    size_t checked = 0;
+    for (const WeightSpec& spec : session.plan().weights) {
+      const View momentum = session.executor().tensor("sgd.momentum/" + spec.name);
+      const int64_t row_elements = spec.elements() / spec.shape[0];
+      for (const WeightPart& part : spec.parts) {
+        const std::string& tensor = part.disk_names.front();
+        const size_t row = row_of.at(tensor);
+        std::vector<double> gradient;
+        for (int64_t i = 0; i < part.num_rows * row_elements; ++i)
+          gradient.push_back(momentum.load(part.first_row * row_elements + i));
+        const double error = std::sqrt(mean_square_difference(
+            testing::project(tensor, gradient), fixtures().expected_projection("gradient/" + name, row)));
+        total += error * error;
+        // A tensor whose own error happens to be small beside the gradient's rounding is measured by that:
+        // 2^-24 of its norm, and for one whose exact gradient vanishes of the whole gradient's.
+        const double floor =
+            0x1p-24 * (testing::has_zero_gradient(tensor) ? std::sqrt(exact_total)
+                                                          : item.at("gradient_norms")[row].get<double>());
+        const double unit = std::max(item.at("fp32_gradient_errors")[row].get<double>(), floor);
+        EXPECT_LE(error, kTimesReference * unit) << tensor;
+        if (error / unit > worst) {
+          worst = error / unit;
+          worst_name = tensor;
+        }
+        ++checked;
+      }
+    }
+    EXPECT_EQ(checked, names.size());
+    EXPECT_LE(std::sqrt(total), kTimesReference * std::sqrt(reference_total));
+    EXPECT_NEAR(loss, expected_loss,
+                kTimesReference * std::max(item.at("fp32_loss_error").get<double>(), 0x1p-24) *
+                    std::fabs(expected_loss));
+    std::printf("%-44s logits %6.2f loss %8.1e gradient %6.2f worst %6.2f %s\n", name.c_str(), logits_ratio,
+                std::fabs(loss - expected_loss) / expected_loss, std::sqrt(total / reference_total), worst,
+                worst_name.c_str());
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,160 @@
+"""Runs of transformers' Trainer for tests/parity; make_fixtures.py says what differs from a plain run and why."""
+import csv
+import json
+import os
+import tempfile
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import torch
+from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, PrinterCallback, Trainer,
+                          TrainerCallback, TrainingArguments)
+
+from tiny import LABELS
+
+# Settings of the data, which Trainer does not know.
+SCRIPT_ARGUMENTS = {"max_seq_length", "problem_type", "model_name_or_path", "train_file", "validation_file"}
+
+
+def read_rows(path):
+    """Rows as (text, second text or None, label), in the order of the file."""
+    if path.endswith(".jsonl"):
+        rows = [json.loads(line) for line in open(path, encoding="utf-8")]
+    elif path.endswith(".tsv"):
+        rows = [line.rstrip("\n").split("\t") for line in open(path, encoding="utf-8")]
+        rows = [dict(zip(rows[0], row)) for row in rows[1:]]
+    else:
+        rows = list(csv.DictReader(open(path, encoding="utf-8", newline="")))
+    pair = "sentence2" in rows[0]
+    return [(row["sentence1"] if pair else row["sentence"], row["sentence2"] if pair else None, row["label"]) for row in rows]
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, path, tokenizer, problem, max_length):
+        self.rows = []
+        for first, second, label in read_rows(path):
+            row = dict(tokenizer(first, second, truncation=True, max_length=max_length))
+            if problem == "regression":
+                row["label"] = float(label)
+            elif problem == "multi_label_classification":
+                row["label"] = [float(name in label) for name in LABELS]
+            else:
+                row["label"] = LABELS.index(label)
+            self.rows.append(row)
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.rows[i]
+
+
+class ExactLabelSmoother:
+    """LabelSmoother of transformers with the sum in the type of its terms."""
+
+    def __init__(self, epsilon):
+        self.epsilon = epsilon
+
+    def __call__(self, outputs, labels, shift_labels=False, num_items_in_batch=None):
+        log_probs = torch.nn.functional.log_softmax(outputs["logits"], dim=-1)
+        nll = -log_probs.gather(1, labels.unsqueeze(1)).mean()
+        smooth = -log_probs.sum(dim=1).mean() / log_probs.shape[1]
+        return (1 - self.epsilon) * nll + self.epsilon * smooth
+
+
+class Recorder(TrainerCallback):
+    def __init__(self):
+        self.steps, self.evaluations, self.end = [], [], {}
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        entry = dict(logs, epoch=state.epoch, step=state.global_step)
+        if "loss" in logs:
+            self.steps.append(entry)
+        elif "eval_loss" in logs:
+            self.evaluations.append(entry)
+        else:
+            self.end = entry
+
+
+def load_model(path, problem, dtype):
+    model = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32)
+    model.config.problem_type = problem
+    return model.to(dtype)
+
+
+def weights_of(model):
+    return {name: p.detach().to(torch.float64).numpy().copy() for name, p in model.named_parameters()}
+
+
+def run_reference(case, dtype, accumulate=False):
+    torch.set_default_dtype(dtype)
+    path = case["arguments"]["model_name_or_path"]
+    problem = case["arguments"]["problem_type"]
+    length = case["arguments"]["max_seq_length"]
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    rows = Rows(case["arguments"]["train_file"], tokenizer, problem, length)
+    validation = case["arguments"].get("validation_file")
+    keywords = {k: v for k, v in case["arguments"].items() if k not in SCRIPT_ARGUMENTS}
+    keywords.setdefault("gradient_accumulation_steps", 1)
+    if not accumulate:
+        keywords["per_device_train_batch_size"] *= keywords["gradient_accumulation_steps"]
+        keywords["gradient_accumulation_steps"] = 1
+    if "optim_args" in keywords:
+        keywords["optim_args"] = ",".join(f"{k}={v}" for k, v in keywords["optim_args"].items())
+    recorder = Recorder()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, **keywords)
+        model = load_model(path, problem, dtype)
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[recorder],
+                          eval_dataset=Rows(validation, tokenizer, problem, length) if validation else None,
+                          data_collator=DataCollatorWithPadding(tokenizer))
+        trainer.remove_callback(PrinterCallback)
+        if arguments.label_smoothing_factor:
+            trainer.label_smoother = ExactLabelSmoother(arguments.label_smoothing_factor)
+        trainer.train()
+    torch.set_default_dtype(torch.float32)
+    return recorder, weights_of(model)
+
+
+def first_batch(path, data, problem, dtype, smoothing=0.0):
+    """Logits of the first 8 rows, and the gradient of their mean loss."""
+    torch.set_default_dtype(dtype)
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    rows = Rows(data, tokenizer, problem, 48)
+    batch = DataCollatorWithPadding(tokenizer)([rows[i] for i in range(8)])
+    model = load_model(path, problem, dtype).train()  # dropout is 0
+    outputs = model(**batch)
+    outputs.loss.backward()
+    torch.set_default_dtype(torch.float32)
+    gradients = {name: p.grad.to(torch.float64).numpy().copy() for name, p in model.named_parameters()}
+    return outputs.logits.detach().to(torch.float64).numpy(), float(outputs.loss), gradients
+
+
+def run_glue_outputs(settings):
+    """Which files run_glue.py leaves and what is in them: keys, and the values that do not depend on the clock."""
+    path, problem, length = settings["model_name_or_path"], settings["problem_type"], settings["max_seq_length"]
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    rows = Rows(settings["train_file"], tokenizer, problem, length)
+    keywords = {k: v for k, v in settings.items() if k not in SCRIPT_ARGUMENTS}
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, eval_strategy="steps", eval_steps=8,
+                                      **keywords)
+        trainer = Trainer(model=load_model(path, problem, torch.float32), args=arguments, train_dataset=rows, eval_dataset=rows,
+                          data_collator=DataCollatorWithPadding(tokenizer), processing_class=tokenizer,
+                          compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(axis=1) == p.label_ids).mean())})
+        trainer.remove_callback(PrinterCallback)  # it takes total_flos out of the metrics that it is shown
+        metrics = trainer.train().metrics
+        metrics["train_samples"] = len(rows)
+        trainer.save_model()
+        trainer.save_metrics("train", metrics)
+        trainer.save_state()
+        metrics = trainer.evaluate()
+        metrics["eval_samples"] = len(rows)
+        trainer.save_metrics("eval", metrics)
+        read = lambda name: json.load(open(os.path.join(folder, name)))
+        state = read("trainer_state.json")
+        history = state.pop("log_history")
+        return {"files": sorted(os.listdir(folder)),
+                "train_results": sorted(read("train_results.json")), "eval_results": sorted(read("eval_results.json")),
+                "all_results": sorted(read("all_results.json")), "trainer_state": state,
+                "log_keys": {kind: sorted(next(entry for entry in history if key in entry))
+                             for kind, key in (("step", "loss"), ("evaluation", "eval_loss"), ("end", "train_runtime"))}}
