@@ -57,7 +57,7 @@ run_fuzz() {
   # The targets by name: their libraries are built with them, benches and examples are not.
   [ -f build-fuzz/build.ninja ] || scripts/build.sh fuzz help >/dev/null || return 2
   local targets
-  mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | sort -u)
+  mapfile -t targets < <(ninja -C build-fuzz -t targets all | sed -n 's#^\([^/: ]*_fuzz\): phony.*#\1#p' | grep -v '^cmake_' | sort -u)
   if [ ${#targets[@]} -eq 0 ]; then echo "fuzz: the build has no fuzzer" >&2; return 1; fi
   scripts/build.sh fuzz "${targets[@]}" || return 2
   find build-fuzz -type f -name '*_fuzz' -perm -u+x -print0 | sort -z |
