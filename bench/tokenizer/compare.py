@@ -5,7 +5,7 @@
 
 BUILD_FOLDER holds bench/tokenizer/tokenizer_bench (cmake -DPLIMSOLL_BUILD_BENCH=ON); MODEL_FOLDER a BERT model's
 tokenizer.json and vocab.txt. Needs the Python packages `tokenizers` and `transformers` and, for real text, a Debian machine's package lists
-(`apt-cache dumpavail`). Ends with status 1 if anything differs. About 10 minutes.
+(`apt-cache dumpavail`). Ends with status 1 if anything differs. About 40 minutes, most of them the reference's.
 """
 
 import argparse
