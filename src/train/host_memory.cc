@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// The program, its libraries as far as they are touched and the allocator's slack: the VmHWM less arena and data of runs
-// with one bucket, rounded up.
+// The program, its libraries as far as they are touched and the allocator's slack: the VmHWM less arena and
+// data of runs with one bucket, rounded up.
 constexpr int64_t kProcessBytes = 26 * kMiB;
 // A thread's stack and what oneDNN keeps for it.
 constexpr int64_t kBytesPerThread = 1 * kMiB;

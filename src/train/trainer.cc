@@ -419,6 +419,7 @@ TrainOutput TrainLoop::run() {
   }
   if (!state_.best_checkpoint.empty())
     output.best_checkpoint = arguments_.output_dir + "/" + state_.best_checkpoint;
+  output.metrics["epoch"] = state_.epoch;
   output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
   output.log_history = state_.log_history;
   for (const auto& callback : callbacks_) callback->on_train_end();

@@ -1,4 +1,5 @@
-// JSON of unknown origin, read with guards, and text from files as messages show it. base/python_json.h writes JSON.
+// JSON of unknown origin, read with guards, and text from files as messages show it. base/python_json.h
+// writes JSON.
 //
 // Thread-safety: pure functions. Errors: kBadData naming the file, line and column.
 #pragma once
