@@ -87,7 +87,7 @@ void bias_grad_any(const BiasGradArgs& args, DType dtype) {
       sum_rows(elements<T>(args.d_y) + begin * args.C, rows, args.C, sums);
     });
   });
-  add_up_blocks(args.scratch, blocks, args.C, 0, args.d_b, args.accumulate);
+  add_up_blocks(args.scratch, blocks, args.C, {args.d_b}, args.accumulate);
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ TEST(RowBlocks, CoverEveryRowOnce) {
       EXPECT_LT((blocks.num_blocks - 1) * blocks.rows_per_block, T);
     }
   }
-  EXPECT_EQ(column_sums_scratch_bytes(4096, 384, 3), 3 * 64 * 384 * 4);
+  EXPECT_EQ(column_sums_scratch_bytes(4096, 384, 3), 3 * 48 * (384 + 32) * 4);
 }
 
 TEST(Add, ChecksItsOperands) {

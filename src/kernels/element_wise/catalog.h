@@ -16,18 +16,20 @@ struct RowBlocks {
 };
 
 // At most 64 blocks (parallelism enough, scratch small). A block has at least 16 rows, so that combining
-// partial sums moves little beside what the blocks read, and at least 16384 elements, so that handing a block
+// partial sums moves little beside what the blocks read, and at least 32768 elements, so that handing a block
 // to a thread costs little.
 constexpr RowBlocks row_blocks(int64_t T, int64_t C) {
   if (T <= 0) return {0, 1};
-  const int64_t by_work = (16384 + std::max<int64_t>(C, 1) - 1) / std::max<int64_t>(C, 1);
+  const int64_t by_work = (32768 + std::max<int64_t>(C, 1) - 1) / std::max<int64_t>(C, 1);
   const int64_t rows = std::max({(T + 63) / 64, by_work, int64_t{16}});
   return {(T + rows - 1) / rows, rows};
 }
 
-// Floats from one row of partial sums to the next: whole cache lines, so that threads do not share one.
+// Floats from one row of partial sums to the next. Two lines of the cache lie between what two threads write,
+// wherever the scratch begins: processors fetch lines in pairs, and a shared one is dear (scale_shift_bwd,
+// 1024 x 768, 2 threads of a Xeon of 2023: 392 us with, 299 us without).
 constexpr int64_t partial_row_stride(int64_t C) {
-  return (C + 15) / 16 * 16;
+  return (C + 15) / 16 * 16 + 32;
 }
 
 // Scratch of a kernel that sums num_sums quantities over the rows of a [T, C] tensor: fp32 [num_sums,

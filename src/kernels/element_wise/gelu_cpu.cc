@@ -135,7 +135,7 @@ void bias_gelu_bwd_of(const BiasGeluBwdArgs& args, const RowBlocks& blocks) {
       });
     }
   });
-  add_up_blocks(args.scratch, blocks, args.C, 0, args.d_b, args.accumulate);
+  add_up_blocks(args.scratch, blocks, args.C, {args.d_b}, args.accumulate);
 }
 
 // Calls body with a value of the form's type.

@@ -57,8 +57,7 @@ void scale_shift_bwd_of(const ScaleShiftBwdArgs& args, const RowBlocks& blocks) 
       });
     }
   });
-  add_up_blocks(args.scratch, blocks, args.C, 0, args.d_gain, args.accumulate);
-  add_up_blocks(args.scratch, blocks, args.C, 1, args.d_bias, args.accumulate);
+  add_up_blocks(args.scratch, blocks, args.C, {args.d_gain, args.d_bias}, args.accumulate);
 }
 
 void scale_shift_fwd_any(const ScaleShiftFwdArgs& args, DType dtype, DType parameters) {

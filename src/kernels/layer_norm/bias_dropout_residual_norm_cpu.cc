@@ -190,9 +190,7 @@ void backward_of(const BiasDropoutResidualNormBwdArgs& args, const RowBlocks& bl
       finish_row<kDropout>(at, t, args.C, means, dropout, scaled, args.d_bias ? sums.bias : nullptr);
     }
   });
-  add_up_blocks(args.scratch, blocks, args.C, 0, args.d_gain, args.accumulate);
-  add_up_blocks(args.scratch, blocks, args.C, 1, args.d_beta, args.accumulate);
-  add_up_blocks(args.scratch, blocks, args.C, 2, args.d_bias, args.accumulate);
+  add_up_blocks(args.scratch, blocks, args.C, {args.d_gain, args.d_beta, args.d_bias}, args.accumulate);
 }
 
 void forward_any(const BiasDropoutResidualNormFwdArgs& args, DType dtype, DType parameters) {

@@ -4,6 +4,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/layer_norm/normalize_cpu.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -16,6 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
+
+// The last pass over a row asks for the lines of the next row, past the end of the last one, where a prefetch
+// does nothing: memory is not idle while a row is computed.
 
 // Copies a row to fp32 and gives its mean.
 template <class T>
@@ -48,6 +52,7 @@ void normalize_fwd_of(const NormalizeFwdArgs& args) {
     const F32Vec means = hn::Set(d, mean);
     const F32Vec rstds = hn::Set(d, rstd[t]);
     for_each_vector(d, 0, args.C, [&](auto access, int64_t c) HWY_ATTR {
+      hwy::Prefetch(x + row + args.C + c);
       access.store(d, hn::Mul(hn::Sub(access.load(d, s + c), means), rstds), x_hat + row + c);
     });
   });
@@ -89,6 +94,8 @@ void normalize_bwd_of(const NormalizeBwdArgs& args) {
     const F32Vec mean_product = hn::Set(d, means.g_x_hat);
     const F32Vec rstds = hn::Set(d, rstd[t]);
     for_each_vector(d, 0, args.C, [&](auto access, int64_t c) HWY_ATTR {
+      hwy::Prefetch(g + row + args.C + c);
+      hwy::Prefetch(x_hat + row + args.C + c);
       const F32Vec centered = hn::Sub(access.load(d, g + row + c), mean);
       const F32Vec result = hn::NegMulAdd(access.load(d, x_hat + row + c), mean_product, centered);
       access.store(d, hn::Mul(rstds, result), d_x + row + c);

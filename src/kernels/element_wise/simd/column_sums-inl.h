@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/view.h"
 #include "device/cpu/parallel.h"
@@ -33,37 +34,52 @@ HWY_INLINE void zero_partial_sums(float* sums, int64_t C) {
   std::memset(sums, 0, static_cast<size_t>(C) * sizeof(float));
 }
 
-// out[c] (+)= sum of the blocks' partial sums, in the order of the blocks. Does nothing if out is null.
-// Columns are independent, so how they are spread over threads changes nothing.
-inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
-                          const View& out, Accumulate accumulate) {
-  if (!out) return;
-  constexpr int64_t kColumnsPerTask = 1024;
-  parallel_for((C + kColumnsPerTask - 1) / kColumnsPerTask, [&](int64_t task, int) {
-    const F32Tag d;
-    const int64_t begin = task * kColumnsPerTask;
-    const int64_t end = std::min(C, begin + kColumnsPerTask);
-    const bool add = accumulate == Accumulate::kAdd;
-    const bool is_f32 = out.dtype == DType::kF32;
-    alignas(64) float totals[kColumnsPerTask];
-    for_each_vector(d, begin, end, [&](auto access, int64_t c) HWY_ATTR {
-      F32Vec sum = hn::Zero(d);
-      for (int64_t block = 0; block < blocks.num_blocks; ++block) {
-        sum = hn::Add(sum, access.load(d, partial_sums(scratch, blocks, C, which, block) + c));
-      }
-      if (is_f32) {
-        float* to = static_cast<float*>(out.data) + c;
-        access.store(d, add ? hn::Add(access.load(d, to), sum) : sum, to);
-      } else {
-        access.store(d, sum, totals + (c - begin));
-      }
+// Columns that one task adds up: about as much as a chunk of element-wise work, in whole vectors.
+inline constexpr int64_t kColumnsPerTask = 256;
+
+// Columns [begin, end) of one quantity. Blocks are the outer loop, so that partial sums, which lie in another
+// core's cache, stream in; a column's order of additions is that of the blocks either way.
+inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
+                           int64_t begin, int64_t end, const View& out, Accumulate accumulate) {
+  const F32Tag d;
+  alignas(64) float totals[kColumnsPerTask] = {};
+  for (int64_t block = 0; block < blocks.num_blocks; ++block) {
+    const float* sums = partial_sums(scratch, blocks, C, which, block) + begin;
+    for_each_vector(d, 0, end - begin, [&](auto access, int64_t c) HWY_ATTR {
+      access.store(d, hn::Add(access.load(d, totals + c), access.load(d, sums + c)), totals + c);
     });
-    if (is_f32) return;
-    for (int64_t c = begin; c < end; ++c) {
-      const double total = static_cast<double>(totals[c - begin]);
-      out.store(c, add ? out.load(c) + total : total);
-    }
-  });
+  }
+  const bool add = accumulate == Accumulate::kAdd;
+  if (out.dtype == DType::kF32) {
+    float* to = static_cast<float*>(out.data) + begin;
+    for (int64_t c = 0; c < end - begin; ++c) to[c] = add ? to[c] + totals[c] : totals[c];
+    return;
+  }
+  for (int64_t c = begin; c < end; ++c) {
+    const double total = static_cast<double>(totals[c - begin]);
+    out.store(c, add ? out.load(c) + total : total);
+  }
+}
+
+// outs[which][c] (+)= sum of the blocks' partial sums of quantity `which`, in the order of the blocks; skips
+// null ones. Columns are independent, so how they are spread over threads changes nothing.
+inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C,
+                          std::initializer_list<View> outs, Accumulate accumulate) {
+  const int64_t num_outs = static_cast<int64_t>(outs.size());
+  const int64_t tasks_per_out = (C + kColumnsPerTask - 1) / kColumnsPerTask;
+  const auto run = [&](int64_t task) {
+    const int64_t which = task / tasks_per_out;
+    const View& out = outs.begin()[which];
+    if (!out) return;
+    const int64_t begin = task % tasks_per_out * kColumnsPerTask;
+    add_up_columns(scratch, blocks, C, which, begin, std::min(C, begin + kColumnsPerTask), out, accumulate);
+  };
+  // Less than a chunk of work is done sooner than threads are called.
+  if (num_outs * C * blocks.num_blocks < 16384) {
+    for (int64_t task = 0; task < num_outs * tasks_per_out; ++task) run(task);
+  } else {
+    parallel_for(num_outs * tasks_per_out, [&](int64_t task, int) { run(task); });
+  }
 }
 
 }  // namespace HWY_NAMESPACE
