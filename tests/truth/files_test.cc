@@ -1,0 +1,91 @@
+// Fine-tuning on a file, evaluation and prediction, end to end: files and keys are Hugging Face's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <filesystem>
+
+#include "tests/bad_input/binary.h"
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+void expect_keys(const std::string& path, const std::vector<std::string>& keys) {
+  const std::string text = read_file(path);
+  ASSERT_FALSE(text.empty()) << path;
+  for (const std::string& key : keys) {
+    EXPECT_NE(text.find("\"" + key + "\""), std::string::npos) << key << " is not in " << path << ":\n"
+                                                               << text;
+  }
+}
+
+TEST(Files, TrainEvaluatePredictWriteWhatHuggingFaceWrites) {
+  const Ground ground;
+  ASSERT_TRUE(ground.is_good()) << ground.complaint();
+  const std::string out = ground.path("tuned");
+  const ProcessResult train = run_plimsoll({"train",
+                                            "--model_name_or_path",
+                                            ground.model(),
+                                            "--train_file",
+                                            ground.data(),
+                                            "--validation_file",
+                                            ground.data(),
+                                            "--do_train",
+                                            "--do_eval",
+                                            "--eval_strategy",
+                                            "epoch",
+                                            "--save_strategy",
+                                            "epoch",
+                                            "--load_best_model_at_end",
+                                            "--metric_for_best_model",
+                                            "accuracy",
+                                            "--num_train_epochs",
+                                            "3",
+                                            "--per_device_train_batch_size",
+                                            "4",
+                                            "--learning_rate",
+                                            "1e-3",
+                                            "--logging_steps",
+                                            "1",
+                                            "--num_threads",
+                                            "1",
+                                            "--output_dir",
+                                            out},
+                                           ground.path("log"));
+  ASSERT_EQ(train.exit_code, 0) << train.output;
+  expect_keys(out + "/train_results.json",
+              {"epoch", "train_loss", "train_runtime", "train_samples_per_second", "train_steps_per_second"});
+  const std::vector<std::string> eval_keys = {"eval_loss", "eval_accuracy", "eval_runtime",
+                                              "eval_samples_per_second", "eval_steps_per_second"};
+  expect_keys(out + "/eval_results.json", eval_keys);
+  expect_keys(out + "/all_results.json", eval_keys);
+  expect_keys(out + "/all_results.json", {"train_loss", "epoch"});
+  expect_keys(
+      out + "/checkpoint-6/trainer_state.json",
+      {"best_metric", "best_model_checkpoint", "best_global_step", "epoch", "global_step", "max_steps",
+       "num_train_epochs", "log_history", "eval_accuracy", "grad_norm", "learning_rate", "loss"});
+  for (const char* file : {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json",
+                           "log.jsonl", "plan.json", "memory.json", "loss.svg", "memory.svg"}) {
+    EXPECT_TRUE(std::filesystem::exists(out + "/" + file)) << file;
+  }
+  expect_keys(out + "/config.json", {"architectures", "id2label", "label2id", "model_type", "problem_type"});
+
+  const ProcessResult eval = run_plimsoll({"eval", "--model_name_or_path", out, "--validation_file",
+                                           ground.data(), "--output_dir", ground.path("evaluated")},
+                                          ground.path("log"));
+  ASSERT_EQ(eval.exit_code, 0) << eval.output;
+  expect_keys(ground.path("evaluated") + "/eval_results.json", eval_keys);
+
+  const ProcessResult predict = run_plimsoll({"predict", "--model_name_or_path", out, "--test_file",
+                                              ground.data(), "--output_dir", ground.path("predicted")},
+                                             ground.path("log"));
+  ASSERT_EQ(predict.exit_code, 0) << predict.output;
+  const std::string lines = read_file(ground.path("predicted") + "/predict_results.txt");
+  EXPECT_TRUE(lines.starts_with("index\tprediction\n0\t")) << lines;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 9) << lines;
+  EXPECT_NE(lines.find("\n7\t"), std::string::npos) << lines;
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
