@@ -32,6 +32,8 @@ class Fixtures {
   Fixtures();
 
   const nlohmann::json& cases() const { return json_.at("cases"); }
+  // What run_glue.py leaves behind.
+  const nlohmann::json& outputs() const { return json_.at("outputs"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
   // Names of a model's tensors in the order of the rows of its projections.
   std::vector<std::string> tensor_names(const std::string& model) const;

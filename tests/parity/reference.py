@@ -146,15 +146,16 @@ def run_glue_outputs(settings):
         metrics["train_samples"] = len(rows)
         trainer.save_model()
         trainer.save_metrics("train", metrics)
-        trainer.save_state()
+        trainer.save_state()  # before the last evaluation, which would add a record
         metrics = trainer.evaluate()
         metrics["eval_samples"] = len(rows)
         trainer.save_metrics("eval", metrics)
         read = lambda name: json.load(open(os.path.join(folder, name)))
         state = read("trainer_state.json")
         history = state.pop("log_history")
+        kinds = (("step", "loss"), ("evaluation", "eval_loss"), ("end", "train_runtime"))
         return {"files": sorted(os.listdir(folder)),
                 "train_results": sorted(read("train_results.json")), "eval_results": sorted(read("eval_results.json")),
                 "all_results": sorted(read("all_results.json")), "trainer_state": state,
-                "log_keys": {kind: sorted(next(entry for entry in history if key in entry))
-                             for kind, key in (("step", "loss"), ("evaluation", "eval_loss"), ("end", "train_runtime"))}}
+                "log_counts": {kind: sum(key in entry for entry in history) for kind, key in kinds},
+                "log_keys": {kind: sorted(next(entry for entry in history if key in entry)) for kind, key in kinds}}
