@@ -34,6 +34,8 @@ class Fixtures {
   const nlohmann::json& cases() const { return json_.at("cases"); }
   // What run_glue.py leaves behind.
   const nlohmann::json& outputs() const { return json_.at("outputs"); }
+  // Intervals of logging, evaluation and saving.
+  const nlohmann::json& patterns() const { return json_.at("patterns"); }
   const nlohmann::json& first_batches() const { return json_.at("first_batches"); }
   // Names of a model's tensors in the order of the rows of its projections.
   std::vector<std::string> tensor_names(const std::string& model) const;

@@ -32,7 +32,7 @@ import transformers
 from safetensors.numpy import save_file
 
 from projections import PROJECTIONS, norm, project, relative_error
-from reference import first_batch, load_model, run_glue_outputs, run_reference, weights_of
+from reference import first_batch, load_model, run_glue_outputs, run_pattern, run_reference, weights_of
 from tiny import write_data, write_models
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -101,6 +101,27 @@ def all_cases():
     return list(cases.values())
 
 
+def all_patterns():
+    """Intervals of logging, evaluation and saving; 26 rows in batches of 4 are 7 batches an epoch."""
+    def pattern(**more):
+        settings = base_arguments("bert", *PROBLEMS["single"][:2], validation_file="data/single_validation.tsv", save_strategy="no")
+        settings.update(more)
+        return {key: value for key, value in settings.items() if value is not None}
+
+    by_epoch = {"logging_strategy": "epoch", "eval_strategy": "epoch", "save_strategy": "epoch"}
+    return [pattern(logging_steps=3, logging_first_step=True, eval_strategy="steps", eval_steps=0.25, save_strategy="steps", save_steps=7),
+            pattern(logging_steps=6, eval_strategy="steps", max_steps=10),
+            pattern(max_steps=10, **by_epoch),
+            pattern(max_steps=14, **by_epoch, eval_delay=2),
+            pattern(max_steps=None, num_train_epochs=2.3, logging_steps=2, eval_strategy="steps", eval_steps=5, eval_delay=6),
+            pattern(max_steps=None, num_train_epochs=1, dataloader_drop_last=True, per_device_train_batch_size=5),
+            pattern(max_steps=None, num_train_epochs=2, per_device_train_batch_size=2, learning_rate=3e-3, eval_strategy="epoch",
+                    save_strategy="epoch", load_best_model_at_end=True),
+            pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=3, save_strategy="best", metric_for_best_model="loss"),
+            pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, eval_on_start=True, lr_scheduler_type="reduce_lr_on_plateau",
+                    lr_scheduler_kwargs={"factor": 0.5, "patience": 0})]
+
+
 def has_zero_gradient(name):
     """The gradient of a key bias is exactly zero (softmax does not see it): what a run makes of it is rounding, and AdamW
     makes steps of full size out of that. Kept apart, so that it does not hide the others."""
@@ -165,6 +186,7 @@ def make_all():
     with open("cases.json", "w") as f:
         f.write(compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
                          "projections": PROJECTIONS, "outputs": run_glue_outputs(base_arguments("bert", *PROBLEMS["single"][:2])),
+                         "patterns": [run_pattern(settings) for settings in all_patterns()],
                          "tensor_names": names_of, "cases": cases, "first_batches": steps}))
 
 

@@ -5,6 +5,7 @@
 // nearer is luck.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -55,6 +56,18 @@ double mean_square_difference(const Projection& a, const Projection& b) {
   double sum = 0;
   for (size_t k = 0; k < a.size(); ++k) sum += (a[k] - b[k]) * (a[k] - b[k]);
   return sum / static_cast<double>(a.size());
+}
+
+std::set<std::string> keys_of(const json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+json read_json(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path;
+  return json::parse(file);
 }
 
 struct WeightErrors {
@@ -123,6 +136,80 @@ TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
                 kTimesReference);
     }
   }
+}
+
+// Which steps are logged, evaluated and saved, under intervals in steps, shares and epochs, and what is in a
+// record.
+TEST(Parity, IntervalsAreThoseOfTrainer) {
+  ASSERT_GE(fixtures().patterns().size(), 9u);
+  for (const json& item : fixtures().patterns()) {
+    SCOPED_TRACE(item.at("arguments").dump());
+    const ScratchFolder folder("pattern");
+    Arguments arguments = fixtures().arguments(item.at("arguments"), folder.path());
+    Trainer trainer(arguments);
+    const TrainOutput output = trainer.train();
+    EXPECT_EQ(output.step, item.at("max_steps").get<int64_t>());
+    std::vector<const LogRecord*> steps;
+    std::vector<const LogRecord*> evaluations;
+    for (const LogRecord& record : output.log_history) {
+      if (record.values.contains("loss")) steps.push_back(&record);
+      if (record.values.contains("eval_loss")) evaluations.push_back(&record);
+    }
+    // Both ran in fp32: losses differ by the roundings of up to 20 steps, seen below 1e-6.
+    constexpr double kLossLimit = 1e-5;
+    ASSERT_EQ(steps.size(), item.at("records").size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const json& expected = item.at("records")[i];
+      EXPECT_EQ(steps[i]->step, expected[0].get<int64_t>());
+      EXPECT_NEAR(steps[i]->epoch, expected[1].get<double>(), 1e-14);
+      EXPECT_NEAR(steps[i]->values.at("learning_rate"), expected[2].get<double>(), 1e-15);
+      EXPECT_NEAR(steps[i]->values.at("loss"), expected[3].get<double>(), kLossLimit);
+    }
+    ASSERT_EQ(evaluations.size(), item.at("evaluations").size());
+    for (size_t i = 0; i < evaluations.size(); ++i) {
+      const json& expected = item.at("evaluations")[i];
+      EXPECT_EQ(evaluations[i]->step, expected[0].get<int64_t>());
+      EXPECT_NEAR(evaluations[i]->epoch, expected[1].get<double>(), 1e-14);
+      EXPECT_NEAR(evaluations[i]->values.at("eval_loss"), expected[2].get<double>(), kLossLimit);
+    }
+    std::vector<int64_t> checkpoints;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("checkpoint-")) checkpoints.push_back(std::stoll(name.substr(11)));
+    }
+    std::sort(checkpoints.begin(), checkpoints.end());
+    EXPECT_EQ(json(checkpoints), item.at("checkpoints"));
+    const json state = read_json(folder.path() + "/trainer_state.json");
+    EXPECT_EQ(state.at("num_train_epochs"), item.at("num_train_epochs"));
+    if (item.at("best_step").is_null()) continue;
+    EXPECT_EQ(state.at("best_global_step"), item.at("best_step"));
+    EXPECT_NEAR(state.at("best_metric"), item.at("best_metric").get<double>(), kLossLimit);
+  }
+}
+
+// The measure is no rubber stamp: a decay that is missing and an epsilon that is off are far outside the
+// limit.
+TEST(Parity, SmallFaultsAreSeen) {
+  const std::pair<const char*, json> faults[] = {{"bert-sgd-weight-decay", {{"weight_decay", 0.0195}}},
+                                                 {"bert-adamw-betas", {{"adam_epsilon", 1.1e-6}}},
+                                                 {"bert-sgd-clip", {{"max_grad_norm", 0.2002}}}};
+  int seen = 0;
+  for (const json& item : fixtures().cases()) {
+    for (const auto& [name, change] : faults) {
+      if (item.at("name") != name) continue;
+      const ScratchFolder folder("fault");
+      json settings = item.at("arguments");
+      settings.update(change);
+      Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
+      trainer.train();
+      trainer.save_model(folder.path() + "/model");
+      EXPECT_GT(weight_errors(item, folder.path() + "/model").trained,
+                kTimesReference * item.at("expected").at("fp32_weight_error").get<double>())
+          << name;
+      ++seen;
+    }
+  }
+  EXPECT_EQ(seen, 3);
 }
 
 // The first eight rows: logits by `predict`, the gradient of every tensor from the momentum of a first step.
@@ -218,18 +305,6 @@ TEST(Parity, LogitsAndEveryGradientOfAStep) {
                 std::fabs(loss - expected_loss) / expected_loss, std::sqrt(total / reference_total), worst,
                 worst_name.c_str());
   }
-}
-
-std::set<std::string> keys_of(const json& object) {
-  std::set<std::string> keys;
-  for (const auto& [key, value] : object.items()) keys.insert(key);
-  return keys;
-}
-
-json read_json(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  return json::parse(file);
 }
 
 // Files and keys of run_glue.py: train with evaluations, save, evaluate.

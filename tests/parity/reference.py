@@ -159,3 +159,26 @@ def run_glue_outputs(settings):
                 "all_results": sorted(read("all_results.json")), "trainer_state": state,
                 "log_counts": {kind: sum(key in entry for entry in history) for kind, key in kinds},
                 "log_keys": {kind: sorted(next(entry for entry in history if key in entry)) for kind, key in kinds}}
+
+
+def run_pattern(settings):
+    """When Trainer logs, evaluates and saves, with the loss, learning rate and epoch of each record."""
+    path, problem, length = settings["model_name_or_path"], settings["problem_type"], settings["max_seq_length"]
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    rows = Rows(settings["train_file"], tokenizer, problem, length)
+    keywords = {k: v for k, v in settings.items() if k not in SCRIPT_ARGUMENTS}
+    recorder = Recorder()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, **keywords)
+        trainer = Trainer(model=load_model(path, problem, torch.float32), args=arguments, train_dataset=rows,
+                          eval_dataset=Rows(settings["validation_file"], tokenizer, problem, length), callbacks=[recorder],
+                          data_collator=DataCollatorWithPadding(tokenizer))
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+        checkpoints = sorted(int(name.split("-")[1]) for name in os.listdir(folder) if name.startswith("checkpoint-"))
+    state = trainer.state
+    return {"arguments": settings,
+            "records": [[entry["step"], entry["epoch"], entry["learning_rate"], entry["loss"]] for entry in recorder.steps],
+            "evaluations": [[entry["step"], entry["epoch"], entry["eval_loss"]] for entry in recorder.evaluations],
+            "checkpoints": checkpoints, "best_step": state.best_global_step, "best_metric": state.best_metric,
+            "max_steps": state.max_steps, "num_train_epochs": state.num_train_epochs}
