@@ -89,6 +89,8 @@ std::vector<Case> argument_cases() {
                {"--disable_pass", "nothing"}),
       argument("ArgumentOverrideUnknown", 2, {"hiden_size"}, {"--config_overrides", "hiden_size=3"}),
       argument("ArgumentOverrideBad", 2, {"hidden_size"}, {"--config_overrides", "hidden_size=15"}),
+      argument("ArgumentVocabularyTooSmall", 2, {"begin at 100", "vocab_size is 54"},
+               {"--config_overrides", "vocab_size=54"}),
       argument("ArgumentMemoryLimit", 3, {"--memory_limit", "1 MiB allowed", "--optim sgd"},
                {"--memory_limit", "1MiB"}),
       argument("ArgumentMemoryLimitUnit", 2, {"--memory_limit", "12 apples"},

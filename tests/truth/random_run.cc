@@ -39,7 +39,7 @@ class Draw {
 };
 
 std::string bert_config(Draw& draw, int64_t heads, int64_t hidden, int64_t layers, int64_t intermediate) {
-  return "{\"model_type\": \"bert\", \"vocab_size\": " + std::to_string(draw.between(50, 3000)) +
+  return "{\"model_type\": \"bert\", \"vocab_size\": " + std::to_string(draw.between(150, 3000)) +
          ", \"hidden_size\": " + std::to_string(hidden) +
          ", \"num_hidden_layers\": " + std::to_string(layers) +
          ", \"num_attention_heads\": " + std::to_string(heads) +
@@ -48,7 +48,7 @@ std::string bert_config(Draw& draw, int64_t heads, int64_t hidden, int64_t layer
 
 std::string distilbert_config(Draw& draw, int64_t heads, int64_t hidden, int64_t layers,
                               int64_t intermediate) {
-  return "{\"model_type\": \"distilbert\", \"vocab_size\": " + std::to_string(draw.between(50, 3000)) +
+  return "{\"model_type\": \"distilbert\", \"vocab_size\": " + std::to_string(draw.between(150, 3000)) +
          ", \"dim\": " + std::to_string(hidden) + ", \"n_layers\": " + std::to_string(layers) +
          ", \"n_heads\": " + std::to_string(heads) + ", \"hidden_dim\": " + std::to_string(intermediate) +
          ", \"max_position_embeddings\": 128}";

@@ -24,6 +24,7 @@ TEST(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
                 static_cast<unsigned long long>(number), static_cast<long long>(truth.arena_bytes),
                 static_cast<long long>(truth.high_water_bytes), static_cast<long long>(truth.constant_bytes),
                 static_cast<long long>(truth.measured_bytes - truth.arena_bytes));
+    std::fflush(stdout);
   }
 }
 

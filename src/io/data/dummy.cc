@@ -27,7 +27,9 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
                 options.num_rows, options.length, options.num_labels);
   }
   if (options.first_id < 0 || options.end_id <= options.first_id) {
-    throw_error(ErrorCode::kUsage, "the dummy data set needs ids in [first, end), found [{}, {})",
+    throw_error(ErrorCode::kUsage,
+                "--dataset_name dummy: its ids begin at {}, but the model's vocab_size is {}; take a larger "
+                "vocabulary, or data from a file",
                 options.first_id, options.end_id);
   }
   const auto range = static_cast<uint32_t>(options.end_id - options.first_id);
