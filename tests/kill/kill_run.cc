@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <filesystem>
+#include <string_view>
 
 #include "base/philox.h"
 #include "tests/bad_input/binary.h"
@@ -22,20 +24,29 @@ uint64_t random_word(uint64_t seed, uint64_t index) {
   return words[0];
 }
 
-bool has_checkpoint(const std::string& run) {
+// The step of the newest checkpoint folder in `run`; 0 if there is none.
+int64_t newest_step(const std::string& run) {
+  constexpr std::string_view kPrefix = "checkpoint-";
+  int64_t newest = 0;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(run, ignored)) {
-    if (entry.path().filename().string().starts_with("checkpoint-")) return true;
+    const std::string name = entry.path().filename().string();
+    int64_t step = 0;
+    if (name.starts_with(kPrefix) &&
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step).ptr ==
+            name.data() + name.size()) {
+      newest = std::max(newest, step);
+    }
   }
-  return false;
+  return newest;
 }
 
-// Starts the run and kills it after `delay_us` from its first checkpoint or, on a restart, from its start.
-// Returns what it said; `ended` tells that it was through before the kill.
+// Starts the run and kills it `delay_us` after the checkpoint of `step` appears: at once, counted from the
+// start, if that checkpoint is there already, so that kills strike the restart as well.
 ProcessResult run_and_kill(const std::vector<std::string>& words, const std::string& run,
-                           const std::string& log, int64_t delay_us) {
+                           const std::string& log, int64_t step, int64_t delay_us) {
   Process process(words, log);
-  while (process.is_running() && !has_checkpoint(run)) sleep_us(500);
+  while (process.is_running() && newest_step(run) < step) sleep_us(200);
   sleep_us(delay_us);
   process.send(SIGKILL);
   return process.wait();
@@ -93,20 +104,30 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
 
   int killed = 0;
   int restarts = 0;
+  const int64_t step_us = whole_us.count() / kSteps;
+  // A run may end before its kill comes: moments are drawn by step, so most do not, however fast it is.
   for (int round = 0; killed < kills; ++round) {
-    ASSERT_LT(round, kills) << "runs end before they are killed";
+    ASSERT_LT(round, 2 * kills + 8) << "runs end before they are killed";
     const std::string run = folder.path("run" + std::to_string(round));
     const std::vector<std::string> words = killed_run(model, run, kSteps);
     // A chain of kills until the run is through.
     bool through = false;
     while (!through) {
-      const bool goes_on = has_checkpoint(run);
+      const int64_t newest = newest_step(run);
+      const bool goes_on = newest > 0;
       const bool may_kill = killed < kills;
-      const int64_t delay = static_cast<int64_t>(random_word(seed, static_cast<uint64_t>(restarts)) %
-                                                 static_cast<uint64_t>(whole_us.count()));
+      const uint64_t draw = static_cast<uint64_t>(restarts) * 2;
+      const int64_t step = std::max<int64_t>(newest, 1) +
+                           static_cast<int64_t>(random_word(seed, draw) %
+                                                static_cast<uint64_t>(std::max<int64_t>(kSteps - newest, 1)));
+      // Beyond a fresh checkpoint: anywhere in the next two steps. From the start: anywhere up to the next
+      // save.
+      const int64_t span = step > newest ? 2 * step_us : whole_us.count() / 2;
+      const int64_t delay = static_cast<int64_t>(random_word(seed, draw + 1) %
+                                                 static_cast<uint64_t>(std::max<int64_t>(span, 1)));
       ++restarts;
       ASSERT_LT(restarts, 20 * kills + 20) << "the run never ends";
-      const ProcessResult result = may_kill ? run_and_kill(words, run, folder.path("log"), delay)
+      const ProcessResult result = may_kill ? run_and_kill(words, run, folder.path("log"), step, delay)
                                             : run_plimsoll(words, folder.path("log"));
       if (result.signal == SIGKILL) {
         ++killed;
