@@ -60,7 +60,8 @@ def all_cases():
     def add(name, model="bert", problem="single", **more):
         data, kind, suffix = PROBLEMS[problem]
         assert name not in cases
-        cases[name] = {"name": name, "arguments": base_arguments(model + suffix, data, kind, **more)}
+        settings = {"eval_strategy": "steps", "eval_steps": 5, "validation_file": f"data/{data}", **more}
+        cases[name] = {"name": name, "arguments": base_arguments(model + suffix, data, kind, **settings)}
 
     for model in ("bert", "distilbert"):
         for problem in PROBLEMS:

@@ -20,7 +20,7 @@ ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
   return {.mode = mode,
           .dtype = request.dtype,
           .problem_type = request.problem_type,
-          .label_smoothing = mode == Mode::kTrain ? request.label_smoothing : 0.0};
+          .label_smoothing = request.label_smoothing};
 }
 
 ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
