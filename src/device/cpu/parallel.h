@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace plimsoll {
 
@@ -27,8 +28,11 @@ void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t inde
 // Blocks until all are done.
 template <typename Body>
 void parallel_for(int64_t count, Body&& body) {
+  // Body is a reference where the caller keeps the lambda in a variable.
+  using Callable = std::remove_reference_t<Body>;
   internal::parallel_for_erased(
-      count, [](void* context, int64_t index, int thread) { (*static_cast<Body*>(context))(index, thread); },
+      count,
+      [](void* context, int64_t index, int thread) { (*static_cast<Callable*>(context))(index, thread); },
       const_cast<void*>(static_cast<const void*>(&body)));
 }
 
