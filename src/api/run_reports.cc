@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/model_card.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/plan_json.h"
 #include "show/report/plots.h"
@@ -17,13 +18,19 @@ void write_text(FileSystem& files, const std::string& path, const std::string& t
   file->close();
 }
 
-// The metrics that a results file holds; none where there is no readable file.
-MetricMap read_metrics(FileSystem& files, const std::string& path) {
-  MetricMap metrics;
-  if (!files.status(path)) return metrics;
+// "" where there is no file.
+std::string read_text(FileSystem& files, const std::string& path) {
+  if (!files.status(path)) return {};
   const auto file = files.open_read(path);
   std::string text(static_cast<size_t>(file->size_bytes()), '\0');
   file->pread(std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
+// The metrics that a results file holds; none where there is no readable file.
+MetricMap read_metrics(FileSystem& files, const std::string& path) {
+  MetricMap metrics;
+  const std::string text = read_text(files, path);
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return metrics;
   for (const auto& [key, value] : json.items()) {
@@ -44,12 +51,23 @@ void write_metrics(FileSystem& files, const std::string& folder, const std::stri
 }
 
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
-                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output) {
+                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
+                       const std::string& run_name) {
   write_text(files, folder + "/plan.json", report.json);
   write_text(files, folder + "/memory.json", memory_json(memory));
   const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
-  write_text(files, folder + "/loss.svg", loss_plot(output.log_history, "Loss", caption));
+  write_text(files, folder + "/loss.svg",
+             loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
   write_text(files, folder + "/memory.svg", memory_plot(plan));
+}
+
+bool write_model_card(FileSystem& files, const std::string& folder, const RunSetup& setup,
+                      const TrainOutput& output) {
+  const std::string path = folder + "/README.md";
+  const std::string present = read_text(files, path);
+  if (!present.empty() && !is_model_card(present)) return false;
+  write_text(files, path, model_card(setup, output));
+  return true;
 }
 
 std::string make_profile_table(const Session& session) {

@@ -15,9 +15,14 @@ namespace plimsoll {
 void write_metrics(FileSystem& files, const std::string& folder, const std::string& split,
                    const MetricMap& metrics);
 
-// plan.json, memory.json, loss.svg, memory.svg.
+// plan.json, memory.json, loss.svg, memory.svg. `run_name` (may be empty) is in the title of the loss.
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
-                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output);
+                       const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
+                       const std::string& run_name);
+
+// README.md, a model card. A README.md that is none of ours stays as it is. Returns whether it was written.
+bool write_model_card(FileSystem& files, const std::string& folder, const RunSetup& setup,
+                      const TrainOutput& output);
 
 // The measured operations of the training program, for people.
 std::string make_profile_table(const Session& session);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "api/plan_report.h"
 #include "api/run_reports.h"
 #include "base/file.h"
 #include "show/monitor/host.h"
+#include "train/memory_deltas.h"
 #include "train/session.h"
 #include "train/speed.h"
 #include "train/trainer.h"
@@ -64,20 +66,28 @@ double Batch::epoch() const {
 struct Trainer::Impl {
   explicit Impl(RunSetup setup) : session(std::move(setup), posix_file_system()) {}
 
+  MemoryPhase init_memory;  // begins with the object, before the plan is made
   Session session;
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
   std::unique_ptr<TrainLoop> loop;
   std::atomic<bool> stop{false};
   std::string loaded;
+  MetricMap init_metrics;  // its end, until a phase reports it
   // A loop of one's own.
   bool batches_started = false;
   int64_t steps = 0;
   int64_t micro_in_step = 0;
 
   void start() {
-    if (!session.is_allocated()) loaded = session.allocate();
+    if (session.is_allocated()) return;
+    loaded = session.allocate();
+    if (arguments().skip_memory_metrics) return;
+    init_metrics = init_memory.end("init");
+    init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
   }
+  // The first phase that ends tells of the initialisation too, as in Trainer.
+  void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }
   const Arguments& arguments() const { return session.setup().arguments; }
 };
 
@@ -152,13 +162,16 @@ TrainOutput Trainer::train(const Announce& announce) {
       if (announce) announce(line);
     }
   }
-  return impl_->loop->run();
+  TrainOutput output = impl_->loop->run();
+  impl_->add_init_metrics(output.metrics);
+  return output;
 }
 
 MetricMap Trainer::evaluate() {
   impl_->start();
   const RunSetup& setup = impl_->session.setup();
   if (!setup.evaluate) throw_error(ErrorCode::kUsage, "nothing to evaluate: give --validation_file FILE");
+  const MemoryPhase memory;
   const auto start = std::chrono::steady_clock::now();
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
@@ -180,6 +193,13 @@ MetricMap Trainer::evaluate() {
   metrics.merge(speed_metrics(
       "eval", {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
   metrics["eval_samples"] = static_cast<double>(rows);
+  if (impl_->loop && impl_->arguments().include_num_input_tokens_seen != "no") {
+    metrics["num_input_tokens_seen"] = static_cast<double>(impl_->loop->tokens_seen());
+  }
+  if (!impl_->arguments().skip_memory_metrics) {
+    metrics.merge(memory.end("eval"));
+    impl_->add_init_metrics(metrics);
+  }
   return metrics;
 }
 
@@ -235,7 +255,9 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
 
 void Trainer::save_reports(const TrainOutput& output) {
   write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan,
-                    memory(), output);
+                    memory(), output, impl_->arguments().run_name);
+  if (output.interrupted) return;
+  write_model_card(posix_file_system(), impl_->arguments().output_dir, impl_->session.setup(), output);
 }
 
 void Trainer::request_stop() {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/training.h"
+#include "plimsoll/trainer.h"
 
 namespace plimsoll::cli {
 
@@ -16,6 +16,9 @@ int run_eval(const std::vector<std::string>& words);
 int run_predict(const std::vector<std::string>& words);
 int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
+
+// Predicts the test data into output_dir/predict_results[_TASK].txt and says so.
+void write_predictions(Trainer& trainer, const Arguments& arguments);
 
 // The variables that the library is told of.
 Environment process_environment();

@@ -8,6 +8,21 @@
 
 namespace plimsoll::cli {
 
+void write_predictions(Trainer& trainer, const Arguments& arguments) {
+  const std::vector<Prediction> predictions = trainer.predict();
+  // run_glue's form: index and prediction.
+  std::string text = "index\tprediction\n";
+  for (size_t i = 0; i < predictions.size(); ++i)
+    text += std::to_string(i) + "\t" + predictions[i].label + "\n";
+  std::filesystem::create_directories(arguments.output_dir);
+  const std::string task = arguments.task_name.empty() ? "" : "_" + arguments.task_name;
+  const std::string path = arguments.output_dir + "/predict_results" + task + ".txt";
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
+  print("wrote " + std::to_string(predictions.size()) + " predictions to " + path);
+}
+
 int run_predict(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
@@ -24,18 +39,7 @@ int run_predict(const std::vector<std::string>& words) {
   if (!loaded.empty()) say(loaded);
   trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false),
                                                   trainer.plan().total_bytes));
-  const std::vector<Prediction> predictions = trainer.predict();
-  // run_glue's form: index and prediction.
-  std::string text = "index\tprediction\n";
-  for (size_t i = 0; i < predictions.size(); ++i)
-    text += std::to_string(i) + "\t" + predictions[i].label + "\n";
-  std::filesystem::create_directories(arguments.output_dir);
-  const std::string task = arguments.task_name.empty() ? "" : "_" + arguments.task_name;
-  const std::string path = arguments.output_dir + "/predict_results" + task + ".txt";
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
-  print("wrote " + std::to_string(predictions.size()) + " predictions to " + path);
+  write_predictions(trainer, arguments);
   return 0;
 }
 

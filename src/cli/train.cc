@@ -41,7 +41,8 @@ int run_train(const std::vector<std::string>& words) {
   if (arguments.modules) print("\n" + trainer.plan().modules);
   if (arguments.why) print("\n" + trainer.plan().why);
   if (arguments.dry_run) {
-    if (!trainer.plan().fits) require_fit(arguments, process_environment());
+    // Refuses before it takes anything: the same plan, the same words as a run's.
+    if (!trainer.plan().fits) trainer.start();
     return 0;
   }
   running = &trainer;
@@ -70,11 +71,13 @@ int run_train(const std::vector<std::string>& words) {
     print(metrics_text("eval", evaluation));
     trainer.save_metrics("eval", evaluation);
   }
+  if (arguments.do_predict) write_predictions(trainer, arguments);
   running = nullptr;
   if (arguments.profile) print(trainer.profile_table());
   print(memory_text(trainer.memory()));
   print("wrote " + arguments.output_dir +
-        ": model.safetensors, all_results.json, log.jsonl, plan.json, memory.json, loss.svg, memory.svg" +
+        ": model.safetensors, all_results.json, log.jsonl, README.md, plan.json, memory.json, loss.svg, "
+        "memory.svg" +
         (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
   return 0;
 }

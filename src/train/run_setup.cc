@@ -182,7 +182,7 @@ class Setup {
       throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
     if (wants_eval && !eval_text)
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
-    if (setup_.purpose == RunPurpose::kPredict && !test_text)
+    if ((setup_.purpose == RunPurpose::kPredict || arguments_.do_predict) && !test_text)
       throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
@@ -213,6 +213,8 @@ class Setup {
     if (setup_.purpose != RunPurpose::kTrain || arguments_.do_eval || arguments_.eval_strategy != "no") {
       setup_.evaluate = make_dummy_dataset(options);
     }
+    if (setup_.purpose == RunPurpose::kPredict || arguments_.do_predict)
+      setup_.predict = make_dummy_dataset(options);
     setup_.labels = given_labels({});
     setup_.labels.num_labels = options.num_labels;
     for (int i = 0; i < options.num_labels; ++i) setup_.labels.names.push_back("LABEL_" + std::to_string(i));
@@ -338,6 +340,34 @@ class Setup {
     return bucket_of(largest);
   }
 
+  // Names that are settings already, of which this version has one value each.
+  void refuse_other_precisions(bool is_bf16) const {
+    if (arguments_.gradient_dtype == "bf16") {
+      throw_error(ErrorCode::kUsage,
+                  "--gradient_dtype bf16: this version keeps gradients in fp32 only; leave it out");
+    }
+    const std::string products = is_bf16 ? "bf16" : "fp32";
+    if (arguments_.matmul_precision != "auto" && arguments_.matmul_precision != products) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--matmul_precision {}: {} --bf16 matrix products read their inputs in {}; leave it out, or {}",
+          arguments_.matmul_precision, is_bf16 ? "with" : "without", products,
+          is_bf16 ? "leave --bf16 out" : "give --bf16");
+    }
+  }
+
+  // Numbers in file names give the order in which passes ran, over all programs: copies of the options share
+  // it.
+  void dump_passes_into(const std::string& folder, PassOptions& passes) {
+    make_folders(files_, folder);
+    passes.dump = [&files = files_, folder, count = std::make_shared<int>(0)](std::string_view pass,
+                                                                              const std::string& text) {
+      const auto file = files.create(fmt::format("{}/{:02}-{}.txt", folder, (*count)++, pass));
+      file->write(std::as_bytes(std::span(text)));
+      file->close();
+    };
+  }
+
   void fill_request() {
     PlanRequest& request = setup_.request;
     if (arguments_.device != "auto" && arguments_.device != "cpu") {
@@ -372,10 +402,12 @@ class Setup {
       }
       request.activation_dtype = DType::kBF16;
     }
+    refuse_other_precisions(request.activation_dtype.has_value());
     request.device_label =
         fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
     request.reference_kernels = arguments_.kernels == "ref";
     request.memory_limit_bytes = arguments_.memory_limit;
+    if (!arguments_.dump_passes.empty()) dump_passes_into(arguments_.dump_passes, request.passes);
     for (const std::string& pass : arguments_.disable_pass) {
       const auto passes = all_passes();
       if (std::none_of(passes.begin(), passes.end(),

@@ -39,6 +39,26 @@ std::vector<LogRecord> parse_log(const Json& list) {
   return history;
 }
 
+// The states of callbacks under the names and in the form that Trainer gives them.
+Json stateful_callbacks(const RunState& state) {
+  Json json;
+  json["TrainerControl"] = {{"args",
+                             {{"should_epoch_stop", false},
+                              {"should_evaluate", false},
+                              {"should_log", false},
+                              {"should_save", state.has_checkpoint},
+                              {"should_training_stop", state.saved_at_end}}},
+                            {"attributes", Json::object()}};
+  if (const auto it = state.callback_states.find("EarlyStopping"); it != state.callback_states.end()) {
+    const Json early = Json::parse(it->second);
+    json["EarlyStoppingCallback"] = {{"args",
+                                      {{"early_stopping_patience", early.at("patience")},
+                                       {"early_stopping_threshold", early.at("threshold")}}},
+                                     {"attributes", {{"early_stopping_patience_counter", early.at("bad")}}}};
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string run_state_json(const RunState& state) {
@@ -100,7 +120,9 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
 
 std::string trainer_state_json(const RunState& state) {
   Json json;
-  json["best_global_step"] = state.best_metric ? Json(state.best_step) : Json(nullptr);
+  // Trainer counts no best step where it saves nothing.
+  json["best_global_step"] =
+      state.best_metric && state.arguments.save_strategy != "no" ? Json(state.best_step) : Json(nullptr);
   json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
   json["best_model_checkpoint"] = state.best_checkpoint.empty()
                                       ? Json(nullptr)
@@ -116,10 +138,12 @@ std::string trainer_state_json(const RunState& state) {
   json["log_history"] = log_history_json(state.log_history);
   json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
   json["max_steps"] = state.max_steps;
-  json["num_input_tokens_seen"] = state.tokens_seen;
+  // Trainer leaves it at zero unless asked to count.
+  json["num_input_tokens_seen"] =
+      state.arguments.include_num_input_tokens_seen == "no" ? 0 : state.tokens_seen;
   json["num_train_epochs"] = state.num_epochs;
   json["save_steps"] = interval_steps(state.arguments.save_steps, state.max_steps);
-  json["stateful_callbacks"] = Json::object();
+  json["stateful_callbacks"] = stateful_callbacks(state);
   json["total_flos"] = state.total_flos;
   json["train_batch_size"] = state.arguments.per_device_train_batch_size;
   json["trial_name"] = nullptr;

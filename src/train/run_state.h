@@ -34,6 +34,9 @@ struct RunState {
   std::map<std::string, double> schedule_state;  // of a schedule that follows a metric
   std::map<std::string, std::string> callback_states;
   std::vector<LogRecord> log_history;
+  // What Trainer's file says of the last save; not stored, a run that resumes has a checkpoint.
+  bool has_checkpoint = false;
+  bool saved_at_end = false;  // it was the one of the last step
   Arguments arguments;
 };
 

@@ -145,6 +145,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
   MetricMap metrics;
   if (data.labels.empty()) return metrics;
   metrics["loss"] = loss_sum / static_cast<double>(std::max<int64_t>(rows, 1));
+  if (setup_.arguments.prediction_loss_only) return metrics;
   std::vector<std::string_view> names(metric_names.begin(), metric_names.end());
   MetricList list;
   if (problem == ProblemType::kSingleLabel) {

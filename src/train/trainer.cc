@@ -7,6 +7,7 @@
 
 #include "graph/ops/op.h"
 #include "show/report/result_files.h"
+#include "train/memory_deltas.h"
 #include "train/speed.h"
 #include "train/weights.h"
 
@@ -73,10 +74,10 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
   }
   if (arguments_.early_stopping_patience) {
     callbacks_.push_back(std::make_shared<EarlyStopping>(
-        with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model),
-        arguments_.greater_is_better.value_or(false), *arguments_.early_stopping_patience,
-        arguments_.early_stopping_threshold));
+        with_prefix(arguments_.metric_for_best_model), arguments_.greater_is_better.value_or(false),
+        *arguments_.early_stopping_patience, arguments_.early_stopping_threshold));
   }
+  remember_callbacks();
 }
 
 double TrainLoop::learning_rate() const {
@@ -145,6 +146,7 @@ std::vector<std::string> TrainLoop::resume() {
   state.arguments = arguments_;
   state.max_steps = state_.max_steps;
   state.num_epochs = state_.num_epochs;
+  state.has_checkpoint = true;
   if (arguments_.ignore_data_skip) state.position = {state.position.epoch, 0};
   if (metric_state_ && !state.schedule_state.empty())
     metric_state_ = state_from_values(metric_options_, state.schedule_state);
@@ -240,7 +242,10 @@ bool TrainLoop::is_due(const std::string& strategy, double setting, const StepIn
   return interval > 0 && info.step % interval == 0;
 }
 
-void TrainLoop::record(const LogRecord& entry) {
+void TrainLoop::record(LogRecord entry) {
+  if (arguments_.include_num_input_tokens_seen != "no") {
+    entry.values["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+  }
   state_.log_history.push_back(entry);
   append_text(session_.files(), arguments_.output_dir + "/log.jsonl", log_line(entry));
   for (const auto& callback : callbacks_) callback->on_log(entry);
@@ -253,7 +258,10 @@ void TrainLoop::log_step(const StepInfo& info) {
   entry.values["grad_norm"] = info.grad_norm;
   entry.values["learning_rate"] = info.learning_rate;
   if (arguments_.include_num_input_tokens_seen != "no") {
-    entry.values["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+    const double seconds = std::max(state_.seconds, 1e-9);
+    entry.values["train_runtime"] = std::round(10000.0 * seconds) / 10000.0;
+    entry.values["train_tokens_per_second"] =
+        std::round(1000.0 * static_cast<double>(state_.tokens_seen) / seconds) / 1000.0;
   }
   if (time_since_log_ms_ > 0) {
     entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(tokens_since_log_) / time_since_log_ms_;
@@ -296,11 +304,11 @@ void TrainLoop::evaluate(const StepInfo& info) {
 }
 
 void TrainLoop::update_best(const StepInfo& info, const MetricMap& metrics) {
-  const std::string name =
-      with_prefix(arguments_.metric_for_best_model.empty() ? "loss" : arguments_.metric_for_best_model);
-  const auto it = metrics.find(name);
+  // As in Trainer, nothing is called the best until a metric is named or implied (resolve_arguments fills
+  // it).
+  if (arguments_.metric_for_best_model.empty()) return;
+  const auto it = metrics.find(with_prefix(arguments_.metric_for_best_model));
   if (it == metrics.end()) {
-    if (arguments_.metric_for_best_model.empty()) return;
     std::string names;
     for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
     throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}",
@@ -308,18 +316,25 @@ void TrainLoop::update_best(const StepInfo& info, const MetricMap& metrics) {
   }
   if (metric_state_) follow_metric(metric_options_, *metric_state_, it->second);
   const bool greater = arguments_.greater_is_better.value_or(false);
-  const bool better =
-      !state_.best_metric || (greater ? it->second > *state_.best_metric : it->second < *state_.best_metric);
+  const bool better = !std::isnan(it->second) &&
+                      (!state_.best_metric ||
+                       (greater ? it->second > *state_.best_metric : it->second < *state_.best_metric));
   if (!better) return;
   state_.best_metric = it->second;
   state_.best_step = info.step;
   if (arguments_.save_strategy == "best") control_.save = true;
 }
 
-CheckpointContents TrainLoop::checkpoint_contents() {
+void TrainLoop::remember_callbacks() {
   for (const auto& callback : callbacks_) {
     if (!callback->name().empty()) state_.callback_states[callback->name()] = callback->state();
   }
+}
+
+CheckpointContents TrainLoop::checkpoint_contents() {
+  remember_callbacks();
+  state_.has_checkpoint = true;
+  state_.saved_at_end = control_.stop || state_.step >= state_.max_steps;
   if (metric_state_) state_.schedule_state = state_values(*metric_state_);
   CheckpointContents contents;
   contents.model.config_text = model_config_json(session_.setup().model);
@@ -388,6 +403,7 @@ TrainOutput TrainLoop::run() {
     static_cast<void>(leftover);
   if (state_.step == 0) files.create(arguments_.output_dir + "/log.jsonl")->close();
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
+  const MemoryPhase memory;
   const auto start = Clock::now();
   const double seconds_before = state_.seconds;
   const int64_t rows_before = rows_trained();
@@ -411,6 +427,7 @@ TrainOutput TrainLoop::run() {
   output.metrics = final_metrics({.seconds = ms_since(start) / 1000.0,
                                   .samples = rows_trained() - rows_before,
                                   .steps = state_.step - steps_before});
+  if (!arguments_.skip_memory_metrics) output.metrics.merge(memory.end("train"));
   if (!output.interrupted) {
     record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
     write_text(files, arguments_.output_dir + "/" + std::string(kTrainerStateFile),
@@ -433,6 +450,9 @@ int64_t TrainLoop::rows_trained() const {
 MetricMap TrainLoop::final_metrics(const PhaseWork& work) const {
   MetricMap metrics = speed_metrics("train", work);
   metrics["total_flos"] = state_.total_flos;
+  if (arguments_.include_num_input_tokens_seen != "no") {
+    metrics["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
+  }
   metrics["train_loss"] = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
   return metrics;
 }

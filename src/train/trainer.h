@@ -30,6 +30,8 @@ class TrainLoop {
   // Trains to the end, or to a stop. Errors: kNotFinite, kDevice, kBadData; what was saved stays.
   TrainOutput run();
 
+  int64_t tokens_seen() const { return state_.tokens_seen; }
+
   // Finishes the step, saves, ends with `interrupted`.
   void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
 
@@ -40,12 +42,13 @@ class TrainLoop {
   void log_step(const StepInfo& info);
   void evaluate(const StepInfo& info);
   void save(const StepInfo& info);
-  void record(const LogRecord& record);
+  void record(LogRecord record);
   bool is_due(const std::string& strategy, double setting, const StepInfo& info) const;
   bool is_epoch_end(const StepInfo& info) const;
   void update_best(const StepInfo& info, const MetricMap& metrics);
   void load_best();
   void end_of_step_control(const StepInfo& info);
+  void remember_callbacks();
   CheckpointContents checkpoint_contents();
   void write_log_line(const LogRecord& record);
   int64_t rows_trained() const;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <stdexcept>
 
 #include "base/file.h"
 #include "io/ckpt/safetensors.h"
@@ -73,6 +74,17 @@ Arguments Fixtures::arguments(const nlohmann::json& settings, const std::string&
   json["num_threads"] = 1;
   if (!json.contains("save_strategy")) json["save_strategy"] = "no";
   return arguments_from_json(json.dump(), "cases.json");
+}
+
+const Fixtures& fixtures() {
+  static const Fixtures all;
+  return all;
+}
+
+nlohmann::json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error(path + ": cannot be read");
+  return nlohmann::json::parse(file);
 }
 
 ScratchFolder::ScratchFolder(const std::string& name)

@@ -53,6 +53,12 @@ class Fixtures {
   std::map<std::string, std::vector<double>> expected_;
 };
 
+// Read once, at the first call.
+const Fixtures& fixtures();
+
+// Throws where the file is not there or is not JSON.
+nlohmann::json read_json(const std::string& path);
+
 // A folder below the build folder, empty at the start and gone at the end.
 class ScratchFolder {
  public:

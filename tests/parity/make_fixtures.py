@@ -17,7 +17,7 @@ Two things in Trainer differ from what it documents, and the reference goes arou
     default type. In the fp64 run the sum has the type of its terms and the default type is fp64.
 
 What is stored: cases.json (arguments, and per step: loss, gradient norm, learning rate, epoch, evaluations; errors of the
-fp32 run) and expected.safetensors. The latter holds updates of weights and gradients as projections: of each tensor
+fp32 run; when Trainer logs, evaluates, saves and stops; the files that run_glue.py leaves) and expected.safetensors. The latter holds updates of weights and gradients as projections: of each tensor
 PROJECTIONS sums of its elements with signs from a hash, whose mean square estimates |x|^2 without bias (Johnson and
 Lindenstrauss, 1984). An update is stored in fp32 (2^-25 of its size, a hundredth of what is measured), a gradient in fp64.
 """
@@ -120,7 +120,22 @@ def all_patterns():
                     save_strategy="epoch", load_best_model_at_end=True),
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=3, save_strategy="best", metric_for_best_model="loss"),
             pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, eval_on_start=True, lr_scheduler_type="reduce_lr_on_plateau",
-                    lr_scheduler_kwargs={"factor": 0.5, "patience": 0})]
+                    lr_scheduler_kwargs={"factor": 0.5, "patience": 0}),
+            # A loss that falls at every evaluation, by less than the threshold: stops all the same.
+            pattern(learning_rate=1e-4, validation_file="data/single.tsv", eval_strategy="steps", eval_steps=2, eval_on_start=True,
+                    metric_for_best_model="loss", early_stopping_patience=3, early_stopping_threshold=0.01),
+            pattern(learning_rate=5e-3, eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2,
+                    load_best_model_at_end=True, early_stopping_patience=2)]
+
+
+def all_outputs():
+    def outputs(**more):
+        return base_arguments("bert", *PROBLEMS["single"][:2], validation_file="data/single.tsv",
+                              eval_strategy="steps", **more)
+
+    return [outputs(eval_steps=8),
+            outputs(eval_steps=4, save_steps=4, learning_rate=5e-3, load_best_model_at_end=True, early_stopping_patience=2),
+            outputs(eval_steps=10, save_strategy="no", metric_for_best_model="loss", include_num_input_tokens_seen="non_padding")]
 
 
 def has_zero_gradient(name):
@@ -184,11 +199,12 @@ def make_all():
                           "fp32_logits_error": norm([logits32 - logits]) / norm([logits]),
                           "fp32_gradient_errors": [norm([gradients32[n] - gradients[n]]) for n in names]})
     save_file(tensors, "expected.safetensors", metadata={"format": "pt"})
+    text = compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
+                    "projections": PROJECTIONS, "outputs": [run_glue_outputs(settings) for settings in all_outputs()],
+                    "patterns": [run_pattern(settings) for settings in all_patterns()],
+                    "tensor_names": names_of, "cases": cases, "first_batches": steps})
     with open("cases.json", "w") as f:
-        f.write(compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
-                         "projections": PROJECTIONS, "outputs": run_glue_outputs(base_arguments("bert", *PROBLEMS["single"][:2])),
-                         "patterns": [run_pattern(settings) for settings in all_patterns()],
-                         "tensor_names": names_of, "cases": cases, "first_batches": steps}))
+        f.write(text)
 
 
 def compact(value, indent=0):

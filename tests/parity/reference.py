@@ -6,13 +6,14 @@ import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
-from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, PrinterCallback, Trainer,
-                          TrainerCallback, TrainingArguments)
+from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, EarlyStoppingCallback,
+                          PrinterCallback, Trainer, TrainerCallback, TrainingArguments)
 
 from tiny import LABELS
 
 # Settings of the data, which Trainer does not know.
-SCRIPT_ARGUMENTS = {"max_seq_length", "problem_type", "model_name_or_path", "train_file", "validation_file"}
+SCRIPT_ARGUMENTS = {"max_seq_length", "problem_type", "model_name_or_path", "train_file", "validation_file",
+                    "early_stopping_patience", "early_stopping_threshold"}
 
 
 def read_rows(path):
@@ -129,16 +130,35 @@ def first_batch(path, data, problem, dtype, smoothing=0.0):
     return outputs.logits.detach().to(torch.float64).numpy(), float(outputs.loss), gradients
 
 
+def callbacks_of(settings):
+    patience = settings.get("early_stopping_patience")
+    return [EarlyStoppingCallback(patience, settings.get("early_stopping_threshold", 0.0))] if patience else []
+
+
+def types_of(values):
+    """Keys with the types that their values have in JSON."""
+    names = {bool: "boolean", int: "integer", float: "real", str: "text", list: "list", dict: "object", type(None): "null"}
+    return {key: names[type(value)] for key, value in sorted(values.items())}
+
+
+def card_outline(text):
+    """Keys of a model card's front matter, and its headings but for the title."""
+    _, front, body = text.split("---\n", 2)
+    return {"keys": sorted(line.split(":")[0] for line in front.splitlines() if line[0] not in " -"),
+            "headings": [line.lstrip("#").strip() for line in body.splitlines() if line.startswith("##")],
+            "columns": next((line for line in body.splitlines() if line.startswith("| Training Loss")), "").replace(" ", "")}
+
+
 def run_glue_outputs(settings):
-    """Which files run_glue.py leaves and what is in them: keys, and the values that do not depend on the clock."""
+    """Which files run_glue.py leaves and what is in them: keys, types, and the values that do not depend on the clock."""
     path, problem, length = settings["model_name_or_path"], settings["problem_type"], settings["max_seq_length"]
     tokenizer = AutoTokenizer.from_pretrained(path)
     rows = Rows(settings["train_file"], tokenizer, problem, length)
     keywords = {k: v for k, v in settings.items() if k not in SCRIPT_ARGUMENTS}
     with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, eval_strategy="steps", eval_steps=8,
-                                      **keywords)
-        trainer = Trainer(model=load_model(path, problem, torch.float32), args=arguments, train_dataset=rows, eval_dataset=rows,
+        arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, **keywords)
+        model = load_model(path, problem, torch.float32)
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows, callbacks=callbacks_of(settings),
                           data_collator=DataCollatorWithPadding(tokenizer), processing_class=tokenizer,
                           compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(axis=1) == p.label_ids).mean())})
         trainer.remove_callback(PrinterCallback)  # it takes total_flos out of the metrics that it is shown
@@ -150,15 +170,23 @@ def run_glue_outputs(settings):
         metrics = trainer.evaluate()
         metrics["eval_samples"] = len(rows)
         trainer.save_metrics("eval", metrics)
+        trainer.create_model_card(finetuned_from=path, tasks="text-classification")
         read = lambda name: json.load(open(os.path.join(folder, name)))
         state = read("trainer_state.json")
         history = state.pop("log_history")
-        kinds = (("step", "loss"), ("evaluation", "eval_loss"), ("end", "train_runtime"))
-        return {"files": sorted(os.listdir(folder)),
-                "train_results": sorted(read("train_results.json")), "eval_results": sorted(read("eval_results.json")),
-                "all_results": sorted(read("all_results.json")), "trainer_state": state,
+        if state["best_model_checkpoint"]:
+            state["best_model_checkpoint"] = os.path.basename(state["best_model_checkpoint"])
+        kinds = (("step", "loss"), ("evaluation", "eval_loss"), ("end", "train_loss"))
+        config = read("config.json")
+        for key in ("transformers_version", "use_cache"):  # ours is that of the model it began with
+            config.pop(key)
+        with open(os.path.join(folder, "README.md"), encoding="utf-8") as card:
+            outline = card_outline(card.read())
+        return {"arguments": settings, "files": sorted(os.listdir(folder)), "config": config, "card": outline,
+                "train_results": types_of(read("train_results.json")), "eval_results": types_of(read("eval_results.json")),
+                "all_results": types_of(read("all_results.json")), "trainer_state": state, "state_types": types_of(state),
                 "log_counts": {kind: sum(key in entry for entry in history) for kind, key in kinds},
-                "log_keys": {kind: sorted(next(entry for entry in history if key in entry)) for kind, key in kinds}}
+                "log_types": {kind: types_of(next(entry for entry in history if key in entry)) for kind, key in kinds}}
 
 
 def run_pattern(settings):
@@ -171,7 +199,7 @@ def run_pattern(settings):
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, use_cpu=True, report_to=[], disable_tqdm=True, **keywords)
         trainer = Trainer(model=load_model(path, problem, torch.float32), args=arguments, train_dataset=rows,
-                          eval_dataset=Rows(settings["validation_file"], tokenizer, problem, length), callbacks=[recorder],
+                          eval_dataset=Rows(settings["validation_file"], tokenizer, problem, length), callbacks=[recorder] + callbacks_of(settings),
                           data_collator=DataCollatorWithPadding(tokenizer))
         trainer.remove_callback(PrinterCallback)
         trainer.train()
@@ -181,4 +209,4 @@ def run_pattern(settings):
             "records": [[entry["step"], entry["epoch"], entry["learning_rate"], entry["loss"]] for entry in recorder.steps],
             "evaluations": [[entry["step"], entry["epoch"], entry["eval_loss"]] for entry in recorder.evaluations],
             "checkpoints": checkpoints, "best_step": state.best_global_step, "best_metric": state.best_metric,
-            "max_steps": state.max_steps, "num_train_epochs": state.num_train_epochs}
+            "last_step": state.global_step, "max_steps": state.max_steps, "num_train_epochs": state.num_train_epochs}

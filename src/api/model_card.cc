@@ -1,0 +1,186 @@
+#include "api/model_card.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kMark = "<!-- Written by Plimsoll after training.";
+
+// YAML's plain form where it is safe, else JSON's, which YAML reads too.
+std::string yaml_text(const std::string& text) {
+  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const bool is_plain = !text.empty() && (is_letter(text.front()) || text.front() == '/') &&
+                        std::ranges::all_of(text, [&](char c) {
+                          return is_letter(c) || c == '/' || c == '.' || c == '_' || c == '-';
+                        });
+  return is_plain ? text
+                  : nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string run_title(const Arguments& a) {
+  if (!a.run_name.empty()) return a.run_name;
+  const auto path = std::filesystem::path(a.output_dir).lexically_normal();
+  return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
+}
+
+// "eval_f1" to "F1", "eval_loss" to "Loss", "eval_combined_score" to "Combined Score".
+std::string metric_title(std::string_view key) {
+  if (key.starts_with("eval_")) key.remove_prefix(5);
+  std::string title;
+  bool starts_word = true;
+  for (const char c : key) {
+    title += c == '_'      ? ' '
+             : starts_word ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
+                           : c;
+    starts_word = c == '_';
+  }
+  return title;
+}
+
+// The metrics of an evaluation that say how good the model is, the loss first.
+std::vector<std::string> quality_keys(const MetricMap& metrics) {
+  static const std::set<std::string, std::less<>> kSpeed = {
+      "eval_runtime", "eval_samples", "eval_loss", "eval_samples_per_second", "eval_steps_per_second"};
+  std::vector<std::string> keys = {"eval_loss"};
+  for (const auto& [key, value] : metrics) {
+    if (key.starts_with("eval_") && !kSpeed.contains(key) && key.find("_mem_") == std::string::npos) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+std::string hyperparameters(const RunSetup& setup) {
+  const Arguments& a = setup.arguments;
+  std::string text =
+      fmt::format("- learning_rate: {}\n- train_batch_size: {}\n- eval_batch_size: {}\n- seed: {}\n",
+                  a.learning_rate, a.per_device_train_batch_size, a.per_device_eval_batch_size, a.seed);
+  if (a.gradient_accumulation_steps > 1) {
+    text += fmt::format("- gradient_accumulation_steps: {}\n- total_train_batch_size: {}\n",
+                        a.gradient_accumulation_steps,
+                        a.gradient_accumulation_steps * a.per_device_train_batch_size);
+  }
+  text += "- optimizer: " + a.optim;
+  if (a.optim.starts_with("adamw")) {
+    text += fmt::format(" with betas=({},{}) and epsilon={}", a.adam_beta1, a.adam_beta2, a.adam_epsilon);
+  }
+  for (const auto& [key, value] : a.optim_args) text += fmt::format(", {}={}", key, value);
+  text += "\n- lr_scheduler_type: " + a.lr_scheduler_type + "\n";
+  if (const int64_t warmup = num_warmup_steps(a, setup.max_steps); warmup > 0) {
+    text += fmt::format("- lr_scheduler_warmup_steps: {}\n", warmup);
+  }
+  text += a.max_steps > 0 ? fmt::format("- training_steps: {}\n", a.max_steps)
+                          : fmt::format("- num_epochs: {}\n", a.num_train_epochs);
+  if (a.weight_decay != 0) text += fmt::format("- weight_decay: {}\n", a.weight_decay);
+  if (a.label_smoothing_factor != 0)
+    text += fmt::format("- label_smoothing_factor: {}\n", a.label_smoothing_factor);
+  if (a.bf16) text += "- mixed_precision_training: bf16\n";
+  return text;
+}
+
+// A row per evaluation, beside the training loss that was logged last before it.
+std::string results_table(const std::vector<LogRecord>& history) {
+  std::string text;
+  std::vector<std::string> keys;
+  std::string training_loss = "No log";
+  for (const LogRecord& record : history) {
+    if (const auto loss = record.values.find("loss"); loss != record.values.end()) {
+      training_loss = fmt::format("{:.4f}", loss->second);
+    }
+    if (!record.values.contains("eval_loss")) continue;
+    if (text.empty()) {
+      keys = quality_keys(record.values);
+      text = "| Training Loss | Epoch | Step | Validation Loss |";
+      for (size_t i = 1; i < keys.size(); ++i) text += " " + metric_title(keys[i]) + " |";
+      text += "\n|:---:|:---:|:---:|:---:|";
+      for (size_t i = 1; i < keys.size(); ++i) text += ":---:|";
+      text += "\n";
+    }
+    text += fmt::format("| {} | {:.4f} | {} |", training_loss, record.epoch, record.step);
+    for (const std::string& key : keys) {
+      const auto it = record.values.find(key);
+      text += it == record.values.end() ? " |" : fmt::format(" {:.4f} |", it->second);
+    }
+    text += "\n";
+  }
+  return text.empty() ? "No evaluation while training.\n" : text;
+}
+
+std::string front_matter(const RunSetup& setup, const std::vector<std::string>& metrics) {
+  const Arguments& a = setup.arguments;
+  std::string text = "---\nlibrary_name: transformers\n";
+  if (!a.model_name_or_path.empty()) text += "base_model: " + yaml_text(a.model_name_or_path) + "\n";
+  text += "tags:\n- generated_from_trainer\n- plimsoll\n";
+  if (!a.task_name.empty()) text += "datasets:\n- glue\n";
+  if (metrics.size() > 1) {
+    text += "metrics:\n";
+    for (size_t i = 1; i < metrics.size(); ++i) text += "- " + metrics[i].substr(5) + "\n";
+  }
+  return text + "pipeline_tag: text-classification\nmodel-index:\n- name: " + yaml_text(run_title(a)) +
+         "\n  results: []\n---\n";
+}
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+std::string data_sentence(const RunSetup& setup) {
+  const Arguments& a = setup.arguments;
+  std::string text;
+  if (setup.train) {
+    text = fmt::format("Trained on {} rows", setup.train->num_rows());
+    if (!a.train_file.empty()) text += " of " + file_name(a.train_file);
+  }
+  if (setup.evaluate) {
+    text += fmt::format("{} {} rows", text.empty() ? "Evaluated on" : ", evaluated on",
+                        setup.evaluate->num_rows());
+    if (!a.validation_file.empty()) text += " of " + file_name(a.validation_file);
+  }
+  return text + ".\n";
+}
+
+}  // namespace
+
+std::string model_card(const RunSetup& setup, const TrainOutput& output) {
+  const Arguments& a = setup.arguments;
+  const LogRecord* last = nullptr;
+  for (const LogRecord& record : output.log_history) {
+    if (record.values.contains("eval_loss")) last = &record;
+  }
+  const std::vector<std::string> keys = last ? quality_keys(last->values) : std::vector<std::string>();
+  std::string text = front_matter(setup, keys) + "\n" + std::string(kMark) +
+                     " Complete it, and take this line out if it shall not be\nwritten over. -->\n\n# " +
+                     run_title(a) + "\n\n";
+  text += (a.model_name_or_path.empty() ? "A model trained from scratch (" + setup.model_label + ")"
+                                        : "A fine-tuned version of `" + a.model_name_or_path + "`") +
+          (a.task_name.empty() ? "." : " on the task " + a.task_name + " of GLUE.") + "\n";
+  if (last) {
+    text += fmt::format("After {} of {} steps, on the validation data:\n", last->step, setup.max_steps);
+    for (const std::string& key : keys)
+      text += fmt::format("- {}: {:.4f}\n", metric_title(key), last->values.at(key));
+  }
+  text += fmt::format(
+      "\n## Model description\n\n{} for sequence classification: {} layers, width {}, {} label{}.\n",
+      setup.model.model_type, setup.model.num_hidden_layers, setup.model.hidden_size, setup.model.num_labels,
+      setup.model.num_labels == 1 ? "" : "s");
+  text += "\n## Intended uses & limitations\n\nTo be written by whoever publishes the model.\n";
+  text += "\n## Training and evaluation data\n\n" + data_sentence(setup);
+  text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(setup);
+  text += "\n### Training results\n\n" + results_table(output.log_history);
+  text += fmt::format("\n### Framework versions\n\n- Plimsoll {}\n", PLIMSOLL_VERSION);
+  return text;
+}
+
+bool is_model_card(std::string_view text) {
+  return text.find(kMark) != std::string_view::npos;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,156 @@
+// What a run leaves behind beside what run_glue.py leaves: files, keys, types, and every value that depends
+// neither on the clock nor on rounding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "plimsoll/trainer.h"
+#include "tests/parity/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+using testing::fixtures;
+using testing::read_json;
+using testing::ScratchFolder;
+
+std::set<std::string> keys_of(const json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+// Keys with the types that their values have in JSON, as reference.py names them.
+std::map<std::string, std::string> types_of(const json& object) {
+  std::map<std::string, std::string> types;
+  for (const auto& [key, value] : object.items()) {
+    types[key] = value.is_boolean()          ? "boolean"
+                 : value.is_number_integer() ? "integer"
+                 : value.is_number()         ? "real"
+                 : value.is_string()         ? "text"
+                 : value.is_array()          ? "list"
+                 : value.is_object()         ? "object"
+                                             : "null";
+  }
+  return types;
+}
+
+using Types = std::map<std::string, std::string>;
+
+// Values that do not depend on the clock, on rounding or on how operations are counted are equal; of the
+// others the type is. log_history is compared apart.
+void expect_state(const json& state, const json& reference, const Types& types) {
+  Types ours = types_of(state);
+  EXPECT_EQ(ours["log_history"], "list");
+  ours.erase("log_history");
+  EXPECT_EQ(ours, types);
+  for (const auto& [key, value] : reference.items()) {
+    if (key == "total_flos" || key == "num_input_tokens_seen")
+      continue;  // Trainer counts what padding added, too
+    if (key == "best_metric" && value.is_number()) {
+      EXPECT_NEAR(state.at(key), value.get<double>(), 1e-5);
+    } else if (key == "best_model_checkpoint" && value.is_string()) {
+      EXPECT_EQ(std::filesystem::path(state.at(key)).filename().string(), value);
+    } else {
+      EXPECT_EQ(state.at(key), value) << key;
+    }
+  }
+}
+
+void expect_log(const json& history, const json& expected) {
+  for (const auto& [kind, mark] :
+       {std::pair("step", "loss"), std::pair("evaluation", "eval_loss"), std::pair("end", "train_loss")}) {
+    size_t count = 0;
+    for (const json& entry : history) {
+      if (!entry.contains(mark)) continue;
+      ++count;
+      const Types types = types_of(entry);
+      for (const auto& [key, type] : expected.at("log_types").at(kind).items()) {
+        ASSERT_TRUE(types.contains(key)) << kind << " has no " << key;
+        EXPECT_EQ(types.at(key), type) << kind << ": " << key;
+      }
+    }
+    EXPECT_EQ(count, expected.at("log_counts").at(kind).get<size_t>()) << kind;
+  }
+}
+
+// The model card has every key of the front matter and every heading that Trainer's has.
+void expect_card(const std::string& path, const json& expected) {
+  std::ifstream file(path);
+  ASSERT_TRUE(file.good()) << path;
+  std::set<std::string> lines;
+  std::set<std::string> keys;
+  for (std::string line; std::getline(file, line);) {
+    keys.insert(line.substr(0, line.find(':')));
+    std::erase(line, ' ');
+    lines.insert(line);
+  }
+  for (const json& key : expected.at("keys")) EXPECT_TRUE(keys.contains(key)) << key;
+  for (const json& heading : expected.at("headings")) {
+    std::string text = heading;
+    std::erase(text, ' ');
+    EXPECT_TRUE(lines.contains("##" + text) || lines.contains("###" + text)) << heading;
+  }
+  const std::string columns = expected.at("columns");
+  if (columns.empty()) return;
+  EXPECT_TRUE(std::ranges::any_of(lines, [&](const std::string& line) {
+    return line.starts_with(columns.substr(0, columns.find("|Accuracy"))) &&
+           line.find("Accuracy") != std::string::npos;
+  })) << columns;
+}
+
+// Files of run_glue.py, their keys, types and what does not depend on the clock: train with evaluations,
+// save, evaluate.
+TEST(Parity, ResultFilesAreThoseOfTrainer) {
+  ASSERT_GE(fixtures().outputs().size(), 3u);
+  for (const json& expected : fixtures().outputs()) {
+    SCOPED_TRACE(expected.at("arguments").dump());
+    const ScratchFolder folder("outputs");
+    const std::string run = folder.path() + "/run";
+    json settings = expected.at("arguments");
+    if (!settings.contains("save_strategy")) settings["save_strategy"] = "steps";
+    Trainer trainer(fixtures().arguments(settings, run));
+    const TrainOutput output = trainer.train();
+    trainer.save_reports(output);
+    trainer.save_model(run);
+    trainer.save_metrics("train", output.metrics);
+    MetricMap evaluation = trainer.evaluate();
+    evaluation["epoch"] = output.metrics.at("epoch");
+    trainer.save_metrics("eval", evaluation);
+
+    for (const json& name : expected.at("files")) {
+      // training_args.bin is a pickle; the arguments are in run_state.json. Of the tokenizer we carry what
+      // the model came with.
+      if (name == "training_args.bin" || name == "tokenizer.json") continue;
+      EXPECT_TRUE(std::filesystem::exists(run + "/" + name.get<std::string>())) << name;
+    }
+    for (const char* file : {"train_results", "eval_results", "all_results"}) {
+      Types types = types_of(read_json(run + "/" + file + ".json"));
+      types.erase("eval_f1");  // the reference was asked for the accuracy alone
+      EXPECT_EQ(types, expected.at(file).get<Types>()) << file;
+    }
+    json config = read_json(run + "/config.json");
+    EXPECT_TRUE(config.contains("transformers_version"));
+    for (const auto& [key, value] : expected.at("config").items())
+      EXPECT_EQ(config.value(key, json()), value) << key;
+    const json state = read_json(run + "/trainer_state.json");
+    const auto types = expected.at("state_types").get<Types>();
+    expect_state(state, expected.at("trainer_state"), types);
+    expect_log(state.at("log_history"), expected);
+    expect_card(run + "/README.md", expected.at("card"));
+    for (const json& name : expected.at("files")) {
+      const std::string checkpoint = name;
+      if (!checkpoint.starts_with("checkpoint-")) continue;
+      const json saved = read_json(run + "/" + checkpoint + "/trainer_state.json");
+      EXPECT_EQ(keys_of(saved), keys_of(state)) << checkpoint;
+      EXPECT_EQ("checkpoint-" + saved.at("global_step").dump(), checkpoint);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
