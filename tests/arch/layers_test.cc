@@ -1,12 +1,14 @@
-// Holds the direction of the house: every #include under src/ and include/ must be an edge that src/LAYERS
-// lists, and the edges must form no cycle.
+// Holds the direction of the house: every #include under src/ and include/, and every library that another
+// links, must be an edge that src/LAYERS lists, and the edges must form no cycle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -110,6 +112,59 @@ TEST(Layers, EveryIncludeIsListed) {
   }
   EXPECT_GT(files, 50);
   EXPECT_GT(edges, 50);
+}
+
+struct Library {
+  std::string room;  // of its first source
+  std::set<std::string> links;
+};
+
+// The libraries of src/**/CMakeLists.txt by name.
+std::map<std::string, Library> libraries(const Layers& layers) {
+  const std::regex call(R"re((?:plimsoll_library|target_link_libraries)\(([^)]*)\))re");
+  std::map<std::string, Library> found;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {
+    if (entry.path().filename() != "CMakeLists.txt") continue;
+    const fs::path folder = fs::relative(entry.path().parent_path(), kRoot / "src");
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    for (std::sregex_iterator it(text.begin(), text.end(), call), end; it != end; ++it) {
+      std::istringstream words((*it)[1].str());
+      std::string word;
+      words >> word;
+      Library& library = found[word];
+      while (words >> word) {
+        if (word.starts_with("plimsoll_")) library.links.insert(word);
+        if (word.ends_with(".cc") && library.room.empty()) {
+          library.room = room_of(layers, (folder / word).lexically_normal().string());
+        }
+      }
+    }
+  }
+  // Programs have no plimsoll_library().
+  std::erase_if(found, [](const auto& item) { return item.second.room.empty(); });
+  return found;
+}
+
+// What a library links is as much an edge as what it includes: a room that is implemented above its users
+// would be one.
+TEST(Layers, EveryLinkIsListed) {
+  const Layers layers = read_layers();
+  const std::map<std::string, Library> all = libraries(layers);
+  int edges = 0;
+  for (const auto& [name, library] : all) {
+    // The command line is a client of the API: it includes nothing but its headers, and links what is behind.
+    if (library.room == "cli") continue;
+    for (const std::string& link : library.links) {
+      const auto target = all.find(link);
+      if (target == all.end() || target->second.room == library.room) continue;
+      ++edges;
+      EXPECT_TRUE(layers.at(library.room).contains(target->second.room))
+          << name << " links " << link << ", but src/LAYERS does not let " << library.room << " use "
+          << target->second.room;
+    }
+  }
+  EXPECT_GT(edges, 30);
 }
 
 TEST(Layers, NoCycle) {

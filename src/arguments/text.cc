@@ -3,8 +3,8 @@
 #include <iterator>
 #include <set>
 
-#include "api/arguments_table.h"
-#include "api/arguments_value.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 #include "base/check.h"
 
 namespace plimsoll {
@@ -78,7 +78,7 @@ std::string escaped(std::string_view text) {
 constexpr std::string_view kPageHead = R"(# Arguments
 
 This page is generated from `include/plimsoll/arguments.inc`, and a test fails when it is stale. To write it anew, run
-`ctest -R api_arguments_test` in the build directory and copy `ARGUMENTS.md` from there over this file.
+`ctest -R arguments_test` in the build directory and copy `ARGUMENTS.md` from there over this file.
 
 ## How they are given
 

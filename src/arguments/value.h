@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/arguments_table.h"
+#include "arguments/table.h"
 
 namespace plimsoll {
 

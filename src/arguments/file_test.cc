@@ -1,12 +1,12 @@
 // Settings in JSON and YAML files.
-#include "api/arguments_file.h"
+#include "arguments/file.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "api/arguments_test_support.h"
+#include "arguments/arguments_test_support.h"
 
 namespace plimsoll {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "api/arguments_range.h"
-#include "api/arguments_table.h"
-#include "api/arguments_value.h"
+#include "arguments/range.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 #include "base/check.h"
 
 namespace plimsoll {

@@ -1,11 +1,11 @@
-#include "api/arguments_range.h"
+#include "arguments/range.h"
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <type_traits>
 
-#include "api/arguments_value.h"
+#include "arguments/value.h"
 #include "base/check.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "api/arguments_table.h"
+#include "arguments/table.h"
 
 namespace plimsoll {
 

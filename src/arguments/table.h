@@ -1,7 +1,7 @@
 // The table of settings as data: where each one lives in Arguments, how to find it by name, and what became
 // of old names.
 //
-// Not the parser and not the text forms of values (arguments_value.h). Thread-safe: immutable after first
+// Not the parser and not the text forms of values (value.h). Thread-safe: immutable after first
 // use.
 #pragma once
 

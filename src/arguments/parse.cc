@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cctype>
 
-#include "api/arguments_assign.h"
-#include "api/arguments_file.h"
-#include "api/arguments_table.h"
-#include "api/arguments_value.h"
+#include "arguments/assign.h"
+#include "arguments/file.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 #include "base/check.h"
 
 namespace plimsoll {

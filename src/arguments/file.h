@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/arguments_assign.h"
+#include "arguments/assign.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "api/arguments_table.h"
+#include "arguments/table.h"
 
 #include <algorithm>
 #include <array>
@@ -126,7 +126,7 @@ const std::vector<OldName>& old_names() {
   static const std::vector<OldName> table = {
 #define PLIMSOLL_OLD_NAME(name, replacement, true_value, is_flag, note) \
   OldName{#name, replacement, true_value, is_flag, note},
-#include "api/arguments_old_names.inc"
+#include "arguments/old_names.inc"
   };
   return table;
 }

@@ -1,4 +1,4 @@
-#include "api/arguments_file.h"
+#include "arguments/file.h"
 
 #include <yaml-cpp/yaml.h>
 

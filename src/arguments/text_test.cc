@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "api/arguments_table.h"
-#include "api/arguments_test_support.h"
-#include "api/arguments_value.h"
+#include "arguments/arguments_test_support.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 
 namespace plimsoll {
 namespace {

@@ -1,9 +1,9 @@
 // What settings mean for each other: one test for each rule.
 #include <gtest/gtest.h>
 
-#include "api/arguments_table.h"
-#include "api/arguments_test_support.h"
-#include "api/arguments_value.h"
+#include "arguments/arguments_test_support.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 
 namespace plimsoll {
 namespace {

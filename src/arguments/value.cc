@@ -1,4 +1,4 @@
-#include "api/arguments_value.h"
+#include "arguments/value.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "api/arguments_range.h"
+#include "arguments/range.h"
 #include "base/check.h"
 
 namespace plimsoll {

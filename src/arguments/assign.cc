@@ -1,10 +1,10 @@
-#include "api/arguments_assign.h"
+#include "arguments/assign.h"
 
 #include <algorithm>
 #include <map>
 
-#include "api/arguments_table.h"
-#include "api/arguments_value.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 #include "base/check.h"
 
 namespace plimsoll {

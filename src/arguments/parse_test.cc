@@ -8,10 +8,10 @@
 #include <limits>
 #include <set>
 
-#include "api/arguments_range.h"
-#include "api/arguments_table.h"
-#include "api/arguments_test_support.h"
-#include "api/arguments_value.h"
+#include "arguments/arguments_test_support.h"
+#include "arguments/range.h"
+#include "arguments/table.h"
+#include "arguments/value.h"
 
 namespace plimsoll {
 namespace {

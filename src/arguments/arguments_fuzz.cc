@@ -1,0 +1,60 @@
+// Fuzzes what reads settings: the words of a command line, files of JSON and of YAML. Anything but settings
+// or an Error of usage is a finding; so are settings that change when they are written and read again. The
+// first byte picks the reader.
+#include <cstddef>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arguments/assign.h"
+#include "arguments/file.h"
+#include "base/check.h"
+#include "plimsoll/arguments.h"
+
+namespace plimsoll {
+namespace {
+
+// The words of a command line, one a line. Words that name files are left out: the file system is no input.
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!is_argument_file(line) && line.find("config") == std::string::npos) words.push_back(line);
+  }
+  return words;
+}
+
+ParseResult read(uint8_t choice, const std::string& text) {
+  if (choice % 3 == 0) return parse_arguments(words_of(text));
+  ParseResult result;
+  apply_layer(choice % 3 == 1 ? read_argument_json(text, "fuzz") : read_argument_yaml(text, "fuzz"), result);
+  resolve_arguments(result.arguments);
+  return result;
+}
+
+void fuzz(uint8_t choice, const std::string& text) {
+  const ParseResult result = read(choice, text);
+  if (result.help) return;
+  Arguments again = result.arguments;
+  resolve_arguments(again);
+  PLIMSOLL_CHECK(again == result.arguments, "resolving twice differs from resolving once");
+  const std::string written = arguments_json(result.arguments);
+  again = arguments_from_json(written);
+  PLIMSOLL_CHECK(arguments_json(again) == written);
+  PLIMSOLL_CHECK(diff_arguments(result.arguments, again).empty());
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  try {
+    plimsoll::fuzz(data[0], std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
+  } catch (const plimsoll::Error& error) {
+    if (error.code() != plimsoll::ErrorCode::kUsage) throw;
+  }
+  return 0;
+}
