@@ -8,6 +8,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/piece_cpu.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -15,6 +16,12 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// How far ahead a sum asks for memory, in elements: what a core's own prefetcher brings in time leaves a
+// third of the bandwidth unused beside two conversions and two products per vector. Measured with two threads
+// on 460 MB: 21 GB/s without, 28 with, 30 for a sum in fp32 that computes next to nothing.
+inline constexpr int64_t kPrefetchElements = 512;
+inline constexpr int64_t kLineElements = 16;
 
 // Requires: count <= kTensorGrain.
 double grain_square_sum(const float* x, int64_t count) {
@@ -25,6 +32,9 @@ double grain_square_sum(const float* x, int64_t count) {
   auto sum0 = hn::Zero(doubles), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    for (int64_t line = 0; line < 4 * lanes; line += kLineElements) {
+      hwy::Prefetch(x + i + kPrefetchElements + line);
+    }
     const auto a = hn::PromoteTo(doubles, hn::LoadU(floats, x + i));
     const auto b = hn::PromoteTo(doubles, hn::LoadU(floats, x + i + lanes));
     const auto c = hn::PromoteTo(doubles, hn::LoadU(floats, x + i + 2 * lanes));
