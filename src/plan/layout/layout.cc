@@ -1,77 +1,38 @@
 #include "plan/layout/layout.h"
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
+#include "plan/layout/skyline.h"
 
 namespace plimsoll {
 namespace {
 
-struct Placed {
-  int64_t offset;
-  int64_t end;
-  uint32_t first;
-  uint32_t last;
-};
+// A filling looks at up to n^2 pairs; mending stops when this many have been looked at, about 20 ms.
+constexpr int64_t kPairsOfMending = 20'000'000;
+// A mended order is good within some ten rounds or never: seen on 300 random programs and 400 hard plans.
+constexpr int64_t kRoundsOfMending = 40;
 
-class Placement {
- public:
-  Placement(std::span<const LiveBuffer> buffers, int64_t alignment)
-      : buffers_(buffers), alignment_(alignment) {}
-
-  // Places the buffers in this order, each at the start of the smallest gap that takes it among the buffers
-  // that are live with it, else above them.
-  Layout place(const std::vector<uint32_t>& order) const {
-    Layout layout;
-    layout.offsets.assign(buffers_.size(), 0);
-    std::vector<Placed> placed;  // by offset
-    placed.reserve(order.size());
-    for (uint32_t i : order) {
-      const LiveBuffer& buffer = buffers_[i];
-      const int64_t bytes = rounded(buffer.bytes);
-      const int64_t offset = find_gap(placed, buffer, bytes);
-      layout.offsets[i] = offset;
-      layout.bytes = std::max(layout.bytes, offset + bytes);
-      const Placed entry{offset, offset + bytes, buffer.first, buffer.last};
-      const auto at = std::upper_bound(placed.begin(), placed.end(), offset,
-                                       [](int64_t value, const Placed& p) { return value < p.offset; });
-      placed.insert(at, entry);
-    }
-    return layout;
+std::vector<LiveBuffer> rounded_up(std::span<const LiveBuffer> buffers, int64_t alignment) {
+  std::vector<LiveBuffer> rounded(buffers.begin(), buffers.end());
+  for (LiveBuffer& buffer : rounded) {
+    PLIMSOLL_CHECK(buffer.bytes >= 0 && buffer.first <= buffer.last, "a buffer of {} bytes live at {}..{}",
+                   buffer.bytes, buffer.first, buffer.last);
+    buffer.bytes = (buffer.bytes + alignment - 1) / alignment * alignment;
   }
+  return rounded;
+}
 
-  int64_t rounded(int64_t bytes) const { return (bytes + alignment_ - 1) / alignment_ * alignment_; }
-
- private:
-  static int64_t find_gap(const std::vector<Placed>& placed, const LiveBuffer& buffer, int64_t bytes) {
-    int64_t top = 0;  // end of the live buffers below
-    int64_t best = -1;
-    int64_t best_gap = 0;
-    for (const Placed& other : placed) {
-      if (other.last < buffer.first || other.first > buffer.last) continue;
-      const int64_t gap = other.offset - top;
-      if (gap >= bytes && (best < 0 || gap < best_gap)) {
-        best = top;
-        best_gap = gap;
-      }
-      top = std::max(top, other.end);
-    }
-    return best >= 0 ? best : top;
-  }
-
-  std::span<const LiveBuffer> buffers_;
-  int64_t alignment_;
-};
-
-int64_t lower_bound_of(std::span<const LiveBuffer> buffers, const Placement& placement) {
+int64_t lower_bound_of(std::span<const LiveBuffer> buffers) {
   uint32_t positions = 0;
   for (const LiveBuffer& buffer : buffers) positions = std::max(positions, buffer.last + 1);
-  std::vector<int64_t> change(positions + 1, 0);
+  std::vector<int64_t> change(size_t{positions} + 1, 0);
   for (const LiveBuffer& buffer : buffers) {
-    change[buffer.first] += placement.rounded(buffer.bytes);
-    change[buffer.last + 1] -= placement.rounded(buffer.bytes);
+    change[buffer.first] += buffer.bytes;
+    change[size_t{buffer.last} + 1] -= buffer.bytes;
   }
   int64_t sum = 0;
   int64_t peak = 0;
@@ -82,46 +43,90 @@ int64_t lower_bound_of(std::span<const LiveBuffer> buffers, const Placement& pla
   return peak;
 }
 
+double length(const LiveBuffer& buffer) {
+  return static_cast<double>(buffer.last - buffer.first) + 1.0;
+}
+
+// Each is good at something else. Long-lived first is right for training programs, whose lifetimes nest; the
+// area (bytes times positions) where lifetimes cross; the earliest first for straight lines such as
+// evaluation.
+using Before = bool (*)(const LiveBuffer&, const LiveBuffer&);
+constexpr Before kOrders[] = {
+    [](const LiveBuffer& a, const LiveBuffer& b) {
+      return std::pair(-length(a), -a.bytes) < std::pair(-length(b), -b.bytes);
+    },
+    [](const LiveBuffer& a, const LiveBuffer& b) {
+      return static_cast<double>(a.bytes) * length(a) > static_cast<double>(b.bytes) * length(b);
+    },
+    [](const LiveBuffer& a, const LiveBuffer& b) { return a.first < b.first; },
+};
+
+class OffsetSearch {
+ public:
+  OffsetSearch(std::vector<LiveBuffer> buffers, int64_t lower_bound)
+      : buffers_(std::move(buffers)), near_enough_(lower_bound + lower_bound / 1000) {}
+
+  Placement run() {
+    std::vector<Try> tries;
+    for (Before before : kOrders) {
+      std::vector<uint32_t> order = sorted(before);
+      Placement placement = fill_skyline(buffers_, order);
+      if (keep_if_better(placement)) return std::move(best_);
+      tries.push_back({std::move(order), std::move(placement)});
+    }
+    const auto n = static_cast<int64_t>(buffers_.size());
+    const auto num_tries = static_cast<int64_t>(tries.size());
+    const int64_t rounds = std::min(kRoundsOfMending, kPairsOfMending / (n * n * num_tries));
+    for (Try& each : tries) {
+      for (int64_t round = 0; round < rounds; ++round) {
+        prefer_what_stands_too_high(each);
+        each.placement = fill_skyline(buffers_, each.order);
+        if (keep_if_better(each.placement)) return std::move(best_);
+      }
+    }
+    return std::move(best_);
+  }
+
+ private:
+  struct Try {
+    std::vector<uint32_t> order;
+    Placement placement;
+  };
+
+  std::vector<uint32_t> sorted(Before before) const {
+    std::vector<uint32_t> order(buffers_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return before(buffers_[a], buffers_[b]); });
+    return order;
+  }
+
+  // True when the best is near enough to the bound to stop.
+  bool keep_if_better(const Placement& placement) {
+    if (placement.bytes < best_.bytes) best_ = placement;
+    return best_.bytes <= near_enough_;
+  }
+
+  void prefer_what_stands_too_high(Try& each) const {
+    std::stable_partition(each.order.begin(), each.order.end(), [&](uint32_t i) {
+      return each.placement.offsets[i] + buffers_[i].bytes > near_enough_;
+    });
+  }
+
+  std::vector<LiveBuffer> buffers_;
+  int64_t near_enough_;
+  Placement best_{.offsets = {}, .bytes = std::numeric_limits<int64_t>::max()};
+};
+
 }  // namespace
 
 Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment) {
   PLIMSOLL_CHECK(alignment > 0 && (alignment & (alignment - 1)) == 0, "alignment {}", alignment);
-  const Placement placement(buffers, alignment);
-  const int64_t lower_bound = lower_bound_of(buffers, placement);
-  std::vector<uint32_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), 0u);
-  const auto length = [&](uint32_t i) {
-    return static_cast<int64_t>(buffers[i].last - buffers[i].first) + 1;
-  };
-  using Before = std::function<bool(uint32_t, uint32_t)>;
-  const std::vector<Before> orders{
-      // Long-lived first, large first: saved activations pile up at the bottom as a stack, short temporaries
-      // go above.
-      [&](uint32_t a, uint32_t b) {
-        return std::pair(-length(a), -buffers[a].bytes) < std::pair(-length(b), -buffers[b].bytes);
-      },
-      [&](uint32_t a, uint32_t b) {
-        return std::pair(-buffers[a].bytes, -length(a)) < std::pair(-buffers[b].bytes, -length(b));
-      },
-      [&](uint32_t a, uint32_t b) { return buffers[a].first < buffers[b].first; },
-      [&](uint32_t a, uint32_t b) { return buffers[a].last > buffers[b].last; },
-      [&](uint32_t a, uint32_t b) {
-        return static_cast<double>(buffers[a].bytes) * static_cast<double>(length(a)) >
-               static_cast<double>(buffers[b].bytes) * static_cast<double>(length(b));
-      },
-  };
-  Layout best;
-  bool have = false;
-  for (const Before& before : orders) {
-    std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(), before);
-    Layout layout = placement.place(order);
-    if (!have || layout.bytes < best.bytes) best = std::move(layout);
-    have = true;
-    if (best.bytes <= lower_bound + lower_bound / 1000) break;
-  }
-  best.lower_bound_bytes = lower_bound;
-  return best;
+  if (buffers.empty()) return {};
+  std::vector<LiveBuffer> rounded = rounded_up(buffers, alignment);
+  const int64_t lower_bound = lower_bound_of(rounded);
+  Placement best = OffsetSearch(std::move(rounded), lower_bound).run();
+  return {.offsets = std::move(best.offsets), .bytes = best.bytes, .lower_bound_bytes = lower_bound};
 }
 
 }  // namespace plimsoll

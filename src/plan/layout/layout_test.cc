@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/philox.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
@@ -40,28 +41,122 @@ TEST(Layout, BuffersThatAreNotLiveTogetherShareBytes) {
   EXPECT_EQ(layout.bytes, 128);
 }
 
-// 500 random programs: valid always, and at the 90th percentile within 1.10 of the lower bound.
-TEST(Layout, RandomProgramsStayNearTheLowerBound) {
-  std::vector<double> ratios;
-  for (uint32_t seed = 0; seed < 500; ++seed) {
-    uint64_t element = 0;
-    const auto draw = [&](uint32_t limit) {
-      return philox_element({.seed = seed, .step = 0, .site = 9}, element++) % limit;
-    };
-    const uint32_t positions = 20 + draw(200);
-    std::vector<LiveBuffer> buffers;
-    for (uint32_t i = 0; i < positions; ++i) {
-      const uint32_t first = draw(positions);
-      const uint32_t length = draw(4) == 0 ? draw(positions) : draw(6);
-      const int64_t bytes = int64_t{64} << draw(12);
-      buffers.push_back({bytes + 64 * draw(8), first, std::min(first + length, positions - 1)});
+// Draws of one test's case, without the standard library's distributions.
+class Draw {
+ public:
+  Draw(uint32_t seed, uint32_t site) : site_({.seed = seed, .step = 0, .site = site}) {}
+  uint32_t operator()(uint32_t limit) { return philox_element(site_, element_++) % limit; }
+  int64_t bytes() {
+    const int64_t power = int64_t{64} << (*this)(12);
+    return power + 64 * (*this)(8);
+  }
+
+ private:
+  RandomSite site_;
+  uint64_t element_ = 0;
+};
+
+// Lifetimes without any structure: a quarter of them long.
+std::vector<LiveBuffer> random_program(uint32_t seed) {
+  Draw draw(seed, 9);
+  const uint32_t positions = 20 + draw(200);
+  std::vector<LiveBuffer> buffers;
+  for (uint32_t i = 0; i < positions; ++i) {
+    const uint32_t first = draw(positions);
+    const uint32_t length = draw(4) == 0 ? draw(positions) : draw(6);
+    buffers.push_back({draw.bytes(), first, std::min(first + length, positions - 1)});
+  }
+  return buffers;
+}
+
+// A random graph and its backward pass: every op reads one to three of the outputs before it, mostly near
+// ones; half of the backward ops read what the forward op made; each makes gradients that the next reads, and
+// some that stay up to the end, as those of parameters do.
+std::vector<LiveBuffer> random_training_graph(uint32_t seed) {
+  Draw draw(seed, 10);
+  const uint32_t ops = 10 + draw(150);
+  std::vector<LiveBuffer> buffers;
+  for (uint32_t i = 0; i < ops; ++i) {
+    const uint32_t backward = 2 * ops - 1 - i;
+    for (uint32_t reads = i == 0 ? 0 : 1 + draw(3); reads > 0; --reads) {
+      LiveBuffer& input = buffers[i - 1 - (draw(3) == 0 ? draw(i) : draw(std::min<uint32_t>(i, 3)))];
+      input.last = std::max(input.last, i);
     }
+    buffers.push_back({draw.bytes(), i, draw(2) == 0 ? backward : i});
+  }
+  for (uint32_t i = 0; i < ops; ++i) {
+    const uint32_t backward = 2 * ops - 1 - i;
+    const uint32_t reader = backward + 1 + draw(4);
+    buffers.push_back({draw.bytes(), backward, std::min(reader, 2 * ops)});
+    if (draw(3) == 0) buffers.push_back({draw.bytes(), backward, 2 * ops});
+  }
+  return buffers;
+}
+
+struct Ratios {
+  double at_90th_percentile = 0;
+  double largest = 0;
+};
+
+Ratios lay_out_all(std::vector<LiveBuffer> (*make)(uint32_t), uint32_t cases) {
+  std::vector<double> ratios;
+  for (uint32_t seed = 0; seed < cases; ++seed) {
+    const std::vector<LiveBuffer> buffers = make(seed);
     const Layout layout = assign_offsets(buffers, 64);
     expect_valid(buffers, layout, 64);
     ratios.push_back(static_cast<double>(layout.bytes) / static_cast<double>(layout.lower_bound_bytes));
   }
   std::sort(ratios.begin(), ratios.end());
-  EXPECT_LE(ratios[ratios.size() * 9 / 10], 1.10);
+  return {.at_90th_percentile = ratios[ratios.size() * 9 / 10], .largest = ratios.back()};
+}
+
+// The bar is 1.10 at the 90th percentile. Held to less, because a worse search is a fault even where the bar
+// still stands: at most 0.1 % is where the search stops.
+TEST(Layout, RandomProgramsAreNearTheLowerBound) {
+  const Ratios ratios = lay_out_all(random_program, 500);
+  EXPECT_LE(ratios.at_90th_percentile, 1.002);
+  EXPECT_LE(ratios.largest, 1.05);
+}
+
+TEST(Layout, RandomTrainingGraphsAreNearTheLowerBound) {
+  const Ratios ratios = lay_out_all(random_training_graph, 500);
+  EXPECT_LE(ratios.at_90th_percentile, 1.002);
+  EXPECT_LE(ratios.largest, 1.05);
+}
+
+// What is saved for the backward pass nests; gradients that stay take the bytes which the saved values leave.
+TEST(Layout, NestedLifetimesAndGradientsThatStayLoseNothing) {
+  constexpr uint32_t kLayers = 40;
+  std::vector<LiveBuffer> buffers;
+  for (uint32_t i = 0; i < kLayers; ++i) {
+    const uint32_t backward = 2 * kLayers - 1 - i;
+    buffers.push_back({640, i, backward});
+    buffers.push_back({512, backward, 2 * kLayers});
+    buffers.push_back({256, backward, std::min(backward + 1, 2 * kLayers)});
+  }
+  const Layout layout = assign_offsets(buffers, 64);
+  expect_valid(buffers, layout, 64);
+  EXPECT_LE(layout.bytes, layout.lower_bound_bytes + layout.lower_bound_bytes / 1000);
+}
+
+TEST(Layout, TheSameBuffersGetTheSameOffsets) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    const std::vector<LiveBuffer> buffers = random_program(seed);
+    EXPECT_EQ(assign_offsets(buffers, 64).offsets, assign_offsets(buffers, 64).offsets);
+  }
+}
+
+TEST(Layout, BuffersWithoutBytesAndWithOddSizesAreTaken) {
+  const std::vector<LiveBuffer> buffers{{0, 0, 5}, {1, 2, 3}, {65, 0, 9}, {0, 3, 3}, {127, 4, 4}};
+  const Layout layout = assign_offsets(buffers, 64);
+  expect_valid(buffers, layout, 64);
+  EXPECT_EQ(layout.bytes, layout.lower_bound_bytes);
+  EXPECT_EQ(assign_offsets(std::vector<LiveBuffer>{{0, 0, 0}}, 64).bytes, 0);
+}
+
+TEST(Layout, ABufferThatEndsBeforeItBeginsIsOurFault) {
+  EXPECT_THROW(assign_offsets(std::vector<LiveBuffer>{{64, 3, 2}}, 64), Error);
+  EXPECT_THROW(assign_offsets(std::vector<LiveBuffer>{{-64, 0, 2}}, 64), Error);
 }
 
 }  // namespace

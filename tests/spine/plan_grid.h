@@ -1,0 +1,77 @@
+// What the tests of a plan's quality share: plans of presets over sizes, and what must hold of each.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+struct GridPoint {
+  std::string preset = {};
+  Bucket bucket = {};
+  int64_t accumulation = 1;
+  DType activations = DType::kF32;
+  int num_threads = 2;
+};
+
+inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {
+  return {.preset = std::move(preset),
+          .bucket = {.tokens = sequences * longest, .sequences = sequences, .longest = longest}};
+}
+
+inline std::string text_of(const GridPoint& point) {
+  return fmt::format("{}, {} x {}, {} tokens, accumulated {}, {}, {} threads", point.preset,
+                     point.bucket.sequences, point.bucket.longest, point.bucket.tokens, point.accumulation,
+                     dtype_name(point.activations), point.num_threads);
+}
+
+inline Plan plan_of(const GridPoint& point) {
+  const std::optional<ModelConfig> model = find_preset(point.preset);
+  PLIMSOLL_CHECK(model.has_value(), "no preset '{}'", point.preset);
+  PlanRequest request;
+  request.model = *model;
+  request.gradient_accumulation_steps = point.accumulation;
+  request.train_bucket = point.bucket;
+  request.evaluate_bucket = point.bucket;
+  request.num_threads = point.num_threads;
+  request.isa = CpuIsa::kAvx512;
+  if (point.activations != DType::kF32) {
+    request.activation_dtype = point.activations;
+    request.isa = CpuIsa::kAmx;
+  }
+  return build_plan(request);
+}
+
+// How far above its lower bound the transient part of a plan may be: 2 %.
+inline constexpr double kAboveLowerBound = 1.02;
+
+inline void expect_near_lower_bound(const ProgramPlan& program, const std::string& what) {
+  ASSERT_GT(program.lower_bound_bytes, 0) << what << ", " << program.name;
+  EXPECT_LE(static_cast<double>(program.transient_bytes),
+            kAboveLowerBound * static_cast<double>(program.lower_bound_bytes))
+      << what << ", " << program.name;
+}
+
+// No two transient buffers that are live together overlap. Returns how many pairs were live together.
+inline int64_t expect_apart(const ProgramPlan& program, const std::string& what) {
+  int64_t pairs = 0;
+  const std::vector<TransientBuffer>& buffers = program.buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (buffers[i].first > buffers[k].last || buffers[k].first > buffers[i].last) continue;
+      ++pairs;
+      const bool apart = buffers[i].offset + buffers[i].bytes <= buffers[k].offset ||
+                         buffers[k].offset + buffers[k].bytes <= buffers[i].offset;
+      if (!apart) {
+        ADD_FAILURE() << what << ", " << program.name << ": buffers " << k << " and " << i << " overlap";
+        return pairs;
+      }
+    }
+  }
+  return pairs;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,77 @@
+// The layout against its lower bound, on sizes between the smallest and the largest that people train with.
+// The whole grid is plan_grid_test.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/anatomy/plan_case.h"
+#include "tests/spine/plan_grid.h"
+
+namespace plimsoll {
+namespace {
+
+struct Size {
+  int64_t sequences;
+  int64_t longest;
+};
+
+TEST(PlanQuality, PresetsAreNearTheirLowerBoundFromSmallToLarge) {
+  int programs = 0;
+  for (const std::string& preset : preset_names()) {
+    for (const Size& size : {Size{1, 16}, Size{4, 512}, Size{8, 128}, Size{32, 24}, Size{32, 64}}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        GridPoint point = full_batch(preset, size.sequences, size.longest);
+        point.activations = dtype;
+        point.accumulation = size.longest == 128 ? 4 : 1;
+        const Plan plan = plan_of(point);
+        expect_near_lower_bound(*plan.train, text_of(point));
+        expect_near_lower_bound(*plan.evaluate, text_of(point));
+        programs += 2;
+      }
+    }
+  }
+  EXPECT_GE(programs, 100);
+}
+
+// Where the gradients at the end of the backward pass and the activations at its start need about the same
+// bytes, a hole between them costs most: orders by size or length alone leave 3 to 9 % here. Such batches
+// hold any number of tokens, for sequences differ in length.
+TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
+  const GridPoint points[] = {
+      {.preset = "all-MiniLM-L6-v2", .bucket = {.tokens = 813, .sequences = 24, .longest = 55}},
+      {.preset = "bert-base-cased",
+       .bucket = {.tokens = 2322, .sequences = 29, .longest = 372},
+       .activations = DType::kBF16},
+      {.preset = "bert-base-cased", .bucket = {.tokens = 1024, .sequences = 8, .longest = 128}},
+      {.preset = "bert-large-uncased", .bucket = {.tokens = 1561, .sequences = 56, .longest = 173}},
+      {.preset = "MiniLM-L6-H384-uncased",
+       .bucket = {.tokens = 1676, .sequences = 12, .longest = 496},
+       .activations = DType::kBF16,
+       .num_threads = 1},
+  };
+  for (const GridPoint& point : points) {
+    const Plan plan = plan_of(point);
+    expect_near_lower_bound(*plan.train, text_of(point));
+    EXPECT_GT(expect_apart(*plan.train, text_of(point)), 1000);
+  }
+}
+
+// The bar is 1.10 at the 90th percentile of random graphs; of random models even the worst is held to less.
+TEST(PlanQuality, RandomModelsAreNearTheirLowerBound) {
+  std::vector<double> ratios;
+  for (uint64_t seed = 100; seed < 300; ++seed) {
+    const Plan plan = build_plan(random_request(seed));
+    for (const auto* program : {&plan.train, &plan.evaluate}) {
+      if (!*program) continue;
+      ratios.push_back(static_cast<double>((*program)->transient_bytes) /
+                       static_cast<double>((*program)->lower_bound_bytes));
+    }
+  }
+  ASSERT_GE(ratios.size(), 200u);
+  std::sort(ratios.begin(), ratios.end());
+  EXPECT_LE(ratios[ratios.size() * 9 / 10], 1.01);
+  EXPECT_LE(ratios.back(), 1.05);
+}
+
+}  // namespace
+}  // namespace plimsoll
