@@ -41,17 +41,21 @@ function(plimsoll_bench name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} benchmark::benchmark plimsoll_flags)
 endfunction()
 
-# plimsoll_fuzz(NAME SOURCES ... DEPS ...): a libFuzzer program, built only with PLIMSOLL_BUILD_FUZZ (and clang). Run it as
-# `NAME -max_total_time=600 CORPUS_FOLDER`; PLIMSOLL_SANITIZE=ON makes it find more.
+# plimsoll_fuzz(NAME SOURCES ... DEPS ... [DICTIONARY FILE]): a libFuzzer program, built only with PLIMSOLL_BUILD_FUZZ (and
+# clang). Run it as `NAME -dict=NAME.dict -max_total_time=600 CORPUS_FOLDER`; PLIMSOLL_SANITIZE=ON makes it find more. The
+# dictionary, words of the format that it reads, is put beside the program under the program's name.
 function(plimsoll_fuzz name)
   if(NOT PLIMSOLL_BUILD_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "DICTIONARY" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} plimsoll_flags)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  if(ARG_DICTIONARY)
+    configure_file(${ARG_DICTIONARY} ${CMAKE_CURRENT_BINARY_DIR}/${name}.dict COPYONLY)
+  endif()
 endfunction()
 
 # A test file that exists but is not built fails the configuration.

@@ -37,11 +37,12 @@ setup_fuzz() {
 }
 
 run_one_fuzzer() {
-  local program=$1 seconds=$2 name
+  local program=$1 seconds=$2 name dictionary=()
   name=$(basename "$program")
+  if [ -f "$program.dict" ]; then dictionary=("-dict=$program.dict"); fi
   mkdir -p "build-fuzz/corpus/$name" build-fuzz/findings
   # One thread a fuzzer, so that seconds of time are seconds of CPU.
-  if OMP_NUM_THREADS=1 "$program" -max_total_time="$seconds" -rss_limit_mb=4096 -timeout=25 -print_final_stats=1 \
+  if OMP_NUM_THREADS=1 "$program" -max_total_time="$seconds" -rss_limit_mb=4096 -timeout=25 -print_final_stats=1 "${dictionary[@]}" \
     -artifact_prefix="build-fuzz/findings/$name-" "build-fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
     echo "fuzz: $name: no finding in $(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log") inputs"
   else

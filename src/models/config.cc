@@ -27,6 +27,9 @@ Json parse_json(std::string_view text, std::string_view where) {
   } catch (const Json::parse_error& error) {
     throw_error(ErrorCode::kBadData, "{}: not readable as JSON at byte {} ({}); download the file again",
                 where, error.byte, error.what());
+  } catch (const Json::out_of_range& error) {
+    throw_error(ErrorCode::kBadData, "{}: a number is too large ({}); correct it or download the file again",
+                where, error.what());
   }
 }
 
@@ -264,6 +267,9 @@ void apply_config_overrides(ModelConfig& config, std::string_view overrides) {
   const std::vector<std::string> labels = config.id2label;
   try {
     config = parse_model_config(json.dump(), "--config_overrides");
+  } catch (const Json::type_error&) {
+    throw_error(ErrorCode::kUsage,
+                "--config_overrides: a value is not UTF-8; use the encoding of config.json");
   } catch (const Error& error) {
     // The value came from the command line, not from a file.
     throw Error(ErrorCode::kUsage, error.what());

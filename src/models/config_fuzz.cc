@@ -1,0 +1,50 @@
+// Fuzzes what reads config.json and --config_overrides. Anything but a configuration or an Error of bad data
+// or usage is a finding; so is a configuration that changes when it is written and read again. The first byte
+// picks the reader.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "models/config.h"
+
+namespace plimsoll {
+namespace {
+
+void check_file(std::string_view text) {
+  const ModelConfig config = parse_model_config(text, "fuzz");
+  // Names of a million labels are written in seconds, and tell nothing.
+  if (config.num_labels > 1000) return;
+  const std::string written = model_config_json(config);
+  ModelConfig again = parse_model_config(written, "fuzz");
+  PLIMSOLL_CHECK(model_config_json(again) == written);
+  again.source_json = config.source_json;
+  if (config.id2label.empty()) again.id2label.clear();
+  if (config.model_type == "distilbert" && !config.classifier_dropout) again.classifier_dropout.reset();
+  PLIMSOLL_CHECK(again == config);
+}
+
+void check_overrides(std::string_view text) {
+  ModelConfig config = *find_preset("bert-base-uncased");
+  apply_config_overrides(config, text);
+  check_model_config(config, "fuzz");
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  try {
+    if ((data[0] & 1) != 0) {
+      plimsoll::check_overrides(text);
+    } else {
+      plimsoll::check_file(text);
+    }
+  } catch (const plimsoll::Error& error) {
+    if (error.code() != plimsoll::ErrorCode::kBadData && error.code() != plimsoll::ErrorCode::kUsage) throw;
+  }
+  return 0;
+}

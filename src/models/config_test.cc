@@ -1,0 +1,44 @@
+// What fuzzing found in the reader of config.json and of --config_overrides; whole files are in
+// tests/bad_input and tests/parity.
+#include "models/config.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace plimsoll {
+namespace {
+
+TEST(ModelConfig, RefusesANumberThatNoDoubleHolds) {
+  try {
+    parse_model_config(R"({"model_type": "bert", "layer_norm_eps": 1e999})", "config.json");
+    FAIL() << "no error was raised";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadData);
+    EXPECT_TRUE(std::string(error.what()).starts_with("config.json: a number is too large")) << error.what();
+  }
+}
+
+TEST(ModelConfig, RefusesOverridesThatAreNotUtf8) {
+  ModelConfig config = *find_preset("bert-base-uncased");
+  try {
+    apply_config_overrides(config, "hidden_act=\xff");
+    FAIL() << "no error was raised";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_TRUE(std::string(error.what()).starts_with("--config_overrides: a value is not UTF-8"))
+        << error.what();
+  }
+}
+
+TEST(ModelConfig, KeepsEveryPresetThroughItsFile) {
+  ASSERT_GT(preset_names().size(), 4u);
+  for (const std::string& name : preset_names()) {
+    const ModelConfig preset = *find_preset(name);
+    const std::string written = model_config_json(preset);
+    EXPECT_EQ(model_config_json(parse_model_config(written, name)), written);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
