@@ -2,11 +2,13 @@
 // 2 dW), T, N, K. A large B is packed on the way, as in training. FLOPs are those of the contract.
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <vector>
 
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/pack_pairs.h"
 
 namespace plimsoll {
 namespace {
@@ -62,6 +64,81 @@ void layers(benchmark::internal::Benchmark* benchmark) {
 }
 BENCHMARK_CAPTURE(matmul, f32, DType::kF32)->Apply(layers);
 BENCHMARK_CAPTURE(matmul, bf16, DType::kBF16)->Apply(layers);
+
+// What each part of a bf16 product costs: with B in the library's own layout already, bringing it there, and
+// the gradient of a weight with dY transposed beforehand.
+enum class Part : int64_t { kWhole, kPackedB, kPacking, kPlainA, kPlainAPackedB, kTransposedAPackedB };
+
+void parts(benchmark::State& state, DType dtype) {
+  if (dtype == DType::kBF16 && !has_bf16_products(cpu_isa()))
+    return state.SkipWithError("no bf16 on this CPU");
+  MatmulProblem problem = product_of(state, dtype);
+  const auto part = static_cast<Part>(state.range(4));
+  if (part == Part::kPlainA || part == Part::kPlainAPackedB) problem.trans_a = Transpose::kNo;
+  if (part != Part::kWhole && part != Part::kPlainA) problem.b_operand = MatmulOperand::kPacked;
+  const auto size = [](int64_t count) { return static_cast<size_t>(count); };
+  std::vector<float> a(size(problem.m * problem.k)), plain(size(problem.k * problem.n)),
+      c(size(problem.m * problem.n));
+  const int64_t scratch_bytes = matmul_scratch_bytes(problem);
+  const int64_t packed_bytes = matmul_packed_b_bytes(problem);
+  std::vector<std::byte> memory(size(scratch_bytes + packed_bytes + 8192));
+  std::byte* scratch = memory.data() + (4096 - reinterpret_cast<uintptr_t>(memory.data()) % 4096) % 4096;
+  std::byte* packed = scratch + (scratch_bytes + 4095) / 4096 * 4096;
+  problem.bias = MatmulBias::kNone;
+  const auto prepared = prepare_matmul_cpu(problem);
+  const ConstView plain_b{plain.data(), problem.b};
+  const bool is_packed = problem.b_operand == MatmulOperand::kPacked;
+  MatmulArgs args{.a = {a.data(), problem.a},
+                  .b = is_packed ? ConstView{packed, problem.a} : plain_b,
+                  .bias = {},
+                  .c = {c.data(), problem.c},
+                  .scratch = {scratch, size(scratch_bytes)}};
+  for (auto _ : state) {
+    if (part == Part::kPacking) {
+      prepared->pack_b(plain_b, {packed, size(packed_bytes)}, args.scratch);
+    } else {
+      prepared->run(args);
+    }
+  }
+  state.SetLabel(prepared->description());
+  state.counters["FLOP/s"] = benchmark::Counter(static_cast<double>(matmul_flops(problem)),
+                                                benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void layer_parts(benchmark::internal::Benchmark* benchmark) {
+  for (const auto& [T, N, K] : {std::array<int64_t, 3>{1024, 2304, 768},
+                                {1024, 768, 768},
+                                {1024, 3072, 768},
+                                {1024, 768, 3072},
+                                {4096, 1536, 384},
+                                {4096, 384, 384}}) {
+    for (const int64_t product : {0, 1, 2}) {
+      for (int64_t part = 0; part < (product == 2 ? 6 : 3); ++part) benchmark->Args({product, T, N, K, part});
+    }
+  }
+  benchmark->UseRealTime()->Unit(benchmark::kMillisecond)->MinTime(0.2);
+}
+BENCHMARK_CAPTURE(parts, f32, DType::kF32)->Apply(layer_parts);
+BENCHMARK_CAPTURE(parts, bf16, DType::kBF16)->Apply(layer_parts);
+
+// Arguments: k, n, transposed. 12 matrices in turn, so that they come from memory as weights do in a step.
+void pack_pairs(benchmark::State& state) {
+  const int64_t k = state.range(0), n = state.range(1);
+  constexpr size_t kMatrices = 12;
+  const PairTiles tiles{64, kPairTileTerms * 64, kPairTileTerms * 64 * ((k + 31) / 32)};
+  std::vector<std::vector<float>> plain(kMatrices, std::vector<float>(static_cast<size_t>(k * n), 1.0f));
+  std::vector<BF16> packed(static_cast<size_t>((n + 63) / 64 * tiles.column_tile_stride));
+  size_t i = 0;
+  for (auto _ : state) {
+    pack_pairs_cpu(plain[i++ % kMatrices].data(), k, n,
+                   state.range(2) != 0 ? Transpose::kYes : Transpose::kNo, tiles, packed.data());
+  }
+  state.SetBytesProcessed(state.iterations() * k * n * 6);
+}
+BENCHMARK(pack_pairs)
+    ->ArgsProduct({{768, 3072}, {768, 3072}, {0, 1}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace plimsoll

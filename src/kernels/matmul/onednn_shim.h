@@ -5,6 +5,11 @@
 
 #include <dnnl.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -25,6 +30,36 @@ inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, 
   if (bias != nullptr) return {dnnl::matmul::desc(src, weights, *bias, dst), attr, engine};
   return {dnnl::matmul::desc(src, weights, dst), attr, engine};
 #endif
+}
+
+// The inner blocks of a layout (from the outermost), the dimensions that they split, and the distance between
+// blocks in each dimension; in elements. Nothing for a layout that is not of blocks, or of more than three.
+struct Blocks {
+  int count = 0;
+  std::array<int64_t, 3> sizes = {};
+  std::array<int64_t, 3> dimensions = {};
+  std::array<int64_t, 2> strides = {};
+};
+// Requires: a description of a matrix.
+inline std::optional<Blocks> blocks_of(const dnnl::memory::desc& desc) {
+  Blocks blocks;
+#if DNNL_VERSION_MAJOR >= 3
+  if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return std::nullopt;
+  blocks.count = desc.get_inner_nblks();
+  if (blocks.count > 3) return std::nullopt;
+  std::copy_n(desc.get_inner_blks().begin(), blocks.count, blocks.sizes.begin());
+  std::copy_n(desc.get_inner_idxs().begin(), blocks.count, blocks.dimensions.begin());
+  std::copy_n(desc.get_strides().begin(), 2, blocks.strides.begin());
+#else
+  if (desc.data.format_kind != dnnl_blocked) return std::nullopt;
+  const dnnl_blocking_desc_t& blocking = desc.data.format_desc.blocking;
+  blocks.count = blocking.inner_nblks;
+  if (blocks.count > 3) return std::nullopt;
+  std::copy_n(blocking.inner_blks, blocks.count, blocks.sizes.begin());
+  std::copy_n(blocking.inner_idxs, blocks.count, blocks.dimensions.begin());
+  std::copy_n(blocking.strides, 2, blocks.strides.begin());
+#endif
+  return blocks;
 }
 
 // Calls `body` while the library believes that there are `n` threads. Requires: not called from a parallel
