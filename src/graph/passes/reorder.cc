@@ -23,12 +23,12 @@ int64_t peak_of(const Graph& graph, const Bucket& bucket) {
 class GreedyOrder {
  public:
   GreedyOrder(const Graph& graph, const Bucket& bucket)
-      : graph_(graph), bucket_(bucket), dependences_(find_dependences(graph)) {
-    uses_left_.assign(graph.values().size(), 0);
-    for (const Op& op : graph.ops()) {
-      for (ValueId id : op.inputs) {
-        if (id != kNoValue) ++uses_left_[index_of(root_of(graph, id))];
-      }
+      : graph_(graph), dependences_(find_dependences(graph)) {
+    reads_left_.assign(graph.values().size(), 0);
+    effects_.reserve(graph.ops().size());
+    for (const Op& op : graph.ops()) effects_.push_back(effect_of(op, bucket));
+    for (const Effect& effect : effects_) {
+      for (const Reads& reads : effect.reads) reads_left_[reads.root] += reads.count;
     }
   }
 
@@ -70,42 +70,60 @@ class GreedyOrder {
     return best;
   }
 
-  int64_t change_of(uint32_t index) const {
-    const Op& op = graph_.ops()[index];
-    int64_t change = 0;
+  // How often an op reads a buffer, and how many bytes die with the buffer's last read.
+  struct Reads {
+    size_t root = 0;
+    uint32_t count = 0;
+    int64_t bytes = 0;
+  };
+
+  // What running an op does to the live bytes. Found once for each op, because every choice asks for it.
+  struct Effect {
+    int64_t born_bytes = 0;
+    std::vector<Reads> reads;
+  };
+
+  Effect effect_of(const Op& op, const Bucket& bucket) const {
+    Effect effect;
     for (ValueId id : op.outputs) {
       const Value& value = graph_.value(id);
       if (value.storage == Storage::kTransient && value.version_of == kNoValue)
-        change += value.bytes(bucket_);
+        effect.born_bytes += value.bytes(bucket);
     }
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (op.inputs[i] == kNoValue) continue;
-      const ValueId root = root_of(graph_, op.inputs[i]);
-      uint32_t here = 0;
-      bool first = true;
-      for (size_t k = 0; k < op.inputs.size(); ++k) {
-        if (op.inputs[k] == kNoValue || root_of(graph_, op.inputs[k]) != root) continue;
-        ++here;
-        first = first && k >= i;
+    for (ValueId id : op.inputs) {
+      if (id == kNoValue) continue;
+      const ValueId root = root_of(graph_, id);
+      const auto same = [&](const Reads& reads) { return reads.root == index_of(root); };
+      const auto it = std::find_if(effect.reads.begin(), effect.reads.end(), same);
+      if (it != effect.reads.end()) {
+        ++it->count;
+        continue;
       }
       const Value& value = graph_.value(root);
-      if (first && value.storage == Storage::kTransient && uses_left_[index_of(root)] == here) {
-        change -= value.bytes(bucket_);
-      }
+      effect.reads.push_back({.root = index_of(root),
+                              .count = 1,
+                              .bytes = value.storage == Storage::kTransient ? value.bytes(bucket) : 0});
+    }
+    return effect;
+  }
+
+  int64_t change_of(uint32_t index) const {
+    const Effect& effect = effects_[index];
+    int64_t change = effect.born_bytes;
+    for (const Reads& reads : effect.reads) {
+      if (reads_left_[reads.root] == reads.count) change -= reads.bytes;
     }
     return change;
   }
 
   void run(uint32_t index) {
-    for (ValueId id : graph_.ops()[index].inputs) {
-      if (id != kNoValue) --uses_left_[index_of(root_of(graph_, id))];
-    }
+    for (const Reads& reads : effects_[index].reads) reads_left_[reads.root] -= reads.count;
   }
 
   const Graph& graph_;
-  Bucket bucket_;
   Dependences dependences_;
-  std::vector<uint32_t> uses_left_;
+  std::vector<Effect> effects_;
+  std::vector<uint32_t> reads_left_;  // of each root, by the ops that have not run
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {
