@@ -71,8 +71,8 @@ class Reader {
     return {nullptr, nullptr};
   }
   [[noreturn]] void wrong_type(const char* key, const Json& found, const char* wanted) const {
-    throw_error(ErrorCode::kBadData, "{}: '{}' must be {}, found {} ({})", where_, key, wanted,
-                found.type_name(), found.dump().substr(0, 60));
+    throw_error(ErrorCode::kBadData, "{}: '{}' must be {}, found {} ({}); correct the value", where_, key,
+                wanted, found.type_name(), found.dump().substr(0, 60));
   }
 
  private:
@@ -145,6 +145,27 @@ void read_bert(ModelConfig& config, const Reader& reader) {
 
 }  // namespace
 
+namespace {
+
+// Variants of a known architecture whose forward pass is another one: to read them as the plain one would
+// train a model that nobody has.
+void refuse_variants(const Json& json, const Reader& reader, std::string_view where) {
+  if (const auto decoder = json.find("is_decoder");
+      decoder != json.end() && decoder->is_boolean() && *decoder) {
+    throw_error(ErrorCode::kUsage,
+                "{}: is_decoder is true; this version has encoders only, which attend in both directions",
+                where);
+  }
+  std::string positions = "absolute";
+  reader.read(positions, {"position_embedding_type"});
+  if (positions != "absolute") {
+    throw_error(ErrorCode::kUsage, "{}: position_embedding_type is '{}'; this version has 'absolute' only",
+                where, positions);
+  }
+}
+
+}  // namespace
+
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);
   if (!json.is_object())
@@ -164,6 +185,7 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
     throw_error(ErrorCode::kUsage, "{}: model_type is '{}'; this version trains bert and distilbert", where,
                 config.model_type.empty() ? "(absent)" : config.model_type);
   }
+  refuse_variants(json, reader, where);
   read_labels(config, json, reader, where);
   config.source_json = std::string(text);
   check_model_config(config, where);
@@ -173,7 +195,8 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
 void check_model_config(const ModelConfig& config, std::string_view where) {
   const auto positive = [&](std::string_view name, int64_t value, int64_t limit) {
     if (value >= 1 && value <= limit) return;
-    throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be between 1 and {}", where, name, value, limit);
+    throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be between 1 and {}; correct the value", where,
+                name, value, limit);
   };
   positive("vocab_size", config.vocab_size, 1 << 24);
   positive("hidden_size", config.hidden_size, 1 << 16);
@@ -184,7 +207,8 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   positive("num_labels", config.num_labels, 1 << 20);
   if (config.model_type == "bert") positive("type_vocab_size", config.type_vocab_size, 1 << 16);
   if (config.hidden_size % config.num_attention_heads != 0) {
-    throw_error(ErrorCode::kBadData, "{}: hidden_size {} is not a multiple of num_attention_heads {}", where,
+    throw_error(ErrorCode::kBadData,
+                "{}: hidden_size {} is not a multiple of num_attention_heads {}; correct one of them", where,
                 config.hidden_size, config.num_attention_heads);
   }
   if (config.hidden_act != "gelu") {
@@ -193,7 +217,8 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
   }
   const auto probability = [&](std::string_view name, double value) {
     if (value >= 0.0 && value < 1.0) return;
-    throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be in [0, 1)", where, name, value);
+    throw_error(ErrorCode::kBadData, "{}: {} is {}, it must be in [0, 1); correct the value", where, name,
+                value);
   };
   probability("the hidden dropout", config.hidden_dropout_prob);
   probability("the attention dropout", config.attention_probs_dropout_prob);

@@ -38,7 +38,11 @@ HubEnvironment hub_environment(const Environment& environment) {
 class Setup {
  public:
   Setup(const Arguments& arguments, RunPurpose purpose, const Environment& environment, FileSystem& files)
-      : arguments_(arguments), hub_(hub_environment(environment)), files_(files) {
+      : arguments_(arguments),
+        columns_({.text = arguments.text_column_names, .label = arguments.label_column_name}),
+        hub_(hub_environment(environment)),
+        files_(files) {
+    if (!arguments.cache_dir.empty()) hub_.hf_hub_cache = arguments.cache_dir;
     setup_.arguments = arguments;
     setup_.purpose = purpose;
   }
@@ -116,7 +120,9 @@ class Setup {
     if (setup_.tokenizer->max_id() >= setup_.model.vocab_size) {
       throw_error(
           ErrorCode::kBadData,
-          "{}: the tokenizer has the id {}, but the model's vocab_size is {}; they do not belong together",
+          "{}: the tokenizer has the id {}, but the model's vocab_size is {}: they do not belong together. "
+          "Take the "
+          "tokenizer that came with the model, or train from scratch with --config_overrides vocab_size=N",
           folder, setup_.tokenizer->max_id(), setup_.model.vocab_size);
     }
   }
@@ -127,15 +133,21 @@ class Setup {
     return std::min(length, setup_.model.max_position_embeddings);
   }
 
-  TextSplit read_file(const std::string& path) const {
+  // The columns of the first file that is read are those of the others too.
+  TextSplit read_file(const std::string& path, LabelUse use) {
     Table table = read_table(path);
-    const ColumnChoice columns = choose_columns(table);
+    const ColumnChoice columns = choose_columns(table, columns_);
+    if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
+    if (!columns.warning.empty()) warn(columns.warning);
+    columns_.text = {columns.first};
+    if (columns.second) columns_.text.push_back(*columns.second);
     return TextSplit(std::move(table), columns);
   }
 
-  std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) const {
+  std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) {
     if (task != nullptr && !path.empty()) return read_glue_file(*task, path, split);
-    if (!path.empty()) return read_file(path);
+    if (!path.empty())
+      return read_file(path, split == GlueSplit::kTest ? LabelUse::kOptional : LabelUse::kRequired);
     if (task != nullptr && !arguments_.dataset_name.empty())
       return read_glue(*task, arguments_.dataset_name, split);
     return std::nullopt;
@@ -186,9 +198,6 @@ class Setup {
       throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
-      if (!train_text->has_label())
-        throw_error(ErrorCode::kBadData, "{}: no column 'label' among {}", train_text->table().file_name(),
-                    train_text->table().column_list());
       setup_.train = tokenize(*train_text, arguments_.max_train_samples, LabelUse::kRequired);
     }
     if (eval_text) setup_.evaluate = tokenize(*eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
@@ -250,6 +259,10 @@ class Setup {
                                   : setup_.model.problem_type.value_or(ProblemType::kSingleLabel);
       setup_.model.num_labels = arguments_.num_labels.value_or(setup_.model.num_labels);
       return;
+    }
+    if (arguments_.num_labels.value_or(setup_.labels.num_labels) != setup_.labels.num_labels) {
+      throw_error(ErrorCode::kUsage, "--num_labels {}: the data and the model have {}; leave it out",
+                  *arguments_.num_labels, setup_.labels.num_labels);
     }
     const std::vector<std::string> names = setup_.labels.names_by_id();
     setup_.model.num_labels = setup_.labels.num_labels;
@@ -422,6 +435,7 @@ class Setup {
   }
 
   const Arguments& arguments_;
+  ColumnOptions columns_;
   HubEnvironment hub_;
   FileSystem& files_;
   RunSetup setup_;

@@ -115,9 +115,20 @@ std::vector<std::string> TrainLoop::resume() {
   }
   const OpenCheckpoint checkpoint = open_checkpoint(files, path);
   RunState state = parse_run_state(checkpoint.run_state_json, path + "/" + std::string(kRunStateFile));
-  const LoadReport report = load_weights(session_.executor(), checkpoint.model, OnShapeMismatch::kFail);
+  const LoadReport report =
+      load_weights(session_.executor(), checkpoint.model, OnShapeMismatch::kTreatAsMissing);
+  if (!report.mismatched.empty()) {
+    const ShapeMismatch& first = report.mismatched.front();
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' has the shape {}, this run's model needs {}; resume with the model and the "
+        "labels of that run",
+        path, first.name, shape_text(first.found), shape_text(first.wanted));
+  }
   if (!report.missing.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: the tensor '{}' is missing; this checkpoint is of another model",
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' is missing; this checkpoint is of another model, resume with the model "
+                "of that run",
                 path, report.missing.front());
   }
   const std::vector<TensorSource> states = state_tensors(session_.executor());
@@ -202,7 +213,7 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   if (!std::isfinite(info.loss)) {
     throw_error(ErrorCode::kNotFinite,
                 "step {}: the loss is {}; the weights were not changed. Samples (rows from 0): {}", info.step,
-                info.loss, sample_list());
+                std::isnan(info.loss) ? "nan" : "infinite", sample_list());
   }
   try {
     session_.update(info.learning_rate, info.step);

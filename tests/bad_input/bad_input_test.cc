@@ -72,7 +72,7 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
     }
   }
   EXPECT_EQ(names.size(), count);
-  EXPECT_GE(bad, 60u);
+  EXPECT_GE(bad, 160u);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class Ground {
   mutable int copies_ = 0;
 };
 
-// One line of the table. The message must hold every word; words that start with '!' must not be there.
+// One line of the table. What the program says must hold every word.
 struct Case {
   std::string name;
   int exit_code;

@@ -76,10 +76,18 @@ std::vector<Case> weight_cases() {
       weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
       weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
               safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
-      weights("WeightsPickle", 4, {"model.safetensors"}, "\x80\x02}q\x01(X\x05\x00zzzzzzzzzzzzzzzzzzzzzz"),
+      // As torch.save writes them, bare and in a zip file; and what a download leaves that did not work.
+      weights("WeightsPickle", 4, {"model.safetensors", "Python pickle", "convert it"},
+              std::string("\x80\x02}q\x01(X\x05\0\0\0alphaq\x02K\x01u.", 20) + std::string(100, 'z')),
+      weights("WeightsZip", 4, {"model.safetensors", "zip archive", "convert it"},
+              std::string("PK\x03\x04\0\0\x08\x08\0\0archive/data.pkl", 26) + std::string(100, 'z')),
+      weights("WeightsWebPage", 4, {"model.safetensors", "web page", "download it again"},
+              "<!DOCTYPE html><html><body>404 Not Found</body></html>"),
+      weights("WeightsLfsPointer", 4, {"model.safetensors", "Git LFS pointer", "git lfs pull"},
+              "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 90868376\n"),
       {"WeightsTruncated",
        4,
-       {"model.safetensors", "cut short"},
+       {"model.safetensors", "tensor 'classifier.weight' takes bytes", "cut short", "expected size"},
        [](const Ground& ground) {
          std::string text = read_file(ground.model() + "/model.safetensors");
          text.resize(text.size() - 100);
@@ -92,11 +100,11 @@ std::vector<Case> weight_cases() {
          return ground.predict(ground.model_with(
              "model.safetensors", read_file(ground.model() + "/model.safetensors") + "1234567"));
        }},
-      weights("WeightsOverlapping", 4, {"overlap", "'b'"},
+      weights("WeightsOverlapping", 4, {"overlap", "'b' begins at data byte 4", "'a' ends at byte 8"},
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
                           "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
                           12)),
-      weights("WeightsHole", 4, {"hole", "'b'"},
+      weights("WeightsHole", 4, {"hole", "'b' begins at data byte 8", "'a' ends at byte 4"},
               safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                           "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,12]}}",
                           12)),
@@ -113,13 +121,14 @@ std::vector<Case> weight_cases() {
                           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
                           8)),
       header("WeightsUnknownType", 4, {"F33"}, "\"F32\"", "\"F33\""),
-      header("WeightsIntegerType", 4, {"I32"}, "\"F32\"", "\"I32\""),
-      header("WeightsWrongSpan", 4, {"classifier.bias", "span"}, "\"shape\":[2]", "\"shape\":[3]"),
+      header("WeightsIntegerType", 4, {"(at byte ", "I32", "save the model"}, "\"F32\"", "\"I32\""),
+      header("WeightsWrongSpan", 4, {"classifier.bias", "shape [3]", "12 bytes", "span 8"}, "\"shape\":[2]",
+             "\"shape\":[3]"),
       header("WeightsMissingTensor", 0, {"newly initialized", "classifier.bias"}, "classifier.bias",
              "classifier.gone"),
       {"WeightsOfAnotherShape",
        4,
-       {"shape", "--ignore_mismatched_sizes"},
+       {"intermediate.dense", "[64, 16]", "[32, 16]", "--ignore_mismatched_sizes"},
        [](const Ground& ground) {
          return ground.predict(
              ground.model_replacing("config.json", "\"intermediate_size\": 32", "\"intermediate_size\": 64"));
@@ -194,8 +203,28 @@ std::vector<Case> config_cases() {
                    "\"vocab_size\": 184467440737095516160"),
       config_value("ConfigHeadsDoNotDivide", {"16", "3", "num_attention_heads"}, "\"num_attention_heads\": 2",
                    "\"num_attention_heads\": 3"),
-      config_value("ConfigUnknownActivation", {"config.json", "hidden_act"}, "\"model_type\": \"bert\"",
-                   "\"model_type\": \"bert\", \"hidden_act\": \"swish9\""),
+      {"ConfigUnknownActivation",
+       2,
+       {"config.json", "'swish9'", "'gelu'"},
+       [](const Ground& ground) {
+         return ground.plan(
+             ground.model_replacing("config.json", "\"hidden_act\": \"gelu\"", "\"hidden_act\": \"swish9\""));
+       }},
+      {"ConfigDecoder",
+       2,
+       {"config.json", "is_decoder is true", "encoders only"},
+       [](const Ground& ground) {
+         return ground.plan(ground.model_replacing("config.json", "\"model_type\": \"bert\"",
+                                                   "\"model_type\": \"bert\", \"is_decoder\": true"));
+       }},
+      {"ConfigRelativePositions",
+       2,
+       {"config.json", "position_embedding_type is 'relative_key'", "'absolute'"},
+       [](const Ground& ground) {
+         return ground.plan(ground.model_replacing(
+             "config.json", "\"model_type\": \"bert\"",
+             "\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\""));
+       }},
       config_value("ConfigDropoutAboveOne", {"config.json", "hidden dropout is 1.5"},
                    "\"hidden_dropout_prob\": 0.1", "\"hidden_dropout_prob\": 1.5"),
       config_value("ConfigSameKeyTwice", {"config.json", "'hidden_size' occurs twice"}, "\"hidden_size\": 16",
@@ -244,7 +273,7 @@ std::vector<Case> tokenizer_cases() {
                 "tokenizer_config.json", "{\"do_lower_case\": 7}"),
       {"TokenizerLargerThanModel",
        4,
-       {"the id 112", "vocab_size is 112"},
+       {"the id 112", "vocab_size is 112", "Take the tokenizer"},
        [](const Ground& ground) {
          return ground.predict(ground.model_with(
              "vocab.txt", read_file(ground.model() + "/vocab.txt") + "x1\nx2\nx3\nx4\nx5\nx6\n"));

@@ -95,6 +95,41 @@ std::vector<Case> argument_cases() {
                {"--memory_limit", "1MiB"}),
       argument("ArgumentMemoryLimitUnit", 2, {"--memory_limit", "12 apples"},
                {"--memory_limit", "12 apples"}),
+      argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "leave it out"},
+               {"--gradient_dtype", "bf16"}),
+      argument("ArgumentProductsInBf16", 2, {"--matmul_precision bf16", "fp32", "--bf16"},
+               {"--matmul_precision", "bf16"}),
+      {"ArgumentNothingToPredict",
+       2,
+       {"no data to predict", "--test_file"},
+       [](const Ground& ground) { return ground.train(ground.data(), {"--do_predict"}); }},
+      {"ArgumentLabelsDoNotFit",
+       2,
+       {"--num_labels 5", "2"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--num_labels", "5"});
+       }},
+      {"RunWithARateThatExplodes",
+       5,
+       {"step ", "the weights were not changed", "Samples"},
+       [](const Ground& ground) {
+         Words command =
+             ground.train(ground.data(), {"--learning_rate", "1e30", "--max_grad_norm", "0", "--max_steps",
+                                          "20", "--output_dir", ground.path("exploded")});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
+      {"RunWithWeightsThatAreNaN",
+       5,
+       {"step 1", "the loss is nan", "Samples"},
+       [](const Ground& ground) {
+         std::string text = read_file(ground.model() + "/model.safetensors");
+         for (size_t i = text.size() - 128; i < text.size(); ++i) text[i] = '\xff';
+         Words command = ground.train(ground.data(), {"--output_dir", ground.path("nan")});
+         command[2] = ground.model_with("model.safetensors", text);
+         std::erase(command, "--dry_run");
+         return command;
+       }},
       words("ArgumentNoModel", 2, {"no model", "--model_name_or_path"}, {"train", "--dataset_name", "dummy"}),
       words("ArgumentModelNotThere", 4, {"/nonexistent/model"},
             {"train", "--model_name_or_path", "/nonexistent/model", "--dataset_name", "dummy"}),
@@ -129,6 +164,18 @@ std::vector<Case> argument_cases() {
        {"bad.json"},
        [](const Ground& ground) {
          return Words{"train", ground.file("bad.json", "{\"learning_rate\": ")};
+       }},
+      {"ArgumentYamlBad",
+       2,
+       {"bad.yaml:2", "not YAML"},
+       [](const Ground& ground) {
+         return Words{"train", ground.file("bad.yaml", "learning_rate: 1\n  x: [1, 2\n")};
+       }},
+      {"ArgumentYamlUnknownName",
+       2,
+       {"names.yaml", "learning_rat", "did you mean"},
+       [](const Ground& ground) {
+         return Words{"train", ground.file("names.yaml", "learning_rat: 1\n")};
        }},
       {"ArgumentFileUnknownName",
        2,
@@ -223,11 +270,13 @@ std::vector<Case> checkpoint_cases() {
          fs::resize_file(run + "/checkpoint-1/optimizer.safetensors", 100);
          return ground.resume(run, {"--resume_from_checkpoint", "True"});
        }},
-      resume_with("CheckpointOfAnotherShape", 4, {"checkpoint-2", "shape"},
+      resume_with("CheckpointOfAnotherShape", 4,
+                  {"checkpoint-2", "intermediate.dense", "[32, 16]", "[64, 16]", "resume with the model"},
                   {"--config_overrides", "intermediate_size=64"}),
-      resume_with("CheckpointOfAnotherDepth", 4, {"checkpoint-2", "layer.1"},
+      resume_with("CheckpointOfAnotherDepth", 4, {"checkpoint-2", "layer.1", "resume with the model"},
                   {"--config_overrides", "num_hidden_layers=2"}),
-      resume_with("CheckpointOfAnotherOptimizer", 4, {"checkpoint-2", "--optim"}, {"--optim", "sgd"}),
+      resume_with("CheckpointOfAnotherOptimizer", 4, {"checkpoint-2", "42 tensors", "has 0", "--optim"},
+                  {"--optim", "sgd"}),
       resume_with("CheckpointArgumentChanged", 0, {"--learning_rate: was 5e-05, is now 0.001"},
                   {"--learning_rate", "0.001"}),
   };

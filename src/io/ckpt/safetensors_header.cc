@@ -198,7 +198,9 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
                 quoted_name(tensor.name), shape_text(tensor.shape), stored_type_name(tensor.type), *bits);
   }
   if (tensor.end < tensor.begin) {
-    throw_error(ErrorCode::kBadData, "{}: tensor {}: its data ends at byte {}, before it begins at byte {}",
+    throw_error(ErrorCode::kBadData,
+                "{}: tensor {}: its data ends at byte {}, before it begins at byte {}. The header is wrong; "
+                "save or download the file again",
                 file, quoted_name(tensor.name), tensor.end, tensor.begin);
   }
   if (tensor.end - tensor.begin != *bits / 8) {

@@ -158,9 +158,11 @@ void SafetensorsFile::read_rows(const StoredTensor& tensor, RowRange rows, View 
   const bool same = source_type == destination.dtype;
   if (!source_type || (!same && !(is_floating(*source_type) && is_floating(destination.dtype)))) {
     throw_error(ErrorCode::kBadData,
-                "{}: tensor {} (at byte {}) is stored as {}, which does not convert to {}", path_,
-                quoted_name(tensor.name), header_.data_offset + tensor.begin, stored_type_name(tensor.type),
-                dtype_name(destination.dtype));
+                "{}: tensor {} (at byte {}) is stored as {}, which does not convert to {}; save the model "
+                "with weights "
+                "in F32, F16 or BF16",
+                path_, quoted_name(tensor.name), header_.data_offset + tensor.begin,
+                stored_type_name(tensor.type), dtype_name(destination.dtype));
   }
   const int64_t num_elements = tensor.num_elements();
   if (num_elements == 0) return;

@@ -63,7 +63,10 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
     }
   }
   if (candidates.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: expected a text column beside the label '{}', found {}{}",
+    throw_error(ErrorCode::kBadData,
+                "{}: expected a text column beside the label '{}', found {}{}; the texts belong in columns "
+                "of their own, "
+                "such as sentence, or sentence1 and sentence2",
                 table.file_name(), options.label, table.column_list(), separator_hint(table));
   }
   const auto has = [&](const char* name) {
@@ -92,6 +95,13 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 }
 
 }  // namespace
+
+void require_label_column(const Table& table, const std::string& label) {
+  if (table.find_column(label) >= 0) return;
+  throw_error(ErrorCode::kBadData,
+              "{}: no column '{}' for the labels among {}{}; call it so, or name it with --label_column_name",
+              table.file_name(), label, table.column_list(), separator_hint(table));
+}
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {
   ColumnChoice choice =

@@ -32,4 +32,7 @@ struct ColumnChoice {
 // message); kUsage for more than two text columns or a text column that is the label.
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options = {});
 
+// Errors: kBadData where the table has no column of labels, naming those that it has.
+void require_label_column(const Table& table, const std::string& label);
+
 }  // namespace plimsoll

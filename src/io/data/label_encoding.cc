@@ -77,7 +77,7 @@ Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUs
   for (int64_t row = 0; row < split.num_rows(); ++row) {
     if (is_label_missing(split, row)) {
       if (use == LabelUse::kRequired) {
-        fail_at_row(split, row, "this row has no label");
+        fail_at_row(split, row, "this row has no label; fill it in, or take the row out");
       }
       labels.classes.push_back(kNoLabel);
       continue;
@@ -124,7 +124,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
   for (int64_t row = 0; row < split.num_rows(); ++row) {
     if (is_label_missing(split, row)) {
       if (use == LabelUse::kRequired) {
-        fail_at_row(split, row, "this row has no label");
+        fail_at_row(split, row, "this row has no label; fill it in, or take the row out");
       }
       labels.values.insert(labels.values.end(), static_cast<size_t>(labels.width),
                            std::numeric_limits<float>::quiet_NaN());

@@ -40,7 +40,7 @@ LabelScheme infer_regression(const TextSplit& train) {
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     int64_t width = 1;
     if (is_label_missing(train, row)) {
-      fail_at_row(train, row, "this row has no label");
+      fail_at_row(train, row, "this row has no label; fill it in, or take the row out");
     }
     if (train.label_kind(row) == CellKind::kList) {
       const std::vector<JsonItem> items = label_items(train, row, ',');
@@ -120,7 +120,7 @@ LabelScheme infer_classes(const TextSplit& train, bool integers) {
   std::unordered_map<std::string, bool> seen;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (is_label_missing(train, row)) {
-      fail_at_row(train, row, "this row has no label");
+      fail_at_row(train, row, "this row has no label; fill it in, or take the row out");
     }
     if (train.label_kind(row) == CellKind::kList || train.label_kind(row) == CellKind::kObject) {
       fail_at_row(train, row,

@@ -89,7 +89,8 @@ TextFile text_file_from_memory(std::string name, std::string bytes) {
   }
   file.bytes = std::move(bytes);
   if (file.bytes.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: the file is empty", file.name);
+    throw_error(ErrorCode::kBadData,
+                "{}: the file is empty; check that it was written to its end, or name another", file.name);
   }
   check_is_text(file);
   return file;
