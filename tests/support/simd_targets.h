@@ -12,7 +12,7 @@
 
 namespace plimsoll::test {
 
-// Calls body() under each instruction set, with its name in the trace of failures.
+// Calls body() under each instruction set, with its name in the trace of failures. Fails if there is none.
 template <typename Body>
 void for_each_simd_target(Body&& body) {
   const auto targets = hwy::SupportedAndGeneratedTargets();

@@ -2,7 +2,8 @@
 // 64 keys the probabilities are computed again from q, k and lse; five products of 64 x 64 tiles follow each
 // other in the cache. d_q of the block and d_k, d_v of the sequence are summed in fp32 in the thread's
 // scratch, in order of the rows.
-#define HWY_DISABLED_TARGETS 0x18FFLL  // only the baseline, AVX2 and AVX3 (AVX-512 of Skylake)
+#include "device/cpu/simd_targets.h"
+// Before any header of Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_bwd_cpu.cc"
 #include "hwy/foreach_target.h"

@@ -1,7 +1,8 @@
 // Attention forward on the CPU: per sequence and head, k transposed and v are packed once; then for blocks of
 // up to 64 query rows all their scores are held in the thread's scratch, turned into probabilities row by row
 // and multiplied by v.
-#define HWY_DISABLED_TARGETS 0x18FFLL  // only the baseline, AVX2 and AVX3 (AVX-512 of Skylake)
+#include "device/cpu/simd_targets.h"
+// Before any header of Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_fwd_cpu.cc"
 #include "hwy/foreach_target.h"

@@ -26,7 +26,7 @@ TEST(Tanh, StaysWithinItsBoundOverTheWholeRange) {
   tanh_fwd_ref({x.view(), want.view(), x.count()});
   std::vector<double> bounds;
   for (int64_t i = 0; i < x.count(); ++i) bounds.push_back(tanh_fwd_error_bound(want.load(i), DType::kF32));
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer y("y", DType::kF32, x.count());
     tanh_fwd_cpu({x.view(), y.view(), x.count()});
     const Comparison result = compare(y, want, limit_of(bounds));
@@ -37,7 +37,7 @@ TEST(Tanh, StaysWithinItsBoundOverTheWholeRange) {
 TEST(Tanh, OfNaNIsNaNAndOfInfinityOne) {
   GuardedBuffer x("x", DType::kF32, 3);
   x.assign(std::vector<double>{std::nan(""), HUGE_VAL, -HUGE_VAL});
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer y("y", DType::kF32, 3);
     tanh_fwd_cpu({x.view(), y.view(), 3});
     EXPECT_TRUE(std::isnan(y.load(0)));
@@ -73,7 +73,7 @@ TEST(Activations, AgreeWithTheReferences) {
         const double y_squared = x.load(i) * x.load(i);
         d_tanh_bounds.push_back(tanh_bwd_error_bound(x.load(i), d_y.load(i) * (1.0 + y_squared), dtype));
       }
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer y("tanh", dtype, n), relu("relu", dtype, n), d_tanh("d_tanh", dtype, n),
             d_relu("d_relu", dtype, n);
         run_with_one_and_two_threads({&y, &relu, &d_tanh, &d_relu}, [&] {

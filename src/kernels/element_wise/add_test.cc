@@ -19,7 +19,7 @@ TEST(Add, AgreesWithTheReference) {
       add_fwd_ref({a.view(), b.view(), want.view(), n});
       std::vector<double> bounds;
       for (int64_t i = 0; i < n; ++i) bounds.push_back(add_fwd_error_bound(want.load(i), dtype));
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer c("c", dtype, n);
         run_with_one_and_two_threads({&c}, [&] { add_fwd_cpu({a.view(), b.view(), c.view(), n}); });
         EXPECT_TRUE(compare(c, want, limit_of(bounds)).ok()) << compare(c, want, limit_of(bounds));
@@ -35,7 +35,7 @@ TEST(Add, AgreesWithTheReference) {
 TEST(Add, NeedsNoAlignment) {
   GuardedBuffer a(tensor_name("a", {1, 101}, DType::kF32), DType::kF32, 101);
   a.fill_normal();
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer c("c", DType::kF32, 100);
     add_fwd_cpu({a.view_from(1), a.view_from(1), c.view(), 100});
     for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(c.load(i), 2.0 * a.load(i + 1));
@@ -54,7 +54,7 @@ TEST(BiasAdd, AgreesWithTheReference) {
         bias_add_fwd_ref({x.view(), b.view(), want.view(), shape.T, shape.C});
         std::vector<double> bounds;
         for (int64_t i = 0; i < shape.size(); ++i) bounds.push_back(add_fwd_error_bound(want.load(i), dtype));
-        for_each_target([&] {
+        for_each_simd_target([&] {
           GuardedBuffer y("y", dtype, shape.size());
           run_with_one_and_two_threads({&y}, [&] {
             bias_add_fwd_cpu({x.view(), b.view(), y.view(), shape.T, shape.C});
@@ -92,7 +92,7 @@ TEST(BiasGrad, AgreesWithTheReference) {
             bound = column_sum_error_bound(shape.T, shape.C, bound + std::abs(before.load(c)), 0.0,
                                            want.load(c), sum_type);
           }
-          for_each_target([&] {
+          for_each_simd_target([&] {
             GuardedBuffer d_b("d_b", sum_type, shape.C);
             if (accumulate == Accumulate::kAdd) d_b.assign(before.to_doubles());
             GuardedBuffer scratch = scratch_of(bias_grad_scratch_bytes(shape.T, shape.C));
@@ -114,7 +114,7 @@ TEST(BiasGrad, IsExactWhereEverySumIs) {
   d_y.fill_small_integers();
   GuardedBuffer want("want", DType::kF32, shape.C);
   bias_grad_ref({d_y.view(), want.view(), {}, shape.T, shape.C});
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer d_b("d_b", DType::kF32, shape.C);
     GuardedBuffer scratch = scratch_of(bias_grad_scratch_bytes(shape.T, shape.C));
     bias_grad_cpu({d_y.view(), d_b.view(), scratch.view(), shape.T, shape.C});

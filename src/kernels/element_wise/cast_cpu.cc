@@ -1,6 +1,6 @@
 #include "kernels/element_wise/cast.h"
 
-#include "kernels/element_wise/simd/targets.h"
+#include "device/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/element_wise/cast_cpu.cc"

@@ -36,7 +36,7 @@ TEST(Cast, EqualsTheReferenceBitForBit) {
     for (const DType to : kTypes) {
       GuardedBuffer want("want", to, n);
       cast_fwd_ref({x.view(), want.view(), n});
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer y("y", to, n);
         run_with_one_and_two_threads({&y}, [&] { cast_fwd_cpu({x.view(), y.view(), n}); });
         EXPECT_TRUE(compare_bits(y, want).ok())
@@ -67,7 +67,7 @@ TEST(Cast, NaNStaysNaN) {
     GuardedBuffer x("x", from, 20);
     x.fill(std::nan(""));
     for (const DType to : kTypes) {
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer y("y", to, 20);
         y.fill(0.0);
         cast_fwd_cpu({x.view(), y.view(), 20});

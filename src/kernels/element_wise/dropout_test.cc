@@ -20,7 +20,7 @@ TEST(Dropout, MaskEqualsPhiloxElementExactly) {
         const bool kept = philox_element(kSite, static_cast<uint64_t>(i)) >= threshold;
         want.push_back(kept ? static_cast<double>(dropout_scale(p)) : 0.0);
       }
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer y("y", DType::kF32, n);
         run_with_one_and_two_threads({&y}, [&] { dropout_fwd_cpu({x.view(), y.view(), n, p, kSite}); });
         const Limit exact{.zeros = Zeros::kExpected};
@@ -34,7 +34,7 @@ TEST(Dropout, DrawsOtherNumbersForAnotherSeedStepOrSite) {
   constexpr int64_t kCount = 64;
   GuardedBuffer x("x", DType::kF32, kCount);
   x.fill(1.0);
-  for_each_target([&] {
+  for_each_simd_target([&] {
     std::vector<std::vector<double>> masks;
     for (const RandomSite& where :
          {RandomSite{1, 2, 3}, RandomSite{2, 2, 3}, RandomSite{1 + (uint64_t{1} << 32), 2, 3},
@@ -59,7 +59,7 @@ TEST(Dropout, AgreesWithTheReference) {
       dropout_fwd_ref({x.view(), want.view(), n, 0.3, kSite});
       std::vector<double> bounds;
       for (int64_t i = 0; i < n; ++i) bounds.push_back(dropout_fwd_error_bound(want.load(i), dtype));
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer y("y", dtype, n);
         dropout_fwd_cpu({x.view(), y.view(), n, 0.3, kSite});
         const Limit limit = limit_of(bounds, Zeros::kExpected);

@@ -44,7 +44,7 @@ TEST(Gelu, StaysWithinItsBoundOverTheWholeRange) {
     std::vector<double> bounds;
     for (int64_t i = 0; i < x.count(); ++i)
       bounds.push_back(gelu_fwd_error_bound(x.load(i), form, DType::kF32));
-    for_each_target([&] {
+    for_each_simd_target([&] {
       GuardedBuffer y("y", DType::kF32, x.count());
       gelu_fwd_cpu({x.view(), y.view(), x.count(), form});
       const Comparison result = compare(y, want, limit_of(bounds, Zeros::kExpected));
@@ -63,7 +63,7 @@ TEST(Gelu, SlopeStaysWithinItsBoundOverTheWholeRange) {
     std::vector<double> bounds;
     for (int64_t i = 0; i < x.count(); ++i)
       bounds.push_back(gelu_bwd_error_bound(x.load(i), 1.0, form, DType::kF32));
-    for_each_target([&] {
+    for_each_simd_target([&] {
       GuardedBuffer d_x("d_x", DType::kF32, x.count());
       gelu_bwd_cpu({x.view(), d_y.view(), d_x.view(), x.count(), form});
       const Comparison result = compare(d_x, want, limit_of(bounds, Zeros::kExpected));
@@ -78,7 +78,7 @@ TEST(Gelu, WhatIsNotFiniteIsSeen) {
   x.assign(std::vector<double>{std::nan(""), kInf, -kInf});
   GuardedBuffer one("one", DType::kF32, 3);
   one.fill(1.0);
-  for_each_target([&] {
+  for_each_simd_target([&] {
     for (const GeluForm form : kForms) {
       GuardedBuffer y("y", DType::kF32, 3);
       gelu_fwd_cpu({x.view(), y.view(), 3, form});
@@ -116,7 +116,7 @@ TEST(Gelu, FlatKernelsAgreeWithTheReference) {
           y_bounds.push_back(gelu_fwd_error_bound(x.load(i), form, dtype));
           d_x_bounds.push_back(gelu_bwd_error_bound(x.load(i), d_y.load(i), form, dtype));
         }
-        for_each_target([&] {
+        for_each_simd_target([&] {
           GuardedBuffer y("y", dtype, n);
           GuardedBuffer d_x("d_x", dtype, n);
           run_with_one_and_two_threads({&y, &d_x}, [&] {
@@ -179,7 +179,7 @@ void check_bias_gelu(const BiasGeluCase& test) {
     d_b_bounds.push_back(column_sum_error_bound(shape.T, shape.C, magnitudes[at] + std::abs(before.load(c)),
                                                 errors[at], want_d_b.load(c), DType::kF32));
   }
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer y("y", dtype, shape.size());
     GuardedBuffer d_h("d_h", dtype, shape.size());
     GuardedBuffer d_b("d_b", DType::kF32, shape.C);
@@ -222,7 +222,7 @@ TEST(BiasGelu, RowsWithoutGradientContributeNothing) {
   b.fill_normal();
   d_y.fill_normal();
   for (int64_t i = 30 * shape.C; i < shape.size(); ++i) d_y.view().store(i, 0.0);
-  for_each_target([&] {
+  for_each_simd_target([&] {
     std::vector<std::vector<double>> sums;
     for (const double tail : {0.0, 3.0, -1e20}) {
       h.fill_normal();

@@ -1,13 +1,10 @@
-// What the tests of vectorised kernels run over: every instruction set that was compiled and that this
-// machine has, one and two threads, and sizes around the widths of vectors. For tests only. Not thread-safe:
-// it changes which target runs.
+// What the tests of vectorised kernels run over: one and two threads, and sizes around the widths of vectors;
+// instruction sets come from tests/support/simd_targets.h. For tests only. Not thread-safe: it changes how
+// many threads run.
 #pragma once
-
-#include "kernels/element_wise/simd/targets.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <functional>
 #include <string>
@@ -17,6 +14,7 @@
 #include "device/cpu/parallel.h"
 #include "kernels/element_wise/catalog.h"
 #include "tests/support/compare.h"
+#include "tests/support/simd_targets.h"
 
 namespace plimsoll::test {
 
@@ -44,21 +42,6 @@ inline std::string tensor_name(std::string_view tensor, RowsAndColumns shape, DT
   const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
   return fmt::format("{}.{}/{} {} [{}, {}]", info->test_suite_name(), info->name(), tensor, dtype_name(dtype),
                      shape.T, shape.C);
-}
-
-// Calls body once per compiled instruction set of this machine, with that one chosen. Fails if there is none.
-inline void for_each_target(const std::function<void()>& body) {
-  int num_targets = 0;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    SCOPED_TRACE(hwy::TargetName(target));
-    body();
-    ++num_targets;
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  EXPECT_GE(num_targets, 1);
 }
 
 // The numbers that a kernel gives with two threads are those with one, bit for bit; leaves those of one

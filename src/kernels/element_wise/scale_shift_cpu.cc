@@ -1,6 +1,6 @@
 #include "kernels/element_wise/scale_shift.h"
 
-#include "kernels/element_wise/simd/targets.h"
+#include "device/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/element_wise/scale_shift_cpu.cc"

@@ -28,7 +28,7 @@ void check_forward(const ScaleShiftCase& test) {
     bounds.push_back(
         scale_shift_fwd_error_bound(x_hat.load(i) * gain.load(i % shape.C), want.load(i), dtype));
   }
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer y("y", dtype, shape.size());
     run_with_one_and_two_threads({&y}, [&] {
       scale_shift_fwd_cpu({x_hat.view(), gain.view(), bias.view(), y.view(), shape.T, shape.C});
@@ -79,7 +79,7 @@ void check_backward(const ScaleShiftCase& test) {
                                                  bias_magnitudes[static_cast<size_t>(c)] + held, 0.0,
                                                  want_d_bias.load(c), DType::kF32));
   }
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer d_x_hat("d_x_hat", dtype, shape.size());
     GuardedBuffer d_gain("d_gain", DType::kF32, shape.C), d_bias("d_bias", DType::kF32, shape.C);
     if (accumulate == Accumulate::kAdd) {

@@ -1,6 +1,6 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
-#include "kernels/element_wise/simd/targets.h"
+#include "device/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/layer_norm/bias_dropout_residual_norm_cpu.cc"

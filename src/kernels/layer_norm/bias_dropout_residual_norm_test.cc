@@ -121,7 +121,7 @@ void check_forward(const NormCase& test) {
   bias_dropout_residual_norm_fwd_ref(args);
   const ForwardBounds bounds = forward_bounds(test, tensors, want_x_hat, want_y, want_rstd);
   const Zeros zeros = shape.C == 1 ? Zeros::kExpected : Zeros::kSuspicious;
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer y("y", test.dtype, shape.size()), x_hat("x_hat", test.dtype, shape.size());
     GuardedBuffer rstd("rstd", DType::kF32, shape.T);
     args.y = y.view();
@@ -309,7 +309,7 @@ void check_backward(const NormCase& test) {
   want.hold(before);
   bias_dropout_residual_norm_bwd_ref(want.into(tensors.args));
   const BackwardBounds bounds = backward_bounds(test, tensors, want, before);
-  for_each_target([&] {
+  for_each_simd_target([&] {
     Gradients got(shape, test.dtype, DType::kF32);
     got.hold(before);
     GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_scratch_bytes(shape.T, shape.C));
@@ -330,7 +330,7 @@ TEST(BiasDropoutResidualNorm, BackwardAgreesWithTheReference) {
 TEST(BiasDropoutResidualNorm, BackwardDropsWhereForwardDid) {
   const RowsAndColumns shape{5, 301};
   BackwardTensors tensors({.shape = shape, .p = 0.5});
-  for_each_target([&] {
+  for_each_simd_target([&] {
     Gradients got(shape, DType::kF32, DType::kF32);
     GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_scratch_bytes(shape.T, shape.C));
     BiasDropoutResidualNormBwdArgs args = got.into(tensors.args);
@@ -350,7 +350,7 @@ TEST(BiasDropoutResidualNorm, RowsWithoutGradientContributeNothing) {
     tensors.d_y.view().store(i, 0.0);
     tensors.d_y2.view().store(i, 0.0);
   }
-  for_each_target([&] {
+  for_each_simd_target([&] {
     std::vector<std::vector<double>> sums;
     for (const double tail : {0.0, 1.5, -1e10}) {
       for (int64_t i = 25 * shape.C; i < shape.size(); ++i) tensors.x_hat.view().store(i, tail);

@@ -38,7 +38,7 @@ void check_forward(GuardedBuffer& x, RowsAndColumns shape, double eps) {
   normalize_fwd_ref({x.view(), want.view(), want_rstd.view(), shape.T, shape.C, eps});
   const ForwardBounds bounds = forward_bounds(x, want, want_rstd, shape, dtype);
   const Zeros zeros = shape.C == 1 ? Zeros::kExpected : Zeros::kSuspicious;
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer x_hat("x_hat", dtype, shape.size()), rstd("rstd", DType::kF32, shape.T);
     run_with_one_and_two_threads({&x_hat, &rstd}, [&] {
       normalize_fwd_cpu({x.view(), x_hat.view(), rstd.view(), shape.T, shape.C, eps});
@@ -76,7 +76,7 @@ TEST(Normalize, EqualNumbersGiveZeroAndAFiniteScale) {
   GuardedBuffer x("x", DType::kF32, 2 * 40);
   x.fill(0.0);
   for (int64_t i = 40; i < 80; ++i) x.view().store(i, 3.0);
-  for_each_target([&] {
+  for_each_simd_target([&] {
     GuardedBuffer x_hat("x_hat", DType::kF32, 80), rstd("rstd", DType::kF32, 2);
     normalize_fwd_cpu({x.view(), x_hat.view(), rstd.view(), 2, 40, 1e-12});
     for (int64_t i = 0; i < 80; ++i) EXPECT_EQ(x_hat.load(i), 0.0);
@@ -108,7 +108,7 @@ TEST(Normalize, BackwardAgreesWithTheReference) {
                            store_error_bound(dtype, want.load(i)));
         }
       }
-      for_each_target([&] {
+      for_each_simd_target([&] {
         GuardedBuffer d_x("d_x", dtype, shape.size());
         run_with_one_and_two_threads({&d_x}, [&] {
           normalize_bwd_cpu({g.view(), x_hat.view(), rstd.view(), d_x.view(), shape.T, shape.C});
