@@ -176,6 +176,9 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   reader.read(config.model_type, {"model_type"});
   reader.read(config.vocab_size, {"vocab_size"});
   reader.read(config.max_position_embeddings, {"max_position_embeddings"});
+  if (const auto pad = json.find("pad_token_id"); pad != json.end() && pad->is_null())
+    config.pad_token_id = -1;
+  reader.read(config.pad_token_id, {"pad_token_id"});
   reader.read(config.initializer_range, {"initializer_range"});
   if (config.model_type == "bert") {
     read_bert(config, reader);
@@ -199,6 +202,11 @@ void check_model_config(const ModelConfig& config, std::string_view where) {
                 name, value, limit);
   };
   positive("vocab_size", config.vocab_size, 1 << 24);
+  if (config.pad_token_id < -1 || config.pad_token_id >= config.vocab_size) {
+    throw_error(ErrorCode::kBadData,
+                "{}: pad_token_id is {}, it must be null or between 0 and {}; correct the value", where,
+                config.pad_token_id, config.vocab_size - 1);
+  }
   positive("hidden_size", config.hidden_size, 1 << 16);
   positive("num_hidden_layers", config.num_hidden_layers, 1024);
   positive("num_attention_heads", config.num_attention_heads, 1024);
@@ -238,6 +246,7 @@ std::string model_config_json(const ModelConfig& config) {
   json["vocab_size"] = config.vocab_size;
   json["max_position_embeddings"] = config.max_position_embeddings;
   json["initializer_range"] = config.initializer_range;
+  json["pad_token_id"] = config.pad_token_id < 0 ? Json(nullptr) : Json(config.pad_token_id);
   json[distilbert ? "dim" : "hidden_size"] = config.hidden_size;
   json[distilbert ? "n_layers" : "num_hidden_layers"] = config.num_hidden_layers;
   json[distilbert ? "n_heads" : "num_attention_heads"] = config.num_attention_heads;

@@ -24,6 +24,7 @@ struct ModelConfig {
   int64_t intermediate_size = 3072;
   int64_t max_position_embeddings = 512;
   int64_t type_vocab_size = 2;
+  int64_t pad_token_id = 0;  // its row of the word embeddings gets no gradient and starts as zero; -1: none
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
   double hidden_dropout_prob = 0.1;

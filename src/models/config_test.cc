@@ -31,6 +31,25 @@ TEST(ModelConfig, RefusesOverridesThatAreNotUtf8) {
   }
 }
 
+TEST(ModelConfig, ReadsThePaddingToken) {
+  const auto read = [](const std::string& value) {
+    return parse_model_config(R"({"model_type": "bert", "vocab_size": 10, "pad_token_id": )" + value + "}",
+                              "config.json")
+        .pad_token_id;
+  };
+  EXPECT_EQ(read("3"), 3);
+  EXPECT_EQ(read("null"), -1);
+  try {
+    read("10");
+    FAIL() << "no error was raised";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kBadData);
+    EXPECT_TRUE(std::string(error.what())
+                    .starts_with("config.json: pad_token_id is 10, it must be null or between 0 and 9"))
+        << error.what();
+  }
+}
+
 TEST(ModelConfig, KeepsEveryPresetThroughItsFile) {
   ASSERT_GT(preset_names().size(), 4u);
   for (const std::string& name : preset_names()) {

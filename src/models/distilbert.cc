@@ -23,7 +23,8 @@ std::string layer_prefix(int64_t i) {
 std::vector<WeightSpec> distilbert_weights(const ModelConfig& config) {
   const std::vector<std::string> prefixes{"distilbert.", ""};
   std::vector<WeightSpec> specs;
-  add_table_spec(specs, "embeddings.word_embeddings", config.vocab_size, config.hidden_size, prefixes);
+  add_table_spec(specs, "embeddings.word_embeddings", config.vocab_size, config.hidden_size, prefixes,
+                 config.pad_token_id);
   add_table_spec(specs, "embeddings.position_embeddings", config.max_position_embeddings, config.hidden_size,
                  prefixes);
   add_norm_specs(specs, "embeddings.LayerNorm", config.hidden_size, prefixes);

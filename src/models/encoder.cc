@@ -61,7 +61,8 @@ ValueId EncoderBuilder::embeddings(const std::string& prefix, bool token_types) 
     inputs.push_back(graph_.add_value("token_types", row, Storage::kInput));
     inputs.push_back(weight(prefix + ".token_type_embeddings.weight"));
   }
-  const ValueId sum = emit(graph_, embedding_sum_op(), std::move(inputs), {}, prefix + ".sum");
+  const ValueId sum = emit(graph_, embedding_sum_op(), std::move(inputs),
+                           {{"padding_id", config_.pad_token_id}}, prefix + ".sum");
   return dropout(norm(sum, prefix + ".LayerNorm"), config_.hidden_dropout_prob);
 }
 
@@ -142,12 +143,13 @@ void add_norm_specs(std::vector<WeightSpec>& specs, const std::string& name, int
 }
 
 void add_table_spec(std::vector<WeightSpec>& specs, const std::string& name, int64_t rows, int64_t width,
-                    const std::vector<std::string>& disk_prefixes) {
+                    const std::vector<std::string>& disk_prefixes, int64_t zero_row) {
   specs.push_back({name + ".weight",
                    {rows, width},
                    Initializer::kNormal,
                    true,
-                   {{spelled(disk_prefixes, name + ".weight"), 0, rows}}});
+                   {{spelled(disk_prefixes, name + ".weight"), 0, rows}},
+                   zero_row});
 }
 
 void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,

@@ -59,6 +59,6 @@ void add_norm_specs(std::vector<WeightSpec>& specs, const std::string& name, int
 void add_layer_specs(std::vector<WeightSpec>& specs, const ModelConfig& config, const std::string& prefix,
                      const LayerNames& names, const std::vector<std::string>& disk_prefixes);
 void add_table_spec(std::vector<WeightSpec>& specs, const std::string& name, int64_t rows, int64_t width,
-                    const std::vector<std::string>& disk_prefixes);
+                    const std::vector<std::string>& disk_prefixes, int64_t zero_row = -1);
 
 }  // namespace plimsoll

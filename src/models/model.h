@@ -29,6 +29,7 @@ struct WeightSpec {
   Initializer initializer = Initializer::kNormal;
   bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
   std::vector<WeightPart> parts;
+  int64_t zero_row = -1;  // starts as zero whatever the initializer says: the padding token's; -1: none
 
   int64_t elements() const {
     int64_t n = 1;

@@ -37,6 +37,8 @@ void initialise_weights(Executor& executor, uint64_t seed, double range) {
       const uint64_t hash = hash64(spec.name);
       fill_normal(view, spec.elements(),
                   {.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash)}, range);
+      const int64_t width = spec.elements() / spec.shape[0];
+      for (int64_t i = 0; spec.zero_row >= 0 && i < width; ++i) view.store(spec.zero_row * width + i, 0.0);
       continue;
     }
     const double value = spec.initializer == Initializer::kOnes ? 1.0 : 0.0;

@@ -150,6 +150,33 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
   }
 }
 
+TEST(Step, ThePaddingTokenLearnsNothing) {
+  // As torch.nn.Embedding with padding_idx: the row of the word embeddings keeps its values, whatever reads
+  // it.
+  TinyCase test{.accumulation = 2, .optimizer = {.weight_decay = 0.0}};
+  const Plan plan = build_plan(tiny_request(test, {.tokens = 32, .sequences = 4, .longest = 12}));
+  Executor executor(plan);
+  executor.zero_states();
+  fill_weights(executor);
+  TinyBatch batch = tiny_batch(test, {5, 7, 3}, 3);
+  const auto padding = static_cast<int32_t>(plan.request.model.pad_token_id);
+  ASSERT_EQ(padding, 0);
+  const int32_t other = 5;
+  batch.ids[2] = padding;
+  batch.ids[3] = other;
+  executor.set_accumulate(false);
+  forward_backward(executor, batch, 0, 3.0);
+  const View gradient = executor.tensor("d_bert.embeddings.word_embeddings.weight");
+  const int64_t width = plan.request.model.hidden_size;
+  double of_padding = 0.0, of_other = 0.0;
+  for (int64_t c = 0; c < width; ++c) {
+    of_padding += std::abs(gradient.load(padding * width + c));
+    of_other += std::abs(gradient.load(other * width + c));
+  }
+  EXPECT_EQ(of_padding, 0.0);
+  EXPECT_GT(of_other, 0.0);
+}
+
 TEST(Step, TextFormRoundTrips) {
   for (const TinyCase& test : all_cases()) {
     const Plan plan = build_plan(testing::tiny_request(test, kBucket));

@@ -29,6 +29,7 @@ std::function<void()> bind_embedding_cpu(const BindContext& context) {
                           .T = context.bucket().tokens,
                           .C = context.output_size(0, 1),
                           .V = context.output_size(0, 0),
+                          .padding_id = context.attributes().integer_or("padding_id", -1),
                           .scratch = context.scratch()};
     const ConstView flag = context.has_input(3) ? context.input(4) : ConstView{};
     return [args, sequences, flag, cu = context.input(0),

@@ -1,6 +1,8 @@
-// embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...): x_TC = sum over k of table_k[ids_k[t]].
-// Rows at and after cu_seqlens[B] are written as zero. embedding_bwd(cu_seqlens, ids, d_x, into?, flag?)
-// {rows}: d_table_VC[v] = sum of d_x over the rows t with ids[t] = v, added in the order of t.
+// embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id}: x_TC = sum over k of
+// table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero; tokens whose ids_0 is padding_id
+// (-1: none) add nothing to the gradient of table_0. embedding_bwd(cu_seqlens, ids, d_x, into?, flag?) {rows,
+// padding_id}: d_table_VC[v] = sum of d_x over the rows t with ids[t] = v, added in the order of t; nothing
+// for v = padding_id.
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -39,7 +41,9 @@ class EmbeddingSum final : public OpSchema {
     for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
       if (!context.wants(static_cast<int>(i) + 1)) continue;
       const Value& table = graph.value(op.inputs[i + 1]);
+      const int64_t padding_id = i == 1 ? op.attributes.integer_or("padding_id", -1) : -1;
       const Attributes attributes{{"rows", table.type.shape[0].offset},
+                                  {"padding_id", padding_id},
                                   {"dtype", std::string(dtype_name(table.type.dtype))}};
       context.set(static_cast<int>(i) + 1,
                   emit(graph, embedding_bwd_op(), {op.inputs[0], op.inputs[i], d_x, kNoValue, kNoValue},
