@@ -11,6 +11,10 @@
 
 namespace plimsoll {
 
+// Whether a report names the cheapest ways to use less memory. Each is a plan of its own: up to five times
+// the time of one plan, for those who show them.
+enum class Savings : uint8_t { kLeaveOut, kPlan };
+
 // Bytes. total = arena + constant.
 struct PlanReport {
   int64_t total_bytes = 0;
@@ -20,6 +24,7 @@ struct PlanReport {
   bool fits = true;               // into --memory_limit, where one is set
   double build_ms = 0;
   std::string table;    // memory by purpose and phase, operations by group: for people
+  std::string savings;  // cheapest ways to use less memory, each planned; empty where left out or not fitting
   std::string modules;  // memory by module
   std::string why;      // which kernel, which pass, which bytes, and why
   std::string json;     // total_bytes, spaces, by_purpose, by_phase, operations, ...
@@ -30,7 +35,8 @@ struct PlanReport {
 // Plans a training run with these arguments. Needs neither weights nor data nor a device: --config_name or
 // --model_name_or_path may name a preset. Errors: kUsage, kBadData; a plan that does not fit is returned with
 // fits = false.
-PlanReport plan_run(const Arguments& arguments, const Environment& environment = {});
+PlanReport plan_run(const Arguments& arguments, const Environment& environment = {},
+                    Savings savings = Savings::kLeaveOut);
 
 // Throws kWillNotFit with the cheapest changes that fit when the plan exceeds --memory_limit.
 void require_fit(const Arguments& arguments, const Environment& environment = {});

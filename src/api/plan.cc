@@ -7,9 +7,9 @@
 
 namespace plimsoll {
 
-PlanReport plan_run(const Arguments& arguments, const Environment& environment) {
+PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
   const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
-  PlanReport report = make_plan_report(build_plan(setup.request));
+  PlanReport report = make_plan_report(build_plan(setup.request), savings);
   report.warnings = setup.warnings;
   report.notes = setup.notes;
   return report;

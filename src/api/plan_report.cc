@@ -1,11 +1,12 @@
 #include "api/plan_report.h"
 
+#include "plan/search/savings.h"
 #include "show/report/plan_json.h"
 #include "show/report/plan_table.h"
 
 namespace plimsoll {
 
-PlanReport make_plan_report(const Plan& plan) {
+PlanReport make_plan_report(const Plan& plan, Savings savings) {
   PlanReport report;
   report.total_bytes = plan.total_bytes();
   report.arena_bytes = plan.arena_bytes;
@@ -14,6 +15,7 @@ PlanReport make_plan_report(const Plan& plan) {
   report.fits = !plan.request.memory_limit_bytes || plan.total_bytes() <= *plan.request.memory_limit_bytes;
   report.build_ms = plan.build_ms;
   report.table = plan_table(plan);
+  if (savings == Savings::kPlan && report.fits) report.savings = savings_text(plan, cheapest_savings(plan));
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan);

@@ -6,6 +6,6 @@
 
 namespace plimsoll {
 
-PlanReport make_plan_report(const Plan& plan);
+PlanReport make_plan_report(const Plan& plan, Savings savings);
 
 }  // namespace plimsoll

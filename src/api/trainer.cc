@@ -94,7 +94,8 @@ struct Trainer::Impl {
 Trainer::Trainer(Arguments arguments, Task task, Environment environment) {
   std::vector<std::string> notes = resolve_arguments(arguments);
   impl_ = std::make_unique<Impl>(prepare_run(arguments, purpose_of(task), environment, posix_file_system()));
-  impl_->plan = make_plan_report(impl_->session.plan());
+  impl_->plan =
+      make_plan_report(impl_->session.plan(), arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
   impl_->plan.warnings = impl_->session.setup().warnings;
   impl_->plan.notes = impl_->session.setup().notes;
 }

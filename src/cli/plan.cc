@@ -12,7 +12,7 @@ int run_plan(const std::vector<std::string>& words) {
     return 0;
   }
   say_all(parsed.warnings, parsed.notes);
-  const PlanReport report = plan_run(parsed.arguments, process_environment());
+  const PlanReport report = plan_run(parsed.arguments, process_environment(), Savings::kPlan);
   say_all(report.warnings, report.notes);
   if (!parsed.arguments.json.empty()) {
     std::ofstream file(parsed.arguments.json);
@@ -20,7 +20,7 @@ int run_plan(const std::vector<std::string>& words) {
     if (!file.flush())
       throw Error(ErrorCode::kDevice, "--json " + parsed.arguments.json + ": the file cannot be written");
   }
-  print(report.table);
+  print(report.table + report.savings);
   if (parsed.arguments.modules) print("\n" + report.modules);
   if (parsed.arguments.why) print("\n" + report.why);
   if (!report.fits) require_fit(parsed.arguments, process_environment());

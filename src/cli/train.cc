@@ -37,7 +37,7 @@ int run_train(const std::vector<std::string>& words) {
   say(trainer.device_line());
   for (const std::string& line : trainer.description()) say(line);
   say_all(trainer.plan().warnings, trainer.plan().notes);
-  print(trainer.plan().table);
+  print(trainer.plan().table + trainer.plan().savings);
   if (arguments.modules) print("\n" + trainer.plan().modules);
   if (arguments.why) print("\n" + trainer.plan().why);
   if (arguments.dry_run) {

@@ -36,7 +36,8 @@ int num_states(const PlanRequest& request) {
 }
 
 bool applies(const Rule& rule, const PlanRequest& request) {
-  const bool mixed = request.dtype == DType::kBF16 || request.dtype == DType::kF16;
+  const DType computed = request.activation_dtype.value_or(request.dtype);
+  const bool mixed = computed == DType::kBF16 || computed == DType::kF16;
   return rule.train == request.train && rule.mixed == mixed &&
          (!rule.train || rule.states == num_states(request));
 }

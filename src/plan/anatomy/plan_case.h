@@ -82,7 +82,7 @@ inline PlanRequest random_request(uint64_t seed) {
   const int64_t evaluated = random.between(1, 40);
   request.evaluate_bucket = {.tokens = evaluated * longest, .sequences = evaluated, .longest = longest};
   if (random.coin()) {
-    request.dtype = DType::kBF16;
+    request.activation_dtype = DType::kBF16;
     request.isa = CpuIsa::kAmx;
   }
   request.train = random.between(0, 4) != 0;

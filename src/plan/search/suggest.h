@@ -3,22 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "plan/build/plan.h"
+#include "plan/search/change.h"
 
 namespace plimsoll {
-
-// A changed set of arguments and what it needs.
-struct Suggestion {
-  std::string
-      arguments;  // as a user types them: "--per_device_train_batch_size 2 --gradient_accumulation_steps 2"
-  int64_t total_bytes = 0;  // planned
-  bool fits = false;
-  double relative_time = 1;  // estimated time a sample, over that of the plan as it is
-  std::string note = {};     // what else changes, or why it does not help; may be empty
-};
 
 // Smaller micro-batches of the same effective batch, bf16 where the CPU multiplies it, smaller batches of
 // evaluation, shorter sequences, SGD without states; combined when none of them alone fits. Of each kind the

@@ -147,6 +147,7 @@ Json program_json(const ProgramPlan& program) {
 Json request_json(const PlanRequest& request) {
   Json object{{"model", request.model_label.empty() ? request.model.model_type : request.model_label},
               {"dtype", dtype_name(request.dtype)},
+              {"activation_dtype", dtype_name(request.activation_dtype.value_or(request.dtype))},
               {"train", request.train},
               {"evaluate", request.evaluate},
               {"optimizer", request.optimizer.kind == OptimizerKind::kAdamW ? "adamw" : "sgd"},

@@ -1,9 +1,12 @@
-// The plan as a person reads it: the memory table, the operations table, the verdict. Pure; thread-safe.
+// The plan as a person reads it: the memory table, the operations table, the verdict, and how to
+// go further. Pure; thread-safe.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plan/build/plan.h"
+#include "plan/search/change.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
@@ -11,6 +14,11 @@ namespace plimsoll {
 // At most 100 columns, newline at the end. What `plan`, `train --dry_run` and the start of every run print.
 // Cost: about a millisecond.
 std::string plan_table(const Plan& plan, Characters characters = Characters::kUnicode);
+
+// The cheapest ways to use less memory, after the table: what to type, the bytes that a plan made for it
+// saves, what it does to the time of a sample. At most 100 columns, newline at the end; empty without
+// savings.
+std::string savings_text(const Plan& plan, const std::vector<Suggestion>& savings);
 
 // `--modules`: weights, states, gradients, saved and temporary bytes of every module of the model.
 std::string module_table(const Plan& plan);
@@ -21,6 +29,8 @@ std::string plan_why(const Plan& plan);
 
 // "fp32", "bf16": an element type as users of training frameworks write it.
 std::string_view precision_words(DType dtype);
+// "fp32"; "bf16 mixed" where weights stay in fp32.
+std::string precision_words(const PlanRequest& request);
 // "AdamW", "SGD with momentum 0.9".
 std::string optimizer_words(const OptimizerConfig& optimizer);
 

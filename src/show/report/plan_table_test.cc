@@ -6,6 +6,7 @@
 
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/plan_case.h"
+#include "plan/search/savings.h"
 
 namespace plimsoll {
 namespace {
@@ -35,9 +36,10 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
   for (PlanRequest request : all_plan_cases()) {
     if (printed % 3 == 0) request.memory_limit_bytes = 1000 + printed * 10'000'000;
     const Plan plan = build_plan(request);
-    for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan)}) {
+    const std::string savings = savings_text(plan, cheapest_savings(plan));
+    for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan), savings}) {
       for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
-      EXPECT_TRUE(text.ends_with('\n'));
+      EXPECT_TRUE(text.empty() || text.ends_with('\n'));
     }
     for (char c : plan_table(plan, Characters::kAscii)) EXPECT_LT(static_cast<unsigned char>(c), 0x80);
     ++printed;
@@ -70,6 +72,14 @@ TEST(PlanTable, ShowsTheAnatomyToTheDigit) {
   }
 }
 
+TEST(PlanTable, NamesThePrecision) {
+  PlanRequest request = small_request();
+  EXPECT_NE(plan_table(build_plan(request)).find(" parameters, fp32, AdamW\n"), std::string::npos);
+  request.activation_dtype = DType::kBF16;
+  request.isa = CpuIsa::kAmx;
+  EXPECT_NE(plan_table(build_plan(request)).find(" parameters, bf16 mixed, AdamW\n"), std::string::npos);
+}
+
 TEST(PlanTable, TheVerdictStandsLast) {
   PlanRequest request = small_request();
   const auto last_line = [](const PlanRequest& r) { return lines_of(plan_table(build_plan(r))).back(); };
@@ -78,6 +88,31 @@ TEST(PlanTable, TheVerdictStandsLast) {
   EXPECT_TRUE(last_line(request).starts_with("fits: ")) << last_line(request);
   request.memory_limit_bytes = 1 << 20;
   EXPECT_TRUE(last_line(request).starts_with("will not fit: ")) << last_line(request);
+}
+
+TEST(SavingsText, SaysWhatToTypeWhatItSavesAndWhatItCosts) {
+  const Plan plan = build_plan(small_request());
+  const int64_t total = plan.total_bytes();
+  const std::vector<Suggestion> savings{
+      {.arguments = "--bf16",
+       .total_bytes = total - (40 << 20),
+       .relative_time = 0.2,
+       .note = "rounds differently"},
+      {.arguments = "--per_device_train_batch_size 2 --gradient_accumulation_steps 2",
+       .total_bytes = total - (3 << 19),
+       .relative_time = 1.123,
+       .note = "same effective batch; gradients then accumulate"},
+      {.arguments = "--optim sgd", .total_bytes = total - (1 << 20)},
+      {.arguments = "--slow", .total_bytes = total - (1 << 20), .relative_time = 2.5}};
+  const std::vector<std::string> expected{
+      "cheapest ways to go further, each planned (time a sample, estimated):",
+      "  --bf16: -40.0 MiB, 5.0 x faster; rounds differently",
+      "  --per_device_train_batch_size 2 --gradient_accumulation_steps 2: -1.5 MiB, +12 % time; same",
+      "    effective batch; gradients then accumulate",
+      "  --optim sgd: -1.0 MiB, same time",
+      "  --slow: -1.0 MiB, 2.5 x slower"};
+  EXPECT_EQ(lines_of(savings_text(plan, savings)), expected);
+  EXPECT_EQ(savings_text(plan, {}), "");
 }
 
 TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {

@@ -120,9 +120,8 @@ void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
 std::string caption_of(const Plan& plan, const Bucket& bucket) {
   const std::string model =
       plan.request.model_label.empty() ? plan.request.model.model_type : plan.request.model_label;
-  std::string text =
-      fmt::format("{}, {}, batch {} x {} ({} tokens)", model, precision_words(plan.request.dtype),
-                  bucket.sequences, bucket.longest, bucket.tokens);
+  std::string text = fmt::format("{}, {}, batch {} x {} ({} tokens)", model, precision_words(plan.request),
+                                 bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.train) text += ", " + optimizer_words(plan.request.optimizer);
   if (plan.train && plan.request.gradient_accumulation_steps > 1) {
     text += fmt::format(", one of {} micro-batches", plan.request.gradient_accumulation_steps);

@@ -1,0 +1,139 @@
+#include "plan/search/change.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/anatomy/operations.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kShortestSequence = 16;
+
+// A batch of that many sequences holds at most so many tokens: never more than the larger batch did.
+Bucket with_sequences(Bucket bucket, int64_t sequences) {
+  bucket.tokens = std::min(bucket.tokens, sequences * bucket.longest);
+  bucket.sequences = sequences;
+  return bucket;
+}
+
+Bucket with_longest(Bucket bucket, int64_t longest) {
+  bucket.longest = std::min(bucket.longest, longest);
+  bucket.tokens = std::min(bucket.tokens, bucket.sequences * bucket.longest);
+  return bucket;
+}
+
+std::vector<int64_t> halves(int64_t from, int64_t down_to) {
+  std::vector<int64_t> sizes;
+  for (int64_t size = from / 2; size >= down_to; size /= 2) sizes.push_back(size);
+  return sizes;
+}
+
+}  // namespace
+
+Change::Change(const PlanRequest& request) : request_(request) {
+  request_.passes.dump = nullptr;
+}
+
+void Change::note(std::string text) {
+  if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
+}
+
+void Change::use_micro_batch(int64_t sequences) {
+  const int64_t effective = request_.train_bucket.sequences * request_.gradient_accumulation_steps;
+  PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0, "{} sequences of {}", sequences, effective);
+  if (request_.gradient_accumulation_steps == 1) note("same effective batch; gradients then accumulate");
+  request_.train_bucket = with_sequences(request_.train_bucket, sequences);
+  request_.gradient_accumulation_steps = effective / sequences;
+  arguments_.push_back(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
+                                   sequences, request_.gradient_accumulation_steps));
+}
+
+void Change::use_evaluation_batch(int64_t sequences) {
+  request_.evaluate_bucket = with_sequences(request_.evaluate_bucket, sequences);
+  arguments_.push_back(fmt::format("--per_device_eval_batch_size {}", sequences));
+}
+
+void Change::use_length(int64_t longest) {
+  request_.train_bucket = with_longest(request_.train_bucket, longest);
+  request_.evaluate_bucket = with_longest(request_.evaluate_bucket, longest);
+  arguments_.push_back(fmt::format("--max_seq_length {}", longest));
+  note("cuts longer texts");
+  effect_ = Effect::kOtherModel;
+}
+
+void Change::use_sgd() {
+  request_.optimizer.kind = OptimizerKind::kSgd;
+  request_.optimizer.momentum = 0.0;
+  arguments_.emplace_back("--optim sgd");
+  note("trains differently");
+  effect_ = Effect::kOtherModel;
+}
+
+void Change::use_bf16() {
+  request_.activation_dtype = DType::kBF16;
+  arguments_.emplace_back("--bf16");
+  note("rounds differently");
+  effect_ = std::max(effect_, Effect::kRounding);
+}
+
+std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
+  try {
+    const Plan plan = build_plan(request_);
+    Suggestion suggestion{.arguments = fmt::format("{}", fmt::join(arguments_, " ")),
+                          .total_bytes = plan.total_bytes(),
+                          .fits = plan.total_bytes() <= limit_bytes,
+                          .note = fmt::format("{}", fmt::join(notes_, ", ")),
+                          .effect = effect_};
+    if (own_ms > 0) suggestion.relative_time = ms_per_sample(plan) / own_ms;
+    return suggestion;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return std::nullopt;
+  }
+}
+
+double ms_per_sample(const Plan& plan) {
+  const OperationsAnatomy operations = operations_anatomy(plan);
+  return operations.samples > 0 ? operations.total().ms / static_cast<double>(operations.samples) : 0.0;
+}
+
+std::vector<int64_t> smaller_micro_batches(const PlanRequest& request) {
+  if (!request.train) return {};
+  const int64_t batch = request.train_bucket.sequences;
+  const int64_t effective = batch * request.gradient_accumulation_steps;
+  std::vector<int64_t> sizes;
+  for (int64_t size = batch / 2; size >= 1; --size) {
+    if (effective % size == 0 && (sizes.empty() || size <= sizes.back() / 2)) sizes.push_back(size);
+  }
+  return sizes;
+}
+
+std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request) {
+  if (!request.evaluate) return {};
+  return halves(request.evaluate_bucket.sequences, 1);
+}
+
+std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
+  const int64_t train = request.train ? request.train_bucket.longest : 0;
+  const int64_t evaluate = request.evaluate ? request.evaluate_bucket.longest : 0;
+  return halves(std::max(train, evaluate), kShortestSequence);
+}
+
+bool can_use_bf16(const PlanRequest& request) {
+  return request.train && request.dtype == DType::kF32 && !request.activation_dtype &&
+         has_bf16_products(request.isa);
+}
+
+bool can_use_sgd(const PlanRequest& request) {
+  return request.train && !optimizer_state_names(request.optimizer).empty();
+}
+
+bool evaluation_is_larger(const Plan& plan) {
+  return plan.evaluate && (!plan.train || plan.evaluate->transient_bytes > plan.train->transient_bytes);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,68 @@
+#include "plan/search/savings.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostSavings = 3;
+
+// The mildest smaller micro-batch that can save anything. Gradients that must be kept between micro-batches,
+// because there was only one before, cost the bytes of the weights: where half of the transient bytes is
+// less, only a batch of one sequence may still save something.
+std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
+  const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
+  if (sizes.empty()) return std::nullopt;
+  if (plan.request.gradient_accumulation_steps > 1) return sizes.front();
+  const int64_t gradient_bytes = plan.num_parameters() * dtype_bytes(DType::kF32);
+  return plan.train->transient_bytes / 2 > gradient_bytes ? sizes.front() : sizes.back();
+}
+
+std::vector<Change> changes_to_try(const Plan& plan) {
+  const PlanRequest& request = plan.request;
+  std::vector<Change> changes;
+  const auto add = [&](auto make) {
+    changes.emplace_back(request);
+    make(changes.back());
+  };
+  if (can_use_bf16(request)) add([](Change& change) { change.use_bf16(); });
+  if (evaluation_is_larger(plan)) {
+    // Training does not set the total, so that changes of training alone save nothing.
+    const std::vector<int64_t> sizes = smaller_evaluation_batches(request);
+    if (!sizes.empty()) add([&](Change& change) { change.use_evaluation_batch(sizes.front()); });
+  } else if (const std::optional<int64_t> sequences = smaller_micro_batch(plan)) {
+    add([&](Change& change) { change.use_micro_batch(*sequences); });
+  }
+  const std::vector<int64_t> lengths = shorter_lengths(request);
+  if (!lengths.empty()) add([&](Change& change) { change.use_length(lengths.front()); });
+  if (can_use_sgd(request)) add([](Change& change) { change.use_sgd(); });
+  return changes;
+}
+
+}  // namespace
+
+std::vector<Suggestion> cheapest_savings(const Plan& plan) {
+  const int64_t total = plan.total_bytes();
+  const double own_ms = ms_per_sample(plan);
+  std::vector<Suggestion> found;
+  for (const Change& change : changes_to_try(plan)) {
+    std::optional<Suggestion> suggestion = change.planned(total, own_ms);
+    if (suggestion && total - suggestion->total_bytes >= total / 100) found.push_back(std::move(*suggestion));
+  }
+  const auto saved_per_percent = [&](const Suggestion& suggestion) {
+    const double percent = std::max(1.0, 100.0 * (suggestion.relative_time - 1.0));
+    return static_cast<double>(total - suggestion.total_bytes) / percent;
+  };
+  std::stable_sort(found.begin(), found.end(), [&](const Suggestion& a, const Suggestion& b) {
+    const bool a_differs = a.effect == Effect::kOtherModel;
+    const bool b_differs = b.effect == Effect::kOtherModel;
+    if (a_differs != b_differs) return b_differs;
+    return saved_per_percent(a) > saved_per_percent(b);
+  });
+  if (found.size() > kMostSavings) found.resize(kMostSavings);
+  return found;
+}
+
+}  // namespace plimsoll

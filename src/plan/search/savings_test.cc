@@ -1,0 +1,103 @@
+#include "plan/search/savings.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+const Suggestion* find(const std::vector<Suggestion>& list, const std::string& words) {
+  for (const Suggestion& suggestion : list) {
+    if (suggestion.arguments.find(words) != std::string::npos) return &suggestion;
+  }
+  return nullptr;
+}
+
+PlanRequest many_activations() {
+  PlanRequest request = small_request();
+  request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+  request.evaluate_bucket = {.tokens = 8 * 128, .sequences = 8, .longest = 128};
+  return request;
+}
+
+TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
+  const Plan plan = build_plan(many_activations());
+  const std::vector<Suggestion> savings = cheapest_savings(plan);
+
+  const Suggestion* batch = find(savings, "--per_device_train_batch_size 32 --gradient_accumulation_steps 2");
+  ASSERT_NE(batch, nullptr);
+  PlanRequest request = many_activations();
+  request.train_bucket = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
+  request.gradient_accumulation_steps = 2;
+  EXPECT_EQ(batch->total_bytes, build_plan(request).total_bytes());
+
+  const Suggestion* length = find(savings, "--max_seq_length 64");
+  ASSERT_NE(length, nullptr);
+  request = many_activations();
+  request.train_bucket = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
+  request.evaluate_bucket = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
+  EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
+}
+
+TEST(Savings, Bf16IsThatOfTheArgument) {
+  PlanRequest request = many_activations();
+  request.isa = CpuIsa::kAmx;
+  const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
+  ASSERT_FALSE(savings.empty());
+  EXPECT_EQ(savings.front().arguments, "--bf16") << "saves most, costs no time";
+  EXPECT_LT(savings.front().relative_time, 1);
+  request.activation_dtype = DType::kBF16;  // weights stay fp32
+  const Plan bf16 = build_plan(request);
+  EXPECT_EQ(savings.front().total_bytes, bf16.total_bytes());
+  EXPECT_EQ(find(cheapest_savings(bf16), "--bf16"), nullptr) << "it is there already";
+}
+
+// What changes the result stands behind what does not, however much it saves; all of them save something.
+TEST(Savings, TheCheapestStandFirst) {
+  int seen = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan plan = build_plan(request);
+    const std::vector<Suggestion> savings = cheapest_savings(plan);
+    EXPECT_LE(savings.size(), 3u);
+    bool differs = false;
+    for (const Suggestion& saving : savings) {
+      ++seen;
+      EXPECT_LE(saving.total_bytes, plan.total_bytes() - plan.total_bytes() / 100) << saving.arguments;
+      EXPECT_FALSE(differs && saving.effect != Effect::kOtherModel) << saving.arguments;
+      differs = differs || saving.effect == Effect::kOtherModel;
+      EXPECT_GT(saving.relative_time, 0);
+    }
+  }
+  EXPECT_GE(seen, 30);
+}
+
+// Half the batch of BERT-large saves less than the gradients that then accumulate; a batch of one does not.
+TEST(Savings, GradientsThatAccumulateAreCounted) {
+  const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
+  const std::vector<Suggestion> savings = cheapest_savings(plan);
+  const Suggestion* batch = find(savings, "--per_device_train_batch_size");
+  ASSERT_NE(batch, nullptr);
+  EXPECT_EQ(batch->arguments, "--per_device_train_batch_size 1 --gradient_accumulation_steps 4");
+}
+
+TEST(Savings, ALargeEvaluationIsMadeSmaller) {
+  PlanRequest request = small_request();
+  request.evaluate_bucket = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
+  const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
+  ASSERT_FALSE(savings.empty());
+  EXPECT_EQ(savings.front().arguments, "--per_device_eval_batch_size 256");
+  EXPECT_EQ(find(savings, "--per_device_train_batch_size"), nullptr);
+}
+
+TEST(Savings, NothingIsSaidWhereNothingIsSaved) {
+  PlanRequest request = small_request();
+  request.optimizer.kind = OptimizerKind::kSgd;
+  request.optimizer.momentum = 0;
+  request.train_bucket = {.tokens = 16, .sequences = 1, .longest = 16};
+  request.evaluate_bucket = request.train_bucket;
+  EXPECT_TRUE(cheapest_savings(build_plan(request)).empty());
+}
+
+}  // namespace
+}  // namespace plimsoll
