@@ -176,7 +176,7 @@ MemoryFigures Session::memory() const {
           .arena_bytes = plan_.arena_bytes,
           .arena_high_water_bytes = executor_ ? executor_->arena().high_water_bytes() : 0,
           .lower_bound_bytes = plan_.lower_bound_bytes,
-          .constant_bytes = plan_.request.host.total(),
+          .constant_bytes = plan_.host.total(),
           .measured_peak_bytes = process_memory().peak_bytes};
 }
 

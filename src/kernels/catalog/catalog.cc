@@ -17,18 +17,22 @@ int64_t no_scratch(const Problem&) {
 }
 
 // A function may be declared by several rows.
+#define PLIMSOLL_KERNEL_WITH_LIBRARY(op, implementation, backend, dtypes, support, scratch, library) \
+  Support support(const Problem&);                                                                   \
+  int64_t scratch(const Problem&);                                                                   \
+  int64_t library(const Problem&);
 #define PLIMSOLL_KERNEL(op, implementation, backend, dtypes, support, scratch) \
-  Support support(const Problem&);                                             \
-  int64_t scratch(const Problem&);
+  PLIMSOLL_KERNEL_WITH_LIBRARY(op, implementation, backend, dtypes, support, scratch, no_scratch)
 #include "kernels/catalog/families.inc"
-#undef PLIMSOLL_KERNEL
+#undef PLIMSOLL_KERNEL_WITH_LIBRARY
 
 namespace {
-#define PLIMSOLL_KERNEL(op, implementation, backend, dtypes, support, scratch) \
-  KernelRow{#op, #implementation, Backend::backend, dtypes, support, scratch},
+#define PLIMSOLL_KERNEL_WITH_LIBRARY(op, implementation, backend, dtypes, support, scratch, library) \
+  KernelRow{#op, #implementation, Backend::backend, dtypes, support, scratch, library},
 constexpr KernelRow kRows[] = {
 #include "kernels/catalog/families.inc"
 };
+#undef PLIMSOLL_KERNEL_WITH_LIBRARY
 #undef PLIMSOLL_KERNEL
 }  // namespace
 }  // namespace catalog_rows
@@ -103,6 +107,7 @@ Selection select_kernel(const Problem& problem, std::string_view forced) {
     if (support.ok) {
       selection.row = row;
       selection.scratch_bytes = row->scratch_bytes(problem);
+      selection.library_bytes = row->library_bytes(problem);
       return selection;
     }
     selection.refused.push_back({row, std::move(support.reason)});

@@ -10,13 +10,11 @@
 //   // op, implementation, backend, element types, support function, scratch function
 //   PLIMSOLL_KERNEL(layer_norm_fwd, layer_norm_fwd_cpu, kCpu, kF32 | kBF16, any_problem, no_scratch)
 //   PLIMSOLL_KERNEL(layer_norm_fwd, layer_norm_fwd_ref, kRef, kF64 | kF32 | kBF16, any_problem, no_scratch)
-//   PLIMSOLL_KERNEL(layer_norm_bwd, layer_norm_bwd_cpu, kCpu, kF32 | kBF16, any_problem,
-//   layer_norm_bwd_cpu_scratch) PLIMSOLL_KERNEL(layer_norm_bwd, layer_norm_bwd_ref, kRef, kF64 | kF32 |
-//   kBF16, any_problem, no_scratch)
 //
-// Support and scratch functions other than any_problem and no_scratch are written by the family in its
-// `catalog.cc`, in namespace plimsoll::catalog_rows; the rows declare them. They may include only this
-// header, target/ and base/:
+// A row whose implementation calls a library that allocates by itself is a PLIMSOLL_KERNEL_WITH_LIBRARY with
+// one more function: the most bytes that this takes, which are in the plan. Support and scratch functions
+// other than any_problem and no_scratch are written by the family in its `catalog.cc`, in namespace
+// plimsoll::catalog_rows; the rows declare them. They may include only this header, target/ and base/:
 //
 //   namespace plimsoll::catalog_rows {
 //   int64_t layer_norm_bwd_cpu_scratch(const Problem& problem) {
@@ -97,6 +95,7 @@ struct KernelRow {
   DTypeSet dtypes;
   Support (*support)(const Problem&);        // never called with a type outside dtypes or for another device
   int64_t (*scratch_bytes)(const Problem&);  // never called with a problem that support declines
+  int64_t (*library_bytes)(const Problem&);  // as scratch_bytes
 };
 
 // Every row, by op in the order of the families' files, within an op fastest first and reference last.
@@ -116,6 +115,7 @@ struct Refusal {
 struct Selection {
   const KernelRow* row = nullptr;  // null if every row refuses
   int64_t scratch_bytes = 0;       // of `row`
+  int64_t library_bytes = 0;       // what its library allocates by itself while it runs, at most
   std::vector<Refusal> refused;    // the rows before `row`, in order
 };
 

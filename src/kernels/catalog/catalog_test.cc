@@ -26,6 +26,7 @@ TEST(Catalog, NamesAreUniqueAndSayOpAndBackend) {
     EXPECT_NE(row.dtypes.bits, 0u) << row.implementation;
     EXPECT_NE(row.support, nullptr) << row.implementation;
     EXPECT_NE(row.scratch_bytes, nullptr) << row.implementation;
+    EXPECT_NE(row.library_bytes, nullptr) << row.implementation;
     EXPECT_EQ(find_kernel_row(row.implementation), &row);
   }
 }

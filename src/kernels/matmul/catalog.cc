@@ -146,6 +146,10 @@ int64_t matmul_cpu_onednn_scratch(const Problem& problem) {
   return matmul_scratch_bytes(matmul_problem(problem));
 }
 
+int64_t matmul_cpu_onednn_library(const Problem& problem) {
+  return matmul_library_bytes(matmul_problem(problem));
+}
+
 Support matmul_ref_support(const Problem& problem) {
   if (problem.dim_or("b_packed", 0) != 0) return {false, "takes plain operands only"};
   return {};

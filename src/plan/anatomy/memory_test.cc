@@ -24,7 +24,7 @@ void expect_sums(const Plan& plan, const MemoryAnatomy& anatomy) {
     EXPECT_EQ(sum_of(phase.by_purpose) + phase.gaps_bytes, phase.total_bytes);
     EXPECT_EQ(phase.arena_bytes + phase.constant_bytes, phase.total_bytes);
     EXPECT_EQ(phase.arena_bytes + phase.unused_bytes, plan.arena_bytes);
-    EXPECT_EQ(phase.constant_bytes, plan.request.host.total());
+    EXPECT_EQ(phase.constant_bytes, plan.host.total());
     EXPECT_GE(phase.gaps_bytes, 0);
     EXPECT_GE(phase.unused_bytes, 0);
     for (int64_t bytes : phase.by_purpose) EXPECT_GE(bytes, 0);

@@ -124,6 +124,7 @@ void choose_kernels(ProgramPlan& program, const PlanRequest& request) {
                   dtype_name(problem.dtype), request.device_label,
                   reasons.empty() ? ": the catalog has no row for it" : reasons);
     }
+    program.library_bytes = std::max(program.library_bytes, selection.library_bytes);
     program.ops[i] = {
         .kernel = selection.row, .refused = selection.refused, .scratch_bytes = selection.scratch_bytes};
   }
@@ -294,6 +295,10 @@ Plan build_plan(const PlanRequest& request) {
     bound = std::max(bound, (*program)->lower_bound_bytes);
   }
   plan.step_schedule = {{Segment::kForward, true}, {Segment::kBackward, true}, {Segment::kOptimizer, false}};
+  plan.host = request.host;
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (*program) plan.host.library_bytes = std::max(plan.host.library_bytes, (*program)->library_bytes);
+  }
   plan.arena_bytes = plan.persistent_bytes + transient;
   plan.lower_bound_bytes = plan.persistent_bytes + bound;
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -31,7 +31,9 @@ struct HostMemory {
   int64_t process_bytes = 0;  // program, libraries, their working memory: measured, see target/
   int64_t data_bytes = 0;     // tokenized data, label tables, batches made ahead
   int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
-  int64_t total() const { return process_bytes + data_bytes + io_bytes; }
+  int64_t library_bytes =
+      0;  // what a kernel's library allocates by itself while it runs: the plan fills it in
+  int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
 
@@ -100,6 +102,7 @@ struct ProgramPlan {
   std::vector<TransientBuffer> buffers = {};
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // of transient_bytes
+  int64_t library_bytes = 0;      // the most that the library of one of its kernels allocates by itself
   std::vector<PassRecord> passes = {};
 };
 
@@ -129,9 +132,10 @@ struct Plan {
   std::vector<ScheduleEntry> step_schedule = {};
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;  // persistent plus the larger program's bound
+  HostMemory host = {};           // the request's, with what the chosen kernels' libraries may take
   double build_ms = 0;
 
-  int64_t total_bytes() const { return arena_bytes + request.host.total(); }
+  int64_t total_bytes() const { return arena_bytes + host.total(); }
   const PersistentBuffer& buffer(const std::string& name) const;
   int64_t num_parameters() const;
 };
