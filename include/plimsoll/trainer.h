@@ -91,8 +91,8 @@ class Trainer {
   void save_model(const std::string& folder);
   // Merges metrics into FOLDER/<split>_results.json and all_results.json as Trainer does.
   void save_metrics(const std::string& split, const MetricMap& metrics);
-  // Writes plan.json, memory.json, loss.svg, memory.svg and, of a run that was not interrupted, the model
-  // card README.md into output_dir; a README.md of somebody else stays.
+  // Writes plan.json, memory.json, loss.svg, memory.svg, with --profile profile.json, and, of a run that was
+  // not interrupted, the model card README.md into output_dir; a README.md of somebody else stays.
   void save_reports(const TrainOutput& output);
 
   // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal

@@ -1,11 +1,13 @@
 #include "api/run_reports.h"
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "api/model_card.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/plan_json.h"
 #include "show/report/plots.h"
+#include "show/report/profile_json.h"
 #include "show/report/profile_table.h"
 #include "show/report/result_files.h"
 
@@ -70,22 +72,43 @@ bool write_model_card(FileSystem& files, const std::string& folder, const RunSet
   return true;
 }
 
-std::string make_profile_table(const Session& session) {
+namespace {
+
+struct Profile {
+  std::vector<OpEstimate> ops;
+  std::vector<double> ms_per_step;
+  ProfileContext context;
+};
+
+// Nothing if no step was measured.
+std::optional<Profile> measured_profile(const Session& session, double step_ms) {
   const ProgramPlan& program = *session.plan().train;
   const std::vector<OpTime>& times = session.executor().times(ProgramKind::kTrain);
-  int64_t steps = 0;
+  Profile profile{.ops = estimate_ops(session.plan(), program), .ms_per_step = {}, .context = {}};
   for (size_t i = 0; i < times.size(); ++i) {
-    if (program.graph.ops()[i].segment == Segment::kOptimizer) steps = std::max(steps, times[i].runs);
+    if (program.graph.ops()[i].segment == Segment::kOptimizer)
+      profile.context.num_steps = std::max(profile.context.num_steps, times[i].runs);
   }
-  if (steps == 0) return {};
-  std::vector<double> ms_per_step;
-  double step_ms = 0;
+  if (profile.context.num_steps == 0) return std::nullopt;
+  profile.context.step_ms = step_ms;
   for (const OpTime& time : times) {
-    ms_per_step.push_back(time.milliseconds / static_cast<double>(steps));
-    step_ms += ms_per_step.back();
+    profile.ms_per_step.push_back(time.milliseconds / static_cast<double>(profile.context.num_steps));
   }
-  return profile_table(estimate_ops(session.plan(), program), ms_per_step,
-                       {.num_steps = steps, .step_ms = step_ms});
+  return profile;
+}
+
+}  // namespace
+
+std::string make_profile_table(const Session& session, double step_ms) {
+  const std::optional<Profile> profile = measured_profile(session, step_ms);
+  return profile ? profile_table(profile->ops, profile->ms_per_step, profile->context) : "";
+}
+
+void write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms) {
+  const std::optional<Profile> profile = measured_profile(session, step_ms);
+  if (!profile) return;
+  write_text(files, folder + "/profile.json",
+             profile_json(profile->ops, profile->ms_per_step, profile->context));
 }
 
 }  // namespace plimsoll

@@ -89,6 +89,7 @@ struct Trainer::Impl {
   // The first phase that ends tells of the initialisation too, as in Trainer.
   void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }
   const Arguments& arguments() const { return session.setup().arguments; }
+  double step_ms() const { return loop ? loop->mean_step_ms() : 0.0; }
 };
 
 Trainer::Trainer(Arguments arguments, Task task, Environment environment) {
@@ -257,6 +258,9 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
 void Trainer::save_reports(const TrainOutput& output) {
   write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan,
                     memory(), output, impl_->arguments().run_name);
+  if (impl_->arguments().profile) {
+    write_profile(posix_file_system(), impl_->arguments().output_dir, impl_->session, impl_->step_ms());
+  }
   if (output.interrupted) return;
   write_model_card(posix_file_system(), impl_->arguments().output_dir, impl_->session.setup(), output);
 }
@@ -311,7 +315,7 @@ MemoryFigures Trainer::memory() const {
 }
 
 std::string Trainer::profile_table() const {
-  return make_profile_table(impl_->session);
+  return make_profile_table(impl_->session, impl_->step_ms());
 }
 
 }  // namespace plimsoll

@@ -78,6 +78,7 @@ int run_train(const std::vector<std::string>& words) {
   print("wrote " + arguments.output_dir +
         ": model.safetensors, all_results.json, log.jsonl, README.md, plan.json, memory.json, loss.svg, "
         "memory.svg" +
+        (arguments.profile ? ", profile.json" : "") +
         (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
   return 0;
 }

@@ -238,6 +238,8 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   tokens_since_log_ += info.num_tokens;
   wait_since_log_ms_ += info.data_wait_ms;
   time_since_log_ms_ += info.step_ms;
+  step_time_ms_ += info.step_ms;
+  ++steps_run_;
   return info;
 }
 

@@ -31,6 +31,10 @@ class TrainLoop {
   TrainOutput run();
 
   int64_t tokens_seen() const { return state_.tokens_seen; }
+  // Mean wall time of the steps that this object ran, their waiting for data included; 0 before the first.
+  double mean_step_ms() const {
+    return steps_run_ == 0 ? 0.0 : step_time_ms_ / static_cast<double>(steps_run_);
+  }
 
   // Finishes the step, saves, ends with `interrupted`.
   void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
@@ -71,6 +75,8 @@ class TrainLoop {
   int64_t rows_since_log_ = 0;
   double wait_since_log_ms_ = 0;
   double time_since_log_ms_ = 0;
+  double step_time_ms_ = 0;  // of the steps that this object ran
+  int64_t steps_run_ = 0;
 };
 
 // Floating-point operations of a full training step (all micro-batches excluded), as the plan states them.

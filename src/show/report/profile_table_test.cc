@@ -1,6 +1,9 @@
 #include "show/report/profile_table.h"
+#include "show/report/profile_json.h"
 
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 
@@ -43,6 +46,23 @@ TEST(ProfileTable, GroupsForwardBesideBackwardAndTheSlowest) {
       "  gelu, backward                 3.00    15 %      0.7      6.7  "
       "..long_name.intermediate.activation\n"
       "  normalize, forward             1.00     5 %      2.0     40.0  normalized\n");
+}
+
+TEST(ProfileJson, NamesEveryOpInTheOrderOfTheSchedule) {
+  std::vector<OpEstimate> ops = three_ops();
+  ops[1].runs_per_step = 4;
+  const auto json = nlohmann::json::parse(
+      profile_json(ops, std::vector<double>{16.0, 3.0, 1.0}, {.num_steps = 5, .step_ms = 21.5}));
+  EXPECT_EQ(json["num_steps"], 5);
+  EXPECT_EQ(json["step_ms"], 21.5);
+  ASSERT_EQ(json["ops"].size(), 3u);
+  EXPECT_EQ(json["ops"][0]["op"], "matmul");
+  EXPECT_EQ(json["ops"][0]["ms"], 16.0);
+  EXPECT_EQ(json["ops"][1]["segment"], "backward");
+  EXPECT_EQ(json["ops"][1]["group"], "element-wise operators");
+  EXPECT_EQ(json["ops"][1]["flops"], 4.0 * ops[1].flops);
+  EXPECT_EQ(json["ops"][2]["computes"], "normalized");
+  EXPECT_THROW(profile_json(ops, std::vector<double>{1.0}, {}), Error);
 }
 
 TEST(ProfileTable, WantsATimeForEveryOp) {
