@@ -3,8 +3,8 @@
 # baselines. `make demo` calls this after the build; run from the root of the repository.
 #
 # What can be set in the environment:
-#   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: all where the CPU has bf16 instructions, else 20000)
-#   DEMO_EPOCHS       passes over them (default 1)
+#   DEMO_TRAIN_ROWS   rows to train on, 0 for all (default: all where the CPU has bf16 instructions, else 18000)
+#   DEMO_EPOCHS       passes over them (default 2)
 #   DEMO_BATCH        sequences of a step (default 32)
 #   DEMO_LR           learning rate at its highest (default 2e-4)
 #   DEMO_MODEL        pretrained (default) or scratch
@@ -17,8 +17,8 @@ data=data/demo
 min_class=200
 
 has_bf16() { grep -qwE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null; }
-if has_bf16; then rows=${DEMO_TRAIN_ROWS:-0}; else rows=${DEMO_TRAIN_ROWS:-20000}; fi
-epochs=${DEMO_EPOCHS:-1}
+if has_bf16; then rows=${DEMO_TRAIN_ROWS:-0}; else rows=${DEMO_TRAIN_ROWS:-18000}; fi
+epochs=${DEMO_EPOCHS:-2}
 batch=${DEMO_BATCH:-32}
 rate=${DEMO_LR:-2e-4}
 kind=${DEMO_MODEL:-pretrained}
