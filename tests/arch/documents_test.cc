@@ -32,6 +32,19 @@ std::vector<fs::path> documents() {
   return paths;
 }
 
+// Every TEST(Suite, Name) below tests/, as "Suite.Name".
+std::set<std::string> test_names() {
+  const std::regex declaration(R"(\nTEST\((\w+), (\w+)\))");
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    if (!entry.path().string().ends_with("_test.cc")) continue;
+    const std::string text = read(entry.path());
+    for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it)
+      names.insert((*it)[1].str() + "." + (*it)[2].str());
+  }
+  return names;
+}
+
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
@@ -115,6 +128,23 @@ TEST(Documents, CommandsUseWhatTheProgramKnows) {
     }
   }
   EXPECT_GT(commands, 3);
+}
+
+// Each row of the table names a test, and every test that is named exists.
+TEST(Documents, PromisesAboutBitsNameTestsThatExist) {
+  const std::set<std::string> tests = test_names();
+  const std::string text = read(kRoot / "docs/DETERMINISM.md");
+  const std::regex name(R"(`([A-Z]\w+\.[A-Z]\w+)`)");
+  std::istringstream lines(text);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("| ") || line.find("held by") != std::string::npos) continue;
+    ++rows;
+    std::sregex_iterator it(line.begin(), line.end(), name), end;
+    EXPECT_NE(it, end) << "no test is named: " << line;
+    for (; it != end; ++it) EXPECT_TRUE(tests.contains((*it)[1])) << (*it)[1] << " is no test";
+  }
+  EXPECT_GE(rows, 9);
 }
 
 }  // namespace

@@ -41,10 +41,12 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 }  // namespace
 
-Process::Process(const std::vector<std::string>& words, std::string log) : log_(std::move(log)) {
+Process::Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more)
+    : log_(std::move(log)) {
   std::vector<std::string> command = {std::string(PLIMSOLL_BINARY_DIR) + "/plimsoll"};
   command.insert(command.end(), words.begin(), words.end());
   std::vector<std::string> environment = environment_of_test();
+  environment.insert(environment.end(), more.begin(), more.end());
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -96,8 +98,9 @@ std::string Process::output() const {
   return text.str();
 }
 
-ProcessResult run_plimsoll(const std::vector<std::string>& words, const std::string& log, int limit_ms) {
-  return Process(words, log).wait(limit_ms);
+ProcessResult run_plimsoll(const std::vector<std::string>& words, const std::string& log, int limit_ms,
+                           const std::vector<std::string>& more_environment) {
+  return Process(words, log, more_environment).wait(limit_ms);
 }
 
 void sleep_us(int64_t microseconds) {

@@ -21,8 +21,9 @@ struct ProcessResult {
 class Process {
  public:
   // Starts PLIMSOLL_BINARY_DIR/plimsoll with these words; output goes to the file `log`, which is
-  // overwritten. Hugging Face's caches of this machine are hidden from it.
-  Process(const std::vector<std::string>& words, std::string log);
+  // overwritten. Hugging Face's caches of this machine are hidden from it. `more`: NAME=VALUE texts that join
+  // the environment.
+  Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more = {});
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -42,7 +43,7 @@ class Process {
 };
 
 ProcessResult run_plimsoll(const std::vector<std::string>& words, const std::string& log,
-                           int limit_ms = 60000);
+                           int limit_ms = 60000, const std::vector<std::string>& more_environment = {});
 
 void sleep_us(int64_t microseconds);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -111,6 +113,26 @@ TEST(Catalog, TheMatrixHasEveryOpOnceForEachTypeAndDevice) {
   EXPECT_TRUE(seen.contains("matmulcudabf16"));
   EXPECT_NE(kernel_matrix_markdown().find("| matmul | matmul_ref | matmul_cpu_onednn |"), std::string::npos)
       << kernel_matrix_markdown();
+}
+
+// docs/KERNELS.md is generated: this test writes it anew into the build folder and compares.
+TEST(Catalog, ThePageOfKernelsIsCurrent) {
+  const std::string fresh =
+      "# Kernels\n\nThis page is generated from the catalog of kernels, and a test fails when it is stale. "
+      "To write it "
+      "anew, run\n`ctest -R kernels_catalog_test` in the build directory and copy `KERNELS.md` from there "
+      "over this "
+      "file.\n\nFor every op, type and kind of device: the implementation that is tried first, `-` where "
+      "there is none. "
+      "One that declines a\nshape or a machine gives way to the next, down to the plain reference; `plimsoll "
+      "plan --why` "
+      "says which ran and why.\n\n" +
+      kernel_matrix_markdown();
+  std::ofstream(std::string(PLIMSOLL_BINARY_DIR) + "/KERNELS.md") << fresh;
+  std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/docs/KERNELS.md");
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  EXPECT_TRUE(page == fresh) << "docs/KERNELS.md is stale: cp " << PLIMSOLL_BINARY_DIR << "/KERNELS.md "
+                             << PLIMSOLL_SOURCE_DIR << "/docs/KERNELS.md";
 }
 
 }  // namespace
