@@ -163,6 +163,14 @@ TrainOutput Trainer::train(const Announce& announce) {
     for (const std::string& line : impl_->loop->resume()) {
       if (announce) announce(line);
     }
+  } else if (announce) {
+    const NewestCheckpoint earlier =
+        find_newest_verified(posix_file_system(), impl_->arguments().output_dir, VerifyDepth::kSizes);
+    if (!earlier.path.empty()) {
+      announce("warning: " + earlier.path +
+               " is there from an earlier run; this one starts anew beside it. To go on from it, give "
+               "--resume_from_checkpoint True; to keep the two apart, another --output_dir");
+    }
   }
   TrainOutput output = impl_->loop->run();
   impl_->add_init_metrics(output.metrics);

@@ -169,7 +169,10 @@ class Setup {
       warn(fmt::format("{}: {} of {} texts were longer than --max_seq_length {}: {} tokens cut off",
                        split.table().file_name(), cut.rows, split.num_rows(), max_seq_length(), cut.tokens));
     }
-    if (split.has_label()) data.labels = encode_labels(split, setup_.labels, use);
+    // What is predicted needs no labels, and those that are there may be of another kind: run_glue drops them
+    // too.
+    if (split.has_label() && use == LabelUse::kRequired)
+      data.labels = encode_labels(split, setup_.labels, use);
     return data;
   }
 
@@ -190,6 +193,13 @@ class Setup {
     std::optional<TextSplit> test_text = setup_.purpose == RunPurpose::kPredict || arguments_.do_predict
                                              ? read_split(arguments_.test_file, GlueSplit::kTest, task)
                                              : std::nullopt;
+    if (task != nullptr && ((train && !train_text) || (wants_eval && !eval_text))) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--task_name {}: no data: give --dataset_name FOLDER, where train.tsv, dev.tsv and test.tsv lie as "
+          "GLUE has them, or --train_file and --validation_file",
+          arguments_.task_name);
+    }
     if (train && !train_text)
       throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
     if (wants_eval && !eval_text)
@@ -229,6 +239,19 @@ class Setup {
     for (int i = 0; i < options.num_labels; ++i) setup_.labels.names.push_back("LABEL_" + std::to_string(i));
   }
 
+  // A head that was trained for other labels is taken over where it has the same size; that is seldom meant.
+  void warn_of_other_labels() {
+    const std::vector<std::string>& model = setup_.model.id2label;
+    const bool is_generic = std::all_of(model.begin(), model.end(),
+                                        [](const std::string& name) { return name.starts_with("LABEL_"); });
+    if (is_generic || setup_.model.num_labels != setup_.labels.num_labels) return;
+    warn(
+        fmt::format("the model was trained with the labels {}, the data has {}: its classifier is taken over "
+                    "as it is, label for "
+                    "label in this order",
+                    fmt::join(model, ", "), fmt::join(setup_.labels.names, ", ")));
+  }
+
   void choose_label_scheme(const TextSplit* train, const GlueTask* task) {
     LabelOptions options;
     if (!arguments_.problem_type.empty()) options.problem = find_problem_type(arguments_.problem_type);
@@ -248,11 +271,17 @@ class Setup {
       setup_.labels.problem = options.problem.value_or(setup_.model.problem_type.value_or(by_count));
       if (setup_.labels.problem == ProblemType::kRegression) setup_.labels.names.clear();
     }
-    if (!setup_.model.id2label.empty() && !setup_.labels.names.empty())
-      take_model_order(setup_.labels, setup_.model.id2label);
+    if (!setup_.model.id2label.empty() && !setup_.labels.names.empty() &&
+        !take_model_order(setup_.labels, setup_.model.id2label)) {
+      warn_of_other_labels();
+    }
   }
 
   void set_labels() {
+    if (arguments_.label_smoothing_factor > 0 && setup_.labels.problem != ProblemType::kSingleLabel) {
+      warn("--label_smoothing_factor has no effect here: it is for one label a row, and this is a " +
+           std::string(problem_type_name(setup_.labels.problem)));
+    }
     if (is_plan()) {
       setup_.labels.problem = !arguments_.problem_type.empty()
                                   ? *find_problem_type(arguments_.problem_type)

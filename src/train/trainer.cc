@@ -171,6 +171,12 @@ std::vector<std::string> TrainLoop::resume() {
   last_checkpoint_ = path;
   lines.push_back(fmt::format("resuming from {}: step {} of {}, epoch {:.2f}", path, state_.step,
                               state_.max_steps, state_.epoch));
+  if (state_.step >= state_.max_steps) {
+    lines.push_back(
+        fmt::format("warning: nothing is left to train: the checkpoint is at step {}, this run ends at "
+                    "{}; raise --max_steps or --num_train_epochs to go on",
+                    state_.step, state_.max_steps));
+  }
   std::filesystem::create_directories(arguments_.output_dir);
   std::string log;
   for (const LogRecord& record : state_.log_history) {

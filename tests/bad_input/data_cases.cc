@@ -165,6 +165,20 @@ std::vector<Case> data_cases() {
          words[4] = ground.file("test.csv", "sentence\nword1\n");
          return words;
        }},
+      {"DataPredictIgnoresLabels",
+       0,
+       {"wrote 1 predictions"},
+       [](const Ground& ground) {
+         Words words = ground.predict(ground.model());
+         words[4] = ground.file("foreign.csv", "sentence,label\nword1,awful\n");
+         return words;
+       }},
+      {"DataLabelsOtherThanTheModels",
+       0,
+       {"warning: the model was trained with the labels bad, good, the data has no, yes"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("yes.csv", "sentence,label\nword1,yes\nword2,no\n"));
+       }},
       {"DataPredictWithoutTexts",
        4,
        {"numbers.csv", "column"},

@@ -135,6 +135,19 @@ std::vector<Case> argument_cases() {
             {"train", "--model_name_or_path", "/nonexistent/model", "--dataset_name", "dummy"}),
       words("ArgumentModelNotInCache", 4, {"bert-base-uncasd"},
             {"train", "--model_name_or_path", "bert-base-uncasd", "--dataset_name", "dummy"}),
+      {"ArgumentGlueWithoutData",
+       2,
+       {"--task_name mrpc", "--dataset_name FOLDER", "dev.tsv"},
+       [](const Ground& ground) {
+         return Words{"train", "--model_name_or_path", ground.model(), "--task_name", "mrpc"};
+       }},
+      {"ArgumentSmoothingOfARegression",
+       0,
+       {"warning: --label_smoothing_factor has no effect", "regression"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("target.csv", "sentence,label\nword1,0.5\nword2,1.5\n"),
+                             {"--label_smoothing_factor", "0.1", "--ignore_mismatched_sizes"});
+       }},
       words("ArgumentNoSuchGlueTask", 2, {"sst3", "sst2"},
             {"train", "--config_name", "bert-base-uncased", "--task_name", "sst3"}),
       {"ArgumentNoTrainingData",
@@ -221,6 +234,17 @@ std::vector<Case> checkpoint_cases() {
                 }};
   };
   return {
+      {"CheckpointAtTheEnd",
+       0,
+       {"nothing is left to train", "at step 2", "--max_steps"},
+       [](const Ground& ground) {
+         return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
+       }},
+      {"CheckpointsOfAnEarlierRun",
+       0,
+       {"warning: ", "checkpoint-2 is there from an earlier run", "--resume_from_checkpoint True",
+        "--output_dir"},
+       [](const Ground& ground) { return ground.resume(ground.run_copy()); }},
       resume_with("CheckpointGood", 0, {"checkpoint-2", "wrote"}, {}),
       checkpoint("CheckpointWeightsCut", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors", cut),
       checkpoint("CheckpointWeightsFlipped", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors",
