@@ -3,6 +3,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <cstdint>
 
@@ -64,6 +68,20 @@ CpuIsa detect() {
 CpuIsa cpu_isa() {
   static const CpuIsa isa = detect();
   return isa;
+}
+
+bool may_use_amx_tiles() {
+#if defined(__linux__) && defined(__x86_64__)
+  // Linux, Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM for the state of number 18, the tiles'
+  // data.
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  static const bool granted =
+      cpu_isa() >= CpuIsa::kAmx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return granted;
+#else
+  return false;
+#endif
 }
 
 }  // namespace plimsoll

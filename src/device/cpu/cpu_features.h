@@ -9,4 +9,8 @@ namespace plimsoll {
 // what a library was told to use by its own environment variables.
 CpuIsa cpu_isa();
 
+// Whether this process may use AMX tiles: cpu_isa() has them, and the operating system grants their
+// registers, which it is asked for at the first call.
+bool may_use_amx_tiles();
+
 }  // namespace plimsoll

@@ -30,17 +30,18 @@
 // row. Aliasing: outputs overlap no input and each other only where the row strides interleave them (the
 // thirds of one d_qkv).
 //
-// Error bound of *_cpu against exact arithmetic, u = 2^-24, n = keys that row i sees, r = 0 for f32 and 2^-9
-// for bf16 results (the test takes its limits from these lines):
-//   e_i      = max_j ((D + 4) u scale sum_d |q_id k_jd|)
-//   |err o|  <= (2 e_i + (2 n + 16) u) sum_j p_ij m_ij |v_jd| + r |o|         |err lse| <= 2 e_i + (n + 8 +
-//   |lse_i|) u eta_i    = 3 e_i + (n + 16 + 3 |lse_i|) u                                  (relative, of a
-//   recomputed p_ij) err d_x  = p_ij ((eta_i + 4 u) |y_ij - delta_i| + (D + 4) u (m_ij sum_d |d_o_id v_jd| +
-//   sum_d |d_o_id o_id|)
-//              + sum_d |d_o_id| |err o_id|)                                    with y_ij = m_ij sum_d d_o_id
-//              v_jd
-//   |err d_q| <= scale sum_j (err d_x + (n + 4) u |d_x_ij|) |k_jd| + r |d_q|   (d_k alike, over i with n =
-//   S_b) |err d_v| <= sum_i (eta_i + (S_b + 4) u) p_ij m_ij |d_o_id| + r |d_v|
+// Error bound of *_cpu against exact arithmetic, u = 2^-24, n = keys that row i sees, r = 0 for f32 and 2^-8
+// for bf16 results, s = 2^-8 for bf16 on AMX tiles, which round p_ij m_ij and d_x_ij on their way into a
+// product, else 0 (the test takes its limits from these lines):
+//   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
+//   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
+//   |err lse|  <= 2 e_i + (n + 8 + |lse_i|) u
+//   eta_i       = 3 e_i + (n + 16 + 3 |lse_i|) u                        (relative, of a recomputed p_ij)
+//   err d_x     = p_ij ((eta_i + 4 u) |y_ij - delta_i| + (D + 4) u (m_ij sum_d |d_o_id v_jd| + sum_d |d_o_id
+//   o_id|)
+//                 + sum_d |d_o_id| |err o_id|)                          with y_ij = m_ij sum_d d_o_id v_jd
+//   |err d_q|  <= scale sum_j (err d_x + ((n + 4) u + s) |d_x_ij|) |k_jd| + r |d_q|   (d_k alike, over i with
+//   n = S_b) |err d_v|  <= sum_i (eta_i + (S_b + 4) u + s) p_ij m_ij |d_o_id| + r |d_v|
 //
 // Repeatability: same bits for any number of threads and any schedule; the sums of a row depend on its
 // sequence alone (and, with dropout, on its row in the batch), not on the batch around it. Other instruction

@@ -31,6 +31,7 @@ struct BwdTask {
   int64_t h;
   int64_t end_head;
   float* scratch;
+  bool amx;  // this thread's tiles are configured for bf16 products
 };
 
 inline constexpr int64_t kBwdScoreStride = attention_score_stride(kAttentionTile);
@@ -164,17 +165,17 @@ void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& drop
   const int64_t head_dim = task.args.dims.head_dim;
   const int64_t row = attention_padded_dim(head_dim);
   constexpr int64_t kStride = kBwdScoreStride;
-  multiply<Left::kByRow>(queries, keys, head_dim, tiles.q, row, tiles.k_transposed + j * row, kAttentionTile,
-                         tiles.scores, kStride, Start::kZero);
-  multiply<Left::kByRow>(queries, keys, head_dim, tiles.d_o, row, tiles.v_transposed + j * row,
+  multiply<Left::kByRow>(task.amx, queries, keys, head_dim, tiles.q, row, tiles.k_transposed + j * row,
+                         kAttentionTile, tiles.scores, kStride, Start::kZero);
+  multiply<Left::kByRow>(task.amx, queries, keys, head_dim, tiles.d_o, row, tiles.v_transposed + j * row,
                          kAttentionTile, tiles.products, kStride, Start::kZero);
   bwd_gradient_rows(task, tiles, dropout, i, queries, j, keys);
-  multiply<Left::kByDepth>(keys, head_dim, queries, tiles.scores, kStride, tiles.d_o, row,
+  multiply<Left::kByDepth>(task.amx, keys, head_dim, queries, tiles.scores, kStride, tiles.d_o, row,
                            tiles.d_v + j * row, row, Start::kStored);
-  multiply<Left::kByDepth>(keys, head_dim, queries, tiles.products, kStride, tiles.q, row,
+  multiply<Left::kByDepth>(task.amx, keys, head_dim, queries, tiles.products, kStride, tiles.q, row,
                            tiles.d_k + j * row, row, Start::kStored);
-  multiply<Left::kByRow>(queries, head_dim, keys, tiles.products, kStride, tiles.k + j * row, row, tiles.d_q,
-                         row, j == 0 ? Start::kZero : Start::kStored);
+  multiply<Left::kByRow>(task.amx, queries, head_dim, keys, tiles.products, kStride, tiles.k + j * row, row,
+                         tiles.d_q, row, j == 0 ? Start::kZero : Start::kStored);
 }
 
 template <typename T>
@@ -206,6 +207,8 @@ void bwd_head(const BwdTask& task) {
 }
 
 void bwd_task(BwdTask task) {
+  task.amx = uses_amx(task.args.q.view.dtype);
+  if (task.amx) configure_amx_tiles();
   for (; task.h < task.end_head; ++task.h) {
     if (task.args.q.view.dtype == DType::kBF16) {
       bwd_head<BF16>(task);
@@ -213,6 +216,7 @@ void bwd_task(BwdTask task) {
       bwd_head<float>(task);
     }
   }
+  if (task.amx) release_amx_tiles();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -245,7 +249,7 @@ void attention_bwd_cpu(const AttentionBwdArgs& args) {
     const int64_t h = index % head_tasks * task_heads;
     HWY_DYNAMIC_DISPATCH(bwd_task)
     ({args, sequence, h, std::min(h + task_heads, dims.heads),
-      tiles + thread * attention_bwd_thread_floats(dims)});
+      tiles + thread * attention_bwd_thread_floats(dims), false});
   });
 
   for (const Rows& rows : {args.d_q, args.d_k, args.d_v}) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
 
 namespace plimsoll::test {
@@ -130,14 +131,15 @@ constexpr double kU = 0x1p-24;
 // One sequence and head of the error bound in attention.h; the names are those of the formulas there.
 class HeadBounds {
  public:
-  HeadBounds(const AttentionCase& exact, double r, int64_t b, int64_t h, AttentionBounds& out)
+  HeadBounds(const AttentionCase& exact, double r, double s, int64_t b, int64_t h, AttentionBounds& out)
       : exact_(exact),
         out_(out),
         first_(exact.first_rows()[static_cast<size_t>(b)]),
         count_(exact.problem().lengths[static_cast<size_t>(b)]),
         head_dim_(exact.dims().head_dim),
         h_(h),
-        r_(r) {}
+        r_(r),
+        s_(s) {}
 
   void add_row(int64_t i) {
     const AttentionOptions& options = exact_.options();
@@ -173,7 +175,7 @@ class HeadBounds {
     double delta_error = 0;
     for (int64_t d = 0; d < head_dim_; ++d) {
       const size_t at = static_cast<size_t>(d);
-      const double o_error = (2 * e + (2 * terms + 16) * kU) * o_magnitude[at] + r_ * std::abs(o[at]);
+      const double o_error = (2 * e + (2 * terms + 16) * kU + s_) * o_magnitude[at] + r_ * std::abs(o[at]);
       out_.o[element(i, d)] = o_error;
       delta += d_o(i, d) * o[at];
       delta_magnitude += std::abs(d_o(i, d) * o[at]);
@@ -194,9 +196,10 @@ class HeadBounds {
                                     (depth + 4) * kU * (y_magnitude + delta_magnitude) + delta_error);
       const double whole = static_cast<double>(count_) + 4;
       for (int64_t d = 0; d < head_dim_; ++d) {
-        out_.d_q[element(i, d)] += options.scale * (d_x_error + (terms + 4) * kU * d_x) * std::abs(k(j, d));
-        out_.d_k[element(j, d)] += options.scale * (d_x_error + whole * kU * d_x) * std::abs(q(i, d));
-        out_.d_v[element(j, d)] += (eta + whole * kU) * p * m * std::abs(d_o(i, d));
+        out_.d_q[element(i, d)] +=
+            options.scale * (d_x_error + ((terms + 4) * kU + s_) * d_x) * std::abs(k(j, d));
+        out_.d_k[element(j, d)] += options.scale * (d_x_error + (whole * kU + s_) * d_x) * std::abs(q(i, d));
+        out_.d_v[element(j, d)] += (eta + whole * kU + s_) * p * m * std::abs(d_o(i, d));
       }
     }
   }
@@ -222,12 +225,15 @@ class HeadBounds {
   AttentionBounds& out_;
   int64_t first_, count_, head_dim_, h_;
   double r_;
+  // Rounding of probabilities and of gradients of scores where they go through AMX tiles.
+  double s_;
 };
 
 }  // namespace
 
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype) {
   const double r = dtype == DType::kBF16 ? 0x1p-8 : 0.0;
+  const double s = dtype == DType::kBF16 && may_use_amx_tiles() ? 0x1p-8 : 0.0;
   AttentionBounds bounds;
   for (std::vector<double>* part : {&bounds.o, &bounds.d_q, &bounds.d_k, &bounds.d_v}) {
     part->resize(static_cast<size_t>(exact.o.count()));
@@ -235,7 +241,7 @@ AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype) {
   bounds.lse.resize(static_cast<size_t>(exact.lse.count()));
   for (int64_t b = 0; b < exact.dims().sequences; ++b) {
     for (int64_t h = 0; h < exact.dims().heads; ++h) {
-      HeadBounds head(exact, r, b, h, bounds);
+      HeadBounds head(exact, r, s, b, h, bounds);
       for (int64_t i = 0; i < exact.problem().lengths[static_cast<size_t>(b)]; ++i) head.add_row(i);
     }
   }

@@ -32,6 +32,7 @@ struct FwdTask {
   int64_t first_row;
   int64_t end_row;
   float* scratch;
+  bool amx;  // this thread's tiles are configured for bf16 products
 };
 
 // The thread's scratch, part by part.
@@ -123,12 +124,12 @@ void fwd_head(const FwdTask& task) {
     const int64_t width = causal ? i + count : keys;
     pack_rows(q + i * args.q.row_stride, args.q.row_stride, count, head_dim, tiles.q);
     for (int64_t j = 0; j < width; j += kAttentionTile) {
-      multiply<Left::kByRow>(count, std::min(kAttentionTile, width - j), head_dim, tiles.q, row,
+      multiply<Left::kByRow>(task.amx, count, std::min(kAttentionTile, width - j), head_dim, tiles.q, row,
                              tiles.k_transposed + j * row, kAttentionTile, tiles.scores + j, stride,
                              Start::kZero);
     }
     fwd_softmax(task, tiles, i, count, width);
-    multiply<Left::kByRow>(count, head_dim, width, tiles.scores, stride, tiles.v, row, tiles.o, row,
+    multiply<Left::kByRow>(task.amx, count, head_dim, width, tiles.scores, stride, tiles.v, row, tiles.o, row,
                            Start::kZero);
     unpack_rows(tiles.o, count, head_dim, tiles.row_factors, 1, o + i * args.dims.heads * head_dim,
                 args.dims.heads * head_dim);
@@ -136,6 +137,8 @@ void fwd_head(const FwdTask& task) {
 }
 
 void fwd_task(FwdTask task) {
+  task.amx = uses_amx(task.args.q.view.dtype);
+  if (task.amx) configure_amx_tiles();
   for (; task.h < task.end_head; ++task.h) {
     if (task.args.q.view.dtype == DType::kBF16) {
       fwd_head<BF16>(task);
@@ -143,6 +146,7 @@ void fwd_task(FwdTask task) {
       fwd_head<float>(task);
     }
   }
+  if (task.amx) release_amx_tiles();
 }
 
 }  // namespace HWY_NAMESPACE
@@ -192,7 +196,7 @@ void attention_fwd_cpu(const AttentionFwdArgs& args) {
     if (first_row >= end_row) return;
     HWY_DYNAMIC_DISPATCH(fwd_task)
     ({args, sequence, h, std::min(h + task_heads, dims.heads), first_row, end_row,
-      tiles + thread * attention_fwd_thread_floats(dims)});
+      tiles + thread * attention_fwd_thread_floats(dims), false});
   });
 
   const int64_t used = cu_seqlens[dims.sequences];

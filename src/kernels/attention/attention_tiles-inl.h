@@ -14,6 +14,8 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cpu/cpu_features.h"
+#include "kernels/attention/attention_amx.h"
 #include "kernels/attention/catalog.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -110,6 +112,35 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
     if (n < columns) multiply_panel<1, kLeft>(rows, block, a_block, lda, b_block + n, ldb, c + n, ldc, start);
     start = Start::kStored;
   }
+}
+
+// The product of a kernel whose operands were bf16: on AMX tiles where `amx` says that this thread has them.
+template <Left kLeft>
+void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
+              const float* b, int64_t ldb, float* c, int64_t ldc, Start start) {
+  if (!amx) return multiply<kLeft>(rows, columns, depth, a, lda, b, ldb, c, ldc, start);
+  multiply_amx({.rows = rows,
+                .columns = columns,
+                .depth = depth,
+                .a = a,
+                .lda = lda,
+                .b = b,
+                .ldb = ldb,
+                .c = c,
+                .ldc = ldc,
+                .left = kLeft == Left::kByRow ? AmxLeft::kByRow : AmxLeft::kByDepth,
+                .start = start == Start::kZero ? AmxStart::kZero : AmxStart::kStored});
+}
+
+// Whether this instruction set's kernels hand bf16 products to AMX: beside 512-bit vectors only, so that
+// tests of the others see their own products.
+inline bool uses_amx(DType dtype) {
+#if HWY_TARGET <= HWY_AVX3
+  return dtype == DType::kBF16 && may_use_amx_tiles();
+#else
+  static_cast<void>(dtype);
+  return false;
+#endif
 }
 
 HWY_INLINE FloatVec load_floats(const float* from) {
