@@ -206,6 +206,11 @@ class Setup {
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
     if ((setup_.purpose == RunPurpose::kPredict || arguments_.do_predict) && !test_text)
       throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
+    if (arguments_.max_seq_length > setup_.model.max_position_embeddings) {
+      warn(fmt::format(
+          "--max_seq_length {} is more than the model has positions for; texts are cut to {} tokens",
+          arguments_.max_seq_length, setup_.model.max_position_embeddings));
+    }
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
       setup_.train = tokenize(*train_text, arguments_.max_train_samples, LabelUse::kRequired);

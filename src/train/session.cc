@@ -66,7 +66,7 @@ MicroBatch Session::make_batch() const {
           {}};
 }
 
-void Session::start_batches(DataPosition position) {
+void Session::start_batches(DataPosition position, int64_t num_epochs) {
   PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
   loader_ = std::make_unique<Loader>(
       *setup_.train, Sampler(setup_.sampler, setup_.train->tokens.lengths()),
@@ -74,7 +74,8 @@ void Session::start_batches(DataPosition position) {
       LoaderOptions{
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
-          .start = position});
+          .start = position,
+          .num_epochs = num_epochs});
 }
 
 bool Session::next_batch(MicroBatch& batch) {

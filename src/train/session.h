@@ -41,8 +41,9 @@ class Session {
   Executor& executor() { return *executor_; }
   const Executor& executor() const { return *executor_; }
 
-  // Batches of the training data from a position on.
-  void start_batches(DataPosition position);
+  // Batches of the training data from a position on, to the end of epoch `num_epochs` - 1 (-1: without end).
+  // Workers make batches ahead, and the plan has room for those of the epochs that the run was planned for.
+  void start_batches(DataPosition position, int64_t num_epochs = -1);
   // The next micro-batch. Requires: start_batches. Cost: waits for a worker where there are some.
   bool next_batch(MicroBatch& batch);
   MicroBatch make_batch() const;

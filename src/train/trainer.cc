@@ -429,7 +429,7 @@ TrainOutput TrainLoop::run() {
   const int64_t steps_before = state_.step;
   TrainOutput output;
   if (state_.step < state_.max_steps) {
-    session_.start_batches(state_.position);
+    session_.start_batches(state_.position, last_epoch() + 1);
     MicroBatch batch = session_.make_batch();
     if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate)
       evaluate({.max_steps = state_.max_steps});
@@ -460,6 +460,18 @@ TrainOutput TrainLoop::run() {
   output.log_history = state_.log_history;
   for (const auto& callback : callbacks_) callback->on_train_end();
   return output;
+}
+
+// The epoch in which the last step lies, counted from where the run stands.
+int64_t TrainLoop::last_epoch() const {
+  const RunSetup& setup = session_.setup();
+  const int64_t rows_per_step =
+      arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
+  const int64_t rows_left = setup.rows_per_epoch - state_.position.index;
+  const int64_t steps_left = (rows_left + rows_per_step - 1) / rows_per_step;
+  const int64_t beyond = state_.max_steps - state_.step - steps_left;
+  if (beyond <= 0) return state_.position.epoch;
+  return state_.position.epoch + (beyond + setup.steps_per_epoch - 1) / setup.steps_per_epoch;
 }
 
 int64_t TrainLoop::rows_trained() const {

@@ -148,6 +148,12 @@ std::vector<Case> argument_cases() {
          return ground.train(ground.file("target.csv", "sentence,label\nword1,0.5\nword2,1.5\n"),
                              {"--label_smoothing_factor", "0.1", "--ignore_mismatched_sizes"});
        }},
+      {"ArgumentLongerThanTheModel",
+       0,
+       {"warning: --max_seq_length 600", "32 tokens"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--max_seq_length", "600"});
+       }},
       words("ArgumentNoSuchGlueTask", 2, {"sst3", "sst2"},
             {"train", "--config_name", "bert-base-uncased", "--task_name", "sst3"}),
       {"ArgumentNoTrainingData",

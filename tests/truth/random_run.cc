@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/philox.h"
+#include "device/cpu/cpu_features.h"
 #include "plan/build/plan.h"
 #include "plimsoll/arguments.h"
 #include "tests/bad_input/binary.h"
@@ -54,6 +55,24 @@ std::string distilbert_config(Draw& draw, int64_t heads, int64_t hidden, int64_t
          ", \"max_position_embeddings\": 128}";
 }
 
+// A vocabulary and rows of 1 to `longest` words, so that batches fall into several buckets. Returns the data
+// file.
+std::string write_texts(const TestFolder& folder, Draw& draw, int64_t num_rows, int64_t longest,
+                        int64_t num_labels) {
+  std::ofstream vocabulary(folder.path("model") + "/vocab.txt");
+  vocabulary << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary << letter << "\n";
+  const std::string path = folder.path("texts.tsv");
+  std::ofstream rows(path);
+  rows << "sentence\tlabel\n";
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const int64_t words = draw.between(1, longest);
+    for (int64_t i = 0; i < words; ++i) rows << static_cast<char>('a' + draw.between(0, 25)) << ' ';
+    rows << "\tlabel" << row % num_labels << "\n";
+  }
+  return path;
+}
+
 }  // namespace
 
 std::vector<std::string> random_run(const TestFolder& folder, uint64_t seed, uint64_t number) {
@@ -66,20 +85,33 @@ std::vector<std::string> random_run(const TestFolder& folder, uint64_t seed, uin
   std::ofstream(folder.path("model") + "/config.json")
       << (draw.coin() ? bert_config(draw, heads, hidden, layers, intermediate)
                       : distilbert_config(draw, heads, hidden, layers, intermediate));
-  std::vector<std::string> words = {"train", "--config_name", folder.path("model"), "--dataset_name",
-                                    "dummy", "--output_dir",  folder.path("out"),   "--logging_steps",
-                                    "1"};
+  std::vector<std::string> words = {
+      "train", "--config_name", folder.path("model"), "--output_dir", folder.path("out"), "--logging_steps",
+      "1"};
   const auto add = [&](const std::string& name, int64_t value) {
     words.push_back("--" + name);
     words.push_back(std::to_string(value));
   };
-  add("dummy_num_samples", draw.between(20, 60));
-  add("dummy_seq_length", draw.between(3, 100));
+  const int64_t num_rows = draw.between(20, 60);
+  const int64_t length = draw.between(3, 100);
+  const int64_t num_labels = draw.between(2, 5);
+  if (draw.coin()) {
+    words.insert(words.end(), {"--dataset_name", "dummy"});
+    add("dummy_num_samples", num_rows);
+    add("dummy_seq_length", length);
+    add("num_labels", num_labels);
+    add("max_steps", draw.between(1, 4));
+  } else {
+    // A whole epoch, so that the largest batch is among those that run.
+    add("num_train_epochs", 1);
+    const std::string data = write_texts(folder, draw, num_rows, length, num_labels);
+    words.insert(words.end(),
+                 {"--tokenizer_name", folder.path("model"), "--train_file", data, "--validation_file", data});
+    if (draw.coin()) words.insert(words.end(), {"--train_sampling_strategy", "group_by_length"});
+  }
   add("per_device_train_batch_size", draw.between(1, 9));
   add("per_device_eval_batch_size", draw.between(1, 12));
   add("gradient_accumulation_steps", draw.between(1, 3));
-  add("max_steps", draw.between(1, 4));
-  add("num_labels", draw.between(2, 5));
   add("num_threads", draw.between(1, 2));
   add("dataloader_num_workers", draw.between(0, 2));
   add("seed", draw.between(0, 1000));
@@ -88,7 +120,12 @@ std::vector<std::string> random_run(const TestFolder& folder, uint64_t seed, uin
   if (draw.coin()) words.insert(words.end(), {"--eval_strategy", "steps", "--eval_steps", "1"});
   if (draw.coin()) words.insert(words.end(), {"--save_strategy", "no"});
   if (draw.coin()) words.insert(words.end(), {"--max_grad_norm", "0"});
-  if (draw.between(0, 3) == 0) words.insert(words.end(), {"--kernels", "ref"});
+  const bool wants_bf16 = draw.coin();
+  if (draw.between(0, 3) == 0) {
+    words.insert(words.end(), {"--kernels", "ref"});
+  } else if (wants_bf16 && has_bf16_products(cpu_isa())) {
+    words.push_back("--bf16");
+  }
   return words;
 }
 
