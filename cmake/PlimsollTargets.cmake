@@ -1,5 +1,8 @@
 # plimsoll_library(NAME SOURCES ... DEPS ...): one room or sub-room of the house.
-# plimsoll_test(NAME SOURCES ... DEPS ... [LABELS ...] [DATA_DIR]): a GoogleTest program registered with CTest as one test.
+# plimsoll_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [SLOW_SANITIZED WHY] [NOT_SANITIZED WHY]): a
+#   GoogleTest program registered with CTest as one test. Both WHYs are sentences: SLOW_SANITIZED gives the label
+#   slow_sanitized, which .ci/run leaves out of its sanitized tests; NOT_SANITIZED keeps a test that cannot hold under any
+#   sanitizer out of those builds.
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
 set_property(GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES "")
 
@@ -14,7 +17,22 @@ function(plimsoll_test name)
   if(NOT PLIMSOLL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SLOW_SANITIZED;NOT_SANITIZED" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(ARG_UNPARSED_ARGUMENTS OR ARG_KEYWORDS_MISSING_VALUES OR "slow_sanitized" IN_LIST ARG_LABELS)
+    message(FATAL_ERROR "plimsoll_test(${name}): cannot read '${ARG_UNPARSED_ARGUMENTS}', or a WHY is missing for "
+                        "'${ARG_KEYWORDS_MISSING_VALUES}' or slow_sanitized")
+  endif()
+  foreach(source ${ARG_SOURCES})
+    get_filename_component(absolute ${source} ABSOLUTE)
+    set_property(GLOBAL APPEND PROPERTY PLIMSOLL_TEST_SOURCES ${absolute})
+  endforeach()
+  if(ARG_NOT_SANITIZED AND (PLIMSOLL_SANITIZE OR PLIMSOLL_TSAN))
+    message(STATUS "Left out under sanitizers: ${name}. ${ARG_NOT_SANITIZED}")
+    return()
+  endif()
+  if(ARG_SLOW_SANITIZED)
+    list(APPEND ARG_LABELS slow_sanitized)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)
@@ -25,10 +43,6 @@ function(plimsoll_test name)
     set(ARG_TIMEOUT 600)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
-  foreach(source ${ARG_SOURCES})
-    get_filename_component(absolute ${source} ABSOLUTE)
-    set_property(GLOBAL APPEND PROPERTY PLIMSOLL_TEST_SOURCES ${absolute})
-  endforeach()
 endfunction()
 
 function(plimsoll_bench name)

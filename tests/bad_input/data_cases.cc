@@ -4,6 +4,8 @@
 #include "tests/bad_input/ground.h"
 
 namespace plimsoll::testing {
+// Its literals know their length, bytes of zero included.
+using namespace std::string_literals;
 namespace {
 
 Case data(std::string name, int exit_code, Words words, std::string file, std::string text) {
@@ -43,11 +45,10 @@ std::vector<Case> data_cases() {
            "sentence,label\nword1,good\n\"word2,bad\nword3,good\n"),
       data("CsvTextAfterQuote", 4, {"after.csv:2", "quote"}, "after.csv",
            "sentence,label\n\"word1\"x,good\nword2,bad\n"),
-      data("CsvNul", 4, {"nul.csv:3"}, "nul.csv",
-           std::string("sentence,label\nword1,good\nwo\0rd2,bad\n", 40)),
+      data("CsvNul", 4, {"nul.csv:3"}, "nul.csv", "sentence,label\nword1,good\nwo\0rd2,bad\n"s),
       data("CsvInvalidUtf8", 4, {"utf8.csv:3", "UTF-8"}, "utf8.csv",
            "sentence,label\nword1,good\nw\xff\xfe,bad\n"),
-      data("CsvUtf16", 4, {"utf16.csv", "UTF-8"}, "utf16.csv", std::string("\xff\xfes\0e\0n\0", 8)),
+      data("CsvUtf16", 4, {"utf16.csv", "UTF-8"}, "utf16.csv", "\xff\xfes\0e\0n\0"s),
       data("CsvEmpty", 4, {"empty.csv", "the file is empty", "name another"}, "empty.csv", ""),
       data("CsvHeaderOnly", 4, {"header.csv", "no rows"}, "header.csv", "sentence,label\n"),
       data("CsvNoLabelColumn", 4, {"unlabelled.csv", "label", "sentence"}, "unlabelled.csv",
