@@ -117,7 +117,7 @@ std::vector<std::string> random_run(const TestFolder& folder, uint64_t seed, uin
   add("seed", draw.between(0, 1000));
   if (draw.coin()) words.insert(words.end(), {"--optim", "sgd"});
   if (words.back() == "sgd" && draw.coin()) words.insert(words.end(), {"--optim_args", "momentum=0.9"});
-  if (draw.coin()) words.insert(words.end(), {"--eval_strategy", "steps", "--eval_steps", "1"});
+  if (draw.coin()) words.insert(words.end(), {"--eval_strategy", "steps", "--eval_steps", "20"});
   if (draw.coin()) words.insert(words.end(), {"--save_strategy", "no"});
   if (draw.coin()) words.insert(words.end(), {"--max_grad_norm", "0"});
   const bool wants_bf16 = draw.coin();
