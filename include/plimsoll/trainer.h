@@ -2,9 +2,12 @@
 // programs with a loop of their own, the same engine step by step. Not thread-safe, but request_stop may be
 // called from anywhere.
 //
-//   plimsoll::Trainer trainer(arguments);           // reads model and data, plans; allocates nothing of the
-//   run std::cout << trainer.plan().table; plimsoll::TrainOutput output = trainer.train(); // takes the
-//   planned memory and trains plimsoll::MetricMap metrics = trainer.evaluate();
+//   // Reads model and data, plans; allocates nothing of the run.
+//   plimsoll::Trainer trainer(arguments);
+//   std::cout << trainer.plan().table;
+//   // Takes the planned memory and trains.
+//   plimsoll::TrainOutput output = trainer.train();
+//   plimsoll::MetricMap metrics = trainer.evaluate();
 //
 // A loop of one's own:
 //
@@ -32,7 +35,8 @@ class Session;
 // What a Trainer reads at its construction.
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
-// One micro-batch in memory of its own; moved, not copied. Made by Trainer::next_batch.
+// One micro-batch in memory of its own; moved, not copied. Made by Trainer::next_batch; one that was not, or
+// was moved from, holds nothing.
 class Batch {
  public:
   Batch();

@@ -52,12 +52,13 @@ Batch::~Batch() = default;
 Batch::Batch(Batch&&) noexcept = default;
 Batch& Batch::operator=(Batch&&) noexcept = default;
 int64_t Batch::num_sequences() const {
-  return impl_->batch.info.num_sequences;
+  return impl_ ? impl_->batch.info.num_sequences : 0;
 }
 int64_t Batch::num_tokens() const {
-  return impl_->batch.info.num_tokens;
+  return impl_ ? impl_->batch.info.num_tokens : 0;
 }
 double Batch::epoch() const {
+  if (!impl_) return 0;
   const DataPosition& position = impl_->batch.info.position;
   return static_cast<double>(position.epoch) + static_cast<double>(position.index / impl_->batch_size + 1) /
                                                    static_cast<double>(impl_->batches_per_epoch);

@@ -15,9 +15,10 @@ namespace {
 Trainer* volatile running = nullptr;
 volatile std::sig_atomic_t signals_seen = 0;
 
-void on_signal(int) {
+void on_signal(int signal) {
   signals_seen = signals_seen + 1;
-  if (signals_seen > 1) _exit(static_cast<int>(ErrorCode::kInterrupted));
+  // As a shell says of a program that a signal ended: nothing was saved by it.
+  if (signals_seen > 1) _exit(128 + signal);
   if (running != nullptr) running->request_stop();
   constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));

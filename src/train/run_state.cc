@@ -1,6 +1,10 @@
 #include "train/run_state.h"
 
+#include <cmath>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/check.h"
 #include "show/report/result_files.h"
@@ -10,10 +14,38 @@ namespace {
 
 using Json = nlohmann::json;
 
+// JSON has no number that is not finite; a metric may be one (the correlation with a constant).
+Json number_json(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+// Errors: Json::exception for what number_json() does not write.
+double number_of(const Json& json) {
+  if (!json.is_string()) return json.get<double>();
+  const auto& text = json.get_ref<const std::string&>();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "Infinity") return kInfinity;
+  if (text == "-Infinity") return -kInfinity;
+  return json.get<double>();
+}
+
+Json numbers_json(const std::map<std::string, double>& numbers) {
+  Json json = Json::object();
+  for (const auto& [name, value] : numbers) json[name] = number_json(value);
+  return json;
+}
+std::map<std::string, double> numbers_of(const Json& json) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, value] : json.items()) numbers[name] = number_of(value);
+  return numbers;
+}
+
 Json log_json(const std::vector<LogRecord>& history) {
   Json list = Json::array();
   for (const LogRecord& record : history) {
-    Json entry = record.values;
+    Json entry = numbers_json(record.values);
     entry["step"] = record.step;
     entry["epoch"] = record.epoch;
     list.push_back(std::move(entry));
@@ -31,7 +63,7 @@ std::vector<LogRecord> parse_log(const Json& list) {
       } else if (key == "epoch") {
         record.epoch = value.get<double>();
       } else {
-        record.values[key] = value.get<double>();
+        record.values[key] = number_of(value);
       }
     }
     history.push_back(std::move(record));
@@ -75,10 +107,10 @@ std::string run_state_json(const RunState& state) {
   json["steps_since_log"] = state.steps_since_log;
   json["loss_sum"] = state.loss_sum;
   json["seconds"] = state.seconds;
-  json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
+  json["best_metric"] = state.best_metric ? number_json(*state.best_metric) : Json(nullptr);
   json["best_step"] = state.best_step;
   json["best_checkpoint"] = state.best_checkpoint;
-  json["schedule_state"] = state.schedule_state;
+  json["schedule_state"] = numbers_json(state.schedule_state);
   json["callback_states"] = state.callback_states;
   json["log_history"] = log_json(state.log_history);
   json["arguments"] = Json::parse(arguments_json(state.arguments));
@@ -105,10 +137,10 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.steps_since_log = json.at("steps_since_log").get<int64_t>();
     state.loss_sum = json.at("loss_sum").get<double>();
     state.seconds = json.at("seconds").get<double>();
-    if (!json.at("best_metric").is_null()) state.best_metric = json.at("best_metric").get<double>();
+    if (!json.at("best_metric").is_null()) state.best_metric = number_of(json.at("best_metric"));
     state.best_step = json.at("best_step").get<int64_t>();
     state.best_checkpoint = json.at("best_checkpoint").get<std::string>();
-    state.schedule_state = json.at("schedule_state").get<std::map<std::string, double>>();
+    state.schedule_state = numbers_of(json.at("schedule_state"));
     state.callback_states = json.at("callback_states").get<std::map<std::string, std::string>>();
     state.log_history = parse_log(json.at("log_history"));
     state.arguments = arguments_from_json(json.at("arguments").dump(), source);

@@ -68,7 +68,7 @@ TEST(Kill, TheSecondInterruptStopsAtOnce) {
   process.send(SIGINT);
   const ProcessResult result = process.wait(5000);
   EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.output;
   EXPECT_EQ(result.output.find("interrupted at step"), std::string::npos);
 }
 

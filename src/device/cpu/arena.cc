@@ -53,7 +53,7 @@ CpuArena& CpuArena::operator=(CpuArena&& other) noexcept {
 }
 
 int64_t CpuArena::high_water_bytes() const {
-  int64_t end = bytes_;
+  int64_t end = mapped_bytes_;
   while (end > 0 && data_[end - 1] == std::byte{fill_}) --end;
   return end;
 }

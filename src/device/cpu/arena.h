@@ -24,7 +24,8 @@ class CpuArena {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // The end of the highest byte that differs from the fill pattern: what was really used, as observed.
+  // The end of the highest byte that differs from the fill pattern, up to the last page: what was really
+  // used, as observed. More than bytes() shows a write beyond the plan.
   int64_t high_water_bytes() const;
 
  private:

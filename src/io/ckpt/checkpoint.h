@@ -106,7 +106,8 @@ std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string
 std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder);
 
 // Points output_folder/<link> ("best", "last") at a checkpoint of the same folder, atomically and durably.
-// Returns false where the file system has no symbolic links; nothing is lost then but the convenience.
+// Returns false where the file system has no symbolic links or a folder bears the name; nothing is lost then
+// but the convenience.
 bool point_link(FileSystem& files, const std::string& output_folder, std::string_view link,
                 const std::string& checkpoint_path);
 

@@ -318,6 +318,11 @@ TEST(Checkpoint, RealDisk) {
   EXPECT_EQ(find_damage(files, path, VerifyDepth::kHashes), std::nullopt);
   EXPECT_TRUE(point_link(files, fixture.output, "last", path));
   EXPECT_TRUE(fixture.equals(open_checkpoint(files, join_path(fixture.output, "last"))));
+  // A folder of the user's that bears the link's name stays, and nothing is left beside it.
+  files.make_folder(join_path(fixture.output, "best"));
+  EXPECT_FALSE(point_link(files, fixture.output, "best", path));
+  EXPECT_EQ(files.status(join_path(fixture.output, "best"))->kind, FileKind::kFolder);
+  EXPECT_TRUE(remove_leftovers(files, fixture.output).empty());
   CheckpointFixture(9, "", root).save(files);
   EXPECT_EQ(rotate_checkpoints(files, fixture.output, 1, join_path(fixture.output, "checkpoint-9"), ""),
             std::vector<std::string>{path});

@@ -205,7 +205,15 @@ bool point_link(FileSystem& files, const std::string& output_folder, std::string
     if (number == EPERM || number == EOPNOTSUPP || number == ENOSYS) return false;
     throw;
   }
-  files.rename(temporary, path);
+  try {
+    files.rename(temporary, path);
+  } catch (const FileError& error) {
+    // Somebody's own folder or file bears the name: it stays.
+    if (error.error_number() != EISDIR && error.error_number() != ENOTEMPTY && error.error_number() != EEXIST)
+      throw;
+    remove_tree(files, temporary);
+    return false;
+  }
   files.sync_folder(output_folder);
   return true;
 }
