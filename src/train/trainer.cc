@@ -380,8 +380,7 @@ void TrainLoop::save(const StepInfo& info) {
   if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
     const std::string best =
         state_.best_checkpoint.empty() ? "" : arguments_.output_dir + "/" + state_.best_checkpoint;
-    rotate_checkpoints(files, arguments_.output_dir, static_cast<int>(*arguments_.save_total_limit),
-                       last_checkpoint_, best);
+    rotate_checkpoints(files, arguments_.output_dir, *arguments_.save_total_limit, last_checkpoint_, best);
   }
   for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
 }

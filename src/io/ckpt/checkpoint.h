@@ -98,8 +98,9 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder);
 // empty) are never removed, so limit 1 may leave two. Damaged ones go first. Folders without our manifest are
 // not counted and not touched. Does nothing unless `committed` verifies by size. Returns the paths removed.
 // Requires: limit >= 1.
-std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder, int limit,
-                                            const std::string& committed, const std::string& best);
+std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,
+                                            int64_t limit, const std::string& committed,
+                                            const std::string& best);
 
 // Removes what a killed run left behind: temporary folders, links and files, and replaced checkpoints whose
 // replacement is complete. Call it at the start of a run, before the first save. Returns the paths removed.

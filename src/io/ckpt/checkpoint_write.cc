@@ -156,8 +156,9 @@ std::string save_checkpoint(FileSystem& files, const std::string& output_folder,
   return path;
 }
 
-std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder, int limit,
-                                            const std::string& committed, const std::string& best) {
+std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,
+                                            int64_t limit, const std::string& committed,
+                                            const std::string& best) {
   PLIMSOLL_CHECK(limit >= 1, "a limit of {} checkpoints", limit);
   std::vector<std::string> removed;
   if (find_damage(files, committed, VerifyDepth::kSizes)) return removed;
