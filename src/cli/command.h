@@ -17,6 +17,12 @@ int run_predict(const std::vector<std::string>& words);
 int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
 
+// The plan's table, with --modules and --why what they add; --json writes it to its file.
+void print_plan(const PlanReport& plan, const Arguments& arguments);
+// What every run begins with: device, data, warnings, the plan; then, unless --dry_run was given, the memory
+// is taken and the weights are read. Returns whether the run goes on.
+bool show_and_start(Trainer& trainer, const Arguments& arguments);
+
 // Predicts the test data into output_dir/predict_results[_TASK].txt and says so.
 void write_predictions(Trainer& trainer, const Arguments& arguments);
 

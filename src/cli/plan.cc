@@ -1,7 +1,5 @@
-#include <fstream>
-
-#include "cli/command.h"
 #include "plimsoll/plan.h"
+#include "cli/command.h"
 
 namespace plimsoll::cli {
 
@@ -14,15 +12,7 @@ int run_plan(const std::vector<std::string>& words) {
   say_all(parsed.warnings, parsed.notes);
   const PlanReport report = plan_run(parsed.arguments, process_environment(), Savings::kPlan);
   say_all(report.warnings, report.notes);
-  if (!parsed.arguments.json.empty()) {
-    std::ofstream file(parsed.arguments.json);
-    file << report.json;
-    if (!file.flush())
-      throw Error(ErrorCode::kDevice, "--json " + parsed.arguments.json + ": the file cannot be written");
-  }
-  print(report.table + report.savings);
-  if (parsed.arguments.modules) print("\n" + report.modules);
-  if (parsed.arguments.why) print("\n" + report.why);
+  print_plan(report, parsed.arguments);
   if (!report.fits) require_fit(parsed.arguments, process_environment());
   return 0;
 }

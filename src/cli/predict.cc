@@ -32,13 +32,7 @@ int run_predict(const std::vector<std::string>& words) {
   say_all(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
   Trainer trainer(arguments, Task::kPredict, process_environment());
-  say(trainer.device_line());
-  for (const std::string& line : trainer.description()) say(line);
-  say_all(trainer.plan().warnings, trainer.plan().notes);
-  const std::string loaded = trainer.start();
-  if (!loaded.empty()) say(loaded);
-  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false),
-                                                  trainer.plan().total_bytes));
+  if (!show_and_start(trainer, arguments)) return 0;
   write_predictions(trainer, arguments);
   return 0;
 }

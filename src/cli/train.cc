@@ -24,6 +24,18 @@ void on_signal(int signal) {
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
 }
 
+int evaluate_and_predict(const Arguments& arguments, Task task) {
+  Trainer trainer(arguments, task, process_environment());
+  if (!show_and_start(trainer, arguments)) return 0;
+  if (task == Task::kEvaluate) {
+    const MetricMap metrics = trainer.evaluate();
+    print(metrics_text("eval", metrics));
+    trainer.save_metrics("eval", metrics);
+  }
+  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments);
+  return 0;
+}
+
 }  // namespace
 
 int run_train(const std::vector<std::string>& words) {
@@ -34,31 +46,28 @@ int run_train(const std::vector<std::string>& words) {
   }
   say_all(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
-  Trainer trainer(arguments, Task::kTrain, process_environment());
-  say(trainer.device_line());
-  for (const std::string& line : trainer.description()) say(line);
-  say_all(trainer.plan().warnings, trainer.plan().notes);
-  print(trainer.plan().table + trainer.plan().savings);
-  if (arguments.modules) print("\n" + trainer.plan().modules);
-  if (arguments.why) print("\n" + trainer.plan().why);
-  if (arguments.dry_run) {
-    // Refuses before it takes anything: the same plan, the same words as a run's.
-    if (!trainer.plan().fits) trainer.start();
-    return 0;
+  if (parsed.explicitly_set.contains("do_train") && !arguments.do_train) {
+    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate);
+    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict);
+    throw Error(
+        ErrorCode::kUsage,
+        "--do_train False leaves nothing to do: give --do_eval or --do_predict, or leave it out to train");
   }
+  Trainer trainer(arguments, Task::kTrain, process_environment());
   running = &trainer;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  const std::string loaded = trainer.start();
-  if (!loaded.empty()) say(loaded);
-  const bool bar = is_terminal() && !arguments.disable_tqdm.value_or(false);
-  trainer.add_callback(std::make_shared<Progress>(bar, trainer.plan().total_bytes));
+  if (!show_and_start(trainer, arguments)) {
+    running = nullptr;
+    return 0;
+  }
   const TrainOutput output = trainer.train(say);
   trainer.save_reports(output);
   if (output.interrupted) {
     running = nullptr;
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
-        "; go on with --resume_from_checkpoint True");
+        (arguments.save_only_model ? ", the model alone (--save_only_model): it can be used, not gone on with"
+                                   : "; go on with --resume_from_checkpoint True"));
     return static_cast<int>(ErrorCode::kInterrupted);
   }
   MetricMap metrics = output.metrics;
@@ -91,18 +100,7 @@ int run_eval(const std::vector<std::string>& words) {
     return 0;
   }
   say_all(parsed.warnings, parsed.notes);
-  Trainer trainer(parsed.arguments, Task::kEvaluate, process_environment());
-  say(trainer.device_line());
-  for (const std::string& line : trainer.description()) say(line);
-  say_all(trainer.plan().warnings, trainer.plan().notes);
-  const std::string loaded = trainer.start();
-  if (!loaded.empty()) say(loaded);
-  trainer.add_callback(std::make_shared<Progress>(
-      is_terminal() && !parsed.arguments.disable_tqdm.value_or(false), trainer.plan().total_bytes));
-  const MetricMap metrics = trainer.evaluate();
-  print(metrics_text("eval", metrics));
-  trainer.save_metrics("eval", metrics);
-  return 0;
+  return evaluate_and_predict(parsed.arguments, Task::kEvaluate);
 }
 
 }  // namespace plimsoll::cli

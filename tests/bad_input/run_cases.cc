@@ -48,6 +48,8 @@ std::vector<Case> argument_cases() {
       argument("ArgumentFractionForInteger", 2, {"--seed", "1.5"}, {"--seed", "1.5"}),
       argument("ArgumentNaN", 2, {"--learning_rate", "nan"}, {"--learning_rate", "nan"}),
       argument("ArgumentInfinite", 2, {"--learning_rate"}, {"--learning_rate", "1e999"}),
+      argument("ArgumentsThatLeaveNothingToDo", 2, {"--do_train False", "--do_eval or --do_predict"},
+               {"--do_train", "False"}),
       argument("ArgumentOutOfRange", 2, {"--adam_beta1", "1.5", "[0, 1)"}, {"--adam_beta1", "1.5"}),
       argument("ArgumentZeroBatch", 2, {"--per_device_train_batch_size", "0"},
                {"--per_device_train_batch_size", "0"}),

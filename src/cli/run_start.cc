@@ -1,0 +1,37 @@
+#include <fstream>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+
+namespace plimsoll::cli {
+
+void print_plan(const PlanReport& plan, const Arguments& arguments) {
+  if (!arguments.json.empty()) {
+    std::ofstream file(arguments.json);
+    file << plan.json;
+    if (!file.flush())
+      throw Error(ErrorCode::kDevice, "--json " + arguments.json + ": the file cannot be written");
+  }
+  print(plan.table + plan.savings);
+  if (arguments.modules) print("\n" + plan.modules);
+  if (arguments.why) print("\n" + plan.why);
+}
+
+bool show_and_start(Trainer& trainer, const Arguments& arguments) {
+  say(trainer.device_line());
+  for (const std::string& line : trainer.description()) say(line);
+  say_all(trainer.plan().warnings, trainer.plan().notes);
+  print_plan(trainer.plan(), arguments);
+  if (arguments.dry_run) {
+    // Refuses before it takes anything: the same plan, the same words as a run's.
+    if (!trainer.plan().fits) trainer.start();
+    return false;
+  }
+  const std::string loaded = trainer.start();
+  if (!loaded.empty()) say(loaded);
+  trainer.add_callback(std::make_shared<Progress>(is_terminal() && !arguments.disable_tqdm.value_or(false),
+                                                  trainer.plan().total_bytes));
+  return true;
+}
+
+}  // namespace plimsoll::cli
