@@ -216,6 +216,7 @@ class Setup {
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
       setup_.train = tokenize(*train_text, arguments_.max_train_samples, LabelUse::kRequired);
+      setup_.train_data_hash = train_text->text_hash();
     }
     if (eval_text) setup_.evaluate = tokenize(*eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
     if (test_text) setup_.predict = tokenize(*test_text, arguments_.max_predict_samples, LabelUse::kOptional);

@@ -37,6 +37,7 @@ struct RunSetup {
   std::optional<Dataset> evaluate;
   std::optional<Dataset> evaluate_mismatched;  // MNLI
   std::optional<Dataset> predict;
+  uint64_t train_data_hash = 0;           // of the file and what of it is used; 0: random ids
   std::vector<std::string> metric_names;  // empty: the problem type's own
   SamplerOptions sampler;
   BatchCensus train_census;  // of all batches of this run; empty without data

@@ -100,6 +100,7 @@ std::string run_state_json(const RunState& state) {
   json["max_steps"] = state.max_steps;
   json["micro_batches"] = state.micro_batches;
   json["position"] = {{"epoch", state.position.epoch}, {"index", state.position.index}};
+  json["data"] = {{"hash", state.data_hash}, {"rows", state.data_rows}};
   json["epoch"] = state.epoch;
   json["tokens_seen"] = state.tokens_seen;
   json["total_flos"] = state.total_flos;
@@ -131,6 +132,11 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.position = {json.at("position").at("epoch").get<int64_t>(),
                       json.at("position").at("index").get<int64_t>()};
     state.epoch = json.at("epoch").get<double>();
+    // Absent in checkpoints of earlier versions.
+    if (const auto data = json.find("data"); data != json.end()) {
+      state.data_hash = data->at("hash").get<uint64_t>();
+      state.data_rows = data->at("rows").get<int64_t>();
+    }
     state.tokens_seen = json.at("tokens_seen").get<int64_t>();
     state.total_flos = json.at("total_flos").get<double>();
     state.loss_sum_since_log = json.at("loss_sum_since_log").get<double>();

@@ -26,8 +26,10 @@ struct RunState {
   double total_flos = 0;
   double loss_sum_since_log = 0;
   int64_t steps_since_log = 0;
-  double loss_sum = 0;  // over all steps
-  double seconds = 0;   // of training so far, over all sessions of the run
+  double loss_sum = 0;     // over all steps
+  uint64_t data_hash = 0;  // of the training data; 0: not known
+  int64_t data_rows = 0;
+  double seconds = 0;  // of training so far, over all sessions of the run
   std::optional<double> best_metric;
   int64_t best_step = 0;
   std::string best_checkpoint;                   // folder name within output_dir

@@ -17,6 +17,8 @@ TEST(RunState, KeepsNumbersThatAreNotFinite) {
   state.log_history[0].values["eval_pearson"] = std::numeric_limits<double>::quiet_NaN();
   state.log_history[0].values["eval_loss"] = 0.25;
   state.best_metric = -kInfinity;
+  state.data_hash = 0xfedcba9876543210u;
+  state.data_rows = 12;
   state.schedule_state["best"] = kInfinity;
   const RunState read = parse_run_state(run_state_json(state), "run_state.json");
   EXPECT_EQ(read.step, 7);
@@ -24,6 +26,8 @@ TEST(RunState, KeepsNumbersThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(read.log_history[0].values.at("eval_pearson")));
   EXPECT_EQ(read.log_history[0].values.at("eval_loss"), 0.25);
   EXPECT_EQ(read.best_metric, -kInfinity);
+  EXPECT_EQ(read.data_hash, 0xfedcba9876543210u);
+  EXPECT_EQ(read.data_rows, 12);
   EXPECT_EQ(read.schedule_state.at("best"), kInfinity);
 }
 

@@ -63,6 +63,8 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
   state_.arguments = arguments_;
   state_.max_steps = session.setup().max_steps;
   state_.num_epochs = static_cast<int64_t>(std::ceil(session.setup().num_epochs));
+  state_.data_hash = session.setup().train_data_hash;
+  state_.data_rows = session.setup().rows_per_epoch;
   const ScheduleKind kind = parse_schedule(arguments_.lr_scheduler_type);
   const std::vector<ScheduleOption> options = schedule_options(arguments_.lr_scheduler_kwargs);
   if (follows_metric(kind)) {
@@ -154,6 +156,15 @@ std::vector<std::string> TrainLoop::resume() {
                                 difference.before.empty() ? "(not set)" : difference.before,
                                 difference.after.empty() ? "(not set)" : difference.after));
   }
+  if (state.data_hash != 0 && state_.data_hash != 0 && state.data_hash != state_.data_hash) {
+    lines.push_back(
+        fmt::format("warning: the training data is not that of the checkpoint (it had {} rows, there are {} "
+                    "now): the run goes on "
+                    "at its place in the order of the new data",
+                    state.data_rows, state_.data_rows));
+  }
+  state.data_hash = state_.data_hash;
+  state.data_rows = state_.data_rows;
   state.arguments = arguments_;
   state.max_steps = state_.max_steps;
   state.num_epochs = state_.num_epochs;
