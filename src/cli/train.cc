@@ -75,6 +75,10 @@ int run_train(const std::vector<std::string>& words) {
   print(metrics_text("train", metrics));
   trainer.save_metrics("train", metrics);
   trainer.save_model(arguments.output_dir);
+  // Everything is saved: from here on a signal ends the program as it would any other.
+  running = nullptr;
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];
@@ -82,7 +86,6 @@ int run_train(const std::vector<std::string>& words) {
     trainer.save_metrics("eval", evaluation);
   }
   if (arguments.do_predict) write_predictions(trainer, arguments);
-  running = nullptr;
   if (arguments.profile) print(trainer.profile_table());
   print(memory_text(trainer.memory()));
   print("wrote " + arguments.output_dir +

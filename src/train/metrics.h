@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/problem_type.h"
+
 namespace plimsoll {
 
 enum class F1Average { kBinary, kMacro, kWeighted, kMicro };
@@ -103,6 +105,9 @@ using MetricList = std::vector<std::pair<std::string, double>>;
 
 // Adds "combined_score", the mean, if there are several values, as run_glue does.
 void add_combined_score(MetricList& metrics);
+
+// The names of what an evaluation reports where no task names its own.
+std::vector<std::string> default_metric_names(ProblemType problem);
 
 // The values by their Hugging Face names, in the order of the names. A classification has "accuracy", "f1"
 // (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation"; a multi-label

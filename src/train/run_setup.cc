@@ -17,6 +17,7 @@
 #include "io/data/tokenizer_encoder.h"
 #include "io/hub/hub_cache.h"
 #include "train/host_memory.h"
+#include "train/metrics.h"
 
 namespace plimsoll {
 namespace {
@@ -54,6 +55,7 @@ class Setup {
     set_labels();
     check_data_against_model();
     count_steps();
+    check_best_metric();
     fill_request();
     return std::move(setup_);
   }
@@ -363,6 +365,27 @@ class Setup {
     }
     const int64_t epochs = (setup_.max_steps + setup_.steps_per_epoch - 1) / setup_.steps_per_epoch;
     setup_.train_census = count_batches(sampler, epochs);
+  }
+
+  // Refused before a step is done, not at the first evaluation.
+  void check_best_metric() const {
+    if (!setup_.train || !setup_.evaluate || arguments_.metric_for_best_model.empty()) return;
+    std::vector<std::string> names{"loss"};
+    if (!arguments_.prediction_loss_only) {
+      const std::vector<std::string> metrics =
+          setup_.metric_names.empty() ? default_metric_names(setup_.labels.problem) : setup_.metric_names;
+      names.insert(names.end(), metrics.begin(), metrics.end());
+      if (setup_.metric_names.size() > 1) names.emplace_back("combined_score");
+    }
+    const size_t num_names = names.size();
+    for (size_t i = 0; setup_.evaluate_mismatched && i < num_names; ++i) names.push_back(names[i] + "_mm");
+    for (const char* speed : {"runtime", "samples_per_second", "steps_per_second"}) names.emplace_back(speed);
+    std::string wanted = arguments_.metric_for_best_model;
+    if (wanted.starts_with("eval_")) wanted.erase(0, 5);
+    if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
+    throw_error(ErrorCode::kUsage,
+                "--metric_for_best_model {}: the evaluation has no such metric; it has eval_{}",
+                arguments_.metric_for_best_model, fmt::join(names, ", eval_"));
   }
 
   Bucket bucket_of(const BatchSize& size) const {

@@ -147,16 +147,14 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
   if (data.labels.empty()) return metrics;
   metrics["loss"] = loss_sum / static_cast<double>(std::max<int64_t>(rows, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
-  std::vector<std::string_view> names(metric_names.begin(), metric_names.end());
+  const std::vector<std::string> wanted = metric_names.empty() ? default_metric_names(problem) : metric_names;
+  const std::vector<std::string_view> names(wanted.begin(), wanted.end());
   MetricList list;
   if (problem == ProblemType::kSingleLabel) {
-    if (names.empty()) names = {"accuracy", "f1"};
     list = classification_metrics(confusion, names);
   } else if (problem == ProblemType::kMultiLabel) {
-    if (names.empty()) names = {"accuracy", "f1"};
     list = multi_label_metrics(multi, names);
   } else {
-    if (names.empty()) names = {"mse", "pearson", "spearmanr"};
     list = regression_metrics(pairs, names);
   }
   if (metric_names.size() > 1) add_combined_score(list);
