@@ -23,6 +23,9 @@ void print_plan(const PlanReport& plan, const Arguments& arguments);
 // is taken and the weights are read. Returns whether the run goes on.
 bool show_and_start(Trainer& trainer, const Arguments& arguments);
 
+// Evaluates or predicts, as the task says; evaluating, --do_predict predicts as well. Returns the exit code.
+int evaluate_and_predict(const Arguments& arguments, Task task);
+
 // Predicts the test data into output_dir/predict_results[_TASK].txt and says so.
 void write_predictions(Trainer& trainer, const Arguments& arguments);
 

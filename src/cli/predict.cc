@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "cli/command.h"
-#include "cli/progress.h"
+#include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
 
 namespace plimsoll::cli {
@@ -23,18 +23,38 @@ void write_predictions(Trainer& trainer, const Arguments& arguments) {
   print("wrote " + std::to_string(predictions.size()) + " predictions to " + path);
 }
 
-int run_predict(const std::vector<std::string>& words) {
+int evaluate_and_predict(const Arguments& arguments, Task task) {
+  Trainer trainer(arguments, task, process_environment());
+  if (!show_and_start(trainer, arguments)) return 0;
+  if (task == Task::kEvaluate) {
+    const MetricMap metrics = trainer.evaluate();
+    print(metrics_text("eval", metrics));
+    trainer.save_metrics("eval", metrics);
+  }
+  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments);
+  return 0;
+}
+
+namespace {
+
+int run_task(const std::vector<std::string>& words, Task task) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
     print(arguments_help(parsed.help_topic));
     return 0;
   }
   say_all(parsed.warnings, parsed.notes);
-  const Arguments& arguments = parsed.arguments;
-  Trainer trainer(arguments, Task::kPredict, process_environment());
-  if (!show_and_start(trainer, arguments)) return 0;
-  write_predictions(trainer, arguments);
-  return 0;
+  return evaluate_and_predict(parsed.arguments, task);
+}
+
+}  // namespace
+
+int run_eval(const std::vector<std::string>& words) {
+  return run_task(words, Task::kEvaluate);
+}
+
+int run_predict(const std::vector<std::string>& words) {
+  return run_task(words, Task::kPredict);
 }
 
 }  // namespace plimsoll::cli

@@ -24,18 +24,6 @@ void on_signal(int signal) {
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
 }
 
-int evaluate_and_predict(const Arguments& arguments, Task task) {
-  Trainer trainer(arguments, task, process_environment());
-  if (!show_and_start(trainer, arguments)) return 0;
-  if (task == Task::kEvaluate) {
-    const MetricMap metrics = trainer.evaluate();
-    print(metrics_text("eval", metrics));
-    trainer.save_metrics("eval", metrics);
-  }
-  if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments);
-  return 0;
-}
-
 }  // namespace
 
 int run_train(const std::vector<std::string>& words) {
@@ -94,16 +82,6 @@ int run_train(const std::vector<std::string>& words) {
         (arguments.profile ? ", profile.json" : "") +
         (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
   return 0;
-}
-
-int run_eval(const std::vector<std::string>& words) {
-  const ParseResult parsed = parse_arguments(words);
-  if (parsed.help) {
-    print(arguments_help(parsed.help_topic));
-    return 0;
-  }
-  say_all(parsed.warnings, parsed.notes);
-  return evaluate_and_predict(parsed.arguments, Task::kEvaluate);
 }
 
 }  // namespace plimsoll::cli

@@ -54,7 +54,6 @@ class TrainLoop {
   void end_of_step_control(const StepInfo& info);
   void remember_callbacks();
   CheckpointContents checkpoint_contents();
-  void write_log_line(const LogRecord& record);
   int64_t last_epoch() const;
   int64_t rows_trained() const;
   MetricMap final_metrics(const PhaseWork& work) const;

@@ -209,7 +209,7 @@ PLIMSOLL_AMX void multiply_blocks(const AmxProduct& p) {
           const int64_t row = m + i * kTileRows;
           for (int64_t kt = 0; kt < term_tiles; ++kt) {
             const int64_t term = k + kt * kTileTerms;
-            if (p.left == AmxLeft::kByRow) {
+            if (p.left == LeftOperand::kByRow) {
               stage_rows(p.a + row * p.lda + term, p.lda, p.rows - row, p.depth - term, staged.a[i][kt]);
             } else {
               stage_columns(p.a + term * p.lda + row, p.lda, p.rows - row, p.depth - term, staged.a[i][kt]);
@@ -223,7 +223,7 @@ PLIMSOLL_AMX void multiply_blocks(const AmxProduct& p) {
                             .rows = rows - i * kTileRows,
                             .two_rows = i + 1 < row_tiles,
                             .two_columns = j + 1 < column_tiles,
-                            .adds = k > 0 || p.start == AmxStart::kStored,
+                            .adds = k > 0 || p.start == ProductStart::kStored,
                             .term_tiles = term_tiles},
                            i, j, staged);
           }

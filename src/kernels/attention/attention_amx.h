@@ -20,8 +20,8 @@ void configure_amx_tiles();
 void release_amx_tiles();
 
 // Whether the left operand is stored by rows of the result (a[row * lda + k]) or by depth (a[k * lda + row]).
-enum class AmxLeft : uint8_t { kByRow, kByDepth };
-enum class AmxStart : uint8_t { kZero, kStored };
+enum class LeftOperand : uint8_t { kByRow, kByDepth };
+enum class ProductStart : uint8_t { kZero, kStored };
 
 struct AmxProduct {
   int64_t rows = 0, columns = 0, depth = 0;
@@ -31,8 +31,8 @@ struct AmxProduct {
   int64_t ldb = 0;
   float* c = nullptr;  // [rows][ldc]
   int64_t ldc = 0;
-  AmxLeft left = AmxLeft::kByRow;
-  AmxStart start = AmxStart::kZero;
+  LeftOperand left = LeftOperand::kByRow;
+  ProductStart start = ProductStart::kZero;
 };
 
 // c = (or +=) a b. Requires: configure_amx_tiles() on this thread; columns rounded up to 16 lie within ldb

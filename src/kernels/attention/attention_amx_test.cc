@@ -25,9 +25,9 @@ struct Sizes {
 };
 
 // Operands of eight bits and at most 2^8 of their products: every sum is exact in fp32, whatever its order.
-void expect_exact(const Sizes& s, AmxLeft left, AmxStart start) {
+void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
   SCOPED_TRACE(std::to_string(s.rows) + " x " + std::to_string(s.columns) + " x " + std::to_string(s.depth));
-  const bool by_row = left == AmxLeft::kByRow;
+  const bool by_row = left == LeftOperand::kByRow;
   const int64_t columns = (s.columns + 15) / 16 * 16;
   const int64_t lda = (by_row ? s.depth : s.rows) + 3, ldb = columns + 16, ldc = columns + 5;
   // What lies between the rows of A stays NaN: it may not be used.
@@ -58,7 +58,7 @@ void expect_exact(const Sizes& s, AmxLeft left, AmxStart start) {
   EXPECT_EQ(c.broken_guard(), GuardedBuffer::kIntact);
   for (int64_t i = 0; i < s.rows; ++i) {
     for (int64_t j = 0; j < s.columns; ++j) {
-      double want = start == AmxStart::kStored ? before[static_cast<size_t>(i * ldc + j)] : 0.0;
+      double want = start == ProductStart::kStored ? before[static_cast<size_t>(i * ldc + j)] : 0.0;
       for (int64_t k = 0; k < s.depth; ++k) want += number(i * s.depth + k, 0) * number(k * ldb + j, 1);
       ASSERT_EQ(c.view().load(i * ldc + j), want) << "row " << i << ", column " << j;
     }
@@ -76,8 +76,8 @@ TEST(AttentionAmx, ProductsOfSmallNumbersAreExact) {
   for (const int64_t rows : {1, 15, 16, 17, 33, 48, 64, 65, 130}) {
     for (const int64_t columns : {1, 16, 31, 32, 48, 64, 80, 128}) {
       for (const int64_t depth : {1, 2, 31, 32, 33, 64, 65, 200}) {
-        for (const AmxLeft left : {AmxLeft::kByRow, AmxLeft::kByDepth}) {
-          for (const AmxStart start : {AmxStart::kZero, AmxStart::kStored}) {
+        for (const LeftOperand left : {LeftOperand::kByRow, LeftOperand::kByDepth}) {
+          for (const ProductStart start : {ProductStart::kZero, ProductStart::kStored}) {
             expect_exact({rows, columns, depth}, left, start);
             ++cases;
           }

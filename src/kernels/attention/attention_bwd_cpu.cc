@@ -165,17 +165,18 @@ void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& drop
   const int64_t head_dim = task.args.dims.head_dim;
   const int64_t row = attention_padded_dim(head_dim);
   constexpr int64_t kStride = kBwdScoreStride;
-  multiply<Left::kByRow>(task.amx, queries, keys, head_dim, tiles.q, row, tiles.k_transposed + j * row,
-                         kAttentionTile, tiles.scores, kStride, Start::kZero);
-  multiply<Left::kByRow>(task.amx, queries, keys, head_dim, tiles.d_o, row, tiles.v_transposed + j * row,
-                         kAttentionTile, tiles.products, kStride, Start::kZero);
+  multiply<LeftOperand::kByRow>(task.amx, queries, keys, head_dim, tiles.q, row, tiles.k_transposed + j * row,
+                                kAttentionTile, tiles.scores, kStride, ProductStart::kZero);
+  multiply<LeftOperand::kByRow>(task.amx, queries, keys, head_dim, tiles.d_o, row,
+                                tiles.v_transposed + j * row, kAttentionTile, tiles.products, kStride,
+                                ProductStart::kZero);
   bwd_gradient_rows(task, tiles, dropout, i, queries, j, keys);
-  multiply<Left::kByDepth>(task.amx, keys, head_dim, queries, tiles.scores, kStride, tiles.d_o, row,
-                           tiles.d_v + j * row, row, Start::kStored);
-  multiply<Left::kByDepth>(task.amx, keys, head_dim, queries, tiles.products, kStride, tiles.q, row,
-                           tiles.d_k + j * row, row, Start::kStored);
-  multiply<Left::kByRow>(task.amx, queries, head_dim, keys, tiles.products, kStride, tiles.k + j * row, row,
-                         tiles.d_q, row, j == 0 ? Start::kZero : Start::kStored);
+  multiply<LeftOperand::kByDepth>(task.amx, keys, head_dim, queries, tiles.scores, kStride, tiles.d_o, row,
+                                  tiles.d_v + j * row, row, ProductStart::kStored);
+  multiply<LeftOperand::kByDepth>(task.amx, keys, head_dim, queries, tiles.products, kStride, tiles.q, row,
+                                  tiles.d_k + j * row, row, ProductStart::kStored);
+  multiply<LeftOperand::kByRow>(task.amx, queries, head_dim, keys, tiles.products, kStride, tiles.k + j * row,
+                                row, tiles.d_q, row, j == 0 ? ProductStart::kZero : ProductStart::kStored);
 }
 
 template <typename T>

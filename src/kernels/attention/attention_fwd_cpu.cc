@@ -124,13 +124,13 @@ void fwd_head(const FwdTask& task) {
     const int64_t width = causal ? i + count : keys;
     pack_rows(q + i * args.q.row_stride, args.q.row_stride, count, head_dim, tiles.q);
     for (int64_t j = 0; j < width; j += kAttentionTile) {
-      multiply<Left::kByRow>(task.amx, count, std::min(kAttentionTile, width - j), head_dim, tiles.q, row,
-                             tiles.k_transposed + j * row, kAttentionTile, tiles.scores + j, stride,
-                             Start::kZero);
+      multiply<LeftOperand::kByRow>(task.amx, count, std::min(kAttentionTile, width - j), head_dim, tiles.q,
+                                    row, tiles.k_transposed + j * row, kAttentionTile, tiles.scores + j,
+                                    stride, ProductStart::kZero);
     }
     fwd_softmax(task, tiles, i, count, width);
-    multiply<Left::kByRow>(task.amx, count, head_dim, width, tiles.scores, stride, tiles.v, row, tiles.o, row,
-                           Start::kZero);
+    multiply<LeftOperand::kByRow>(task.amx, count, head_dim, width, tiles.scores, stride, tiles.v, row,
+                                  tiles.o, row, ProductStart::kZero);
     unpack_rows(tiles.o, count, head_dim, tiles.row_factors, 1, o + i * args.dims.heads * head_dim,
                 args.dims.heads * head_dim);
   }

@@ -29,10 +29,6 @@ HWY_INLINE constexpr int64_t lanes() {
   return static_cast<int64_t>(hn::MaxLanes(Floats()));
 }
 
-// Whether the left operand is stored by rows of the result (a[row * lda + k]) or by depth (a[k * lda + row]).
-enum class Left { kByRow, kByDepth };
-enum class Start { kZero, kStored };
-
 // The register tile: 8 x 2 accumulators of 32 registers, or 6 x 2 of 16; measured as the fastest of nine
 // shapes at depth 64 (180 of at most 186 GFLOP/s with 512-bit vectors at 2.9 GHz, 71 with 256-bit ones).
 #if HWY_TARGET <= HWY_AVX3
@@ -42,17 +38,17 @@ inline constexpr int kTileRows = 6;
 #endif
 inline constexpr int kTileVectors = 2;
 
-template <int kRows, int kVectors, Left kLeft>
+template <int kRows, int kVectors, LeftOperand kLeft>
 HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_t lda,
                                 const float* HWY_RESTRICT b, int64_t ldb, float* HWY_RESTRICT c, int64_t ldc,
-                                Start start) {
+                                ProductStart start) {
   const Floats df;
   FloatVec sum[kRows][kVectors];
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(2)
     for (int n = 0; n < kVectors; ++n) {
-      sum[r][n] = start == Start::kZero ? hn::Zero(df) : hn::LoadU(df, c + r * ldc + n * lanes());
+      sum[r][n] = start == ProductStart::kZero ? hn::Zero(df) : hn::LoadU(df, c + r * ldc + n * lanes());
     }
   }
   HWY_UNROLL(1)
@@ -62,7 +58,7 @@ HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int6
     for (int n = 0; n < kVectors; ++n) right[n] = hn::LoadU(df, b + k * ldb + n * lanes());
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
-      const FloatVec left = hn::Set(df, kLeft == Left::kByRow ? a[r * lda + k] : a[k * lda + r]);
+      const FloatVec left = hn::Set(df, kLeft == LeftOperand::kByRow ? a[r * lda + k] : a[k * lda + r]);
       HWY_UNROLL(2)
       for (int n = 0; n < kVectors; ++n) sum[r][n] = hn::MulAdd(left, right[n], sum[r][n]);
     }
@@ -75,10 +71,10 @@ HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int6
 }
 
 // One column of register tiles; rows that do not fill a tile go four, two and one at a time.
-template <int kVectors, Left kLeft>
+template <int kVectors, LeftOperand kLeft>
 void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
-                    float* c, int64_t ldc, Start start) {
-  const int64_t a_row = kLeft == Left::kByRow ? lda : 1;
+                    float* c, int64_t ldc, ProductStart start) {
+  const int64_t a_row = kLeft == LeftOperand::kByRow ? lda : 1;
   int64_t r = 0;
   for (; r + kTileRows <= rows; r += kTileRows) {
     multiply_tile<kTileRows, kVectors, kLeft>(depth, a + r * a_row, lda, b, ldb, c + r * ldc, ldc, start);
@@ -97,27 +93,27 @@ void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, co
 // c[rows x columns] = (or +=) a[rows x depth] * b[depth x columns]; b and c are stored by rows. Writes whole
 // vectors: Requires: columns rounded up to lanes() lie within ldb and ldc. The depth goes in blocks whose
 // part of b stays in L1.
-template <Left kLeft>
+template <LeftOperand kLeft>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda, const float* b,
-              int64_t ldb, float* c, int64_t ldc, Start start) {
+              int64_t ldb, float* c, int64_t ldc, ProductStart start) {
   constexpr int64_t kDepthBlock = 2 * kAttentionTile;
   for (int64_t k = 0; k < depth; k += kDepthBlock) {
     const int64_t block = std::min(kDepthBlock, depth - k);
-    const float* a_block = a + k * (kLeft == Left::kByRow ? 1 : lda);
+    const float* a_block = a + k * (kLeft == LeftOperand::kByRow ? 1 : lda);
     const float* b_block = b + k * ldb;
     int64_t n = 0;
     for (; n + lanes() < columns; n += kTileVectors * lanes()) {
       multiply_panel<kTileVectors, kLeft>(rows, block, a_block, lda, b_block + n, ldb, c + n, ldc, start);
     }
     if (n < columns) multiply_panel<1, kLeft>(rows, block, a_block, lda, b_block + n, ldb, c + n, ldc, start);
-    start = Start::kStored;
+    start = ProductStart::kStored;
   }
 }
 
 // The product of a kernel whose operands were bf16: on AMX tiles where `amx` says that this thread has them.
-template <Left kLeft>
+template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
-              const float* b, int64_t ldb, float* c, int64_t ldc, Start start) {
+              const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {
   if (!amx) return multiply<kLeft>(rows, columns, depth, a, lda, b, ldb, c, ldc, start);
   multiply_amx({.rows = rows,
                 .columns = columns,
@@ -128,8 +124,8 @@ void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const floa
                 .ldb = ldb,
                 .c = c,
                 .ldc = ldc,
-                .left = kLeft == Left::kByRow ? AmxLeft::kByRow : AmxLeft::kByDepth,
-                .start = start == Start::kZero ? AmxStart::kZero : AmxStart::kStored});
+                .left = kLeft,
+                .start = start});
 }
 
 // Whether this instruction set's kernels hand bf16 products to AMX: beside 512-bit vectors only, so that

@@ -13,6 +13,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/element_wise/simd/vectors-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
@@ -23,14 +25,9 @@ constexpr int64_t kPairs = kPairTileTerms / 2;
 using Words = hn::CappedTag<uint32_t, 16>;
 using WordVec = hn::Vec<Words>;
 
-// The bits of fp32 numbers, rounded so that their upper halves are the bf16 numbers.
 HWY_INLINE WordVec rounded(WordVec bits) {
-  const Words d;
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-  const auto up = hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu)));
-  const auto magnitude = hn::And(bits, hn::Set(d, 0x7fffffffu));
-  const auto is_nan = hn::Gt(magnitude, hn::Set(d, 0x7f800000u));
-  return hn::IfThenElse(is_nan, hn::Or(bits, hn::Set(d, 0x400000u)), up);
+  const hn::RebindToFloat<Words> d;
+  return rounded_to_upper_half(d, hn::BitCast(d, bits));
 }
 
 // The first number of each pair in the lower half of its word, the second in the upper.

@@ -38,17 +38,21 @@ template <class D>
 HWY_INLINE void store_f32(D d, hn::Vec<D> value, float* to) {
   hn::StoreU(value, d, to);
 }
-// Rounds as base/dtype.h's f32_to_bf16 does, bit for bit.
+// Words whose upper halves are the values as bf16, rounded as base/dtype.h's f32_to_bf16 does, bit for bit.
 template <class D>
-HWY_INLINE void store_f32(D /*d*/, hn::Vec<D> value, BF16* to) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_to_upper_half(D /*d*/, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
-  const hn::Rebind<uint16_t, D> d16;
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
   const auto quiet_nan = hn::Or(bits, hn::Set(du, 0x400000u));
   const auto is_number = hn::RebindMask(du, hn::Eq(value, value));
-  const auto upper = hn::ShiftRight<16>(hn::IfThenElse(is_number, rounded, quiet_nan));
+  return hn::IfThenElse(is_number, rounded, quiet_nan);
+}
+template <class D>
+HWY_INLINE void store_f32(D d, hn::Vec<D> value, BF16* to) {
+  const hn::Rebind<uint16_t, D> d16;
+  const auto upper = hn::ShiftRight<16>(rounded_to_upper_half(d, value));
   hn::StoreU(hn::TruncateTo(d16, upper), d16, reinterpret_cast<uint16_t*>(to));
 }
 
