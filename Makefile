@@ -28,7 +28,7 @@ product: setup
 
 test: setup
 	@scripts/build.sh release
-	@ctest --test-dir build -LE '^long$$' --no-tests=error --output-on-failure -j $(JOBS)
+	@ctest --test-dir build -LE '^(long|gpu)$$' --no-tests=error --output-on-failure -j $(JOBS)
 
 test-long: setup
 	@scripts/test_long.sh

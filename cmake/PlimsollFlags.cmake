@@ -1,10 +1,11 @@
 # Compiler warnings and sanitizers, on INTERFACE targets that users of the library never inherit.
 add_library(plimsoll_flags INTERFACE)
-target_compile_options(plimsoll_flags INTERFACE
-  -Wall -Wextra -Wshadow -Wconversion -Wold-style-cast -Wnon-virtual-dtor -Woverloaded-virtual
-  -Wno-sign-conversion -ffp-contract=off -fno-math-errno)
+target_compile_options(plimsoll_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;\
+-Wold-style-cast;-Wnon-virtual-dtor;-Woverloaded-virtual;-Wno-sign-conversion;-ffp-contract=off;-fno-math-errno>"
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-sign-conversion>")
 if(PLIMSOLL_WERROR)
-  target_compile_options(plimsoll_flags INTERFACE -Werror)
+  target_compile_options(plimsoll_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 # Instrumented builds are -O1, whatever the build type says (the last -O of a command line counts): their code is checked,
 # not measured, and builds in half the time. Line tables are all the debug information that a report needs.

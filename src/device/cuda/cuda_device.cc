@@ -1,0 +1,174 @@
+#include "device/cuda/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "device/cuda/error.h"
+
+namespace plimsoll {
+namespace {
+
+// As NVML prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+CudaDeviceInfo info_of(int ordinal) {
+  cudaDeviceProp properties;
+  PLIMSOLL_CUDA(cudaGetDeviceProperties(&properties, ordinal));
+  CudaDeviceInfo info{.ordinal = ordinal,
+                      .name = properties.name,
+                      .uuid = uuid_text(properties.uuid),
+                      .sm = properties.major * 10 + properties.minor,
+                      .num_multiprocessors = properties.multiProcessorCount,
+                      .total_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+  PLIMSOLL_CUDA(cudaDriverGetVersion(&info.driver_version));
+  PLIMSOLL_CUDA(cudaRuntimeGetVersion(&info.runtime_version));
+  return info;
+}
+
+}  // namespace
+
+bool is_built_with_cuda() {
+  return true;
+}
+
+std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0) {
+    if (why_none != nullptr) {
+      *why_none = error == cudaErrorInsufficientDriver
+                      ? "there is no NVIDIA driver, or it is too old for this program's CUDA"
+                      : fmt::format("the NVIDIA driver shows no device ({})", cudaGetErrorString(error));
+    }
+    // The error is not sticky; it must not be taken for a failed launch later.
+    static_cast<void>(cudaGetLastError());
+    return {};
+  }
+  std::vector<CudaDeviceInfo> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(info_of(i));
+  return devices;
+}
+
+CudaDevice::CudaDevice(int ordinal) {
+  std::string why;
+  const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why);
+  if (ordinal < 0 || ordinal >= static_cast<int>(devices.size())) {
+    throw_error(ErrorCode::kDevice, "cuda:{} is not there: {}. Choose another device, or --use_cpu", ordinal,
+                devices.empty() ? why : fmt::format("{} are visible, cuda:0 is the first", devices.size()));
+  }
+  info_ = devices[static_cast<size_t>(ordinal)];
+  PLIMSOLL_CUDA(cudaSetDevice(ordinal));
+  cudaStream_t stream = nullptr;
+  PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  stream_ = stream;
+}
+
+CudaDevice::~CudaDevice() {
+  // A failure here has been reported by the call that caused it.
+  if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
+}
+
+int64_t CudaDevice::free_bytes() const {
+  size_t free = 0;
+  size_t total = 0;
+  PLIMSOLL_CUDA(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(free);
+}
+
+void CudaDevice::copy_to_device(void* device, const void* host, int64_t bytes) {
+  PLIMSOLL_CUDA(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_));
+}
+
+void CudaDevice::copy_to_host(void* host, const void* device, int64_t bytes) {
+  PLIMSOLL_CUDA(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream_));
+}
+
+void CudaDevice::fill(void* device, uint8_t value, int64_t bytes) {
+  PLIMSOLL_CUDA(cudaMemsetAsync(device, value, static_cast<size_t>(bytes), stream_));
+}
+
+void CudaDevice::synchronize() {
+  PLIMSOLL_CUDA(cudaStreamSynchronize(stream_));
+}
+
+CudaArena::CudaArena(CudaDevice& device, int64_t bytes, uint8_t fill)
+    : bytes_(std::max<int64_t>(bytes, 1)), fill_(fill) {
+  void* block = nullptr;
+  const cudaError_t error = cudaMalloc(&block, static_cast<size_t>(bytes_));
+  if (error == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
+    throw_error(
+        ErrorCode::kDevice,
+        "cuda:{} ({}) does not give an arena of {} bytes: {} are free now. Somebody else may have taken "
+        "memory since the plan was compared with it; free it or plan a smaller run",
+        device.info().ordinal, device.info().name, bytes_, device.free_bytes());
+  }
+  PLIMSOLL_CUDA(error);
+  data_ = static_cast<std::byte*>(block);
+  device.fill(data_, fill_, bytes_);
+  device.synchronize();
+}
+
+CudaArena::~CudaArena() {
+  if (data_ != nullptr) static_cast<void>(cudaFree(data_));
+}
+
+CudaArena::CudaArena(CudaArena&& other) noexcept {
+  *this = std::move(other);
+}
+
+CudaArena& CudaArena::operator=(CudaArena&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(fill_, other.fill_);
+  return *this;
+}
+
+int64_t CudaArena::high_water_bytes(CudaDevice& device) const {
+  constexpr int64_t kPiece = int64_t{64} << 20;
+  std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, bytes_)));
+  for (int64_t end = bytes_; end > 0;) {
+    const int64_t begin = std::max<int64_t>(0, end - kPiece);
+    device.copy_to_host(piece.data(), data_ + begin, end - begin);
+    device.synchronize();
+    for (int64_t i = end - begin; i > 0; --i) {
+      if (piece[static_cast<size_t>(i - 1)] != std::byte{fill_}) return begin + i;
+    }
+    end = begin;
+  }
+  return 0;
+}
+
+PinnedMemory::PinnedMemory(int64_t bytes) : bytes_(std::max<int64_t>(bytes, 1)) {
+  void* block = nullptr;
+  PLIMSOLL_CUDA(cudaHostAlloc(&block, static_cast<size_t>(bytes_), cudaHostAllocDefault));
+  data_ = static_cast<std::byte*>(block);
+  std::memset(data_, 0, static_cast<size_t>(bytes_));
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (data_ != nullptr) static_cast<void>(cudaFreeHost(data_));
+}
+
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept {
+  *this = std::move(other);
+}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace plimsoll

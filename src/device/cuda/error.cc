@@ -1,0 +1,20 @@
+#include "device/cuda/error.h"
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
+  std::string free_text;
+  if (error == cudaErrorMemoryAllocation) {
+    size_t free = 0;
+    size_t total = 0;
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+      free_text = fmt::format(" ({} of {} bytes are free)", free, total);
+    }
+  }
+  throw_error(ErrorCode::kDevice, "the GPU reports {} ({}) at {}, {}:{}{}", cudaGetErrorName(error),
+              cudaGetErrorString(error), call, file, line, free_text);
+}
+
+}  // namespace plimsoll

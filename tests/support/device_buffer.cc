@@ -1,0 +1,49 @@
+#include "tests/support/device_buffer.h"
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/error.h"
+
+namespace plimsoll::test {
+namespace {
+
+// The guard zones lie directly around the elements; the payload begins at a multiple of 256 on the device, as
+// a buffer of an arena does, because a guard zone is 1024 bytes long.
+std::byte* host_block(GuardedBuffer& host) {
+  return static_cast<std::byte*>(host.view().data) - GuardedBuffer::kGuardBytes;
+}
+size_t block_bytes(const GuardedBuffer& host) {
+  return static_cast<size_t>(host.size_bytes() + 2 * GuardedBuffer::kGuardBytes);
+}
+
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(GuardedBuffer& host) : host_(host) {
+  void* block = nullptr;
+  PLIMSOLL_CUDA(cudaMalloc(&block, block_bytes(host)));
+  block_ = static_cast<std::byte*>(block);
+  upload();
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  static_cast<void>(cudaFree(block_));
+}
+
+View DeviceBuffer::view() const {
+  return {block_ + GuardedBuffer::kGuardBytes, host_.dtype()};
+}
+
+View DeviceBuffer::view_from(int64_t first) const {
+  return {block_ + GuardedBuffer::kGuardBytes + first * dtype_bytes(host_.dtype()), host_.dtype()};
+}
+
+void DeviceBuffer::upload() {
+  PLIMSOLL_CUDA(cudaMemcpy(block_, host_block(host_), block_bytes(host_), cudaMemcpyHostToDevice));
+}
+
+void DeviceBuffer::download() {
+  PLIMSOLL_CUDA(cudaDeviceSynchronize());
+  PLIMSOLL_CUDA(cudaMemcpy(host_block(host_), block_, block_bytes(host_), cudaMemcpyDeviceToHost));
+}
+
+}  // namespace plimsoll::test
