@@ -37,6 +37,9 @@ bool is_terminal();
 // output.
 void say(const std::string& line);
 void print(const std::string& text);
+// Whether standard output took no more at some time: the program then ends with kDevice, and what only prints
+// need not go on.
+bool output_is_lost();
 // Warnings and notes, one line each.
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
 

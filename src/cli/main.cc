@@ -1,7 +1,9 @@
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -25,15 +27,31 @@ bool is_terminal() {
   return isatty(STDERR_FILENO) != 0;
 }
 
+namespace {
+
+// Why standard output took no more, or 0. A stream forgets the reason with the next call.
+int output_fault = 0;
+
+void note_output(bool is_good) {
+  if (!is_good && output_fault == 0) output_fault = errno == 0 ? EIO : errno;
+}
+
+}  // namespace
+
 void say(const std::string& line) {
   // Where both go to one file, lines stay in the order in which they were written.
-  std::fflush(stdout);
+  note_output(std::fflush(stdout) == 0);
   std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (!text.empty() && text.back() != '\n') std::fputc('\n', stdout);
+  const bool ends_line = text.empty() || text.back() == '\n';
+  note_output(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+  if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
+}
+
+bool output_is_lost() {
+  return output_fault != 0;
 }
 
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
@@ -94,24 +112,37 @@ int run(int argc, char** argv) {
               "'" + words[0] + "' is no command; there are train, plan, eval, predict, inspect, tokenize");
 }
 
+// What was printed counts as done only when it has left the process. A run that failed keeps its own code.
+int end_of_output(int exit_code) {
+  note_output(std::fflush(stdout) == 0);
+  if (output_fault == 0) return exit_code;
+  say(std::string("plimsoll: standard output cannot be written: ") + std::strerror(output_fault) +
+      "; what was printed is not complete, check where it is sent");
+  return exit_code == 0 ? static_cast<int>(ErrorCode::kDevice) : exit_code;
+}
+
+int run_and_report(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    say(std::string("plimsoll: ") + error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    say("plimsoll: the system gave no more memory beside the planned arena");
+    return static_cast<int>(ErrorCode::kDevice);
+  } catch (const std::filesystem::filesystem_error& error) {
+    say("plimsoll: " + error.path1().string() + ": " + error.code().message() +
+        "; check the path, its rights and the space on its disk");
+    return static_cast<int>(ErrorCode::kDevice);
+  } catch (const std::exception& error) {
+    say(std::string("plimsoll: internal error: ") + error.what());
+    return static_cast<int>(ErrorCode::kInternal);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll::cli
 
 int main(int argc, char** argv) {
-  try {
-    return plimsoll::cli::run(argc, argv);
-  } catch (const plimsoll::Error& error) {
-    plimsoll::cli::say(std::string("plimsoll: ") + error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::bad_alloc&) {
-    plimsoll::cli::say("plimsoll: the system gave no more memory beside the planned arena");
-    return static_cast<int>(plimsoll::ErrorCode::kDevice);
-  } catch (const std::filesystem::filesystem_error& error) {
-    plimsoll::cli::say("plimsoll: " + error.path1().string() + ": " + error.code().message() +
-                       "; check the path, its rights and the space on its disk");
-    return static_cast<int>(plimsoll::ErrorCode::kDevice);
-  } catch (const std::exception& error) {
-    plimsoll::cli::say(std::string("plimsoll: internal error: ") + error.what());
-    return static_cast<int>(plimsoll::ErrorCode::kInternal);
-  }
+  return plimsoll::cli::end_of_output(plimsoll::cli::run_and_report(argc, argv));
 }

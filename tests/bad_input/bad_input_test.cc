@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "tests/bad_input/binary.h"
@@ -57,6 +58,30 @@ TEST(BadInput, Arguments) {
 }
 TEST(BadInput, Checkpoints) {
   run_cases(checkpoint_cases());
+}
+
+// A full disk behind standard output is told by the exit code of every subcommand, and by one line. A run
+// that trains has saved its model all the same.
+TEST(BadInput, StandardOutputThatTakesNothing) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const std::string out = ground().path("printed_nowhere");
+  Words train = ground().train(ground().data(), {"--max_steps", "1", "--output_dir", out});
+  std::erase(train, "--dry_run");
+  const Words eval = {
+      "eval", "--model_name_or_path", ground().model(), "--validation_file", ground().data(), "--output_dir",
+      out};
+  for (const Words& command : {Words{"--help"}, Words{"--version"}, Words{"train", "--help"}, train,
+                               ground().plan(ground().model()), eval, ground().predict(ground().model()),
+                               Words{"inspect", ground().model()}, ground().tokenize(ground().model())}) {
+    SCOPED_TRACE(command.front());
+    const ProcessResult result = Process(command, ground().path("log"), {}, "/dev/full").wait();
+    EXPECT_EQ(result.exit_code, 7) << result.output;
+    const std::string line = "plimsoll: standard output cannot be written: No space left on device";
+    const size_t at = result.output.find(line);
+    ASSERT_NE(at, std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find('\n', at), result.output.size() - 1) << result.output;
+  }
+  EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
 }
 
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {

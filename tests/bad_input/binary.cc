@@ -41,7 +41,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 }  // namespace
 
-Process::Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more)
+Process::Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more,
+                 const std::string& standard_output)
     : log_(std::move(log)) {
   std::vector<std::string> command = {std::string(PLIMSOLL_BINARY_DIR) + "/plimsoll"};
   command.insert(command.end(), words.begin(), words.end());
@@ -53,6 +54,9 @@ Process::Process(const std::vector<std::string>& words, std::string log, const s
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_.c_str(),
                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  if (!standard_output.empty())
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, standard_output.c_str(), O_WRONLY | O_CREAT,
+                                     0644);
   const int failed = posix_spawn(&pid_, command[0].c_str(), &actions, nullptr, pointers(command).data(),
                                  pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);

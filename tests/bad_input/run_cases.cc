@@ -225,6 +225,25 @@ std::vector<Case> argument_cases() {
       words("InspectNotThere", 2, {"/nonexistent"}, {"inspect", "/nonexistent"}),
       words("InspectNothing", 2, {"usage"}, {"inspect"}),
       words("TokenizeNoTokenizer", 2, {"--tokenizer_name"}, {"tokenize"}),
+      words("TokenizeNoFolder", 2, {"--tokenizer_name needs a folder"}, {"tokenize", "--tokenizer_name"}),
+      {"TokenizeTwoFiles",
+       2,
+       {"two files", "first.txt", "second.txt"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), "first.txt", "second.txt"};
+       }},
+      {"TokenizeTwoTokenizers",
+       2,
+       {"given twice", "other"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), "--tokenizer_name=other"};
+       }},
+      {"TokenizeAFolder",
+       2,
+       {"a folder", "a file of lines"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), ground.model()};
+       }},
   };
 }
 
