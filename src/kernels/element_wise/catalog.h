@@ -46,4 +46,38 @@ constexpr double column_sum_depth(int64_t T, int64_t C) {
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
 }
 
+// The same for a GPU, where a block of threads takes a group of kCudaColumnsPerBlock columns of some rows,
+// and its warps take the rows in turn. Enough blocks to fill a card of today twice, few enough that the
+// partial sums stay small beside what is read.
+inline constexpr int64_t kCudaColumnsPerBlock = 256;
+inline constexpr int64_t kCudaWarpsPerRowBlock = 8;
+// Partial sums of a column are added by as many threads, each in order, and theirs in order.
+inline constexpr int64_t kCudaPartialStrands = 32;
+constexpr RowBlocks cuda_row_blocks(int64_t T, int64_t C) {
+  if (T <= 0) return {0, 1};
+  const int64_t column_groups = (std::max<int64_t>(C, 1) + kCudaColumnsPerBlock - 1) / kCudaColumnsPerBlock;
+  const int64_t most = std::max<int64_t>(1, 512 / column_groups);
+  const int64_t rows = std::max((T + most - 1) / most, 4 * kCudaWarpsPerRowBlock);
+  return {(T + rows - 1) / rows, rows};
+}
+// Floats from one row of partial sums to the next: rows begin where 16 bytes do.
+constexpr int64_t cuda_partial_stride(int64_t C) {
+  return (C + 3) / 4 * 4;
+}
+// Scratch: fp32 [num_sums, num_blocks, stride].
+constexpr int64_t column_sums_cuda_scratch_bytes(int64_t T, int64_t C, int64_t num_sums) {
+  return num_sums * cuda_row_blocks(T, C).num_blocks * cuda_partial_stride(C) * 4;
+}
+// Additions that a partial sum meets on its way into the column sum, the value added to included.
+constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
+  return (num_blocks + kCudaPartialStrands - 1) / kCudaPartialStrands + kCudaPartialStrands + 1;
+}
+// As column_sum_depth.
+constexpr double column_sum_cuda_depth(int64_t T, int64_t C) {
+  const RowBlocks blocks = cuda_row_blocks(T, C);
+  const int64_t rows_of_a_warp =
+      (std::min(T, blocks.rows_per_block) + kCudaWarpsPerRowBlock - 1) / kCudaWarpsPerRowBlock;
+  return static_cast<double>(rows_of_a_warp + kCudaWarpsPerRowBlock + cuda_partial_depth(blocks.num_blocks));
+}
+
 }  // namespace plimsoll

@@ -37,6 +37,7 @@ struct MseFwdArgs {
   int64_t num_real_rows = 0;  // Requires: 0 <= num_real_rows <= num_rows
   int64_t num_classes = 0;    // targets of a row
   Accumulate accumulate = Accumulate::kOverwrite;
+  View scratch = {};  // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 
 struct MseBwdArgs {

@@ -44,6 +44,7 @@ struct SoftmaxCrossEntropyFwdArgs {
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
   Accumulate accumulate = Accumulate::kOverwrite;  // whether loss is added to
+  View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 
 struct SoftmaxCrossEntropyBwdArgs {

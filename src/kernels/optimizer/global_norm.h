@@ -35,6 +35,7 @@ struct GlobalNormArgs {
   View norm = {};                                 // 1 element
   View finite = {};                               // optional, 1 element: 1.0 or 0.0
   View first_bad = {};                            // optional, 1 element of i64
+  View scratch = {};                              // CUDA only: kGlobalNormCudaScratchBytes
 };
 
 struct ClipCoefficientArgs {

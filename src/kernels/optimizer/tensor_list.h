@@ -22,6 +22,7 @@ struct OptimizerTensor {
   View m = {};        // AdamW's first moment, SGD's momentum buffer
   View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
+  View low = {};      // 16-bit copy of param that products read; null: none
 };
 
 inline constexpr int64_t kTensorGrain = 1024;  // elements

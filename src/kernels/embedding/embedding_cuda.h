@@ -1,0 +1,21 @@
+// The kernels of embedding.h on an NVIDIA GPU; element_wise/add_cuda.h says what holds for all CUDA kernels.
+// Host-only header. Tables and x may each be f32, bf16 or f16; d_table is f32.
+#pragma once
+
+#include "device/cuda/stream.h"
+#include "kernels/embedding/embedding.h"
+
+namespace plimsoll {
+
+// The number of tokens is *num_tokens in device memory; with a null pointer it is args.num_tokens.
+void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);
+
+// Tokens are sorted by id (stable, by counting) and cut into pieces of kEmbeddingPiece. The terms of an id
+// are added in the order of its tokens within a piece, then the sums of its pieces, in an order that the ids
+// alone decide: the same bits in every run. Adds to d_table where *accumulate is not 0; with a null pointer
+// args.accumulate decides. Error: embedding_bwd_error_bound. Scratch: embedding_bwd_cuda_scratch_bytes,
+// aligned to 16.
+void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* num_tokens, const int32_t* accumulate,
+                        CudaStream stream);
+
+}  // namespace plimsoll

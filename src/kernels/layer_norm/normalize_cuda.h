@@ -1,0 +1,14 @@
+// The kernels of normalize.h on an NVIDIA GPU; element_wise/add_cuda.h says what holds for all CUDA kernels.
+// Host-only header. A row is held in registers: at most kMaxNormCudaColumns columns. rstd is f32. Errors
+// against the reference: the bounds of normalize.h, whose depth of a row's sum is not exceeded.
+#pragma once
+
+#include "device/cuda/stream.h"
+#include "kernels/layer_norm/normalize.h"
+
+namespace plimsoll {
+
+void normalize_fwd_cuda(const NormalizeFwdArgs& args, CudaStream stream);
+void normalize_bwd_cuda(const NormalizeBwdArgs& args, CudaStream stream);
+
+}  // namespace plimsoll
