@@ -29,10 +29,14 @@ if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZE AND NOT PLIMSOLL_TSAN AND NOT PLIMSOL
   endif()
 endif()
 if(PLIMSOLL_HAS_CUDA)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-  set(CMAKE_CUDA_EXTENSIONS OFF)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  # CMake 3.25 does not know that nvcc has C++20.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
   # nvcc's front end cannot evaluate fmt's checked format strings at compile time; the C++ compiler checks the same headers.
   set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -lineinfo -Xcudafe --display_error_number")
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
