@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-// What is in a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl) or a
-// tokenizer folder: lines for people. Errors: kBadData, kUsage.
+// What is in a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl), a
+// tokenizer folder or a file of a run (log.jsonl, plan.json, memory.json and their like): lines for people.
+// Errors: kBadData, kUsage.
 std::string inspect_path(const std::string& path);
 
 // A tokenizer read from a Hugging Face folder.

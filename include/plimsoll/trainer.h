@@ -96,8 +96,9 @@ class Trainer {
   // Merges metrics into FOLDER/<split>_results.json and all_results.json as Trainer does.
   void save_metrics(const std::string& split, const MetricMap& metrics);
   // Writes plan.json, memory.json, loss.svg, memory.svg, with --profile profile.json, and, of a run that was
-  // not interrupted, the model card README.md into output_dir; a README.md of somebody else stays.
-  void save_reports(const TrainOutput& output);
+  // not interrupted, the model card README.md into output_dir; a README.md of somebody else stays. Returns
+  // the names of the files that were written.
+  std::vector<std::string> save_reports(const TrainOutput& output);
 
   // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal
   // handler.

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "api/inspect_run.h"
 #include "base/file.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
@@ -123,6 +124,7 @@ std::string inspect_path(const std::string& path) {
     return inspect_tokenizer(fs::path(path).parent_path().empty() ? "."
                                                                   : fs::path(path).parent_path().string());
   }
+  if (const auto run_file = inspect_run_file(path)) return *run_file;
   return inspect_table(path);
 }
 

@@ -82,6 +82,7 @@ struct Profile {
 
 // Nothing if no step was measured.
 std::optional<Profile> measured_profile(const Session& session, double step_ms) {
+  if (!session.is_allocated() || !session.plan().train) return std::nullopt;
   const ProgramPlan& program = *session.plan().train;
   const std::vector<OpTime>& times = session.executor().times(ProgramKind::kTrain);
   Profile profile{.ops = estimate_ops(session.plan(), program), .ms_per_step = {}, .context = {}};
@@ -104,11 +105,12 @@ std::string make_profile_table(const Session& session, double step_ms) {
   return profile ? profile_table(profile->ops, profile->ms_per_step, profile->context) : "";
 }
 
-void write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms) {
+bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms) {
   const std::optional<Profile> profile = measured_profile(session, step_ms);
-  if (!profile) return;
+  if (!profile) return false;
   write_text(files, folder + "/profile.json",
              profile_json(profile->ops, profile->ms_per_step, profile->context));
+  return true;
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,7 @@ bool write_model_card(FileSystem& files, const std::string& folder, const RunSet
 // The measured operations of the training program, for people; "" if none was measured. `step_ms`: wall time
 // of a step, 0 if it is not known.
 std::string make_profile_table(const Session& session, double step_ms);
-// The same as profile.json in the folder; no file if none was measured.
-void write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms);
+// The same as profile.json in the folder; no file, and false, if none was measured.
+bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms);
 
 }  // namespace plimsoll

@@ -264,14 +264,19 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
   write_metrics(posix_file_system(), impl_->arguments().output_dir, split, metrics);
 }
 
-void Trainer::save_reports(const TrainOutput& output) {
+std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
+  std::vector<std::string> written{"plan.json", "memory.json", "loss.svg", "memory.svg"};
   write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan,
                     memory(), output, impl_->arguments().run_name);
   if (impl_->arguments().profile) {
-    write_profile(posix_file_system(), impl_->arguments().output_dir, impl_->session, impl_->step_ms());
+    if (write_profile(posix_file_system(), impl_->arguments().output_dir, impl_->session, impl_->step_ms()))
+      written.emplace_back("profile.json");
   }
-  if (output.interrupted) return;
-  write_model_card(posix_file_system(), impl_->arguments().output_dir, impl_->session.setup(), output);
+  if (!output.interrupted &&
+      write_model_card(posix_file_system(), impl_->arguments().output_dir, impl_->session.setup(), output)) {
+    written.emplace_back("README.md");
+  }
+  return written;
 }
 
 void Trainer::request_stop() {

@@ -8,7 +8,7 @@ int run_inspect(const std::vector<std::string>& words) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     print(
         "usage: plimsoll inspect PATH...   a model folder, a checkpoint, a .safetensors, .csv, .tsv, .json "
-        "or .jsonl file, a tokenizer");
+        "or .jsonl file, a tokenizer, log.jsonl, plan.json or memory.json of a run");
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
   for (const std::string& path : words) print(inspect_path(path));

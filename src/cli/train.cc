@@ -1,6 +1,7 @@
 #include <unistd.h>
-#include <csignal>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -22,6 +23,17 @@ void on_signal(int signal) {
   if (running != nullptr) running->request_stop();
   constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+}
+
+// The last line: what lies in the output folder, and what was left alone there.
+std::string outcome_text(const Arguments& arguments, const TrainOutput& output,
+                         const std::vector<std::string>& written) {
+  std::string text = "wrote " + arguments.output_dir + ": model.safetensors, all_results.json, log.jsonl";
+  for (const std::string& name : written) text += ", " + name;
+  if (!output.best_checkpoint.empty()) text += "; best " + output.best_checkpoint;
+  if (std::find(written.begin(), written.end(), "README.md") == written.end())
+    text += "; README.md stays as it was, it is not a model card of ours";
+  return text;
 }
 
 }  // namespace
@@ -50,7 +62,7 @@ int run_train(const std::vector<std::string>& words) {
     return 0;
   }
   const TrainOutput output = trainer.train(say);
-  trainer.save_reports(output);
+  const std::vector<std::string> written = trainer.save_reports(output);
   if (output.interrupted) {
     running = nullptr;
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
@@ -76,11 +88,7 @@ int run_train(const std::vector<std::string>& words) {
   if (arguments.do_predict) write_predictions(trainer, arguments);
   if (arguments.profile) print(trainer.profile_table());
   print(memory_text(trainer.memory()));
-  print("wrote " + arguments.output_dir +
-        ": model.safetensors, all_results.json, log.jsonl, README.md, plan.json, memory.json, loss.svg, "
-        "memory.svg" +
-        (arguments.profile ? ", profile.json" : "") +
-        (output.best_checkpoint.empty() ? "" : "; best " + output.best_checkpoint));
+  print(outcome_text(arguments, output, written));
   return 0;
 }
 

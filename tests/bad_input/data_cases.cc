@@ -97,6 +97,18 @@ std::vector<Case> data_cases() {
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"\\ud800\", \"label\": 1}\n"),
       data("JsonlTrailingText", 4, {"trailing.jsonl:2"}, "trailing.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"a\", \"label\": 1} and more\n"),
+      {"LabelThatTheModelHasNot",
+       4,
+       {"odd.tsv:3", "'awful' is not one of the model's labels", "'bad', 'good'"},
+       [](const Ground& ground) {
+         return Words{"eval",
+                      "--model_name_or_path",
+                      ground.model(),
+                      "--validation_file",
+                      ground.file("odd.tsv", "sentence\tlabel\nword1\tgood\nword2\tawful\n"),
+                      "--output_dir",
+                      ground.path("out")};
+       }},
       {"DataColumnsNamed",
        0,
        {"train 2 rows", "2 labels"},

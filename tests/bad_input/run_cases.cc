@@ -19,6 +19,13 @@ Case argument(std::string name, int exit_code, Words message, Words more) {
           [more = std::move(more)](const Ground& ground) { return ground.train_dummy(more); }};
 }
 
+// A file of the good run, looked into.
+Case inspect(std::string name, Words message, const std::string& file) {
+  return {std::move(name), 0, std::move(message), [file](const Ground& ground) {
+            return Words{"inspect", ground.run() + "/" + file};
+          }};
+}
+
 // Goes on with a copy of the run in which one file of the last checkpoint is changed.
 Case checkpoint(std::string name, int exit_code, Words message, std::string file,
                 std::function<void(std::string&)> change) {
@@ -224,6 +231,41 @@ std::vector<Case> argument_cases() {
        }},
       words("InspectNotThere", 2, {"/nonexistent"}, {"inspect", "/nonexistent"}),
       words("InspectNothing", 2, {"usage"}, {"inspect"}),
+      inspect("InspectLog", {"the log of a run", "to step 2", "loss", "ended: mean loss"}, "log.jsonl"),
+      inspect("InspectPlan", {"a plan:", "MiB in all", "arena", "optimizer states"}, "plan.json"),
+      inspect("InspectMemory", {"memory of a run", "predicted", "held"}, "memory.json"),
+      inspect("InspectTrainerState", {"trainer_state.json", "at step 2 of 2", "the log of a run"},
+              "checkpoint-2/trainer_state.json"),
+      inspect("InspectResults", {"***** all metrics *****", "train_loss"}, "all_results.json"),
+      inspect("InspectRunState", {"inspect its folder"}, "checkpoint-2/run_state.json"),
+      {"InspectDataWithSteps",
+       0,
+       {"2 rows", "'text'", "label"},
+       [](const Ground& ground) {
+         return Words{"inspect", ground.file("steps.jsonl",
+                                             "{\"step\": 1, \"epoch\": 2, \"text\": \"a\", \"label\": 0}\n"
+                                             "{\"step\": 1, \"epoch\": 2, \"text\": \"b\", \"label\": 1}\n")};
+       }},
+      {"RunBesideAReadmeOfSomebodyElse",
+       0,
+       {"README.md stays as it was"},
+       [](const Ground& ground) {
+         const std::string run = ground.path("with_readme");
+         fs::create_directories(run);
+         ground.file("with_readme/README.md", "# mine\n");
+         Words command = ground.train(ground.data(), {"--max_steps", "1", "--output_dir", run});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
+      {"RunWithAReadmeOfItsOwn",
+       0,
+       {"memory.svg, README.md\n"},
+       [](const Ground& ground) {
+         Words command =
+             ground.train(ground.data(), {"--max_steps", "1", "--output_dir", ground.path("fresh")});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
       words("TokenizeNoTokenizer", 2, {"--tokenizer_name"}, {"tokenize"}),
       words("TokenizeNoFolder", 2, {"--tokenizer_name needs a folder"}, {"tokenize", "--tokenizer_name"}),
       {"TokenizeTwoFiles",

@@ -192,11 +192,12 @@ TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file
 LabelScheme glue_labels(const GlueTask& task) {
   if (task.is_regression()) {
     LabelScheme scheme;
+    scheme.origin = LabelOrigin::kTask;
     scheme.problem = ProblemType::kRegression;
     scheme.num_labels = 1;
     return scheme;
   }
-  return given_labels({task.classes.begin(), task.classes.end()});
+  return given_labels({task.classes.begin(), task.classes.end()}, LabelOrigin::kTask);
 }
 
 }  // namespace plimsoll

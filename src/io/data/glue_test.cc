@@ -120,7 +120,7 @@ TEST(Glue, SaysWhatIsMissing) {
   const TextSplit split = read_glue(find_glue_task("rte"), folder.path(), GlueSplit::kTrain);
   EXPECT_NE(error_of([&] {
               encode_labels(split, glue_labels(find_glue_task("rte")));
-            }).find("RTE/train.tsv:2: the label 'maybe' is not in the training data"),
+            }).find("RTE/train.tsv:2: the label 'maybe' is not one of the task's labels"),
             std::string::npos);
 }
 

@@ -39,6 +39,8 @@ class ClassLookup {
     return std::nullopt;
   }
 
+  LabelOrigin origin() const { return scheme_.origin; }
+
   std::string known() const {
     std::string list;
     for (size_t i = 0; i < scheme_.names.size() && i < 10; ++i) {
@@ -60,14 +62,31 @@ class ClassLookup {
   std::unordered_map<std::string, int32_t> ids_;
 };
 
+std::string unseen_text(const std::string& label, const ClassLookup& lookup) {
+  switch (lookup.origin()) {
+    case LabelOrigin::kTrainingData:
+      return fmt::format(
+          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows of this "
+          "label to the training file",
+          label, lookup.known());
+    case LabelOrigin::kModel:
+      return fmt::format(
+          "the label '{}' is not one of the model's labels, {}\n  correct the row, or take a model that was "
+          "trained with this label",
+          label, lookup.known());
+    case LabelOrigin::kTask:
+      return fmt::format(
+          "the label '{}' is not one of the task's labels, {}\n  correct the row, or leave --task_name out "
+          "if "
+          "the data is not GLUE's",
+          label, lookup.known());
+  }
+  return {};
+}
+
 [[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label,
                               const ClassLookup& lookup) {
-  fail_at_row(
-      split, row,
-      fmt::format(
-          "the label '{}' is not in the training data, which has {}\n  correct the row, or add rows of "
-          "this label to the training file",
-          excerpt(label), lookup.known()));
+  fail_at_row(split, row, unseen_text(excerpt(label), lookup));
 }
 
 Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
@@ -135,9 +154,10 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
       items = label_items(split, row, scheme.delimiter);
     }
     if (static_cast<int64_t>(items.size()) != labels.width) {
-      fail_at_row(split, row,
-                  fmt::format("this label has {} numbers, those of the training data have {}", items.size(),
-                              labels.width));
+      fail_at_row(
+          split, row,
+          fmt::format("this label has {} numbers, those of the {} have {}", items.size(),
+                      scheme.origin == LabelOrigin::kTrainingData ? "training data" : "model", labels.width));
     }
     for (const JsonItem& item : items) {
       const double value = finite_number(split, row, item.text);

@@ -254,8 +254,9 @@ LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options) {
                                                : infer_classes(train, kinds.all_integers);
 }
 
-LabelScheme given_labels(std::vector<std::string> names) {
+LabelScheme given_labels(std::vector<std::string> names, LabelOrigin origin) {
   LabelScheme scheme;
+  scheme.origin = origin;
   scheme.names = std::move(names);
   scheme.num_labels = static_cast<int64_t>(scheme.names.size());
   scheme.accepts_ids = true;

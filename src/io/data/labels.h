@@ -28,7 +28,11 @@ struct LabelOptions {
   char delimiter = ',';                // between the labels of a multi-label cell
 };
 
+// Where the labels of a scheme come from: what a message about an unknown one calls them.
+enum class LabelOrigin : uint8_t { kTrainingData, kModel, kTask };
+
 struct LabelScheme {
+  LabelOrigin origin = LabelOrigin::kTrainingData;
   ProblemType problem = ProblemType::kSingleLabel;
   std::vector<std::string> names;  // id2label: the class of id i; empty for regression and multi-hot vectors
   int64_t num_labels = 0;          // classes, or regression targets
@@ -62,8 +66,9 @@ inline constexpr int32_t kNoLabel = -100;
 // for fewer than one class, or when the labels are not what the problem type that was asked for needs.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
-// Classes in an order that is known beforehand (GLUE's). With integers, the file writes ids instead of names.
-LabelScheme given_labels(std::vector<std::string> names);
+// Classes in an order that is known beforehand, a model's or GLUE's. With integers, the file writes ids
+// instead of names.
+LabelScheme given_labels(std::vector<std::string> names, LabelOrigin origin = LabelOrigin::kModel);
 
 // Takes the order of a model that was fine-tuned before (label2id of its config.json) if it has the same
 // classes, compared without case; returns false and changes nothing otherwise.
@@ -74,7 +79,7 @@ enum class LabelUse {
   kOptional,  // to predict: -1 and empty cells become kNoLabel (values: NaN)
 };
 
-// Errors: kBadData with file:line for a label that training did not have (the known ones are listed), is
+// Errors: kBadData with file:line for a label that the scheme has not (the known ones are listed), is
 // missing, or is not a finite number where one is needed.
 Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use = LabelUse::kRequired);
 
