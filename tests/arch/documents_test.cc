@@ -34,7 +34,7 @@ std::vector<fs::path> documents() {
 
 // Every TEST(Suite, Name) below tests/, as "Suite.Name".
 std::set<std::string> test_names() {
-  const std::regex declaration(R"(\nTEST\((\w+), (\w+)\))");
+  const std::regex declaration(R"(\nTEST(?:_P)?\((\w+), (\w+)\))");
   std::set<std::string> names;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
     if (!entry.path().string().ends_with("_test.cc")) continue;

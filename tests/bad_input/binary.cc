@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/places.h"
+
 namespace plimsoll::testing {
 namespace {
 
@@ -44,7 +46,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 Process::Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more,
                  const std::string& standard_output)
     : log_(std::move(log)) {
-  std::vector<std::string> command = {std::string(PLIMSOLL_BINARY_DIR) + "/plimsoll"};
+  std::vector<std::string> command = {place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll")};
   command.insert(command.end(), words.begin(), words.end());
   std::vector<std::string> environment = environment_of_test();
   environment.insert(environment.end(), more.begin(), more.end());

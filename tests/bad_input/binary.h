@@ -20,7 +20,7 @@ struct ProcessResult {
 
 class Process {
  public:
-  // Starts PLIMSOLL_BINARY_DIR/plimsoll with these words; output goes to the file `log`, which is
+  // Starts the program (tests/support/places.h) with these words; output goes to the file `log`, which is
   // overwritten. Hugging Face's caches of this machine are hidden from it. `more`: NAME=VALUE texts that join
   // the environment. `standard_output`: where that goes instead, so that the log holds standard error alone.
   Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more = {},

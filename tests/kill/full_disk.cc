@@ -9,6 +9,7 @@
 #include "io/ckpt/checkpoint.h"
 #include "tests/bad_input/binary.h"
 #include "tests/kill/kill_run.h"
+#include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll::testing {
@@ -21,65 +22,85 @@ struct Failure {
   const char* on;     // "once" or "always"
   const char* words;  // of the message
 };
-constexpr Failure kFailures[] = {{ENOSPC, "once", "No space left on device"},
-                                 {ENOSPC, "always", "No space left on device"},
-                                 {EIO, "once", "Input/output error"},
-                                 {EIO, "always", "Input/output error"}};
+constexpr Failure kFailures[kNumDiskFailures] = {{ENOSPC, "once", "No space left on device"},
+                                                 {ENOSPC, "always", "No space left on device"},
+                                                 {EIO, "once", "Input/output error"},
+                                                 {EIO, "always", "Input/output error"}};
 
 std::vector<std::string> environment_of(const Failure& failure, int64_t call, const std::string& folder) {
-  return {"LD_PRELOAD=" + std::string(PLIMSOLL_FAILING_CALLS), "PLIMSOLL_FAIL_UNDER=" + folder,
-          "PLIMSOLL_FAIL_AT=" + std::to_string(call),
+  return {"LD_PRELOAD=" + place("PLIMSOLL_FAILING_CALLS", PLIMSOLL_FAILING_CALLS),
+          "PLIMSOLL_FAIL_UNDER=" + folder, "PLIMSOLL_FAIL_AT=" + std::to_string(call),
           "PLIMSOLL_FAIL_ERRNO=" + std::to_string(failure.error_number),
           std::string("PLIMSOLL_FAIL_ON=") + failure.on};
 }
 
+constexpr const char* kLastWeights = "/checkpoint-4/model.safetensors";
+
+void copy_run(const std::string& from, const std::string& to) {
+  fs::remove_all(to);
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+}
+
+// Two steps, then two more from them, without a failure: where every other run must arrive.
+struct Reference {
+  std::string model;
+  std::string begun;     // the folder after two steps
+  std::string expected;  // the weights after four
+};
+
+Reference make_reference(const TestFolder& folder) {
+  Reference reference{write_tiny_model(folder), folder.path("begun"), {}};
+  const ProcessResult first =
+      run_plimsoll(killed_run(reference.model, reference.begun, 2), folder.path("log"));
+  EXPECT_EQ(first.exit_code, 0) << first.output;
+  const std::string whole = folder.path("reference");
+  copy_run(reference.begun, whole);
+  EXPECT_EQ(run_plimsoll(killed_run(reference.model, whole, 4), folder.path("log")).exit_code, 0);
+  reference.expected = read_file(whole + kLastWeights);
+  EXPECT_FALSE(reference.expected.empty());
+  return reference;
+}
+
+// The run that failed says so and left a checkpoint that verifies; it goes on to the same bits.
+void expect_nothing_lost(const ProcessResult& failed, const Failure& failure, const std::string& run,
+                         const TestFolder& folder, const Reference& reference) {
+  EXPECT_EQ(failed.signal, 0);
+  EXPECT_EQ(failed.exit_code, 7) << failed.output;
+  EXPECT_NE(failed.output.find(failure.words), std::string::npos) << failed.output;
+  EXPECT_NE(failed.output.find("'" + run), std::string::npos) << "no path in\n" << failed.output;
+  EXPECT_EQ(failed.output.find("internal error"), std::string::npos) << failed.output;
+  EXPECT_GE(find_newest_verified(posix_file_system(), run).step, 2) << failed.output;
+  const ProcessResult rest = run_plimsoll(killed_run(reference.model, run, 4), folder.path("log"));
+  EXPECT_EQ(rest.exit_code, 0) << rest.output;
+  EXPECT_TRUE(read_file(run + kLastWeights) == reference.expected) << rest.output;
+}
+
 }  // namespace
 
-int expect_failures_lose_nothing(const char* name, int64_t stride) {
+bool disk_failure_lasts(int kind) {
+  return std::string(kFailures[kind].on) == "always";
+}
+
+int expect_failures_lose_nothing(const std::string& name, int kind, int64_t first, int64_t stride) {
   const TestFolder folder(name);
-  const std::string model = write_tiny_model(folder);
-  const std::string begun = folder.path("begun");
-  const ProcessResult first = run_plimsoll(killed_run(model, begun, 2), folder.path("log"));
-  EXPECT_EQ(first.exit_code, 0) << first.output;
-  // The reference goes the same way: two steps, then two more.
-  const std::string reference = folder.path("reference");
-  fs::copy(begun, reference, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-  EXPECT_EQ(run_plimsoll(killed_run(model, reference, 4), folder.path("log")).exit_code, 0);
-  const std::string weights = "/checkpoint-4/model.safetensors";
-  const std::string expected = read_file(reference + weights);
-  EXPECT_FALSE(expected.empty());
+  const Failure& failure = kFailures[kind];
+  const Reference reference = make_reference(folder);
+  const std::string run = folder.path("run");
 
   int failed = 0;
-  for (const Failure& failure : kFailures) {
-    // A disk that stays full differs from one that was full for a moment in what comes after, not in where it
-    // begins.
-    const int64_t step = std::string(failure.on) == "always" ? 7 * stride : stride;
-    for (int64_t call = 0;; call += step) {
-      SCOPED_TRACE(std::string(failure.words) + ", " + failure.on + ", at call " + std::to_string(call));
-      const std::string run = folder.path("run");
-      fs::remove_all(run);
-      fs::copy(begun, run, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-      const ProcessResult result = run_plimsoll(killed_run(model, run, 4), folder.path("log"), 60000,
-                                                environment_of(failure, call, run));
-      if (result.output.find("failing call ") == std::string::npos) {
-        EXPECT_EQ(result.exit_code, 0) << result.output;
-        break;
-      }
-      ++failed;
-      EXPECT_EQ(result.signal, 0);
-      EXPECT_EQ(result.exit_code, 7) << result.output;
-      EXPECT_NE(result.output.find(failure.words), std::string::npos) << result.output;
-      EXPECT_NE(result.output.find("'" + run), std::string::npos) << "no path in\n" << result.output;
-      EXPECT_EQ(result.output.find("internal error"), std::string::npos) << result.output;
-      const NewestCheckpoint newest = find_newest_verified(posix_file_system(), run);
-      EXPECT_GE(newest.step, 2) << result.output;
-      const ProcessResult rest = run_plimsoll(killed_run(model, run, 4), folder.path("log"));
-      EXPECT_EQ(rest.exit_code, 0) << rest.output;
-      EXPECT_TRUE(read_file(run + weights) == expected) << rest.output;
-      if (::testing::Test::HasFailure() && failed > 40) return failed;
+  for (int64_t call = first;; call += stride) {
+    SCOPED_TRACE(std::string(failure.words) + ", " + failure.on + ", at call " + std::to_string(call));
+    copy_run(reference.begun, run);
+    const ProcessResult result = run_plimsoll(killed_run(reference.model, run, 4), folder.path("log"), 60000,
+                                              environment_of(failure, call, run));
+    if (result.output.find("failing call ") == std::string::npos) {
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+      return failed;
     }
+    ++failed;
+    expect_nothing_lost(result, failure, run, folder, reference);
+    if (::testing::Test::HasFailure() && failed > 40) return failed;
   }
-  return failed;
 }
 
 }  // namespace plimsoll::testing

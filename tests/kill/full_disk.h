@@ -4,11 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace plimsoll::testing {
 
-// Lets every `stride`-th call fail that changes the output folder, with ENOSPC and with EIO, once; and every
-// seventh of those for good. Reports through GoogleTest. Returns the number of runs in which a call failed.
-int expect_failures_lose_nothing(const char* name, int64_t stride);
+// ENOSPC and EIO, at one call and from one call on.
+inline constexpr int kNumDiskFailures = 4;
+// Whether failure `kind` (from 0) lasts: such a one differs from a moment's in what comes after, not in where
+// it begins.
+bool disk_failure_lasts(int kind);
+
+// Lets failure `kind` strike at call `first` of those that change the output folder, in another run at call
+// `first + stride`, and so on to the last call. Reports through GoogleTest. Returns the number of runs in
+// which a call failed.
+int expect_failures_lose_nothing(const std::string& name, int kind, int64_t first, int64_t stride);
 
 }  // namespace plimsoll::testing

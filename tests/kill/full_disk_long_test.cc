@@ -1,4 +1,5 @@
-// ENOSPC and EIO at every call with which a run changes its output folder.
+// ENOSPC and EIO at every call with which a run changes its output folder, and every seventh for good. Cases
+// are independent of each other: GTEST_TOTAL_SHARDS splits them over processes.
 #include <gtest/gtest.h>
 
 #include "tests/kill/full_disk.h"
@@ -6,9 +7,21 @@
 namespace plimsoll::testing {
 namespace {
 
-TEST(FullDiskLong, FailuresAtEveryCallLoseNothing) {
-  EXPECT_GE(expect_failures_lose_nothing("full_disk_long", 1), 400);
+constexpr int kParts = 4;
+
+class FullDiskLong : public ::testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(FullDiskLong, FailuresAtEveryCallLoseNothing) {
+  const auto [kind, part] = GetParam();
+  const int64_t spacing = disk_failure_lasts(kind) ? 7 : 1;
+  EXPECT_GE(expect_failures_lose_nothing("full_disk_long_" + std::to_string(part), kind, part * spacing,
+                                         kParts * spacing),
+            disk_failure_lasts(kind) ? 6 : 42);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, FullDiskLong,
+                         ::testing::Combine(::testing::Range(0, kNumDiskFailures),
+                                            ::testing::Range(0, kParts)));
 
 }  // namespace
 }  // namespace plimsoll::testing

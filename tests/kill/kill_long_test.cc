@@ -1,4 +1,5 @@
-// Two hundred kills at random moments.
+// Two hundred kills at random moments. Cases are independent of each other: GTEST_TOTAL_SHARDS splits them
+// over processes.
 #include <gtest/gtest.h>
 
 #include "tests/kill/kill_run.h"
@@ -6,9 +7,18 @@
 namespace plimsoll::testing {
 namespace {
 
-TEST(KillLong, TwoHundredKillsChangeNothing) {
-  expect_kills_change_nothing("kill_long", 200, 2);
+constexpr int kCases = 20;
+constexpr int kKills = 200;
+
+class KillLong : public ::testing::TestWithParam<int> {};
+
+TEST_P(KillLong, TwoHundredKillsChangeNothing) {
+  const int number = GetParam();
+  expect_kills_change_nothing("kill_long_" + std::to_string(number), kKills / kCases,
+                              2 + static_cast<uint64_t>(number));
 }
+
+INSTANTIATE_TEST_SUITE_P(All, KillLong, ::testing::Range(0, kCases));
 
 }  // namespace
 }  // namespace plimsoll::testing

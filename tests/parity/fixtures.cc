@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "io/ckpt/safetensors.h"
+#include "tests/support/places.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -48,7 +49,7 @@ std::map<std::string, std::vector<double>> read_tensors(const std::string& path)
   return tensors;
 }
 
-Fixtures::Fixtures() : folder_(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/parity") {
+Fixtures::Fixtures() : folder_(place("PLIMSOLL_SOURCE", PLIMSOLL_SOURCE_DIR) + "/tests/parity") {
   std::ifstream file(path("cases.json"));
   json_ = nlohmann::json::parse(file);
   expected_ = read_tensors(path("expected.safetensors"));
@@ -88,8 +89,8 @@ nlohmann::json read_json(const std::string& path) {
 }
 
 ScratchFolder::ScratchFolder(const std::string& name)
-    : path_(std::filesystem::path(PLIMSOLL_BINARY_DIR) /
-            ("parity-" + name + "-" + std::to_string(getpid()))) {
+    : path_(std::filesystem::temp_directory_path() /
+            ("plimsoll_parity_" + name + "-" + std::to_string(getpid()))) {
   std::filesystem::remove_all(path_);
   std::filesystem::create_directories(path_);
 }

@@ -1,5 +1,5 @@
 // The plan against the truth: two hundred small runs, and large ones that must also not be predicted too
-// high.
+// high. Cases are independent of each other: GTEST_TOTAL_SHARDS splits them over processes.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,9 +11,15 @@
 namespace plimsoll::testing {
 namespace {
 
-TEST(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
-  const TestFolder folder("truth_long");
-  for (uint64_t number = 0; number < 200; ++number) {
+constexpr uint64_t kRuns = 200;
+constexpr uint64_t kCases = 25;
+
+class TruthLong : public ::testing::TestWithParam<uint64_t> {};
+
+// A share of the runs, evenly drawn.
+TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
+  const TestFolder folder("truth_long_" + std::to_string(GetParam()));
+  for (uint64_t number = GetParam(); number < kRuns; number += kCases) {
     const std::vector<std::string> words = random_run(folder, 2, number);
     std::string line;
     for (const std::string& word : words) line += word + " ";
@@ -28,8 +34,10 @@ TEST(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(All, TruthLong, ::testing::Range(uint64_t{0}, kCases));
+
 // Runs over 500 MB whose batches all have the largest size.
-TEST(TruthLong, LargeRunsUseNineTenthsOfWhatWasPredicted) {
+TEST(TruthLarge, RunsUseNineTenthsOfWhatWasPredicted) {
   const TestFolder folder("truth_large");
   std::filesystem::create_directories(folder.path("model"));
   std::ofstream(folder.path("model") + "/config.json")
