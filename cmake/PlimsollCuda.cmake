@@ -38,7 +38,7 @@ if(PLIMSOLL_HAS_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   # nvcc's front end cannot evaluate fmt's checked format strings at compile time; the C++ compiler checks the same headers.
-  set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -lineinfo -Xcudafe --display_error_number")
+  set(CMAKE_CUDA_FLAGS "${CMAKE_CUDA_FLAGS} --expt-relaxed-constexpr -DFMT_CONSTEVAL= -DFMT_USE_CONSTEXPR=1 -lineinfo -Xcudafe --display_error_number")
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
   message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 else()

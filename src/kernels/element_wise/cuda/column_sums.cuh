@@ -1,0 +1,129 @@
+// Sums over the rows of [T, C] tensors in CUDA kernels: how a block adds its rows, and the second launch that
+// adds the blocks' partial sums. The cut is that of cuda_row_blocks (catalog.h); the order of additions is
+// that of column_sum_cuda_depth. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/catalog.h"
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll::cuda {
+
+inline constexpr int kColumnSumWarps = static_cast<int>(kCudaWarpsPerRowBlock);
+inline constexpr int kColumnSumRows = 4;  // that a warp loads before it computes
+inline constexpr int kMaxColumnSums = 3;
+
+// fp32 [num_sums, num_blocks, stride].
+struct PartialSums {
+  float* data = nullptr;
+  int64_t num_blocks = 0;
+  int64_t stride = 0;
+
+  __device__ __forceinline__ float* row(int sum, int64_t block) const {
+    return data + (sum * num_blocks + block) * stride;
+  }
+};
+inline PartialSums partial_sums(const View& scratch, int64_t num_blocks, int64_t C) {
+  return {static_cast<float*>(scratch.data), num_blocks, cuda_partial_stride(C)};
+}
+
+struct SumDestinations {
+  AnyFloatsOut sum[kMaxColumnSums];  // null where nobody asks
+};
+
+// Defined in column_sums.cu: adds up the partial sums into the destinations.
+void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
+                     const AddFlag& add, CudaStream stream);
+
+// Function: kInputs (1 or 2) tensors a and b, kSums sums, kHasOutput; f.prepare<N>(c, p) as in rows.cuh;
+// f.apply<N>(a, b, p, out, terms) computes the output and each sum's terms of N columns. out may be a or b.
+template <typename X, int N, class Function>
+__global__ void __launch_bounds__(kColumnSumWarps * 32)
+    column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, int64_t rows_per_block,
+                       PartialSums partials, Function function) {
+  constexpr int kSums = Function::kSums;
+  __shared__ float shared[kSums][kColumnSumWarps - 1][N][32];
+  const int lane = static_cast<int>(threadIdx.x);
+  const int warp = static_cast<int>(threadIdx.y);
+  const int64_t c = (static_cast<int64_t>(blockIdx.x) * 32 + lane) * N;
+  const bool inside = c < C;
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * rows_per_block;
+  const int64_t end = begin + rows_per_block < T ? begin + rows_per_block : T;
+  float sums[kSums][N] = {};
+  if (inside) {
+    float columns[2][N];
+    function.template prepare<N>(c, columns);
+    for (int64_t first = begin + warp; first < end; first += kColumnSumWarps * kColumnSumRows) {
+      Raw<X, N> raw_a[kColumnSumRows] = {}, raw_b[kColumnSumRows] = {};
+#pragma unroll
+      for (int u = 0; u < kColumnSumRows; ++u) {
+        const int64_t t = first + u * kColumnSumWarps;
+        if (t < end) {
+          raw_a[u] = load_raw<X, N>(a + t * C + c);
+          if constexpr (Function::kInputs == 2) raw_b[u] = load_raw<X, N>(b + t * C + c);
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kColumnSumRows; ++u) {
+        const int64_t t = first + u * kColumnSumWarps;
+        if (t < end) {
+          float from_a[N], from_b[N], result[N], terms[kSums][N];
+          unpack<X, N>(raw_a[u], from_a);
+          unpack<X, N>(raw_b[u], from_b);
+          function.template apply<N>(from_a, from_b, columns, result, terms);
+          if constexpr (Function::kHasOutput) store_floats<X, N>(out + t * C + c, result);
+#pragma unroll
+          for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) sums[s][i] += terms[s][i];
+          }
+        }
+      }
+    }
+  }
+  if (warp > 0) {
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) shared[s][warp - 1][i][lane] = sums[s][i];
+    }
+  }
+  __syncthreads();
+  if (warp > 0 || !inside) return;
+#pragma unroll
+  for (int s = 0; s < kSums; ++s) {
+    for (int other = 0; other < kColumnSumWarps - 1; ++other) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) sums[s][i] += shared[s][other][i][lane];
+    }
+    store_floats<float, N>(partials.row(s, blockIdx.y) + c, sums[s]);
+  }
+}
+
+// Both launches. `operands`: the addresses of what belongs to the columns.
+template <typename X, class Function>
+void launch_column_sums(const ConstView& a, const ConstView& b, const View& out, const View& scratch,
+                        int64_t T, int64_t C, const Function& function, const SumDestinations& to,
+                        const AddFlag& add, std::initializer_list<const void*> operands, CudaStream stream) {
+  if (C <= 0) return;
+  const RowBlocks blocks = cuda_row_blocks(T, C);
+  const PartialSums partials = partial_sums(scratch, blocks.num_blocks, C);
+  if (blocks.num_blocks > 0) {
+    const auto launch = [&](auto n) {
+      constexpr int kN = decltype(n)::value;
+      const dim3 grid(static_cast<unsigned>(ceil_div(C, 32 * kN)), static_cast<unsigned>(blocks.num_blocks));
+      column_sums_kernel<X, kN><<<grid, dim3(32, kColumnSumWarps), 0, stream>>>(
+          static_cast<const X*>(a.data), static_cast<const X*>(b.data), static_cast<X*>(out.data), T, C,
+          blocks.rows_per_block, partials, function);
+      PLIMSOLL_CHECK_LAUNCH("a kernel of column sums");
+    };
+    if (C % kPack<X> == 0 && aligned_to_packs({a.data, b.data, out.data, scratch.data}) &&
+        aligned_to_packs(operands)) {
+      launch(std::integral_constant<int, kPack<X>>());
+    } else {
+      launch(std::integral_constant<int, 1>());
+    }
+  }
+  add_up_partials(partials, to, Function::kSums, C, add, stream);
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,74 @@
+// Element-wise CUDA kernels over flat tensors: y[i] = f(a[i]) or f(a[i], b[i]). A thread takes four packs,
+// all of them loaded before the first is computed. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll::cuda {
+
+inline constexpr int kFlatThreads = 256;
+inline constexpr int kFlatPacks = 4;
+
+// Function: void f.apply<N>(float (&x)[N], const float (&other)[N], int64_t first) turns x, the elements of a
+// from `first` on, into results; bool f.reads_a() says whether a is read at all. b may be null: `other` is
+// then nothing in particular. y may be a or b: a thread reads what it writes before it does.
+template <typename A, typename B, typename Y, int N, class Function>
+__global__ void __launch_bounds__(kFlatThreads)
+    flat_kernel(const A* a, const B* b, Y* y, int64_t n, Function function) {
+  const int64_t packs = n / N;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kFlatThreads * kFlatPacks) + threadIdx.x;
+  const bool reads_a = function.reads_a();
+  Raw<A, N> raw_a[kFlatPacks] = {};
+  Raw<B, N> raw_b[kFlatPacks] = {};
+#pragma unroll
+  for (int u = 0; u < kFlatPacks; ++u) {
+    const int64_t pack_index = first + u * kFlatThreads;
+    if (pack_index < packs) {
+      if (reads_a) raw_a[u] = load_raw<A, N>(a + pack_index * N);
+      if (b != nullptr) raw_b[u] = load_raw<B, N>(b + pack_index * N);
+    }
+  }
+#pragma unroll
+  for (int u = 0; u < kFlatPacks; ++u) {
+    const int64_t pack_index = first + u * kFlatThreads;
+    if (pack_index < packs) {
+      float x[N], other[N];
+      unpack<A, N>(raw_a[u], x);
+      unpack<B, N>(raw_b[u], other);
+      function.template apply<N>(x, other, pack_index * N);
+      store_floats<Y, N>(y + pack_index * N, x);
+    }
+  }
+  // The elements after the last whole pack.
+  if constexpr (N > 1) {
+    const int64_t i = packs * N + threadIdx.x;
+    if (blockIdx.x == 0 && i < n) {
+      float x[1] = {0.0f}, other[1] = {0.0f};
+      if (reads_a) load_floats<A, 1>(a + i, x);
+      if (b != nullptr) load_floats<B, 1>(b + i, other);
+      function.template apply<1>(x, other, i);
+      store_floats<Y, 1>(y + i, x);
+    }
+  }
+}
+
+// Packs of 16 bytes of the narrowest type, or single elements where an address does not allow them.
+template <typename A, typename B, typename Y, class Function>
+void launch_flat(const ConstView& a, const ConstView& b, const View& y, int64_t n, const Function& function,
+                 CudaStream stream) {
+  if (n <= 0) return;
+  constexpr int kN = kPack < A >> kPack<Y> ? kPack<A> : kPack<Y>;
+  const auto* from_a = static_cast<const A*>(a.data);
+  const auto* from_b = static_cast<const B*>(b.data);
+  auto* to = static_cast<Y*>(y.data);
+  if (aligned_to_packs({a.data, b.data, y.data})) {
+    const auto blocks = static_cast<unsigned>(ceil_div(ceil_div(n, kN), kFlatThreads * kFlatPacks));
+    flat_kernel<A, B, Y, kN><<<blocks, kFlatThreads, 0, stream>>>(from_a, from_b, to, n, function);
+  } else {
+    const auto blocks = static_cast<unsigned>(ceil_div(n, kFlatThreads * kFlatPacks));
+    flat_kernel<A, B, Y, 1><<<blocks, kFlatThreads, 0, stream>>>(from_a, from_b, to, n, function);
+  }
+  PLIMSOLL_CHECK_LAUNCH("an element-wise kernel");
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,87 @@
+// GELU and its slope on fp32 in CUDA kernels, within the bounds of gelu.h. Thread-safe: no state.
+//
+// The erf form follows the CPU's kernel: what is small, z * Phi(-z) with z = |x|, is computed as such, from
+// exp(-z^2 / 2) and from Phi(-z) exp(z^2 / 2) (z + k), a polynomial in (z - k) / (z + k), k = 3.5; the
+// minimax coefficients are those of simd/math-inl.h, which says where the map comes from. 2^x and 1/x are the
+// hardware's (2 ulp and 1 ulp); results below the smallest normal number become 0, from z = 13.2 on.
+#pragma once
+
+#include "kernels/element_wise/gelu.h"
+
+namespace plimsoll::cuda {
+
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float fast_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Of z = |x|: exp(-z^2 / 2), and Phi(-z) divided by it.
+struct NormalTail {
+  float exp_half_square;
+  float ratio;
+};
+__device__ __forceinline__ NormalTail normal_tail(float z) {
+  const float w = z * 0.849321800f;  // sqrt(log2(e) / 2)
+  const float e = fast_exp2(-(w * w));
+  const float t = fast_reciprocal(z + 3.5f);
+  const float s = (z - 3.5f) * t;
+  const float s2 = s * s;
+  float even = 4.320858233e-04f;
+  float odd = 1.161139835e-04f;
+  even = fmaf(even, s2, -3.181739465e-03f);
+  odd = fmaf(odd, s2, -4.937259442e-04f);
+  even = fmaf(even, s2, 1.740769032e-02f);
+  odd = fmaf(odd, s2, 6.491070967e-03f);
+  even = fmaf(even, s2, 3.154249559e-01f);
+  odd = fmaf(odd, s2, -1.160526385e-01f);
+  even = fmaf(even, s2, 7.444160753e-01f);
+  odd = fmaf(odd, s2, -5.655617618e-01f);
+  return {e, fmaf(odd, s, even) * t};
+}
+
+// An infinity gives NaN, which is allowed: it is not finite.
+struct ErfGelu {
+  static __device__ __forceinline__ float value(float x) {
+    const float z = fabsf(x);
+    const NormalTail normal = normal_tail(z);
+    return fmaf(-z, normal.ratio * normal.exp_half_square, x < 0.0f ? 0.0f : x);
+  }
+  static __device__ __forceinline__ float slope(float x) {
+    const float z = fabsf(x);
+    const NormalTail normal = normal_tail(z);
+    // phi(z) is this times exp(-z^2 / 2): 1 / sqrt(2 pi).
+    const float h = fmaf(z, 0.398942280f, -normal.ratio) * normal.exp_half_square;
+    return x < 0.0f ? -h : h + 1.0f;
+  }
+};
+
+// x times a gate 1 / (1 + 2^y); the slope is gate + x * gate'. |x| is cut where nothing changes any more and
+// nothing overflows yet, y where 2^y and 1 / 2^y are normal numbers.
+struct TanhGelu {
+  struct Gate {
+    float x, gate, e;
+  };
+  static __device__ __forceinline__ Gate gate_of(float x) {
+    const float cut = copysignf(fminf(fabsf(x), 15.0f), x);
+    // 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    const float y = cut * fmaf(cut * cut, -0.102943240f, -2.30220819f);
+    const float e = fast_exp2(fmaxf(fminf(y, 125.0f), -125.0f));
+    const float gate = y < 125.0f ? fast_reciprocal(1.0f + e) : 0.0f;
+    return {cut, gate, y > -125.0f ? e : 0.0f};
+  }
+  static __device__ __forceinline__ float value(float x) { return x * gate_of(x).gate; }
+  static __device__ __forceinline__ float slope(float x) {
+    const Gate g = gate_of(x);
+    const float d_2u = fmaf(g.x * g.x, 0.214064449f, 1.59576912f);
+    const float slope = fmaf(g.x, g.e * g.gate * g.gate * d_2u, g.gate);
+    return x == x ? slope : x;
+  }
+};
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,49 @@
+// Sums over the lanes of a warp and over the warps of a block, in an order that is always the same: lanes by
+// halves, warps in turn. Every thread gets the result. Thread-safe: no state.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll::cuda {
+
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+
+template <typename T>
+__device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(kWholeWarp, value, distance);
+  return value;
+}
+
+__device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  }
+  return value;
+}
+
+// The sum of a block whose threads are numbered by `thread`. Requires: all threads call it; `slots` is shared
+// memory, one for each warp, that no earlier call used since the last barrier.
+template <typename T>
+__device__ __forceinline__ T block_sum(T value, int thread, int num_warps, T* slots) {
+  value = warp_sum(value);
+  if (num_warps == 1) return value;
+  if (thread % 32 == 0) slots[thread / 32] = value;
+  __syncthreads();
+  T sum = slots[0];
+  for (int warp = 1; warp < num_warps; ++warp) sum += slots[warp];
+  return sum;
+}
+
+__device__ __forceinline__ float block_max(float value, int thread, int num_warps, float* slots) {
+  value = warp_max(value);
+  if (num_warps == 1) return value;
+  if (thread % 32 == 0) slots[thread / 32] = value;
+  __syncthreads();
+  float max = slots[0];
+  for (int warp = 1; warp < num_warps; ++warp) max = fmaxf(max, slots[warp]);
+  return max;
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,73 @@
+// CUDA kernels over [T, C] tensors with operands per column: y[t, c] = f(x[t, c], operands of c). A thread
+// keeps its columns and walks over four rows, all loaded before the first is computed. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll::cuda {
+
+inline constexpr int kRowsThreads = 256;
+inline constexpr int kRowsPerThread = 4;
+
+// Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads what belongs to the columns from c on, and
+// f.apply<N>(float (&x)[N], const float (&p)[2][N]) turns x into results. y may be x.
+template <typename X, int N, class Function>
+__global__ void __launch_bounds__(kRowsThreads)
+    rows_kernel(const X* x, X* y, int64_t T, int64_t C, Function function) {
+  const int64_t c = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  if (c >= C) return;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * blockDim.y * kRowsPerThread + threadIdx.y;
+  Raw<X, N> raw[kRowsPerThread] = {};
+#pragma unroll
+  for (int u = 0; u < kRowsPerThread; ++u) {
+    const int64_t t = first + u * blockDim.y;
+    if (t < T) raw[u] = load_raw<X, N>(x + t * C + c);
+  }
+  float columns[2][N];
+  function.template prepare<N>(c, columns);
+#pragma unroll
+  for (int u = 0; u < kRowsPerThread; ++u) {
+    const int64_t t = first + u * blockDim.y;
+    if (t < T) {
+      float values[N];
+      unpack<X, N>(raw[u], values);
+      function.template apply<N>(values, columns);
+      store_floats<X, N>(y + t * C + c, values);
+    }
+  }
+}
+
+template <typename X, int N, class Function>
+void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
+                    CudaStream stream) {
+  // As few groups of columns as fit a block, all of the same width; the rest of the block goes to rows.
+  const int64_t packs = C / N;
+  const int64_t groups = ceil_div(packs, kRowsThreads);
+  const int64_t width = ceil_div(ceil_div(packs, groups), 32) * 32;
+  const int64_t height = kRowsThreads / width;
+  // The grid's second dimension ends at 65535.
+  const int64_t rows_per_launch = int64_t{65535} * height * kRowsPerThread;
+  for (int64_t t = 0; t < T; t += rows_per_launch) {
+    const int64_t rows = T - t < rows_per_launch ? T - t : rows_per_launch;
+    const dim3 grid(static_cast<unsigned>(groups),
+                    static_cast<unsigned>(ceil_div(rows, height * kRowsPerThread)));
+    const dim3 block(static_cast<unsigned>(width), static_cast<unsigned>(height));
+    rows_kernel<X, N><<<grid, block, 0, stream>>>(static_cast<const X*>(x.data) + t * C,
+                                                  static_cast<X*>(y.data) + t * C, rows, C, function);
+    PLIMSOLL_CHECK_LAUNCH("a kernel over rows");
+  }
+}
+
+// `operands`: the addresses of what belongs to the columns.
+template <typename X, class Function>
+void launch_rows(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
+                 std::initializer_list<const void*> operands, CudaStream stream) {
+  if (T <= 0 || C <= 0) return;
+  if (C % kPack<X> == 0 && aligned_to_packs({x.data, y.data}) && aligned_to_packs(operands)) {
+    launch_rows_of<X, kPack<X>>(x, y, T, C, function, stream);
+  } else {
+    launch_rows_of<X, 1>(x, y, T, C, function, stream);
+  }
+}
+
+}  // namespace plimsoll::cuda

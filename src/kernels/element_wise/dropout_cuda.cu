@@ -1,0 +1,33 @@
+#include "kernels/element_wise/dropout_cuda.h"
+
+#include "kernels/element_wise/cuda/flat.cuh"
+#include "kernels/element_wise/cuda/random.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+struct Drop {
+  Dropout dropout;
+
+  __device__ bool reads_a() const { return true; }
+  template <int N>
+  __device__ void apply(float (&x)[N], const float (&)[N], int64_t first) const {
+    if (dropout.on) dropout.apply<N>(dropout.site(), first, x);
+  }
+};
+
+}  // namespace
+}  // namespace cuda
+
+void dropout_fwd_cuda(const DropoutFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  constexpr const char* kKernel = "dropout_fwd_cuda";
+  const DType dtype = cuda::cuda_type_of(kKernel, {{"x", args.x}, {"y", args.y}});
+  const cuda::Drop drop{cuda::dropout_of(kKernel, args.p, args.where, rng)};
+  cuda::with_cuda_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    cuda::launch_flat<T, T, T>(args.x, {}, args.y, args.n, drop, stream);
+  });
+}
+
+}  // namespace plimsoll
