@@ -28,6 +28,8 @@ int main(int argc, char** argv) {
       arguments.train_file = argv[2];
     }
     const int steps = argc > 4 ? std::atoi(argv[4]) : 20;
+    // The plan has room for every batch of so many steps.
+    arguments.max_steps = steps;
     const double peak_rate = 1e-3;
 
     // Before anything is allocated, the plan says what the run will hold; train() of the Trainer holds the

@@ -11,9 +11,9 @@
 //
 // A loop of one's own:
 //
-//   trainer.start();
-//   for (plimsoll::Batch batch = trainer.next_batch(); trainer.step() < 100; batch = trainer.next_batch()) {
-//     double loss = trainer.forward_backward(batch);
+//   arguments.max_steps = 100;  // what the plan has room for
+//   while (trainer.step() < 100) {
+//     double loss = trainer.forward_backward(trainer.next_batch());
 //     trainer.update(1e-4);
 //   }
 #pragma once
@@ -47,6 +47,8 @@ class Batch {
   int64_t num_tokens() const;
   // Fraction of the data seen when this batch is done, counted in epochs.
   double epoch() const;
+  // Whether the epoch ends with this batch: the Trainer's own loop updates then, whatever is added up.
+  bool last_in_epoch() const;
 
  private:
   friend class Trainer;
@@ -81,8 +83,9 @@ class Trainer {
   std::string start();
 
   // Trains to the end with everything that the arguments ask for; writes checkpoints, logs, results and plots
-  // into output_dir. Lines about a resumed checkpoint go to `announce`. Errors: kWillNotFit, kNotFinite,
-  // kBadData, kDevice.
+  // into output_dir. Lines about a resumed checkpoint go to `announce`. Called once more, or after updates of
+  // one's own, it begins anew at step 0: with the weights as they are, the optimizer's states zero. Errors:
+  // kUsage unless the Trainer was made with Task::kTrain; kWillNotFit, kNotFinite, kBadData, kDevice.
   TrainOutput train(const Announce& announce = {});
   // Mean loss and metrics over the validation data, keys with the prefix "eval_".
   MetricMap evaluate();
@@ -104,13 +107,24 @@ class Trainer {
   // handler.
   void request_stop();
 
-  // A loop of one's own. next_batch goes on over epochs without end.
+  // A loop of one's own. Its order of calls: forward_backward once or more, then update; next_batch at any
+  // time; evaluate, predict and train not between forward_backward and update. Everything else is kUsage, and
+  // the message says what to call first.
+  //
+  // The next batch of the training data, over epochs without end. The plan has room for every batch of the
+  // epochs that --num_train_epochs or --max_steps ask for, so set them to what the loop will do. Errors:
+  // kUsage unless the Trainer was made with Task::kTrain, and for a batch of a later epoch that is larger
+  // than all that were planned for.
   Batch next_batch();
-  // Mean loss over the batch's share of the step; gradients are added up until update(). With
-  // --gradient_accumulation_steps n, call it n times per update. Returns the mean loss of this batch.
+  // Adds the batch's gradients to those of this step. Returns the mean loss of this batch. Call it up to
+  // --gradient_accumulation_steps times per update. Errors: kUsage beyond that, for a batch of another
+  // Trainer and for one that holds nothing.
   double forward_backward(const Batch& batch);
-  // Clips, updates the weights, returns the gradient's norm before clipping. Errors: kNotFinite, nothing is
-  // updated then.
+  // Clips, updates the weights, returns the gradient's norm before clipping. The step's loss is the mean over
+  // the real samples of all its batches, however many there were and however short: a loop that updates after
+  // --gradient_accumulation_steps batches and at the end of each epoch makes the same steps, bit for bit, as
+  // train(). Errors: kUsage before forward_backward(); kNotFinite, the step is then dropped and nothing is
+  // updated.
   double update(double learning_rate);
   int64_t step() const;  // updates done
 

@@ -7,12 +7,9 @@
 
 #include "api/plan_report.h"
 #include "api/run_reports.h"
-#include "base/file.h"
+#include "api/trainer_state.h"
 #include "show/monitor/host.h"
-#include "train/memory_deltas.h"
-#include "train/session.h"
 #include "train/speed.h"
-#include "train/trainer.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -41,57 +38,13 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
 
 }  // namespace
 
-struct Batch::Impl {
-  MicroBatch batch;
-  int64_t batches_per_epoch = 1;
-  int64_t batch_size = 1;
-};
-
-Batch::Batch() = default;
-Batch::~Batch() = default;
-Batch::Batch(Batch&&) noexcept = default;
-Batch& Batch::operator=(Batch&&) noexcept = default;
-int64_t Batch::num_sequences() const {
-  return impl_ ? impl_->batch.info.num_sequences : 0;
+void Trainer::Impl::start() {
+  if (session.is_allocated()) return;
+  loaded = session.allocate();
+  if (arguments().skip_memory_metrics) return;
+  init_metrics = init_memory.end("init");
+  init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
 }
-int64_t Batch::num_tokens() const {
-  return impl_ ? impl_->batch.info.num_tokens : 0;
-}
-double Batch::epoch() const {
-  if (!impl_) return 0;
-  const DataPosition& position = impl_->batch.info.position;
-  return static_cast<double>(position.epoch) + static_cast<double>(position.index / impl_->batch_size + 1) /
-                                                   static_cast<double>(impl_->batches_per_epoch);
-}
-
-struct Trainer::Impl {
-  explicit Impl(RunSetup setup) : session(std::move(setup), posix_file_system()) {}
-
-  MemoryPhase init_memory;  // begins with the object, before the plan is made
-  Session session;
-  PlanReport plan;
-  std::vector<std::shared_ptr<Callback>> callbacks;
-  std::unique_ptr<TrainLoop> loop;
-  std::atomic<bool> stop{false};
-  std::string loaded;
-  MetricMap init_metrics;  // its end, until a phase reports it
-  // A loop of one's own.
-  bool batches_started = false;
-  int64_t steps = 0;
-  int64_t micro_in_step = 0;
-
-  void start() {
-    if (session.is_allocated()) return;
-    loaded = session.allocate();
-    if (arguments().skip_memory_metrics) return;
-    init_metrics = init_memory.end("init");
-    init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
-  }
-  // The first phase that ends tells of the initialisation too, as in Trainer.
-  void add_init_metrics(MetricMap& metrics) { metrics.merge(std::exchange(init_metrics, {})); }
-  const Arguments& arguments() const { return session.setup().arguments; }
-  double step_ms() const { return loop ? loop->mean_step_ms() : 0.0; }
-};
 
 Trainer::Trainer(Arguments arguments, Task task, Environment environment) {
   std::vector<std::string> notes = resolve_arguments(arguments);
@@ -156,7 +109,15 @@ std::string Trainer::start() {
 }
 
 TrainOutput Trainer::train(const Announce& announce) {
+  impl_->require_training("train()");
+  impl_->require_no_gradients("train()");
   impl_->start();
+  if (impl_->steps > 0) {
+    // A run begins with the weights as they are and with an optimizer that remembers nothing.
+    impl_->session.executor().zero_states();
+    impl_->session.set_micro_batches_done(0);
+    impl_->batches_started = false;
+  }
   impl_->session.executor().set_profiling(impl_->arguments().profile);
   impl_->loop = std::make_unique<TrainLoop>(impl_->session, impl_->callbacks);
   if (impl_->stop.load()) impl_->loop->request_stop();
@@ -174,14 +135,21 @@ TrainOutput Trainer::train(const Announce& announce) {
     }
   }
   TrainOutput output = impl_->loop->run();
+  impl_->steps = output.step;
+  impl_->batches_started = false;
+  impl_->stop.store(false);
   impl_->add_init_metrics(output.metrics);
   return output;
 }
 
 MetricMap Trainer::evaluate() {
-  impl_->start();
+  impl_->require_no_gradients("evaluate()");
   const RunSetup& setup = impl_->session.setup();
-  if (!setup.evaluate) throw_error(ErrorCode::kUsage, "nothing to evaluate: give --validation_file FILE");
+  if (!setup.evaluate) {
+    throw_error(ErrorCode::kUsage,
+                "nothing to evaluate: give --validation_file FILE, and --do_eval where the run trains too");
+  }
+  impl_->start();
   const MemoryPhase memory;
   const auto start = std::chrono::steady_clock::now();
   const auto progress = [&](int64_t done, int64_t all) {
@@ -215,9 +183,14 @@ MetricMap Trainer::evaluate() {
 }
 
 std::vector<Prediction> Trainer::predict() {
-  impl_->start();
+  impl_->require_no_gradients("predict()");
   const RunSetup& setup = impl_->session.setup();
-  if (!setup.predict) throw_error(ErrorCode::kUsage, "nothing to predict: give --test_file FILE");
+  if (!setup.predict) {
+    throw_error(
+        ErrorCode::kUsage,
+        "nothing to predict: give --test_file FILE, and --do_predict where the run trains or evaluates too");
+  }
+  impl_->start();
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
@@ -282,46 +255,6 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
 void Trainer::request_stop() {
   impl_->stop.store(true);
   if (impl_->loop) impl_->loop->request_stop();
-}
-
-Batch Trainer::next_batch() {
-  impl_->start();
-  if (!impl_->batches_started) {
-    impl_->session.start_batches({});
-    impl_->batches_started = true;
-  }
-  Batch batch;
-  batch.impl_ = std::make_unique<Batch::Impl>(
-      Batch::Impl{.batch = impl_->session.make_batch(),
-                  .batches_per_epoch = impl_->session.setup().batches_per_epoch,
-                  .batch_size = impl_->arguments().per_device_train_batch_size});
-  PLIMSOLL_CHECK(impl_->session.next_batch(batch.impl_->batch));
-  return batch;
-}
-
-double Trainer::forward_backward(const Batch& batch) {
-  const int64_t accumulation = impl_->arguments().gradient_accumulation_steps;
-  if (impl_->micro_in_step >= accumulation) {
-    throw_error(ErrorCode::kUsage,
-                "forward_backward was called {} times since update(), --gradient_accumulation_steps is {}",
-                impl_->micro_in_step + 1, accumulation);
-  }
-  const auto rows = static_cast<double>(batch.num_sequences());
-  const double loss = impl_->session.forward_backward(
-      batch.impl_->batch, rows * static_cast<double>(accumulation), impl_->micro_in_step == 0);
-  ++impl_->micro_in_step;
-  return loss * static_cast<double>(accumulation);
-}
-
-double Trainer::update(double learning_rate) {
-  impl_->session.update(learning_rate, impl_->steps + 1);
-  ++impl_->steps;
-  impl_->micro_in_step = 0;
-  return impl_->session.executor().grad_norm();
-}
-
-int64_t Trainer::step() const {
-  return impl_->steps;
 }
 
 MemoryFigures Trainer::memory() const {

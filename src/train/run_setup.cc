@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 
 #include "device/cpu/cpu_features.h"
+#include "io/ckpt/checkpoint.h"
 #include "io/data/columns.h"
 #include "io/data/dummy.h"
 #include "io/data/glue.h"
@@ -18,6 +21,7 @@
 #include "io/hub/hub_cache.h"
 #include "train/host_memory.h"
 #include "train/metrics.h"
+#include "train/run_state.h"
 
 namespace plimsoll {
 namespace {
@@ -365,6 +369,45 @@ class Setup {
     }
     const int64_t epochs = (setup_.max_steps + setup_.steps_per_epoch - 1) / setup_.steps_per_epoch;
     setup_.train_census = count_batches(sampler, epochs);
+    // A row that one epoch's last batch drops comes in another's.
+    setup_.train_census.largest.longest = setup_.train->tokens.longest();
+    if (goes_on_elsewhere()) plan_for_any_batch();
+  }
+
+  // Whether a run goes on at a place whose batches are not those that a run from the start makes: with
+  // another batch size, other data, or an epoch begun anew. What is wrong with the checkpoint is said when it
+  // is read.
+  bool goes_on_elsewhere() const {
+    std::string path = arguments_.resume_from_checkpoint;
+    if (path.empty()) return false;
+    if (path == "True") path = find_newest_verified(files_, arguments_.output_dir, VerifyDepth::kSizes).path;
+    if (path.empty()) return false;
+    try {
+      const RunState state = parse_run_state(open_checkpoint(files_, path).run_state_json, path);
+      const Arguments& before = state.arguments;
+      return arguments_.ignore_data_skip || state.data_rows != setup_.rows_per_epoch ||
+             before.per_device_train_batch_size != arguments_.per_device_train_batch_size ||
+             before.gradient_accumulation_steps != arguments_.gradient_accumulation_steps;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  // Room for any batch at all: the longest rows in one.
+  void plan_for_any_batch() {
+    std::vector<int32_t> lengths = setup_.train->tokens.lengths();
+    const size_t count =
+        std::min(lengths.size(), static_cast<size_t>(arguments_.per_device_train_batch_size));
+    std::partial_sort(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(count), lengths.end(),
+                      std::greater<>());
+    BatchSize& largest = setup_.train_census.largest;
+    largest.tokens =
+        std::accumulate(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(count), int64_t{0});
+    largest.sequences = static_cast<int64_t>(count);
+    setup_.notes.push_back(
+        fmt::format("the run goes on with other batches than those of its start: the plan has room for the "
+                    "largest that the data can make, {} tokens",
+                    largest.tokens));
   }
 
   // Refused before a step is done, not at the first evaluation.

@@ -1,9 +1,15 @@
-// The example with a loop of its own runs, learns and holds what it planned.
+// Loops of a user's own over the engine: the example runs; the steps are the Trainer's bit for bit; what is
+// called in the wrong order says what to call first.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 
+#include "plimsoll/trainer.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll {
@@ -27,6 +33,213 @@ TEST(OwnLoop, RunsAndLearns) {
   EXPECT_GT(first, 0.0);
   EXPECT_LT(last, 2.0 * first);
   EXPECT_TRUE(std::filesystem::exists(folder.path("out") + "/model.safetensors"));
+}
+
+// Rows of many lengths, a last batch that is short, dropout off where `dropout` is 0.
+Arguments uneven_arguments(const testing::TestFolder& folder, double dropout = 0.1) {
+  Arguments arguments;
+  arguments.config_name = testing::write_tiny_model(folder, dropout);
+  arguments.tokenizer_name = arguments.config_name;
+  arguments.train_file = testing::write_uneven_rows(folder, 23);
+  arguments.output_dir = folder.path("out");
+  arguments.per_device_train_batch_size = 4;
+  arguments.learning_rate = 1e-3;
+  arguments.lr_scheduler_type = "constant";
+  arguments.save_strategy = "no";
+  arguments.num_threads = 1;
+  return arguments;
+}
+
+std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
+  trainer.save_model(folder.path("saved"));
+  const std::string text = testing::read_file(folder.path("saved") + "/model.safetensors");
+  std::filesystem::remove_all(folder.path("saved"));
+  return text;
+}
+
+// 23 rows in batches of 4: the sixth has 3, and every third step of two batches ends the epoch.
+TEST(OwnLoop, MakesTheTrainersStepsBitForBit) {
+  for (const int64_t accumulation : {1, 2, 4}) {
+    SCOPED_TRACE(accumulation);
+    const testing::TestFolder folder("own_loop_same");
+    Arguments arguments = uneven_arguments(folder);
+    arguments.gradient_accumulation_steps = accumulation;
+    arguments.max_steps = accumulation == 1 ? 14 : 8;
+    Trainer whole(arguments);
+    whole.train();
+    const std::string expected = weights_of(whole, folder);
+    ASSERT_FALSE(expected.empty());
+
+    Trainer own(arguments);
+    while (own.step() < arguments.max_steps) {
+      bool ends = false;
+      for (int64_t micro = 0; micro < accumulation && !ends; ++micro) {
+        const Batch batch = own.next_batch();
+        own.forward_backward(batch);
+        ends = batch.last_in_epoch();
+        EXPECT_EQ(ends, batch.epoch() == std::floor(batch.epoch()));
+      }
+      own.update(arguments.learning_rate);
+    }
+    EXPECT_TRUE(weights_of(own, folder) == expected);
+  }
+}
+
+// The norm of the step's gradient and the weights after it, of `num_batches` batches under a setting that
+// allows `accumulation` of them.
+std::pair<double, std::string> one_step(const testing::TestFolder& folder, int64_t accumulation,
+                                        int num_batches) {
+  Arguments arguments = uneven_arguments(folder, 0.0);
+  arguments.gradient_accumulation_steps = accumulation;
+  arguments.optim = "sgd";
+  arguments.max_grad_norm = 0;
+  Trainer trainer(arguments);
+  for (int i = 0; i < num_batches; ++i) trainer.forward_backward(trainer.next_batch());
+  const double norm = trainer.update(0.1);
+  return {norm, weights_of(trainer, folder)};
+}
+
+// A step is the mean over the samples that it saw, however many batches the setting allows.
+TEST(OwnLoop, FewerBatchesThanTheSettingWeighTheSame) {
+  const testing::TestFolder folder("own_loop_weight");
+  const auto [norm, weights] = one_step(folder, 2, 2);
+  ASSERT_GT(norm, 0.0);
+  // Half of the samples that the setting allows: scaling by a power of two rounds nothing.
+  const auto [norm_of_4, weights_of_4] = one_step(folder, 4, 2);
+  EXPECT_EQ(norm_of_4, norm);
+  EXPECT_TRUE(weights_of_4 == weights);
+  // 8 of 12 samples: each gradient is rounded once more, by at most 2^-24 of itself, and so is their norm.
+  EXPECT_NEAR(one_step(folder, 3, 2).first, norm, 4.0 * std::ldexp(norm, -24));
+}
+
+// A loop that takes no notice of the end of an epoch: the step over it has 3 + 4 samples, and is that of one
+// batch of these 7.
+TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
+  const testing::TestFolder folder("own_loop_over");
+  Arguments arguments = uneven_arguments(folder, 0.0);
+  arguments.train_sampling_strategy = "sequential";
+  arguments.gradient_accumulation_steps = 2;
+  arguments.max_grad_norm = 0;
+  Trainer over(arguments);
+  for (int i = 0; i < 5; ++i) over.next_batch();
+  over.forward_backward(over.next_batch());
+  over.forward_backward(over.next_batch());
+
+  std::vector<std::string> lines;
+  std::ifstream file(arguments.train_file);
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 24u);
+  arguments.train_file = folder.path("seven.csv");
+  std::ofstream seven(arguments.train_file);
+  for (const size_t line : {0, 21, 22, 23, 1, 2, 3, 4}) seven << lines[line] << "\n";
+  seven.close();
+  arguments.per_device_train_batch_size = 7;
+  arguments.gradient_accumulation_steps = 1;
+  Trainer at_once(arguments);
+  at_once.forward_backward(at_once.next_batch());
+  const double expected = at_once.update(0.0);
+  ASSERT_GT(expected, 0.0);
+  // As in Training.AccumulationOverTheEndOfAnEpochCountsRealSamples: sums in another order.
+  EXPECT_NEAR(over.update(0.0), expected, 1e-5 * expected);
+}
+
+void expect_usage(const std::function<void()>& call, const std::string& words) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown; expected: " << words;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+  }
+}
+
+TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
+  const testing::TestFolder folder("own_loop_misuse");
+  Arguments arguments = uneven_arguments(folder);
+  arguments.gradient_accumulation_steps = 2;
+  arguments.validation_file = arguments.train_file;
+  arguments.test_file = arguments.train_file;
+  arguments.do_eval = true;
+  Trainer trainer(arguments);
+  EXPECT_EQ(trainer.profile_table(), "");
+  expect_usage([&] { trainer.update(1e-3); }, "call forward_backward(batch) before each update()");
+  expect_usage([&] { trainer.forward_backward(Batch()); }, "take one from next_batch()");
+  Batch batch = trainer.next_batch();
+  const Batch moved = std::move(batch);
+  expect_usage([&] { trainer.forward_backward(batch); }, "moved from");
+  Trainer other(arguments);
+  expect_usage([&] { other.forward_backward(moved); }, "another Trainer");
+  trainer.forward_backward(moved);
+  expect_usage([&] { trainer.evaluate(); }, "call update() first");
+  expect_usage([&] { trainer.predict(); }, "call update() first");
+  expect_usage([&] { trainer.train(); }, "call update() first");
+  expect_usage([&] { trainer.update(NAN); }, "a learning rate is");
+  trainer.forward_backward(moved);
+  expect_usage([&] { trainer.forward_backward(moved); }, "--gradient_accumulation_steps is 2: call update()");
+  trainer.update(1e-3);
+  expect_usage([&] { trainer.update(1e-3); }, "call forward_backward(batch)");
+  expect_usage([&] { trainer.predict(); }, "--do_predict");
+  trainer.evaluate();
+  trainer.forward_backward(trainer.next_batch());
+  trainer.update(1e-3);
+  EXPECT_EQ(trainer.step(), 2);
+  trainer.save_model(folder.path("saved"));
+  for (const Task task : {Task::kEvaluate, Task::kPredict}) {
+    Arguments to_read = arguments;
+    to_read.config_name.clear();
+    to_read.model_name_or_path = folder.path("saved");
+    Trainer reader(to_read, task);
+    for (const auto& call : std::vector<std::function<void()>>{
+             [&] { reader.next_batch(); }, [&] { reader.forward_backward(moved); },
+             [&] { reader.update(1e-3); }, [&] { reader.train(); }}) {
+      expect_usage(call, "Task::kTrain");
+    }
+  }
+}
+
+// A run after a loop of one's own, and one after a run, begin with an optimizer that remembers nothing.
+TEST(OwnLoop, TrainBeginsAnewAfterOtherSteps) {
+  const testing::TestFolder folder("own_loop_anew");
+  Arguments arguments = uneven_arguments(folder);
+  arguments.max_steps = 3;
+  Trainer first(arguments);
+  first.train();
+  EXPECT_EQ(first.step(), 3);
+  first.save_model(folder.path("between"));
+  EXPECT_EQ(first.train().step, 3);
+  const std::string twice = weights_of(first, folder);
+  Arguments second = arguments;
+  second.config_name.clear();
+  second.model_name_or_path = folder.path("between");
+  Trainer fresh(second);
+  fresh.train();
+  EXPECT_TRUE(weights_of(fresh, folder) == twice);
+}
+
+// Beyond the epochs that were planned a batch may be larger than all of them: refused, with the way out.
+TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
+  const testing::TestFolder folder("own_loop_beyond");
+  Arguments arguments = uneven_arguments(folder);
+  std::vector<int> turns;
+  for (const int64_t workers : {0, 2}) {
+    SCOPED_TRACE(workers);
+    arguments.max_steps = 6;
+    arguments.dataloader_num_workers = workers;
+    Trainer trainer(arguments);
+    int done = 0;
+    expect_usage(
+        [&] {
+          for (; done < 3000; ++done) trainer.forward_backward(trainer.next_batch()), trainer.update(1e-4);
+        },
+        "--num_train_epochs or --max_steps");
+    EXPECT_GE(done, 6);
+    turns.push_back(done);
+    // Planned for, the same loop goes on.
+    arguments.max_steps = done + 1;
+    Trainer planned(arguments);
+    for (int i = 0; i <= done; ++i) planned.next_batch();
+  }
+  EXPECT_EQ(turns[0], turns[1]);
 }
 
 }  // namespace

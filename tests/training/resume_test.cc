@@ -98,6 +98,39 @@ TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   EXPECT_TRUE(told) << "the changed argument is printed";
 }
 
+// With another batch size a run goes on in the middle of what would be a batch of its own: any batch may
+// come, and the plan has room for it.
+TEST(Resume, AnotherBatchSizeGoesOn) {
+  const TestFolder folder("batch_size");
+  Arguments arguments;
+  arguments.config_name = testing::write_tiny_model(folder);
+  arguments.tokenizer_name = arguments.config_name;
+  arguments.train_file = testing::write_uneven_rows(folder, 40);
+  arguments.num_threads = 1;
+  arguments.save_steps = 2;
+  int larger_than_from_the_start = 0;
+  for (int64_t seed = 0; seed < 3; ++seed) {
+    arguments.seed = seed;
+    arguments.output_dir = folder.path("run" + std::to_string(seed));
+    arguments.per_device_train_batch_size = 3;
+    arguments.resume_from_checkpoint.clear();
+    arguments.max_steps = 2;
+    Trainer(arguments).train();
+    arguments.per_device_train_batch_size = 5;
+    arguments.max_steps = 8;
+    Trainer from_the_start(arguments);
+    arguments.resume_from_checkpoint = "True";
+    Trainer trainer(arguments);
+    larger_than_from_the_start += trainer.plan().arena_bytes > from_the_start.plan().arena_bytes ? 1 : 0;
+    bool told = false;
+    for (const std::string& note : trainer.plan().notes)
+      told = told || note.find("the largest that the data can make") != std::string::npos;
+    EXPECT_TRUE(told);
+    EXPECT_EQ(trainer.train().step, 8);
+  }
+  EXPECT_GT(larger_than_from_the_start, 0);
+}
+
 // A stop request finishes the step, saves, and the rest of the run ends with the same bits.
 TEST(Resume, StopRequestSavesAndGoesOn) {
   class StopAfter : public Callback {

@@ -49,6 +49,24 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
   return arguments;
 }
 
+std::string write_uneven_rows(const TestFolder& folder, int num_rows) {
+  std::ofstream vocabulary(folder.path("model") + "/vocab.txt");
+  vocabulary << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary << letter << "\n";
+  std::ofstream file(folder.path("rows.csv"));
+  file << "sentence,label\n";
+  for (int row = 0; row < num_rows; ++row) {
+    // A Weyl sequence: the same on every machine.
+    const int mark = row * 17 % 31;
+    const int num_words = mark % 3 == 0 ? 15 + mark % 6 : 1 + mark % 4;
+    for (int word = 0; word < num_words; ++word) {
+      file << (word == 0 ? "" : " ") << static_cast<char>('a' + (mark + 5 * word) % 26);
+    }
+    file << (mark % 2 == 0 ? ",even\n" : ",odd\n");
+  }
+  return folder.path("rows.csv");
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

@@ -27,6 +27,10 @@ std::string write_tiny_model(const TestFolder& folder, double dropout = 0.1);
 // Twelve steps of two micro-batches over dummy data, with dropout and random order, a save after each.
 Arguments tiny_arguments(const std::string& model, const std::string& output_dir);
 
+// Puts a vocabulary beside the model and writes rows of 1 to 20 words of one letter with two labels, a third
+// of them long, in an order that looks random. Returns the file.
+std::string write_uneven_rows(const TestFolder& folder, int num_rows);
+
 std::string read_file(const std::string& path);
 
 }  // namespace plimsoll::testing

@@ -98,8 +98,4 @@ OwnedBatch::OwnedBatch(const BatchCapacity& capacity, LabelKind labels, int32_t 
   buffers_.position_offset = position_offset;
 }
 
-int64_t OwnedBatch::held_bytes() const {
-  return static_cast<int64_t>(ints_.capacity() * sizeof(int32_t) + floats_.capacity() * sizeof(float));
-}
-
 }  // namespace plimsoll

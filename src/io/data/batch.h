@@ -58,7 +58,6 @@ class OwnedBatch {
   OwnedBatch(const OwnedBatch&) = delete;
   OwnedBatch& operator=(const OwnedBatch&) = delete;
   const BatchBuffers& buffers() const { return buffers_; }
-  int64_t held_bytes() const;
   // The kind that a data set's labels need.
   static LabelKind label_kind(const Dataset& data);
 

@@ -46,7 +46,7 @@ void copy_batch(const BatchBuffers& from, const BatchInfo& info, int64_t label_w
 
 Loader::Loader(const Dataset& data, Sampler sampler, const BatchCapacity& capacity,
                const LoaderOptions& options)
-    : data_(data), sampler_(std::move(sampler)), options_(options) {
+    : data_(data), sampler_(std::move(sampler)), capacity_(capacity), options_(options) {
   PLIMSOLL_CHECK(options.num_workers >= 0 && options.prefetch_factor >= 1);
   PLIMSOLL_CHECK(sampler_.num_rows() == data.num_rows(), "the sampler has {} rows, the data set {}",
                  sampler_.num_rows(), data.num_rows());
@@ -56,7 +56,7 @@ Loader::Loader(const Dataset& data, Sampler sampler, const BatchCapacity& capaci
   slots_.reserve(num_slots);
   for (size_t i = 0; i < num_slots; ++i) {
     slots_.push_back({OwnedBatch(capacity, OwnedBatch::label_kind(data), options.position_offset),
-                      std::vector<int32_t>(max_rows), 0, BatchInfo(), false});
+                      std::vector<int32_t>(max_rows), 0, BatchInfo(), false, nullptr});
   }
   try {
     for (int i = 0; i < options.num_workers; ++i) {
@@ -101,9 +101,23 @@ void Loader::claim(Slot& slot) {
   slot.info.last_in_epoch = step.last_in_epoch;
 }
 
+void Loader::require_room(std::span<const int32_t> rows, const DataPosition& position) const {
+  int64_t tokens = 0;
+  for (const int32_t row : rows) tokens += sampler_.lengths()[static_cast<size_t>(row)];
+  const auto sequences = static_cast<int64_t>(rows.size());
+  if (tokens <= capacity_.tokens && sequences <= capacity_.sequences) return;
+  throw_error(
+      ErrorCode::kUsage,
+      "the batch at row {} of epoch {} has {} tokens in {} sequences, and the plan has room for {} in {}: "
+      "it covers the epochs that --num_train_epochs or --max_steps ask for; set them to what will be run",
+      position.index, position.epoch, tokens, sequences, capacity_.tokens, capacity_.sequences);
+}
+
 void Loader::assemble(Slot& slot, const BatchBuffers& out) {
-  const BatchInfo counts = assemble_batch(
-      data_, std::span<const int32_t>(slot.rows).first(static_cast<size_t>(slot.num_rows)), out);
+  const std::span<const int32_t> rows =
+      std::span<const int32_t>(slot.rows).first(static_cast<size_t>(slot.num_rows));
+  require_room(rows, slot.info.position);
+  const BatchInfo counts = assemble_batch(data_, rows, out);
   slot.info.num_tokens = counts.num_tokens;
   slot.info.num_sequences = counts.num_sequences;
   slot.info.longest = counts.longest;
@@ -115,9 +129,9 @@ void Loader::work() {
     // Batches are claimed in order, so one at the end means that all that follow are too.
     may_claim_.wait(lock, [this] {
       const bool has_slot = num_claimed_ < num_consumed_ + static_cast<int64_t>(slots_.size());
-      return stop_ || failure_ != nullptr || at_end() || has_slot;
+      return stop_ || at_end() || has_slot;
     });
-    if (stop_ || failure_ != nullptr || at_end()) {
+    if (stop_ || at_end()) {
       return;
     }
     Slot& slot = slots_[static_cast<size_t>(num_claimed_) % slots_.size()];
@@ -127,15 +141,15 @@ void Loader::work() {
       lock.unlock();
       assemble(slot, slot.batch.buffers());
       lock.lock();
-      slot.ready = true;
     } catch (...) {
       if (!lock.owns_lock()) {
         lock.lock();
       }
-      failure_ = std::current_exception();
+      slot.failure = std::current_exception();
     }
+    slot.ready = true;
     is_ready_.notify_all();
-    if (at_end() || failure_ != nullptr) {
+    if (at_end()) {
       may_claim_.notify_all();
     }
   }
@@ -146,7 +160,14 @@ bool Loader::next(const BatchBuffers& out, BatchInfo& info) {
     if (at_end()) {
       return false;
     }
+    const DataPosition here = sampler_.position();
     const Sampler::Step step = sampler_.next();
+    try {
+      require_room(step.rows, step.position);
+    } catch (...) {
+      sampler_.seek(here);
+      throw;
+    }
     BatchBuffers buffers = out;
     buffers.position_offset = options_.position_offset;
     info = assemble_batch(data_, step.rows, buffers);
@@ -157,13 +178,12 @@ bool Loader::next(const BatchBuffers& out, BatchInfo& info) {
   }
   std::unique_lock lock(mutex_);
   Slot& slot = slots_[static_cast<size_t>(num_consumed_) % slots_.size()];
-  is_ready_.wait(
-      lock, [&] { return slot.ready || failure_ != nullptr || (at_end() && num_claimed_ == num_consumed_); });
-  if (failure_ != nullptr) {
-    std::rethrow_exception(failure_);
-  }
+  is_ready_.wait(lock, [&] { return slot.ready || (at_end() && num_claimed_ == num_consumed_); });
   if (!slot.ready) {
     return false;
+  }
+  if (slot.failure != nullptr) {
+    std::rethrow_exception(slot.failure);
   }
   // No worker touches a ready slot, so the copy needs no lock.
   lock.unlock();
@@ -175,14 +195,6 @@ bool Loader::next(const BatchBuffers& out, BatchInfo& info) {
   lock.unlock();
   may_claim_.notify_one();
   return true;
-}
-
-int64_t Loader::slot_bytes() const {
-  int64_t bytes = 0;
-  for (const Slot& slot : slots_) {
-    bytes += slot.batch.held_bytes() + static_cast<int64_t>(slot.rows.capacity() * sizeof(int32_t));
-  }
-  return bytes;
 }
 
 }  // namespace plimsoll

@@ -39,11 +39,9 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   // Writes the next batch into `out` and returns true, or returns false at the end. `out` may be another one
-  // in each call. Requires: the buffers hold the batch. Errors: what a worker threw.
+  // in each call. Requires: the buffers hold `capacity`. Errors: kUsage for a batch that is larger, at its
+  // turn and again at every call that follows: it is of an epoch that the plan does not cover.
   bool next(const BatchBuffers& out, BatchInfo& info);
-
-  // Bytes of the workers' slots, for the memory plan.
-  int64_t slot_bytes() const;
 
  private:
   struct Slot {
@@ -52,17 +50,21 @@ class Loader {
     int64_t num_rows = 0;
     BatchInfo info;
     bool ready = false;
+    std::exception_ptr failure;  // of this batch, for its turn
   };
 
   void work();
   // The sampler's next batch into the slot. Requires: the lock is held, the sampler is not at the end.
   void claim(Slot& slot);
   void assemble(Slot& slot, const BatchBuffers& out);
+  // Errors: kUsage for more tokens or rows than the capacity.
+  void require_room(std::span<const int32_t> rows, const DataPosition& position) const;
   bool at_end() const;
   void stop();
 
   const Dataset& data_;
   Sampler sampler_;
+  BatchCapacity capacity_;
   LoaderOptions options_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
@@ -71,7 +73,6 @@ class Loader {
   int64_t num_claimed_ = 0;
   int64_t num_consumed_ = 0;
   bool stop_ = false;
-  std::exception_ptr failure_;
   std::vector<std::thread> workers_;
 };
 

@@ -180,17 +180,45 @@ TEST(Loader, StopsCleanlyInTheMiddle) {
   }
 }
 
-TEST(Loader, HandsOnWhatAWorkerThrew) {
+// A batch that is larger than planned fails at its turn, not when a worker meets it ahead, and says what to
+// do.
+TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);
-  LoaderOptions options;
-  options.num_workers = 2;
-  Loader loader(data, sampler_of(data, SamplingStrategy::kRandom), {2, 4, 1}, options);
-  OwnedBatch batch({100, 4, 1}, OwnedBatch::label_kind(data));
-  BatchInfo info;
-  EXPECT_TRUE(error_of([&] { loader.next(batch.buffers(), info); }).find("tokens in buffers") !=
-              std::string::npos);
-  EXPECT_GT(loader.slot_bytes(), 0);
+  const Sampler sampler = sampler_of(data, SamplingStrategy::kRandom);
+  const Trace all = [&] {
+    LoaderOptions options;
+    options.num_epochs = 1;
+    return trace(data, sampler, options);
+  }();
+  int64_t before =
+      0;  // the largest of the batches before the first that is larger than all of them, not counting two
+  size_t turn = 0;
+  for (size_t i = 0; i < all.infos.size(); ++i) {
+    const int64_t tokens = all.infos[i].num_tokens;
+    if (i >= 2 && tokens > before) {
+      turn = i;
+      break;
+    }
+    before = std::max(before, tokens);
+  }
+  ASSERT_GE(turn, 2u) << "every batch fits";
+  for (const int workers : {0, 1, 3}) {
+    SCOPED_TRACE(workers);
+    LoaderOptions options;
+    options.num_workers = workers;
+    Loader loader(data, sampler, {before, 4, 1}, options);
+    OwnedBatch batch({1000, 4, 1}, OwnedBatch::label_kind(data));
+    BatchInfo info;
+    for (size_t i = 0; i < turn; ++i) ASSERT_TRUE(loader.next(batch.buffers(), info));
+    for (int again = 0; again < 2; ++again) {
+      const std::string message = error_of([&] { loader.next(batch.buffers(), info); });
+      EXPECT_TRUE(message.starts_with("2: ")) << message;
+      EXPECT_NE(message.find(fmt::format("{} tokens", all.infos[turn].num_tokens)), std::string::npos)
+          << message;
+      EXPECT_NE(message.find("--max_steps"), std::string::npos) << message;
+    }
+  }
 }
 
 TEST(Dummy, IsWhatTheArgumentsSay) {

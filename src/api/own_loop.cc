@@ -1,0 +1,141 @@
+// A loop of the user's own over the engine: batches, forward and backward, updates.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "api/trainer_state.h"
+#include "base/check.h"
+
+namespace plimsoll {
+
+Batch::Batch() = default;
+Batch::~Batch() = default;
+Batch::Batch(Batch&&) noexcept = default;
+Batch& Batch::operator=(Batch&&) noexcept = default;
+int64_t Batch::num_sequences() const {
+  return impl_ ? impl_->batch.info.num_sequences : 0;
+}
+int64_t Batch::num_tokens() const {
+  return impl_ ? impl_->batch.info.num_tokens : 0;
+}
+bool Batch::last_in_epoch() const {
+  return impl_ && impl_->batch.info.last_in_epoch;
+}
+double Batch::epoch() const {
+  if (!impl_) return 0;
+  const DataPosition& position = impl_->batch.info.position;
+  return static_cast<double>(position.epoch) + static_cast<double>(position.index / impl_->batch_size + 1) /
+                                                   static_cast<double>(impl_->batches_per_epoch);
+}
+
+namespace {
+
+// Multiplies the gradients that were added up over micro-batches: once a step, where a loop did other samples
+// than it was counted on to do.
+void scale_gradients(Executor& executor, double factor) {
+  int64_t num_scaled = 0;
+  for (const PersistentBuffer& buffer : executor.plan().persistent) {
+    if (buffer.storage != Storage::kGradient) continue;
+    const View gradient = executor.tensor(buffer.name);
+    const int64_t count = executor.elements(buffer.name);
+    for (int64_t i = 0; i < count; ++i) gradient.store(i, factor * gradient.load(i));
+    ++num_scaled;
+  }
+  PLIMSOLL_CHECK(num_scaled > 0, "gradients that nothing keeps cannot be scaled");
+}
+
+}  // namespace
+
+void Trainer::Impl::require_training(const char* function) const {
+  if (session.setup().purpose == RunPurpose::kTrain) return;
+  throw_error(ErrorCode::kUsage,
+              "{} needs training data, and this Trainer was made to {} only: make it with Task::kTrain",
+              function, session.setup().purpose == RunPurpose::kEvaluate ? "evaluate" : "predict");
+}
+
+void Trainer::Impl::require_no_gradients(const char* function) const {
+  if (own_step.micro_batches == 0) return;
+  throw_error(ErrorCode::kUsage,
+              "{} between forward_backward() and update(): it would take the memory in which gradients wait; "
+              "call update() first",
+              function);
+}
+
+Batch Trainer::next_batch() {
+  impl_->require_training("next_batch()");
+  impl_->start();
+  if (!impl_->batches_started) {
+    impl_->session.start_batches({});
+    impl_->batches_started = true;
+  }
+  Batch batch;
+  batch.impl_ = std::make_unique<Batch::Impl>(
+      Batch::Impl{.batch = impl_->session.make_batch(),
+                  .owner = impl_.get(),
+                  .batches_per_epoch = impl_->session.setup().batches_per_epoch,
+                  .batch_size = impl_->arguments().per_device_train_batch_size});
+  PLIMSOLL_CHECK(impl_->session.next_batch(batch.impl_->batch), "batches without end ended");
+  return batch;
+}
+
+double Trainer::forward_backward(const Batch& batch) {
+  impl_->require_training("forward_backward()");
+  if (!batch.impl_) {
+    throw_error(
+        ErrorCode::kUsage,
+        "forward_backward() of a batch that holds nothing: it was moved from or never filled; take one "
+        "from next_batch()");
+  }
+  if (batch.impl_->owner != impl_.get()) {
+    throw_error(ErrorCode::kUsage,
+                "forward_backward() of a batch that another Trainer made: take one from this Trainer's "
+                "next_batch()");
+  }
+  const int64_t accumulation = impl_->arguments().gradient_accumulation_steps;
+  OwnStep& step = impl_->own_step;
+  if (step.micro_batches >= accumulation) {
+    throw_error(ErrorCode::kUsage,
+                "forward_backward() was called {} times since update(), and --gradient_accumulation_steps is "
+                "{}: call update() before, or raise it",
+                step.micro_batches + 1, accumulation);
+  }
+  const BatchInfo& info = batch.impl_->batch.info;
+  if (step.micro_batches == 0) {
+    // As the Trainer's own loop: the samples of a full step, or what the epoch has left of them. What a loop
+    // really does is known at update(), which corrects the difference.
+    const int64_t left = impl_->session.setup().rows_per_epoch - info.position.index;
+    const int64_t full = accumulation * impl_->arguments().per_device_train_batch_size;
+    step.rows = 0;
+    step.denominator = static_cast<double>(accumulation == 1 ? info.num_sequences
+                                                             : std::max<int64_t>(1, std::min(full, left)));
+  }
+  const double loss =
+      impl_->session.forward_backward(batch.impl_->batch, step.denominator, step.micro_batches == 0);
+  ++step.micro_batches;
+  step.rows += info.num_sequences;
+  return loss * step.denominator / static_cast<double>(info.num_sequences);
+}
+
+double Trainer::update(double learning_rate) {
+  impl_->require_training("update()");
+  if (impl_->own_step.micro_batches == 0) {
+    throw_error(ErrorCode::kUsage,
+                "update() without gradients: call forward_backward(batch) before each update()");
+  }
+  if (!std::isfinite(learning_rate) || learning_rate < 0) {
+    throw_error(ErrorCode::kUsage, "update({}): a learning rate is a finite number, 0 or above",
+                learning_rate);
+  }
+  const OwnStep step = std::exchange(impl_->own_step, {});
+  const auto rows = static_cast<double>(step.rows);
+  if (step.denominator != rows) scale_gradients(impl_->session.executor(), step.denominator / rows);
+  impl_->session.update(learning_rate, impl_->steps + 1);
+  ++impl_->steps;
+  return impl_->session.executor().grad_norm();
+}
+
+int64_t Trainer::step() const {
+  return impl_->steps;
+}
+
+}  // namespace plimsoll
