@@ -50,6 +50,7 @@ class BindContext {
 
   View scratch() const;
   int64_t scratch_bytes() const { return program_.ops[index_].scratch_bytes; }
+  std::string_view kernel() const { return program_.ops[index_].kernel->implementation; }
   bool is_reference() const { return program_.ops[index_].kernel->backend == Backend::kRef; }
   // The reference or the fast function, as the plan chose.
   template <typename Function>

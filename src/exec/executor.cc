@@ -1,17 +1,13 @@
 #include "exec/executor.h"
 
 #include <algorithm>
-#include <chrono>
+#include <bit>
 #include <cmath>
-#include <cstring>
-
-#include "device/cpu/parallel.h"
 
 namespace plimsoll {
 
-Executor::Executor(const Plan& plan, uint8_t fill) : plan_(plan), arena_(plan.arena_bytes, fill) {
-  set_num_threads(plan.request.num_threads);
-  flush_denormals_on_all_threads();
+Executor::Executor(const Plan& plan, uint8_t fill)
+    : plan_(plan), backend_(plan.is_on_gpu() ? make_cuda_backend(plan, fill) : make_cpu_backend(plan, fill)) {
   for (auto [program, source] : {std::pair{&train_, &plan.train}, std::pair{&evaluate_, &plan.evaluate}}) {
     if (!*source) continue;
     program->plan = &**source;
@@ -28,7 +24,25 @@ Executor::Program& Executor::program(ProgramKind kind) {
 
 View Executor::tensor(const std::string& name) const {
   const PersistentBuffer& buffer = plan_.buffer(name);
-  return {arena_.data() + buffer.offset, buffer.type.dtype};
+  if (buffer.storage == Storage::kOutput) backend_->before_host_reads();
+  PLIMSOLL_CHECK(
+      !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
+      "'{}' lies on the GPU: it is read and written by copies", name);
+  return {backend_->exchange(buffer.offset), buffer.type.dtype};
+}
+
+void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const {
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
+                 "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+  backend_->read(buffer.offset + offset, bytes);
+}
+
+void Executor::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
+                 "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+  backend_->write(buffer.offset + offset, bytes);
 }
 
 int64_t Executor::elements(const std::string& name) const {
@@ -59,6 +73,7 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
   }
   target.bucket = bucket;
   target.bound = &bound_for(target, bucket);
+  backend_->before_host_writes();
   const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
   fill_input("ids", batch.ids, bucket.tokens, 0);
   fill_input("positions", batch.positions, bucket.tokens, 0);
@@ -82,27 +97,36 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
 
 void Executor::set_random(uint64_t seed, int64_t micro_batch) {
   if (!plan_.persistent_by_name.contains("rng")) return;
+  backend_->before_host_writes();
   int64_t* rng = tensor("rng").as<int64_t>();
   rng[0] = static_cast<int64_t>(seed);
   rng[1] = micro_batch;
 }
 
 void Executor::set_accumulate(bool add) {
-  if (plan_.persistent_by_name.contains("accumulate")) tensor("accumulate").as<int32_t>()[0] = add ? 1 : 0;
+  if (!plan_.persistent_by_name.contains("accumulate")) return;
+  backend_->before_host_writes();
+  // The bits of 1.0f: kernels ask whether the flag is 0, and a product library on a GPU takes it for a
+  // factor.
+  tensor("accumulate").as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
 void Executor::set_update(double learning_rate, int64_t step) {
+  backend_->before_host_writes();
   tensor("learning_rate").as<double>()[0] = learning_rate;
   tensor("step").as<int64_t>()[0] = step;
 }
 
-const std::vector<BoundOp>& Executor::bound_for(Program& target, const Bucket& bucket) {
-  std::vector<BoundOp>& bound = target.by_tokens[bucket.tokens];
-  if (!bound.empty()) return bound;
-  bound.reserve(target.plan->graph.ops().size());
+BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
+  BoundProgram& bound = target.by_tokens[bucket.tokens];
+  if (!bound.ops.empty()) return bound;
+  bound.plan = target.plan;
+  bound.bucket = bucket;
+  bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    const BindContext context(plan_, *target.plan, bucket, arena_.data(), i);
-    bound.push_back({.run = bind_cpu(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
+    const BindContext context(plan_, *target.plan, bucket, backend_->arena(), i);
+    bound.ops.push_back(
+        {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
   }
   return bound;
 }
@@ -110,35 +134,30 @@ const std::vector<BoundOp>& Executor::bound_for(Program& target, const Bucket& b
 void Executor::run(ProgramKind kind, Segment segment) {
   Program& target = program(kind);
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
-  for (const BoundOp& op : *target.bound) {
-    if (op.segment != segment) continue;
-    if (!profiling_) {
-      op.run();
-      continue;
-    }
-    const auto start = std::chrono::steady_clock::now();
-    op.run();
-    OpTime& time = target.times[op.index];
-    time.milliseconds +=
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    ++time.runs;
-    const OpView view{target.plan->graph, target.plan->graph.ops()[op.index]};
-    const Cost cost = schema_of(view.op).cost(view, target.bucket);
-    time.flops += cost.flops;
-    time.bytes += cost.bytes;
+  if (profiling_) {
+    backend_->run_timed(*target.bound, segment, target.times);
+  } else {
+    backend_->run(*target.bound, segment);
   }
 }
 
 std::string Executor::first_bad_gradient() const {
   const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
+  std::vector<std::byte> piece(size_t{1} << 20);
   for (const Op& op : program_plan.graph.ops()) {
     if (op.def->name() != "global_norm") continue;
     for (ValueId id : op.inputs) {
       const Value& value = program_plan.graph.value(id);
-      const View view{arena_.data() + program_plan.offsets[index_of(id)], value.type.dtype};
-      const int64_t count = value.type.shape.elements(program_plan.bucket);
-      for (int64_t i = 0; i < count; ++i) {
-        if (!std::isfinite(view.load(i))) return value.name;
+      const int64_t width = dtype_bytes(value.type.dtype);
+      const int64_t bytes = value.type.shape.elements(program_plan.bucket) * width;
+      for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
+        const std::span part =
+            std::span(piece).first(static_cast<size_t>(std::min<int64_t>(std::ssize(piece), bytes - begin)));
+        backend_->read(program_plan.offsets[index_of(id)] + begin, part);
+        const ConstView view{part.data(), value.type.dtype};
+        for (int64_t i = 0; i < std::ssize(part) / width; ++i) {
+          if (!std::isfinite(view.load(i))) return value.name;
+        }
       }
     }
   }
@@ -152,8 +171,16 @@ const Bucket& Executor::current_bucket(ProgramKind kind) const {
 void Executor::zero_states() {
   for (const PersistentBuffer& buffer : plan_.persistent) {
     if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
-    std::memset(arena_.data() + buffer.offset, 0, static_cast<size_t>(buffer.bytes));
+    backend_->fill(buffer.offset, buffer.bytes, 0);
   }
+}
+
+void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {
+  ++time.runs;
+  const OpView view{program.plan->graph, program.plan->graph.ops()[index]};
+  const Cost cost = schema_of(view.op).cost(view, program.bucket);
+  time.flops += cost.flops;
+  time.bytes += cost.bytes;
 }
 
 const std::vector<OpTime>& Executor::times(ProgramKind kind) const {

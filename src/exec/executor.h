@@ -1,5 +1,5 @@
-// Runs a plan on the CPU. Owns the arena; allocates nothing while a segment runs. Not thread-safe: one
-// caller.
+// Runs a plan on the device that it was made for. Owns the arena; allocates nothing while a segment runs. Not
+// thread-safe: one caller.
 //
 // The executor obeys the plan: a size or place that is not in it is an internal error, never a quiet
 // temporary.
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "device/cpu/arena.h"
-#include "exec/bound_op.h"
+#include "exec/backend.h"
 #include "plan/build/plan.h"
 
 namespace plimsoll {
@@ -31,23 +31,19 @@ struct HostBatch {
   int64_t num_tokens() const { return static_cast<int64_t>(ids.size()); }
 };
 
-// What an op took, summed over runs, when profiling is on.
-struct OpTime {
-  double milliseconds = 0;
-  int64_t runs = 0;
-  double flops = 0;
-  double bytes = 0;
-};
-
 class Executor {
  public:
   // Takes the arena and fills it with `fill`. The plan must outlive the executor. Errors: kDevice where
   // memory is refused.
   explicit Executor(const Plan& plan, uint8_t fill = kArenaPoison);
 
-  // The bytes of a persistent buffer (weights, states, inputs, outputs).
+  // An input or output where the host sees it; an output is current after this call, which waits for what
+  // runs. On a CPU the other persistent buffers too (weights, states). Errors: kInternal for those on a GPU.
   View tensor(const std::string& name) const;
   int64_t elements(const std::string& name) const;
+  // Any persistent buffer, `offset` bytes from its start on any device. Waits.
+  void read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const;
+  void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
   // Writes a batch into the inputs of a program; loss is divided by `denominator`. Chooses the bucket.
   // Errors: kInternal for a batch that is larger than planned or ids outside their table.
@@ -67,7 +63,8 @@ class Executor {
   std::string first_bad_gradient() const;
 
   const Bucket& current_bucket(ProgramKind kind) const;
-  const CpuArena& arena() const { return arena_; }
+  // The end of the highest byte of the arena that was written, as observed. Cost on a GPU: copies the arena.
+  int64_t high_water_bytes() const { return backend_->high_water_bytes(); }
   const Plan& plan() const { return plan_; }
 
   // Zeroes optimizer states (and persistent gradients), as a run that starts from nothing holds them.
@@ -80,18 +77,18 @@ class Executor {
  private:
   struct Program {
     const ProgramPlan* plan = nullptr;
-    std::map<int64_t, std::vector<BoundOp>> by_tokens;  // bound when a bucket is met first
-    const std::vector<BoundOp>* bound = nullptr;        // of the staged batch
+    std::map<int64_t, BoundProgram> by_tokens;  // bound when a bucket is met first
+    BoundProgram* bound = nullptr;              // of the staged batch
     Bucket bucket;
     std::vector<OpTime> times;
   };
   Program& program(ProgramKind kind);
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
-  const std::vector<BoundOp>& bound_for(Program& program, const Bucket& bucket);
+  BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
 
   const Plan& plan_;
-  CpuArena arena_;
+  std::unique_ptr<ExecutorBackend> backend_;
   Program train_;
   Program evaluate_;
   bool profiling_ = false;

@@ -173,7 +173,7 @@ std::vector<CarriedFile> Session::tokenizer_files() const {
 MemoryFigures Session::memory() const {
   return {.predicted_total_bytes = plan_.total_bytes(),
           .arena_bytes = plan_.arena_bytes,
-          .arena_high_water_bytes = executor_ ? executor_->arena().high_water_bytes() : 0,
+          .arena_high_water_bytes = executor_ ? executor_->high_water_bytes() : 0,
           .lower_bound_bytes = plan_.lower_bound_bytes,
           .constant_bytes = plan_.host.total(),
           .measured_peak_bytes = process_memory().peak_bytes};

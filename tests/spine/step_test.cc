@@ -45,7 +45,7 @@ StepResult run_steps(const TinyCase& test, const Bucket& bucket, uint8_t fill, i
   }
   for (const WeightSpec& spec : plan.weights)
     result.weights.push_back(testing::bytes_of(executor, spec.name));
-  result.high_water = executor.arena().high_water_bytes();
+  result.high_water = executor.high_water_bytes();
   result.arena = plan.arena_bytes;
   return result;
 }

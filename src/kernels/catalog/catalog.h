@@ -68,6 +68,7 @@ struct Problem {
   std::vector<std::pair<std::string_view, int64_t>> dims;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
+  int sm = 0;  // compute capability where device is kCuda, 90 for 9.0
 
   // Errors: kInternal if the problem does not name this dimension.
   int64_t dim(std::string_view name) const;

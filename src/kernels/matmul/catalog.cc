@@ -142,6 +142,20 @@ Support matmul_cpu_onednn_support(const Problem& problem) {
   return {};
 }
 
+Support matmul_cuda_cublaslt_support(const Problem& problem) {
+  const MatmulProblem matmul = matmul_problem(problem);
+  if (problem.dtype == DType::kBF16 && problem.sm < 80) {
+    return {false, "bf16 needs compute capability 8.0; this card has " + std::to_string(problem.sm / 10) +
+                       "." + std::to_string(problem.sm % 10)};
+  }
+  if (matmul.b != matmul.a) return {false, "takes both operands in one type"};
+  if (matmul.c != DType::kF32 && matmul.c != matmul.a) return {false, "writes f32 or the type of A"};
+  return {};
+}
+int64_t matmul_cuda_cublaslt_scratch(const Problem&) {
+  return kCublasLtWorkspaceBytes;
+}
+
 int64_t matmul_cpu_onednn_scratch(const Problem& problem) {
   return matmul_scratch_bytes(matmul_problem(problem));
 }

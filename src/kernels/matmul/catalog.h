@@ -69,6 +69,10 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem);
 // Bytes that the library may allocate by itself while run() works, and frees before run() returns.
 int64_t matmul_library_bytes(const MatmulProblem& problem);
 
+// The workspace that every product of cuBLASLt is given: what NVIDIA advises for compute capability 9.0. It
+// lies in the arena while the product runs.
+inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
+
 // 2 m n k, and n m for the bias.
 int64_t matmul_flops(const MatmulProblem& problem);
 // Each operand read once and C written once (and read, if it is added to).

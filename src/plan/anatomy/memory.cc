@@ -54,7 +54,7 @@ PhaseMemory finished(const Plan& plan, PhaseMemory column) {
   column.unused_bytes = plan.arena_bytes - column.arena_bytes;
   PLIMSOLL_CHECK(column.unused_bytes >= 0, "phase {} uses {} bytes of an arena of {}",
                  phase_name(column.phase), column.arena_bytes, plan.arena_bytes);
-  column.constant_bytes = plan.host.total();
+  column.constant_bytes = plan.constant_bytes();
   column.by_purpose[index_of(Purpose::kConstant)] = column.constant_bytes;
   column.total_bytes = column.arena_bytes + column.constant_bytes;
   return column;
@@ -145,6 +145,11 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   }
   for (size_t i = 0; i < anatomy.phases.size(); ++i) {
     if (anatomy.phases[i].total_bytes > anatomy.phases[anatomy.largest].total_bytes) anatomy.largest = i;
+  }
+  if (plan.is_on_gpu()) {
+    anatomy.constants = {{"context, modules and libraries", plan.gpu_constant.context_bytes},
+                         {"captured programs", plan.gpu_constant.graph_bytes}};
+    return anatomy;
   }
   const HostMemory& host = plan.host;
   anatomy.constants = {{"program and libraries", host.process_bytes + host.library_bytes},

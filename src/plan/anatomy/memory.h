@@ -7,10 +7,10 @@
 // by what:
 //  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes; arena_bytes + unused_bytes =
 //  Plan::arena_bytes.
-//  2. by_purpose[kConstant] = constant_bytes = HostMemory::total(); arena_bytes + constant_bytes =
+//  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(); arena_bytes + constant_bytes =
 //  total_bytes.
 //  3. The largest total_bytes of the phases is Plan::total_bytes().
-// Sizes are those of buffers, rounded up to kArenaAlignment as the arena holds them.
+// Sizes are those of buffers, rounded up to arena_alignment() as the arena holds them.
 #pragma once
 
 #include <array>

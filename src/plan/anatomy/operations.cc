@@ -18,6 +18,12 @@ DType arithmetic_type(const OpView& op) {
 }
 
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const PlanRequest& request) {
+  if (request.device == KernelDevice::kCuda) {
+    const double gflops = schema.group() == OpGroup::kContraction
+                              ? product_gflops(request.gpu, arithmetic_type(op))
+                              : 1e3 * request.gpu.f32_tflops;
+    return 1e3 * std::max(cost.flops / (gflops * 1e9), cost.bytes / (request.gpu.memory_gb_per_s * 1e9));
+  }
   const CpuTarget& target = cpu_target(request.isa);
   // Norms and element-wise ops run on fp32 lanes, at a fraction of a product's rate that their memory traffic
   // outweighs.
@@ -98,8 +104,10 @@ double OperationsAnatomy::samples_per_s() const {
 OperationsAnatomy operations_anatomy(const Plan& plan) {
   OperationsAnatomy anatomy;
   const PlanRequest& request = plan.request;
-  anatomy.rates = fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
-                              request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
+  anatomy.rates = request.device == KernelDevice::kCuda
+                      ? fmt::format("{}: {}", request.gpu.name, request.gpu.provenance)
+                      : fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
+                                    request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
   const ProgramPlan* program = program_of(plan);
   if (program == nullptr) return anatomy;
   for (const OpEstimate& op : estimate_ops(plan, *program)) {

@@ -42,12 +42,14 @@ int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) {
 
 }  // namespace
 
-Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, CpuIsa isa) {
+Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
   const std::string_view name = op.op.def->name();
   Problem problem;
   problem.op = kernel_of(name);
-  problem.num_threads = num_threads;
-  problem.isa = isa;
+  problem.device = request.device;
+  problem.num_threads = request.num_threads;
+  problem.isa = request.isa;
+  problem.sm = request.gpu.sm;
   const auto add = [&](std::string_view dim, int64_t value) { problem.dims.emplace_back(dim, value); };
   if (name == "matmul") {
     const bool ta = op.attributes().integer("ta") != 0;

@@ -12,8 +12,9 @@
 namespace plimsoll {
 namespace {
 
-int64_t rounded(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+int64_t rounded(int64_t bytes, const PlanRequest& request) {
+  const int64_t alignment = arena_alignment(request.device);
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
@@ -100,7 +101,7 @@ void choose_kernels(ProgramPlan& program, const PlanRequest& request) {
   std::map<std::string, Selection> cache;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const OpView op{program.graph, program.graph.ops()[i]};
-    const Problem problem = kernel_problem(op, program.bucket, request.num_threads, request.isa);
+    const Problem problem = kernel_problem(op, program.bucket, request);
     std::string key(problem.op);
     key += dtype_name(problem.dtype);
     for (const auto& [name, value] : problem.dims) key += "," + std::to_string(value);
@@ -130,15 +131,26 @@ void choose_kernels(ProgramPlan& program, const PlanRequest& request) {
   }
 }
 
+// What the captured programs hold on the GPU: every op is a launch or a few. Measured on an H200: see
+// docs/MEMORY.md.
+constexpr int64_t kGraphBytesPerOp = 4096;
+int64_t graph_bytes_of(const Plan& plan) {
+  size_t ops = 0;
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (*program) ops += (*program)->graph.ops().size();
+  }
+  return static_cast<int64_t>(ops) * kGraphBytesPerOp * kMaxCapturedBuckets;
+}
+
 // Transient buffers and scratch get offsets relative to the transient region.
-void lay_out(ProgramPlan& program) {
+void lay_out(ProgramPlan& program, const PlanRequest& request) {
   const std::vector<bool> placeless = find_placeless(program.graph);
   std::vector<LiveBuffer> buffers;
   for (const LiveRange& range : find_live_ranges(program.graph, program.bucket)) {
     if (placeless[index_of(range.root)]) continue;
     program.buffers.push_back({.root = range.root,
                                .purpose = purpose_of(program.graph, range),
-                               .bytes = rounded(range.bytes),
+                               .bytes = rounded(range.bytes, request),
                                .first = range.first,
                                .last = range.last});
     buffers.push_back({range.bytes, range.first, range.last});
@@ -146,10 +158,10 @@ void lay_out(ProgramPlan& program) {
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
     if (program.ops[i].scratch_bytes == 0) continue;
     program.buffers.push_back(
-        {.op = i, .bytes = rounded(program.ops[i].scratch_bytes), .first = i, .last = i});
+        {.op = i, .bytes = rounded(program.ops[i].scratch_bytes, request), .first = i, .last = i});
     buffers.push_back({program.ops[i].scratch_bytes, i, i});
   }
-  const Layout layout = assign_offsets(buffers, kArenaAlignment);
+  const Layout layout = assign_offsets(buffers, arena_alignment(request.device));
   program.transient_bytes = layout.bytes;
   program.lower_bound_bytes = layout.lower_bound_bytes;
   for (size_t i = 0; i < buffers.size(); ++i) program.buffers[i].offset = layout.offsets[i];
@@ -161,7 +173,7 @@ void add_persistent(Plan& plan, const ProgramPlan& program) {
     const bool exchanged = value.storage == Storage::kInput || value.storage == Storage::kOutput;
     if (!exchanged && !is_persistent(value.storage)) continue;
     if (value.version_of != kNoValue) continue;
-    const int64_t bytes = rounded(std::max<int64_t>(value.bytes(program.bucket), 1));
+    const int64_t bytes = rounded(std::max<int64_t>(value.bytes(program.bucket), 1), plan.request);
     const auto [it, inserted] = plan.persistent_by_name.emplace(value.name, plan.persistent.size());
     if (inserted) {
       plan.persistent.push_back({.name = value.name,
@@ -243,6 +255,14 @@ const PersistentBuffer& Plan::buffer(const std::string& name) const {
   return persistent[it->second];
 }
 
+int64_t Plan::staging_bytes() const {
+  int64_t bytes = 0;
+  for (const PersistentBuffer& buffer : persistent) {
+    if (buffer.storage == Storage::kInput || buffer.storage == Storage::kOutput) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
 int64_t Plan::num_parameters() const {
   int64_t n = 0;
   for (const WeightSpec& spec : weights) n += spec.elements();
@@ -281,7 +301,7 @@ Plan build_plan(const PlanRequest& request) {
     if (!*program) continue;
     static_cast<void>(find_tails((*program)->graph));
     choose_kernels(**program, request);
-    lay_out(**program);
+    lay_out(**program, request);
     (*program)->ladder = make_ladder((*program)->bucket);
     add_persistent(plan, **program);
   }
@@ -298,6 +318,9 @@ Plan build_plan(const PlanRequest& request) {
   plan.host = request.host;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (*program) plan.host.library_bytes = std::max(plan.host.library_bytes, (*program)->library_bytes);
+  }
+  if (plan.is_on_gpu()) {
+    plan.gpu_constant = {.context_bytes = request.gpu.constant_bytes, .graph_bytes = graph_bytes_of(plan)};
   }
   plan.arena_bytes = plan.persistent_bytes + transient;
   plan.lower_bound_bytes = plan.persistent_bytes + bound;

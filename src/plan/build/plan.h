@@ -20,11 +20,15 @@
 #include "optim/optimizer.h"
 #include "plan/layout/layout.h"
 #include "target/cpu_isa.h"
+#include "target/gpu_target.h"
 
 namespace plimsoll {
 
-// Every buffer in an arena starts at a multiple of this, a cache line.
-inline constexpr int64_t kArenaAlignment = 64;
+// Every buffer in an arena starts at a multiple of this: a cache line, and on a GPU what its copy engines and
+// product libraries like best.
+constexpr int64_t arena_alignment(KernelDevice device) {
+  return device == KernelDevice::kCpu ? 64 : 256;
+}
 
 // What the process holds on the host beside the arena. Bytes.
 struct HostMemory {
@@ -36,6 +40,9 @@ struct HostMemory {
   int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
+
+// Programs for so many buckets are kept captured on a GPU; the one that was used the longest ago makes room.
+inline constexpr int kMaxCapturedBuckets = 8;
 
 struct PlanRequest {
   ModelConfig model;
@@ -52,6 +59,10 @@ struct PlanRequest {
   Bucket evaluate_bucket;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
+  KernelDevice device = KernelDevice::kCpu;
+  bool tf32 = false;    // products of fp32 operands on tensor cores, rounded to 11 bits: GPUs only
+  GpuTarget gpu;        // where device is kCuda
+  int gpu_ordinal = 0;  // among the visible ones; no part of what is planned
   std::string device_label = "cpu";
   bool reference_kernels = false;  // force the plain references
   HostMemory host;
@@ -115,6 +126,14 @@ struct PersistentBuffer {
   std::string module = {};
 };
 
+// What a process holds on a GPU beside its arena. Bytes.
+struct GpuConstant {
+  int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
+  int64_t graph_bytes = 0;    // programs captured for replay: see graph_bytes_of()
+  int64_t total() const { return context_bytes + graph_bytes; }
+  friend bool operator==(const GpuConstant&, const GpuConstant&) = default;
+};
+
 // A run of a segment: the step schedule says which segments run, how often and in which order.
 struct ScheduleEntry {
   Segment segment = Segment::kForward;
@@ -133,9 +152,19 @@ struct Plan {
   int64_t arena_bytes = 0;
   int64_t lower_bound_bytes = 0;  // persistent plus the larger program's bound
   HostMemory host = {};           // the request's, with what the chosen kernels' libraries may take
+  GpuConstant gpu_constant = {};  // zeros on a CPU
   double build_ms = 0;
 
-  int64_t total_bytes() const { return arena_bytes + host.total(); }
+  bool is_on_gpu() const { return request.device == KernelDevice::kCuda; }
+  // What the device that the arena lies on holds beside it: on a CPU all that the process does.
+  int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
+  // What the device holds, as its own gauge counts it: the process on a CPU, the card on a GPU.
+  int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
+  // What the process holds in the machine's memory.
+  int64_t host_bytes() const { return is_on_gpu() ? host.total() + staging_bytes() : total_bytes(); }
+  // The buffers that the host exchanges with the device at every run of a program; on a GPU they lie a second
+  // time in pinned memory.
+  int64_t staging_bytes() const;
   const PersistentBuffer& buffer(const std::string& name) const;
   int64_t num_parameters() const;
 };
@@ -151,6 +180,6 @@ std::vector<Bucket> make_ladder(const Bucket& largest);
 const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);
 
 // What a kernel must know of an op to accept it and state its scratch; kernel_problem.cc.
-Problem kernel_problem(const OpView& op, const Bucket& bucket, int num_threads, CpuIsa isa);
+Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -125,7 +125,8 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
 
 bool can_use_bf16(const PlanRequest& request) {
   return request.train && request.dtype == DType::kF32 && !request.activation_dtype &&
-         has_bf16_products(request.isa);
+         (request.device == KernelDevice::kCuda ? request.gpu.bf16_tflops > 0
+                                                : has_bf16_products(request.isa));
 }
 
 bool can_use_sgd(const PlanRequest& request) {

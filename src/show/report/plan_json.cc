@@ -156,6 +156,7 @@ Json request_json(const PlanRequest& request) {
               {"evaluate_bucket", bucket_json(request.evaluate_bucket)},
               {"num_threads", request.num_threads},
               {"isa", cpu_isa_name(request.isa)},
+              {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
               {"device", request.device_label},
               {"reference_kernels", request.reference_kernels},
               {"memory_limit_bytes", nullptr},
@@ -165,6 +166,24 @@ Json request_json(const PlanRequest& request) {
                 {"io_bytes", request.host.io_bytes}}}};
   if (request.memory_limit_bytes) object["memory_limit_bytes"] = *request.memory_limit_bytes;
   return object;
+}
+
+// The memory space that the arena lies in comes first; beside a GPU's there is the host's.
+Json spaces_json(const Plan& plan) {
+  Json spaces = Json::array();
+  spaces.push_back({{"name", plan.is_on_gpu() ? "cuda" : "cpu"},
+                    {"arena_bytes", plan.arena_bytes},
+                    {"lower_bound_bytes", plan.lower_bound_bytes},
+                    {"constant_bytes", plan.constant_bytes()},
+                    {"library_bytes", plan.is_on_gpu() ? 0 : plan.host.library_bytes}});
+  if (plan.is_on_gpu()) {
+    spaces.push_back({{"name", "host"},
+                      {"arena_bytes", plan.staging_bytes()},
+                      {"lower_bound_bytes", plan.staging_bytes()},
+                      {"constant_bytes", plan.host.total()},
+                      {"library_bytes", plan.host.library_bytes}});
+  }
+  return spaces;
 }
 
 }  // namespace
@@ -178,12 +197,7 @@ std::string plan_json(const Plan& plan) {
   }
   const Json object{{"schema_version", kPlanJsonVersion},
                     {"total_bytes", plan.total_bytes()},
-                    {"spaces",
-                     {{{"name", "cpu"},
-                       {"arena_bytes", plan.arena_bytes},
-                       {"lower_bound_bytes", plan.lower_bound_bytes},
-                       {"constant_bytes", plan.host.total()},
-                       {"library_bytes", plan.host.library_bytes}}}},
+                    {"spaces", spaces_json(plan)},
                     {"by_purpose", largest_purposes_json(anatomy)},
                     {"by_phase", phases_json(anatomy)},
                     {"operations", operations_json(operations)},

@@ -1,0 +1,72 @@
+// Where a plan runs: the memory of its arena and the way in which bound ops are started. The executor is the
+// same on every device; this is what differs. Not thread-safe: one caller, the executor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exec/bound_op.h"
+#include "plan/anatomy/operations.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+// What an op took, summed over runs, when profiling is on.
+struct OpTime {
+  double milliseconds = 0;
+  int64_t runs = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
+// The ops of a program made ready for one bucket.
+struct BoundProgram {
+  const ProgramPlan* plan = nullptr;
+  Bucket bucket = {};
+  std::vector<BoundOp> ops = {};
+  // What a backend keeps of each segment to start it at once; opaque to others.
+  std::array<std::shared_ptr<void>, kNumSegments> prepared = {};
+};
+
+class ExecutorBackend {
+ public:
+  virtual ~ExecutorBackend() = default;
+
+  // The address at which ops see the arena's first byte.
+  virtual std::byte* arena() const = 0;
+  // Where the host reads and writes the input or output at this offset of the arena. On a CPU that is the
+  // arena; on a GPU its twin in pinned memory, see before_host_writes() and before_host_reads().
+  virtual std::byte* exchange(int64_t offset) const = 0;
+  // To be called before the host changes inputs, and before it reads outputs of what ran.
+  virtual void before_host_writes() = 0;
+  virtual void before_host_reads() = 0;
+
+  // Persistent memory that is no input or output: weights, states, gradients. Both wait.
+  virtual void read(int64_t offset, std::span<std::byte> bytes) const = 0;
+  virtual void write(int64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual void fill(int64_t offset, int64_t bytes, uint8_t value) = 0;
+
+  // Errors: kInternal for an op that has no binder.
+  virtual std::function<void()> bind(const BindContext& context) const = 0;
+  // Runs the ops of one segment in order. May return before the device is done.
+  virtual void run(BoundProgram& program, Segment segment) = 0;
+  // The same, one op after the other, adding to `times` (by index of op in the program).
+  virtual void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) = 0;
+
+  // The end of the highest byte of the arena that was ever written, as observed.
+  virtual int64_t high_water_bytes() const = 0;
+};
+
+// Takes the arena and fills it. Errors: kDevice where memory or the device is refused.
+std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill);
+// Errors: kDevice too where the program was built without CUDA.
+std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill);
+
+// Adds to `time` what one run of an op costs by its schema.
+void add_cost(OpTime& time, const BoundProgram& program, uint32_t index);
+
+}  // namespace plimsoll

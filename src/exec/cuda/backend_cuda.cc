@@ -1,0 +1,217 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <list>
+#include <vector>
+
+#include "base/check.h"
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/error.h"
+#include "exec/backend.h"
+#include "exec/cuda/bind_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+// A segment captured for replay. The first run of a segment is not captured: modules and the libraries'
+// kernels are loaded then, which a capture does not allow.
+class CapturedSegment {
+ public:
+  CapturedSegment() = default;
+  ~CapturedSegment() {
+    if (executable_ != nullptr) static_cast<void>(cudaGraphExecDestroy(executable_));
+  }
+  CapturedSegment(const CapturedSegment&) = delete;
+  CapturedSegment& operator=(const CapturedSegment&) = delete;
+
+  bool is_captured() const { return executable_ != nullptr; }
+  void release() {
+    if (executable_ != nullptr) PLIMSOLL_CUDA(cudaGraphExecDestroy(std::exchange(executable_, nullptr)));
+  }
+
+  template <typename Body>
+  void capture(CudaStream stream, const Body& body) {
+    // Relaxed would let other threads' calls into the graph; thread-local refuses unsafe calls of this one.
+    PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t graph = nullptr;
+    try {
+      body();
+    } catch (...) {
+      static_cast<void>(cudaStreamEndCapture(stream, &graph));
+      if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+      throw;
+    }
+    PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
+    const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
+    PLIMSOLL_CUDA(cudaGraphDestroy(graph));
+    PLIMSOLL_CUDA(error);
+  }
+
+  void launch(CudaStream stream) { PLIMSOLL_CUDA(cudaGraphLaunch(executable_, stream)); }
+
+  bool has_run = false;
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+class CudaBackend final : public ExecutorBackend {
+ public:
+  CudaBackend(const Plan& plan, uint8_t fill)
+      : device_(plan.request.gpu_ordinal), arena_(device_, plan.arena_bytes, fill) {
+    find_exchange(plan);
+    twin_ = PinnedMemory(exchange_end_ - exchange_begin_);
+    std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
+    for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
+  }
+  ~CudaBackend() override {
+    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+  }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+
+  std::byte* arena() const override { return arena_.data(); }
+  std::byte* exchange(int64_t offset) const override {
+    PLIMSOLL_CHECK(offset >= exchange_begin_ && offset < exchange_end_, "offset {} is no input or output",
+                   offset);
+    return twin_.data() + (offset - exchange_begin_);
+  }
+
+  void before_host_writes() override {
+    // The copy of the inputs before may still be under way.
+    if (std::exchange(upload_under_way_, false)) device_.synchronize();
+    inputs_changed_ = true;
+  }
+
+  void before_host_reads() override {
+    if (!std::exchange(outputs_stale_, false)) return;
+    device_.copy_to_host(exchange(outputs_begin_), arena_.data() + outputs_begin_,
+                         exchange_end_ - outputs_begin_);
+    device_.synchronize();
+    upload_under_way_ = false;
+  }
+
+  void read(int64_t offset, std::span<std::byte> bytes) const override {
+    CudaDevice& device = const_cast<CudaDevice&>(device_);
+    device.copy_to_host(bytes.data(), arena_.data() + offset, std::ssize(bytes));
+    device.synchronize();
+  }
+  void write(int64_t offset, std::span<const std::byte> bytes) override {
+    device_.copy_to_device(arena_.data() + offset, bytes.data(), std::ssize(bytes));
+    device_.synchronize();
+  }
+  void fill(int64_t offset, int64_t bytes, uint8_t value) override {
+    device_.fill(arena_.data() + offset, value, bytes);
+    device_.synchronize();
+  }
+
+  std::function<void()> bind(const BindContext& context) const override {
+    return bind_cuda(context, device_.stream());
+  }
+
+  void run(BoundProgram& program, Segment segment) override {
+    upload_inputs();
+    outputs_stale_ = true;
+    std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
+    if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
+    auto& captured = *static_cast<CapturedSegment*>(kept.get());
+    if (!captured.has_run) {
+      give(program, segment);
+      captured.has_run = true;
+      return;
+    }
+    if (!captured.is_captured()) {
+      make_room();
+      captured.capture(device_.stream(), [&] { give(program, segment); });
+    }
+    touch(program, segment);
+    captured.launch(device_.stream());
+  }
+
+  void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) override {
+    upload_inputs();
+    outputs_stale_ = true;
+    for (const BoundOp& op : program.ops) {
+      if (op.segment != segment) continue;
+      PLIMSOLL_CUDA(cudaEventRecord(events_[0], device_.stream()));
+      op.run();
+      PLIMSOLL_CUDA(cudaEventRecord(events_[1], device_.stream()));
+      PLIMSOLL_CUDA(cudaEventSynchronize(events_[1]));
+      float milliseconds = 0;
+      PLIMSOLL_CUDA(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]));
+      times[op.index].milliseconds += milliseconds;
+      add_cost(times[op.index], program, op.index);
+    }
+  }
+
+  int64_t high_water_bytes() const override {
+    return arena_.high_water_bytes(const_cast<CudaDevice&>(device_));
+  }
+
+ private:
+  void find_exchange(const Plan& plan) {
+    exchange_begin_ = outputs_begin_ = exchange_end_ = plan.persistent_bytes;
+    for (const PersistentBuffer& buffer : plan.persistent) {
+      if (buffer.storage == Storage::kInput) exchange_begin_ = std::min(exchange_begin_, buffer.offset);
+      if (buffer.storage == Storage::kOutput) outputs_begin_ = std::min(outputs_begin_, buffer.offset);
+    }
+    // Inputs lie before outputs, and both at the end of what is persistent.
+    exchange_begin_ = std::min(exchange_begin_, outputs_begin_);
+  }
+
+  void upload_inputs() {
+    if (!std::exchange(inputs_changed_, false)) return;
+    device_.copy_to_device(arena_.data() + exchange_begin_, twin_.data(), outputs_begin_ - exchange_begin_);
+    upload_under_way_ = true;
+  }
+
+  static void give(const BoundProgram& program, Segment segment) {
+    for (const BoundOp& op : program.ops) {
+      if (op.segment == segment) op.run();
+    }
+  }
+
+  // At most as many captured segments are kept as the plan counts.
+  void make_room() {
+    constexpr size_t kMost = size_t{kMaxCapturedBuckets} * kNumSegments;
+    if (kept_.size() < kMost) return;
+    device_.synchronize();
+    BoundProgram& oldest = *kept_.front().first;
+    static_cast<CapturedSegment*>(oldest.prepared[index_of(kept_.front().second)].get())->release();
+    kept_.pop_front();
+  }
+  void touch(BoundProgram& program, Segment segment) {
+    const std::pair<BoundProgram*, Segment> key{&program, segment};
+    kept_.remove(key);
+    kept_.push_back(key);
+  }
+
+  CudaDevice device_;
+  CudaArena arena_;
+  PinnedMemory twin_;  // of [exchange_begin_, exchange_end_)
+  int64_t exchange_begin_ = 0;
+  int64_t outputs_begin_ = 0;
+  int64_t exchange_end_ = 0;
+  bool inputs_changed_ = false;
+  bool upload_under_way_ = false;
+  bool outputs_stale_ = false;
+  std::list<std::pair<BoundProgram*, Segment>> kept_;  // captured, the one used the longest ago first
+  cudaEvent_t events_[2] = {};
+};
+
+}  // namespace
+
+std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill) {
+  return std::make_unique<CudaBackend>(plan, fill);
+}
+
+std::function<void()> bind_cuda(const BindContext& context, CudaStream stream) {
+  for (const auto bind : {bind_matmul_cuda, bind_attention_cuda, bind_embedding_cuda, bind_element_wise_cuda,
+                          bind_norm_cuda, bind_loss_cuda, bind_optimizer_cuda}) {
+    if (auto run = bind(context, stream)) return run;
+  }
+  PLIMSOLL_CHECK(false, "no CUDA binder for op '{}'", context.op().def->name());
+}
+
+}  // namespace plimsoll

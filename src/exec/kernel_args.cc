@@ -1,0 +1,459 @@
+#include "exec/kernel_args.h"
+
+namespace plimsoll {
+namespace {
+
+View writable(ConstView view) {
+  return {const_cast<void*>(view.data), view.dtype};
+}
+
+AttentionDims attention_dims(const BindContext& context) {
+  const int64_t heads = context.attributes().integer("heads");
+  return {.tokens = context.bucket().tokens,
+          .sequences = context.bucket().sequences,
+          .longest = context.bucket().longest,
+          .heads = heads,
+          .head_dim = context.input_size(0, 1) / 3 / heads};
+}
+
+AttentionOptions attention_options(const BindContext& context) {
+  return {.scale = context.attributes().number("scale"),
+          .mask = context.attributes().integer("causal") != 0 ? AttentionMask::kCausal
+                                                              : AttentionMask::kBidirectional,
+          .dropout = context.attributes().number("p"),
+          .random = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+}
+
+// The q, k or v of all heads: a slice of every row of qkv.
+template <typename AnyRows, typename AnyView>
+AnyRows slice(AnyView qkv, const AttentionDims& dims, int which) {
+  const int64_t width = dims.heads * dims.head_dim;
+  auto* start = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(qkv.data)));
+  qkv.data = start + which * width * dtype_bytes(qkv.dtype);
+  return {.view = qkv, .row_stride = 3 * width};
+}
+
+// The list of tensors of an update: `stride` operands per parameter after the four scalars.
+std::vector<OptimizerTensor> update_tensors(const BindContext& context, int stride) {
+  std::vector<OptimizerTensor> tensors;
+  for (int i = 4; i < context.view().num_inputs(); i += stride) {
+    tensors.push_back({.param = writable(context.input(i)),
+                       .grad = context.input(i + 1),
+                       .m = stride > 2 ? writable(context.input(i + 2)) : View{},
+                       .v = stride > 3 ? writable(context.input(i + 3)) : View{},
+                       .count = context.input_elements(i)});
+  }
+  return tensors;
+}
+
+// Where the inputs of ops stand that accumulate: the destination before its flag.
+int flag_input(std::string_view op) {
+  if (op == "matmul" || op == "bias_gelu_bwd" || op == "embedding_bwd") return 4;
+  if (op == "bias_grad") return 2;
+  if (op == "scale_shift_bwd") return 5;
+  if (op == "bias_dropout_residual_norm_bwd") return 9;
+  return op == "accumulate" ? 1 : -1;
+}
+
+}  // namespace
+
+RunTimeOperands run_time_operands(const BindContext& context) {
+  const std::string_view op = context.op().def->name();
+  const auto optional = [&](int i) {
+    return i >= 0 && i < context.view().num_inputs() && context.has_input(i) ? context.input(i) : ConstView{};
+  };
+  RunTimeOperands operands;
+  operands.accumulate = optional(flag_input(op));
+  operands.site = context.attributes().integer_or("site", 0);
+  if (op.starts_with("attention")) operands.rng = optional(2);
+  if (op.starts_with("bias_dropout_residual_norm")) operands.rng = optional(5);
+  if (op == "dropout") operands.rng = optional(1);
+  if (op.starts_with("embedding")) operands.cu_seqlens = optional(0);
+  if (op.starts_with("bce_with_logits") || op.starts_with("mse")) operands.real_rows = optional(3);
+  return operands;
+}
+
+AttentionFwdArgs attention_fwd_args(const BindContext& context) {
+  const AttentionDims dims = attention_dims(context);
+  return {.dims = dims,
+          .options = attention_options(context),
+          .q = slice<ConstRows>(context.input(0), dims, 0),
+          .k = slice<ConstRows>(context.input(0), dims, 1),
+          .v = slice<ConstRows>(context.input(0), dims, 2),
+          .cu_seqlens = context.input(1),
+          .o = context.output(0),
+          .lse = context.output(1),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
+AttentionBwdArgs attention_bwd_args(const BindContext& context) {
+  const AttentionDims dims = attention_dims(context);
+  return {.dims = dims,
+          .options = attention_options(context),
+          .q = slice<ConstRows>(context.input(0), dims, 0),
+          .k = slice<ConstRows>(context.input(0), dims, 1),
+          .v = slice<ConstRows>(context.input(0), dims, 2),
+          .cu_seqlens = context.input(1),
+          .o = context.input(3),
+          .lse = context.input(4),
+          .d_o = context.input(5),
+          .d_q = slice<Rows>(context.output(0), dims, 0),
+          .d_k = slice<Rows>(context.output(0), dims, 1),
+          .d_v = slice<Rows>(context.output(0), dims, 2),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
+ActivationFwdArgs activation_fwd_args(const BindContext& context) {
+  return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
+}
+ActivationBwdArgs activation_bwd_args(const BindContext& context) {
+  return {.y = context.input(0),
+          .d_y = context.input(1),
+          .d_x = context.output(0),
+          .n = context.output_elements(0)};
+}
+GeluFwdArgs gelu_fwd_args(const BindContext& context) {
+  return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
+}
+GeluBwdArgs gelu_bwd_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .d_y = context.input(1),
+          .d_x = context.output(0),
+          .n = context.output_elements(0)};
+}
+BiasGeluFwdArgs bias_gelu_fwd_args(const BindContext& context) {
+  return {.h = context.input(0),
+          .b = context.input(1),
+          .y = context.output(0),
+          .T = context.output_size(0, 0),
+          .C = context.output_size(0, 1)};
+}
+BiasGeluBwdArgs bias_gelu_bwd_args(const BindContext& context) {
+  return {.h = context.input(0),
+          .b = context.input(1),
+          .d_y = context.input(2),
+          .d_h = context.output(0),
+          .d_b = context.output(1),
+          .scratch = context.scratch(),
+          .T = context.input_size(0, 0),
+          .C = context.input_size(0, 1)};
+}
+AddFwdArgs add_args(const BindContext& context) {
+  return {
+      .a = context.input(0), .b = context.input(1), .c = context.output(0), .n = context.output_elements(0)};
+}
+AddFwdArgs accumulate_args(const BindContext& context) {
+  return {
+      .a = context.input(0), .b = context.input(2), .c = context.output(0), .n = context.output_elements(0)};
+}
+BiasAddFwdArgs bias_add_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .b = context.input(1),
+          .y = context.output(0),
+          .T = context.output_size(0, 0),
+          .C = context.output_size(0, 1)};
+}
+BiasGradArgs bias_grad_args(const BindContext& context) {
+  return {.d_y = context.input(0),
+          .d_b = context.output(0),
+          .scratch = context.scratch(),
+          .T = context.input_size(0, 0),
+          .C = context.input_size(0, 1)};
+}
+ScaleShiftFwdArgs scale_shift_fwd_args(const BindContext& context) {
+  return {.x_hat = context.input(0),
+          .gain = context.input(1),
+          .bias = context.input(2),
+          .y = context.output(0),
+          .T = context.output_size(0, 0),
+          .C = context.output_size(0, 1)};
+}
+ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context) {
+  return {.d_y = context.input(2),
+          .x_hat = context.input(0),
+          .gain = context.input(1),
+          .d_x_hat = context.output(0),
+          .d_gain = context.output(1),
+          .d_bias = context.output(2),
+          .scratch = context.scratch(),
+          .T = context.input_size(0, 0),
+          .C = context.input_size(0, 1)};
+}
+CastFwdArgs cast_args(const BindContext& context) {
+  return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
+}
+FillArgs fill_args(const BindContext& context) {
+  return {.x = context.output(0),
+          .count = context.output_elements(0),
+          .value = context.attributes().number("value")};
+}
+DropoutFwdArgs dropout_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .y = context.output(0),
+          .n = context.output_elements(0),
+          .p = context.attributes().number("p"),
+          .where = {.site = static_cast<uint32_t>(context.attributes().integer("site"))}};
+}
+
+EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context) {
+  EmbeddingSumFwdArgs args{
+      .x = context.output(0), .T = context.bucket().tokens, .C = context.output_size(0, 1)};
+  for (int i = 1; i + 1 < context.view().num_inputs(); i += 2) {
+    const auto table = static_cast<size_t>(args.num_tables++);
+    PLIMSOLL_CHECK(table < args.tables.size());
+    args.ids[table] = context.input(i);
+    args.tables[table] = context.input(i + 1);
+  }
+  return args;
+}
+EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
+  return {.d_x = context.input(2),
+          .ids = context.input(1),
+          .d_table = context.output(0),
+          .T = context.bucket().tokens,
+          .C = context.output_size(0, 1),
+          .V = context.output_size(0, 0),
+          .padding_id = context.attributes().integer_or("padding_id", -1),
+          .scratch = context.scratch()};
+}
+FirstTokenFwdArgs first_token_fwd_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .cu_seqlens = context.input(1),
+          .out = context.output(0),
+          .T = context.bucket().tokens,
+          .C = context.output_size(0, 1),
+          .B = context.bucket().sequences};
+}
+FirstTokenBwdArgs first_token_bwd_args(const BindContext& context) {
+  return {.d_out = context.input(0),
+          .cu_seqlens = context.input(1),
+          .d_x = context.output(0),
+          .T = context.bucket().tokens,
+          .C = context.output_size(0, 1),
+          .B = context.bucket().sequences};
+}
+
+NormalizeFwdArgs normalize_fwd_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .x_hat = context.output(0),
+          .rstd = context.output(1),
+          .T = context.input_size(0, 0),
+          .C = context.input_size(0, 1),
+          .eps = context.attributes().number("eps")};
+}
+NormalizeBwdArgs normalize_bwd_args(const BindContext& context) {
+  return {.d_x_hat = context.input(2),
+          .x_hat = context.input(0),
+          .rstd = context.input(1),
+          .d_x = context.output(0),
+          .T = context.input_size(0, 0),
+          .C = context.input_size(0, 1)};
+}
+BiasDropoutResidualNormFwdArgs fused_norm_fwd_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .bias = context.input(1),
+          .residual = context.input(2),
+          .gain = context.input(3),
+          .beta = context.input(4),
+          .y = context.output(0),
+          .x_hat = context.output(1),
+          .rstd = context.output(2),
+          .T = context.input_size(0, 0),
+          .C = context.input_size(0, 1),
+          .eps = context.attributes().number("eps"),
+          .p = context.attributes().number("p"),
+          .where = {.site = static_cast<uint32_t>(context.attributes().integer_or("site", 0))}};
+}
+BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context) {
+  const bool p = context.attributes().number("p") > 0.0;
+  const bool residual = context.attributes().integer("residual") != 0;
+  const bool bias = context.attributes().integer("bias") != 0;
+  BiasDropoutResidualNormBwdArgs args;
+  args.d_y = context.input(0);
+  args.d_y2 = context.input(1);
+  args.x_hat = context.input(2);
+  args.rstd = context.input(3);
+  args.gain = context.input(4);
+  args.scratch = context.scratch();
+  args.T = context.input_size(0, 0);
+  args.C = context.input_size(0, 1);
+  args.p = context.attributes().number("p");
+  args.where.site = static_cast<uint32_t>(context.attributes().integer_or("site", 0));
+  int next = 0;
+  if (residual || !p) args.d_residual = context.output(next++);
+  if (p) args.d_x = context.output(next++);
+  args.d_gain = context.output(next++);
+  args.d_beta = context.output(next++);
+  if (bias) args.d_bias = context.output(next++);
+  return args;
+}
+
+SoftmaxCrossEntropyFwdArgs cross_entropy_fwd_args(const BindContext& context) {
+  SoftmaxCrossEntropyFwdArgs args{.logits_BK = context.input(0),
+                                  .labels_B = context.input(1),
+                                  .denominator = context.input(2),
+                                  .loss = context.output(0),
+                                  .num_rows = context.input_size(0, 0),
+                                  .num_classes = context.input_size(0, 1),
+                                  .label_smoothing = context.attributes().number("smoothing")};
+  args.scratch = context.scratch();
+  return args;
+}
+SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
+  return {.logits_BK = context.input(0),
+          .labels_B = context.input(1),
+          .denominator = context.input(2),
+          .d_loss = context.input(3),
+          .d_logits_BK = context.output(0),
+          .num_rows = context.input_size(0, 0),
+          .num_classes = context.input_size(0, 1),
+          .label_smoothing = context.attributes().number("smoothing")};
+}
+NllFwdArgs nll_fwd_args(const BindContext& context) {
+  NllFwdArgs args{.y_BK = context.input(0),
+                  .labels_B = context.input(1),
+                  .denominator = context.input(2),
+                  .loss = context.output(0),
+                  .num_rows = context.input_size(0, 0),
+                  .num_classes = context.input_size(0, 1),
+                  .label_smoothing = context.attributes().number("smoothing")};
+  args.scratch = context.scratch();
+  return args;
+}
+NllBwdArgs nll_bwd_args(const BindContext& context) {
+  return {.labels_B = context.input(1),
+          .denominator = context.input(2),
+          .d_loss = context.input(3),
+          .d_y_BK = context.output(0),
+          .num_rows = context.input_size(0, 0),
+          .num_classes = context.input_size(0, 1),
+          .label_smoothing = context.attributes().number("smoothing")};
+}
+SoftmaxFwdArgs log_softmax_fwd_args(const BindContext& context) {
+  return {.x_BK = context.input(0),
+          .y_BK = context.output(0),
+          .num_rows = context.input_size(0, 0),
+          .num_classes = context.input_size(0, 1)};
+}
+SoftmaxBwdArgs log_softmax_bwd_args(const BindContext& context) {
+  return {.y_BK = context.input(0),
+          .d_y_BK = context.input(1),
+          .d_x_BK = context.output(0),
+          .num_rows = context.input_size(0, 0),
+          .num_classes = context.input_size(0, 1)};
+}
+
+namespace {
+
+// Multi-label and regression losses have arguments of one form.
+template <typename Args>
+Args row_loss_fwd_args(const BindContext& context) {
+  Args args{.x_BK = context.input(0),
+            .labels_BK = context.input(1),
+            .denominator = context.input(2),
+            .loss = context.output(0),
+            .num_rows = context.input_size(0, 0),
+            .num_classes = context.input_size(0, 1)};
+  args.scratch = context.scratch();
+  return args;
+}
+template <typename Args>
+Args row_loss_bwd_args(const BindContext& context) {
+  return {.x_BK = context.input(0),
+          .labels_BK = context.input(1),
+          .denominator = context.input(2),
+          .d_loss = context.input(4),
+          .d_x_BK = context.output(0),
+          .num_rows = context.input_size(0, 0),
+          .num_classes = context.input_size(0, 1)};
+}
+
+}  // namespace
+
+BceWithLogitsFwdArgs bce_fwd_args(const BindContext& context) {
+  return row_loss_fwd_args<BceWithLogitsFwdArgs>(context);
+}
+BceWithLogitsBwdArgs bce_bwd_args(const BindContext& context) {
+  return row_loss_bwd_args<BceWithLogitsBwdArgs>(context);
+}
+MseFwdArgs mse_fwd_args(const BindContext& context) {
+  return row_loss_fwd_args<MseFwdArgs>(context);
+}
+MseBwdArgs mse_bwd_args(const BindContext& context) {
+  return row_loss_bwd_args<MseBwdArgs>(context);
+}
+
+MatmulProblem matmul_problem(const BindContext& context) {
+  const bool ta = context.attributes().integer("ta") != 0;
+  const bool tb = context.attributes().integer("tb") != 0;
+  return {.m = context.output_size(0, 0),
+          .n = context.output_size(0, 1),
+          .k = context.input_size(0, ta ? 0 : 1),
+          .trans_a = ta ? Transpose::kYes : Transpose::kNo,
+          .trans_b = tb ? Transpose::kYes : Transpose::kNo,
+          .a = context.input(0).dtype,
+          .b = context.input(1).dtype,
+          .c = context.output(0).dtype,
+          .bias_dtype = context.has_input(2) ? context.input(2).dtype : DType::kF32,
+          .bias = context.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
+          .writes = context.has_input(3) ? MatmulWrites::kOverwriteOrAdd : MatmulWrites::kOverwriteOnly,
+          .num_threads = context.request().num_threads,
+          .isa = context.request().isa};
+}
+
+MatmulArgs matmul_args(const BindContext& context) {
+  return {.a = context.input(0),
+          .b = context.input(1),
+          .bias = context.input(2),
+          .c = context.output(0),
+          .scratch = {static_cast<std::byte*>(context.scratch().data),
+                      static_cast<size_t>(context.scratch_bytes())}};
+}
+
+std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
+  std::vector<OptimizerTensor> tensors;
+  for (int i = 0; i < context.view().num_inputs(); ++i) {
+    tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
+  }
+  return tensors;
+}
+std::vector<OptimizerTensor> adamw_tensors(const BindContext& context) {
+  return update_tensors(context, 4);
+}
+std::vector<OptimizerTensor> sgd_tensors(const BindContext& context) {
+  return update_tensors(context, context.attributes().number("momentum") > 0.0 ? 3 : 2);
+}
+
+GlobalNormArgs global_norm_args(const BindContext& context) {
+  GlobalNormArgs args{.norm = context.output(0), .finite = context.output(1)};
+  args.scratch = context.scratch();
+  return args;
+}
+AdamwArgs adamw_args(const BindContext& context) {
+  return {.learning_rate = context.input(0),
+          .step = context.input(1),
+          .clip_coefficient = context.input(2),
+          .finite = context.input(3),
+          .beta1 = context.attributes().number("beta1"),
+          .beta2 = context.attributes().number("beta2"),
+          .epsilon = context.attributes().number("epsilon"),
+          .weight_decay = context.attributes().number("weight_decay")};
+}
+SgdArgs sgd_args(const BindContext& context) {
+  return {.learning_rate = context.input(0),
+          .step = context.input(1),
+          .clip_coefficient = context.input(2),
+          .finite = context.input(3),
+          .momentum = context.attributes().number("momentum"),
+          .weight_decay = context.attributes().number("weight_decay"),
+          .nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff};
+}
+ClipCoefficientArgs clip_coefficient_args(const BindContext& context) {
+  return {.norm = context.input(0),
+          .coefficient = context.output(0),
+          .max_norm = context.attributes().number("max_norm")};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,68 @@
+#include "kernels/matmul/cublaslt_library.h"
+
+#include <dlfcn.h>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename Function>
+void find(void* library, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr)
+    throw_error(ErrorCode::kDevice, "cuBLASLt has no function '{}': {}", name, dlerror());
+}
+
+CublasLt open_library() {
+  void* library = nullptr;
+  std::string tried;
+  for (const char* name :
+       {"libcublasLt.so.13", "/usr/local/cuda/lib64/libcublasLt.so.13", "libcublasLt.so"}) {
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) break;
+    tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
+  }
+  if (library == nullptr) {
+    throw_error(ErrorCode::kDevice,
+                "cuBLASLt of CUDA 13 cannot be opened ({}). Install it (package libcublas-13-0, or PyPI's "
+                "nvidia-cublas) "
+                "and let LD_LIBRARY_PATH name its folder, or run with --use_cpu",
+                tried);
+  }
+  CublasLt lt;
+  find(library, lt.create, "cublasLtCreate");
+  find(library, lt.version, "cublasLtGetVersion");
+  find(library, lt.status_string, "cublasLtGetStatusString");
+  find(library, lt.matmul, "cublasLtMatmul");
+  find(library, lt.desc_create, "cublasLtMatmulDescCreate");
+  find(library, lt.desc_destroy, "cublasLtMatmulDescDestroy");
+  find(library, lt.desc_set, "cublasLtMatmulDescSetAttribute");
+  find(library, lt.layout_create, "cublasLtMatrixLayoutCreate");
+  find(library, lt.layout_destroy, "cublasLtMatrixLayoutDestroy");
+  find(library, lt.preference_create, "cublasLtMatmulPreferenceCreate");
+  find(library, lt.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  find(library, lt.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  find(library, lt.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  find(library, lt.algo_get, "cublasLtMatmulAlgoConfigGetAttribute");
+  const cublasStatus_t status = lt.create(&lt.handle);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw_error(ErrorCode::kDevice, "cuBLASLt gives no handle: {}", lt.status_string(status));
+  }
+  return lt;
+}
+
+}  // namespace
+
+const CublasLt& cublaslt() {
+  static const CublasLt library = open_library();
+  return library;
+}
+
+void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw_error(ErrorCode::kDevice, "cuBLASLt reports '{}' at {} of {}", cublaslt().status_string(status), call,
+              what);
+}
+
+}  // namespace plimsoll

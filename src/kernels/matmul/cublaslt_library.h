@@ -1,0 +1,36 @@
+// cuBLASLt, opened at run time so that a program without a GPU needs no such library and `plan` stays fast.
+// Only for sources that are built with CUDA.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <string>
+
+namespace plimsoll {
+
+// The functions that are used, as the header declares them.
+struct CublasLt {
+  decltype(&::cublasLtCreate) create = nullptr;
+  decltype(&::cublasLtGetVersion) version = nullptr;
+  decltype(&::cublasLtGetStatusString) status_string = nullptr;
+  decltype(&::cublasLtMatmul) matmul = nullptr;
+  decltype(&::cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&::cublasLtMatmulDescDestroy) desc_destroy = nullptr;
+  decltype(&::cublasLtMatmulDescSetAttribute) desc_set = nullptr;
+  decltype(&::cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&::cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+  decltype(&::cublasLtMatmulAlgoConfigGetAttribute) algo_get = nullptr;
+  cublasLtHandle_t handle = nullptr;
+};
+
+// Opened at the first call, with a handle on the current device. Errors: kDevice. Thread-safe.
+const CublasLt& cublaslt();
+
+// Throws kDevice with the call's text and the library's words. `what` says for which product.
+void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what);
+
+}  // namespace plimsoll

@@ -1,0 +1,157 @@
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "device/cuda/error.h"
+#include "kernels/matmul/cublaslt_library.h"
+#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/one_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+std::string words(const MatmulProblem& p) {
+  return fmt::format("C[{}, {}] = A[{}]{} B[{}]{}, {} x {} -> {}", p.m, p.n, p.k,
+                     p.trans_a == Transpose::kYes ? "^T" : "", p.k, p.trans_b == Transpose::kYes ? "^T" : "",
+                     dtype_name(p.a), dtype_name(p.b), dtype_name(p.c));
+}
+
+cudaDataType_t cuda_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return CUDA_R_32F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    case DType::kF16:
+      return CUDA_R_16F;
+    default:
+      PLIMSOLL_CHECK(false, "cuBLASLt is asked for products of {}", dtype_name(dtype));
+  }
+}
+
+// What the library owns, given back with the object.
+template <typename Handle, auto Destroy>
+struct Owned {
+  Handle handle = nullptr;
+  Owned() = default;
+  ~Owned() {
+    if (handle != nullptr) static_cast<void>((cublaslt().*Destroy)(handle));
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+};
+using Desc = Owned<cublasLtMatmulDesc_t, &CublasLt::desc_destroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::layout_destroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::preference_destroy>;
+
+// The library counts columns first: what is C[m, n] by rows here is C^T[n, m] by columns there, the product
+// of B^T and A^T. So B is its first operand and A its second, and a bias of n numbers runs along its rows.
+class CublasLtMatmul final : public CudaMatmul {
+ public:
+  CublasLtMatmul(const MatmulProblem& problem, Fp32Products fp32) : problem_(problem) {
+    const CublasLt& lt = cublaslt();
+    const bool tf32 = problem.a == DType::kF32 && fp32 == Fp32Products::kTf32;
+    check(lt.desc_create(&desc_.handle, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+          "MatmulDescCreate");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, problem.trans_b == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, problem.trans_a == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
+    // Only a product that may add reads its factors on the device: more algorithms take them from the host.
+    if (problem.writes == MatmulWrites::kOverwriteOrAdd) {
+      set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
+      one_ = one_on_device();
+      zero_ = zero_on_device();
+    }
+    if (problem.bias == MatmulBias::kRow) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(problem.bias_dtype));
+    }
+    const bool tb = problem.trans_b == Transpose::kYes;
+    const bool ta = problem.trans_a == Transpose::kYes;
+    make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k);
+    make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m);
+    make_layout(c_, problem.c, problem.n, problem.m);
+    choose_algorithm();
+  }
+
+  void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
+    PLIMSOLL_CHECK(args.scratch.size() >= result_.workspaceSize,
+                   "{} bytes of workspace for {}, {} are needed", args.scratch.size(), words(problem_),
+                   result_.workspaceSize);
+    PLIMSOLL_CHECK((problem_.bias == MatmulBias::kRow) == static_cast<bool>(args.bias), "bias of {}",
+                   words(problem_));
+    if (args.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
+    PLIMSOLL_CHECK(accumulate == nullptr || problem_.writes == MatmulWrites::kOverwriteOrAdd,
+                   "{} is prepared to overwrite only", words(problem_));
+    const void* beta = accumulate != nullptr ? static_cast<const void*>(accumulate) : zero_;
+    check(cublaslt().matmul(cublaslt().handle, desc_.handle, one_, args.b.data, b_.handle, args.a.data,
+                            a_.handle, beta, args.c.data, c_.handle, args.c.data, c_.handle, &result_.algo,
+                            args.scratch.data(), args.scratch.size(), stream),
+          "Matmul");
+  }
+
+  std::string description() const override {
+    int32_t id = 0;
+    uint32_t tile = 0;
+    int32_t split_k = 0;
+    size_t written = 0;
+    const CublasLt& lt = cublaslt();
+    static_cast<void>(lt.algo_get(&result_.algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &written));
+    static_cast<void>(lt.algo_get(&result_.algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written));
+    static_cast<void>(
+        lt.algo_get(&result_.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k, &written));
+    return fmt::format("cuBLASLt {} algorithm {}, tile {}, split {}, workspace {}", lt.version(), id, tile,
+                       split_k, result_.workspaceSize);
+  }
+
+ private:
+  void check(cublasStatus_t status, const char* call) const { check_cublaslt(status, call, words(problem_)); }
+
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check(cublaslt().desc_set(desc_.handle, attribute, &value, sizeof value), "MatmulDescSetAttribute");
+  }
+
+  void make_layout(Layout& layout, DType dtype, int64_t rows, int64_t columns) {
+    check(cublaslt().layout_create(&layout.handle, cuda_type(dtype), static_cast<uint64_t>(rows),
+                                   static_cast<uint64_t>(columns), rows),
+          "MatrixLayoutCreate");
+  }
+
+  void choose_algorithm() {
+    const CublasLt& lt = cublaslt();
+    Preference preference;
+    check(lt.preference_create(&preference.handle), "MatmulPreferenceCreate");
+    const auto workspace = static_cast<uint64_t>(kCublasLtWorkspaceBytes);
+    check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                            sizeof workspace),
+          "MatmulPreferenceSetAttribute");
+    // No reduction by atomics: the others are deterministic.
+    const uint32_t reductions =
+        CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                            sizeof reductions),
+          "MatmulPreferenceSetAttribute");
+    int found = 0;
+    check(lt.heuristic(lt.handle, desc_.handle, b_.handle, a_.handle, c_.handle, c_.handle, preference.handle,
+                       1, &result_, &found),
+          "MatmulAlgoGetHeuristic");
+    if (found == 0) throw_error(ErrorCode::kDevice, "cuBLASLt has no algorithm for {}", words(problem_));
+  }
+
+  MatmulProblem problem_;
+  Desc desc_;
+  Layout a_, b_, c_;
+  cublasLtMatmulHeuristicResult_t result_ = {};
+  float host_factors_[2] = {1.0f, 0.0f};
+  const void* one_ = &host_factors_[0];
+  const void* zero_ = &host_factors_[1];
+};
+
+}  // namespace
+
+std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32) {
+  return std::make_unique<CublasLtMatmul>(problem, fp32);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,166 @@
+#include "kernels/matmul/matmul_cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "device/cuda/error.h"
+#include "tests/support/device_buffer.h"
+
+namespace plimsoll {
+namespace {
+
+using test::DeviceBuffer;
+using test::GuardedBuffer;
+
+std::string describe(const MatmulProblem& p, Fp32Products fp32) {
+  return fmt::format("{}x{}x{}{}{} {}->{}{}{}{}", p.m, p.n, p.k, p.trans_a == Transpose::kYes ? " At" : "",
+                     p.trans_b == Transpose::kYes ? " Bt" : "", dtype_name(p.a), dtype_name(p.c),
+                     p.bias == MatmulBias::kRow ? " bias" : "",
+                     p.writes == MatmulWrites::kOverwriteOrAdd ? " add" : "",
+                     fp32 == Fp32Products::kTf32 ? " tf32" : "");
+}
+
+// The contract of matmul_cuda.h: sums as matmul_error_bound, with four times the unit for what tensor cores
+// cut off; tf32 rounds each operand to 11 bits.
+double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, double want) {
+  double limit = matmul_error_bound(problem, abs_sum, want) +
+                 3.0 * static_cast<double>(problem.k + 2) * 0x1p-24 * abs_sum;
+  if (problem.a == DType::kF32 && fp32 == Fp32Products::kTf32) limit += 2.0 * 0x1.01p-11 * abs_sum;
+  if (problem.c == DType::kF16) limit += 0x1.01p-11 * std::abs(want) + 0x1p-24;
+  return limit;
+}
+
+std::span<std::byte> workspace(const DeviceBuffer& buffer) {
+  return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(kCublasLtWorkspaceBytes)};
+}
+
+void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32) {
+  const std::string name = "matmul_cuda/" + describe(problem, fp32);
+  SCOPED_TRACE(name);
+  GuardedBuffer a(name + "/a", problem.a, problem.m * problem.k);
+  GuardedBuffer b(name + "/b", problem.b, problem.k * problem.n);
+  GuardedBuffer bias(name + "/bias", problem.bias_dtype, problem.n);
+  GuardedBuffer c(name + "/c", problem.c, problem.m * problem.n);
+  GuardedBuffer want(name + "/want", DType::kF64, problem.m * problem.n);
+  GuardedBuffer scratch(name + "/scratch", DType::kU8, kCublasLtWorkspaceBytes);
+  GuardedBuffer flag(name + "/flag", DType::kI32, 1);
+  a.fill_normal();
+  b.fill_normal(0.01, 0.5);
+  bias.fill_uniform();
+  flag.fill(0.0);
+  DeviceBuffer da(a), db(b), dbias(bias), dc(c), dscratch(scratch), dflag(flag);
+  const auto matmul = prepare_matmul_cuda(problem, fp32);
+  const bool adds = problem.writes == MatmulWrites::kOverwriteOrAdd;
+  const MatmulArgs args{.a = da.view(),
+                        .b = db.view(),
+                        .bias = problem.bias == MatmulBias::kRow ? dbias.view() : View{},
+                        .c = dc.view(),
+                        .scratch = workspace(dscratch)};
+  MatmulArgs reference{.a = a.view(), .b = b.view(), .c = want.view()};
+  if (problem.bias == MatmulBias::kRow) reference.bias = bias.view();
+  for (const Accumulate accumulate : {Accumulate::kOverwrite, Accumulate::kAdd}) {
+    if (accumulate == Accumulate::kAdd && !adds) break;
+    const std::vector<double> old =
+        accumulate == Accumulate::kAdd ? c.to_doubles() : std::vector<double>(static_cast<size_t>(c.count()));
+    if (accumulate == Accumulate::kAdd) {
+      want.assign(old);
+      flag.view().as<int32_t>()[0] = std::bit_cast<int32_t>(1.0f);
+      dflag.upload();
+    }
+    reference.accumulate = accumulate;
+    matmul->run(args, adds ? dflag.as<int32_t>() : nullptr, nullptr);
+    dc.download();
+    matmul_ref(problem, reference);
+    std::vector<double> limits(static_cast<size_t>(c.count()));
+    for (int64_t i = 0; i < problem.m; ++i) {
+      for (int64_t j = 0; j < problem.n; ++j) {
+        const auto index = static_cast<size_t>(i * problem.n + j);
+        double sum = std::abs(old[index]) + (problem.bias == MatmulBias::kRow ? std::abs(bias.load(j)) : 0.0);
+        for (int64_t l = 0; l < problem.k; ++l) {
+          sum += std::abs(a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l) *
+                          b.load(problem.trans_b == Transpose::kYes ? j * problem.k + l : l * problem.n + j));
+        }
+        limits[index] = bound(problem, fp32, sum, want.load(static_cast<int64_t>(index)));
+      }
+    }
+    const auto result = test::compare(c, want, {.per_element = limits, .shape = {problem.m, problem.n}});
+    EXPECT_TRUE(result.ok()) << result << " [" << matmul->description() << "]";
+    dscratch.download();
+    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+  }
+}
+
+// The three products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
+void check_layer(int64_t T, int64_t N, int64_t K, DType dtype, Fp32Products fp32 = Fp32Products::kF32) {
+  MatmulProblem y{.m = T, .n = N, .k = K, .trans_b = Transpose::kYes, .a = dtype, .b = dtype, .c = dtype};
+  check(y, fp32);
+  y.bias = MatmulBias::kRow;
+  y.bias_dtype = dtype;
+  check(y, fp32);
+  check({.m = T, .n = K, .k = N, .a = dtype, .b = dtype, .c = dtype}, fp32);
+  MatmulProblem dw{.m = N, .n = K, .k = T, .trans_a = Transpose::kYes, .a = dtype, .b = dtype, .c = dtype};
+  check(dw, fp32);
+  dw.c = DType::kF32;
+  dw.writes = MatmulWrites::kOverwriteOrAdd;
+  check(dw, fp32);
+}
+
+TEST(MatmulCuda, LayersInF32) {
+  check_layer(37, 48, 64, DType::kF32);
+  check_layer(200, 384, 96, DType::kF32);
+  check_layer(64, 2, 128, DType::kF32);
+}
+
+TEST(MatmulCuda, OddSizesInF32) {
+  check_layer(1, 3, 5, DType::kF32);
+  check_layer(17, 7, 33, DType::kF32);
+}
+
+TEST(MatmulCuda, LayersInTf32) {
+  check_layer(200, 384, 96, DType::kF32, Fp32Products::kTf32);
+}
+
+TEST(MatmulCuda, LayersInBf16) {
+  check_layer(37, 48, 64, DType::kBF16);
+  check_layer(200, 384, 96, DType::kBF16);
+  check_layer(64, 2, 128, DType::kBF16);
+  check_layer(17, 7, 33, DType::kBF16);
+}
+
+TEST(MatmulCuda, LayersInF16) {
+  check_layer(200, 384, 96, DType::kF16);
+  check_layer(17, 7, 33, DType::kF16);
+}
+
+TEST(MatmulCuda, TwoRunsGiveTheSameBits) {
+  const MatmulProblem problem{.m = 384,
+                              .n = 384,
+                              .k = 4096,
+                              .trans_a = Transpose::kYes,
+                              .a = DType::kBF16,
+                              .b = DType::kBF16,
+                              .c = DType::kF32};
+  GuardedBuffer a("same_bits/a", problem.a, problem.m * problem.k),
+      b("same_bits/b", problem.b, problem.n * problem.k);
+  GuardedBuffer first("same_bits/first", problem.c, problem.m * problem.n);
+  GuardedBuffer second("same_bits/second", problem.c, problem.m * problem.n);
+  GuardedBuffer scratch("same_bits/scratch", DType::kU8, kCublasLtWorkspaceBytes);
+  a.fill_normal();
+  b.fill_normal();
+  DeviceBuffer da(a), db(b), d1(first), d2(second), ds(scratch);
+  for (DeviceBuffer* c : {&d1, &d2}) {
+    const auto matmul = prepare_matmul_cuda(problem, Fp32Products::kF32);
+    matmul->run({.a = da.view(), .b = db.view(), .bias = {}, .c = c->view(), .scratch = workspace(ds)},
+                nullptr, nullptr);
+    c->download();
+  }
+  EXPECT_TRUE(test::compare_bits(first, second).ok());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,10 @@
+// The numbers 1 and 0 in the memory of the current device, as a product's factors are read from there. They
+// belong to the program's module. Only for sources that are built with CUDA.
+#pragma once
+
+namespace plimsoll {
+
+const void* one_on_device();
+const void* zero_on_device();
+
+}  // namespace plimsoll
