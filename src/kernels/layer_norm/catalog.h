@@ -12,8 +12,8 @@ namespace plimsoll {
 // reference.
 inline constexpr int64_t kMaxNormColumns = 16384;
 
-// On a GPU the row lies in the registers of a block of at most 1024 threads, eight elements in each.
-inline constexpr int64_t kMaxNormCudaColumns = 8192;
+// On a GPU the row lies in the registers of a block of at most 512 threads, eight elements in each.
+inline constexpr int64_t kMaxNormCudaColumns = 4096;
 
 // How the backward kernel cuts the rows: a block takes rows_per_block neighbouring rows. Two blocks for each
 // multiprocessor of today's large cards.

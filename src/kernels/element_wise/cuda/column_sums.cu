@@ -7,7 +7,8 @@ constexpr int kStrands = static_cast<int>(kCudaPartialStrands);
 
 // Thread (x, y) adds every kStrands-th partial sum of column x, from y on; the first strand adds the others.
 __global__ void __launch_bounds__(32 * kStrands)
-    add_up_partials_kernel(PartialSums partials, SumDestinations to, int64_t C, AddFlag add) {
+    add_up_partials_kernel(PartialSums partials, const __grid_constant__ SumDestinations to, int64_t C,
+                           AddFlag add) {
   __shared__ float shared[kStrands][32];
   const int sum = static_cast<int>(blockIdx.y);
   const AnyFloatsOut destination = to.sum[sum];

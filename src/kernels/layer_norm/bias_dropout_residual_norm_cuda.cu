@@ -1,0 +1,65 @@
+#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
+
+#include "kernels/layer_norm/cuda/norm_rows.cuh"
+
+namespace plimsoll {
+
+void bias_dropout_residual_norm_fwd_cuda(const BiasDropoutResidualNormFwdArgs& args, const int64_t* rng,
+                                         CudaStream stream) {
+  constexpr const char* kKernel = "bias_dropout_residual_norm_fwd_cuda";
+  constexpr auto kOptional = Operand::Presence::kOptional;
+  const DType dtype = cuda::cuda_type_of(kKernel, {{"x", args.x},
+                                                   {"residual", args.residual, kOptional},
+                                                   {"y", args.y},
+                                                   {"x_hat", args.x_hat, kOptional}});
+  cuda::check_cuda_operands(kKernel,
+                            {{"bias", args.bias, kOptional}, {"gain", args.gain}, {"beta", args.beta}});
+  cuda::check_norm_columns(kKernel, args.C);
+  cuda::launch_norm_fwd({.x = args.x.data,
+                         .residual = args.residual.data,
+                         .bias = cuda::any_floats(args.bias),
+                         .gain = cuda::any_floats(args.gain),
+                         .beta = cuda::any_floats(args.beta),
+                         .y = args.y.data,
+                         .x_hat = args.x_hat.data,
+                         .rstd = args.rstd ? args.rstd.as<float>() : nullptr,
+                         .T = args.T,
+                         .C = args.C,
+                         .eps = static_cast<float>(args.eps),
+                         .dropout = cuda::dropout_of(kKernel, args.p, args.where, rng)},
+                        dtype, stream);
+}
+
+void bias_dropout_residual_norm_bwd_cuda(const BiasDropoutResidualNormBwdArgs& args, const int64_t* rng,
+                                         const int32_t* accumulate, CudaStream stream) {
+  constexpr const char* kKernel = "bias_dropout_residual_norm_bwd_cuda";
+  constexpr auto kOptional = Operand::Presence::kOptional;
+  const DType dtype = cuda::cuda_type_of(kKernel, {{"d_y", args.d_y},
+                                                   {"d_y2", args.d_y2, kOptional},
+                                                   {"x_hat", args.x_hat},
+                                                   {"d_residual", args.d_residual, kOptional},
+                                                   {"d_x", args.d_x, kOptional}});
+  cuda::check_cuda_operands(kKernel, {{"gain", args.gain}});
+  for (const View& sum : {args.d_gain, args.d_beta, args.d_bias}) {
+    check_column_sum(kKernel, {"sum", sum, kOptional}, args.scratch);
+  }
+  cuda::check_norm_columns(kKernel, args.C);
+  cuda::launch_norm_bwd({.d_y = args.d_y.data,
+                         .d_y2 = args.d_y2.data,
+                         .x_hat = args.x_hat.data,
+                         .rstd = args.rstd.as<float>(),
+                         .gain = cuda::any_floats(args.gain),
+                         .d_residual = args.d_residual.data,
+                         .d_x = args.d_x.data,
+                         .T = args.T,
+                         .C = args.C,
+                         .dropout = cuda::dropout_of(kKernel, args.p, args.where, rng)},
+                        {.d_gain = args.d_gain,
+                         .d_beta = args.d_beta,
+                         .d_bias = args.d_bias,
+                         .scratch = args.scratch,
+                         .add = cuda::add_flag(accumulate, args.accumulate)},
+                        dtype, stream);
+}
+
+}  // namespace plimsoll

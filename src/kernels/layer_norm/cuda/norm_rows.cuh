@@ -1,0 +1,62 @@
+// The two kernels behind the CUDA side of this folder: normalization of rows with everything that may stand
+// before and after it, and its gradient. Operands that are absent are null, in any combination. Host-only
+// declarations and what the kernels share; only for .cu files. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/random.cuh"
+#include "kernels/element_wise/cuda/vectors.cuh"
+#include "kernels/layer_norm/catalog.h"
+
+namespace plimsoll::cuda {
+
+// s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta.
+struct NormFwd {
+  const void* x = nullptr;
+  const void* residual = nullptr;
+  AnyFloats bias = {};
+  AnyFloats gain = {};
+  AnyFloats beta = {};
+  void* y = nullptr;
+  void* x_hat = nullptr;
+  float* rstd = nullptr;
+  int64_t T = 0;
+  int64_t C = 0;
+  float eps = 0.0f;
+  Dropout dropout = {};
+};
+// x, residual, y and x_hat are of type `dtype`.
+void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream);
+
+// g = d_y + d_y2; d_residual = normalize_bwd(g * gain); d_x = dropout(d_residual). The sums over rows are
+// those of g * x_hat, of g and of d_x.
+struct NormBwd {
+  const void* d_y = nullptr;
+  const void* d_y2 = nullptr;
+  const void* x_hat = nullptr;
+  const float* rstd = nullptr;
+  AnyFloats gain = {};
+  void* d_residual = nullptr;
+  void* d_x = nullptr;
+  int64_t T = 0;
+  int64_t C = 0;
+  Dropout dropout = {};
+};
+struct NormBwdSums {
+  View d_gain = {};
+  View d_beta = {};
+  View d_bias = {};
+  View scratch = {};
+  AddFlag add = {};
+
+  bool any() const { return d_gain || d_beta || d_bias; }
+};
+// d_y, d_y2, x_hat, d_residual and d_x are of type `dtype`.
+void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream);
+
+// Errors: kInternal beyond the registers of a block.
+inline void check_norm_columns(const char* kernel, int64_t C) {
+  PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows of {} columns, at most {} are handled", kernel,
+                 C, kMaxNormCudaColumns);
+}
+
+}  // namespace plimsoll::cuda
