@@ -24,7 +24,7 @@
 //
 // Types: q, k, v, o, d_o, d_q, d_k and d_v have one floating type; cu_seqlens is i32; lse is f32. The *_cpu
 // functions take f32 and bf16, hold tiles in fp32 and round once on storing; the *_ref functions take any
-// floating type and compute in double.
+// floating type and compute in double. attention_cuda.h has those for GPUs: f32, bf16 and f16.
 //
 // Tail rows: zero in o, lse, d_q, d_k and d_v; never read elsewhere. Empty sequences are allowed and own no
 // row. Aliasing: outputs overlap no input and each other only where the row strides interleave them (the
@@ -32,7 +32,12 @@
 //
 // Error bound of *_cpu against exact arithmetic, u = 2^-24, n = keys that row i sees, r = 0 for f32 and 2^-8
 // for bf16 results, s = 2^-8 for bf16 on AMX tiles, which round p_ij m_ij and d_x_ij on their way into a
-// product, else 0 (the test takes its limits from these lines):
+// product, else 0 (the test takes its limits from these lines). *_cuda_tiled is as *_cpu with s = 0 and r =
+// 2^-11 for f16; *_cuda_mma has s = r, and u = 2^-22 because tensor cores cut sums off instead of rounding
+// them and because exponentials are ex2.approx of x_ij log2(e), relative error 2^-22 (what the product with
+// log2(e) loses is a fraction of e_i). f16 has no relative error below 2^-14: there each of these roundings
+// also adds w = 2^-25, that is w times the sum without its factor of p_ij, m_ij at its largest or d_x_ij, and
+// w itself for r:
 //   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
 //   |err lse|  <= 2 e_i + (n + 8 + |lse_i|) u

@@ -126,20 +126,21 @@ bool AttentionCase::guards_intact() const {
 
 namespace {
 
-constexpr double kU = 0x1p-24;
-
 // One sequence and head of the error bound in attention.h; the names are those of the formulas there.
 class HeadBounds {
  public:
-  HeadBounds(const AttentionCase& exact, double r, double s, int64_t b, int64_t h, AttentionBounds& out)
+  HeadBounds(const AttentionCase& exact, const AttentionRounding& rounding, int64_t b, int64_t h,
+             AttentionBounds& out)
       : exact_(exact),
         out_(out),
         first_(exact.first_rows()[static_cast<size_t>(b)]),
         count_(exact.problem().lengths[static_cast<size_t>(b)]),
         head_dim_(exact.dims().head_dim),
         h_(h),
-        r_(r),
-        s_(s) {}
+        u_(rounding.u),
+        r_(rounding.r),
+        s_(rounding.s),
+        w_(rounding.w) {}
 
   void add_row(int64_t i) {
     const AttentionOptions& options = exact_.options();
@@ -154,13 +155,13 @@ class HeadBounds {
         x[static_cast<size_t>(j)] += options.scale * q(i, d) * k(j, d);
         magnitude += std::abs(options.scale * q(i, d) * k(j, d));
       }
-      e = std::max(e, (depth + 4) * kU * magnitude);
+      e = std::max(e, (depth + 4) * u_ * magnitude);
     }
     const double largest = *std::max_element(x.begin(), x.end());
     double sum = 0;
     for (double score : x) sum += std::exp(score - largest);
     const double lse = largest + std::log(sum);
-    out_.lse[lse_at(i)] = 2 * e + (terms + 8 + std::abs(lse)) * kU;
+    out_.lse[lse_at(i)] = 2 * e + (terms + 8 + std::abs(lse)) * u_;
 
     std::vector<double> o(static_cast<size_t>(head_dim_)), o_magnitude(o);
     for (int64_t j = 0; j < n; ++j) {
@@ -170,18 +171,21 @@ class HeadBounds {
         o_magnitude[static_cast<size_t>(d)] += p * std::abs(v(j, d));
       }
     }
+    const double largest_factor =
+        options.dropout > 0 ? static_cast<double>(dropout_scale(options.dropout)) : 1.0;
     double delta = 0;
     double delta_magnitude = 0;
     double delta_error = 0;
     for (int64_t d = 0; d < head_dim_; ++d) {
       const size_t at = static_cast<size_t>(d);
-      const double o_error = (2 * e + (2 * terms + 16) * kU + s_) * o_magnitude[at] + r_ * std::abs(o[at]);
+      double o_error = (2 * e + (2 * terms + 16) * u_ + s_) * o_magnitude[at] + r_ * std::abs(o[at]) + w_;
+      for (int64_t j = 0; j < n && w_ > 0; ++j) o_error += w_ * largest_factor * std::abs(v(j, d));
       out_.o[element(i, d)] = o_error;
       delta += d_o(i, d) * o[at];
       delta_magnitude += std::abs(d_o(i, d) * o[at]);
       delta_error += std::abs(d_o(i, d)) * o_error;
     }
-    const double eta = 3 * e + (terms + 16 + 3 * std::abs(lse)) * kU;
+    const double eta = 3 * e + (terms + 16 + 3 * std::abs(lse)) * u_;
     for (int64_t j = 0; j < n; ++j) {
       const double m = factor(i, j);
       double y = 0;
@@ -192,14 +196,16 @@ class HeadBounds {
       }
       const double p = std::exp(x[static_cast<size_t>(j)] - lse);
       const double d_x = std::abs(p * (y - delta));
-      const double d_x_error = p * ((eta + 4 * kU) * std::abs(y - delta) +
-                                    (depth + 4) * kU * (y_magnitude + delta_magnitude) + delta_error);
+      const double d_x_error = p * ((eta + 4 * u_) * std::abs(y - delta) +
+                                    (depth + 4) * u_ * (y_magnitude + delta_magnitude) + delta_error);
       const double whole = static_cast<double>(count_) + 4;
       for (int64_t d = 0; d < head_dim_; ++d) {
         out_.d_q[element(i, d)] +=
-            options.scale * (d_x_error + ((terms + 4) * kU + s_) * d_x) * std::abs(k(j, d));
-        out_.d_k[element(j, d)] += options.scale * (d_x_error + (whole * kU + s_) * d_x) * std::abs(q(i, d));
-        out_.d_v[element(j, d)] += (eta + whole * kU + s_) * p * m * std::abs(d_o(i, d));
+            options.scale * (d_x_error + ((terms + 4) * u_ + s_) * d_x + w_) * std::abs(k(j, d));
+        out_.d_k[element(j, d)] +=
+            options.scale * (d_x_error + (whole * u_ + s_) * d_x + w_) * std::abs(q(i, d));
+        out_.d_v[element(j, d)] +=
+            ((eta + whole * u_ + s_) * p * m + w_ * largest_factor) * std::abs(d_o(i, d));
       }
     }
   }
@@ -224,16 +230,20 @@ class HeadBounds {
   const AttentionCase& exact_;
   AttentionBounds& out_;
   int64_t first_, count_, head_dim_, h_;
-  double r_;
-  // Rounding of probabilities and of gradients of scores where they go through AMX tiles.
-  double s_;
+  double u_, r_, s_, w_;
 };
 
 }  // namespace
 
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype) {
-  const double r = dtype == DType::kBF16 ? 0x1p-8 : 0.0;
-  const double s = dtype == DType::kBF16 && may_use_amx_tiles() ? 0x1p-8 : 0.0;
+  const bool tiles = dtype == DType::kBF16 && may_use_amx_tiles();
+  AttentionRounding rounding;
+  rounding.r = dtype == DType::kBF16 ? 0x1p-8 : 0.0;
+  rounding.s = tiles ? 0x1p-8 : 0.0;
+  return attention_bounds(exact, rounding);
+}
+
+AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding) {
   AttentionBounds bounds;
   for (std::vector<double>* part : {&bounds.o, &bounds.d_q, &bounds.d_k, &bounds.d_v}) {
     part->resize(static_cast<size_t>(exact.o.count()));
@@ -241,7 +251,7 @@ AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype) {
   bounds.lse.resize(static_cast<size_t>(exact.lse.count()));
   for (int64_t b = 0; b < exact.dims().sequences; ++b) {
     for (int64_t h = 0; h < exact.dims().heads; ++h) {
-      HeadBounds head(exact, r, s, b, h, bounds);
+      HeadBounds head(exact, rounding, b, h, bounds);
       for (int64_t i = 0; i < exact.problem().lengths[static_cast<size_t>(b)]; ++i) head.add_row(i);
     }
   }

@@ -75,12 +75,21 @@ class AttentionCase {
   std::unique_ptr<GuardedBuffer> scratch_;
 };
 
-// What attention.h allows each element of the results of *_cpu to be off by; the gradients in the layout of
-// d_qkv.
+// The letters of the bound in attention.h that differ between implementations.
+struct AttentionRounding {
+  double u = 0x1p-24;
+  double r = 0.0;
+  double s = 0.0;
+  double w = 0.0;
+};
+
+// What attention.h allows each element of the results to be off by; the gradients as [T, H, D].
 struct AttentionBounds {
   std::vector<double> o, lse;
   std::vector<double> d_q, d_k, d_v;  // [T, H, D]
 };
+AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
+// Of *_cpu.
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype);
 
 }  // namespace plimsoll::test

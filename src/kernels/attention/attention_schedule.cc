@@ -48,8 +48,17 @@ void check_scratch(const View& scratch, int64_t has, int64_t needs) {
 }  // namespace
 
 void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes) {
-  check_dims(args.dims, args.options);
+  check_attention_device_args(args, scratch_bytes);
   check_lengths(args.dims, args.cu_seqlens);
+}
+
+void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes) {
+  check_attention_device_args(args, scratch_bytes);
+  check_lengths(args.dims, args.cu_seqlens);
+}
+
+void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes) {
+  check_dims(args.dims, args.options);
   const DType dtype = args.q.view.dtype;
   check_rows(args.dims, args.q.view, args.q.row_stride, dtype, "q");
   check_rows(args.dims, args.k.view, args.k.row_stride, dtype, "k");
@@ -60,9 +69,8 @@ void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes) {
   check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
 }
 
-void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes) {
+void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes) {
   check_dims(args.dims, args.options);
-  check_lengths(args.dims, args.cu_seqlens);
   const DType dtype = args.q.view.dtype;
   const int64_t columns = args.dims.heads * args.dims.head_dim;
   check_rows(args.dims, args.q.view, args.q.row_stride, dtype, "q");

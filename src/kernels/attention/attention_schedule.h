@@ -23,6 +23,10 @@ inline AttentionSequence attention_sequence(const int32_t* cu_seqlens, int64_t b
 void check_attention_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
+// The same but for the lengths of the sequences, which lie where the host cannot read them.
+void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
+void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
+
 // Fills `order` with 0 .. B-1, longest sequence first, equal lengths by number. Requires: order.size() == B.
 void order_longest_first(const int32_t* cu_seqlens, std::span<int32_t> order);
 

@@ -19,6 +19,42 @@ Support attention_fits(const Problem& problem) {
                              problem.dim("S"), kAttentionLongest)};
 }
 
+Support attention_cuda_tiled_fits(const Problem& problem);
+Support attention_cuda_mma_fits(const Problem& problem) {
+  if (problem.sm < 80) {
+    return {false,
+            fmt::format("compute capability {}.{} has no mma.sync of 16 x 8 x 16{}; 8.0 has", problem.sm / 10,
+                        problem.sm % 10, problem.dtype == DType::kBF16 ? " and no bf16" : "")};
+  }
+  if (problem.dim("D") % 8 != 0 || problem.dim("D") > kAttentionCudaHeadDim) {
+    return {false, fmt::format("a head size of {} is no multiple of 8 up to {}", problem.dim("D"),
+                               kAttentionCudaHeadDim)};
+  }
+  return attention_cuda_tiled_fits(problem);
+}
+Support attention_cuda_tiled_fits(const Problem& problem) {
+  if (problem.dim("D") > kAttentionCudaHeadDim) {
+    return {false, fmt::format("a head size of {} is more than {}", problem.dim("D"), kAttentionCudaHeadDim)};
+  }
+  if (problem.sm < 80 && problem.dim("D") > 64) {
+    return {false, fmt::format("tiles of a head size of {} do not fit the 64 KiB of shared memory of compute "
+                               "capability {}.{}",
+                               problem.dim("D"), problem.sm / 10, problem.sm % 10)};
+  }
+  if (problem.dim("B") >= 65535 || problem.dim("H") > 65535 || problem.dim("T") > INT32_MAX) {
+    return {false, fmt::format("a grid holds at most 65534 sequences, 65535 heads and 2^31 - 1 rows, not {}, "
+                               "{} and {}",
+                               problem.dim("B"), problem.dim("H"), problem.dim("T"))};
+  }
+  return attention_fits(problem);
+}
+
+int64_t attention_bwd_cuda_mma_scratch(const Problem& problem) {
+  return attention_bwd_cuda_mma_scratch_bytes(dims_of(problem));
+}
+int64_t attention_bwd_cuda_tiled_scratch(const Problem& problem) {
+  return attention_bwd_cuda_tiled_scratch_bytes(dims_of(problem));
+}
 int64_t attention_fwd_cpu_scratch(const Problem& problem) {
   return attention_fwd_cpu_scratch_bytes(dims_of(problem), problem.num_threads);
 }

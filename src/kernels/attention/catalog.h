@@ -81,4 +81,25 @@ constexpr int64_t attention_bwd_ref_scratch_bytes(const AttentionDims& dims) {
   return (2 * dims.longest + 3 * dims.head_dim) * 8;
 }
 
+// On the GPU the backward pass keeps delta and, for the tensor cores' kernels and sequences up to
+// kAttentionKeepLongest, a bit for each pair of rows that dropout keeps; beyond that length the second kernel
+// draws the numbers again. The keep bits of 32 keys are a word; words of adjacent query rows are adjacent.
+inline constexpr int64_t kAttentionKeepLongest = 2048;
+constexpr int64_t attention_cuda_delta_bytes(const AttentionDims& dims) {
+  return attention_round_up(dims.tokens * dims.heads * 4, 256);
+}
+constexpr int64_t attention_cuda_keep_bytes(const AttentionDims& dims) {
+  if (dims.longest > kAttentionKeepLongest) return 0;
+  return attention_round_up(dims.longest, 32) / 32 * dims.tokens * dims.heads * 4;
+}
+constexpr int64_t attention_bwd_cuda_tiled_scratch_bytes(const AttentionDims& dims) {
+  return attention_cuda_delta_bytes(dims);
+}
+constexpr int64_t attention_bwd_cuda_mma_scratch_bytes(const AttentionDims& dims) {
+  return attention_cuda_delta_bytes(dims) + attention_cuda_keep_bytes(dims);
+}
+
+// The widest head that the kernels for the GPU take.
+inline constexpr int64_t kAttentionCudaHeadDim = 128;
+
 }  // namespace plimsoll

@@ -1,0 +1,212 @@
+#include "device/cuda/error.h"
+#include "kernels/attention/attention_grid.cuh"
+#include "kernels/attention/attention_tiles.cuh"
+
+namespace plimsoll {
+namespace attention {
+namespace {
+
+// delta of the block's rows, from d_o in shared memory and o, and into scratch for the other kernel.
+template <int kDim, int kR>
+__device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const float4* d_o, int ty,
+                           int tx, float (&delta)[kR]) {
+#pragma unroll
+  for (int i = 0; i < kR; ++i) {
+    const int row = work.row + kR * ty + i;
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kDim / 32; ++n) {
+      const int column = 4 * tx + 32 * n;
+      const int64_t offset =
+          (static_cast<int64_t>(work.first + row) * args.heads + work.head) * args.head_dim + column;
+      const float4 o =
+          load_four(args.o, args.dtype, offset, row < work.count ? args.head_dim - column : 0, args.vectors);
+      const float4 d = d_o[unit_at<kDim>(kR * ty + i, tx + 8 * n)];
+      sum = fmaf(o.x, d.x, fmaf(o.y, d.y, fmaf(o.z, d.z, fmaf(o.w, d.w, sum))));
+    }
+    delta[i] = sum_of_group(sum);
+    if (tx == 0 && row < work.count) {
+      args.delta[static_cast<int64_t>(work.head) * args.tokens + work.first + row] = delta[i];
+    }
+  }
+}
+
+template <int kDim, int kR, int kKeys>
+__global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
+    const AttentionKernelArgs args) {
+  constexpr int kRows = 16 * kR;
+  const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
+  if (work.is_tail) {
+    clear_tail(args, work, args.d_q, args.d_q_stride);
+    return;
+  }
+  if (work.row >= work.count) return;
+  extern __shared__ float4 tiles[];
+  float4* q = tiles;
+  float4* d_o = q + kRows * kDim / 4;
+  float4* k = d_o + kRows * kDim / 4;
+  float4* v = k + kKeys * kDim / 4;
+  float4* d_x = v + kKeys * kDim / 4;
+  const int tx = static_cast<int>(threadIdx.x) % 8, ty = static_cast<int>(threadIdx.x) / 8;
+  const Dropout dropout = load_dropout(args);
+
+  load_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
+  load_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
+                         d_o);
+  __syncthreads();
+  float d_q[kR][kDim / 8], delta[kR], lse[kR], factor[kR];
+  clear(d_q);
+  find_delta<kDim, kR>(args, work, d_o, ty, tx, delta);
+#pragma unroll
+  for (int i = 0; i < kR; ++i) {
+    const int row = min(work.row + kR * ty + i, work.count - 1);
+    lse[i] = args.lse[static_cast<int64_t>(work.head) * args.tokens + work.first + row];
+    factor[i] = args.scale;
+  }
+  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
+  for (int key = 0; key < end; key += kKeys) {
+    __syncthreads();
+    load_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, k);
+    load_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, v);
+    __syncthreads();
+    float score[kR][kKeys / 8], y[kR][kKeys / 8];
+    clear(score);
+    clear(y);
+    add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
+    add_rows_by_rows<kDim, kR, kKeys / 32>(d_o, v, ty, tx, y);
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+      const int row = work.row + kR * ty + i;
+      const int last = args.causal ? min(work.count, row + 1) : work.count;
+#pragma unroll
+      for (int n = 0; n < kKeys / 32; ++n) {
+        const int quad = key / 4 + tx + 8 * n;
+        const uint32_t keep =
+            args.dropout ? keep_of_four(dropout, work.first + row, args.heads, work.head, quad) : 15;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int j = 4 * n + e;
+          const float p = 4 * quad + e < last ? expf(score[i][j] * args.scale - lse[i]) : 0.0f;
+          const float kept = (keep >> e & 1) != 0 ? y[i][j] * args.keep_scale : 0.0f;
+          score[i][j] = p * (kept - delta[i]);
+        }
+      }
+    }
+    store_scores<kKeys, kR>(score, ty, tx, d_x);
+    __syncwarp();
+    add_rows_by_columns<kKeys, kDim, kR>(d_x, k, ty, tx, d_q);
+    __syncwarp();
+  }
+  store_result<kDim, kR>(args, work, args.d_q, args.d_q_stride, ty, tx, d_q, factor);
+}
+
+// Rows are keys here and columns queries, so that four numbers of dropout belong to four rows of a thread.
+template <int kDim, int kR, int kQueries>
+__global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
+    const AttentionKernelArgs args) {
+  constexpr int kRows = 16 * kR;
+  const Work work = find_work(args, kRows, TileOrder::kForward);
+  if (work.is_tail) {
+    clear_tail(args, work, args.d_k, args.d_k_stride);
+    clear_tail(args, work, args.d_v, args.d_v_stride);
+    return;
+  }
+  if (work.row >= work.count) return;
+  extern __shared__ float4 tiles[];
+  float4* k = tiles;
+  float4* v = k + kRows * kDim / 4;
+  float4* q = v + kRows * kDim / 4;
+  float4* d_o = q + kQueries * kDim / 4;
+  float4* p = d_o + kQueries * kDim / 4;
+  const int tx = static_cast<int>(threadIdx.x) % 8, ty = static_cast<int>(threadIdx.x) / 8;
+  const Dropout dropout = load_dropout(args);
+  const int64_t first_value = static_cast<int64_t>(work.head) * args.tokens + work.first;
+
+  load_tile<kDim, kRows>(args, work, args.k, args.k_stride, work.row, k);
+  load_tile<kDim, kRows>(args, work, args.v, args.v_stride, work.row, v);
+  float d_k[kR][kDim / 8], d_v[kR][kDim / 8];
+  clear(d_k);
+  clear(d_v);
+  const int key = work.row + kR * ty;
+  for (int row = args.causal ? work.row / kQueries * kQueries : 0; row < work.count; row += kQueries) {
+    __syncthreads();
+    load_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, q);
+    load_tile<kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, row,
+                              d_o);
+    __syncthreads();
+    float score[kR][kQueries / 8], y[kR][kQueries / 8];
+    clear(score);
+    clear(y);
+    add_rows_by_rows<kDim, kR, kQueries / 32>(k, q, ty, tx, score);
+    add_rows_by_rows<kDim, kR, kQueries / 32>(v, d_o, ty, tx, y);
+#pragma unroll
+    for (int j = 0; j < kQueries / 8; ++j) {
+      const int query = row + 4 * tx + 32 * (j / 4) + j % 4;
+      const int64_t at = first_value + min(query, work.count - 1);
+      const float lse = args.lse[at], delta = args.delta[at];
+      const uint32_t keep =
+          args.dropout ? keep_of_four(dropout, work.first + query, args.heads, work.head, key / 4) : 15;
+#pragma unroll
+      for (int i = 0; i < kR; ++i) {
+        const bool seen = query < work.count && (args.causal ? key + i <= query : key + i < work.count);
+        const float x = seen ? expf(score[i][j] * args.scale - lse) : 0.0f;
+        const float factor = (keep >> ((key + i) % 4) & 1) != 0 ? args.keep_scale : 0.0f;
+        y[i][j] = x * (y[i][j] * factor - delta);
+        score[i][j] = x * factor;
+      }
+    }
+    store_scores<kQueries, kR>(score, ty, tx, p);
+    __syncwarp();
+    add_rows_by_columns<kQueries, kDim, kR>(p, d_o, ty, tx, d_v);
+    __syncwarp();
+    store_scores<kQueries, kR>(y, ty, tx, p);
+    __syncwarp();
+    add_rows_by_columns<kQueries, kDim, kR>(p, q, ty, tx, d_k);
+    __syncwarp();
+  }
+  float one[kR], scale[kR];
+#pragma unroll
+  for (int i = 0; i < kR; ++i) one[i] = 1.0f, scale[i] = args.scale;
+  store_result<kDim, kR>(args, work, args.d_k, args.d_k_stride, ty, tx, d_k, scale);
+  store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
+}
+
+// Tiles of kR * 16 rows that stay and kPassing that pass by.
+template <int kDim, int kR, int kPassing>
+void launch_dq(const AttentionKernelArgs& args, CudaStream stream) {
+  launch_on_grid(attention_dq_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads,
+                 bwd_tile_bytes(kDim, 16 * kR, kPassing), args, stream);
+  PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_tiled");
+}
+template <int kDim, int kR, int kPassing>
+void launch_dkv(const AttentionKernelArgs& args, CudaStream stream) {
+  launch_on_grid(attention_dkv_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads,
+                 bwd_tile_bytes(kDim, 16 * kR, kPassing), args, stream);
+  PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_tiled");
+}
+
+}  // namespace
+}  // namespace attention
+
+void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
+  using namespace attention;  // NOLINT: the kernels of this file
+  const int64_t shared = shared_bytes_of_block();
+  if (args.head_dim <= 32) {
+    launch_dq<32, 4, 64>(args, stream);
+    launch_dkv<32, 4, 64>(args, stream);
+  } else if (args.head_dim <= 64 && shared >= bwd_tile_bytes(64, 64, 64)) {
+    launch_dq<64, 4, 64>(args, stream);
+    launch_dkv<64, 4, 64>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch_dq<64, 2, 32>(args, stream);
+    launch_dkv<64, 2, 32>(args, stream);
+  } else if (shared >= bwd_tile_bytes(128, 64, 32)) {
+    launch_dq<128, 4, 32>(args, stream);
+    launch_dkv<128, 4, 32>(args, stream);
+  } else {
+    launch_dq<128, 2, 32>(args, stream);
+    launch_dkv<128, 2, 32>(args, stream);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,117 @@
+#include "kernels/attention/attention_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+
+#include "device/cuda/error.h"
+#include "kernels/attention/attention_launch.h"
+#include "kernels/attention/attention_schedule.h"
+
+namespace plimsoll {
+namespace {
+
+bool starts_at_multiples(const void* data, int64_t stride, int64_t element_bytes, int64_t elements) {
+  return stride % elements == 0 && reinterpret_cast<uintptr_t>(data) % (element_bytes * elements) == 0;
+}
+
+void check_limits(const AttentionDims& dims, DType dtype, const int64_t* rng, double dropout) {
+  PLIMSOLL_CHECK(dims.head_dim <= kAttentionCudaHeadDim, "attention on a GPU of heads of {}, at most {}",
+                 dims.head_dim, kAttentionCudaHeadDim);
+  PLIMSOLL_CHECK(dims.sequences < 65535 && dims.heads <= 65535 && dims.tokens <= INT32_MAX,
+                 "attention on a GPU of T={} B={} H={}", dims.tokens, dims.sequences, dims.heads);
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
+                 "attention on a GPU of {}", dtype_name(dtype));
+  PLIMSOLL_CHECK(dropout == 0 || rng != nullptr,
+                 "attention with dropout {} was given no numbers to draw from", dropout);
+}
+
+// What both passes share.
+AttentionKernelArgs kernel_args(const AttentionDims& dims, const AttentionOptions& options,
+                                const ConstRows& q, const ConstRows& k, const ConstRows& v,
+                                ConstView cu_seqlens, const int64_t* rng) {
+  AttentionKernelArgs args;
+  args.q = q.view.data, args.q_stride = q.row_stride;
+  args.k = k.view.data, args.k_stride = k.row_stride;
+  args.v = v.view.data, args.v_stride = v.row_stride;
+  args.cu_seqlens = cu_seqlens.as<int32_t>();
+  args.dropout = options.dropout > 0;
+  if (args.dropout) {
+    args.rng = rng;
+    args.site = options.random.site;
+    args.threshold = dropout_threshold(options.dropout);
+    args.keep_scale = dropout_scale(options.dropout);
+  }
+  args.scale = static_cast<float>(options.scale);
+  args.tokens = static_cast<int>(dims.tokens);
+  args.sequences = static_cast<int>(dims.sequences);
+  args.longest = static_cast<int>(dims.longest);
+  args.heads = static_cast<int>(dims.heads);
+  args.head_dim = static_cast<int>(dims.head_dim);
+  args.causal = options.mask == AttentionMask::kCausal;
+  args.dtype = q.view.dtype;
+  return args;
+}
+
+// Whether every row of every head of the inputs and outputs starts at a multiple of so many elements.
+bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) {
+  const int64_t bytes = dtype_bytes(args.dtype);
+  const int64_t columns = int64_t{args.heads} * args.head_dim;
+  return args.head_dim % elements == 0 && starts_at_multiples(args.q, args.q_stride, bytes, elements) &&
+         starts_at_multiples(args.k, args.k_stride, bytes, elements) &&
+         starts_at_multiples(args.v, args.v_stride, bytes, elements) &&
+         starts_at_multiples(args.o, columns, bytes, elements) &&
+         starts_at_multiples(args.d_o, columns, bytes, elements) &&
+         starts_at_multiples(args.d_q, args.d_q_stride, bytes, elements) &&
+         starts_at_multiples(args.d_k, args.d_k_stride, bytes, elements) &&
+         starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
+}
+
+AttentionKernelArgs checked(const AttentionFwdArgs& args, const int64_t* rng) {
+  check_attention_device_args(args, 0);
+  check_limits(args.dims, args.q.view.dtype, rng, args.options.dropout);
+  AttentionKernelArgs kernel =
+      kernel_args(args.dims, args.options, args.q, args.k, args.v, args.cu_seqlens, rng);
+  kernel.o = args.o.data;
+  kernel.lse = args.lse ? args.lse.as<float>() : nullptr;
+  kernel.vectors = rows_start_at_multiples(kernel, 4);
+  return kernel;
+}
+
+AttentionKernelArgs checked(const AttentionBwdArgs& args, const int64_t* rng, int64_t scratch_bytes) {
+  check_attention_device_args(args, scratch_bytes);
+  check_limits(args.dims, args.q.view.dtype, rng, args.options.dropout);
+  AttentionKernelArgs kernel =
+      kernel_args(args.dims, args.options, args.q, args.k, args.v, args.cu_seqlens, rng);
+  kernel.o = const_cast<void*>(args.o.data);
+  kernel.lse = const_cast<float*>(args.lse.as<float>());
+  kernel.d_o = args.d_o.data;
+  kernel.d_q = args.d_q.view.data, kernel.d_q_stride = args.d_q.row_stride;
+  kernel.d_k = args.d_k.view.data, kernel.d_k_stride = args.d_k.row_stride;
+  kernel.d_v = args.d_v.view.data, kernel.d_v_stride = args.d_v.row_stride;
+  kernel.delta = static_cast<float*>(args.scratch.data);
+  kernel.vectors = rows_start_at_multiples(kernel, 4);
+  return kernel;
+}
+
+}  // namespace
+
+void attention_fwd_cuda_tiled(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  const AttentionKernelArgs kernel = checked(args, rng);
+  if (kernel.tokens > 0) launch_attention_fwd_tiled(kernel, stream);
+}
+
+void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_tiled_scratch_bytes(args.dims));
+  if (kernel.tokens > 0) launch_attention_bwd_tiled(kernel, stream);
+}
+
+void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  attention_fwd_cuda_tiled(args, rng, stream);
+}
+
+void attention_bwd_cuda(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  attention_bwd_cuda_tiled(args, rng, stream);
+}
+
+}  // namespace plimsoll

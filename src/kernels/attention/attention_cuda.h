@@ -1,0 +1,40 @@
+// Attention on an NVIDIA GPU: the *_cuda implementations of the contract in attention.h, where the error
+// bounds are. Host code only: no CUDA header is needed to call these. It is not cuDNN's attention.
+//
+// Two families. *_cuda_mma multiplies 16-bit tiles on the tensor cores (mma.sync, compute capability 8.0 and
+// later, head sizes that are multiples of 8 up to 128); *_cuda_tiled computes in fp32 on the CUDA cores for
+// every type and head sizes up to 128. Both hold a tile of scores at a time and sum in a fixed order.
+//
+// Backward is two kernels, without atomics: one over query rows gives d_q (and, on the way, delta and with
+// dropout one bit for each pair, both kept in scratch), one over key rows gives d_k and d_v. It does seven
+// products where one kernel that adds up d_q in memory does five, but that one needs either atomics, whose
+// sums depend on the schedule, or a float of scratch for each element of d_q and each block of keys: at 32
+// sequences of 512 rows and 16 heads of 64 that is 256 MiB, written and read again.
+//
+// Views are device pointers. Everything is given to `stream` and may be captured in a CUDA graph: nothing is
+// read back, allocated or waited for. The bucket alone sizes the grids; blocks beyond a sequence's end leave
+// at once. cu_seqlens is trusted, as only the device knows it: from 0, never decreasing, last <= T, no
+// sequence longer than dims.longest.
+//
+// Thread-safety: distinct streams may be driven from distinct threads. Nothing is owned.
+#pragma once
+
+#include "device/cuda/stream.h"
+#include "kernels/attention/attention.h"
+
+namespace plimsoll {
+
+// `rng` is null when options.dropout is 0, else two numbers on the device, the seed and the number of the
+// micro-batch; options.random gives the site only. The scratch of the backward pass has at least
+// attention_bwd_cuda_{mma,tiled}_scratch_bytes(dims); forward needs none. Errors: kInternal where the
+// arguments break the contract or the implementation's limits, kDevice where CUDA refuses.
+void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_fwd_cuda_tiled(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+
+// The first of the two that takes the type and the head size on the current device.
+void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+
+}  // namespace plimsoll

@@ -1,0 +1,209 @@
+// Products of fp32 tiles in shared memory on the CUDA cores, for blocks of 128 threads: 16 groups (`ty`) of 8
+// threads (`tx`), a group within one warp. Device code only.
+//
+// A tile is rows of W floats, W a multiple of 32, in units of four floats; unit c of row r lies at place
+// c ^ (r / 4 % 8) of its row, so that eight threads that read the same unit of every fourth row, or eight
+// adjacent units of one row, meet eight different groups of banks.
+//
+// Thread (ty, tx) computes rows R * ty + i, i < R, and columns 4 * tx + 32 * n + e, e < 4.
+#pragma once
+
+#include "kernels/attention/attention_device.cuh"
+
+namespace plimsoll::attention {
+
+inline constexpr int kTileThreads = 128;
+
+template <int kWidth>
+__device__ inline int unit_at(int row, int unit) {
+  return row * (kWidth / 4) + (unit ^ ((row >> 2) & 7));
+}
+
+// Four elements from `offset` on as floats, those from number `valid` on as zeros.
+__device__ inline float4 load_four(const void* data, DType dtype, int64_t offset, int valid, bool vectors) {
+  float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+  if (valid <= 0) return {0.0f, 0.0f, 0.0f, 0.0f};
+  if (dtype == DType::kF32) {
+    const float* from = static_cast<const float*>(data) + offset;
+    if (vectors) return *reinterpret_cast<const float4*>(from);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x[e] = e < valid ? from[e] : 0.0f;
+    return {x[0], x[1], x[2], x[3]};
+  }
+  const uint16_t* from = static_cast<const uint16_t*>(data) + offset;
+  ushort4 bits = {0, 0, 0, 0};
+  if (vectors) {
+    bits = *reinterpret_cast<const ushort4*>(from);
+  } else {
+    bits.x = from[0];
+    if (valid > 1) bits.y = from[1];
+    if (valid > 2) bits.z = from[2];
+    if (valid > 3) bits.w = from[3];
+  }
+  if (dtype == DType::kBF16) {
+    return {__uint_as_float(static_cast<uint32_t>(bits.x) << 16),
+            __uint_as_float(static_cast<uint32_t>(bits.y) << 16),
+            __uint_as_float(static_cast<uint32_t>(bits.z) << 16),
+            __uint_as_float(static_cast<uint32_t>(bits.w) << 16)};
+  }
+  return {__half2float(__ushort_as_half(bits.x)), __half2float(__ushort_as_half(bits.y)),
+          __half2float(__ushort_as_half(bits.z)), __half2float(__ushort_as_half(bits.w))};
+}
+
+__device__ inline uint16_t round_to_half(DType dtype, float value) {
+  return dtype == DType::kBF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(value))
+                               : __half_as_ushort(__float2half_rn(value));
+}
+
+// Rounds once on storing; elements from number `valid` on are not written.
+__device__ inline void store_four(void* data, DType dtype, int64_t offset, int valid, bool vectors,
+                                  float4 x) {
+  if (valid <= 0) return;
+  const float values[4] = {x.x, x.y, x.z, x.w};
+  if (dtype == DType::kF32) {
+    float* to = static_cast<float*>(data) + offset;
+    if (vectors) {
+      *reinterpret_cast<float4*>(to) = x;
+      return;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (e < valid) to[e] = values[e];
+    }
+    return;
+  }
+  uint16_t* to = static_cast<uint16_t*>(data) + offset;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    if (e < valid) to[e] = round_to_half(dtype, values[e]);
+  }
+}
+
+// Fills a tile of kRows rows of kDim floats with rows row .. of the sequence; what lies beyond its end or the
+// head size is zero.
+template <int kDim, int kRows>
+__device__ inline void load_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
+                                 int64_t stride, int row, float4* tile) {
+  constexpr int kUnits = kDim / 4;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kUnits; i += kTileThreads) {
+    const int r = i / kUnits, unit = i % kUnits;
+    const int valid = row + r < work.count ? args.head_dim - 4 * unit : 0;
+    const int64_t offset = static_cast<int64_t>(work.first + row + r) * stride +
+                           static_cast<int64_t>(work.head) * args.head_dim + 4 * unit;
+    tile[unit_at<kDim>(r, unit)] = load_four(data, args.dtype, offset, valid, args.vectors);
+  }
+}
+
+// acc[i][j] += sum over d of a[row i][d] * b[column j][d]: both tiles have rows of kDim floats.
+template <int kDim, int kR, int kN>
+__device__ inline void add_rows_by_rows(const float4* a, const float4* b, int ty, int tx,
+                                        float (&acc)[kR][4 * kN]) {
+#pragma unroll 2
+  for (int unit = 0; unit < kDim / 4; ++unit) {
+    float4 left[kR];
+#pragma unroll
+    for (int i = 0; i < kR; ++i) left[i] = a[unit_at<kDim>(kR * ty + i, unit)];
+#pragma unroll
+    for (int j = 0; j < 4 * kN; ++j) {
+      const float4 right = b[unit_at<kDim>(4 * tx + 32 * (j / 4) + j % 4, unit)];
+#pragma unroll
+      for (int i = 0; i < kR; ++i) {
+        acc[i][j] = fmaf(left[i].x, right.x, acc[i][j]);
+        acc[i][j] = fmaf(left[i].y, right.y, acc[i][j]);
+        acc[i][j] = fmaf(left[i].z, right.z, acc[i][j]);
+        acc[i][j] = fmaf(left[i].w, right.w, acc[i][j]);
+      }
+    }
+  }
+}
+
+// acc[i][j] += sum over k < kInner of a[row i][k] * b[k][column j]: rows of a have kInner floats, those of b
+// kDim.
+template <int kInner, int kDim, int kR>
+__device__ inline void add_rows_by_columns(const float4* a, const float4* b, int ty, int tx,
+                                           float (&acc)[kR][kDim / 8]) {
+#pragma unroll 2
+  for (int unit = 0; unit < kInner / 4; ++unit) {
+    float left[kR][4];
+#pragma unroll
+    for (int i = 0; i < kR; ++i) {
+      const float4 four = a[unit_at<kInner>(kR * ty + i, unit)];
+      left[i][0] = four.x, left[i][1] = four.y, left[i][2] = four.z, left[i][3] = four.w;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+#pragma unroll
+      for (int n = 0; n < kDim / 32; ++n) {
+        const float4 right = b[unit_at<kDim>(4 * unit + e, tx + 8 * n)];
+#pragma unroll
+        for (int i = 0; i < kR; ++i) {
+          acc[i][4 * n + 0] = fmaf(left[i][e], right.x, acc[i][4 * n + 0]);
+          acc[i][4 * n + 1] = fmaf(left[i][e], right.y, acc[i][4 * n + 1]);
+          acc[i][4 * n + 2] = fmaf(left[i][e], right.z, acc[i][4 * n + 2]);
+          acc[i][4 * n + 3] = fmaf(left[i][e], right.w, acc[i][4 * n + 3]);
+        }
+      }
+    }
+  }
+}
+
+// Puts a thread's part of a kR-row tile of scores where add_rows_by_columns finds it: only threads of the
+// same group read it back, so a warp's barrier orders the two.
+template <int kWidth, int kR>
+__device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, int tx, float4* tile) {
+#pragma unroll
+  for (int i = 0; i < kR; ++i) {
+#pragma unroll
+    for (int n = 0; n < kWidth / 32; ++n) {
+      tile[unit_at<kWidth>(kR * ty + i, tx + 8 * n)] = {acc[i][4 * n], acc[i][4 * n + 1], acc[i][4 * n + 2],
+                                                        acc[i][4 * n + 3]};
+    }
+  }
+}
+
+// Stores row R * ty + i of a result, times `factor`, as row `row` + that of the sequence.
+template <int kDim, int kR>
+__device__ inline void store_result(const AttentionKernelArgs& args, const Work& work, void* data,
+                                    int64_t stride, int ty, int tx, const float (&acc)[kR][kDim / 8],
+                                    const float (&factor)[kR]) {
+#pragma unroll
+  for (int i = 0; i < kR; ++i) {
+    const int row = work.row + kR * ty + i;
+    if (row >= work.count) continue;
+#pragma unroll
+    for (int n = 0; n < kDim / 32; ++n) {
+      const int column = 4 * tx + 32 * n;
+      const int64_t offset = static_cast<int64_t>(work.first + row) * stride +
+                             static_cast<int64_t>(work.head) * args.head_dim + column;
+      const float4 x = {acc[i][4 * n] * factor[i], acc[i][4 * n + 1] * factor[i],
+                        acc[i][4 * n + 2] * factor[i], acc[i][4 * n + 3] * factor[i]};
+      store_four(data, args.dtype, offset, args.head_dim - column, args.vectors, x);
+    }
+  }
+}
+
+template <int kN>
+__device__ inline void clear(float (&acc)[kN]) {
+#pragma unroll
+  for (float& x : acc) x = 0.0f;
+}
+template <int kR, int kN>
+__device__ inline void clear(float (&acc)[kR][kN]) {
+#pragma unroll
+  for (auto& row : acc) clear(row);
+}
+
+// Sum and largest value over the eight threads of a group, in a fixed order, known to all of them.
+__device__ inline float sum_of_group(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  x += __shfl_xor_sync(0xffffffffu, x, 2);
+  return x + __shfl_xor_sync(0xffffffffu, x, 4);
+}
+__device__ inline float max_of_group(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
+}
+
+}  // namespace plimsoll::attention
