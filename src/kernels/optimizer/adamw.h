@@ -32,7 +32,7 @@
 namespace plimsoll {
 
 struct AdamwArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param, m, v
+  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param, m, v; writes low
   ConstView learning_rate = {};                   // 1 element
   ConstView step = {};                            // 1 element of i64; Requires: >= 1
   ConstView clip_coefficient = {};                // optional, 1 element: absent means 1

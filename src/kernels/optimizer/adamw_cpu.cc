@@ -1,6 +1,7 @@
 #include "kernels/optimizer/adamw.h"
 
 #include "device/cpu/simd_targets.h"
+#include "kernels/optimizer/piece_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/adamw_cpu.cc"
@@ -87,6 +88,7 @@ void adamw_cpu(const AdamwArgs& args) {
                               .m = tensor.m.as<float>() + begin,
                               .v = tensor.v.as<float>() + begin},
                    count);
+    store_low_copy(tensor, begin, count);
   });
 }
 

@@ -37,6 +37,7 @@ void adamw_ref(const AdamwArgs& args) {
       tensor.m.store(i, m);
       tensor.v.store(i, v);
       tensor.param.store(i, p - c.decay * p - c.step_size * m / denominator);
+      if (tensor.low) tensor.low.store(i, tensor.param.load(i));
     }
   }
 }

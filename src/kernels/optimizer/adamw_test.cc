@@ -196,6 +196,29 @@ TEST(Adamw, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
+TEST(Adamw, KeepsA16BitCopyOfTheParameters) {
+  for (const auto kernel : {adamw_ref, adamw_cpu}) {
+    for (const DType low : {DType::kBF16, DType::kF16}) {
+      TensorList list("adamw_low", DType::kF32, test::kAwkwardCounts);
+      list.fill();
+      std::vector<GuardedBuffer> copies;
+      for (size_t i = 0; i < list.size(); ++i) {
+        copies.emplace_back("adamw_low/copy", low, list.param(i).count());
+        list.mutable_tensors()[i].low = copies.back().view();
+      }
+      Scalars scalars{.lr = 0.05, .step = 2};
+      kernel(scalars.args(list.tensors(), 0.01));
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (copies[i].count() == 0) continue;
+        GuardedBuffer want("adamw_low/want", low, copies[i].count());
+        want.assign(list.param(i).to_doubles());
+        EXPECT_TRUE(test::compare_bits(copies[i], want).ok()) << i;
+        EXPECT_EQ(copies[i].broken_guard(), GuardedBuffer::kIntact);
+      }
+    }
+  }
+}
+
 TEST(Adamw, StepZeroAndWrongTypesAreOurBugs) {
   TensorList list("adamw_bad", DType::kF64, {3});
   list.fill();

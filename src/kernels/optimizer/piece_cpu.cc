@@ -83,6 +83,18 @@ double piece_square_sum(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(square_sum)(x, count);
 }
 
+void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count) {
+  if (!tensor.low) return;
+  const float* p = tensor.param.as<float>() + begin;
+  if (tensor.low.dtype == DType::kBF16) {
+    BF16* low = tensor.low.as<BF16>() + begin;
+    for (int64_t i = 0; i < count; ++i) low[i].bits = f32_to_bf16(p[i]);
+  } else {
+    F16* low = tensor.low.as<F16>() + begin;
+    for (int64_t i = 0; i < count; ++i) low[i].bits = f32_to_f16(p[i]);
+  }
+}
+
 int64_t piece_first_non_finite(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(first_non_finite)(x, count);
 }

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/optimizer/tensor_list.h"
+
 namespace plimsoll {
 
 // Sum of squares in double, grain by grain (kTensorGrain). NaN or infinite exactly when an element is: no
@@ -12,5 +14,9 @@ double piece_square_sum(const float* x, int64_t count);
 
 // Index of the first NaN or infinity, -1 if there is none.
 int64_t piece_first_non_finite(const float* x, int64_t count);
+
+// Rounds elements [begin, begin + count) of the parameter into its 16-bit copy, where it has one. Errors:
+// kInternal if the copy is of another type.
+void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count);
 
 }  // namespace plimsoll

@@ -29,8 +29,9 @@ namespace plimsoll {
 enum class Nesterov : uint8_t { kOff, kOn };
 
 struct SgdArgs {
-  std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param and (with momentum) m
-  ConstView learning_rate = {};                   // 1 element
+  // Reads grad; reads and writes param and (with momentum) m; writes low.
+  std::span<const OptimizerTensor> tensors = {};
+  ConstView learning_rate = {};     // 1 element
   ConstView step = {};              // 1 element of i64, 1 for the first update; only with momentum
   ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
   ConstView finite = {};            // optional, 1 element: 0 means update nothing

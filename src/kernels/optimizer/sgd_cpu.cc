@@ -2,6 +2,7 @@
 
 #include "device/cpu/simd_targets.h"
 #include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/piece_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/sgd_cpu.cc"
@@ -104,6 +105,7 @@ void sgd_cpu(const SgdArgs& args) {
                             .g = tensor.grad.as<float>() + begin,
                             .m = has_momentum ? tensor.m.as<float>() + begin : nullptr},
                    count);
+    store_low_copy(tensor, begin, count);
   });
 }
 

@@ -22,6 +22,7 @@ void sgd_ref(const SgdArgs& args) {
         direction = args.nesterov == Nesterov::kOn ? g + args.momentum * m : m;
       }
       tensor.param.store(i, p - lr * direction);
+      if (tensor.low) tensor.low.store(i, tensor.param.load(i));
     }
   }
 }

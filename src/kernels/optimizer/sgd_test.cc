@@ -180,6 +180,26 @@ TEST(Sgd, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST(Sgd, KeepsA16BitCopyOfTheParameters) {
+  for (const auto kernel : {sgd_ref, sgd_cpu}) {
+    TensorList list("sgd_low", DType::kF32, {5000, 3});
+    list.fill();
+    test::GuardedBuffer first("sgd_low/bf16", DType::kBF16, 5000), second("sgd_low/f16", DType::kF16, 3);
+    list.mutable_tensors()[0].low = first.view();
+    list.mutable_tensors()[1].low = second.view();
+    const double lr = 0.3;
+    const int64_t step = 2;
+    const float clip = 1.0f;
+    kernel(make_args(list.tensors(), lr, step, clip, kOptions[3]));
+    for (test::GuardedBuffer* low : {&first, &second}) {
+      test::GuardedBuffer want("sgd_low/want", low->dtype(), low->count());
+      want.assign(list.param(low == &first ? 0 : 1).to_doubles());
+      EXPECT_TRUE(test::compare_bits(*low, want).ok()) << low->name();
+      EXPECT_EQ(low->broken_guard(), test::GuardedBuffer::kIntact);
+    }
+  }
+}
+
 TEST(Sgd, NesterovWithoutMomentumIsOurBug) {
   const double lr = 0.1;
   const int64_t step = 1;

@@ -22,7 +22,7 @@ struct OptimizerTensor {
   View m = {};        // AdamW's first moment, SGD's momentum buffer
   View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
-  View low = {};      // 16-bit copy of param that products read; null: none
+  View low = {};      // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
 };
 
 inline constexpr int64_t kTensorGrain = 1024;  // elements
