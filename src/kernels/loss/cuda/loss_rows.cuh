@@ -1,0 +1,103 @@
+// What the CUDA kernels of losses share: how a row of classes is walked, its maximum and the sum of its
+// exponentials, and the launch that adds the rows' losses. Only for .cu files. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/reductions.cuh"
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll::cuda {
+
+// Rows of up to this many classes belong to a warp, longer ones to a block.
+inline constexpr int64_t kClassesPerWarp = 1024;
+inline constexpr int kLossThreads = 512;
+inline constexpr int kLossWarps = kLossThreads / 32;
+inline constexpr int kLossRowsPerBlock = 4;
+
+struct LossGrid {
+  unsigned blocks;
+  dim3 block;
+};
+inline LossGrid loss_grid(int64_t num_rows, int64_t num_classes) {
+  if (num_classes <= kClassesPerWarp) {
+    return {static_cast<unsigned>(ceil_div(num_rows, kLossRowsPerBlock)), dim3(32, kLossRowsPerBlock)};
+  }
+  return {static_cast<unsigned>(num_rows), dim3(kLossThreads, 1)};
+}
+
+// The row of this thread; rows beyond the last are for nobody.
+__device__ __forceinline__ int64_t loss_row() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+}
+
+// The maximum of a row. Whether it is NaN when the row has one is unspecified: the sum of exponentials
+// settles it. Requires of this and of row_sum: all threads of the row call it; `slots` as block_sum has it.
+template <typename T, int N>
+__device__ __forceinline__ float row_max(const T* x, int64_t num_classes, float* slots) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+  float max = -INFINITY;
+#pragma unroll 4
+  for (int64_t k = thread * N; k < num_classes; k += threads * N) {
+    float values[N];
+    load_floats<T, N>(x + k, values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) max = fmaxf(max, values[i]);
+  }
+  return block_max(max, thread, threads / 32, slots);
+}
+
+// The sum over a row of term(x_k): packs in fp32, all else in double.
+template <typename T, int N, class Term>
+__device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, double* slots, const Term& term) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+  double sum = 0.0;
+#pragma unroll 4
+  for (int64_t k = thread * N; k < num_classes; k += threads * N) {
+    float values[N];
+    load_floats<T, N>(x + k, values);
+    float pack_sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack_sum += term(values[i]);
+    sum += static_cast<double>(pack_sum);
+  }
+  return block_sum(sum, thread, threads / 32, slots);
+}
+
+// Launches kernel<T, N> by way of body(T{}, integral_constant<N>): packs where rows begin at whole packs.
+template <class Body>
+void with_row_packs(DType dtype, int64_t num_classes, std::initializer_list<const void*> pointers,
+                    const Body& body) {
+  with_cuda_type(dtype, [&](auto type) {
+    constexpr int kN = kPack<decltype(type)>;
+    if (num_classes % kN == 0 && aligned_to_packs(pointers)) {
+      body(type, std::integral_constant<int, kN>());
+    } else {
+      body(type, std::integral_constant<int, 1>());
+    }
+  });
+}
+
+// Adds num_rows losses in double, in an order that their number alone decides, and stores the sum over
+// denominator * divisor; adds it to the loss where `adds`. Defined in loss_rows.cu.
+struct LossTotal {
+  Scalar loss;
+  Scalar denominator;
+  double divisor = 1.0;
+  bool adds = false;
+};
+void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total, CudaStream stream);
+
+// The scratch as an array of row losses. Errors: kInternal if it is missing.
+inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
+  PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch for the rows' losses is missing", kernel);
+  return static_cast<double*>(scratch.data);
+}
+
+inline Integer real_rows(const char* kernel, const ConstView& view, int64_t otherwise) {
+  PLIMSOLL_CHECK(!view || view.dtype == DType::kI32 || view.dtype == DType::kI64,
+                 "{}: the number of real rows is {}", kernel, dtype_name(view.dtype));
+  return {view.data, view.dtype == DType::kI64, otherwise};
+}
+
+}  // namespace plimsoll::cuda
