@@ -1,0 +1,126 @@
+#include "kernels/embedding/embedding_cuda.h"
+
+#include "kernels/embedding/cuda/embedding_bwd.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Lookup {
+  AnyFloats table[kMaxEmbeddingTables];
+  const int32_t* ids[kMaxEmbeddingTables];
+  int num_tables = 0;
+  int64_t T = 0;
+  int64_t C = 0;
+  Integer num_tokens;
+};
+
+// blockDim = (packs of a row, tokens). Every table's pack is loaded before the first is added.
+template <typename X, int N, int kTables>
+__global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_constant__ Lookup a, X* x) {
+  const int64_t t = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (t >= a.T) return;
+  const bool used = t < a.num_tokens.get();
+  int64_t rows[kTables];
+#pragma unroll
+  for (int k = 0; k < kTables; ++k) rows[k] = used ? static_cast<int64_t>(a.ids[k][t]) * a.C : 0;
+  for (int64_t c = static_cast<int64_t>(threadIdx.x) * N; c < a.C;
+       c += static_cast<int64_t>(blockDim.x) * N) {
+    float sum[N] = {};
+    if (used) {
+      float terms[kTables][N];
+#pragma unroll
+      for (int k = 0; k < kTables; ++k) a.table[k].load<N>(rows[k] + c, terms[k]);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        sum[i] = terms[0][i];
+#pragma unroll
+        for (int k = 1; k < kTables; ++k) sum[i] += terms[k][i];
+      }
+    }
+    store_floats<X, N>(x + t * a.C + c, sum);
+  }
+}
+
+template <typename X, int N>
+void launch_sum(const Lookup& operands, X* x, CudaStream stream) {
+  const int64_t packs = ceil_div(operands.C, N);
+  const int64_t width = packs >= kThreads ? kThreads : ceil_div(packs, 32) * 32;
+  const dim3 block(static_cast<unsigned>(width), static_cast<unsigned>(kThreads / width));
+  const auto blocks = static_cast<unsigned>(ceil_div(operands.T, block.y));
+  switch (operands.num_tables) {
+    case 1:
+      embedding_sum_kernel<X, N, 1><<<blocks, block, 0, stream>>>(operands, x);
+      break;
+    case 2:
+      embedding_sum_kernel<X, N, 2><<<blocks, block, 0, stream>>>(operands, x);
+      break;
+    case 3:
+      embedding_sum_kernel<X, N, 3><<<blocks, block, 0, stream>>>(operands, x);
+      break;
+    default:
+      embedding_sum_kernel<X, N, 4><<<blocks, block, 0, stream>>>(operands, x);
+  }
+  PLIMSOLL_CHECK_LAUNCH("embedding_sum");
+}
+
+void check_ids(const char* kernel, const ConstView& ids) {
+  PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
+}
+
+}  // namespace
+}  // namespace cuda
+
+void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream) {
+  constexpr const char* kKernel = "embedding_sum_fwd_cuda";
+  PLIMSOLL_CHECK(1 <= args.num_tables && args.num_tables <= kMaxEmbeddingTables, "{}: {} tables", kKernel,
+                 args.num_tables);
+  cuda::check_cuda_operands(kKernel, {{"x", args.x}});
+  cuda::Lookup operands;
+  bool aligned = cuda::aligned_to_packs({args.x.data});
+  for (int k = 0; k < args.num_tables; ++k) {
+    const auto index = static_cast<size_t>(k);
+    cuda::check_cuda_operands(kKernel, {{"table", args.tables[index]}});
+    cuda::check_ids(kKernel, args.ids[index]);
+    operands.table[k] = cuda::any_floats(args.tables[index]);
+    operands.ids[k] = args.ids[index].as<int32_t>();
+    aligned = aligned && cuda::aligned_to_packs({args.tables[index].data});
+  }
+  operands.num_tables = args.num_tables;
+  operands.T = args.T;
+  operands.C = args.C;
+  operands.num_tokens = {num_tokens, false, args.num_tokens};
+  if (args.T <= 0 || args.C <= 0) return;
+  cuda::with_cuda_type(args.x.dtype, [&](auto type) {
+    using X = decltype(type);
+    auto* x = static_cast<X*>(args.x.data);
+    if (args.C % 8 == 0 && aligned) {
+      cuda::launch_sum<X, cuda::kPack<X>>(operands, x, stream);
+    } else {
+      cuda::launch_sum<X, 1>(operands, x, stream);
+    }
+  });
+}
+
+void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* num_tokens, const int32_t* accumulate,
+                        CudaStream stream) {
+  constexpr const char* kKernel = "embedding_bwd_cuda";
+  cuda::check_cuda_operands(kKernel, {{"d_x", args.d_x}});
+  cuda::check_ids(kKernel, args.ids);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
+  cuda::launch_embedding_bwd({.d_x = args.d_x,
+                              .ids = args.ids.as<int32_t>(),
+                              .d_table = args.d_table.as<float>(),
+                              .T = args.T,
+                              .C = args.C,
+                              .V = args.V,
+                              .padding_id = args.padding_id,
+                              .num_tokens = {num_tokens, false, args.num_tokens},
+                              .add = cuda::add_flag(accumulate, args.accumulate),
+                              .scratch = args.scratch.data},
+                             stream);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,103 @@
+#include "kernels/embedding/first_token_cuda.h"
+
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__global__ void __launch_bounds__(kThreads)
+    first_token_fwd_kernel(AnyFloats x, const int32_t* cu_seqlens, AnyFloatsOut out, int64_t C) {
+  const int64_t b = blockIdx.x;
+  const int64_t first = cu_seqlens[b];
+  const bool used = first < cu_seqlens[b + 1];
+  for (int64_t c = threadIdx.x; c < C; c += kThreads) out.store(b * C + c, used ? x.at(first * C + c) : 0.0f);
+}
+
+// The sequence that begins at a row, or -1: the last of those that begin there, for the ones before it are
+// empty. cu_seqlens rises.
+__device__ int64_t sequence_that_begins_at(int64_t row, const int32_t* cu_seqlens, int64_t B) {
+  int64_t low = 0;  // cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] taken for infinity
+  int64_t high = B;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (cu_seqlens[middle] <= row) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return cu_seqlens[low] == row && row < cu_seqlens[low + 1] ? low : -1;
+}
+
+__global__ void __launch_bounds__(kThreads) first_token_bwd_kernel(AnyFloats d_out, const int32_t* cu_seqlens,
+                                                                   AnyFloatsOut d_x, int64_t C, int64_t B) {
+  const int64_t row = blockIdx.x;
+  const int64_t b = sequence_that_begins_at(row, cu_seqlens, B);
+  for (int64_t c = threadIdx.x; c < C; c += kThreads) {
+    d_x.store(row * C + c, b < 0 ? 0.0f : d_out.at(b * C + c));
+  }
+}
+
+// The same with 16-byte stores, where d_x and d_out are of one type.
+template <typename X>
+__global__ void __launch_bounds__(kThreads)
+    first_token_bwd_packs_kernel(const X* d_out, const int32_t* cu_seqlens, X* d_x, int64_t T, int64_t C,
+                                 int64_t B) {
+  constexpr int kN = kPack<X>;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= T) return;
+  const int64_t b = sequence_that_begins_at(row, cu_seqlens, B);
+  for (int64_t c = static_cast<int64_t>(threadIdx.x) * kN; c < C;
+       c += static_cast<int64_t>(blockDim.x) * kN) {
+    Raw<X, kN> raw = {};
+    if (b >= 0) raw = load_raw<X, kN>(d_out + b * C + c);
+    store_raw<X, kN>(d_x + row * C + c, raw);
+  }
+}
+
+void check_cu_seqlens(const char* kernel, const ConstView& cu_seqlens) {
+  PLIMSOLL_CHECK(cu_seqlens && cu_seqlens.dtype == DType::kI32, "{}: cu_seqlens is missing or not i32",
+                 kernel);
+}
+
+}  // namespace
+}  // namespace cuda
+
+void first_token_fwd_cuda(const FirstTokenFwdArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "first_token_fwd_cuda";
+  cuda::check_cuda_operands(kKernel, {{"x", args.x}, {"out", args.out}});
+  cuda::check_cu_seqlens(kKernel, args.cu_seqlens);
+  if (args.B <= 0) return;
+  cuda::first_token_fwd_kernel<<<static_cast<unsigned>(args.B), cuda::kThreads, 0, stream>>>(
+      cuda::any_floats(args.x), args.cu_seqlens.as<int32_t>(), cuda::any_floats_out(args.out), args.C);
+  PLIMSOLL_CHECK_LAUNCH("first_token_fwd");
+}
+
+void first_token_bwd_cuda(const FirstTokenBwdArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "first_token_bwd_cuda";
+  cuda::check_cuda_operands(kKernel, {{"d_out", args.d_out}, {"d_x", args.d_x}});
+  cuda::check_cu_seqlens(kKernel, args.cu_seqlens);
+  if (args.T <= 0 || args.B <= 0) return;
+  const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
+  const bool packs = args.d_out.dtype == args.d_x.dtype && args.C * dtype_bytes(args.d_x.dtype) % 16 == 0 &&
+                     cuda::aligned_to_packs({args.d_out.data, args.d_x.data});
+  if (packs) {
+    cuda::with_cuda_type(args.d_x.dtype, [&](auto type) {
+      using X = decltype(type);
+      const dim3 block(64, cuda::kThreads / 64);
+      const auto blocks = static_cast<unsigned>(cuda::ceil_div(args.T, block.y));
+      cuda::first_token_bwd_packs_kernel<X>
+          <<<blocks, block, 0, stream>>>(static_cast<const X*>(args.d_out.data), cu_seqlens,
+                                         static_cast<X*>(args.d_x.data), args.T, args.C, args.B);
+    });
+  } else {
+    cuda::first_token_bwd_kernel<<<static_cast<unsigned>(args.T), cuda::kThreads, 0, stream>>>(
+        cuda::any_floats(args.d_out), cu_seqlens, cuda::any_floats_out(args.d_x), args.C, args.B);
+  }
+  PLIMSOLL_CHECK_LAUNCH("first_token_bwd");
+}
+
+}  // namespace plimsoll
