@@ -91,6 +91,8 @@ Support kernel_support(const KernelRow& row, const Problem& problem) {
 
 Selection select_kernel(const Problem& problem, std::string_view forced) {
   std::vector<const KernelRow*> candidates = kernel_rows_of(problem.op);
+  // What belongs to the other kind of device is no choice, and no refusal worth a word.
+  std::erase_if(candidates, [&](const KernelRow* row) { return !runs_on(row->backend, problem.device); });
   if (!forced.empty()) {
     const KernelRow* row = find_kernel_row(forced);
     if (row == nullptr || row->op != problem.op) {

@@ -117,7 +117,7 @@ struct Selection {
   const KernelRow* row = nullptr;  // null if every row refuses
   int64_t scratch_bytes = 0;       // of `row`
   int64_t library_bytes = 0;       // what its library allocates by itself while it runs, at most
-  std::vector<Refusal> refused;    // the rows before `row`, in order
+  std::vector<Refusal> refused;    // the rows for this kind of device before `row`, in order
 };
 
 // The first row that accepts the problem. With `forced`, the name of an implementation, only that row is

@@ -8,4 +8,8 @@ int64_t embedding_bwd_cpu_scratch(const Problem& problem) {
   return embedding_bwd_scratch_bytes(problem.dim("T"), problem.dim("V"));
 }
 
+int64_t embedding_bwd_cuda_scratch(const Problem& problem) {
+  return embedding_bwd_cuda_scratch_bytes(problem.dim("T"), problem.dim("C"));
+}
+
 }  // namespace plimsoll::catalog_rows
