@@ -110,7 +110,7 @@ struct MemoryFigures {
   int64_t arena_high_water_bytes = 0;  // as observed: the end of the highest byte that was written
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;
-  int64_t measured_peak_bytes = 0;  // the process's VmHWM
+  int64_t measured_peak_bytes = 0;  // the process's VmHWM; on a GPU what NVML counts, less what others hold
 };
 
 }  // namespace plimsoll

@@ -27,6 +27,7 @@ struct GpuTarget {
   int64_t constant_bytes = 0;
   std::string provenance = {};           // of the rates
   std::string constant_provenance = {};  // of constant_bytes
+  std::string uuid = {};                 // of the card at hand; empty in the table
 };
 
 // Every card in the table, largest first within a family.

@@ -6,6 +6,7 @@
 
 #include "plan/search/suggest.h"
 #include "show/monitor/host.h"
+#include "train/device_choice.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -46,6 +47,8 @@ Session::~Session() = default;
 
 std::string Session::allocate() {
   require_fit(plan_);
+  require_free_memory(plan_);
+  gpu_used_before_ = gpu_used_bytes(plan_.request);
   executor_ = std::make_unique<Executor>(plan_);
   initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed),
                      setup_.model.initializer_range);
@@ -175,8 +178,9 @@ MemoryFigures Session::memory() const {
           .arena_bytes = plan_.arena_bytes,
           .arena_high_water_bytes = executor_ ? executor_->high_water_bytes() : 0,
           .lower_bound_bytes = plan_.lower_bound_bytes,
-          .constant_bytes = plan_.host.total(),
-          .measured_peak_bytes = process_memory().peak_bytes};
+          .constant_bytes = plan_.constant_bytes(),
+          .measured_peak_bytes = plan_.is_on_gpu() ? gpu_used_bytes(plan_.request) - gpu_used_before_
+                                                   : process_memory().peak_bytes};
 }
 
 }  // namespace plimsoll

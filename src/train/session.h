@@ -74,7 +74,8 @@ class Session {
   Plan plan_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Loader> loader_;
-  int64_t micro_batches_ = 0;  // numbers random draws
+  int64_t micro_batches_ = 0;    // numbers random draws
+  int64_t gpu_used_before_ = 0;  // by others, when the arena was taken
 };
 
 }  // namespace plimsoll

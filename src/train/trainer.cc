@@ -148,7 +148,7 @@ std::vector<std::string> TrainLoop::resume() {
                   "of that run",
                   path, tensor.name);
     }
-    checkpoint.optimizer.read(*stored, session_.executor().tensor(tensor.name));
+    read_stored(session_.executor(), tensor.name, 0, checkpoint.optimizer, *stored);
   }
   for (const ArgumentDifference& difference : diff_arguments(state.arguments, arguments_)) {
     if (difference.name == "resume_from_checkpoint" || difference.name == "output_dir") continue;

@@ -18,9 +18,10 @@ std::pair<double, double> normal_pair(uint32_t a, uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-void fill_normal(const View& view, int64_t count, const RandomSite& where, double deviation) {
+// Elements first .. first + count - 1 of a tensor; `first` is a multiple of 4.
+void fill_normal(const View& view, int64_t first, int64_t count, const RandomSite& where, double deviation) {
   for (int64_t i = 0; i < count; i += 4) {
-    const auto numbers = philox_block(where, static_cast<uint64_t>(i / 4));
+    const auto numbers = philox_block(where, static_cast<uint64_t>((first + i) / 4));
     const auto [a, b] = normal_pair(numbers[0], numbers[1]);
     const auto [c, d] = normal_pair(numbers[2], numbers[3]);
     const double values[4] = {a, b, c, d};
@@ -28,21 +29,52 @@ void fill_normal(const View& view, int64_t count, const RandomSite& where, doubl
   }
 }
 
+// What passes through the host's memory at a time, in elements.
+constexpr int64_t kPieceElements = int64_t{1} << 18;
+
+void initialise(Executor& executor, const WeightSpec& spec, uint64_t seed, double range) {
+  const DType dtype = executor.plan().buffer(spec.name).type.dtype;
+  const RandomSite where{.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash64(spec.name))};
+  const int64_t width = spec.elements() / spec.shape[0];
+  std::vector<std::byte> bytes(
+      static_cast<size_t>(std::min(kPieceElements, spec.elements()) * dtype_bytes(dtype)));
+  const View piece{bytes.data(), dtype};
+  for (int64_t first = 0; first < spec.elements(); first += kPieceElements) {
+    const int64_t count = std::min(kPieceElements, spec.elements() - first);
+    if (spec.initializer == Initializer::kNormal) {
+      fill_normal(piece, first, count, where, range);
+    } else {
+      const double value = spec.initializer == Initializer::kOnes ? 1.0 : 0.0;
+      for (int64_t i = 0; i < count; ++i) piece.store(i, value);
+    }
+    for (int64_t i = 0; spec.zero_row >= 0 && i < count; ++i) {
+      if ((first + i) / width == spec.zero_row) piece.store(i, 0.0);
+    }
+    executor.write(spec.name, first * dtype_bytes(dtype),
+                   std::span(bytes).first(static_cast<size_t>(count * dtype_bytes(dtype))));
+  }
+}
+
 }  // namespace
 
 void initialise_weights(Executor& executor, uint64_t seed, double range) {
-  for (const WeightSpec& spec : executor.plan().weights) {
-    const View view = executor.tensor(spec.name);
-    if (spec.initializer == Initializer::kNormal) {
-      const uint64_t hash = hash64(spec.name);
-      fill_normal(view, spec.elements(),
-                  {.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash)}, range);
-      const int64_t width = spec.elements() / spec.shape[0];
-      for (int64_t i = 0; spec.zero_row >= 0 && i < width; ++i) view.store(spec.zero_row * width + i, 0.0);
-      continue;
-    }
-    const double value = spec.initializer == Initializer::kOnes ? 1.0 : 0.0;
-    for (int64_t i = 0; i < spec.elements(); ++i) view.store(i, value);
+  for (const WeightSpec& spec : executor.plan().weights) initialise(executor, spec, seed, range);
+}
+
+void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
+                 const StoredTensor& tensor) {
+  const DType dtype = executor.plan().buffer(name).type.dtype;
+  const int64_t rows = tensor.num_rows();
+  int64_t width = 1;
+  for (size_t i = 1; i < tensor.shape.size(); ++i) width *= tensor.shape[i];
+  const int64_t row_bytes = width * dtype_bytes(dtype);
+  const int64_t piece_rows = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(1, width));
+  std::vector<std::byte> bytes(static_cast<size_t>(std::min(rows, piece_rows) * row_bytes));
+  for (int64_t row = 0; row < rows; row += piece_rows) {
+    const int64_t count = std::min(piece_rows, rows - row);
+    file.read_rows(tensor, {row, count}, {bytes.data(), dtype});
+    executor.write(name, (first_row + row) * row_bytes,
+                   std::span(bytes).first(static_cast<size_t>(count * row_bytes)));
   }
 }
 
@@ -52,28 +84,47 @@ LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMi
     for (const WeightPart& part : spec.parts) {
       std::vector<int64_t> shape = spec.shape;
       shape[0] = part.num_rows;
-      wanted.push_back({.names = part.disk_names,
-                        .shape = std::move(shape),
-                        .destination = executor.tensor(spec.name),
-                        .first_row = part.first_row});
+      wanted.push_back(
+          {.names = part.disk_names,
+           .shape = std::move(shape),
+           .first_row = part.first_row,
+           .read = [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
+             read_stored(executor, spec.name, part.first_row, file, tensor);
+           }});
     }
   }
   return folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = {"position_ids"}});
 }
 
+namespace {
+
+// A tensor of a checkpoint out of a persistent buffer, `offset` bytes from its start.
+TensorSource source_of(const Executor& executor, const std::string& buffer, int64_t offset, std::string name,
+                       std::vector<int64_t> shape) {
+  TensorSource source{
+      .name = std::move(name), .dtype = executor.plan().buffer(buffer).type.dtype, .shape = std::move(shape)};
+  if (executor.plan().is_on_gpu()) {
+    source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
+      executor.read(buffer, offset + from, bytes);
+    };
+  } else {
+    source.data = static_cast<const std::byte*>(executor.tensor(buffer).data) + offset;
+  }
+  return source;
+}
+
+}  // namespace
+
 std::vector<TensorSource> weight_tensors(const Executor& executor) {
   std::vector<TensorSource> tensors;
   for (const WeightSpec& spec : executor.plan().weights) {
-    const View view = executor.tensor(spec.name);
-    const int64_t row_elements = spec.elements() / spec.shape[0];
+    const int64_t row_bytes =
+        spec.elements() / spec.shape[0] * dtype_bytes(executor.plan().buffer(spec.name).type.dtype);
     for (const WeightPart& part : spec.parts) {
       std::vector<int64_t> shape = spec.shape;
       shape[0] = part.num_rows;
-      tensors.push_back({.name = part.disk_names.front(),
-                         .dtype = view.dtype,
-                         .shape = std::move(shape),
-                         .data = static_cast<const std::byte*>(view.data) +
-                                 part.first_row * row_elements * dtype_bytes(view.dtype)});
+      tensors.push_back(source_of(executor, spec.name, part.first_row * row_bytes, part.disk_names.front(),
+                                  std::move(shape)));
     }
   }
   return tensors;
@@ -85,10 +136,7 @@ std::vector<TensorSource> state_tensors(const Executor& executor) {
     if (buffer.storage != Storage::kOptimizerState) continue;
     std::vector<int64_t> shape;
     for (const Dim& dim : buffer.type.shape.dims()) shape.push_back(dim.offset);
-    tensors.push_back({.name = buffer.name,
-                       .dtype = buffer.type.dtype,
-                       .shape = std::move(shape),
-                       .data = executor.tensor(buffer.name).data});
+    tensors.push_back(source_of(executor, buffer.name, 0, buffer.name, std::move(shape)));
   }
   return tensors;
 }

@@ -19,7 +19,11 @@ void initialise_weights(Executor& executor, uint64_t seed, double range);
 // words. Errors: kBadData, see ModelFolder::load.
 LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch);
 
-// The weights as a checkpoint names them; parts of fused weights are views of their rows. Valid while the
+// A stored tensor into the rows of a persistent buffer from `first_row` on, on whichever device that lies.
+void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
+                 const StoredTensor& tensor);
+
+// The weights as a checkpoint names them; parts of fused weights are rows of them. Valid while the
 // executor lives.
 std::vector<TensorSource> weight_tensors(const Executor& executor);
 // The optimizer's states by their names in the plan.

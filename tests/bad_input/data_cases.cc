@@ -13,9 +13,117 @@ Case data(std::string name, int exit_code, Words words, std::string file, std::s
           [file, text](const Ground& ground) { return ground.train(ground.file(file, text)); }};
 }
 
-}  // namespace
+// A run of a GLUE task on a file of this name and text, read and planned only.
+Case task(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
+  return {std::move(name), exit_code, std::move(words), [file, text, more](const Ground& ground) {
+            Words command = ground.train(ground.file(file, text), more);
+            command.push_back("--ignore_mismatched_sizes");
+            return command;
+          }};
+}
 
-std::vector<Case> data_cases() {
+std::vector<Case> task_cases() {
+  const Words mrpc = {"--task_name", "mrpc"};
+  const std::string pairs = "\"word1, quoted\",word2,equivalent\nword3,word4,0\n";
+  return {
+      task("TaskWithCsv", 0, {"train 2 rows, 10 tokens", "2 labels"}, "pairs.csv",
+           "sentence1,sentence2,label\n" + pairs, mrpc),
+      task("TaskWithCsvOfGluesNames", 0, {"train 2 rows, 10 tokens"}, "glue.csv",
+           "#1 String,#2 String,Quality\n" + pairs, mrpc),
+      task("TaskWithJson", 0, {"train 1 rows"}, "pairs.jsonl",
+           "{\"idx\": 7, \"sentence1\": \"word1\", \"sentence2\": \"word2\", \"label\": 1}\n", mrpc),
+      task("TaskWithCsvOfOtherColumns", 4, {"other.csv", "'#1 String'", "'text'"}, "other.csv",
+           "text,label\nword1,0\n", mrpc),
+      task("TaskWithNamedColumns", 0, {"train 1 rows"}, "named.csv", "a,b,kind\nword1,word2,1\n",
+           {"--task_name", "mrpc", "--text_column_names", "a", "b", "--label_column_name", "kind"}),
+      task("TaskWithALabelThatItHasNot", 4, {"labels.csv:2", "'maybe' is not one of the task's labels"},
+           "labels.csv", "sentence1,sentence2,label\nword1,word2,maybe\n", mrpc),
+      task("TaskRowsLeftOut", 0,
+           {"warning: ", "short.tsv: 2 of 4 rows lack a column", "first in line 3", "train 2 rows"},
+           "short.tsv",
+           "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t1\t1\ta\tb\t0\n2\t2\t2\tc\n"
+           "3\t3\t3\tc\td\t1\n4\n",
+           {"--task_name", "qqp"}),
+      {"TaskPredictsBothSetsOfMnli",
+       0,
+       {"test 1 rows", "test (mismatched) 2 rows", "wrote 1 predictions to ", "predict_results_mnli.txt",
+        "wrote 2 predictions to ", "predict_results_mnli-mm.txt"},
+       [](const Ground& ground) {
+         const std::string folder = ground.path("MNLI");
+         std::filesystem::create_directories(folder);
+         const std::string header = "index\tsentence1\tsentence2\n";
+         ground.file("MNLI/test_matched.tsv", header + "0\tword1\tword2\n");
+         ground.file("MNLI/test_mismatched.tsv", header + "0\tword1\tword2\n1\tword3\tword4\n");
+         return Words{"predict",
+                      "--model_name_or_path",
+                      ground.model(),
+                      "--task_name",
+                      "mnli",
+                      "--dataset_name",
+                      folder,
+                      "--output_dir",
+                      ground.path("mnli_out"),
+                      "--ignore_mismatched_sizes"};
+       }},
+  };
+}
+
+std::vector<Case> cache_cases() {
+  const auto cached = [](std::string name, Words words, std::string folder, Words more) {
+    return Case{std::move(name), 0, std::move(words), [folder, more](const Ground& ground) {
+                  Words command = ground.train(ground.data(), {"--cache_dir", ground.path(folder)});
+                  command.insert(command.end(), more.begin(), more.end());
+                  return command;
+                }};
+  };
+  return {
+      data("CacheNone", 0, {"token cache: none, --cache_dir is not given"}, "uncached.csv",
+           "sentence,label\nword1,good\nword2,bad\n"),
+      cached("CacheWritten", {"token cache ", "train.tsv written\n"}, "cache", {}),
+      cached("CacheHit", {"token cache ", "train.tsv read from it\n"}, "cache", {}),
+      cached("CacheOverwritten", {"token cache ", "train.tsv written anew\n"}, "cache",
+             {"--overwrite_cache"}),
+      cached("CacheThatCannotBe", {"token cache ", "train.tsv not kept (", "train.tsv/x"}, "train.tsv/x", {}),
+  };
+}
+
+std::vector<Case> plan_cases() {
+  const auto plan = [](const Ground& ground, const Words& more) {
+    Words command = {"plan", "--config_name", ground.model(), "--num_threads", "1"};
+    command.insert(command.end(), more.begin(), more.end());
+    return command;
+  };
+  return {
+      {"PlanWithoutData", 0, {"batch 8 x 32"}, [plan](const Ground& ground) { return plan(ground, {}); }},
+      {"PlanOfItsData",
+       0,
+       {"batch 8 x 7"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--tokenizer_name", ground.model(), "--train_file", ground.data()});
+       }},
+      {"PlanOfDataWithoutATokenizer",
+       0,
+       {"note: --train_file is not read for want of a tokenizer", "batches of 8 texts of 32 tokens"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--train_file", ground.data()});
+       }},
+      {"PlanOfOtherDataThanForTraining",
+       0,
+       {"note: --validation_file is not read", "batches of 8 texts of 32 tokens"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--validation_file", ground.data()});
+       }},
+      {"PlanOfDataThatIsBad",
+       4,
+       {"planned.csv:3", "quote"},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--tokenizer_name", ground.model(), "--train_file",
+                              ground.file("planned.csv", "sentence,label\na,b\n\"c,d\n")});
+       }},
+  };
+}
+
+std::vector<Case> reader_cases() {
   const std::string rows = "word1 is,good\nword2 is,bad\nword3,good\nword4,bad\n";
   const std::string tab_rows = "word1 is\tgood\nword2 is\tbad\n";
   const std::string json_rows =
@@ -60,6 +168,9 @@ std::vector<Case> data_cases() {
            "sentence,label\nword1,good\nword2,\nword3,bad\n"),
       data("CsvOneLabel", 0, {"warning: 100 %", "'good'"}, "one.csv",
            "sentence,label\nword1,good\nword2,good\n"),
+      data("CsvEmptyTexts", 0,
+           {"warning: ", "empty_texts.csv: 2 texts are empty, the first in line 3", "train 4 rows"},
+           "empty_texts.csv", "sentence,label\na,good\n,bad\nb,bad\n,good\n"),
       data("CsvLabelPerRow", 0, {"train 4 rows", "4 labels"}, "many.csv",
            "sentence,label\na,1\nb,2\nc,3\nd,4\n"),
       data("TsvRagged", 4, {"ragged.tsv:3"}, "ragged.tsv", "sentence\tlabel\nword1\tgood\nword2\tbad\todd\n"),
@@ -201,6 +312,15 @@ std::vector<Case> data_cases() {
          return words;
        }},
   };
+}
+
+}  // namespace
+
+std::vector<Case> data_cases() {
+  std::vector<Case> all = reader_cases();
+  for (const std::vector<Case>& more : {task_cases(), cache_cases(), plan_cases()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace plimsoll::testing

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -40,8 +41,11 @@ struct WantedTensor {
   // The start of the destination. The stored tensor fills its rows from `first_row` on, where a row has as
   // many elements as one of the stored tensor's: with q, k and v at rows 0, H and 2H a fused [3H, H] weight
   // is loaded without a copy.
-  View destination;
+  View destination = {};
   int64_t first_row = 0;
+  // For memory that the host does not see: called in place of reading into `destination`, in the order in
+  // which the tensors lie on the disk.
+  std::function<void(const SafetensorsFile& file, const StoredTensor& tensor)> read = {};
 };
 
 // The names under which checkpoints store what we call `name`: as it is, without `prefix` ("bert."), each

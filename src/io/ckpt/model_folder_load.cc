@@ -77,7 +77,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
   std::vector<Pair> pairs;
   std::set<std::string_view> used;
   for (const WantedTensor& tensor : wanted) {
-    PLIMSOLL_CHECK(!tensor.names.empty() && tensor.destination,
+    PLIMSOLL_CHECK(!tensor.names.empty() && (tensor.destination || tensor.read),
                    "a wanted tensor without name or destination");
     Located stored;
     for (const std::string& name : tensor.names) {
@@ -109,7 +109,11 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
   std::ranges::stable_sort(pairs, {},
                            [](const Pair& pair) { return std::pair(pair.stored.file, pair.stored.tensor); });
   for (const Pair& pair : pairs) {
-    pair.stored.file->read(*pair.stored.tensor, at_row(*pair.wanted));
+    if (pair.wanted->read) {
+      pair.wanted->read(*pair.stored.file, *pair.stored.tensor);
+    } else {
+      pair.stored.file->read(*pair.stored.tensor, at_row(*pair.wanted));
+    }
     ++report.num_loaded;
   }
   return report;

@@ -105,6 +105,8 @@ Selection select_kernel(const Problem& problem, std::string_view forced) {
   }
   Selection selection;
   for (const KernelRow* row : candidates) {
+    // Of rows for other devices nobody asked.
+    if (forced.empty() && !runs_on(row->backend, problem.device)) continue;
     Support support = kernel_support(*row, problem);
     if (support.ok) {
       selection.row = row;

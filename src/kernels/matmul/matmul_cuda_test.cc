@@ -61,7 +61,7 @@ void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32)
                         .bias = problem.bias == MatmulBias::kRow ? dbias.view() : View{},
                         .c = dc.view(),
                         .scratch = workspace(dscratch)};
-  MatmulArgs reference{.a = a.view(), .b = b.view(), .c = want.view()};
+  MatmulArgs reference{.a = a.view(), .b = b.view(), .bias = {}, .c = want.view()};
   if (problem.bias == MatmulBias::kRow) reference.bias = bias.view();
   for (const Accumulate accumulate : {Accumulate::kOverwrite, Accumulate::kAdd}) {
     if (accumulate == Accumulate::kAdd && !adds) break;

@@ -67,6 +67,7 @@ struct PlanRequest {
   bool reference_kernels = false;  // force the plain references
   HostMemory host;
   std::optional<int64_t> memory_limit_bytes;
+  std::string memory_limit_label = "--memory_limit";  // what set it, for messages
   PassOptions passes;
 };
 

@@ -151,8 +151,8 @@ void require_fit(const Plan& plan) {
   const int64_t needed = mib_up(plan.total_bytes());
   const int64_t allowed = limit / kMiB;
   std::string message =
-      fmt::format("will not fit: {} MiB needed, {} MiB allowed (--memory_limit), short by {} MiB\n  {}",
-                  needed, allowed, needed - allowed, peak_words(memory_anatomy(plan)));
+      fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {} MiB\n  {}", needed, allowed,
+                  plan.request.memory_limit_label, needed - allowed, peak_words(memory_anatomy(plan)));
   const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
   const std::string fitting = list_text(suggestions, true);
   const std::string others = list_text(suggestions, false);
@@ -160,7 +160,9 @@ void require_fit(const Plan& plan) {
   if (!others.empty())
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);
-  if (fitting.empty())
+  if (fitting.empty() && plan.request.memory_limit_label != "--memory_limit")
+    message += "\n  take a smaller model, or a larger device";
+  else if (fitting.empty())
     message += fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", needed);
   throw Error(ErrorCode::kWillNotFit, message);
 }

@@ -1,0 +1,162 @@
+#include "train/device_choice.h"
+
+#include <charconv>
+
+#include "device/cpu/cpu_features.h"
+#include "device/cuda/cuda_device.h"
+#include "show/monitor/host.h"
+#include "show/monitor/nvml.h"
+
+namespace plimsoll {
+namespace {
+
+std::string table_names() {
+  std::string names;
+  for (const GpuTarget& target : gpu_targets()) names += (names.empty() ? "" : ", ") + target.name;
+  return names;
+}
+
+void take_gpu(const CudaDeviceInfo& info, PlanRequest& request) {
+  request.device = KernelDevice::kCuda;
+  request.gpu_ordinal = info.ordinal;
+  request.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
+  request.gpu.uuid = info.uuid;
+  request.device_label = fmt::format("cuda:{}, {}", info.ordinal, info.name);
+}
+
+void take_visible_gpu(const std::string& name, PlanRequest& request) {
+  const std::string_view digits = std::string_view(name).substr(std::string_view("cuda:").size());
+  int ordinal = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  std::string why;
+  const std::vector<CudaDeviceInfo> devices = visible_cuda_devices(&why);
+  if (ordinal >= static_cast<int>(devices.size())) {
+    throw_error(ErrorCode::kDevice,
+                "--device {}: {}. Take another device, or --device cpu; a plan can be made for {}", name,
+                devices.empty() ? why
+                                : fmt::format("only {} GPU{} visible", devices.size(),
+                                              devices.size() == 1 ? " is" : "s are"),
+                table_names());
+  }
+  take_gpu(devices[static_cast<size_t>(ordinal)], request);
+}
+
+void take_card_of_table(const std::string& name, RunPurpose purpose, PlanRequest& request) {
+  const std::optional<GpuTarget> target = find_gpu_target(name);
+  if (!target) {
+    throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}", name,
+                table_names());
+  }
+  if (purpose != RunPurpose::kPlan) {
+    throw_error(ErrorCode::kUsage,
+                "--device {}: a card to plan for; to run on a GPU of this machine give cuda:N", name);
+  }
+  request.device = KernelDevice::kCuda;
+  request.gpu = *target;
+  request.device_label = fmt::format("{} (not asked: rates of {})", target->name, target->provenance);
+}
+
+void take_cpu(PlanRequest& request) {
+  request.device = KernelDevice::kCpu;
+  request.device_label =
+      fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
+}
+
+void set_precision(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
+  const bool on_gpu = request.device == KernelDevice::kCuda;
+  if (arguments.bf16) {
+    if (!on_gpu && !has_bf16_products(request.isa)) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--bf16: this CPU multiplies no bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
+          cpu_isa_name(request.isa));
+    }
+    if (on_gpu && request.gpu.bf16_tflops == 0) {
+      throw_error(ErrorCode::kUsage,
+                  "--bf16: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out",
+                  request.device_label, request.gpu.sm / 10, request.gpu.sm % 10);
+    }
+    request.activation_dtype = DType::kBF16;
+  }
+  const bool wants_tf32 = arguments.tf32.value_or(false) || arguments.matmul_precision == "tf32";
+  if (!wants_tf32) return;
+  if (!on_gpu && arguments.matmul_precision != "tf32") {
+    notes.emplace_back("--tf32 has no effect on a CPU");
+    return;
+  }
+  if (!on_gpu || request.gpu.tf32_tflops == 0) {
+    throw_error(ErrorCode::kUsage,
+                "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
+                arguments.matmul_precision == "tf32" ? "matmul_precision tf32" : "tf32",
+                request.device_label);
+  }
+  request.tf32 = true;
+}
+
+}  // namespace
+
+void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads, PlanRequest& request,
+                   std::vector<std::string>& notes) {
+  request.num_threads = num_threads;
+  request.isa = cpu_isa();
+  request.reference_kernels = arguments.kernels == "ref";
+  if (arguments.device == "cpu") {
+    take_cpu(request);
+  } else if (arguments.device == "auto") {
+    const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
+    // The references run on the CPU.
+    if (devices.empty() || request.reference_kernels) {
+      take_cpu(request);
+    } else {
+      take_gpu(devices.front(), request);
+    }
+  } else if (arguments.device.starts_with("cuda:")) {
+    take_visible_gpu(arguments.device, request);
+  } else {
+    take_card_of_table(arguments.device, purpose, request);
+  }
+  if (request.device == KernelDevice::kCuda && request.reference_kernels) {
+    throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
+  }
+  set_precision(arguments, request, notes);
+  request.memory_limit_bytes = arguments.memory_limit;
+  if (request.device == KernelDevice::kCuda) {
+    if (!arguments.memory_limit || *arguments.memory_limit > request.gpu.memory_bytes) {
+      request.memory_limit_bytes = request.gpu.memory_bytes;
+      request.memory_limit_label = "the memory of " + request.gpu.name;
+    }
+  }
+}
+
+int64_t gpu_used_bytes(const PlanRequest& request) {
+  const auto memory = gpu_memory(request.gpu.uuid);
+  return memory ? memory->used_bytes : 0;
+}
+
+void require_free_memory(const Plan& plan) {
+  if (!plan.is_on_gpu()) return;
+  const auto memory = gpu_memory(plan.request.gpu.uuid);
+  if (!memory || plan.total_bytes() <= memory->free_bytes) return;
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  std::string holders;
+  for (const GpuProcess& process : gpu_processes(plan.request.gpu.uuid)) {
+    holders +=
+        fmt::format("\n    process {} {}: {} MiB", process.pid, process.name, process.used_bytes / kMiB);
+  }
+  throw_error(
+      ErrorCode::kWillNotFit,
+      "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, take another GPU "
+      "(CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
+      (plan.total_bytes() + kMiB - 1) / kMiB, memory->free_bytes / kMiB, memory->total_bytes / kMiB,
+      plan.request.device_label,
+      holders.empty() ? "; the driver names no process that holds the rest" : "; held by" + holders);
+}
+
+std::string device_line(const PlanRequest& request) {
+  if (request.device == KernelDevice::kCpu) return cpu_device_line(request.num_threads, request.isa);
+  return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", request.device_label,
+                     request.gpu.sm / 10, request.gpu.sm % 10,
+                     static_cast<double>(request.gpu.memory_bytes) / double(1 << 30));
+}
+
+}  // namespace plimsoll
