@@ -26,9 +26,9 @@ std::vector<Case> task_cases() {
   const Words mrpc = {"--task_name", "mrpc"};
   const std::string pairs = "\"word1, quoted\",word2,equivalent\nword3,word4,0\n";
   return {
-      task("TaskWithCsv", 0, {"train 2 rows, 10 tokens", "2 labels"}, "pairs.csv",
+      task("TaskWithCsv", 0, {"train 2 rows, 17 tokens", "2 labels"}, "pairs.csv",
            "sentence1,sentence2,label\n" + pairs, mrpc),
-      task("TaskWithCsvOfGluesNames", 0, {"train 2 rows, 10 tokens"}, "glue.csv",
+      task("TaskWithCsvOfGluesNames", 0, {"train 2 rows, 17 tokens"}, "glue.csv",
            "#1 String,#2 String,Quality\n" + pairs, mrpc),
       task("TaskWithJson", 0, {"train 1 rows"}, "pairs.jsonl",
            "{\"idx\": 7, \"sentence1\": \"word1\", \"sentence2\": \"word2\", \"label\": 1}\n", mrpc),

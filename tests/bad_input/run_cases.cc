@@ -94,7 +94,7 @@ std::vector<Case> argument_cases() {
       argument("ArgumentRemovedName", 0, {"overwrite_output_dir", "ignored"}, {"--overwrite_output_dir"}),
       argument("ArgumentDeviceNotHere", 7, {"--device cuda:99", "--device cpu"}, {"--device", "cuda:99"}),
       argument("ArgumentDeviceOfTheTable", 2, {"--device h200", "plan", "cuda:N"}, {"--device", "h200"}),
-      argument("ArgumentDeviceUnknown", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),
+      argument("ArgumentDeviceNotInTheTable", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),
       argument("ArgumentDeviceUnknown", 2, {"--device", "abacus"}, {"--device", "abacus"}),
       argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "there are"},
                {"--disable_pass", "nothing"}),

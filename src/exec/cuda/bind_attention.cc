@@ -5,14 +5,13 @@ namespace plimsoll {
 
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream) {
   const std::string_view name = context.op().def->name();
-  const bool mma = context.kernel().find("mma") != std::string_view::npos;
   if (name == "attention") {
     return [args = attention_fwd_args(context), rng = rng_of(context), stream,
-            run = mma ? attention_fwd_cuda_mma : attention_fwd_cuda_tiled] { run(args, rng, stream); };
+            run = attention_fwd_cuda_tiled] { run(args, rng, stream); };
   }
   if (name == "attention_bwd") {
     return [args = attention_bwd_args(context), rng = rng_of(context), stream,
-            run = mma ? attention_bwd_cuda_mma : attention_bwd_cuda_tiled] { run(args, rng, stream); };
+            run = attention_bwd_cuda_tiled] { run(args, rng, stream); };
   }
   return {};
 }
