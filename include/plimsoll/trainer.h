@@ -35,6 +35,9 @@ class Session;
 // What a Trainer reads at its construction.
 enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 
+// What there is to predict: the test data, and MNLI's second, of other genres than the training data's.
+enum class TestSet : uint8_t { kTest, kMismatched };
+
 // One micro-batch in memory of its own; moved, not copied. Made by Trainer::next_batch; one that was not, or
 // was moved from, holds nothing.
 class Batch {
@@ -89,8 +92,9 @@ class Trainer {
   TrainOutput train(const Announce& announce = {});
   // Mean loss and metrics over the validation data, keys with the prefix "eval_".
   MetricMap evaluate();
-  // Scores for every row of the test data, in order.
-  std::vector<Prediction> predict();
+  // Scores for every row of the test data, in order. Errors: kUsage where there is no such data.
+  std::vector<Prediction> predict(TestSet set = TestSet::kTest);
+  bool has_test_set(TestSet set) const;
   // The names of the labels by id; empty for regression.
   std::vector<std::string> label_names() const;
 

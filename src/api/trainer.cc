@@ -9,6 +9,7 @@
 #include "api/run_reports.h"
 #include "api/trainer_state.h"
 #include "show/monitor/host.h"
+#include "train/device_choice.h"
 #include "train/speed.h"
 #include "train/weights.h"
 
@@ -62,8 +63,7 @@ const PlanReport& Trainer::plan() const {
 }
 
 std::string Trainer::device_line() const {
-  const PlanRequest& request = impl_->session.plan().request;
-  return cpu_device_line(request.num_threads, request.isa);
+  return plimsoll::device_line(impl_->session.plan().request);
 }
 
 std::vector<std::string> Trainer::description() const {
@@ -77,9 +77,11 @@ std::vector<std::string> Trainer::description() const {
        {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.train},
         {"validation", &setup.evaluate},
         {"validation (mismatched)", &setup.evaluate_mismatched},
-        {"test", &setup.predict}}) {
+        {"test", &setup.predict},
+        {"test (mismatched)", &setup.predict_mismatched}}) {
     if (*data) lines.push_back(data_line(name, *data));
   }
+  if (!setup.token_cache.empty()) lines.push_back(setup.token_cache);
   if (setup.train) {
     const BatchCensus& census = setup.train_census;
     int64_t padded = setup.request.train_bucket.longest * census.total_sequences;
@@ -182,9 +184,17 @@ MetricMap Trainer::evaluate() {
   return metrics;
 }
 
-std::vector<Prediction> Trainer::predict() {
+bool Trainer::has_test_set(TestSet set) const {
+  const RunSetup& setup = impl_->session.setup();
+  return (set == TestSet::kTest ? setup.predict : setup.predict_mismatched).has_value();
+}
+
+std::vector<Prediction> Trainer::predict(TestSet set) {
   impl_->require_no_gradients("predict()");
   const RunSetup& setup = impl_->session.setup();
+  if (setup.predict && !has_test_set(set)) {
+    throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
+  }
   if (!setup.predict) {
     throw_error(
         ErrorCode::kUsage,
@@ -195,7 +205,8 @@ std::vector<Prediction> Trainer::predict() {
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
   std::vector<std::vector<float>> logits;
-  impl_->session.evaluate(*setup.predict, setup.metric_names, &logits, progress);
+  const Dataset& data = set == TestSet::kTest ? *setup.predict : *setup.predict_mismatched;
+  impl_->session.evaluate(data, setup.metric_names, &logits, progress);
   std::vector<Prediction> predictions;
   for (std::vector<float>& row : logits) {
     Prediction prediction;

@@ -79,6 +79,33 @@ void check_contradictions(const Arguments& a) {
   }
 }
 
+// Data comes from one place: a data set by its name or files.
+void check_data(const Arguments& a) {
+  if (a.dataset_name.empty()) return;
+  const bool is_dummy = a.dataset_name == "dummy";
+  if (!is_dummy && a.task_name.empty()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--dataset_name {}: data sets are not downloaded; give --train_file FILE, or --task_name TASK for "
+        "a folder with GLUE's files",
+        a.dataset_name);
+  }
+  if (is_dummy && !a.task_name.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "--dataset_name dummy and --task_name {} exclude each other; give one of them", a.task_name);
+  }
+  const auto exclude = [&](std::string_view name, const std::string& file) {
+    if (file.empty()) return;
+    throw_error(ErrorCode::kUsage, "--dataset_name {} and --{} {} exclude each other; give one of them",
+                a.dataset_name, name, file);
+  };
+  // A folder of GLUE may go with files of one's own to evaluate and to predict.
+  exclude("train_file", a.train_file);
+  if (!is_dummy) return;
+  exclude("validation_file", a.validation_file);
+  exclude("test_file", a.test_file);
+}
+
 void check_optimizer(const Arguments& a) {
   if (std::ranges::find(kOptimizers, a.optim) != kOptimizers.end()) return;
   if (std::ranges::find(kOptimizersNotHere, a.optim) != kOptimizersNotHere.end()) {
@@ -216,6 +243,7 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
     check_range(arguments, setting, fmt::format("--{}", setting.info.name));
   }
   check_contradictions(arguments);
+  check_data(arguments);
   check_optimizer(arguments);
   check_device(arguments);
   refuse_what_is_not_here(arguments);

@@ -23,6 +23,20 @@ TEST(ResolveArguments, RefusesContradictions) {
   EXPECT_NO_THROW(parse({"--dataloader_prefetch_factor", "4", "--dataloader_num_workers", "1"}));
 }
 
+TEST(ResolveArguments, DataComesFromOnePlace) {
+  EXPECT_EQ(error_of({"--dataset_name", "dummy", "--train_file", "a.csv"}),
+            "--dataset_name dummy and --train_file a.csv exclude each other; give one of them");
+  EXPECT_EQ(error_of({"--dataset_name", "dummy", "--test_file", "a.csv"}),
+            "--dataset_name dummy and --test_file a.csv exclude each other; give one of them");
+  EXPECT_EQ(error_of({"--dataset_name", "dummy", "--task_name", "mrpc"}),
+            "--dataset_name dummy and --task_name mrpc exclude each other; give one of them");
+  EXPECT_EQ(error_of({"--dataset_name", "glue", "--task_name", "mrpc", "--train_file", "a.csv"}),
+            "--dataset_name glue and --train_file a.csv exclude each other; give one of them");
+  EXPECT_NE(error_of({"--dataset_name", "imdb", "--train_file", "a.csv"}).find("not downloaded"),
+            std::string::npos);
+  EXPECT_NO_THROW(parse({"--dataset_name", "glue", "--task_name", "mrpc", "--test_file", "a.csv"}));
+}
+
 TEST(ResolveArguments, BestModelNeedsMatchingStrategies) {
   EXPECT_EQ(error_of({"--load_best_model_at_end"}),
             "--load_best_model_at_end needs equal strategies, but --eval_strategy is no and --save_strategy "

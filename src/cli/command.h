@@ -26,7 +26,8 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments);
 // Evaluates or predicts, as the task says; evaluating, --do_predict predicts as well. Returns the exit code.
 int evaluate_and_predict(const Arguments& arguments, Task task);
 
-// Predicts the test data into output_dir/predict_results[_TASK].txt and says so.
+// Predicts the test data into output_dir/predict_results[_TASK].txt, MNLI's mismatched data into
+// _mnli-mm.txt, and says so.
 void write_predictions(Trainer& trainer, const Arguments& arguments);
 
 // The variables that the library is told of.

@@ -8,19 +8,29 @@
 
 namespace plimsoll::cli {
 
-void write_predictions(Trainer& trainer, const Arguments& arguments) {
-  const std::vector<Prediction> predictions = trainer.predict();
+namespace {
+
+void write_predictions(const std::vector<Prediction>& predictions, const std::string& folder,
+                       const std::string& task) {
   // run_glue's form: index and prediction.
   std::string text = "index\tprediction\n";
   for (size_t i = 0; i < predictions.size(); ++i)
     text += std::to_string(i) + "\t" + predictions[i].label + "\n";
-  std::filesystem::create_directories(arguments.output_dir);
-  const std::string task = arguments.task_name.empty() ? "" : "_" + arguments.task_name;
-  const std::string path = arguments.output_dir + "/predict_results" + task + ".txt";
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
   std::ofstream file(path, std::ios::binary);
   file << text;
   if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
   print("wrote " + std::to_string(predictions.size()) + " predictions to " + path);
+}
+
+}  // namespace
+
+void write_predictions(Trainer& trainer, const Arguments& arguments) {
+  write_predictions(trainer.predict(), arguments.output_dir, arguments.task_name);
+  if (trainer.has_test_set(TestSet::kMismatched))
+    write_predictions(trainer.predict(TestSet::kMismatched), arguments.output_dir,
+                      arguments.task_name + "-mm");
 }
 
 int evaluate_and_predict(const Arguments& arguments, Task task) {

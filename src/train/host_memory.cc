@@ -50,7 +50,7 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   host.process_bytes = kProcessBytes + threads * kBytesPerThread +
                        (buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + kCompiledBytesPerBucket);
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
-                    bytes_of(setup.predict);
+                    bytes_of(setup.predict) + bytes_of(setup.predict_mismatched);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   const int64_t slots =
       1 + setup.arguments.dataloader_num_workers * setup.arguments.dataloader_prefetch_factor.value_or(2);

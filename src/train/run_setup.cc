@@ -19,6 +19,7 @@
 #include "io/data/token_cache.h"
 #include "io/data/tokenizer_encoder.h"
 #include "io/hub/hub_cache.h"
+#include "train/device_choice.h"
 #include "train/host_memory.h"
 #include "train/metrics.h"
 #include "train/run_state.h"
@@ -114,11 +115,41 @@ class Setup {
     setup_.model_label = fs::path(setup_.model_label).filename().string();
   }
 
+  void note(std::string text) { setup_.notes.push_back(std::move(text)); }
+
+  bool names_training_data() const {
+    return !arguments_.train_file.empty() ||
+           (!arguments_.dataset_name.empty() && !arguments_.task_name.empty());
+  }
+
+  // With data and a tokenizer a plan is that of the run; otherwise it says what it takes for granted.
+  void read_data_for_plan(const std::string& tokenizer_folder) {
+    const std::string given = !arguments_.train_file.empty()        ? "--train_file"
+                              : !arguments_.validation_file.empty() ? "--validation_file"
+                              : !arguments_.test_file.empty()       ? "--test_file"
+                              : names_training_data()               ? "--dataset_name"
+                                                                    : "";
+    if (given.empty()) return;
+    const std::string instead = fmt::format("the plan is for batches of {} texts of {} tokens",
+                                            arguments_.per_device_train_batch_size, max_seq_length());
+    if (!names_training_data()) {
+      note(fmt::format("{} is not read, a plan without --train_file reads no data: {}", given, instead));
+    } else if (tokenizer_folder.empty() || find_tokenizer_files(files_, tokenizer_folder).empty()) {
+      note(fmt::format("{} is not read for want of a tokenizer (--tokenizer_name FOLDER): {}", given,
+                       instead));
+    } else {
+      setup_.purpose = RunPurpose::kTrain;
+    }
+  }
+
   void find_tokenizer() {
-    if (is_plan() || arguments_.dataset_name == "dummy") return;
-    std::string folder = !arguments_.tokenizer_name.empty()       ? resolve(arguments_.tokenizer_name)
-                         : !arguments_.model_name_or_path.empty() ? setup_.weights->path()
-                                                                  : std::string();
+    if (arguments_.dataset_name == "dummy") return;
+    std::string folder = !arguments_.tokenizer_name.empty() && !(is_plan() && !names_training_data())
+                             ? resolve(arguments_.tokenizer_name)
+                         : setup_.weights && !arguments_.model_name_or_path.empty() ? setup_.weights->path()
+                                                                                    : std::string();
+    if (is_plan()) read_data_for_plan(folder);
+    if (is_plan()) return;
     if (folder.empty()) {
       throw_error(ErrorCode::kUsage,
                   "no tokenizer: with --config_name alone give --tokenizer_name FOLDER too");
@@ -141,9 +172,15 @@ class Setup {
     return std::min(length, setup_.model.max_position_embeddings);
   }
 
-  // The columns of the first file that is read are those of the others too.
-  TextSplit read_file(const std::string& path, LabelUse use) {
+  // The columns of the first file that is read are those of the others too. A task names its own.
+  TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
     Table table = read_table(path);
+    if (task != nullptr && columns_.text.empty()) {
+      const ColumnChoice of_task = glue_columns(*task, table);
+      columns_.text = {of_task.first};
+      if (of_task.second) columns_.text.push_back(*of_task.second);
+      if (arguments_.label_column_name == "label") columns_.label = of_task.label;
+    }
     const ColumnChoice columns = choose_columns(table, columns_);
     if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
     if (!columns.warning.empty()) warn(columns.warning);
@@ -153,12 +190,30 @@ class Setup {
   }
 
   std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) {
-    if (task != nullptr && !path.empty()) return read_glue_file(*task, path, split);
-    if (!path.empty())
-      return read_file(path, split == GlueSplit::kTest ? LabelUse::kOptional : LabelUse::kRequired);
-    if (task != nullptr && !arguments_.dataset_name.empty())
-      return read_glue(*task, arguments_.dataset_name, split);
-    return std::nullopt;
+    std::optional<TextSplit> read;
+    const ColumnOptions named{.text = arguments_.text_column_names, .label = arguments_.label_column_name};
+    if (task != nullptr && !path.empty() && is_glue_layout(path)) {
+      read = read_glue_file(*task, path, split, named);
+    } else if (!path.empty()) {
+      read = read_file(path, split == GlueSplit::kTest ? LabelUse::kOptional : LabelUse::kRequired, task);
+    } else if (task != nullptr && !arguments_.dataset_name.empty()) {
+      read = read_glue(*task, arguments_.dataset_name, split, named);
+    }
+    if (read) warn_of_odd_rows(*read);
+    return read;
+  }
+
+  void warn_of_odd_rows(const TextSplit& split) {
+    const std::string& file = split.table().file_name();
+    if (split.num_skipped_rows() > 0) {
+      warn(fmt::format(
+          "{}: {} of {} rows lack a column that the task needs and are left out, the first in line {}", file,
+          split.num_skipped_rows(), split.table().num_rows(), split.first_skipped_line()));
+    }
+    if (split.num_empty_texts() > 0) {
+      warn(fmt::format("{}: {} texts are empty, the first in line {}", file, split.num_empty_texts(),
+                       split.first_empty_line()));
+    }
   }
 
   Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
@@ -167,10 +222,15 @@ class Setup {
     const TokenizeOptions options{
         .max_seq_length = max_seq_length(), .num_threads = threads(), .progress = {}};
     Dataset data;
-    if (arguments_.overwrite_cache || arguments_.cache_dir.empty()) {
+    if (arguments_.cache_dir.empty()) {
       data.tokens = tokenize_split(split, encoder, options);
+      setup_.token_cache = "token cache: none, --cache_dir is not given";
     } else {
-      data.tokens = tokenize_cached(split, encoder, options, arguments_.cache_dir, files_).tokens;
+      CachedTokens cached =
+          tokenize_cached(split, encoder, options, arguments_.cache_dir, files_,
+                          arguments_.overwrite_cache ? CacheUse::kRewrite : CacheUse::kReadAndWrite);
+      data.tokens = std::move(cached.tokens);
+      tell_of_cache(split.table().file_name(), cached);
     }
     const TruncationCount& cut = data.tokens.truncation();
     if (cut.rows > 0) {
@@ -182,6 +242,26 @@ class Setup {
     if (split.has_label() && use == LabelUse::kRequired)
       data.labels = encode_labels(split, setup_.labels, use);
     return data;
+  }
+
+  void tell_of_cache(const std::string& file, const CachedTokens& cached) {
+    std::string& line = setup_.token_cache;
+    line += line.empty() ? fmt::format("token cache {}: ", arguments_.cache_dir) : "; ";
+    line += file;
+    switch (cached.outcome) {
+      case CacheOutcome::kHit:
+        line += " read from it";
+        break;
+      case CacheOutcome::kBuilt:
+        line += arguments_.overwrite_cache ? " written anew" : " written";
+        break;
+      case CacheOutcome::kRebuilt:
+        line += fmt::format(" written anew ({})", cached.detail);
+        break;
+      case CacheOutcome::kNotSaved:
+        line += fmt::format(" not kept ({})", cached.detail);
+        break;
+    }
   }
 
   void read_data() {
@@ -228,7 +308,13 @@ class Setup {
     if (test_text) setup_.predict = tokenize(*test_text, arguments_.max_predict_samples, LabelUse::kOptional);
     if (wants_eval && task != nullptr && task->name == "mnli" && arguments_.validation_file.empty()) {
       TextSplit mismatched = read_glue(*task, arguments_.dataset_name, GlueSplit::kValidationMismatched);
+      warn_of_odd_rows(mismatched);
       setup_.evaluate_mismatched = tokenize(mismatched, arguments_.max_eval_samples, LabelUse::kRequired);
+    }
+    if (setup_.predict && task != nullptr && task->name == "mnli" && arguments_.test_file.empty()) {
+      TextSplit mismatched = read_glue(*task, arguments_.dataset_name, GlueSplit::kTestMismatched);
+      warn_of_odd_rows(mismatched);
+      setup_.predict_mismatched = tokenize(mismatched, arguments_.max_predict_samples, LabelUse::kOptional);
     }
     if (task != nullptr) {
       for (std::string_view metric : task->metrics) setup_.metric_names.emplace_back(metric);
@@ -324,8 +410,8 @@ class Setup {
   }
 
   void check_data_against_model() const {
-    for (const std::optional<Dataset>* data :
-         {&setup_.train, &setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict}) {
+    for (const std::optional<Dataset>* data : {&setup_.train, &setup_.evaluate, &setup_.evaluate_mismatched,
+                                               &setup_.predict, &setup_.predict_mismatched}) {
       if (!*data) continue;
       if ((*data)->num_rows() == 0) throw_error(ErrorCode::kBadData, "a data file has a header but no rows");
       if ((*data)->tokens.max_id() >= setup_.model.vocab_size) {
@@ -404,7 +490,7 @@ class Setup {
     largest.tokens =
         std::accumulate(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(count), int64_t{0});
     largest.sequences = static_cast<int64_t>(count);
-    setup_.notes.push_back(
+    note(
         fmt::format("the run goes on with other batches than those of its start: the plan has room for the "
                     "largest that the data can make, {} tokens",
                     largest.tokens));
@@ -441,7 +527,7 @@ class Setup {
     BatchSize largest;
     bool any = false;
     for (const std::optional<Dataset>* data :
-         {&setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict}) {
+         {&setup_.evaluate, &setup_.evaluate_mismatched, &setup_.predict, &setup_.predict_mismatched}) {
       if (!*data) continue;
       const Sampler sampler(
           {.strategy = SamplingStrategy::kSequential, .batch_size = arguments_.per_device_eval_batch_size},
@@ -457,12 +543,13 @@ class Setup {
   }
 
   // Names that are settings already, of which this version has one value each.
-  void refuse_other_precisions(bool is_bf16) const {
+  void refuse_other_precisions(const PlanRequest& request) const {
+    const bool is_bf16 = request.activation_dtype.has_value();
     if (arguments_.gradient_dtype == "bf16") {
       throw_error(ErrorCode::kUsage,
                   "--gradient_dtype bf16: this version keeps gradients in fp32 only; leave it out");
     }
-    const std::string products = is_bf16 ? "bf16" : "fp32";
+    const std::string products = is_bf16 ? "bf16" : request.tf32 ? "tf32" : "fp32";
     if (arguments_.matmul_precision != "auto" && arguments_.matmul_precision != products) {
       throw_error(
           ErrorCode::kUsage,
@@ -486,10 +573,6 @@ class Setup {
 
   void fill_request() {
     PlanRequest& request = setup_.request;
-    if (arguments_.device != "auto" && arguments_.device != "cpu") {
-      throw_error(ErrorCode::kUsage, "--device {}: this version plans and runs on a CPU only; leave it out",
-                  arguments_.device);
-    }
     request.model = setup_.model;
     request.model_label = setup_.model_label;
     request.problem_type = setup_.labels.problem;
@@ -507,22 +590,8 @@ class Setup {
         setup_.train ? setup_.train_census.largest
                      : largest_batch_without_data(arguments_.per_device_train_batch_size, max_seq_length()));
     request.evaluate_bucket = evaluate_bucket();
-    request.num_threads = threads();
-    request.isa = cpu_isa();
-    if (arguments_.bf16) {
-      if (!has_bf16_products(request.isa)) {
-        throw_error(
-            ErrorCode::kUsage,
-            "--bf16: this CPU multiplies no bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
-            cpu_isa_name(request.isa));
-      }
-      request.activation_dtype = DType::kBF16;
-    }
-    refuse_other_precisions(request.activation_dtype.has_value());
-    request.device_label =
-        fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
-    request.reference_kernels = arguments_.kernels == "ref";
-    request.memory_limit_bytes = arguments_.memory_limit;
+    choose_device(arguments_, setup_.purpose, threads(), request, setup_.notes);
+    refuse_other_precisions(request);
     if (!arguments_.dump_passes.empty()) dump_passes_into(arguments_.dump_passes, request.passes);
     for (const std::string& pass : arguments_.disable_pass) {
       const auto passes = all_passes();

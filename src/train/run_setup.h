@@ -21,7 +21,8 @@
 
 namespace plimsoll {
 
-// What a subcommand needs. A plan needs neither weights nor data.
+// What a subcommand needs. A plan needs neither weights nor data; one that is given training data and a
+// tokenizer reads them, and is from there on the setup of a run that trains.
 enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
 
 struct RunSetup {
@@ -37,8 +38,9 @@ struct RunSetup {
   std::optional<Dataset> evaluate;
   std::optional<Dataset> evaluate_mismatched;  // MNLI
   std::optional<Dataset> predict;
-  uint64_t train_data_hash = 0;           // of the file and what of it is used; 0: random ids
-  std::vector<std::string> metric_names;  // empty: the problem type's own
+  std::optional<Dataset> predict_mismatched;  // MNLI
+  uint64_t train_data_hash = 0;               // of the file and what of it is used; 0: random ids
+  std::vector<std::string> metric_names;      // empty: the problem type's own
   SamplerOptions sampler;
   BatchCensus train_census;  // of all batches of this run; empty without data
   int64_t rows_per_epoch = 0;
@@ -46,6 +48,7 @@ struct RunSetup {
   int64_t steps_per_epoch = 0;
   int64_t max_steps = 0;
   double num_epochs = 0;
+  std::string token_cache;  // a line for people: which tokens were read or kept where; "" without text
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
   PlanRequest request;

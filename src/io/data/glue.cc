@@ -1,6 +1,8 @@
 #include "io/data/glue.h"
 
+#include <algorithm>
 #include <array>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -19,33 +21,73 @@ const std::array<GlueTask, 9>& task_table() {
        "",
        "is_acceptable",
        {"unacceptable", "acceptable"},
-       {"matthews_correlation"}},
+       {"matthews_correlation"},
+       "sentence",
+       ""},
       {"mnli",
        "MNLI",
        "sentence1",
        "sentence2",
        "gold_label",
        {"entailment", "neutral", "contradiction"},
-       {"accuracy"}},
+       {"accuracy"},
+       "premise",
+       "hypothesis"},
       {"mrpc",
        "MRPC",
        "#1 String",
        "#2 String",
        "Quality",
        {"not_equivalent", "equivalent"},
-       {"accuracy", "f1"}},
-      {"qnli", "QNLI", "question", "sentence", "label", {"entailment", "not_entailment"}, {"accuracy"}},
+       {"accuracy", "f1"},
+       "sentence1",
+       "sentence2"},
+      {"qnli",
+       "QNLI",
+       "question",
+       "sentence",
+       "label",
+       {"entailment", "not_entailment"},
+       {"accuracy"},
+       "question",
+       "sentence"},
       {"qqp",
        "QQP",
        "question1",
        "question2",
        "is_duplicate",
        {"not_duplicate", "duplicate"},
-       {"accuracy", "f1"}},
-      {"rte", "RTE", "sentence1", "sentence2", "label", {"entailment", "not_entailment"}, {"accuracy"}},
-      {"sst2", "SST-2", "sentence", "", "label", {"negative", "positive"}, {"accuracy"}},
-      {"stsb", "STS-B", "sentence1", "sentence2", "score", {}, {"pearson", "spearmanr"}},
-      {"wnli", "WNLI", "sentence1", "sentence2", "label", {"not_entailment", "entailment"}, {"accuracy"}},
+       {"accuracy", "f1"},
+       "question1",
+       "question2"},
+      {"rte",
+       "RTE",
+       "sentence1",
+       "sentence2",
+       "label",
+       {"entailment", "not_entailment"},
+       {"accuracy"},
+       "sentence1",
+       "sentence2"},
+      {"sst2", "SST-2", "sentence", "", "label", {"negative", "positive"}, {"accuracy"}, "sentence", ""},
+      {"stsb",
+       "STS-B",
+       "sentence1",
+       "sentence2",
+       "score",
+       {},
+       {"pearson", "spearmanr"},
+       "sentence1",
+       "sentence2"},
+      {"wnli",
+       "WNLI",
+       "sentence1",
+       "sentence2",
+       "label",
+       {"not_entailment", "entailment"},
+       {"accuracy"},
+       "sentence1",
+       "sentence2"},
   }};
   return tasks;
 }
@@ -80,16 +122,33 @@ std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
   return split == GlueSplit::kTest ? "msr_paraphrase_test.txt" : "msr_paraphrase_train.txt";
 }
 
-Table read_glue_table(const GlueTask& task, const std::filesystem::path& file, GlueSplit split) {
+// CoLA's own files for training and validation begin with a row; a file that somebody made of them may have a
+// header.
+bool begins_with_header(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  bool has_sentence = false;
+  bool has_label = false;
+  for (size_t at = 0; at <= line.size();) {
+    const size_t end = std::min(line.find('\t', at), line.size());
+    const std::string_view field = line.substr(at, end - at);
+    has_sentence = has_sentence || field == "sentence";
+    has_label = has_label || field == "label" || field == "is_acceptable";
+    at = end + 1;
+  }
+  return has_sentence && has_label;
+}
+
+Table read_glue_table(const GlueTask& task, const std::filesystem::path& path, GlueSplit split) {
+  TextFile file = read_data_file(path);
   CsvOptions options;
   options.delimiter = '\t';
   options.quotes = QuoteRule::kNone;
   options.ragged = RaggedRule::kFill;
-  if (task.name == "cola" && !is_test(split)) {
+  if (task.name == "cola" && !is_test(split) && !begins_with_header(file.bytes)) {
     options.header = HeaderRule::kGiven;
     options.given_columns = {"source", "is_acceptable", "mark", "sentence"};
   }
-  return read_csv(read_data_file(file), options);
+  return read_csv(std::move(file), options);
 }
 
 std::string pair_key(std::string_view first, std::string_view second) {
@@ -161,18 +220,43 @@ std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::pat
               task.folder, folder.string(), tried, task.folder);
 }
 
-TextSplit read_glue(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split) {
-  return read_glue_file(task, glue_file(task, folder, split), split);
+ColumnChoice glue_columns(const GlueTask& task, const Table& table) {
+  const auto has = [&](std::string_view name) {
+    return name.empty() || table.find_column(std::string(name)) >= 0;
+  };
+  // GLUE's own names come first; where neither is there, they are what the message asks for.
+  const bool is_hub = !(has(task.first_column) && has(task.second_column)) && has(task.hub_first_column) &&
+                      has(task.hub_second_column);
+  ColumnChoice columns;
+  columns.first = is_hub ? task.hub_first_column : task.first_column;
+  const std::string_view second = is_hub ? task.hub_second_column : task.second_column;
+  if (!second.empty()) {
+    columns.second = second;
+  }
+  columns.label = !has(task.label_column) && has("label") ? "label" : task.label_column;
+  columns.has_label = has(columns.label);
+  return columns;
 }
 
-TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file, GlueSplit split) {
+bool is_glue_layout(const std::filesystem::path& file) {
+  const std::string extension = file.extension().string();
+  return extension == ".tsv" || extension == ".txt" || extension == ".tab" || extension.empty();
+}
+
+TextSplit read_glue(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split,
+                    const ColumnOptions& named) {
+  return read_glue_file(task, glue_file(task, folder, split), split, named);
+}
+
+TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file, GlueSplit split,
+                         const ColumnOptions& named) {
   Table table = read_glue_table(task, file, split);
-  ColumnChoice columns;
-  columns.first = task.first_column;
-  if (!task.second_column.empty()) {
-    columns.second = task.second_column;
+  ColumnChoice columns = named.text.empty() ? glue_columns(task, table) : choose_columns(table, named);
+  if (named.label != ColumnOptions().label) {
+    columns.label = named.label;
+  } else if (!named.text.empty()) {
+    columns.label = glue_columns(task, table).label;
   }
-  columns.label = task.label_column;
   columns.has_label = !is_test(split);
   TextSplit rows = TextSplit::skipping_incomplete_rows(std::move(table), columns);
   if (file.filename() == "msr_paraphrase_train.txt") {

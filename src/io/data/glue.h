@@ -30,6 +30,8 @@ struct GlueTask {
   std::string_view label_column;          // in the file
   std::vector<std::string_view> classes;  // in Hugging Face's order; empty for regression
   std::vector<std::string_view> metrics;  // "accuracy", "f1", "matthews_correlation", "pearson", "spearmanr"
+  std::string_view hub_first_column;      // as the task's copy on Hugging Face's hub calls it
+  std::string_view hub_second_column;     // its label is "label"
   bool is_regression() const { return classes.empty(); }
 };
 
@@ -44,11 +46,22 @@ enum class GlueSplit { kTrain, kValidation, kTest, kValidationMismatched, kTestM
 // Errors: kBadData if there is none: the files that were looked for are listed.
 std::filesystem::path glue_file(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split);
 
-// Reads a split. The test splits have no labels.
-TextSplit read_glue(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split);
+// Reads a split. The test splits have no labels. Columns that `named` has names for are those, else the
+// task's.
+TextSplit read_glue(const GlueTask& task, const std::filesystem::path& folder, GlueSplit split,
+                    const ColumnOptions& named = {});
 
-// Reads one file of a task, which need not be in GLUE's folders.
-TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file, GlueSplit split);
+// The columns of a task in a table: those of GLUE's own files, or else those of the copies on Hugging Face's
+// hub. has_label: whether the label's is there.
+ColumnChoice glue_columns(const GlueTask& task, const Table& table);
+
+// Whether a file is in GLUE's layout, by its extension: tab-separated with quotes as ordinary characters. A
+// .csv or .json file of a task is read as any other.
+bool is_glue_layout(const std::filesystem::path& file);
+
+// Reads one file of a task in GLUE's layout, which need not be in GLUE's folders.
+TextSplit read_glue_file(const GlueTask& task, const std::filesystem::path& file, GlueSplit split,
+                         const ColumnOptions& named = {});
 
 LabelScheme glue_labels(const GlueTask& task);
 

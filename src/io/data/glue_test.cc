@@ -55,6 +55,36 @@ const GlueCase kCases[] = {
      "b", 1},
 };
 
+// Copies from Hugging Face's hub call some columns otherwise, and give CoLA a header.
+TEST(Glue, TakesTheColumnsOfTheHubsCopies) {
+  const ScratchFolder folder;
+  const GlueCase cases[] = {
+      {"mrpc", "mrpc.tsv", GlueSplit::kTrain, "sentence1\tsentence2\tlabel\na \"b\tc\t1\n", 1, "a \"b", "c",
+       1},
+      {"mnli", "mnli.tsv", GlueSplit::kTrain, "premise\thypothesis\tlabel\na\tb\t2\n", 1, "a", "b", 2},
+      {"cola", "cola.tsv", GlueSplit::kTrain, "sentence\tlabel\na\tacceptable\n", 1, "a", "", 1},
+      {"qqp", "qqp.tsv", GlueSplit::kTrain, "question1\tquestion2\tlabel\na\tb\t0\n", 1, "a", "b", 0},
+      {"stsb", "stsb.tsv", GlueSplit::kTrain, "sentence1\tsentence2\tlabel\na\tb\t4.5\n", 1, "a", "b", 4.5},
+  };
+  for (const GlueCase& c : cases) {
+    SCOPED_TRACE(c.file);
+    const GlueTask& task = find_glue_task(c.task);
+    const TextSplit split = read_glue_file(task, folder.write(c.file, c.bytes), c.split);
+    ASSERT_EQ(split.num_rows(), c.num_rows);
+    EXPECT_EQ(split.first_text(0), c.first);
+    EXPECT_EQ(split.second_text(0).value_or(""), c.second);
+    const Labels labels = encode_labels(split, glue_labels(task));
+    EXPECT_EQ(task.is_regression() ? static_cast<double>(labels.values[0]) : labels.classes[0], c.label);
+  }
+  const std::string odd = folder.write("odd.tsv", "what\tever\tkind\na\tb\tequivalent\n");
+  EXPECT_NE(
+      error_of([&] { read_glue_file(find_glue_task("mrpc"), odd, GlueSplit::kTrain); }).find("'#1 String'"),
+      std::string::npos);
+  const TextSplit named = read_glue_file(find_glue_task("mrpc"), odd, GlueSplit::kTrain,
+                                         {.text = {"what", "ever"}, .label = "kind"});
+  EXPECT_EQ(named.second_text(0).value_or(""), "b");
+}
+
 TEST(Glue, ReadsEveryTasksOwnFiles) {
   const ScratchFolder folder;
   for (const GlueCase& c : kCases) {
@@ -81,7 +111,9 @@ TEST(Glue, ReadsEveryTasksOwnFiles) {
 TEST(Glue, CountsTheRowsItLeavesOut) {
   const ScratchFolder folder;
   folder.write("QQP/train.tsv", kCases[6].bytes);
-  EXPECT_EQ(read_glue(find_glue_task("qqp"), folder.path(), GlueSplit::kTrain).num_skipped_rows(), 1);
+  const TextSplit questions = read_glue(find_glue_task("qqp"), folder.path(), GlueSplit::kTrain);
+  EXPECT_EQ(questions.num_skipped_rows(), 1);
+  EXPECT_EQ(questions.first_skipped_line(), 3);
 }
 
 TEST(Glue, SplitsMrpcAsItsAuthorsPublishIt) {

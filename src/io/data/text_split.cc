@@ -37,7 +37,9 @@ TextSplit TextSplit::with_columns(Table table, const ColumnChoice& columns) {
 void TextSplit::check_text(int64_t table_row, int64_t column) {
   const CellKind kind = table_.kind(table_row, column);
   if (kind == CellKind::kText) {
-    num_empty_ += table_.cell(table_row, column).empty() ? 1 : 0;
+    if (table_.cell(table_row, column).empty() && num_empty_++ == 0) {
+      first_empty_line_ = table_.line(table_row);
+    }
     return;
   }
   const std::string& name = table_.columns()[static_cast<size_t>(column)];
@@ -73,7 +75,9 @@ TextSplit TextSplit::skipping_incomplete_rows(Table table, const ColumnChoice& c
   };
   for (int64_t row = 0; row < split.table_.num_rows(); ++row) {
     if (lacks(row, split.first_) || lacks(row, split.second_) || lacks(row, split.label_)) {
-      ++split.num_skipped_;
+      if (split.num_skipped_++ == 0) {
+        split.first_skipped_line_ = split.table_.line(row);
+      }
       continue;
     }
     split.check_text(row, split.first_);

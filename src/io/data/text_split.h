@@ -25,8 +25,11 @@ class TextSplit {
   static TextSplit skipping_incomplete_rows(Table table, const ColumnChoice& columns);
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
+  // Of the whole file, with the line of the first; 0 where there is none.
   int64_t num_skipped_rows() const { return num_skipped_; }
+  int64_t first_skipped_line() const { return first_skipped_line_; }
   int64_t num_empty_texts() const { return num_empty_; }
+  int64_t first_empty_line() const { return first_empty_line_; }
   bool is_pair() const { return second_ >= 0; }
   bool has_label() const { return label_ >= 0; }
   const Table& table() const { return table_; }
@@ -69,6 +72,8 @@ class TextSplit {
   int64_t label_ = -1;
   int64_t num_skipped_ = 0;
   int64_t num_empty_ = 0;
+  int64_t first_skipped_line_ = 0;
+  int64_t first_empty_line_ = 0;
 };
 
 }  // namespace plimsoll

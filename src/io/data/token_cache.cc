@@ -193,7 +193,8 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
 }
 
 CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
-                             const TokenizeOptions& options, const std::string& folder, FileSystem& files) {
+                             const TokenizeOptions& options, const std::string& folder, FileSystem& files,
+                             CacheUse use) {
   TokenCacheKey key;
   key.text_hash = split.text_hash();
   key.encoder_hash = encoder.content_hash();
@@ -202,10 +203,12 @@ CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
   const std::string path = join_path(folder, key.file_name());
   CachedTokens result;
   std::string why_not;
-  if (std::optional<TokenSet> cached = read_token_cache(files, path, key, why_not); cached.has_value()) {
-    result.tokens = std::move(*cached);
-    result.outcome = CacheOutcome::kHit;
-    return result;
+  if (use == CacheUse::kReadAndWrite) {
+    if (std::optional<TokenSet> cached = read_token_cache(files, path, key, why_not); cached.has_value()) {
+      result.tokens = std::move(*cached);
+      result.outcome = CacheOutcome::kHit;
+      return result;
+    }
   }
   result.tokens = tokenize_split(split, encoder, options);
   result.outcome = why_not.empty() ? CacheOutcome::kBuilt : CacheOutcome::kRebuilt;

@@ -39,11 +39,13 @@ struct CachedTokens {
   std::string detail;  // why it was rebuilt, or why it was not saved
 };
 
-// Tokenises the split, or reads the ids from the folder, which is created if missing. Errors: those of
-// tokenize_split.
+enum class CacheUse { kReadAndWrite, kRewrite };
+
+// Tokenises the split and keeps the ids in the folder, which is created if missing; or reads them from there,
+// unless they are to be written anew. Errors: those of tokenize_split.
 CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
                              const TokenizeOptions& options, const std::string& folder,
-                             FileSystem& files = posix_file_system());
+                             FileSystem& files = posix_file_system(), CacheUse use = CacheUse::kReadAndWrite);
 
 // The parts. read_token_cache returns nothing when the file is not as it should be and says why, or says
 // nothing when there is no file.

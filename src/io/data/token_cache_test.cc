@@ -47,6 +47,24 @@ TEST(TokenCache, IsBuiltOnceAndThenRead) {
   EXPECT_EQ(files_in(cache).size(), 1u);
 }
 
+TEST(TokenCache, IsWrittenAnewWhereAskedTo) {
+  const ScratchFolder folder;
+  const TextSplit split = split_of(kRows);
+  const LetterEncoder encoder;
+  const std::string cache = folder.path().string();
+  tokenize_cached(split, encoder, {8, 1, {}}, cache);
+  const std::filesystem::path file = files_in(cache).at(0);
+  const std::string good = ScratchFolder::read(file);
+  std::filesystem::resize_file(file, good.size() / 2);
+  const int64_t calls = encoder.num_calls;
+  const CachedTokens anew =
+      tokenize_cached(split, encoder, {8, 1, {}}, cache, posix_file_system(), CacheUse::kRewrite);
+  EXPECT_EQ(anew.outcome, CacheOutcome::kBuilt);
+  EXPECT_GT(encoder.num_calls, calls);
+  EXPECT_EQ(ScratchFolder::read(file), good);
+  EXPECT_EQ(files_in(cache).size(), 1u);
+}
+
 TEST(TokenCache, KeyDependsOnAllThatIdsDependOn) {
   const ScratchFolder folder;
   const auto outcome = [&](const std::string& rows, int32_t encoder, int64_t length, int64_t keep) {
