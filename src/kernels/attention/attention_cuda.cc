@@ -11,6 +11,14 @@
 namespace plimsoll {
 namespace {
 
+int compute_capability() {
+  int device = 0, major = 0, minor = 0;
+  PLIMSOLL_CUDA(cudaGetDevice(&device));
+  PLIMSOLL_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  PLIMSOLL_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return 10 * major + minor;
+}
+
 bool starts_at_multiples(const void* data, int64_t stride, int64_t element_bytes, int64_t elements) {
   return stride % elements == 0 && reinterpret_cast<uintptr_t>(data) % (element_bytes * elements) == 0;
 }
@@ -67,6 +75,20 @@ bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) 
          starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
 }
 
+// What catalog.cc says of *_cuda_mma.
+bool takes_mma(const AttentionDims& dims, DType dtype) {
+  return dtype != DType::kF32 && dims.head_dim % 8 == 0 && dims.head_dim <= kAttentionCudaHeadDim &&
+         compute_capability() >= 80;
+}
+
+void check_mma(const AttentionKernelArgs& args) {
+  PLIMSOLL_CHECK(args.dtype != DType::kF32, "attention on tensor cores of {}", dtype_name(args.dtype));
+  PLIMSOLL_CHECK(
+      rows_start_at_multiples(args, 8),
+      "attention on tensor cores copies 16 bytes at a time: heads of {} in rows of {}, {}, {} elements",
+      args.head_dim, args.q_stride, args.k_stride, args.v_stride);
+}
+
 AttentionKernelArgs checked(const AttentionFwdArgs& args, const int64_t* rng) {
   check_attention_device_args(args, 0);
   check_limits(args.dims, args.q.view.dtype, rng, args.options.dropout);
@@ -89,7 +111,12 @@ AttentionKernelArgs checked(const AttentionBwdArgs& args, const int64_t* rng, in
   kernel.d_q = args.d_q.view.data, kernel.d_q_stride = args.d_q.row_stride;
   kernel.d_k = args.d_k.view.data, kernel.d_k_stride = args.d_k.row_stride;
   kernel.d_v = args.d_v.view.data, kernel.d_v_stride = args.d_v.row_stride;
-  kernel.delta = static_cast<float*>(args.scratch.data);
+  auto* scratch = static_cast<std::byte*>(args.scratch.data);
+  kernel.delta = reinterpret_cast<float*>(scratch);
+  const int64_t delta_bytes = attention_cuda_delta_bytes(args.dims);
+  if (kernel.dropout && scratch_bytes > delta_bytes) {
+    kernel.keep = reinterpret_cast<uint32_t*>(scratch + delta_bytes);
+  }
   kernel.vectors = rows_start_at_multiples(kernel, 4);
   return kernel;
 }
@@ -106,12 +133,28 @@ void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, 
   if (kernel.tokens > 0) launch_attention_bwd_tiled(kernel, stream);
 }
 
+void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  const AttentionKernelArgs kernel = checked(args, rng);
+  check_mma(kernel);
+  if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, stream);
+}
+
+void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
+  check_mma(kernel);
+  if (kernel.tokens == 0) return;
+  launch_attention_dq_mma(kernel, stream);
+  launch_attention_dkv_mma(kernel, stream);
+}
+
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  attention_fwd_cuda_tiled(args, rng, stream);
+  takes_mma(args.dims, args.q.view.dtype) ? attention_fwd_cuda_mma(args, rng, stream)
+                                          : attention_fwd_cuda_tiled(args, rng, stream);
 }
 
 void attention_bwd_cuda(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  attention_bwd_cuda_tiled(args, rng, stream);
+  takes_mma(args.dims, args.q.view.dtype) ? attention_bwd_cuda_mma(args, rng, stream)
+                                          : attention_bwd_cuda_tiled(args, rng, stream);
 }
 
 }  // namespace plimsoll

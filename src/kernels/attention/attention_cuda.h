@@ -33,7 +33,8 @@ void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, Cu
 void attention_fwd_cuda_tiled(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 
-// The first of the two that takes the type and the head size on the current device.
+// The first of the two that takes the type and the head size on the current device. Scratch as for
+// *_cuda_mma.
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 

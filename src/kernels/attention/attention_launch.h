@@ -40,5 +40,8 @@ struct AttentionKernelArgs {
 // The launches; arguments are right. Errors: kDevice.
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stream);
+void launch_attention_fwd_mma(const AttentionKernelArgs& args, CudaStream stream);
+void launch_attention_dq_mma(const AttentionKernelArgs& args, CudaStream stream);
+void launch_attention_dkv_mma(const AttentionKernelArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

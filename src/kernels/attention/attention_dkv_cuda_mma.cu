@@ -1,0 +1,241 @@
+// The second kernel of the backward pass on tensor cores: a block takes key rows and goes over the queries.
+// Rows of its products are keys and columns queries, so that probabilities and d_x, rounded, are the left
+// operands of the products for d_v and d_k as they stand, without a detour through shared memory.
+#include <cstddef>
+
+#include "device/cuda/error.h"
+#include "kernels/attention/attention_grid.cuh"
+#include "kernels/attention/attention_mma.cuh"
+
+namespace plimsoll {
+namespace attention {
+namespace {
+
+constexpr int kQueries = 64;  // of a tile
+
+// k and v, two tiles of q and of d_o, then lse, delta and the bits of dropout of two tiles.
+constexpr int dkv_mma_bytes(int dim, int rows) {
+  return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
+}
+
+// Brings what belongs to a tile of queries, one value a row: lse, delta and, a word for 32 keys of the block,
+// the bits of dropout. Beyond the sequence's end all are zero, as are q and d_o: such rows add nothing.
+template <int kRows, bool kDropout>
+__device__ void fetch_row_values(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout,
+                                 int row, float* values) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int query = row + thread % kQueries;
+  const bool is_there = query < work.count;
+  const int t = work.first + (is_there ? query : 0);
+  const int64_t at = static_cast<int64_t>(work.head) * args.tokens + t;
+  const float* from = thread < kQueries ? args.lse : args.delta;
+  copy_4(shared_address(values + thread), from + at, is_there);
+  if constexpr (kDropout) {
+    auto* words = reinterpret_cast<uint32_t*>(values + 2 * kQueries);
+    const int num_words = (args.longest + 31) / 32;
+#pragma unroll 1
+    for (int i = thread; i < kRows / 32 * kQueries; i += kMmaThreads) {
+      const int word = work.row / 32 + i / kQueries;
+      const bool has_word = is_there && 32 * word < work.count;
+      if (args.keep != nullptr) {
+        const int64_t index =
+            (static_cast<int64_t>(work.head) * num_words + (has_word ? word : 0)) * args.tokens + t;
+        copy_4(shared_address(words + i), args.keep + index, has_word);
+      } else {
+        words[i] = has_word ? keep_word(dropout, t, args.heads, work.head, word) : 0;
+      }
+    }
+  }
+}
+
+// Turns scores x and products y of a warp's keys with one step of 16 queries into the left operands p m
+// (without the factor of m) and d_x. `values` is at the step's first query.
+template <DType kType, int kM, bool kDropout>
+__device__ void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
+                              const uint32_t* keep, int first_bit, float (&x)[kM][2][4], float (&y)[kM][2][4],
+                              uint32_t (&p)[kM][4], uint32_t (&d_x)[kM][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const int column = 8 * n + lane % 4 * 2;
+    const float2 lse = *reinterpret_cast<const float2*>(values + column);
+    const float2 delta = *reinterpret_cast<const float2*>(values + kQueries + column);
+    const float offsets[2] = {lse.x * kLog2E, lse.y * kLog2E}, deltas[2] = {delta.x, delta.y};
+    uint32_t bits[2] = {0, 0};
+    if constexpr (kDropout) {
+      const uint2 two = *reinterpret_cast<const uint2*>(keep + column);
+      bits[0] = two.x >> (first_bit + lane / 4);
+      bits[1] = two.y >> (first_bit + lane / 4);
+    }
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float probability = exp2_approx(fmaf(x[m][n][e], exponent, -offsets[e % 2]));
+        float factor = y[m][n][e];
+        float kept_probability = probability;
+        if constexpr (kDropout) {
+          const bool kept = (bits[e % 2] >> (16 * m + e / 2 * 8) & 1) != 0;
+          factor = kept ? factor * args.keep_scale : 0.0f;
+          kept_probability = kept ? probability : 0.0f;
+        }
+        y[m][n][e] = probability * (factor - deltas[e % 2]);
+        x[m][n][e] = kept_probability;
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    pack_fragment<kType>(p[m], x[m][0], x[m][1]);
+    pack_fragment<kType>(d_x[m], y[m][0], y[m][1]);
+  }
+}
+
+// Where the mask is causal, hides key rows from earlier queries.
+template <int kM>
+__device__ void hide_queries(int key, int query, float (&score)[kM][2][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int ahead = key + 16 * m + e / 2 * 8 + lane / 4 - (query + lane % 4 * 2 + e % 2);
+      if (ahead > 0) score[m][0][e] = -INFINITY;
+      if (ahead > 8) score[m][1][e] = -INFINITY;
+    }
+  }
+}
+
+// acc[m] += a[m] times one step of 16 rows of a tile.
+template <DType kType, int kDim, int kM>
+__device__ void add_product(const uint32_t (&a)[kM][4], uint32_t tile, uint32_t by_columns, int row,
+                            float (&acc)[kM][kDim / 8][4]) {
+#pragma unroll
+  for (int n = 0; n < kDim / 16; ++n) {
+    uint32_t b[4];
+    load_transposed(b, fragment_at<kDim>(tile, by_columns, row, n));
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      multiply_add<kType>(acc[m][2 * n], a[m], b[0], b[1]);
+      multiply_add<kType>(acc[m][2 * n + 1], a[m], b[2], b[3]);
+    }
+  }
+}
+
+// acc[m] = a warp's rows of `left` times 16 rows of a tile, both over the head size.
+template <DType kType, int kDim, int kM>
+__device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
+                              uint32_t by_rows, int row, float (&acc)[kM][2][4]) {
+#pragma unroll
+  for (int d = 0; d < kDim / 16; ++d) {
+    uint32_t b[4];
+    load_matrices(b, fragment_at<kDim>(tile, by_rows, row, d));
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      uint32_t a[4];
+      load_matrices(a, fragment_at<kDim>(left, by_columns, warp_row + 16 * m, d));
+      multiply_add<kType>(acc[m][0], a, b[0], b[1]);
+      multiply_add<kType>(acc[m][1], a, b[2], b[3]);
+    }
+  }
+}
+
+template <DType kType, int kDim, int kM, bool kDropout>
+__global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
+  constexpr int kRows = 64 * kM;
+  const Work work = find_work(args, kRows, TileOrder::kForward);
+  if (work.is_tail) {
+    clear_tail(args, work, args.d_k, args.d_k_stride);
+    clear_tail(args, work, args.d_v, args.d_v_stride);
+    return;
+  }
+  if (work.row >= work.count) return;
+  extern __shared__ __align__(128) std::byte shared[];
+  constexpr uint32_t kTile = kQueries * kDim * 2, kOwn = kRows * kDim * 2;
+  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // of a tile
+  const uint32_t base = shared_address(shared), queries = base + 2 * kOwn;
+  float* const row_values = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
+  const Dropout dropout = load_dropout(args);
+  const uint32_t by_columns = lane_by_columns<kDim>(), by_rows = lane_by_rows<kDim>();
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
+
+  const auto fetch = [&](int row, int stage) {
+    copy_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, queries + stage * kTile);
+    copy_tile<kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, row,
+                              queries + (2 + stage) * kTile);
+    fetch_row_values<kRows, kDropout>(args, work, dropout, row, row_values + stage * kValues);
+  };
+  copy_tile<kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
+  copy_tile<kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
+  const int start = args.causal ? work.row : 0;
+  fetch(start, 0);
+
+  float d_k[kM][kDim / 8][4], d_v[kM][kDim / 8][4];
+  clear(d_k);
+  clear(d_v);
+  const bool is_used = work.row + warp_row < work.count;
+  const float exponent = args.scale * kLog2E;
+  for (int row = start, stage = 0; row < work.count; row += kQueries, stage ^= 1) {
+    wait_for_copies();
+    __syncthreads();
+    if (row + kQueries < work.count) fetch(row + kQueries, stage ^ 1);
+    if (!is_used) continue;
+    const uint32_t q = queries + stage * kTile, d_o = queries + (2 + stage) * kTile;
+    const float* values = row_values + stage * kValues;
+    const auto* keep = reinterpret_cast<const uint32_t*>(values + 2 * kQueries) + warp_row / 32 * kQueries;
+#pragma unroll 1
+    for (int step = 0; step < kQueries / 16; ++step) {
+      const int query = row + 16 * step;
+      if (query >= work.count || (args.causal && query + 16 <= work.row + warp_row)) continue;
+      float x[kM][2][4], y[kM][2][4];
+      clear(x);
+      clear(y);
+      multiply_rows<kType, kDim, kM>(base, by_columns, warp_row, q, by_rows, 16 * step, x);
+      multiply_rows<kType, kDim, kM>(base + kOwn, by_columns, warp_row, d_o, by_rows, 16 * step, y);
+      if (args.causal && query < work.row + warp_row + 16 * kM)
+        hide_queries<kM>(work.row + warp_row, query, x);
+      uint32_t p[kM][4], d_x[kM][4];
+      differentiate<kType, kM, kDropout>(args, exponent, values + 16 * step, keep + 16 * step, warp_row % 32,
+                                         x, y, p, d_x);
+      add_product<kType, kDim, kM>(p, d_o, by_columns, 16 * step, d_v);
+      add_product<kType, kDim, kM>(d_x, q, by_columns, 16 * step, d_k);
+    }
+  }
+  if (!is_used) return;
+  float factor[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.scale;
+  store_rows<kType, kDim, kM>(args, work, args.d_k, args.d_k_stride, shared, d_k, factor);
+#pragma unroll
+  for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.keep_scale;
+  store_rows<kType, kDim, kM>(args, work, args.d_v, args.d_v_stride, shared + kOwn, d_v, factor);
+}
+
+template <DType kType, int kDim, int kM>
+void launch(const AttentionKernelArgs& args, CudaStream stream) {
+  launch_on_grid(args.dropout ? attention_dkv_cuda_mma_kernel<kType, kDim, kM, true>
+                              : attention_dkv_cuda_mma_kernel<kType, kDim, kM, false>,
+                 64 * kM, kMmaThreads, dkv_mma_bytes(kDim, 64 * kM), args, stream);
+  PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_mma");
+}
+
+template <DType kType>
+void launch_for_head(const AttentionKernelArgs& args, CudaStream stream) {
+  if (args.head_dim <= 32) {
+    launch<kType, 32, 2>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch<kType, 64, 2>(args, stream);
+  } else {
+    launch<kType, 128, 1>(args, stream);
+  }
+}
+
+}  // namespace
+}  // namespace attention
+
+void launch_attention_dkv_mma(const AttentionKernelArgs& args, CudaStream stream) {
+  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, stream)
+                             : attention::launch_for_head<DType::kF16>(args, stream);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,247 @@
+// The first kernel of the backward pass on tensor cores: a block takes query rows, writes their delta and d_q
+// and, with dropout, the bits that the second kernel needs.
+#include <cstddef>
+
+#include "device/cuda/error.h"
+#include "kernels/attention/attention_grid.cuh"
+#include "kernels/attention/attention_mma.cuh"
+
+namespace plimsoll {
+namespace attention {
+namespace {
+
+constexpr int kKeys = 64;  // of a tile
+
+// q and d_o, two tiles of keys and of values, delta, the bits of dropout.
+constexpr int dq_mma_bytes(int dim, int rows) {
+  return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows + 2 * 2 * rows * 4;
+}
+
+// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory.
+template <DType kType, int kDim, int kM>
+__device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const std::byte* d_o,
+                           float* delta) {
+  constexpr int kChunks = kDim / 8;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int chunk = lane % kChunks;
+#pragma unroll 4
+  for (int r = lane / kChunks; r < 16 * kM; r += 32 / kChunks) {
+    const int row = warp * 16 * kM + r;
+    const bool is_there = work.row + row < work.count;
+    float sum = 0.0f;
+    if (is_there && 8 * chunk < args.head_dim) {
+      const auto* from =
+          static_cast<const uint16_t*>(args.o) +
+          (static_cast<int64_t>(work.first + work.row + row) * args.heads + work.head) * args.head_dim +
+          8 * chunk;
+      const uint4 x = *reinterpret_cast<const uint4*>(from);
+      const uint4 y = *reinterpret_cast<const uint4*>(d_o + lane_offset<kDim>(row, chunk));
+      const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 a = unpack<kType>(xs[i]), b = unpack<kType>(ys[i]);
+        sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
+      }
+    }
+#pragma unroll
+    for (int apart = 1; apart < kChunks; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    if (chunk == 0) {
+      delta[row] = sum;
+      if (is_there)
+        args.delta[static_cast<int64_t>(work.head) * args.tokens + work.first + work.row + row] = sum;
+    }
+  }
+  __syncwarp();
+}
+
+// What a lane needs of its rows: lse in bits, delta, and how many keys of the sequence the row sees.
+template <int kM>
+struct RowValues {
+  float lse[kM][2], delta[kM][2];
+};
+
+// Turns scores x and products y of one step of 16 keys into the left operand d_x of the next product.
+template <DType kType, int kM, bool kDropout>
+__device__ void differentiate(const AttentionKernelArgs& args, const RowValues<kM>& rows, float exponent,
+                              const uint32_t (&keep)[kM][2], int step, float (&x)[kM][2][4],
+                              float (&y)[kM][2][4], uint32_t (&d_x)[kM][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float p = exp2_approx(fmaf(x[m][n][e], exponent, -rows.lse[m][e / 2]));
+        float factor = y[m][n][e];
+        if constexpr (kDropout) {
+          const bool kept = (keep[m][e / 2] >> (16 * (step % 2) + 8 * n + e % 2) & 1) != 0;
+          factor = kept ? factor * args.keep_scale : 0.0f;
+        }
+        x[m][n][e] = p * (factor - rows.delta[m][e / 2]);
+      }
+    }
+    pack_fragment<kType>(d_x[m], x[m][0], x[m][1]);
+  }
+}
+
+// Hides keys as a score of minus infinity, for which p is zero.
+template <int kM>
+__device__ void hide_keys(const AttentionKernelArgs& args, const Work& work, int row, int key,
+                          float (&score)[kM][2][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int seen = row + 16 * m + e / 2 * 8 + lane / 4 + 1;
+      const int end = (args.causal ? min(work.count, seen) : work.count) - key - lane % 4 * 2 - e % 2;
+      if (end <= 0) score[m][0][e] = -INFINITY;
+      if (end <= 8) score[m][1][e] = -INFINITY;
+    }
+  }
+}
+
+template <DType kType, int kDim, int kM, bool kDropout>
+__global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(const AttentionKernelArgs args) {
+  constexpr int kRows = 64 * kM;
+  const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
+  if (work.is_tail) {
+    clear_tail(args, work, args.d_q, args.d_q_stride);
+    return;
+  }
+  if (work.row >= work.count) return;
+  extern __shared__ __align__(128) std::byte shared[];
+  constexpr uint32_t kTile = kKeys * kDim * 2, kOwn = kRows * kDim * 2;
+  const uint32_t base = shared_address(shared), keys = base + 2 * kOwn;
+  float* const delta = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
+  uint32_t* const keep_bits = reinterpret_cast<uint32_t*>(delta + kRows);
+  const Dropout dropout = load_dropout(args);
+  const uint32_t by_columns = lane_by_columns<kDim>(), by_rows = lane_by_rows<kDim>();
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM,
+            lane = static_cast<int>(threadIdx.x) % 32;
+
+  const auto fetch = [&](int key, int stage) {
+    copy_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
+    copy_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
+    if constexpr (kDropout) {
+      draw_keep_words<kRows>(args, work, dropout, key, keep_bits + stage * 2 * kRows, args.keep);
+    }
+  };
+  copy_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
+  copy_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
+                         base + kOwn);
+  fetch(0, 0);
+
+  uint32_t q[kM][kDim / 16][4], d_o[kM][kDim / 16][4];
+  float d_q[kM][kDim / 8][4];
+  RowValues<kM> rows;
+  clear(d_q);
+  const bool is_used = work.row + warp_row < work.count;
+  const float exponent = args.scale * kLog2E;
+  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
+  for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+    wait_for_copies();
+    __syncthreads();
+    if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
+    if (!is_used) continue;
+    if (key == 0) {
+      find_delta<kType, kDim, kM>(args, work, shared + kOwn, delta);
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+#pragma unroll
+        for (int step = 0; step < kDim / 16; ++step) {
+          load_matrices(q[m][step], fragment_at<kDim>(base, by_columns, warp_row + 16 * m, step));
+          load_matrices(d_o[m][step], fragment_at<kDim>(base + kOwn, by_columns, warp_row + 16 * m, step));
+        }
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int row = warp_row + 16 * m + 8 * half + lane / 4;
+          const int64_t at = static_cast<int64_t>(work.head) * args.tokens + work.first +
+                             min(work.row + row, work.count - 1);
+          rows.lse[m][half] = args.lse[at] * kLog2E;
+          rows.delta[m][half] = delta[row];
+        }
+      }
+    }
+    const bool hides = key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count);
+    const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
+    uint32_t keep[kM][2];
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step) {
+      if (key + 16 * step >= end) break;
+      if constexpr (kDropout) {
+        if (step % 2 == 0) {
+#pragma unroll
+          for (int m = 0; m < kM; ++m) {
+            const uint32_t* words = keep_bits + (2 * stage + step / 2) * kRows + warp_row + 16 * m + lane / 4;
+            keep[m][0] = words[0] >> (lane % 4 * 2);
+            keep[m][1] = words[8] >> (lane % 4 * 2);
+          }
+        }
+      }
+      float x[kM][2][4], y[kM][2][4];
+      clear(x);
+      clear(y);
+#pragma unroll
+      for (int d = 0; d < kDim / 16; ++d) {
+        uint32_t b[4], c[4];
+        load_matrices(b, fragment_at<kDim>(k, by_rows, 16 * step, d));
+        load_matrices(c, fragment_at<kDim>(v, by_rows, 16 * step, d));
+#pragma unroll
+        for (int m = 0; m < kM; ++m) {
+          multiply_add<kType>(x[m][0], q[m][d], b[0], b[1]);
+          multiply_add<kType>(x[m][1], q[m][d], b[2], b[3]);
+          multiply_add<kType>(y[m][0], d_o[m][d], c[0], c[1]);
+          multiply_add<kType>(y[m][1], d_o[m][d], c[2], c[3]);
+        }
+      }
+      if (hides) hide_keys<kM>(args, work, work.row + warp_row, key + 16 * step, x);
+      uint32_t d_x[kM][4];
+      differentiate<kType, kM, kDropout>(args, rows, exponent, keep, step, x, y, d_x);
+#pragma unroll
+      for (int n = 0; n < kDim / 16; ++n) {
+        uint32_t b[4];
+        load_transposed(b, fragment_at<kDim>(k, by_columns, 16 * step, n));
+#pragma unroll
+        for (int m = 0; m < kM; ++m) {
+          multiply_add<kType>(d_q[m][2 * n], d_x[m], b[0], b[1]);
+          multiply_add<kType>(d_q[m][2 * n + 1], d_x[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+  if (!is_used) return;
+  float factor[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.scale;
+  store_rows<kType, kDim, kM>(args, work, args.d_q, args.d_q_stride, shared, d_q, factor);
+}
+
+template <DType kType, int kDim, int kM>
+void launch(const AttentionKernelArgs& args, CudaStream stream) {
+  launch_on_grid(args.dropout ? attention_dq_cuda_mma_kernel<kType, kDim, kM, true>
+                              : attention_dq_cuda_mma_kernel<kType, kDim, kM, false>,
+                 64 * kM, kMmaThreads, dq_mma_bytes(kDim, 64 * kM), args, stream);
+  PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_mma");
+}
+
+template <DType kType>
+void launch_for_head(const AttentionKernelArgs& args, CudaStream stream) {
+  if (args.head_dim <= 32) {
+    launch<kType, 32, 2>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch<kType, 64, 2>(args, stream);
+  } else {
+    launch<kType, 128, 1>(args, stream);
+  }
+}
+
+}  // namespace
+}  // namespace attention
+
+void launch_attention_dq_mma(const AttentionKernelArgs& args, CudaStream stream) {
+  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, stream)
+                             : attention::launch_for_head<DType::kF16>(args, stream);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,246 @@
+#include <cstddef>
+
+#include "device/cuda/error.h"
+#include "kernels/attention/attention_grid.cuh"
+#include "kernels/attention/attention_mma.cuh"
+
+namespace plimsoll {
+namespace attention {
+namespace {
+
+constexpr int kKeys = 64;  // of a tile
+
+// Two tiles of keys and of values, one in use and one on its way, after the queries; then the bits of
+// dropout.
+constexpr int fwd_mma_bytes(int dim, int rows) {
+  return 2 * dim * (rows + 4 * kKeys) + 2 * 2 * rows * 4;
+}
+
+// score[m][n] = the product of a warp's query rows with the 64 keys of a tile.
+template <DType kType, int kDim, int kM>
+__device__ void multiply_by_keys(const uint32_t (&q)[kM][kDim / 16][4], uint32_t k, uint32_t by_rows,
+                                 float (&score)[kM][kKeys / 8][4]) {
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+#pragma unroll
+    for (int n = 0; n < kKeys / 16; ++n) {
+      uint32_t b[4];
+      load_matrices(b, fragment_at<kDim>(k, by_rows, 16 * n, step));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<kType>(score[m][2 * n], q[m][step], b[0], b[1]);
+        multiply_add<kType>(score[m][2 * n + 1], q[m][step], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// out[m] += p times the values of a tile.
+template <DType kType, int kDim, int kM>
+__device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], uint32_t v, uint32_t by_columns,
+                                   float (&out)[kM][kDim / 8][4]) {
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; ++step) {
+    uint32_t a[kM][4];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) pack_fragment<kType>(a[m], p[m][2 * step], p[m][2 * step + 1]);
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t b[4];
+      load_transposed(b, fragment_at<kDim>(v, by_columns, 16 * step, n));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<kType>(out[m][2 * n], a[m], b[0], b[1]);
+        multiply_add<kType>(out[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Hides the keys from number `end` of a row on.
+template <int kM>
+__device__ void hide_keys(const AttentionKernelArgs& args, const Work& work, int warp_row, int key,
+                          float (&score)[kM][kKeys / 8][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * m + 8 * half + lane / 4;
+      const int end = (args.causal ? min(work.count, row + 1) : work.count) - key - lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+        if (8 * n >= end) score[m][n][2 * half] = -INFINITY;
+        if (8 * n + 1 >= end) score[m][n][2 * half + 1] = -INFINITY;
+      }
+    }
+  }
+}
+
+// The online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in units of bits: `exponent` is scale
+// log2(e). Sums are a lane's own until the end. Turns scores into probabilities.
+template <int kDim, int kM>
+__device__ void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
+                       float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = largest[m][half];
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+        top = fmaxf(top, fmaxf(score[m][n][2 * half], score[m][n][2 * half + 1]));
+      }
+      top = max_of_quad(top);
+      const float old = exp2_approx((largest[m][half] - top) * exponent);
+      largest[m][half] = top;
+      const float offset = top * exponent;
+      float total = sum[m][half] * old;
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          score[m][n][e] = exp2_approx(fmaf(score[m][n][e], exponent, -offset));
+          total += score[m][n][e];
+        }
+      }
+      sum[m][half] = total;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        out[m][n][2 * half] *= old;
+        out[m][n][2 * half + 1] *= old;
+      }
+    }
+  }
+}
+
+// Zeros where the bits say so; `keep` starts at the warp's rows.
+template <int kRows, int kM>
+__device__ void drop(const uint32_t* keep, float (&p)[kM][kKeys / 8][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int word = 0; word < kKeys / 32; ++word) {
+        const uint32_t bits = keep[word * kRows + 16 * m + 8 * half + lane / 4] >> (lane % 4 * 2);
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          float(&four)[4] = p[m][4 * word + n];
+          if ((bits >> (8 * n) & 1) == 0) four[2 * half] = 0.0f;
+          if ((bits >> (8 * n + 1) & 1) == 0) four[2 * half + 1] = 0.0f;
+        }
+      }
+    }
+  }
+}
+
+template <DType kType, int kDim, int kM, bool kDropout>
+__global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(const AttentionKernelArgs args) {
+  constexpr int kRows = 64 * kM;
+  const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
+  const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
+  if (work.is_tail) {
+    clear_tail(args, work, args.o, columns);
+    if (args.lse != nullptr) clear_tail_of_row_values(args, work, args.lse);
+    return;
+  }
+  if (work.row >= work.count) return;
+  extern __shared__ __align__(128) std::byte shared[];
+  constexpr uint32_t kTile = kKeys * kDim * 2;
+  const uint32_t base = shared_address(shared), keys = base + kRows * kDim * 2;
+  uint32_t* const keep = reinterpret_cast<uint32_t*>(shared + kRows * kDim * 2 + 4 * kTile);
+  const Dropout dropout = load_dropout(args);
+  const uint32_t by_columns = lane_by_columns<kDim>(), by_rows = lane_by_rows<kDim>();
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM,
+            lane = static_cast<int>(threadIdx.x) % 32;
+
+  const auto fetch = [&](int key, int stage) {
+    copy_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
+    copy_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
+    if constexpr (kDropout)
+      draw_keep_words<kRows>(args, work, dropout, key, keep + stage * 2 * kRows, nullptr);
+  };
+  copy_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
+  fetch(0, 0);
+
+  uint32_t q[kM][kDim / 16][4];
+  float out[kM][kDim / 8][4], largest[kM][2], sum[kM][2];
+  clear(out);
+#pragma unroll
+  for (int m = 0; m < kM; ++m) largest[m][0] = largest[m][1] = -INFINITY, sum[m][0] = sum[m][1] = 0.0f;
+  const bool is_used = work.row + warp_row < work.count;
+  const float exponent = args.scale * kLog2E;
+  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
+  for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+    wait_for_copies();
+    __syncthreads();
+    if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
+    if (!is_used) continue;
+    if (key == 0) {
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+#pragma unroll
+        for (int step = 0; step < kDim / 16; ++step) {
+          load_matrices(q[m][step], fragment_at<kDim>(base, by_columns, warp_row + 16 * m, step));
+        }
+      }
+    }
+    float score[kM][kKeys / 8][4];
+    clear(score);
+    multiply_by_keys<kType, kDim, kM>(q, keys + stage * kTile, by_rows, score);
+    if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
+      hide_keys<kM>(args, work, work.row + warp_row, key, score);
+    }
+    soften<kDim, kM>(exponent, score, largest, sum, out);
+    if constexpr (kDropout) drop<kRows, kM>(keep + stage * 2 * kRows + warp_row, score);
+    multiply_by_values<kType, kDim, kM>(score, keys + (2 + stage) * kTile, by_columns, out);
+  }
+
+  if (!is_used) return;
+  float factor[kM][2];
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float total = sum_of_quad(sum[m][half]);
+      factor[m][half] = args.keep_scale / total;
+      const int row = work.row + warp_row + 16 * m + 8 * half + lane / 4;
+      if (args.lse != nullptr && lane % 4 == 0 && row < work.count) {
+        args.lse[static_cast<int64_t>(work.head) * args.tokens + work.first + row] =
+            fmaf(largest[m][half], args.scale, logf(total));
+      }
+    }
+  }
+  store_rows<kType, kDim, kM>(args, work, args.o, columns, shared, out, factor);
+}
+
+template <DType kType, int kDim, int kM>
+void launch(const AttentionKernelArgs& args, CudaStream stream) {
+  launch_on_grid(args.dropout ? attention_fwd_cuda_mma_kernel<kType, kDim, kM, true>
+                              : attention_fwd_cuda_mma_kernel<kType, kDim, kM, false>,
+                 64 * kM, kMmaThreads, fwd_mma_bytes(kDim, 64 * kM), args, stream);
+  PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_mma");
+}
+
+template <DType kType>
+void launch_for_head(const AttentionKernelArgs& args, CudaStream stream) {
+  if (args.head_dim <= 32) {
+    launch<kType, 32, 2>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch<kType, 64, 2>(args, stream);
+  } else {
+    launch<kType, 128, 1>(args, stream);
+  }
+}
+
+}  // namespace
+}  // namespace attention
+
+void launch_attention_fwd_mma(const AttentionKernelArgs& args, CudaStream stream) {
+  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, stream)
+                             : attention::launch_for_head<DType::kF16>(args, stream);
+}
+
+}  // namespace plimsoll

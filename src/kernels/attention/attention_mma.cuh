@@ -1,0 +1,229 @@
+// 16-bit tiles in shared memory and their products on the tensor cores, for blocks of four warps. Device code
+// only, compute capability 8.0 and later.
+//
+// A tile is rows of kDim elements, kDim 32, 64 or 128, in chunks of 16 bytes. Chunk c of row r lies at place
+// c ^ s(r) of its row, s(r) = r % 8, or r / 2 % 4 where a row has four chunks: eight adjacent rows of one
+// chunk then lie in eight different groups of banks, which is what ldmatrix reads at a time.
+//
+// Fragments are those of mma.sync.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): of a 16 x 8
+// accumulator, lane l holds columns 2 (l % 4) and the next of rows l / 4 (elements 0 and 1) and l / 4 + 8
+// (elements 2 and 3). Two accumulators side by side are, rounded to 16 bits, the left operand of the next
+// product over these 16 columns.
+#pragma once
+
+#include "kernels/attention/attention_device.cuh"
+
+namespace plimsoll::attention {
+
+inline constexpr int kMmaThreads = 128;
+inline constexpr float kLog2E = 1.4426950408889634f;
+
+// How a lane finds the chunks that it hands to ldmatrix: byte offsets within a tile at fragment (0, 0).
+template <int kDim>
+__device__ inline uint32_t lane_offset(int row, int chunk) {
+  const int place = kDim == 32 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
+  return static_cast<uint32_t>(row * kDim * 2 + place * 16);
+}
+// Of a left operand, and of a right operand whose rows in the tile are the summed index.
+template <int kDim>
+__device__ inline uint32_t lane_by_columns() {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return lane_offset<kDim>(lane % 16, lane / 16);
+}
+// Of a right operand whose rows in the tile are the columns of the product.
+template <int kDim>
+__device__ inline uint32_t lane_by_rows() {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+// The fragment at `row` (a multiple of 8) and 16-element column `step`: chunks of one row differ by XOR.
+template <int kDim>
+__device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
+  return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
+}
+
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ inline void load_transposed(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+template <DType kType>
+__device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (kType == DType::kBF16) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+// Two floats rounded to nearest even, `low` in the low half.
+template <DType kType>
+__device__ inline uint32_t pack(float low, float high) {
+  uint32_t x;
+  if constexpr (kType == DType::kBF16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  }
+  return x;
+}
+template <DType kType>
+__device__ inline void pack_fragment(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
+  a[0] = pack<kType>(left[0], left[1]);
+  a[1] = pack<kType>(left[2], left[3]);
+  a[2] = pack<kType>(right[0], right[1]);
+  a[3] = pack<kType>(right[2], right[3]);
+}
+template <DType kType>
+__device__ inline float2 unpack(uint32_t x) {
+  if constexpr (kType == DType::kBF16) {
+    return {__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)};
+  } else {
+    return __half22float2(*reinterpret_cast<const __half2*>(&x));
+  }
+}
+
+// 2^x, relative error at most 2^-22; 0 for minus infinity.
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Copies on their way to shared memory while the block computes: 16 or 4 bytes, zeros where `is_there` is
+// false.
+__device__ inline void copy_16(uint32_t to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copy_4(uint32_t to, const void* from, bool is_there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(is_there ? 4 : 0)
+               : "memory");
+}
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+// Starts copying rows row .. row + kRows - 1 of the sequence; what lies beyond its end or the head size is
+// zero.
+template <int kDim, int kRows>
+__device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
+                                 int64_t stride, int row, uint32_t tile) {
+  constexpr int kChunks = kDim / 8;
+  constexpr int kRowsAtOnce = kMmaThreads / kChunks;
+  const int chunk = static_cast<int>(threadIdx.x) % kChunks, first = static_cast<int>(threadIdx.x) / kChunks;
+  const bool has_columns = 8 * chunk < args.head_dim;
+  const auto* from = static_cast<const uint16_t*>(data) +
+                     static_cast<int64_t>(work.first + row + first) * stride +
+                     static_cast<int64_t>(work.head) * args.head_dim + 8 * chunk;
+#pragma unroll
+  for (int i = 0; i < kRows / kRowsAtOnce; ++i) {
+    const int r = first + i * kRowsAtOnce;
+    const bool is_there = has_columns && row + r < work.count;
+    copy_16(tile + lane_offset<kDim>(r, chunk), is_there ? from + i * kRowsAtOnce * stride : data, is_there);
+  }
+}
+
+// Rounds a warp's 16 * kM rows of a result, times `factor` of the row (elements 0, 1 and 2, 3 of the
+// accumulators), and stores them by way of the shared rows that only this warp uses.
+template <DType kType, int kDim, int kM>
+__device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
+                                  int64_t stride, std::byte* tile, const float (&acc)[kM][kDim / 8][4],
+                                  const float (&factor)[kM][2]) {
+  constexpr int kChunks = kDim / 8;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  __syncwarp();
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    const int row = (warp * kM + m) * 16 + lane / 4;
+#pragma unroll
+    for (int n = 0; n < kChunks; ++n) {
+      const uint32_t at = static_cast<uint32_t>(lane % 4 * 4);
+      *reinterpret_cast<uint32_t*>(tile + lane_offset<kDim>(row, n) + at) =
+          pack<kType>(acc[m][n][0] * factor[m][0], acc[m][n][1] * factor[m][0]);
+      *reinterpret_cast<uint32_t*>(tile + lane_offset<kDim>(row + 8, n) + at) =
+          pack<kType>(acc[m][n][2] * factor[m][1], acc[m][n][3] * factor[m][1]);
+    }
+  }
+  __syncwarp();
+  const int chunk = lane % kChunks;
+  if (8 * chunk >= args.head_dim) return;
+  for (int r = lane / kChunks; r < 16 * kM; r += 32 / kChunks) {
+    const int row = warp * kM * 16 + r;
+    if (work.row + row >= work.count) break;
+    auto* to = static_cast<uint16_t*>(data) + static_cast<int64_t>(work.first + work.row + row) * stride +
+               static_cast<int64_t>(work.head) * args.head_dim + 8 * chunk;
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + lane_offset<kDim>(row, chunk));
+  }
+}
+
+// Bit e is set when query row t keeps key 32 * word + e.
+__device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, int head, int word) {
+  uint32_t bits = 0;
+#pragma unroll
+  for (int quad = 0; quad < 8; ++quad) {
+    bits |= keep_of_four(dropout, t, heads, head, 8 * word + quad) << (4 * quad);
+  }
+  return bits;
+}
+
+// Draws the bits of kRows query rows and 64 keys from `key` on, words of 32 keys after one another; each
+// number is drawn once in a block. Where `keep` is given, they are kept for the other kernel.
+template <int kRows>
+__device__ inline void draw_keep_words(const AttentionKernelArgs& args, const Work& work,
+                                       const Dropout& dropout, int key, uint32_t* words, uint32_t* keep) {
+  const int num_words = (args.longest + 31) / 32;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * kRows; i += kMmaThreads) {
+    const int row = i % kRows, word = key / 32 + i / kRows;
+    if (work.row + row >= work.count || 32 * word >= work.count) continue;
+    const int t = work.first + work.row + row;
+    const uint32_t bits = keep_word(dropout, t, args.heads, work.head, word);
+    words[i] = bits;
+    if (keep != nullptr) keep[(static_cast<int64_t>(work.head) * num_words + word) * args.tokens + t] = bits;
+  }
+}
+
+template <int kN>
+__device__ inline void clear(float (&acc)[kN]) {
+#pragma unroll
+  for (float& x : acc) x = 0.0f;
+}
+template <int kM, int kN, int kE>
+__device__ inline void clear(float (&acc)[kM][kN][kE]) {
+#pragma unroll
+  for (auto& rows : acc) {
+#pragma unroll
+    for (auto& x : rows) clear(x);
+  }
+}
+
+// Over the four lanes that share a row, in a fixed order, known to all of them.
+__device__ inline float sum_of_quad(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+__device__ inline float max_of_quad(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+}  // namespace plimsoll::attention
