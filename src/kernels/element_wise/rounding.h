@@ -28,12 +28,16 @@ constexpr double unit_roundoff(DType dtype) {
 // The arithmetic of every fast kernel here.
 inline constexpr double kRoundoffF32 = unit_roundoff(DType::kF32);
 
+// Half the distance between the smallest numbers of f16, which are not far below 1: 2^-24.
+inline constexpr double kHalfSpacingF16 = 0x1p-25;
+
 // What the last rounding adds when a result computed in fp32 is stored: nothing for f32 and f64, whose
 // rounding the fp32 bounds count already. The factor covers that the rounded value is the computed one and
 // not the exact one.
 constexpr double store_error_bound(DType stored, double exact) {
   const double magnitude = exact < 0.0 ? -exact : exact;
-  return stored == DType::kF32 || stored == DType::kF64 ? 0.0 : 1.01 * unit_roundoff(stored) * magnitude;
+  if (stored == DType::kF32 || stored == DType::kF64) return 0.0;
+  return 1.01 * unit_roundoff(stored) * magnitude + (stored == DType::kF16 ? kHalfSpacingF16 : 0.0);
 }
 
 }  // namespace plimsoll

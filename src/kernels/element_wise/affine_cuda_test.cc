@@ -1,0 +1,240 @@
+// The kernels with operands per column and sums over rows: bias + GELU, and gain and bias.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "kernels/element_wise/add_cuda.h"
+#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/element_wise/gelu_cuda.h"
+#include "kernels/element_wise/scale_shift_cuda.h"
+
+namespace plimsoll::test {
+namespace {
+
+constexpr GeluForm kForms[] = {GeluForm::kErf, GeluForm::kTanh};
+
+// Every 4093rd finite fp32 there is, both signs, and all around 0: over a million numbers.
+GuardedBuffer the_whole_range() {
+  std::vector<double> values;
+  for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
+    const float value = std::bit_cast<float>(static_cast<uint32_t>(bits));
+    if (std::isfinite(value) && std::abs(value) < 1e37f) values.push_back(static_cast<double>(value));
+  }
+  for (int i = 0; i < 300000; ++i)
+    values.push_back(static_cast<double>(static_cast<float>(i - 150000) * 1e-4f));
+  GuardedBuffer x("x", DType::kF32, static_cast<int64_t>(values.size()));
+  x.assign(values);
+  return x;
+}
+
+TEST(GeluCuda, StaysWithinItsBoundsOverTheWholeRange) {
+  GuardedBuffer x = the_whole_range();
+  ASSERT_GT(x.count(), 1000000);
+  GuardedBuffer d_y("d_y", DType::kF32, x.count());
+  d_y.fill(1.0);
+  for (const GeluForm form : kForms) {
+    GuardedBuffer want("want", DType::kF64, x.count()), want_slope("want slope", DType::kF64, x.count());
+    gelu_fwd_ref({x.view(), want.view(), x.count(), form});
+    gelu_bwd_ref({x.view(), d_y.view(), want_slope.view(), x.count(), form});
+    std::vector<double> bounds, slope_bounds;
+    for (int64_t i = 0; i < x.count(); ++i) {
+      bounds.push_back(gelu_fwd_error_bound(x.load(i), form, DType::kF32));
+      slope_bounds.push_back(gelu_bwd_error_bound(x.load(i), 1.0, form, DType::kF32));
+    }
+    GuardedBuffer y("y", DType::kF32, x.count()), d_x("d_x", DType::kF32, x.count());
+    Twins gpu;
+    gelu_fwd_cuda({gpu(x), gpu(y), x.count(), form}, nullptr);
+    gelu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), x.count(), form}, nullptr);
+    gpu.download();
+    expect_within(y, want, bounds);
+    expect_within(d_x, want_slope, slope_bounds);
+  }
+}
+
+TEST(GeluCuda, WhatIsNotFiniteIsSeen) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  GuardedBuffer x("x", DType::kF32, 3), one("one", DType::kF32, 3);
+  x.assign(std::vector<double>{std::nan(""), kInf, -kInf});
+  one.fill(1.0);
+  for (const GeluForm form : kForms) {
+    GuardedBuffer y("y", DType::kF32, 3), d_x("d_x", DType::kF32, 3);
+    Twins gpu;
+    gelu_fwd_cuda({gpu(x), gpu(y), 3, form}, nullptr);
+    gelu_bwd_cuda({gpu(x), gpu(one), gpu(d_x), 3, form}, nullptr);
+    gpu.download();
+    for (int64_t i = 0; i < 3; ++i) EXPECT_FALSE(std::isfinite(y.load(i))) << i;
+    EXPECT_TRUE(std::isnan(d_x.load(0)));
+  }
+}
+
+// The bounds of a bias in front: the sum is rounded once, and the slope of gelu is at most 1.13, that of its
+// slope below 1.
+double bias_gelu_fwd_bound(double sum, GeluForm form, DType dtype) {
+  return gelu_fwd_error_bound(sum, form, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
+}
+double bias_gelu_bwd_bound(double sum, double d_y, GeluForm form, DType dtype) {
+  return gelu_bwd_error_bound(sum, d_y, form, dtype) + std::abs(d_y) * kRoundoffF32 * std::abs(sum);
+}
+
+struct BiasGeluCase {
+  RowsAndColumns shape;
+  DType dtype, parameters;
+  GeluForm form;
+  bool adds;
+};
+
+void check_bias_gelu(const BiasGeluCase& test) {
+  const auto [shape, dtype, parameters, form, adds] = test;
+  const auto columns = static_cast<size_t>(shape.C);
+  GuardedBuffer h(tensor_name("h", shape, dtype), dtype, shape.size()),
+      d_y(tensor_name("d_y", shape, dtype), dtype, shape.size()),
+      b(tensor_name("b", shape, parameters), parameters, shape.C),
+      before(tensor_name("before", shape, dtype), DType::kF32, shape.C),
+      flag = integers(DType::kI32, {adds ? 1 : 0}),
+      scratch = scratch_of(bias_gelu_bwd_cuda_scratch_bytes(shape.T, shape.C));
+  h.fill_normal();
+  d_y.fill_normal();
+  b.fill_normal();
+  before.fill_normal();
+  GuardedBuffer want_y("want y", DType::kF64, shape.size()), want_d_h("want d_h", DType::kF64, shape.size()),
+      want_d_b("want d_b", DType::kF64, shape.C);
+  want_d_b.assign(before.to_doubles());
+  bias_gelu_fwd_ref({h.view(), b.view(), want_y.view(), shape.T, shape.C, form});
+  bias_gelu_bwd_ref({h.view(),
+                     b.view(),
+                     d_y.view(),
+                     want_d_h.view(),
+                     want_d_b.view(),
+                     {},
+                     shape.T,
+                     shape.C,
+                     form,
+                     adds ? Accumulate::kAdd : Accumulate::kOverwrite});
+  std::vector<double> y_bounds, d_h_bounds, d_b_bounds, magnitudes(columns), errors(columns);
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    const auto c = static_cast<size_t>(i % shape.C);
+    const double sum = h.load(i) + b.load(i % shape.C);
+    y_bounds.push_back(bias_gelu_fwd_bound(sum, form, dtype));
+    d_h_bounds.push_back(bias_gelu_bwd_bound(sum, d_y.load(i), form, dtype));
+    magnitudes[c] += std::abs(want_d_h.load(i));
+    errors[c] += bias_gelu_bwd_bound(sum, d_y.load(i), form, DType::kF32);
+  }
+  for (size_t c = 0; c < columns; ++c) {
+    const double held = std::abs(before.load(static_cast<int64_t>(c)));
+    d_b_bounds.push_back(
+        column_sum_cuda_error_bound(shape.T, shape.C, magnitudes[c] + held, errors[c], 0.0, DType::kF32));
+  }
+  GuardedBuffer y("y", dtype, shape.size()), d_h("d_h", dtype, shape.size()),
+      d_b("d_b", DType::kF32, shape.C);
+  if (adds) d_b.assign(before.to_doubles());
+  Twins gpu;
+  const auto run = [&](View into, View sum) {
+    bias_gelu_bwd_cuda({gpu(h), gpu(b), gpu(d_y), into, sum, gpu(scratch), shape.T, shape.C, form},
+                       gpu(flag).as<int32_t>(), nullptr);
+  };
+  run_twice(gpu, {&y, &d_h, &d_b}, [&] {
+    bias_gelu_fwd_cuda({gpu(h), gpu(b), gpu(y), shape.T, shape.C, form}, nullptr);
+    run(gpu(d_h), gpu(d_b));
+  });
+  expect_within(y, want_y, y_bounds, Zeros::kSuspicious);
+  expect_within(d_h, want_d_h, d_h_bounds, Zeros::kSuspicious);
+  expect_within(d_b, want_d_b, d_b_bounds);
+  run(gpu(d_y), gpu(d_b));  // d_h in the place of d_y
+  gpu.download();
+  expect_same_bits(d_y, d_h);
+}
+
+TEST(BiasGeluCuda, AgreesWithTheReference) {
+  for (const RowsAndColumns shape : cuda_shapes()) {
+    for (const DType dtype : cuda_types()) {
+      check_bias_gelu({shape, dtype, DType::kF32, GeluForm::kErf, true});
+      check_bias_gelu({shape, dtype, dtype, GeluForm::kErf, false});
+    }
+    check_bias_gelu({shape, DType::kF32, DType::kF32, GeluForm::kTanh, false});
+  }
+}
+
+struct ScaleShiftCase {
+  RowsAndColumns shape;
+  DType dtype, parameters;
+  bool adds;
+};
+
+void check_scale_shift(const ScaleShiftCase& test) {
+  const auto [shape, dtype, parameters, adds] = test;
+  const auto columns = static_cast<size_t>(shape.C);
+  GuardedBuffer x_hat(tensor_name("x_hat", shape, dtype), dtype, shape.size()),
+      d_y(tensor_name("d_y", shape, dtype), dtype, shape.size()),
+      gain(tensor_name("gain", shape, parameters), parameters, shape.C),
+      bias(tensor_name("bias", shape, parameters), parameters, shape.C),
+      before(tensor_name("before", shape, dtype), DType::kF32, shape.C),
+      flag = integers(DType::kI32, {adds ? 1 : 0}),
+      scratch = scratch_of(scale_shift_bwd_cuda_scratch_bytes(shape.T, shape.C));
+  for (GuardedBuffer* buffer : {&x_hat, &d_y, &gain, &bias, &before}) buffer->fill_normal();
+  GuardedBuffer want_y("want y", DType::kF64, shape.size()), want_d_x("want d_x", DType::kF64, shape.size()),
+      want_gain("want gain", DType::kF64, shape.C), want_bias("want bias", DType::kF64, shape.C);
+  want_gain.assign(before.to_doubles());
+  want_bias.assign(before.to_doubles());
+  scale_shift_fwd_ref({x_hat.view(), gain.view(), bias.view(), want_y.view(), shape.T, shape.C});
+  scale_shift_bwd_ref({d_y.view(),
+                       x_hat.view(),
+                       gain.view(),
+                       want_d_x.view(),
+                       want_gain.view(),
+                       want_bias.view(),
+                       {},
+                       shape.T,
+                       shape.C,
+                       adds ? Accumulate::kAdd : Accumulate::kOverwrite});
+  std::vector<double> y_bounds, d_x_bounds, gain_bounds, bias_bounds, of_gain(columns), of_bias(columns);
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    const auto c = static_cast<size_t>(i % shape.C);
+    y_bounds.push_back(
+        scale_shift_fwd_error_bound(x_hat.load(i) * gain.load(i % shape.C), want_y.load(i), dtype));
+    d_x_bounds.push_back(add_fwd_error_bound(want_d_x.load(i), dtype));
+    of_gain[c] += std::abs(d_y.load(i) * x_hat.load(i));
+    of_bias[c] += std::abs(d_y.load(i));
+  }
+  for (size_t c = 0; c < columns; ++c) {
+    const double held = std::abs(before.load(static_cast<int64_t>(c)));
+    gain_bounds.push_back(column_sum_cuda_error_bound(shape.T, shape.C, of_gain[c] + held,
+                                                      kRoundoffF32 * of_gain[c], 0.0, DType::kF32));
+    bias_bounds.push_back(
+        column_sum_cuda_error_bound(shape.T, shape.C, of_bias[c] + held, 0.0, 0.0, DType::kF32));
+  }
+  GuardedBuffer y("y", dtype, shape.size()), d_x("d_x", dtype, shape.size()),
+      d_gain("d_gain", DType::kF32, shape.C), d_bias("d_bias", DType::kF32, shape.C);
+  if (adds) d_gain.assign(before.to_doubles());
+  if (adds) d_bias.assign(before.to_doubles());
+  Twins gpu;
+  const auto run = [&](View into) {
+    scale_shift_bwd_cuda(
+        {gpu(d_y), gpu(x_hat), gpu(gain), into, gpu(d_gain), gpu(d_bias), gpu(scratch), shape.T, shape.C},
+        gpu(flag).as<int32_t>(), nullptr);
+  };
+  run_twice(gpu, {&y, &d_x, &d_gain, &d_bias}, [&] {
+    scale_shift_fwd_cuda({gpu(x_hat), gpu(gain), gpu(bias), gpu(y), shape.T, shape.C}, nullptr);
+    run(gpu(d_x));
+  });
+  expect_within(y, want_y, y_bounds);
+  expect_within(d_x, want_d_x, d_x_bounds);
+  expect_within(d_gain, want_gain, gain_bounds);
+  expect_within(d_bias, want_bias, bias_bounds);
+  run(gpu(x_hat));  // d_x_hat in the place of x_hat
+  gpu.download();
+  expect_same_bits(x_hat, d_x);
+}
+
+TEST(ScaleShiftCuda, AgreesWithTheReference) {
+  for (const RowsAndColumns shape : cuda_shapes()) {
+    for (const DType dtype : cuda_types()) {
+      check_scale_shift({shape, dtype, DType::kF32, true});
+      check_scale_shift({shape, dtype, dtype, false});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::test
