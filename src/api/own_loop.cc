@@ -1,7 +1,9 @@
 // A loop of the user's own over the engine: batches, forward and backward, updates.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "api/trainer_state.h"
 #include "base/check.h"
@@ -33,12 +35,19 @@ namespace {
 // Multiplies the gradients that were added up over micro-batches: once a step, where a loop did other samples
 // than it was counted on to do.
 void scale_gradients(Executor& executor, double factor) {
+  std::vector<std::byte> piece(size_t{1} << 20);
   int64_t num_scaled = 0;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kGradient) continue;
-    const View gradient = executor.tensor(buffer.name);
-    const int64_t count = executor.elements(buffer.name);
-    for (int64_t i = 0; i < count; ++i) gradient.store(i, factor * gradient.load(i));
+    for (int64_t begin = 0; begin < buffer.bytes; begin += std::ssize(piece)) {
+      const std::span part = std::span(piece).first(
+          static_cast<size_t>(std::min<int64_t>(std::ssize(piece), buffer.bytes - begin)));
+      executor.read(buffer.name, begin, part);
+      const View gradient{part.data(), buffer.type.dtype};
+      const int64_t count = std::ssize(part) / dtype_bytes(buffer.type.dtype);
+      for (int64_t i = 0; i < count; ++i) gradient.store(i, factor * gradient.load(i));
+      executor.write(buffer.name, begin, part);
+    }
     ++num_scaled;
   }
   PLIMSOLL_CHECK(num_scaled > 0, "gradients that nothing keeps cannot be scaled");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 namespace plimsoll {
 
@@ -72,6 +71,8 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
                    length, bucket.longest);
   }
   target.bucket = bucket;
+  target.staged = {
+      .tokens = batch.num_tokens(), .sequences = batch.num_sequences(), .longest = bucket.longest};
   target.bound = &bound_for(target, bucket);
   backend_->before_host_writes();
   const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
@@ -139,29 +140,6 @@ void Executor::run(ProgramKind kind, Segment segment) {
   } else {
     backend_->run(*target.bound, segment);
   }
-}
-
-std::string Executor::first_bad_gradient() const {
-  const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
-  std::vector<std::byte> piece(size_t{1} << 20);
-  for (const Op& op : program_plan.graph.ops()) {
-    if (op.def->name() != "global_norm") continue;
-    for (ValueId id : op.inputs) {
-      const Value& value = program_plan.graph.value(id);
-      const int64_t width = dtype_bytes(value.type.dtype);
-      const int64_t bytes = value.type.shape.elements(program_plan.bucket) * width;
-      for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
-        const std::span part =
-            std::span(piece).first(static_cast<size_t>(std::min<int64_t>(std::ssize(piece), bytes - begin)));
-        backend_->read(program_plan.offsets[index_of(id)] + begin, part);
-        const ConstView view{part.data(), value.type.dtype};
-        for (int64_t i = 0; i < std::ssize(part) / width; ++i) {
-          if (!std::isfinite(view.load(i))) return value.name;
-        }
-      }
-    }
-  }
-  return {};
 }
 
 const Bucket& Executor::current_bucket(ProgramKind kind) const {

@@ -61,6 +61,11 @@ class Executor {
   bool finite() const { return tensor("finite").load(0) != 0.0; }
   // The first parameter whose gradient is not finite, or "". Valid right after the optimizer segment.
   std::string first_bad_gradient() const;
+  // For a batch whose loss is not finite, and that is still staged for training: runs its forward segment
+  // once more and names the first value in the order of the program that is not finite, "the weight 'x'" or
+  // "'y' in module z"; "" where none of those that the backward pass keeps is. Cost: a forward pass and
+  // reading it all.
+  std::string first_bad_value();
 
   const Bucket& current_bucket(ProgramKind kind) const;
   // The end of the highest byte of the arena that was written, as observed. Cost on a GPU: copies the arena.
@@ -80,6 +85,7 @@ class Executor {
     std::map<int64_t, BoundProgram> by_tokens;  // bound when a bucket is met first
     BoundProgram* bound = nullptr;              // of the staged batch
     Bucket bucket;
+    Bucket staged;  // what the batch fills of it
     std::vector<OpTime> times;
   };
   Program& program(ProgramKind kind);

@@ -48,6 +48,12 @@ void append_text(FileSystem& files, const std::string& path, const std::string& 
   file->close();
 }
 
+std::string row_list(std::span<const int32_t> rows) {
+  std::string text;
+  for (size_t i = 0; i < rows.size() && i < 16; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", rows[i]);
+  return text + (rows.size() > 16 ? ", ..." : "");
+}
+
 }  // namespace
 
 double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
@@ -212,7 +218,21 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
       denominator = static_cast<double>(std::min(per_step, setup.rows_per_epoch - batch.info.position.index));
     const auto batch_rows = batch.storage.buffers().rows.first(static_cast<size_t>(batch.info.num_sequences));
     rows.insert(rows.end(), batch_rows.begin(), batch_rows.end());
-    info.loss += session_.forward_backward(batch, denominator, micro == 0);
+    const double loss = session_.forward_backward(batch, denominator, micro == 0);
+    info.loss += loss;
+    if (!std::isfinite(loss)) {
+      const std::string where = session_.executor().first_bad_value();
+      // Before the first update the weights are those that were read.
+      const bool came_so = state_.step == 0 && where.starts_with("the weight");
+      throw_error(
+          ErrorCode::kNotFinite,
+          "step {}: the loss is {}; the weights were not changed. First not finite: {}. Samples (rows of the "
+          "training data, from 0): {}. {}",
+          info.step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where,
+          row_list(batch_rows),
+          came_so ? "It came so with the model: take another copy of it"
+                  : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
+    }
     info.num_tokens += batch.info.num_tokens;
     info.num_sequences += batch.info.num_sequences;
     const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
@@ -222,21 +242,12 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
     state_.total_flos += flops;
     if (batch.info.last_in_epoch) break;
   }
-  const auto sample_list = [&] {
-    std::string text;
-    for (size_t i = 0; i < rows.size() && i < 16; ++i) text += (i == 0 ? "" : ", ") + std::to_string(rows[i]);
-    return text + (rows.size() > 16 ? ", ..." : "");
-  };
-  if (!std::isfinite(info.loss)) {
-    throw_error(ErrorCode::kNotFinite,
-                "step {}: the loss is {}; the weights were not changed. Samples (rows from 0): {}", info.step,
-                std::isnan(info.loss) ? "nan" : "infinite", sample_list());
-  }
   try {
     session_.update(info.learning_rate, info.step);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFinite) throw;
-    throw Error(error.code(), std::string(error.what()) + ". Samples (rows from 0): " + sample_list());
+    throw Error(error.code(), std::string(error.what()) +
+                                  ". Samples (rows of the training data, from 0): " + row_list(rows));
   }
   info.grad_norm = session_.executor().grad_norm();
   const int64_t micro_in_epoch = batch.info.position.index / arguments_.per_device_train_batch_size + 1;

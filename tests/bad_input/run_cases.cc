@@ -122,7 +122,7 @@ std::vector<Case> argument_cases() {
        }},
       {"RunWithARateThatExplodes",
        5,
-       {"step ", "the weights were not changed", "Samples"},
+       {"step ", "the weights were not changed", "irst ", "Samples", "Try a lower"},
        [](const Ground& ground) {
          Words command =
              ground.train(ground.data(), {"--learning_rate", "1e30", "--max_grad_norm", "0", "--max_steps",
@@ -132,7 +132,8 @@ std::vector<Case> argument_cases() {
        }},
       {"RunWithWeightsThatAreNaN",
        5,
-       {"step 1", "the loss is nan", "Samples"},
+       {"step 1", "the loss is nan", "First not finite: the weight 'classifier.weight'", "Samples",
+        "take another copy"},
        [](const Ground& ground) {
          std::string text = read_file(ground.model() + "/model.safetensors");
          for (size_t i = text.size() - 128; i < text.size(); ++i) text[i] = '\xff';

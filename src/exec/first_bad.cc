@@ -1,0 +1,97 @@
+// Which tensor was the first that is not finite: what a run that stops for it names. Off the path of a step.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "exec/executor.h"
+
+namespace plimsoll {
+namespace {
+
+// Reads a tensor piece by piece from the device.
+class FiniteCheck {
+ public:
+  explicit FiniteCheck(const ExecutorBackend& backend) : backend_(backend), piece_(size_t{1} << 20) {}
+
+  bool is_finite(int64_t offset, DType type, int64_t count) {
+    if (!is_floating(type)) return true;
+    const int64_t width = dtype_bytes(type);
+    const int64_t bytes = count * width;
+    for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece_)) {
+      const std::span part =
+          std::span(piece_).first(static_cast<size_t>(std::min<int64_t>(std::ssize(piece_), bytes - begin)));
+      backend_.read(offset + begin, part);
+      const ConstView view{part.data(), type};
+      for (int64_t i = 0; i < std::ssize(part) / width; ++i) {
+        if (!std::isfinite(view.load(i))) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  const ExecutorBackend& backend_;
+  std::vector<std::byte> piece_;
+};
+
+// Whether what a batch fills of a value are its first elements.
+bool is_filled_from_the_front(const Shape& shape) {
+  for (int i = 1; i < shape.rank(); ++i) {
+    if (!shape[i].is_constant()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string Executor::first_bad_gradient() const {
+  const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
+  FiniteCheck check(*backend_);
+  for (const Op& op : program_plan.graph.ops()) {
+    if (op.def->name() != "global_norm") continue;
+    for (ValueId id : op.inputs) {
+      const Value& value = program_plan.graph.value(id);
+      const int64_t count = value.type.shape.elements(program_plan.bucket);
+      if (!check.is_finite(program_plan.offsets[index_of(id)], value.type.dtype, count)) return value.name;
+    }
+  }
+  return {};
+}
+
+std::string Executor::first_bad_value() {
+  Program& target = program(ProgramKind::kTrain);
+  PLIMSOLL_CHECK(target.bound != nullptr, "values are looked at before a batch is staged");
+  backend_->run(*target.bound, Segment::kForward);
+  const Graph& graph = target.plan->graph;
+  // What the backward pass reads is whole when the forward pass is done; the bytes of others have been taken
+  // over.
+  std::vector<bool> is_kept(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    if (op.segment != Segment::kBackward) continue;
+    for (ValueId id : op.inputs) {
+      if (id != kNoValue) is_kept[index_of(id)] = true;
+    }
+  }
+  FiniteCheck check(*backend_);
+  const auto is_bad = [&](ValueId id) {
+    const Value& value = graph.value(id);
+    return is_filled_from_the_front(value.type.shape) &&
+           !check.is_finite(target.plan->offsets[index_of(id)], value.type.dtype,
+                            value.type.shape.elements(target.staged));
+  };
+  for (const Op& op : graph.ops()) {
+    if (op.segment != Segment::kForward) continue;
+    for (ValueId id : op.inputs) {
+      if (id != kNoValue && graph.value(id).storage == Storage::kWeight && is_bad(id))
+        return fmt::format("the weight '{}'", graph.value(id).name);
+    }
+    for (ValueId id : op.outputs) {
+      if (id == kNoValue || !is_kept[index_of(id)] || !is_bad(id)) continue;
+      const std::string& module = graph.module_name(op.module);
+      return fmt::format("'{}'{}{}", graph.value(id).name, module.empty() ? "" : " in ", module);
+    }
+  }
+  return {};
+}
+
+}  // namespace plimsoll
