@@ -1,0 +1,280 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
+#include "kernels/layer_norm/norm_cases.h"
+#include "kernels/layer_norm/normalize_cuda.h"
+
+namespace plimsoll::test {
+namespace {
+
+GuardedBuffer rng_buffer() {
+  return integers(DType::kI64, {static_cast<int64_t>(kSite.seed), kSite.step});
+}
+
+// With everything and with each operand absent, at every size and type; parameters of both kinds.
+std::vector<NormCase> cuda_norm_cases() {
+  std::vector<NormCase> cases;
+  for (const RowsAndColumns shape : cuda_shapes()) {
+    for (const DType dtype : cuda_types()) {
+      cases.push_back({.shape = shape, .dtype = dtype, .p = 0.1, .accumulate = Accumulate::kAdd});
+      cases.push_back({.shape = shape,
+                       .dtype = dtype,
+                       .parameters = dtype,
+                       .has_bias = false,
+                       .has_residual = false,
+                       .has_d_y2 = false});
+    }
+  }
+  for (const bool present : {false, true}) {
+    cases.push_back({.shape = {33, 384},
+                     .parameters = DType::kBF16,
+                     .p = 0.3,
+                     .has_bias = present,
+                     .has_residual = !present,
+                     .has_d_y2 = present});
+  }
+  return cases;
+}
+
+// The views of the arguments, moved to the GPU.
+BiasDropoutResidualNormFwdArgs on_gpu(Twins& gpu, ForwardTensors& tensors) {
+  BiasDropoutResidualNormFwdArgs args = tensors.args;
+  args.x = gpu(tensors.x);
+  if (args.bias) args.bias = gpu(tensors.bias);
+  if (args.residual) args.residual = gpu(tensors.residual);
+  args.gain = gpu(tensors.gain);
+  args.beta = gpu(tensors.beta);
+  args.where = {.site = kSite.site};
+  return args;
+}
+
+void check_forward(const NormCase& test) {
+  const RowsAndColumns shape = test.shape;
+  ForwardTensors tensors(test);
+  GuardedBuffer want_y("want y", DType::kF64, shape.size()),
+      want_x_hat("want x_hat", DType::kF64, shape.size()), want_rstd("want rstd", DType::kF64, shape.T);
+  BiasDropoutResidualNormFwdArgs reference = tensors.args;
+  reference.y = want_y.view();
+  reference.x_hat = want_x_hat.view();
+  reference.rstd = want_rstd.view();
+  bias_dropout_residual_norm_fwd_ref(reference);
+  const ForwardBounds bounds = forward_bounds(test, tensors, want_x_hat, want_y, want_rstd);
+  GuardedBuffer y("y", test.dtype, shape.size()), x_hat("x_hat", test.dtype, shape.size()),
+      rstd("rstd", DType::kF32, shape.T), rng = rng_buffer();
+  Twins gpu;
+  BiasDropoutResidualNormFwdArgs args = on_gpu(gpu, tensors);
+  args.y = gpu(y);
+  args.x_hat = gpu(x_hat);
+  args.rstd = gpu(rstd);
+  const int64_t* numbers = gpu(rng).as<int64_t>();
+  run_twice(gpu, {&y, &x_hat, &rstd}, [&] { bias_dropout_residual_norm_fwd_cuda(args, numbers, nullptr); });
+  expect_within(y, want_y, bounds.y);
+  expect_within(x_hat, want_x_hat, bounds.x_hat);
+  expect_within(rstd, want_rstd, bounds.rstd);
+  // y over x, x_hat over the residual.
+  BiasDropoutResidualNormFwdArgs aliased = args;
+  aliased.y = gpu(tensors.x);
+  aliased.x_hat = gpu(tensors.residual);
+  bias_dropout_residual_norm_fwd_cuda(aliased, numbers, nullptr);
+  gpu.download();
+  expect_same_bits(tensors.x, y);
+  expect_same_bits(tensors.residual, x_hat);
+}
+
+TEST(NormCuda, ForwardAgreesWithTheReference) {
+  for (const NormCase& test : cuda_norm_cases()) check_forward(test);
+}
+
+TEST(NormCuda, NothingIsKeptWhereNoBackwardPassFollows) {
+  const NormCase test{.shape = {33, 768}, .dtype = DType::kBF16, .p = 0.2};
+  ForwardTensors tensors(test);
+  GuardedBuffer y("y", test.dtype, test.shape.size()), alone("alone", test.dtype, test.shape.size()),
+      x_hat("x_hat", test.dtype, test.shape.size()), rstd("rstd", DType::kF32, test.shape.T);
+  Twins gpu;
+  BiasDropoutResidualNormFwdArgs args = on_gpu(gpu, tensors);
+  args.where = kSite;
+  args.y = gpu(y);
+  args.x_hat = gpu(x_hat);
+  args.rstd = gpu(rstd);
+  bias_dropout_residual_norm_fwd_cuda(args, nullptr, nullptr);
+  args.y = gpu(alone);
+  args.x_hat = {};
+  args.rstd = {};
+  bias_dropout_residual_norm_fwd_cuda(args, nullptr, nullptr);
+  gpu.download();
+  expect_same_bits(alone, y);
+}
+
+BiasDropoutResidualNormBwdArgs on_gpu(Twins& gpu, BackwardTensors& tensors, Gradients& gradients) {
+  BiasDropoutResidualNormBwdArgs args = tensors.args;
+  args.d_y = gpu(tensors.d_y);
+  if (args.d_y2) args.d_y2 = gpu(tensors.d_y2);
+  args.x_hat = gpu(tensors.x_hat);
+  args.rstd = gpu(tensors.rstd);
+  args.gain = gpu(tensors.gain);
+  args.d_residual = gpu(gradients.d_residual);
+  args.d_x = gpu(gradients.d_x);
+  args.d_bias = gpu(gradients.d_bias);
+  args.d_gain = gpu(gradients.d_gain);
+  args.d_beta = gpu(gradients.d_beta);
+  args.where = {.site = kSite.site};
+  return args;
+}
+
+void check_backward(const NormCase& test) {
+  const RowsAndColumns shape = test.shape;
+  BackwardTensors tensors(test);
+  GuardedBuffer before(tensor_name("before", shape, test.dtype), DType::kF32, shape.C),
+      rng = rng_buffer(), flag = integers(DType::kI32, {test.accumulate == Accumulate::kAdd ? 1 : 0}),
+      scratch = scratch_of(bias_dropout_residual_norm_bwd_cuda_scratch_bytes(shape.T, shape.C));
+  before.fill_normal();
+  Gradients want(shape, DType::kF64, DType::kF64);
+  want.hold(before);
+  bias_dropout_residual_norm_bwd_ref(want.into(tensors.args));
+  const BackwardBounds bounds =
+      backward_bounds(test, tensors, want, before, norm_column_sum_cuda_depth(shape.T));
+  Gradients got(shape, test.dtype, DType::kF32);
+  if (test.accumulate == Accumulate::kAdd) got.hold(before);
+  Twins gpu;
+  BiasDropoutResidualNormBwdArgs args = on_gpu(gpu, tensors, got);
+  args.scratch = gpu(scratch);
+  const int64_t* numbers = gpu(rng).as<int64_t>();
+  const int32_t* adds = gpu(flag).as<int32_t>();
+  run_twice(gpu, {&got.d_residual, &got.d_x, &got.d_bias, &got.d_gain, &got.d_beta},
+            [&] { bias_dropout_residual_norm_bwd_cuda(args, numbers, adds, nullptr); });
+  expect_within(got, want, bounds);
+  // Each output without the others, and without sums.
+  GuardedBuffer alone("alone", test.dtype, shape.size());
+  BiasDropoutResidualNormBwdArgs lean = args;
+  lean.d_residual = lean.d_bias = lean.d_gain = lean.d_beta = lean.scratch = {};
+  lean.d_x = gpu(alone);
+  bias_dropout_residual_norm_bwd_cuda(lean, numbers, nullptr, nullptr);
+  gpu.download();
+  expect_same_bits(alone, got.d_x);
+  // d_residual over d_y and d_x over d_y2, or over x_hat.
+  args.d_residual = gpu(tensors.d_y);
+  GuardedBuffer& over = test.has_d_y2 ? tensors.d_y2 : tensors.x_hat;
+  args.d_x = gpu(over);
+  bias_dropout_residual_norm_bwd_cuda(args, numbers, adds, nullptr);
+  gpu.download();
+  expect_same_bits(tensors.d_y, got.d_residual);
+  expect_same_bits(over, got.d_x);
+}
+
+TEST(NormCuda, BackwardAgreesWithTheReference) {
+  for (const NormCase& test : cuda_norm_cases()) check_backward(test);
+}
+
+TEST(NormCuda, BackwardDropsWhereForwardDid) {
+  for (const DType dtype : cuda_types()) {
+    const RowsAndColumns shape{50, 304};
+    BackwardTensors tensors({.shape = shape, .dtype = dtype, .p = 0.5});
+    Gradients got(shape, dtype, DType::kF32);
+    GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_cuda_scratch_bytes(shape.T, shape.C));
+    Twins gpu;
+    BiasDropoutResidualNormBwdArgs args = on_gpu(gpu, tensors, got);
+    args.where = kSite;
+    args.scratch = gpu(scratch);
+    bias_dropout_residual_norm_bwd_cuda(args, nullptr, nullptr, nullptr);
+    gpu.download();
+    for (int64_t i = 0; i < shape.size(); ++i) {
+      const bool kept = philox_element(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
+      // A factor of two changes no bit of the rounding.
+      EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
+    }
+  }
+}
+
+TEST(NormCuda, RowsWithoutGradientContributeNothing) {
+  const RowsAndColumns shape{40, 24};
+  std::vector<std::vector<double>> sums;
+  for (const double tail : {0.0, 1.5, -1e10}) {
+    BackwardTensors tensors({.shape = shape, .p = 0.2});
+    for (int64_t i = 25 * shape.C; i < shape.size(); ++i) {
+      tensors.d_y.view().store(i, 0.0);
+      tensors.d_y2.view().store(i, 0.0);
+      tensors.x_hat.view().store(i, tail);
+    }
+    Gradients got(shape, DType::kF32, DType::kF32);
+    GuardedBuffer scratch = scratch_of(bias_dropout_residual_norm_bwd_cuda_scratch_bytes(shape.T, shape.C));
+    Twins gpu;
+    BiasDropoutResidualNormBwdArgs args = on_gpu(gpu, tensors, got);
+    args.where = kSite;
+    args.scratch = gpu(scratch);
+    bias_dropout_residual_norm_bwd_cuda(args, nullptr, nullptr, nullptr);
+    gpu.download();
+    for (int64_t i = 25 * shape.C; i < shape.size(); ++i) {
+      EXPECT_EQ(got.d_residual.load(i), 0.0);
+      EXPECT_EQ(got.d_x.load(i), 0.0);
+    }
+    sums.push_back(got.d_gain.to_doubles());
+    for (const GuardedBuffer* sum : {&got.d_beta, &got.d_bias}) {
+      for (const double value : sum->to_doubles()) sums.back().push_back(value);
+    }
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[2]);
+}
+
+void check_normalize(RowsAndColumns shape, DType dtype) {
+  GuardedBuffer x(tensor_name("x", shape, dtype), dtype, shape.size()),
+      d_x_hat(tensor_name("d_x_hat", shape, dtype), dtype, shape.size()), x_hat("x_hat", dtype, shape.size()),
+      rstd("rstd", DType::kF32, shape.T), d_x("d_x", dtype, shape.size()),
+      want_x_hat("want x_hat", DType::kF64, shape.size()), want_rstd("want rstd", DType::kF64, shape.T),
+      want_d_x("want d_x", DType::kF64, shape.size());
+  x.fill_normal(0.5, 2.0);
+  d_x_hat.fill_normal();
+  normalize_fwd_ref({x.view(), want_x_hat.view(), want_rstd.view(), shape.T, shape.C, kEps});
+  Twins gpu;
+  run_twice(gpu, {&x_hat, &rstd}, [&] {
+    normalize_fwd_cuda({gpu(x), gpu(x_hat), gpu(rstd), shape.T, shape.C, kEps}, nullptr);
+  });
+  run_twice(gpu, {&d_x}, [&] {
+    normalize_bwd_cuda({gpu(d_x_hat), gpu(x_hat), gpu(rstd), gpu(d_x), shape.T, shape.C}, nullptr);
+  });
+  normalize_bwd_ref({d_x_hat.view(), x_hat.view(), rstd.view(), want_d_x.view(), shape.T, shape.C});
+  std::vector<double> x_hat_bounds, rstd_bounds, d_x_bounds;
+  for (int64_t t = 0; t < shape.T; ++t) {
+    RowMagnitudes row;
+    row.rstd = want_rstd.load(t);
+    double mean_abs_g = 0.0, mean_abs_gx = 0.0;
+    for (int64_t i = t * shape.C; i < (t + 1) * shape.C; ++i) {
+      row.mean_abs += std::abs(x.load(i)) / static_cast<double>(shape.C);
+      mean_abs_g += std::abs(d_x_hat.load(i)) / static_cast<double>(shape.C);
+      mean_abs_gx += std::abs(d_x_hat.load(i) * x_hat.load(i)) / static_cast<double>(shape.C);
+    }
+    rstd_bounds.push_back(rstd_error_bound(row, shape.C));
+    for (int64_t i = t * shape.C; i < (t + 1) * shape.C; ++i) {
+      x_hat_bounds.push_back(normalize_fwd_error_bound(row, want_x_hat.load(i), shape.C, dtype));
+      d_x_bounds.push_back(normalize_bwd_error_bound(rstd.load(t), d_x_hat.load(i), x_hat.load(i), mean_abs_g,
+                                                     mean_abs_gx, shape.C) +
+                           store_error_bound(dtype, want_d_x.load(i)));
+    }
+  }
+  expect_within(x_hat, want_x_hat, x_hat_bounds);
+  expect_within(rstd, want_rstd, rstd_bounds);
+  expect_within(d_x, want_d_x, d_x_bounds);
+  normalize_bwd_cuda({gpu(d_x_hat), gpu(x_hat), gpu(rstd), gpu(d_x_hat), shape.T, shape.C}, nullptr);
+  normalize_fwd_cuda({gpu(x), gpu(x), gpu(rstd), shape.T, shape.C, kEps}, nullptr);
+  gpu.download();
+  expect_same_bits(d_x_hat, d_x);
+  expect_same_bits(x, x_hat);
+}
+
+TEST(NormalizeCuda, AgreesWithTheReference) {
+  for (const RowsAndColumns shape : cuda_shapes()) {
+    for (const DType dtype : cuda_types()) check_normalize(shape, dtype);
+  }
+}
+
+TEST(NormalizeCuda, DeclinesRowsThatDoNotFitItsRegisters) {
+  GuardedBuffer x("wide/x", DType::kF32, kMaxNormCudaColumns + 1), rstd("wide/rstd", DType::kF32, 1);
+  x.fill(0.0);
+  EXPECT_THROW(normalize_fwd_cuda({x.view(), x.view(), rstd.view(), 1, x.count(), kEps}, nullptr), Error);
+}
+
+}  // namespace
+}  // namespace plimsoll::test
