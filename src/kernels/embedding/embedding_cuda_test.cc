@@ -1,0 +1,181 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/embedding/embedding_cuda.h"
+#include "kernels/embedding/first_token_cuda.h"
+
+namespace plimsoll::test {
+namespace {
+
+struct SumCase {
+  int num_tables;
+  int64_t T, C, num_tokens;
+  DType table, x;
+};
+
+void check_sum(const SumCase& test) {
+  const std::string name = fmt::format("sum_cuda/{} {}x{} {} {}->{}", test.num_tables, test.T, test.C,
+                                       test.num_tokens, dtype_name(test.table), dtype_name(test.x));
+  constexpr int64_t kRows[kMaxEmbeddingTables] = {97, 40, 2, 1};
+  std::vector<GuardedBuffer> tables, ids;
+  for (int k = 0; k < test.num_tables; ++k) {
+    tables.emplace_back(fmt::format("{}/table{}", name, k), test.table, kRows[k] * test.C)
+        .fill_normal(0.1, 1.0);
+    ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, test.T).fill_indices(kRows[k]);
+    // Ids of unused rows are never read: these would leave the table by far.
+    for (int64_t t = test.num_tokens; t < test.T; ++t) ids.back().view().store(t, 1e9);
+  }
+  GuardedBuffer got(name + "/x", test.x, test.T * test.C), want(name + "/want", DType::kF64, test.T * test.C),
+      num_tokens = integers(DType::kI32, {test.num_tokens});
+  Twins gpu;
+  EmbeddingSumFwdArgs args{
+      .num_tables = test.num_tables, .T = test.T, .C = test.C, .num_tokens = test.num_tokens};
+  EmbeddingSumFwdArgs on_gpu = args;
+  for (size_t k = 0; k < tables.size(); ++k) {
+    args.tables[k] = tables[k].view();
+    args.ids[k] = ids[k].view();
+    on_gpu.tables[k] = gpu(tables[k]);
+    on_gpu.ids[k] = gpu(ids[k]);
+  }
+  args.x = want.view();
+  on_gpu.x = gpu(got);
+  on_gpu.num_tokens = 0;  // the number on the device counts
+  embedding_sum_fwd_ref(args);
+  run_twice(gpu, {&got}, [&] { embedding_sum_fwd_cuda(on_gpu, gpu(num_tokens).as<int32_t>(), nullptr); });
+  std::vector<double> limits(static_cast<size_t>(test.T * test.C));
+  for (int64_t i = 0; i < test.num_tokens * test.C; ++i) {
+    double sum = 0.0;
+    for (size_t k = 0; k < tables.size(); ++k) {
+      sum += std::abs(tables[k].load(static_cast<int64_t>(ids[k].load(i / test.C)) * test.C + i % test.C));
+    }
+    limits[static_cast<size_t>(i)] = embedding_sum_fwd_error_bound(test.num_tables, test.x, sum);
+  }
+  expect_within(got, want, limits);
+}
+
+TEST(EmbeddingSumCuda, MatchesTheReferenceWithinItsBound) {
+  for (const DType table : cuda_types()) {
+    for (const DType x : cuda_types()) {
+      for (const int num_tables : {1, 2, 3, 4}) {
+        for (const int64_t C : {1, 17, 64, 384, 2056}) {
+          check_sum({num_tables, 70, C, 45, table, x});
+        }
+      }
+      check_sum({3, 33, 64, 0, table, x});
+      check_sum({3, 33, 64, 33, table, x});
+    }
+  }
+}
+
+// How ids are drawn: all over the table, few distinct ones, or one alone.
+enum class Spread : uint8_t { kAll, kFew, kOne };
+
+struct TableGradientCase {
+  int64_t T, C, V, num_tokens, padding_id;
+  DType dtype;
+  Spread spread;
+  bool adds;
+};
+
+void check_table_gradient(const TableGradientCase& test) {
+  const auto [T, C, V, num_tokens, padding_id, dtype, spread, adds] = test;
+  const std::string name = fmt::format("bwd_cuda/{}x{} {} {} {} {}", T, C, V, num_tokens, dtype_name(dtype),
+                                       static_cast<int>(spread));
+  GuardedBuffer d_x(name + "/d_x", dtype, T * C), ids(name + "/ids", DType::kI32, T),
+      got(name + "/d_table", DType::kF32, V * C), want(name + "/want", DType::kF64, V * C),
+      scratch = scratch_of(embedding_bwd_cuda_scratch_bytes(T, C)),
+      count = integers(DType::kI32, {num_tokens}), flag = integers(DType::kI32, {adds ? 1 : 0});
+  d_x.fill_normal();
+  ids.fill_indices(spread == Spread::kAll ? V : spread == Spread::kFew ? std::min<int64_t>(V, 5) : 1);
+  for (int64_t t = 0; t < T && spread != Spread::kAll; ++t)
+    ids.view().store(t, static_cast<double>(V) - 1.0 - ids.load(t));
+  for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
+  if (adds) got.fill(0.25);
+  want.fill(adds ? 0.25 : 0.0);
+  // The reference in one pass over the tokens.
+  std::vector<double> sums(static_cast<size_t>(V * C), adds ? 0.25 : 0.0);
+  std::vector<int64_t> terms(static_cast<size_t>(V), adds ? 1 : 0);
+  for (int64_t t = 0; t < num_tokens; ++t) {
+    const auto v = static_cast<int64_t>(ids.load(t));
+    if (v == padding_id) continue;
+    ++terms[static_cast<size_t>(v)];
+    for (int64_t c = 0; c < C; ++c) {
+      const double value = d_x.load(t * C + c);
+      want.view().store(v * C + c, want.load(v * C + c) + value);
+      sums[static_cast<size_t>(v * C + c)] += std::abs(value);
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = embedding_bwd_error_bound(terms[i / static_cast<size_t>(C)], sums[i]);
+  Twins gpu;
+  const EmbeddingBwdArgs args{.d_x = gpu(d_x),
+                              .ids = gpu(ids),
+                              .d_table = gpu(got),
+                              .T = T,
+                              .C = C,
+                              .V = V,
+                              .num_tokens = 0,
+                              .padding_id = padding_id,
+                              .scratch = gpu(scratch)};
+  run_twice(gpu, {&got},
+            [&] { embedding_bwd_cuda(args, gpu(count).as<int32_t>(), gpu(flag).as<int32_t>(), nullptr); });
+  expect_within(got, want, sums);
+}
+
+TEST(EmbeddingBwdCuda, MatchesTheReferenceWithinItsBound) {
+  for (const DType dtype : cuda_types()) {
+    for (const int64_t V : {1, 2, 63, 255, 256, 600}) {
+      for (const int64_t C : {1, 17, 136}) {
+        for (const bool adds : {false, true}) {
+          check_table_gradient({1, C, V, 1, -1, dtype, Spread::kAll, adds});
+          check_table_gradient({90, C, V, 61, V / 2, dtype, Spread::kAll, adds});
+          check_table_gradient({257, C, V, 257, -1, dtype, Spread::kFew, adds});
+          check_table_gradient({100, C, V, 0, -1, dtype, Spread::kAll, adds});
+        }
+      }
+    }
+  }
+}
+
+TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
+  for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
+    check_table_gradient({5000, 64, 3, 4990, -1, DType::kBF16, spread, true});
+    check_table_gradient({5000, 64, 512, 5000, -1, DType::kF32, spread, false});
+    check_table_gradient({4096, 24, 30522, 4096, 0, DType::kF32, spread, true});
+    check_table_gradient({3000, 8, 70000, 2999, 69999, DType::kF16, spread, false});
+  }
+  check_table_gradient({2048, 1024, 100, 2048, -1, DType::kBF16, Spread::kAll, false});
+}
+
+// Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.
+const std::vector<int64_t> kCuSeqlens = {0, 3, 3, 4, 8, 8};
+
+TEST(FirstTokenCuda, EqualsTheReference) {
+  constexpr int64_t T = 10, B = 5;
+  GuardedBuffer cu_seqlens = integers(DType::kI32, kCuSeqlens);
+  for (const int64_t C : {1, 19, 768}) {
+    for (const DType from : cuda_types()) {
+      for (const DType to : cuda_types()) {
+        GuardedBuffer x("first_token/x", from, T * C), out("first_token/out", to, B * C),
+            want("first_token/want", to, B * C), d_out("first_token/d_out", from, B * C),
+            d_x("first_token/d_x", to, T * C), want_d_x("first_token/want_d_x", to, T * C);
+        x.fill_normal();
+        d_out.fill_normal();
+        first_token_fwd_ref({x.view(), cu_seqlens.view(), want.view(), T, C, B});
+        first_token_bwd_ref({d_out.view(), cu_seqlens.view(), want_d_x.view(), T, C, B});
+        Twins gpu;
+        run_twice(gpu, {&out, &d_x}, [&] {
+          first_token_fwd_cuda({gpu(x), gpu(cu_seqlens), gpu(out), T, C, B}, nullptr);
+          first_token_bwd_cuda({gpu(d_out), gpu(cu_seqlens), gpu(d_x), T, C, B}, nullptr);
+        });
+        expect_same_bits(out, want);
+        expect_same_bits(d_x, want_d_x);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::test

@@ -1,0 +1,346 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/element_wise/rounding.h"
+#include "kernels/loss/bce_with_logits_cuda.h"
+#include "kernels/loss/mse_cuda.h"
+#include "kernels/loss/nll_cuda.h"
+#include "kernels/loss/softmax_cross_entropy_cuda.h"
+#include "kernels/loss/softmax_cuda.h"
+
+namespace plimsoll::test {
+namespace {
+
+const std::vector<RowsAndColumns> kShapes = {{1, 1},    {8, 2},     {3, 5},    {16, 17},
+                                             {5, 64},   {2, 1025},  {3, 4096}, {2, 30522},
+                                             {900, 33}, {70, 1024}, {5, 1032}};
+
+GuardedBuffer scalar(DType dtype, double value) {
+  GuardedBuffer buffer("scalar", dtype, 1);
+  buffer.fill(value);
+  return buffer;
+}
+
+// A number for each element of the results.
+std::vector<double> bounds_of(const GuardedBuffer& want, DType stored, double bound) {
+  std::vector<double> bounds;
+  for (int64_t i = 0; i < want.count(); ++i)
+    bounds.push_back(bound + store_error_bound(stored, want.load(i)));
+  return bounds;
+}
+
+// Logits, labels (every third row ignored, the first never; its logits are poison that no kernel may read).
+struct Classified {
+  RowsAndColumns shape;
+  GuardedBuffer logits, labels, denominator{"denominator", DType::kF32, 1}, d_loss{"d_loss", DType::kF64, 1};
+
+  Classified(RowsAndColumns s, DType dtype)
+      : shape(s),
+        logits(tensor_name("logits", s, dtype), dtype, s.size()),
+        labels(tensor_name("labels", s, dtype), DType::kI32, s.T) {
+    logits.fill_normal(0.0, 3.0);
+    labels.fill_indices(s.C);
+    double rows = 0.0;
+    for (int64_t b = 0; b < s.T; ++b) {
+      if (b % 3 == 2) labels.view().store(b, b % 2 == 0 ? -100.0 : -1.0);
+      rows += labels.load(b) >= 0.0 ? 1.0 : 0.0;
+    }
+    for (int64_t i = 0; i < s.size(); ++i) {
+      if (labels.load(i / s.C) < 0.0) logits.view().store(i, std::numeric_limits<double>::quiet_NaN());
+    }
+    denominator.fill(rows);
+    d_loss.fill(1.5);
+  }
+};
+
+void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing) {
+  Classified problem(shape, dtype);
+  GuardedBuffer want_loss("want loss", DType::kF64, 1), want_rows("want rows", DType::kF64, shape.T),
+      want_d("want d_logits", DType::kF64, shape.size());
+  const auto fwd = [&](const auto& at, View loss, View rows, View scratch) {
+    return SoftmaxCrossEntropyFwdArgs{.logits_BK = at(problem.logits),
+                                      .labels_B = at(problem.labels),
+                                      .denominator = at(problem.denominator),
+                                      .loss = loss,
+                                      .row_loss_B = rows,
+                                      .num_rows = shape.T,
+                                      .num_classes = shape.C,
+                                      .label_smoothing = smoothing,
+                                      .scratch = scratch};
+  };
+  const auto bwd = [&](const auto& at, View d_logits) {
+    return SoftmaxCrossEntropyBwdArgs{.logits_BK = at(problem.logits),
+                                      .labels_B = at(problem.labels),
+                                      .denominator = at(problem.denominator),
+                                      .d_loss = at(problem.d_loss),
+                                      .d_logits_BK = d_logits,
+                                      .num_rows = shape.T,
+                                      .num_classes = shape.C,
+                                      .label_smoothing = smoothing};
+  };
+  const auto on_host = [](GuardedBuffer& buffer) { return buffer.view(); };
+  softmax_cross_entropy_fwd_ref(fwd(on_host, want_loss.view(), want_rows.view(), {}));
+  softmax_cross_entropy_bwd_ref(bwd(on_host, want_d.view()));
+  GuardedBuffer loss("loss", DType::kF32, 1), rows("rows", DType::kF32, shape.T), d("d", dtype, shape.size()),
+      scratch = scratch_of(row_loss_cuda_scratch_bytes(shape.T));
+  Twins gpu;
+  const auto on_gpu = [&](GuardedBuffer& buffer) { return gpu(buffer); };
+  run_twice(gpu, {&loss, &rows, &d}, [&] {
+    softmax_cross_entropy_fwd_cuda(fwd(on_gpu, gpu(loss), gpu(rows), gpu(scratch)), nullptr);
+    softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(d)), nullptr);
+  });
+  const double row_error = softmax_cross_entropy_row_error(shape.C);
+  const Limit limit{.absolute = row_error, .relative = 0x1p-24, .zeros = Zeros::kExpected};
+  EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
+  EXPECT_TRUE(compare(rows, want_rows, limit).ok()) << compare(rows, want_rows, limit);
+  const double scale = problem.d_loss.load(0) / problem.denominator.load(0);
+  expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale)));
+  softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(problem.logits)), nullptr);  // in the place of the logits
+  gpu.download();
+  expect_same_bits(problem.logits, d);
+}
+
+TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
+  for (const RowsAndColumns shape : kShapes) {
+    for (const DType dtype : cuda_types()) {
+      for (const double smoothing : {0.0, 0.1}) check_cross_entropy(shape, dtype, smoothing);
+    }
+  }
+}
+
+TEST(SoftmaxCrossEntropyCuda, WhatIsNotFiniteIsSeen) {
+  for (const double bad : {std::nan(""), HUGE_VAL}) {
+    Classified problem({4, 9}, DType::kF32);
+    problem.logits.view().store(5, bad);
+    GuardedBuffer loss("loss", DType::kF32, 1), scratch = scratch_of(row_loss_cuda_scratch_bytes(4));
+    Twins gpu;
+    softmax_cross_entropy_fwd_cuda({.logits_BK = gpu(problem.logits),
+                                    .labels_B = gpu(problem.labels),
+                                    .denominator = gpu(problem.denominator),
+                                    .loss = gpu(loss),
+                                    .num_rows = 4,
+                                    .num_classes = 9,
+                                    .scratch = gpu(scratch)},
+                                   nullptr);
+    gpu.download();
+    EXPECT_TRUE(std::isnan(loss.load(0)));
+  }
+}
+
+void check_log_softmax(RowsAndColumns shape, DType dtype) {
+  GuardedBuffer x(tensor_name("x", shape, dtype), dtype, shape.size()),
+      d_y(tensor_name("d_y", shape, dtype), dtype, shape.size()), y("y", dtype, shape.size()),
+      d_x("d_x", dtype, shape.size()), want_y("want y", DType::kF64, shape.size()),
+      want_d_x("want d_x", DType::kF64, shape.size());
+  x.fill_normal(0.0, 3.0);
+  d_y.fill_normal();
+  log_softmax_fwd_ref({x.view(), want_y.view(), shape.T, shape.C});
+  Twins gpu;
+  run_twice(gpu, {&y}, [&] { log_softmax_fwd_cuda({gpu(x), gpu(y), shape.T, shape.C}, nullptr); });
+  run_twice(gpu, {&d_x}, [&] {
+    log_softmax_bwd_cuda({gpu(y), gpu(d_y), gpu(d_x), shape.T, shape.C}, nullptr);
+  });
+  log_softmax_bwd_ref({y.view(), d_y.view(), want_d_x.view(), shape.T, shape.C});
+  std::vector<double> y_bounds, d_x_bounds;
+  for (int64_t b = 0; b < shape.T; ++b) {
+    double sum_abs_d_y = 0.0;
+    for (int64_t i = b * shape.C; i < (b + 1) * shape.C; ++i) sum_abs_d_y += std::abs(d_y.load(i));
+    for (int64_t i = b * shape.C; i < (b + 1) * shape.C; ++i) {
+      y_bounds.push_back(log_softmax_fwd_error(shape.C, std::abs(want_y.load(i))) +
+                         store_error_bound(dtype, want_y.load(i)));
+      d_x_bounds.push_back(log_softmax_bwd_error(shape.C, sum_abs_d_y) +
+                           store_error_bound(dtype, want_d_x.load(i)));
+    }
+  }
+  expect_within(y, want_y, y_bounds);
+  expect_within(d_x, want_d_x, d_x_bounds);
+  log_softmax_fwd_cuda({gpu(x), gpu(x), shape.T, shape.C}, nullptr);
+  log_softmax_bwd_cuda({gpu(y), gpu(d_y), gpu(d_y), shape.T, shape.C}, nullptr);
+  gpu.download();
+  expect_same_bits(x, y);
+  expect_same_bits(d_y, d_x);
+}
+
+TEST(LogSoftmaxCuda, MatchesTheReference) {
+  for (const RowsAndColumns shape : kShapes) {
+    for (const DType dtype : cuda_types()) check_log_softmax(shape, dtype);
+  }
+}
+
+void check_nll(RowsAndColumns shape, DType dtype, double smoothing) {
+  Classified problem(shape, dtype);
+  GuardedBuffer want_loss("want loss", DType::kF64, 1), want_d("want d", DType::kF64, shape.size()),
+      loss("loss", DType::kF32, 1), d("d", dtype, shape.size()),
+      scratch = scratch_of(row_loss_cuda_scratch_bytes(shape.T));
+  NllFwdArgs fwd{.y_BK = problem.logits.view(),
+                 .labels_B = problem.labels.view(),
+                 .denominator = problem.denominator.view(),
+                 .loss = want_loss.view(),
+                 .num_rows = shape.T,
+                 .num_classes = shape.C,
+                 .label_smoothing = smoothing,
+                 .accumulate = Accumulate::kAdd};
+  NllBwdArgs bwd{.labels_B = problem.labels.view(),
+                 .denominator = problem.denominator.view(),
+                 .d_loss = problem.d_loss.view(),
+                 .d_y_BK = want_d.view(),
+                 .num_rows = shape.T,
+                 .num_classes = shape.C,
+                 .label_smoothing = smoothing};
+  want_loss.fill(0.5);
+  loss.fill(0.5);
+  nll_fwd_ref(fwd);
+  nll_bwd_ref(bwd);
+  Twins gpu;
+  fwd.y_BK = gpu(problem.logits);
+  fwd.labels_B = bwd.labels_B = gpu(problem.labels);
+  fwd.denominator = bwd.denominator = gpu(problem.denominator);
+  bwd.d_loss = gpu(problem.d_loss);
+  fwd.loss = gpu(loss);
+  fwd.scratch = gpu(scratch);
+  bwd.d_y_BK = gpu(d);
+  run_twice(gpu, {&loss, &d}, [&] {
+    nll_fwd_cuda(fwd, nullptr);
+    nll_bwd_cuda(bwd, nullptr);
+  });
+  const Limit limit{.absolute = 1e-12,
+                    .relative = 0x1p-24 + 0x1p-50 * static_cast<double>(shape.T),
+                    .zeros = Zeros::kExpected};
+  EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
+  // One rounding in fp32 and one at the store.
+  std::vector<double> bounds;
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    bounds.push_back(0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));
+  }
+  expect_within(d, want_d, bounds);
+}
+
+TEST(NllCuda, MatchesTheReference) {
+  for (const RowsAndColumns shape : kShapes) {
+    for (const DType dtype : cuda_types()) {
+      for (const double smoothing : {0.0, 0.25}) check_nll(shape, dtype, smoothing);
+    }
+  }
+}
+
+// Samples by labels; the last three rows (where there are so many) are unused and poison.
+struct Regressed {
+  RowsAndColumns shape;
+  int64_t real;
+  GuardedBuffer x, labels, denominator, d_loss{"d_loss", DType::kF32, 1}, num_real;
+
+  Regressed(RowsAndColumns s, DType dtype, DType counts, bool zero_or_one)
+      : shape(s),
+        real(std::max<int64_t>(s.T - 3, 1)),
+        x(tensor_name("x", s, dtype), dtype, s.size()),
+        labels(tensor_name("labels", s, dtype), DType::kF32, s.size()),
+        denominator(scalar(DType::kF32, static_cast<double>(real))),
+        num_real(integers(counts, {real})) {
+    x.fill_normal(0.0, 3.0);
+    if (zero_or_one) {
+      for (int64_t i = 0; i < s.size(); ++i) labels.view().store(i, static_cast<double>(i % 3 == 0));
+    } else {
+      labels.fill_normal();
+    }
+    for (int64_t i = real * s.C; i < s.size(); ++i) {
+      x.view().store(i, std::nan(""));
+      labels.view().store(i, std::nan(""));
+    }
+    d_loss.fill(1.5);
+  }
+  template <class Args, class At>
+  Args fwd(const At& at, View loss, View scratch) {
+    return {.x_BK = at(x),
+            .labels_BK = at(labels),
+            .denominator = at(denominator),
+            .loss = loss,
+            .num_rows = shape.T,
+            .num_real_rows = real,
+            .num_classes = shape.C,
+            .scratch = scratch};
+  }
+  template <class Args, class At>
+  Args bwd(const At& at, View d_x) {
+    return {.x_BK = at(x),
+            .labels_BK = at(labels),
+            .denominator = at(denominator),
+            .d_loss = at(d_loss),
+            .d_x_BK = d_x,
+            .num_rows = shape.T,
+            .num_real_rows = real,
+            .num_classes = shape.C};
+  }
+};
+
+const auto kOnHost = [](GuardedBuffer& buffer) { return buffer.view(); };
+
+void check_bce(RowsAndColumns shape, DType dtype) {
+  Regressed problem(shape, dtype, DType::kI32, true);
+  GuardedBuffer want_loss("want loss", DType::kF64, 1), want_d("want d", DType::kF64, shape.size()),
+      loss("loss", DType::kF32, 1), d("d", dtype, shape.size()),
+      scratch = scratch_of(row_loss_cuda_scratch_bytes(shape.T));
+  bce_with_logits_fwd_ref(problem.fwd<BceWithLogitsFwdArgs>(kOnHost, want_loss.view(), {}));
+  bce_with_logits_bwd_ref(problem.bwd<BceWithLogitsBwdArgs>(kOnHost, want_d.view()));
+  Twins gpu;
+  const auto on_gpu = [&](GuardedBuffer& buffer) { return gpu(buffer); };
+  run_twice(gpu, {&loss, &d}, [&] {
+    auto fwd = problem.fwd<BceWithLogitsFwdArgs>(on_gpu, gpu(loss), gpu(scratch));
+    auto bwd = problem.bwd<BceWithLogitsBwdArgs>(on_gpu, gpu(d));
+    fwd.num_real_rows = bwd.num_real_rows = 0;  // the number on the device counts
+    bce_with_logits_fwd_cuda(fwd, gpu(problem.num_real), nullptr);
+    bce_with_logits_bwd_cuda(bwd, gpu(problem.num_real), nullptr);
+  });
+  double magnitude = 0.0;
+  for (int64_t i = 0; i < problem.real * shape.C; ++i) {
+    magnitude += std::abs(problem.x.load(i)) * (1.0 + std::abs(problem.labels.load(i))) + 1.0;
+  }
+  magnitude /= static_cast<double>(problem.real * shape.C);
+  EXPECT_NEAR(loss.load(0), want_loss.load(0),
+              bce_with_logits_fwd_error(magnitude) + 0x1p-24 * want_loss.load(0));
+  const double scale = 1.5 / static_cast<double>(problem.real * shape.C);
+  expect_within(d, want_d, bounds_of(want_d, dtype, bce_with_logits_bwd_error(1.0, scale)));
+  bce_with_logits_bwd_cuda(problem.bwd<BceWithLogitsBwdArgs>(on_gpu, gpu(problem.x)), {}, nullptr);
+  gpu.download();
+  expect_same_bits(problem.x, d);
+}
+
+TEST(BceWithLogitsCuda, MatchesTheReference) {
+  for (const RowsAndColumns shape : kShapes) {
+    for (const DType dtype : cuda_types()) check_bce(shape, dtype);
+  }
+}
+
+void check_mse(RowsAndColumns shape, DType dtype) {
+  Regressed problem(shape, dtype, DType::kI64, false);
+  GuardedBuffer want_loss("want loss", DType::kF64, 1), want_d("want d", DType::kF64, shape.size()),
+      loss("loss", DType::kF32, 1), d("d", dtype, shape.size()),
+      scratch = scratch_of(row_loss_cuda_scratch_bytes(shape.T));
+  mse_fwd_ref(problem.fwd<MseFwdArgs>(kOnHost, want_loss.view(), {}));
+  mse_bwd_ref(problem.bwd<MseBwdArgs>(kOnHost, want_d.view()));
+  Twins gpu;
+  const auto on_gpu = [&](GuardedBuffer& buffer) { return gpu(buffer); };
+  run_twice(gpu, {&loss, &d}, [&] {
+    mse_fwd_cuda(problem.fwd<MseFwdArgs>(on_gpu, gpu(loss), gpu(scratch)), gpu(problem.num_real), nullptr);
+    mse_bwd_cuda(problem.bwd<MseBwdArgs>(on_gpu, gpu(d)), gpu(problem.num_real), nullptr);
+  });
+  EXPECT_NEAR(loss.load(0), want_loss.load(0),
+              (0x1p-24 + 0x1p-53 * static_cast<double>(shape.size())) * want_loss.load(0));
+  // Difference, factor and product: three roundings, of the difference and not of what is left of it.
+  std::vector<double> bounds;
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    bounds.push_back(3.01 * 0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));
+  }
+  expect_within(d, want_d, bounds);
+}
+
+TEST(MseCuda, MatchesTheReference) {
+  for (const RowsAndColumns shape : kShapes) {
+    for (const DType dtype : cuda_types()) check_mse(shape, dtype);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::test
