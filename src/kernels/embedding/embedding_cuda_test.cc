@@ -30,8 +30,11 @@ void check_sum(const SumCase& test) {
   GuardedBuffer got(name + "/x", test.x, test.T * test.C), want(name + "/want", DType::kF64, test.T * test.C),
       num_tokens = integers(DType::kI32, {test.num_tokens});
   Twins gpu;
-  EmbeddingSumFwdArgs args{
-      .num_tables = test.num_tables, .T = test.T, .C = test.C, .num_tokens = test.num_tokens};
+  EmbeddingSumFwdArgs args;
+  args.num_tables = test.num_tables;
+  args.T = test.T;
+  args.C = test.C;
+  args.num_tokens = test.num_tokens;
   EmbeddingSumFwdArgs on_gpu = args;
   for (size_t k = 0; k < tables.size(); ++k) {
     args.tables[k] = tables[k].view();
