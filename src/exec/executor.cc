@@ -42,6 +42,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
   backend_->write(buffer.offset + offset, bytes);
+  copies_are_stale_ = true;
 }
 
 int64_t Executor::elements(const std::string& name) const {
@@ -132,9 +133,20 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
   return bound;
 }
 
+void Executor::refresh_copies() {
+  if (!std::exchange(copies_are_stale_, false)) return;
+  for (const WeightCopy& pair : plan_.weight_copies) {
+    const PersistentBuffer& weight = plan_.buffer(pair.weight);
+    const PersistentBuffer& copy = plan_.buffer(pair.copy);
+    backend_->convert(ConstView{backend_->arena() + weight.offset, weight.type.dtype},
+                      View{backend_->arena() + copy.offset, copy.type.dtype}, elements(pair.weight));
+  }
+}
+
 void Executor::run(ProgramKind kind, Segment segment) {
   Program& target = program(kind);
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
+  refresh_copies();
   if (profiling_) {
     backend_->run_timed(*target.bound, segment, target.times);
   } else {

@@ -91,10 +91,12 @@ class Executor {
   Program& program(ProgramKind kind);
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
+  void refresh_copies();
   void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
 
   const Plan& plan_;
   std::unique_ptr<ExecutorBackend> backend_;
+  bool copies_are_stale_ = true;  // of weights that the host has written since
   Program train_;
   Program evaluate_;
   bool profiling_ = false;

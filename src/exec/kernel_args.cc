@@ -33,15 +33,20 @@ AnyRows slice(AnyView qkv, const AttentionDims& dims, int which) {
   return {.view = qkv, .row_stride = 3 * width};
 }
 
-// The list of tensors of an update: `stride` operands per parameter after the four scalars.
-std::vector<OptimizerTensor> update_tensors(const BindContext& context, int stride) {
+// The list of tensors of an update: parameter, gradient, states and perhaps a copy of each, after four
+// scalars.
+std::vector<OptimizerTensor> update_tensors(const BindContext& context, int states) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const int stride = 2 + states + (copies ? 1 : 0);
   std::vector<OptimizerTensor> tensors;
   for (int i = 4; i < context.view().num_inputs(); i += stride) {
-    tensors.push_back({.param = writable(context.input(i)),
-                       .grad = context.input(i + 1),
-                       .m = stride > 2 ? writable(context.input(i + 2)) : View{},
-                       .v = stride > 3 ? writable(context.input(i + 3)) : View{},
-                       .count = context.input_elements(i)});
+    OptimizerTensor tensor{.param = writable(context.input(i)),
+                           .grad = context.input(i + 1),
+                           .m = states > 0 ? writable(context.input(i + 2)) : View{},
+                           .v = states > 1 ? writable(context.input(i + 3)) : View{},
+                           .count = context.input_elements(i)};
+    if (copies) tensor.low = writable(context.input(i + stride - 1));
+    tensors.push_back(tensor);
   }
   return tensors;
 }
@@ -420,10 +425,10 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   return tensors;
 }
 std::vector<OptimizerTensor> adamw_tensors(const BindContext& context) {
-  return update_tensors(context, 4);
+  return update_tensors(context, 2);
 }
 std::vector<OptimizerTensor> sgd_tensors(const BindContext& context) {
-  return update_tensors(context, context.attributes().number("momentum") > 0.0 ? 3 : 2);
+  return update_tensors(context, context.attributes().number("momentum") > 0.0 ? 1 : 0);
 }
 
 GlobalNormArgs global_norm_args(const BindContext& context) {

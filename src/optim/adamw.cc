@@ -20,12 +20,17 @@ void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerCo
     names.push_back(weight.name + ".updated");
     names.push_back("adamw.m.updated/" + weight.name);
     names.push_back("adamw.v.updated/" + weight.name);
+    if (parameter.copy != kNoValue) {
+      inputs.push_back(parameter.copy);
+      names.push_back(graph.value(parameter.copy).name + ".updated");
+    }
   }
   emit_all(graph, adamw_op(), std::move(inputs),
            {{"beta1", config.beta1},
             {"beta2", config.beta2},
             {"epsilon", config.epsilon},
-            {"weight_decay", weight_decay}},
+            {"weight_decay", weight_decay},
+            {"copies", int64_t{group.front().copy != kNoValue}}},
            names);
 }
 

@@ -42,11 +42,14 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
   for (const Row& row : kRows) {
     if (row.kind != config.kind) continue;
     for (const bool decays : {true, false}) {
-      std::vector<Parameter> group;
-      for (const Parameter& parameter : parameters) {
-        if (parameter.decays == decays) group.push_back(parameter);
+      for (const bool copied : {true, false}) {
+        std::vector<Parameter> group;
+        for (const Parameter& parameter : parameters) {
+          if (parameter.decays == decays && (parameter.copy != kNoValue) == copied)
+            group.push_back(parameter);
+        }
+        if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, norm[1]);
       }
-      if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, norm[1]);
     }
   }
   return {norm[0], norm[1]};

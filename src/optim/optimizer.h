@@ -30,6 +30,7 @@ struct OptimizerConfig {
 struct Parameter {
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
+  ValueId copy = kNoValue;  // in 16 bits, for products; the update writes it too
   bool decays = true;
 };
 

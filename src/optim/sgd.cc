@@ -17,11 +17,17 @@ void add_sgd(Graph& graph, std::span<const Parameter> group, const OptimizerConf
       inputs.push_back(graph.add_value("sgd.momentum/" + weight.name, weight.type, Storage::kOptimizerState));
       names.push_back("sgd.momentum.updated/" + weight.name);
     }
+    if (parameter.copy != kNoValue) {
+      inputs.push_back(parameter.copy);
+      names.push_back(graph.value(parameter.copy).name + ".updated");
+    }
   }
-  emit_all(
-      graph, sgd_op(), std::move(inputs),
-      {{"momentum", config.momentum}, {"nesterov", int64_t{config.nesterov}}, {"weight_decay", weight_decay}},
-      names);
+  emit_all(graph, sgd_op(), std::move(inputs),
+           {{"momentum", config.momentum},
+            {"nesterov", int64_t{config.nesterov}},
+            {"weight_decay", weight_decay},
+            {"copies", int64_t{group.front().copy != kNoValue}}},
+           names);
 }
 
 }  // namespace plimsoll

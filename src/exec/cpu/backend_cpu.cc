@@ -4,6 +4,7 @@
 #include "device/cpu/arena.h"
 #include "device/cpu/parallel.h"
 #include "exec/backend.h"
+#include "kernels/element_wise/cast.h"
 
 namespace plimsoll {
 namespace {
@@ -28,6 +29,10 @@ class CpuBackend final : public ExecutorBackend {
   }
   void fill(int64_t offset, int64_t bytes, uint8_t value) override {
     std::memset(arena_.data() + offset, value, static_cast<size_t>(bytes));
+  }
+
+  void convert(ConstView from, View to, int64_t count) override {
+    cast_fwd_cpu({.x = from, .y = to, .n = count});
   }
 
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }

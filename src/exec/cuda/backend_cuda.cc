@@ -10,6 +10,7 @@
 #include "device/cuda/error.h"
 #include "exec/backend.h"
 #include "exec/cuda/bind_cuda.h"
+#include "kernels/element_wise/cast_cuda.h"
 
 namespace plimsoll {
 namespace {
@@ -104,6 +105,10 @@ class CudaBackend final : public ExecutorBackend {
   void fill(int64_t offset, int64_t bytes, uint8_t value) override {
     device_.fill(arena_.data() + offset, value, bytes);
     device_.synchronize();
+  }
+
+  void convert(ConstView from, View to, int64_t count) override {
+    cast_fwd_cuda({.x = from, .y = to, .n = count}, device_.stream());
   }
 
   std::function<void()> bind(const BindContext& context) const override {

@@ -6,7 +6,8 @@ namespace plimsoll {
 
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t /*fill*/) {
   throw_error(ErrorCode::kDevice,
-              "{}: this program was built without CUDA (no nvcc was found). Install the CUDA toolkit and build again, "
+              "{}: this program was built without CUDA (no nvcc was found). Install the CUDA toolkit and "
+              "build again, "
               "or --use_cpu",
               plan.request.device_label);
 }

@@ -110,7 +110,6 @@ class Graph {
   void set_segment(Segment segment) { segment_ = segment; }
   Segment segment() const { return segment_; }
   void set_module(std::string_view module);
-  ModuleId current_module() const { return module_; }
   void set_current_module(ModuleId module) { module_ = module; }
 
   std::vector<Op>& ops() { return ops_; }

@@ -1,7 +1,7 @@
 // adamw(lr, step, clip, finite, p_0, g_0, m_0, v_0, p_1, ...) {beta1, beta2, epsilon, weight_decay}: one
 // update of every parameter of a group in place (Loshchilov and Hutter, arXiv 1711.05101, as
 // torch.optim.AdamW). Outputs p', m', v' per parameter are new versions of the same bytes. Nothing is written
-// where finite is 0.
+// where finite is 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too.
 //
 // sgd(lr, step, clip, finite, p_0, g_0, b_0?, ...) {momentum, nesterov, weight_decay}: torch.optim.SGD;
 // outputs p' and, where there is momentum, b' per parameter.
@@ -42,6 +42,8 @@ class Update : public OpSchema {
   }
 
  protected:
+  // The last value of a parameter is then its 16-bit copy.
+  static int copies(const OpView& op) { return op.attributes().integer_or("copies", 0) != 0 ? 1 : 0; }
   virtual int values_per_parameter(const OpView& op) const = 0;
   virtual double flops_per_element() const = 0;
 };
@@ -51,7 +53,7 @@ class Adamw final : public Update {
   std::string_view name() const override { return "adamw"; }
 
  protected:
-  int values_per_parameter(const OpView&) const override { return 4; }
+  int values_per_parameter(const OpView& op) const override { return 4 + copies(op); }
   double flops_per_element() const override { return 15.0; }
 };
 
@@ -61,7 +63,7 @@ class Sgd final : public Update {
 
  protected:
   int values_per_parameter(const OpView& op) const override {
-    return op.attributes().number("momentum") > 0.0 ? 3 : 2;
+    return (op.attributes().number("momentum") > 0.0 ? 3 : 2) + copies(op);
   }
   double flops_per_element() const override { return 6.0; }
 };

@@ -64,7 +64,8 @@ class Matmul final : public OpSchema {
     const auto flag = [](bool yes) { return yes ? MatmulTranspose::kYes : MatmulTranspose::kNo; };
     // d_b stands first: it is the last reader of a saved activation, which dies before d_a is born. It has
     // the type of b, which stays in fp32 where activations are in 16 bits.
-    const DType b_dtype = graph.value(b).type.dtype;
+    DType b_dtype = graph.value(b).type.dtype;
+    if (op.attributes.has("gradient_dtype")) b_dtype = *parse_dtype(op.attributes.word("gradient_dtype"));
     const std::string b_name = "d_" + graph.value(b).name;
     if (context.wants(1)) {
       context.set(1, tb ? emit_matmul(graph, d_c, MatmulTranspose::kYes, a, flag(ta), b_name, b_dtype)
@@ -72,7 +73,9 @@ class Matmul final : public OpSchema {
     }
     if (context.wants(2)) {
       const Value& bias = graph.value(op.inputs[2]);
-      const Attributes attributes{{"dtype", std::string(dtype_name(bias.type.dtype))}};
+      // Sums over columns stay in fp32 where the bias is a 16-bit copy.
+      const DType dtype = bias.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+      const Attributes attributes{{"dtype", std::string(dtype_name(dtype))}};
       const std::string name = "d_" + bias.name;
       context.set(2, emit(graph, bias_grad_op(), {d_c, kNoValue, kNoValue}, attributes, name));
     }

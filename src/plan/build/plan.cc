@@ -24,20 +24,50 @@ ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
           .label_smoothing = request.label_smoothing};
 }
 
+// Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
+ProductWeights product_weights(const PlanRequest& request) {
+  const Problem problem{.op = "matmul",
+                        .dtype = *request.activation_dtype,
+                        .device = request.device,
+                        .dims = {{"M", 64}, {"N", 64}, {"K", 64}, {"b", static_cast<int64_t>(request.dtype)}},
+                        .num_threads = request.num_threads,
+                        .isa = request.isa,
+                        .sm = request.gpu.sm};
+  return select_kernel(problem).row != nullptr ? ProductWeights::kMaster : ProductWeights::kCopy;
+}
+
+Pass precision_of(const PlanRequest& request) {
+  // Gradients that add up over micro-batches do so in fp32.
+  const DType gradients = request.gradient_accumulation_steps > 1 ? DType::kF32 : *request.activation_dtype;
+  return precision_pass(*request.activation_dtype, product_weights(request), gradients);
+}
+
+ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
+  return request.activation_dtype ? graph.find(weight_copy_name(weight, *request.activation_dtype))
+                                  : kNoValue;
+}
+
 ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kTrain));
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
-  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
+  if (request.activation_dtype) passes.run(graph, precision_of(request));
   passes.run(graph, fuse_pass());
   passes.run(graph, common_subexpression_pass());
   std::vector<ValueId> wanted;
-  for (const WeightSpec& spec : weights) wanted.push_back(graph.find(spec.name));
+  std::vector<ValueId> copies;
+  for (const WeightSpec& spec : weights) {
+    copies.push_back(copy_of(graph, spec.name, request));
+    wanted.push_back(copies.back() != kNoValue ? copies.back() : graph.find(spec.name));
+  }
   const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted);
   std::vector<Parameter> parameters;
   for (size_t i = 0; i < weights.size(); ++i) {
-    parameters.push_back({.weight = wanted[i], .gradient = gradients[i], .decays = weights[i].decays});
+    parameters.push_back({.weight = graph.find(weights[i].name),
+                          .gradient = gradients[i],
+                          .copy = copies[i],
+                          .decays = weights[i].decays});
   }
   add_optimizer(graph, parameters, request.optimizer);
   verify(graph, "after autodiff and optimizer");
@@ -58,7 +88,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kEvaluate));
   Graph& graph = forward.graph;
-  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
+  if (request.activation_dtype) passes.run(graph, precision_of(request));
   passes.run(graph, fuse_pass());
   passes.run(graph, common_subexpression_pass());
   passes.run(graph, dead_code_pass({}));
@@ -306,6 +336,11 @@ Plan build_plan(const PlanRequest& request) {
     add_persistent(plan, **program);
   }
   place_persistent(plan);
+  for (const WeightSpec& spec : plan.weights) {
+    if (!request.activation_dtype) break;
+    const std::string copy = weight_copy_name(spec.name, *request.activation_dtype);
+    if (plan.persistent_by_name.contains(copy)) plan.weight_copies.push_back({spec.name, copy});
+  }
   int64_t transient = 0;
   int64_t bound = 0;
   for (std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {

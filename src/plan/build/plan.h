@@ -141,9 +141,16 @@ struct ScheduleEntry {
   bool per_micro_batch = true;
 };
 
+// A 16-bit copy of a weight, kept beside it for products; both are persistent buffers.
+struct WeightCopy {
+  std::string weight = {};
+  std::string copy = {};
+};
+
 struct Plan {
   PlanRequest request = {};
   std::vector<WeightSpec> weights = {};
+  std::vector<WeightCopy> weight_copies = {};  // current after loading and after each update
   std::vector<PersistentBuffer> persistent = {};
   std::map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // where the transient region starts
