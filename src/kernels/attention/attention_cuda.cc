@@ -81,6 +81,12 @@ bool takes_mma(const AttentionDims& dims, DType dtype) {
          compute_capability() >= 80;
 }
 
+// Sequences that fit a small block take one.
+AttentionBlockRows block_rows(const AttentionDims& dims) {
+  if (dims.longest <= 64) return {64, 64, 64};
+  return {};
+}
+
 void check_mma(const AttentionKernelArgs& args) {
   PLIMSOLL_CHECK(args.dtype != DType::kF32, "attention on tensor cores of {}", dtype_name(args.dtype));
   PLIMSOLL_CHECK(
@@ -133,18 +139,28 @@ void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, 
   if (kernel.tokens > 0) launch_attention_bwd_tiled(kernel, stream);
 }
 
-void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+void attention_fwd_cuda_mma_of(const AttentionFwdArgs& args, const int64_t* rng,
+                               const AttentionBlockRows& rows, CudaStream stream) {
   const AttentionKernelArgs kernel = checked(args, rng);
   check_mma(kernel);
-  if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, stream);
+  if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, rows.forward, stream);
 }
 
-void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
+                               const AttentionBlockRows& rows, CudaStream stream) {
   const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
   check_mma(kernel);
   if (kernel.tokens == 0) return;
-  launch_attention_dq_mma(kernel, stream);
-  launch_attention_dkv_mma(kernel, stream);
+  launch_attention_dq_mma(kernel, rows.d_q, stream);
+  launch_attention_dkv_mma(kernel, rows.d_kv, stream);
+}
+
+void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  attention_fwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
+}
+
+void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  attention_bwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
 }
 
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {

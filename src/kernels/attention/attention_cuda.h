@@ -33,6 +33,17 @@ void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, Cu
 void attention_fwd_cuda_tiled(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 
+// The same with blocks of so many rows, 64 or 128, for each kernel of *_cuda_mma: what the bench compares.
+struct AttentionBlockRows {
+  int forward = 128;  // query rows
+  int d_q = 128;      // query rows
+  int d_kv = 128;     // key rows
+};
+void attention_fwd_cuda_mma_of(const AttentionFwdArgs& args, const int64_t* rng,
+                               const AttentionBlockRows& rows, CudaStream stream);
+void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
+                               const AttentionBlockRows& rows, CudaStream stream);
+
 // The first of the two that takes the type and the head size on the current device. Scratch as for
 // *_cuda_mma.
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);

@@ -131,6 +131,21 @@ void run(const Shape& shape) {
       median_ms([&](int set) { attention_bwd_cuda(backward[static_cast<size_t>(set)], draws, nullptr); });
   std::printf("%-34s fwd %8.4f ms %6.1f TFLOP/s   bwd %8.4f ms %6.1f TFLOP/s   both %8.4f ms\n", shape.name,
               fwd, 4e-9 * products / fwd, bwd, 10e-9 * products / bwd, fwd + bwd);
+  if (shape.dtype == DType::kBF16 && shape.head_dim <= 64) {
+    for (const int rows : {64, 128}) {
+      const double f = median_ms([&](int set) {
+        attention_fwd_cuda_mma_of(forward[static_cast<size_t>(set)], draws, {rows, 0, 0}, nullptr);
+      });
+      std::printf("  blocks of %3d rows: fwd %.4f ms;", rows, f);
+      for (const int keys : {64, 128}) {
+        const double b = median_ms([&](int set) {
+          attention_bwd_cuda_mma_of(backward[static_cast<size_t>(set)], draws, {0, rows, keys}, nullptr);
+        });
+        std::printf(" bwd with %3d keys %.4f ms", keys, b);
+      }
+      std::printf("\n");
+    }
+  }
   for (void* data : blocks) PLIMSOLL_CUDA(cudaFree(data));
 }
 

@@ -137,13 +137,16 @@ std::vector<double> gradient(AttentionCase& some, int part) {
   return values;
 }
 
-// Products of two roundings are left out of the bound: they are below a hundredth of it.
+// `bound` without the rounding of the result itself, which is `rounding`'s. Products of two roundings are
+// left out of the bound: they are below a hundredth of it.
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
-                          std::vector<double> bound) {
+                          std::vector<double> bound, const AttentionRounding& rounding) {
   for (double& limit : bound) limit *= 1.01;
   const ConstView view{got.data(), DType::kF64};
   Limit limit;
   limit.per_element = bound;
+  limit.relative = 1.01 * rounding.r;
+  limit.absolute = rounding.w;
   return compare(view, want, limit);
 }
 
@@ -158,14 +161,16 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
     SCOPED_TRACE(kernels->name);
     AttentionCase fast(problem);
     OnDevice(fast, *kernels).run();
-    const AttentionBounds bounds = attention_bounds(*exact, rounding_of(*kernels, problem.dtype));
-    const auto lse = compare_values(fast.lse.to_doubles(), exact->lse.to_doubles(), bounds.lse);
+    const AttentionRounding rounding = rounding_of(*kernels, problem.dtype);
+    const AttentionBounds bounds = attention_bounds(*exact, rounding);
+    const auto lse = compare_values(fast.lse.to_doubles(), exact->lse.to_doubles(), bounds.lse, {});
     EXPECT_TRUE(lse.ok()) << "lse: " << lse;
-    const auto o = compare_values(fast.o.to_doubles(), exact->o.to_doubles(), bounds.o);
+    const auto o = compare_values(fast.o.to_doubles(), exact->o.to_doubles(), bounds.o, {});
     EXPECT_TRUE(o.ok()) << "o: " << o;
     const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
     for (int part = 0; part < 3; ++part) {
-      const auto d = compare_values(gradient(fast, part), gradient(*exact, part), *part_bounds[part]);
+      const auto d =
+          compare_values(gradient(fast, part), gradient(*exact, part), *part_bounds[part], rounding);
       EXPECT_TRUE(d.ok()) << "gradient of part " << part << ": " << d;
     }
   }
@@ -489,6 +494,7 @@ TEST(AttentionCudaRows, AGraphReplaysTheSameBits) {
 
 TEST(AttentionCudaRows, BrokenRequirementsAreNamed) {
   AttentionProblem problem{.name = test_name(), .lengths = {7, 5}, .heads = 2, .head_dim = 16};
+  problem.dtype = DType::kBF16;
   AttentionCase some(problem);
   OnDevice device(some, kMma);
   const auto message = [&](auto change) -> std::string {
@@ -503,7 +509,9 @@ TEST(AttentionCudaRows, BrokenRequirementsAreNamed) {
     return "no error";
   };
   EXPECT_NE(message([](AttentionBwdArgs& a) { a.scratch_bytes -= 1; }).find("scratch"), std::string::npos);
-  EXPECT_NE(message([](AttentionBwdArgs& a) { a.dims.head_dim = 136; }).find("136"), std::string::npos);
+  EXPECT_NE(
+      message([](AttentionBwdArgs& a) { a.dims.heads = 1, a.dims.head_dim = 136; }).find("rows of q are 96"),
+      std::string::npos);
   EXPECT_NE(message([](AttentionBwdArgs& a) { a.k.row_stride = 31; }).find("rows of k"), std::string::npos);
   EXPECT_NE(message([](AttentionBwdArgs& a) { a.options.dropout = 0.5; }).find("numbers to draw from"),
             std::string::npos);

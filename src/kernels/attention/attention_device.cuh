@@ -56,31 +56,82 @@ __device__ inline void clear_tail_of_row_values(const AttentionKernelArgs& args,
   }
 }
 
-// The numbers of dropout for one call.
+// The numbers of dropout for one call: what philox_block() of base/philox.h gives, with what is the same for
+// all blocks of a call computed once. The second product of the first round, of (site, step), is one of
+// these.
 struct Dropout {
-  RandomSite where;
   uint32_t threshold = 0;
+  uint32_t key[2] = {0, 0};
+  uint32_t step = 0;
+  uint32_t site_high = 0, site_low = 0;  // of kPhiloxM1 * site
 };
+
+__device__ inline void multiply_wide(uint32_t a, uint32_t b, uint32_t& high, uint32_t& low) {
+  asm("{\n.reg .u64 p;\nmul.wide.u32 p, %2, %3;\nmov.b64 {%0, %1}, p;\n}"
+      : "=r"(low), "=r"(high)
+      : "r"(a), "r"(b));
+}
 
 __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
   Dropout dropout;
   if (args.dropout) {
-    dropout.where = {static_cast<uint64_t>(args.rng[0]), static_cast<uint32_t>(args.rng[1]), args.site};
+    const auto seed = static_cast<uint64_t>(args.rng[0]);
     dropout.threshold = args.threshold;
+    dropout.key[0] = static_cast<uint32_t>(seed);
+    dropout.key[1] = static_cast<uint32_t>(seed >> 32);
+    dropout.step = static_cast<uint32_t>(args.rng[1]);
+    multiply_wide(kPhiloxM1, args.site, dropout.site_high, dropout.site_low);
   }
   return dropout;
 }
 
-// Bit e is set when query row t keeps key 4 * quad + e; attention_element() divided by four numbers the
-// blocks.
-__device__ inline uint32_t keep_of_four(const Dropout& dropout, int t, int heads, int head, int quad) {
+// Bit 4 * q + e is set when query row t keeps key 4 * (quad + q) + e, for q < kQuads; attention_element()
+// divided by four numbers the blocks. Requires: quad a multiple of kQuads, a power of two.
+template <int kQuads>
+__device__ inline uint32_t keep_of_quads(const Dropout& dropout, int t, int heads, int head, int quad) {
   const uint64_t row = static_cast<uint64_t>(t) * static_cast<uint32_t>(heads) + static_cast<uint32_t>(head);
-  const std::array<uint32_t, 4> numbers =
-      philox_block(dropout.where, (row << 18) + static_cast<uint32_t>(quad));
+  const uint32_t low = (static_cast<uint32_t>(row) << 18) + static_cast<uint32_t>(quad);
+  const uint32_t high = static_cast<uint32_t>(row >> 14);
+  uint32_t c0[kQuads], c1[kQuads], c2[kQuads], c3[kQuads];
+  uint32_t key0 = dropout.key[0], key1 = dropout.key[1];
+  // The first round, where only the low word of the counter differs between the blocks.
+#pragma unroll
+  for (uint32_t q = 0; q < kQuads; ++q) {
+    uint32_t product_high;
+    multiply_wide(kPhiloxM0, low + q, product_high, c3[q]);
+    c0[q] = dropout.site_high ^ high ^ key0;
+    c1[q] = dropout.site_low;
+    c2[q] = product_high ^ dropout.step ^ key1;
+  }
+#pragma unroll
+  for (int round = 1; round < 10; ++round) {
+    key0 += kPhiloxW0;
+    key1 += kPhiloxW1;
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      uint32_t high0, low0, high1, low1;
+      multiply_wide(kPhiloxM0, c0[q], high0, low0);
+      multiply_wide(kPhiloxM1, c2[q], high1, low1);
+      c0[q] = high1 ^ c1[q] ^ key0;
+      c2[q] = high0 ^ c3[q] ^ key1;
+      c1[q] = low1;
+      c3[q] = low0;
+    }
+  }
   uint32_t bits = 0;
 #pragma unroll
-  for (uint32_t e = 0; e < 4; ++e) bits |= (numbers[e] >= dropout.threshold ? 1u : 0u) << e;
+  for (int q = 0; q < kQuads; ++q) {
+    const uint32_t numbers[4] = {c0[q], c1[q], c2[q], c3[q]};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (numbers[e] >= dropout.threshold) bits |= 1u << (4 * q + e);
+    }
+  }
   return bits;
+}
+
+__device__ inline uint32_t keep_of_four(const Dropout& dropout, int t, int heads, int head, int quad) {
+  return keep_of_quads<1>(dropout, t, heads, head, quad);
 }
 
 }  // namespace plimsoll::attention

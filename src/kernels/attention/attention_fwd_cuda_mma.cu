@@ -225,11 +225,11 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 }
 
 template <DType kType>
-void launch_for_head(const AttentionKernelArgs& args, CudaStream stream) {
+void launch_for_head(const AttentionKernelArgs& args, int rows, CudaStream stream) {
   if (args.head_dim <= 32) {
-    launch<kType, 32, 2>(args, stream);
+    rows == 64 ? launch<kType, 32, 1>(args, stream) : launch<kType, 32, 2>(args, stream);
   } else if (args.head_dim <= 64) {
-    launch<kType, 64, 2>(args, stream);
+    rows == 64 ? launch<kType, 64, 1>(args, stream) : launch<kType, 64, 2>(args, stream);
   } else {
     launch<kType, 128, 1>(args, stream);
   }
@@ -238,9 +238,9 @@ void launch_for_head(const AttentionKernelArgs& args, CudaStream stream) {
 }  // namespace
 }  // namespace attention
 
-void launch_attention_fwd_mma(const AttentionKernelArgs& args, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, stream)
-                             : attention::launch_for_head<DType::kF16>(args, stream);
+void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream) {
+  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, rows, stream)
+                             : attention::launch_for_head<DType::kF16>(args, rows, stream);
 }
 
 }  // namespace plimsoll

@@ -40,8 +40,9 @@ struct AttentionKernelArgs {
 // The launches; arguments are right. Errors: kDevice.
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stream);
-void launch_attention_fwd_mma(const AttentionKernelArgs& args, CudaStream stream);
-void launch_attention_dq_mma(const AttentionKernelArgs& args, CudaStream stream);
-void launch_attention_dkv_mma(const AttentionKernelArgs& args, CudaStream stream);
+// With blocks of `rows` rows, 64 or 128; heads wider than 64 always have 64.
+void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
+void launch_attention_dq_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
+void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 
 }  // namespace plimsoll

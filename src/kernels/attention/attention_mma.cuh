@@ -177,12 +177,8 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
 
 // Bit e is set when query row t keeps key 32 * word + e.
 __device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, int head, int word) {
-  uint32_t bits = 0;
-#pragma unroll
-  for (int quad = 0; quad < 8; ++quad) {
-    bits |= keep_of_four(dropout, t, heads, head, 8 * word + quad) << (4 * quad);
-  }
-  return bits;
+  const uint32_t low = keep_of_quads<4>(dropout, t, heads, head, 8 * word);
+  return low | keep_of_quads<4>(dropout, t, heads, head, 8 * word + 4) << 16;
 }
 
 // Draws the bits of kRows query rows and 64 keys from `key` on, words of 32 keys after one another; each
