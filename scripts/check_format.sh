@@ -1,5 +1,5 @@
 #!/bin/sh
-# Names every C++ file that clang-format would change; exits with 1 if there is one. Changes nothing.
+# Names every C++ and CUDA file that clang-format would change; exits with 1 if there is one. Changes nothing.
 #
 # The tree is formatted by clang-format 14, Debian 12's. Other versions break lines a little differently, so with one of them
 # the same list is printed as a note and does not fail.
@@ -8,7 +8,7 @@ scripts/setup.sh format
 formatter=$(command -v clang-format-14 || command -v clang-format)
 version=$("$formatter" --version | sed -E 's/.*version ([0-9]+).*/\1/')
 
-wrong=$(git ls-files '*.cc' '*.h' '*.inc' | while read -r file; do
+wrong=$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.inc' | while read -r file; do
   # An .inc is a table: its rows are laid out by hand.
   case $file in *.inc) continue ;; esac
   [ -f "$file" ] || continue

@@ -20,7 +20,7 @@ report "more than 800 lines; which room is this file hiding?" \
   "$(git ls-files 'src/*' 'include/*' 'tests/*' 'bench/*' 'examples/*' | grep -E '\.(cc|h|cu|cuh|py|sh)$' |
     xargs -r wc -l 2>/dev/null | awk '$2 != "total" && $1 > 800 { print $2 ": " $1 " lines" }')"
 report "blanks at the end of a line" \
-  "$(git grep -nIE '[[:blank:]]+$' -- '*.cc' '*.h' '*.cmake' '*.sh' 'CMakeLists.txt' '*.md' | cut -c1-160)"
+  "$(git grep -nIE '[[:blank:]]+$' -- '*.cc' '*.h' '*.cu' '*.cuh' '*.cmake' '*.sh' 'CMakeLists.txt' '*.md' | cut -c1-160)"
 report "a tracked file above 2 MiB" \
   "$(git ls-files | while read -r file; do
     [ -f "$file" ] && [ "$(wc -c <"$file")" -gt 2097152 ] && echo "$file"
