@@ -87,8 +87,7 @@ TEST(Catalog, AnUnknownForcedNameIsAUsageErrorThatListsTheChoices) {
     FAIL() << "did not throw";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_NE(std::string(error.what()).find("matmul_cpu_onednn, matmul_ref"),
-              std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("matmul_cpu_onednn, matmul_ref"), std::string::npos)
         << error.what();
   }
 }
