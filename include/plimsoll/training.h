@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "plimsoll/error.h"
+#include "plimsoll/log_history.h"
 
 namespace plimsoll {
-
-using MetricMap = std::map<std::string, double>;
 
 // Where the process's environment matters: names of Hugging Face's cache (HF_HOME, HF_HUB_CACHE,
 // HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME, HOME) with their values. The library reads no variables by itself.
@@ -30,13 +29,6 @@ struct StepInfo {
   int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
   double step_ms = 0;
   double data_wait_ms = 0;  // of step_ms, spent waiting for the next batch
-};
-
-// One record of log.jsonl and of trainer_state.json's log_history.
-struct LogRecord {
-  int64_t step = 0;
-  double epoch = 0;
-  MetricMap values;  // loss, grad_norm, learning_rate; or eval_loss, eval_accuracy, ...
 };
 
 // What a callback may ask of the loop; set back after each event.
@@ -94,7 +86,7 @@ struct TrainOutput {
       metrics;  // train_loss, train_runtime, train_samples_per_second, train_steps_per_second, epoch, ...
   std::string last_checkpoint;
   std::string best_checkpoint;
-  std::vector<LogRecord> log_history;
+  LogHistory log_history;
 };
 
 // Scores per row, in the order of the file.

@@ -87,7 +87,7 @@ std::string hyperparameters(const RunSetup& setup) {
 }
 
 // A row per evaluation, beside the training loss that was logged last before it.
-std::string results_table(const std::vector<LogRecord>& history) {
+std::string results_table(const LogHistory& history) {
   std::string text;
   std::vector<std::string> keys;
   std::string training_loss = "No log";
@@ -151,9 +151,9 @@ std::string data_sentence(const RunSetup& setup) {
 
 std::string model_card(const RunSetup& setup, const TrainOutput& output) {
   const Arguments& a = setup.arguments;
-  const LogRecord* last = nullptr;
+  std::optional<LogRecord> last;
   for (const LogRecord& record : output.log_history) {
-    if (record.values.contains("eval_loss")) last = &record;
+    if (record.values.contains("eval_loss")) last = record;
   }
   const std::vector<std::string> keys = last ? quality_keys(last->values) : std::vector<std::string>();
   std::string text = front_matter(setup, keys) + "\n" + std::string(kMark) +

@@ -123,20 +123,14 @@ TrainOutput Trainer::train(const Announce& announce) {
   impl_->session.executor().set_profiling(impl_->arguments().profile);
   impl_->loop = std::make_unique<TrainLoop>(impl_->session, impl_->callbacks);
   if (impl_->stop.load()) impl_->loop->request_stop();
-  if (!impl_->arguments().resume_from_checkpoint.empty()) {
-    for (const std::string& line : impl_->loop->resume()) {
+  const auto announce_all = [&](const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
       if (announce) announce(line);
     }
-  } else if (announce) {
-    const NewestCheckpoint earlier =
-        find_newest_verified(posix_file_system(), impl_->arguments().output_dir, VerifyDepth::kSizes);
-    if (!earlier.path.empty()) {
-      announce("warning: " + earlier.path +
-               " is there from an earlier run; this one starts anew beside it. To go on from it, give "
-               "--resume_from_checkpoint True; to keep the two apart, another --output_dir");
-    }
-  }
+  };
+  announce_all(impl_->loop->begin());
   TrainOutput output = impl_->loop->run();
+  announce_all(impl_->loop->closing_lines());
   impl_->steps = output.step;
   impl_->batches_started = false;
   impl_->stop.store(false);

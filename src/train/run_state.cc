@@ -1,12 +1,19 @@
 #include "train/run_state.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "show/report/result_files.h"
 
 namespace plimsoll {
@@ -42,19 +49,9 @@ std::map<std::string, double> numbers_of(const Json& json) {
   return numbers;
 }
 
-Json log_json(const std::vector<LogRecord>& history) {
-  Json list = Json::array();
-  for (const LogRecord& record : history) {
-    Json entry = numbers_json(record.values);
-    entry["step"] = record.step;
-    entry["epoch"] = record.epoch;
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
-
-std::vector<LogRecord> parse_log(const Json& list) {
-  std::vector<LogRecord> history;
+// The log within a state of version 1.
+LogHistory parse_log(const Json& list) {
+  LogHistory history;
   for (const Json& entry : list) {
     LogRecord record;
     for (const auto& [key, value] : entry.items()) {
@@ -66,7 +63,7 @@ std::vector<LogRecord> parse_log(const Json& list) {
         record.values[key] = number_of(value);
       }
     }
-    history.push_back(std::move(record));
+    history.push_back(record);
   }
   return history;
 }
@@ -93,9 +90,24 @@ Json stateful_callbacks(const RunState& state) {
 
 }  // namespace
 
+RunIdentity new_run_identity() {
+  const auto now = std::chrono::system_clock::now();
+  const auto since = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  std::random_device random;
+  const uint64_t words[] = {random(), random(), static_cast<uint64_t>(since)};
+  return {
+      .id = to_hex(hash64(std::as_bytes(std::span(words)))),
+      .started = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", utc.tm_year + 1900, utc.tm_mon + 1,
+                             utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, since % 1000000)};
+}
+
 std::string run_state_json(const RunState& state) {
   Json json;
   json["schema_version"] = kRunStateSchemaVersion;
+  json["run"] = {{"id", state.run.id}, {"started", state.run.started}};
   json["step"] = state.step;
   json["max_steps"] = state.max_steps;
   json["micro_batches"] = state.micro_batches;
@@ -113,7 +125,7 @@ std::string run_state_json(const RunState& state) {
   json["best_checkpoint"] = state.best_checkpoint;
   json["schedule_state"] = numbers_json(state.schedule_state);
   json["callback_states"] = state.callback_states;
-  json["log_history"] = log_json(state.log_history);
+  json["due"] = {{"evaluation", state.evaluation_is_due}, {"save", state.save_is_due}};
   json["arguments"] = Json::parse(arguments_json(state.arguments));
   return json.dump(2) + "\n";
 }
@@ -121,11 +133,20 @@ std::string run_state_json(const RunState& state) {
 RunState parse_run_state(std::string_view text, const std::string& source) {
   try {
     const Json json = Json::parse(text.begin(), text.end());
-    if (json.at("schema_version").get<int>() != kRunStateSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: schema version {}, this program reads {}", source,
-                  json.at("schema_version").dump(), kRunStateSchemaVersion);
+    const int version = json.at("schema_version").get<int>();
+    if (version != 1 && version != kRunStateSchemaVersion) {
+      throw_error(ErrorCode::kBadData, "{}: schema version {}, this program reads 1 and {}", source, version,
+                  kRunStateSchemaVersion);
     }
     RunState state;
+    if (version == 1) {
+      state.log_history = parse_log(json.at("log_history"));
+    } else {
+      state.run = {json.at("run").at("id").get<std::string>(),
+                   json.at("run").at("started").get<std::string>()};
+      state.evaluation_is_due = json.at("due").at("evaluation").get<bool>();
+      state.save_is_due = json.at("due").at("save").get<bool>();
+    }
     state.step = json.at("step").get<int64_t>();
     state.max_steps = json.at("max_steps").get<int64_t>();
     state.micro_batches = json.at("micro_batches").get<int64_t>();
@@ -148,7 +169,6 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
     state.best_checkpoint = json.at("best_checkpoint").get<std::string>();
     state.schedule_state = numbers_of(json.at("schedule_state"));
     state.callback_states = json.at("callback_states").get<std::map<std::string, std::string>>();
-    state.log_history = parse_log(json.at("log_history"));
     state.arguments = arguments_from_json(json.at("arguments").dump(), source);
     return state;
   } catch (const Json::exception& error) {
@@ -156,15 +176,50 @@ RunState parse_run_state(std::string_view text, const std::string& source) {
   }
 }
 
-std::string trainer_state_json(const RunState& state) {
+void write_log(const LogHistory& history, const PutText& put) {
+  for (const LogRecord& record : history) put(log_line(record));
+}
+
+LogHistory read_log(FileSystem& files, const std::string& path) {
+  LogHistory history;
+  const auto file = files.open_read(path);
+  std::string text;
+  int64_t line = 0;
+  for (int64_t offset = 0; offset < file->size_bytes();) {
+    const size_t kept = text.size();
+    text.resize(kept + static_cast<size_t>(std::min(kFileChunkBytes, file->size_bytes() - offset)));
+    const auto piece = std::as_writable_bytes(std::span(text)).subspan(kept);
+    read_exactly(*file, piece, offset, "the log");
+    offset += std::ssize(piece);
+    size_t begin = 0;
+    for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      ++line;
+      try {
+        history.push_back(parse_log_line(std::string_view(text).substr(begin, end - begin)));
+      } catch (const Json::exception& error) {
+        throw_error(ErrorCode::kBadData, "{}:{}: not a line of a log ({})", path, line, error.what());
+      }
+    }
+    text.erase(0, begin);
+  }
+  return history;
+}
+
+std::string best_checkpoint_path(const RunState& state) {
+  if (state.best_checkpoint.empty() || state.best_checkpoint.find('/') != std::string::npos) {
+    return state.best_checkpoint;
+  }
+  return join_path(state.arguments.output_dir, state.best_checkpoint);
+}
+
+void write_trainer_state(const RunState& state, const PutText& put) {
   Json json;
   // Trainer counts no best step where it saves nothing.
   json["best_global_step"] =
       state.best_metric && state.arguments.save_strategy != "no" ? Json(state.best_step) : Json(nullptr);
   json["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json(nullptr);
-  json["best_model_checkpoint"] = state.best_checkpoint.empty()
-                                      ? Json(nullptr)
-                                      : Json(state.arguments.output_dir + "/" + state.best_checkpoint);
+  json["best_model_checkpoint"] =
+      state.best_checkpoint.empty() ? Json(nullptr) : Json(best_checkpoint_path(state));
   json["epoch"] = state.epoch;
   json["eval_steps"] = state.arguments.eval_steps
                            ? Json(interval_steps(*state.arguments.eval_steps, state.max_steps))
@@ -173,7 +228,6 @@ std::string trainer_state_json(const RunState& state) {
   json["is_hyper_param_search"] = false;
   json["is_local_process_zero"] = true;
   json["is_world_process_zero"] = true;
-  json["log_history"] = log_history_json(state.log_history);
   json["logging_steps"] = interval_steps(state.arguments.logging_steps, state.max_steps);
   json["max_steps"] = state.max_steps;
   // Trainer leaves it at zero unless asked to count.
@@ -186,7 +240,7 @@ std::string trainer_state_json(const RunState& state) {
   json["train_batch_size"] = state.arguments.per_device_train_batch_size;
   json["trial_name"] = nullptr;
   json["trial_params"] = nullptr;
-  return trainer_state_text(json);
+  write_trainer_state(std::move(json), state.log_history, put);
 }
 
 }  // namespace plimsoll

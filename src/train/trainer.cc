@@ -3,8 +3,8 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 
+#include "base/file.h"
 #include "graph/ops/op.h"
 #include "show/report/result_files.h"
 #include "train/memory_deltas.h"
@@ -30,16 +30,6 @@ std::vector<ScheduleOption> schedule_options(const KeyValues& arguments) {
                                        : std::variant<double, std::string>(text)});
   }
   return options;
-}
-
-std::string with_prefix(const std::string& metric) {
-  return metric.starts_with("eval_") ? metric : "eval_" + metric;
-}
-
-void write_text(FileSystem& files, const std::string& path, const std::string& text) {
-  const auto file = files.create(path);
-  file->write(std::as_bytes(std::span(text)));
-  file->close();
 }
 
 void append_text(FileSystem& files, const std::string& path, const std::string& text) {
@@ -82,7 +72,7 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
   }
   if (arguments_.early_stopping_patience) {
     callbacks_.push_back(std::make_shared<EarlyStopping>(
-        with_prefix(arguments_.metric_for_best_model), arguments_.greater_is_better.value_or(false),
+        metric_name(arguments_), arguments_.greater_is_better.value_or(false),
         *arguments_.early_stopping_patience, arguments_.early_stopping_threshold));
   }
   remember_callbacks();
@@ -91,116 +81,6 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
 double TrainLoop::learning_rate() const {
   return metric_state_ ? metric_state_->learning_rate
                        : arguments_.learning_rate * schedule_multiplier(*schedule_, state_.step);
-}
-
-std::vector<std::string> TrainLoop::resume() {
-  FileSystem& files = session_.files();
-  std::vector<std::string> lines;
-  std::string path = arguments_.resume_from_checkpoint;
-  if (path == "True" || path == "true" || path == "1") {
-    const NewestCheckpoint newest = find_newest_verified(files, arguments_.output_dir);
-    for (const SkippedCheckpoint& skipped : newest.skipped)
-      lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
-    if (newest.path.empty() && !newest.skipped.empty()) {
-      // Starting anew would write over what the user may still want to save.
-      throw_error(ErrorCode::kBadData,
-                  "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
-                  "leave --resume_from_checkpoint out to start from the beginning",
-                  arguments_.output_dir, newest.skipped.size(), newest.skipped.front().path,
-                  newest.skipped.front().reason);
-    }
-    if (newest.path.empty()) {
-      lines.push_back("no checkpoint to resume from in " + arguments_.output_dir +
-                      ": starting from the beginning");
-      return lines;
-    }
-    path = newest.path;
-  } else if (const auto damage = find_damage(files, path, VerifyDepth::kHashes)) {
-    throw_error(ErrorCode::kBadData,
-                "{}: {}. Resume from another checkpoint, or with --resume_from_checkpoint True from the "
-                "newest that verifies",
-                path, *damage);
-  }
-  const OpenCheckpoint checkpoint = open_checkpoint(files, path);
-  RunState state = parse_run_state(checkpoint.run_state_json, path + "/" + std::string(kRunStateFile));
-  const LoadReport report =
-      load_weights(session_.executor(), checkpoint.model, OnShapeMismatch::kTreatAsMissing);
-  if (!report.mismatched.empty()) {
-    const ShapeMismatch& first = report.mismatched.front();
-    throw_error(
-        ErrorCode::kBadData,
-        "{}: the tensor '{}' has the shape {}, this run's model needs {}; resume with the model and the "
-        "labels of that run",
-        path, first.name, shape_text(first.found), shape_text(first.wanted));
-  }
-  if (!report.missing.empty()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the tensor '{}' is missing; this checkpoint is of another model, resume with the model "
-                "of that run",
-                path, report.missing.front());
-  }
-  const std::vector<TensorSource> states = state_tensors(session_.executor());
-  if (states.size() != checkpoint.optimizer.tensors().size()) {
-    throw_error(ErrorCode::kBadData,
-                "{}: the optimizer's state has {} tensors, this run's optimizer has {}; resume with the "
-                "--optim of that run",
-                path, checkpoint.optimizer.tensors().size(), states.size());
-  }
-  for (const TensorSource& tensor : states) {
-    const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
-    if (stored == nullptr || stored->shape != tensor.shape) {
-      throw_error(ErrorCode::kBadData,
-                  "{}: the optimizer's state '{}' is missing or has another shape; resume with the --optim "
-                  "of that run",
-                  path, tensor.name);
-    }
-    read_stored(session_.executor(), tensor.name, 0, checkpoint.optimizer, *stored);
-  }
-  for (const ArgumentDifference& difference : diff_arguments(state.arguments, arguments_)) {
-    if (difference.name == "resume_from_checkpoint" || difference.name == "output_dir") continue;
-    lines.push_back(fmt::format("--{}: was {}, is now {}: the new value holds from here on", difference.name,
-                                difference.before.empty() ? "(not set)" : difference.before,
-                                difference.after.empty() ? "(not set)" : difference.after));
-  }
-  if (state.data_hash != 0 && state_.data_hash != 0 && state.data_hash != state_.data_hash) {
-    lines.push_back(
-        fmt::format("warning: the training data is not that of the checkpoint (it had {} rows, there are {} "
-                    "now): the run goes on "
-                    "at its place in the order of the new data",
-                    state.data_rows, state_.data_rows));
-  }
-  state.data_hash = state_.data_hash;
-  state.data_rows = state_.data_rows;
-  state.arguments = arguments_;
-  state.max_steps = state_.max_steps;
-  state.num_epochs = state_.num_epochs;
-  state.has_checkpoint = true;
-  if (arguments_.ignore_data_skip) state.position = {state.position.epoch, 0};
-  if (metric_state_ && !state.schedule_state.empty())
-    metric_state_ = state_from_values(metric_options_, state.schedule_state);
-  for (const auto& callback : callbacks_) {
-    if (const auto it = state.callback_states.find(callback->name()); it != state.callback_states.end())
-      callback->restore(it->second);
-  }
-  state_ = std::move(state);
-  session_.set_micro_batches_done(state_.micro_batches);
-  saved_step_ = state_.step;
-  last_checkpoint_ = path;
-  lines.push_back(fmt::format("resuming from {}: step {} of {}, epoch {:.2f}", path, state_.step,
-                              state_.max_steps, state_.epoch));
-  if (state_.step >= state_.max_steps) {
-    lines.push_back(
-        fmt::format("warning: nothing is left to train: the checkpoint is at step {}, this run ends at "
-                    "{}; raise --max_steps or --num_train_epochs to go on",
-                    state_.step, state_.max_steps));
-  }
-  std::filesystem::create_directories(arguments_.output_dir);
-  std::string log;
-  for (const LogRecord& record : state_.log_history) {
-    log += log_line(record);
-  }
-  write_text(files, arguments_.output_dir + "/log.jsonl", log);
-  return lines;
 }
 
 StepInfo TrainLoop::train_step(MicroBatch& batch) {
@@ -250,13 +130,19 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
                                   ". Samples (rows of the training data, from 0): " + row_list(rows));
   }
   info.grad_norm = session_.executor().grad_norm();
-  const int64_t micro_in_epoch = batch.info.position.index / arguments_.per_device_train_batch_size + 1;
-  info.epoch = static_cast<double>(batch.info.position.epoch) +
-               static_cast<double>(micro_in_epoch) / static_cast<double>(setup.batches_per_epoch);
   info.step_ms = ms_since(start);
+  count_step(info, batch.info);
+  return info;
+}
+
+// `last` is the step's last micro-batch.
+void TrainLoop::count_step(StepInfo& info, const BatchInfo& last) {
+  const int64_t micro_in_epoch = last.position.index / arguments_.per_device_train_batch_size + 1;
+  info.epoch = static_cast<double>(last.position.epoch) +
+               static_cast<double>(micro_in_epoch) / static_cast<double>(session_.setup().batches_per_epoch);
   state_.step = info.step;
   state_.micro_batches = session_.micro_batches_done();
-  state_.position = batch.info.next;
+  state_.position = last.next;
   state_.epoch = info.epoch;
   state_.tokens_seen += info.num_tokens;
   state_.loss_sum += info.loss;
@@ -268,7 +154,6 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   time_since_log_ms_ += info.step_ms;
   step_time_ms_ += info.step_ms;
   ++steps_run_;
-  return info;
 }
 
 bool TrainLoop::is_epoch_end(const StepInfo&) const {
@@ -288,7 +173,7 @@ void TrainLoop::record(LogRecord entry) {
     entry.values["num_input_tokens_seen"] = static_cast<double>(state_.tokens_seen);
   }
   state_.log_history.push_back(entry);
-  append_text(session_.files(), arguments_.output_dir + "/log.jsonl", log_line(entry));
+  append_text(session_.files(), join_path(arguments_.output_dir, kLogFile), log_line(entry));
   for (const auto& callback : callbacks_) callback->on_log(entry);
 }
 
@@ -319,20 +204,25 @@ void TrainLoop::log_step(const StepInfo& info) {
   record(entry);
 }
 
-void TrainLoop::evaluate(const StepInfo& info) {
+// Returns false, and leaves no trace, where an interrupt ended it before its last batch.
+bool TrainLoop::evaluate(const StepInfo& info) {
+  struct Interrupted {};
   const auto start = Clock::now();
   const RunSetup& setup = session_.setup();
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
+    if (done < all && stop_requested_.load(std::memory_order_relaxed)) throw Interrupted();
   };
   MetricMap metrics;
-  for (const auto& [key, value] : session_.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress))
-    metrics["eval_" + key] = value;
-  if (setup.evaluate_mismatched) {
-    for (const auto& [key, value] :
-         session_.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
-      metrics["eval_" + key + "_mm"] = value;
-    }
+  const auto add = [&](const Dataset& data, const char* suffix) {
+    for (const auto& [key, value] : session_.evaluate(data, setup.metric_names, nullptr, progress))
+      metrics["eval_" + key + suffix] = value;
+  };
+  try {
+    add(*setup.evaluate, "");
+    if (setup.evaluate_mismatched) add(*setup.evaluate_mismatched, "_mm");
+  } catch (const Interrupted&) {
+    return false;
   }
   const int64_t rows = setup.evaluate->num_rows();
   const int64_t batch = arguments_.per_device_eval_batch_size;
@@ -342,69 +232,7 @@ void TrainLoop::evaluate(const StepInfo& info) {
   // An evaluation before the first step moves neither the learning rate nor the best model, as in Trainer.
   if (info.step > 0) update_best(info, metrics);
   for (const auto& callback : callbacks_) callback->on_evaluate(info, metrics, control_);
-}
-
-void TrainLoop::update_best(const StepInfo& info, const MetricMap& metrics) {
-  // As in Trainer, nothing is called the best until a metric is named or implied (resolve_arguments fills
-  // it).
-  if (arguments_.metric_for_best_model.empty()) return;
-  const auto it = metrics.find(with_prefix(arguments_.metric_for_best_model));
-  if (it == metrics.end()) {
-    std::string names;
-    for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
-    throw_error(ErrorCode::kUsage, "--metric_for_best_model {}: the evaluation has no such metric; it has {}",
-                arguments_.metric_for_best_model, names);
-  }
-  if (metric_state_) follow_metric(metric_options_, *metric_state_, it->second);
-  const bool greater = arguments_.greater_is_better.value_or(false);
-  const bool better = !std::isnan(it->second) &&
-                      (!state_.best_metric ||
-                       (greater ? it->second > *state_.best_metric : it->second < *state_.best_metric));
-  if (!better) return;
-  state_.best_metric = it->second;
-  state_.best_step = info.step;
-  if (arguments_.save_strategy == "best") control_.save = true;
-}
-
-void TrainLoop::remember_callbacks() {
-  for (const auto& callback : callbacks_) {
-    if (!callback->name().empty()) state_.callback_states[callback->name()] = callback->state();
-  }
-}
-
-CheckpointContents TrainLoop::checkpoint_contents() {
-  remember_callbacks();
-  state_.has_checkpoint = true;
-  state_.saved_at_end = control_.stop || state_.step >= state_.max_steps;
-  if (metric_state_) state_.schedule_state = state_values(*metric_state_);
-  CheckpointContents contents;
-  contents.model.config_text = model_config_json(session_.setup().model);
-  contents.model.tensors = weight_tensors(session_.executor());
-  contents.model.carried = session_.tokenizer_files();
-  contents.trainer_state_json = trainer_state_json(state_);
-  if (!arguments_.save_only_model) {
-    contents.optimizer_tensors = state_tensors(session_.executor());
-    contents.run_state_json = run_state_json(state_);
-  }
-  return contents;
-}
-
-void TrainLoop::save(const StepInfo& info) {
-  if (saved_step_ == info.step) return;
-  FileSystem& files = session_.files();
-  const std::string folder = "checkpoint-" + std::to_string(info.step);
-  const bool is_best = state_.best_metric && state_.best_step == info.step;
-  if (is_best) state_.best_checkpoint = folder;
-  last_checkpoint_ = save_checkpoint(files, arguments_.output_dir, info.step, checkpoint_contents());
-  saved_step_ = info.step;
-  point_link(files, arguments_.output_dir, "last", last_checkpoint_);
-  if (is_best) point_link(files, arguments_.output_dir, "best", last_checkpoint_);
-  if (arguments_.save_total_limit && *arguments_.save_total_limit > 0) {
-    const std::string best =
-        state_.best_checkpoint.empty() ? "" : arguments_.output_dir + "/" + state_.best_checkpoint;
-    rotate_checkpoints(files, arguments_.output_dir, *arguments_.save_total_limit, last_checkpoint_, best);
-  }
-  for (const auto& callback : callbacks_) callback->on_save(last_checkpoint_);
+  return true;
 }
 
 void TrainLoop::end_of_step_control(const StepInfo& info) {
@@ -430,38 +258,41 @@ void TrainLoop::after_step(const StepInfo& info) {
   for (const auto& callback : callbacks_) callback->on_step_end(info, control_);
   end_of_step_control(info);
   if (control_.log) log_step(info);
-  if (control_.evaluate && session_.setup().evaluate) evaluate(info);
+  finish_step(info);
+}
+
+// The part of a step's end that an interrupt may cut off and that a resumed run makes up for.
+void TrainLoop::finish_step(const StepInfo& info) {
+  const bool evaluates = control_.evaluate && session_.setup().evaluate;
+  state_.evaluation_is_due = evaluates && !evaluate(info);
+  state_.save_is_due = state_.evaluation_is_due && control_.save;
   const bool stop = stop_requested_.load(std::memory_order_relaxed);
   if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
   end_ = control_.stop || stop || info.step >= state_.max_steps;
 }
 
+// The checkpoint was saved between a step and its evaluation. Where the step had to be saved for its own
+// sake, it is saved again, with what the evaluation found.
+void TrainLoop::finish_cut_off_step() {
+  control_ = {.evaluate = true, .save = state_.save_is_due};
+  if (state_.save_is_due) saved_step_ = -1;
+  finish_step({.step = state_.step, .max_steps = state_.max_steps, .epoch = state_.epoch});
+}
+
 TrainOutput TrainLoop::run() {
+  if (lock_ == nullptr) begin();
   FileSystem& files = session_.files();
-  std::filesystem::create_directories(arguments_.output_dir);
-  for (const std::string& leftover : remove_leftovers(files, arguments_.output_dir))
-    static_cast<void>(leftover);
-  if (state_.step == 0) files.create(arguments_.output_dir + "/log.jsonl")->close();
+  remove_leftovers(files, arguments_.output_dir);
+  if (state_.step == 0) files.create(join_path(arguments_.output_dir, kLogFile))->close();
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   const MemoryPhase memory;
   const auto start = Clock::now();
-  const double seconds_before = state_.seconds;
   const int64_t rows_before = rows_trained();
   const int64_t steps_before = state_.step;
+  take_steps();
   TrainOutput output;
-  if (state_.step < state_.max_steps) {
-    session_.start_batches(state_.position, last_epoch() + 1);
-    MicroBatch batch = session_.make_batch();
-    if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate)
-      evaluate({.max_steps = state_.max_steps});
-    end_ = false;
-    while (!end_) {
-      const StepInfo info = train_step(batch);
-      state_.seconds = seconds_before + ms_since(start) / 1000.0;
-      after_step(info);
-    }
-  }
-  output.interrupted = stop_requested_.load(std::memory_order_relaxed) && state_.step < state_.max_steps;
+  output.interrupted = stop_requested_.load(std::memory_order_relaxed) &&
+                       (state_.step < state_.max_steps || state_.evaluation_is_due);
   output.step = state_.step;
   output.last_checkpoint = last_checkpoint_;
   output.metrics = final_metrics({.seconds = ms_since(start) / 1000.0,
@@ -470,17 +301,39 @@ TrainOutput TrainLoop::run() {
   if (!arguments_.skip_memory_metrics) output.metrics.merge(memory.end("train"));
   if (!output.interrupted) {
     record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
-    write_text(files, arguments_.output_dir + "/" + std::string(kTrainerStateFile),
-               trainer_state_json(state_));
-    if (arguments_.load_best_model_at_end) load_best();
+    write_streamed_file(files, join_path(arguments_.output_dir, kTrainerStateFile),
+                        [&](const PutText& put) { write_trainer_state(state_, put); });
+    choose_final_weights();
   }
-  if (!state_.best_checkpoint.empty())
-    output.best_checkpoint = arguments_.output_dir + "/" + state_.best_checkpoint;
+  output.best_checkpoint = best_checkpoint_path(state_);
   output.metrics["epoch"] = state_.epoch;
   output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
-  output.log_history = state_.log_history;
+  output.log_history = std::move(state_.log_history);
   for (const auto& callback : callbacks_) callback->on_train_end();
+  lock_.reset();
   return output;
+}
+
+void TrainLoop::take_steps() {
+  const auto start = Clock::now();
+  const double seconds_before = state_.seconds;
+  end_ = false;
+  if (state_.evaluation_is_due) finish_cut_off_step();
+  if (end_ || state_.step >= state_.max_steps) return;
+  session_.start_batches(state_.position, last_epoch() + 1);
+  MicroBatch batch = session_.make_batch();
+  if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate) {
+    const StepInfo before{.max_steps = state_.max_steps};
+    if (!evaluate(before)) {
+      save(before);
+      return;
+    }
+  }
+  while (!end_) {
+    const StepInfo info = train_step(batch);
+    state_.seconds = seconds_before + ms_since(start) / 1000.0;
+    after_step(info);
+  }
 }
 
 // The epoch in which the last step lies, counted from where the run stands.
@@ -507,14 +360,6 @@ MetricMap TrainLoop::final_metrics(const PhaseWork& work) const {
   }
   metrics["train_loss"] = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.step, 1));
   return metrics;
-}
-
-void TrainLoop::load_best() {
-  if (state_.best_checkpoint.empty() || state_.best_checkpoint == "checkpoint-" + std::to_string(state_.step))
-    return;
-  const ModelFolder folder =
-      ModelFolder::open(session_.files(), arguments_.output_dir + "/" + state_.best_checkpoint);
-  load_weights(session_.executor(), folder, OnShapeMismatch::kFail);
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/ckpt/checkpoint.h"
+#include "io/ckpt/folder_lock.h"
 #include "optim/metric_schedule.h"
 #include "optim/schedule.h"
 #include "train/run_state.h"
@@ -22,13 +23,19 @@ class TrainLoop {
   // `session` must be allocated before run() and outlive the loop.
   TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks);
 
-  // Continues from the newest checkpoint that verifies, or from the named one (resume_from_checkpoint "True"
-  // or a path). Returns lines for people: what was resumed, which checkpoints were skipped and why, which
-  // arguments changed. Errors: kBadData when a named checkpoint is damaged or belongs to another model.
-  std::vector<std::string> resume();
+  // Takes the output folder for this run alone and, where the arguments ask for it, continues from the newest
+  // checkpoint that verifies or from the named one (resume_from_checkpoint "True" or a path). Returns lines
+  // for people: what was resumed, which checkpoints were skipped and why, which arguments changed. Errors:
+  // kBadData when a named checkpoint is damaged or belongs to another model; kUsage when another process
+  // trains into the folder, or when it holds checkpoints of another run that this one could write over.
+  std::vector<std::string> begin();
 
-  // Trains to the end, or to a stop. Errors: kNotFinite, kDevice, kBadData; what was saved stays.
+  // Trains to the end, or to a stop; begins first if that was not done. Gives the folder back when it
+  // returns. Errors: kNotFinite, kDevice, kBadData; what was saved stays.
   TrainOutput run();
+
+  // Lines for people after run(): which step's weights a run ends with, where that is not plain.
+  const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
   int64_t tokens_seen() const { return state_.tokens_seen; }
   // Mean wall time of the steps that this object ran, their waiting for data included; 0 before the first.
@@ -39,24 +46,41 @@ class TrainLoop {
   // Finishes the step, saves, ends with `interrupted`.
   void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
 
+  TrainLoop(const TrainLoop&) = delete;
+  TrainLoop& operator=(const TrainLoop&) = delete;
+
  private:
+  // trainer_begin.cc
+  std::string choose_checkpoint(std::vector<std::string>& lines);
+  void resume(const std::string& path, std::vector<std::string>& lines);
+  void find_best_checkpoint(const std::string& path, RunState& state);
+  void respect_other_runs(bool resumed, std::vector<std::string>& lines);
+  void tell_unsaved_evaluations(std::vector<std::string>& lines) const;
+
+  // trainer.cc
+  void take_steps();
   StepInfo train_step(MicroBatch& batch);
+  void count_step(StepInfo& info, const BatchInfo& last);
   double learning_rate() const;
   void after_step(const StepInfo& info);
+  void finish_step(const StepInfo& info);
+  void finish_cut_off_step();
   void log_step(const StepInfo& info);
-  void evaluate(const StepInfo& info);
-  void save(const StepInfo& info);
+  bool evaluate(const StepInfo& info);
   void record(LogRecord record);
   bool is_due(const std::string& strategy, double setting, const StepInfo& info) const;
   bool is_epoch_end(const StepInfo& info) const;
-  void update_best(const StepInfo& info, const MetricMap& metrics);
-  void load_best();
   void end_of_step_control(const StepInfo& info);
-  void remember_callbacks();
-  CheckpointContents checkpoint_contents();
   int64_t last_epoch() const;
   int64_t rows_trained() const;
   MetricMap final_metrics(const PhaseWork& work) const;
+
+  // trainer_save.cc
+  void update_best(const StepInfo& info, const MetricMap& metrics);
+  void remember_callbacks();
+  CheckpointContents checkpoint_contents();
+  void save(const StepInfo& info);
+  void choose_final_weights();
 
   Session& session_;
   const Arguments& arguments_;
@@ -70,6 +94,8 @@ class TrainLoop {
   bool end_ = false;
   int64_t saved_step_ = -1;
   std::string last_checkpoint_;
+  std::unique_ptr<FolderLock> lock_;  // while the run goes on
+  std::vector<std::string> closing_lines_;
   std::map<int64_t, double> flops_by_bucket_;
   int64_t tokens_since_log_ = 0;
   int64_t rows_since_log_ = 0;
@@ -78,6 +104,9 @@ class TrainLoop {
   double step_time_ms_ = 0;  // of the steps that this object ran
   int64_t steps_run_ = 0;
 };
+
+// The metric that decides which model is best, as the log names it.
+std::string metric_name(const Arguments& arguments);
 
 // Floating-point operations of a full training step (all micro-batches excluded), as the plan states them.
 double plan_flops(const ProgramPlan& program, const Bucket& bucket);

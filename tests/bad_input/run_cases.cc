@@ -91,7 +91,7 @@ std::vector<Case> argument_cases() {
       argument("ArgumentEnormousSteps", 2, {"--max_steps"}, {"--max_steps", "1000000000000"}),
       argument("ArgumentEnormousEpochs", 2, {"--num_train_epochs"}, {"--num_train_epochs", "1e30"}),
       argument("ArgumentOldName", 0, {"old name", "eval_strategy"}, {"--evaluation_strategy", "epoch"}),
-      argument("ArgumentRemovedName", 0, {"overwrite_output_dir", "ignored"}, {"--overwrite_output_dir"}),
+      argument("ArgumentRemovedName", 0, {"logging_dir", "ignored"}, {"--logging_dir", "logs"}),
       argument("ArgumentDeviceNotHere", 7, {"--device cuda:99", "--device cpu"}, {"--device", "cuda:99"}),
       argument("ArgumentDeviceOfTheTable", 2, {"--device h200", "plan", "cuda:N"}, {"--device", "h200"}),
       argument("ArgumentDeviceNotInTheTable", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),
@@ -312,10 +312,10 @@ std::vector<Case> checkpoint_cases() {
        [](const Ground& ground) {
          return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
        }},
-      {"CheckpointsOfAnEarlierRun",
-       0,
-       {"warning: ", "checkpoint-2 is there from an earlier run", "--resume_from_checkpoint True",
-        "--output_dir"},
+      {"CheckpointsOfAnotherRun",
+       2,
+       {"holds checkpoints of another run (begun 20", "checkpoint-2", "--resume_from_checkpoint True",
+        "--output_dir", "--replace_checkpoints"},
        [](const Ground& ground) { return ground.resume(ground.run_copy()); }},
       resume_with("CheckpointGood", 0, {"checkpoint-2", "wrote"}, {}),
       checkpoint("CheckpointWeightsCut", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors", cut),

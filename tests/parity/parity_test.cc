@@ -134,28 +134,28 @@ TEST(Parity, IntervalsAreThoseOfTrainer) {
     Trainer trainer(arguments);
     const TrainOutput output = trainer.train();
     EXPECT_EQ(output.step, item.at("last_step").get<int64_t>());
-    std::vector<const LogRecord*> steps;
-    std::vector<const LogRecord*> evaluations;
+    std::vector<LogRecord> steps;
+    std::vector<LogRecord> evaluations;
     for (const LogRecord& record : output.log_history) {
-      if (record.values.contains("loss")) steps.push_back(&record);
-      if (record.values.contains("eval_loss")) evaluations.push_back(&record);
+      if (record.values.contains("loss")) steps.push_back(record);
+      if (record.values.contains("eval_loss")) evaluations.push_back(record);
     }
     // Both ran in fp32: losses differ by the roundings of up to 20 steps, seen below 1e-6.
     constexpr double kLossLimit = 1e-5;
     ASSERT_EQ(steps.size(), item.at("records").size());
     for (size_t i = 0; i < steps.size(); ++i) {
       const json& expected = item.at("records")[i];
-      EXPECT_EQ(steps[i]->step, expected[0].get<int64_t>());
-      EXPECT_NEAR(steps[i]->epoch, expected[1].get<double>(), 1e-14);
-      EXPECT_NEAR(steps[i]->values.at("learning_rate"), expected[2].get<double>(), 1e-15);
-      EXPECT_NEAR(steps[i]->values.at("loss"), expected[3].get<double>(), kLossLimit);
+      EXPECT_EQ(steps[i].step, expected[0].get<int64_t>());
+      EXPECT_NEAR(steps[i].epoch, expected[1].get<double>(), 1e-14);
+      EXPECT_NEAR(steps[i].values.at("learning_rate"), expected[2].get<double>(), 1e-15);
+      EXPECT_NEAR(steps[i].values.at("loss"), expected[3].get<double>(), kLossLimit);
     }
     ASSERT_EQ(evaluations.size(), item.at("evaluations").size());
     for (size_t i = 0; i < evaluations.size(); ++i) {
       const json& expected = item.at("evaluations")[i];
-      EXPECT_EQ(evaluations[i]->step, expected[0].get<int64_t>());
-      EXPECT_NEAR(evaluations[i]->epoch, expected[1].get<double>(), 1e-14);
-      EXPECT_NEAR(evaluations[i]->values.at("eval_loss"), expected[2].get<double>(), kLossLimit);
+      EXPECT_EQ(evaluations[i].step, expected[0].get<int64_t>());
+      EXPECT_NEAR(evaluations[i].epoch, expected[1].get<double>(), 1e-14);
+      EXPECT_NEAR(evaluations[i].values.at("eval_loss"), expected[2].get<double>(), kLossLimit);
     }
     std::vector<int64_t> checkpoints;
     for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {

@@ -3,34 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <set>
-#include <sstream>
 
 #include "plimsoll/trainer.h"
+#include "tests/training/stable_log.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll {
 namespace {
 
 using testing::read_file;
+using testing::stable_log;
 using testing::TestFolder;
-
-// The records without what depends on the clock.
-std::vector<std::string> stable_log(const std::vector<LogRecord>& history) {
-  static const std::set<std::string> kStable{"loss",      "grad_norm",     "learning_rate",
-                                             "eval_loss", "eval_accuracy", "train_loss"};
-  std::vector<std::string> lines;
-  for (const LogRecord& record : history) {
-    std::ostringstream line;
-    line.precision(17);
-    line << record.step << " " << record.epoch;
-    for (const auto& [key, value] : record.values) {
-      if (kStable.contains(key)) line << " " << key << "=" << value;
-    }
-    lines.push_back(line.str());
-  }
-  return lines;
-}
 
 TEST(Resume, EveryStepGoesOnBitForBit) {
   const TestFolder folder("resume");

@@ -12,6 +12,10 @@
 // takes their
 //    target away for the moment between two renames).
 //
+// 5. Rotation removes checkpoints of the run that saved last, and of no other.
+//
+// Several runs may have left checkpoints in one output folder: each carries the identity of its run.
+//
 // Names in the output folder: checkpoint-N; tmp-checkpoint-N while being written; tmp-removed-checkpoint-N
 // while being removed; checkpoint-N.replaced while a second save of step N takes its place; best and last,
 // symbolic links.
@@ -21,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,14 +48,31 @@ struct NamedText {
   std::string text;
 };
 
+// Which run a checkpoint belongs to. A run that resumes keeps the identity of the one that it continues.
+struct RunIdentity {
+  std::string id;       // 16 hexadecimal digits, drawn when the run began; empty: an earlier version's
+  std::string started;  // "2026-11-21T08:15:30.123456Z": in this form, later is greater
+  friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
+};
+
+// Takes a text piece by piece, so that a long one never lies in memory as a whole.
+using PutText = std::function<void(std::string_view piece)>;
+
+struct StreamedText {
+  std::string name;  // a plain file name
+  std::function<void(const PutText& put)> write;
+};
+
 struct CheckpointContents {
+  RunIdentity run;
   ModelContents model;
   // Empty vector and empty texts: a checkpoint of the model only (`--save_only_model`), which cannot be
   // resumed from.
   std::vector<TensorSource> optimizer_tensors;
-  std::string run_state_json;      // any JSON value; returned by open_checkpoint with equal value
-  std::string trainer_state_json;  // written as it is
-  std::vector<NamedText> extra;    // further small files, written as they are
+  std::string run_state_json;          // any JSON value; returned by open_checkpoint with equal value
+  std::string trainer_state_json;      // written as it is
+  std::vector<NamedText> extra;        // further small files, written as they are
+  std::vector<StreamedText> streamed;  // further files of any length
 };
 
 // Writes output_folder/checkpoint-<step>, which exists and is durable when this returns. The output folder is
@@ -73,13 +95,29 @@ struct SkippedCheckpoint {
 struct NewestCheckpoint {
   std::string path;  // empty if none verifies
   int64_t step = -1;
+  RunIdentity run;
   std::vector<SkippedCheckpoint> skipped;  // newer ones that do not verify, newest first
 };
 
-// The newest checkpoint (by step) that verifies by hash and can be resumed from. Reads only. A folder that
-// does not exist has none.
+// The newest checkpoint that verifies by hash and can be resumed from: the last step of the run that began
+// last. Those whose manifest cannot be read belong to no run; they are skipped where their step is higher.
+// Reads only. A folder that does not exist has none.
 NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& output_folder,
                                       VerifyDepth depth = VerifyDepth::kHashes);
+
+struct ListedCheckpoint {
+  std::string path;
+  int64_t step = 0;
+  std::optional<RunIdentity> run;  // nothing: its manifest is missing or cannot be read
+  bool has_manifest = false;
+};
+
+// Every folder named checkpoint-N, by rising step; whole or damaged, ours or not. Reads manifests only.
+std::vector<ListedCheckpoint> list_checkpoints(FileSystem& files, const std::string& output_folder);
+
+// Writes a text that comes in pieces, and syncs the file (not its folder).
+WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
+                                const std::function<void(const PutText& put)>& write);
 
 // An opened checkpoint of a run. Does not verify hashes: find_newest_verified or find_damage did.
 struct OpenCheckpoint {
@@ -87,17 +125,17 @@ struct OpenCheckpoint {
   int64_t step = 0;
   ModelFolder model;
   SafetensorsFile optimizer;
+  RunIdentity run;
   std::string run_state_json;
-  std::string trainer_state_json;
 };
 
 // Errors: kBadData if a part is missing, of another schema version, or not JSON.
 OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder);
 
-// Removes the oldest checkpoints until `limit` remain. `committed` (the one just saved) and `best` (may be
-// empty) are never removed, so limit 1 may leave two. Damaged ones go first. Folders without our manifest are
-// not counted and not touched. Does nothing unless `committed` verifies by size. Returns the paths removed.
-// Requires: limit >= 1.
+// Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the one
+// just saved) and `best` (may be empty) are never removed, so limit 1 may leave two. Damaged ones go first.
+// Checkpoints of other runs and folders without a manifest that can be read are not counted and not touched.
+// Does nothing unless `committed` verifies by size. Returns the paths removed. Requires: limit >= 1.
 std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,
                                             int64_t limit, const std::string& committed,
                                             const std::string& best);

@@ -23,6 +23,7 @@ class CheckpointFixture {
     contents.run_state_json = fmt::format(R"({{"step": {}, "seed": 42}})", step);
     contents.trainer_state_json = fmt::format("{{\n  \"global_step\": {}\n}}\n", step);
     contents.extra = {{"notes.json", "{}"}};
+    contents.run = {"00000000000000aa", "2026-01-01T00:00:00.000000Z"};
     memory_.reserve(4);
     add(contents.model.tensors, variant, "encoder.weight", {3, 4});
     add(contents.model.tensors, variant, "encoder.bias", {3});

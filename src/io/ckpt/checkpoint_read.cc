@@ -17,12 +17,13 @@ constexpr int64_t kMaxStateBytes = int64_t{1} << 30;
 constexpr std::string_view kFolderPrefix = "checkpoint-";
 constexpr std::string_view kReplacedSuffix = ".replaced";
 
-// A folder that may be a checkpoint. Sorts newest first; for one step the folder itself before the one it
-// replaced.
+// A folder that may be a checkpoint.
 struct Candidate {
   int64_t step = 0;
   bool replaced = false;
   std::string path;
+  std::optional<internal::Manifest> manifest = {};
+  std::string reason = {};  // why there is no manifest
 };
 
 std::vector<Candidate> find_candidates(FileSystem& files, const std::string& output_folder) {
@@ -36,12 +37,26 @@ std::vector<Candidate> find_candidates(FileSystem& files, const std::string& out
     const auto step = checkpoint_step(name);
     const std::string path = join_path(output_folder, entry.name);
     const auto status = step ? files.status(path) : std::nullopt;
-    if (status && status->kind == FileKind::kFolder) candidates.push_back({*step, replaced, path});
+    if (!status || status->kind != FileKind::kFolder) continue;
+    candidates.push_back({.step = *step, .replaced = replaced, .path = path});
+    try {
+      candidates.back().manifest = internal::read_manifest(files, path);
+    } catch (const Error& error) {
+      candidates.back().reason = error.what();
+    }
   }
-  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
-    return a.step != b.step ? a.step > b.step : a.replaced < b.replaced;
-  });
   return candidates;
+}
+
+// The run that began last comes first, of one run the last step, of one step the folder itself before the one
+// that it replaced. Requires: both have manifests.
+bool is_newer(const Candidate& a, const Candidate& b) {
+  if (a.manifest->run != b.manifest->run) {
+    const RunIdentity& x = a.manifest->run;
+    const RunIdentity& y = b.manifest->run;
+    return x.started != y.started ? x.started > y.started : x.id > y.id;
+  }
+  return a.step != b.step ? a.step > b.step : a.replaced < b.replaced;
 }
 
 std::optional<std::string> file_damage(FileSystem& files, const std::string& folder,
@@ -103,22 +118,44 @@ std::optional<std::string> find_damage(FileSystem& files, const std::string& fol
 NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& output_folder,
                                       VerifyDepth depth) {
   NewestCheckpoint newest;
-  for (const Candidate& candidate : find_candidates(files, output_folder)) {
-    std::optional<std::string> reason;
-    try {
-      reason = why_not_resumable(internal::read_manifest(files, candidate.path), candidate.step);
-      if (!reason) reason = find_damage(files, candidate.path, depth);
-    } catch (const Error& error) {
-      reason = error.what();
-    }
+  std::vector<Candidate> candidates = find_candidates(files, output_folder);
+  const auto unread =
+      std::ranges::partition(candidates, [](const Candidate& c) { return c.manifest.has_value(); });
+  std::ranges::sort(candidates.begin(), unread.begin(), is_newer);
+  std::vector<const Candidate*> skipped;
+  for (auto candidate = candidates.begin(); candidate != unread.begin(); ++candidate) {
+    auto reason = why_not_resumable(*candidate->manifest, candidate->step);
+    if (!reason) reason = find_damage(files, candidate->path, depth);
     if (!reason) {
-      newest.path = candidate.path;
-      newest.step = candidate.step;
-      return newest;
+      newest.path = candidate->path;
+      newest.step = candidate->step;
+      newest.run = candidate->manifest->run;
+      break;
     }
-    newest.skipped.push_back({candidate.path, *reason});
+    candidate->reason = *reason;
+    skipped.push_back(&*candidate);
   }
+  for (const Candidate& candidate : unread) {
+    if (candidate.step > newest.step) skipped.push_back(&candidate);
+  }
+  std::ranges::stable_sort(skipped, [](const Candidate* a, const Candidate* b) { return a->step > b->step; });
+  for (const Candidate* candidate : skipped) newest.skipped.push_back({candidate->path, candidate->reason});
   return newest;
+}
+
+std::vector<ListedCheckpoint> list_checkpoints(FileSystem& files, const std::string& output_folder) {
+  std::vector<ListedCheckpoint> list;
+  for (const Candidate& candidate : find_candidates(files, output_folder)) {
+    if (candidate.replaced) continue;
+    ListedCheckpoint& listed = list.emplace_back(
+        ListedCheckpoint{.path = candidate.path,
+                         .step = candidate.step,
+                         .run = {},
+                         .has_manifest = files.status(join_path(candidate.path, kManifestFile)).has_value()});
+    if (candidate.manifest) listed.run = candidate.manifest->run;
+  }
+  std::ranges::sort(list, {}, &ListedCheckpoint::step);
+  return list;
 }
 
 OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
@@ -139,13 +176,12 @@ OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder) {
                 state_path, kCheckpointSchemaVersion, version == state.end() ? "none" : version->dump(),
                 value == state.end() ? " and no 'state'" : "");
   }
-  const std::string trainer_path = join_path(folder, kTrainerStateFile);
   return {folder,
           manifest.step,
           ModelFolder::open(files, folder),
           SafetensorsFile::open(files, join_path(folder, kOptimizerFile)),
-          value->dump(),
-          files.status(trainer_path) ? read_text_file(files, trainer_path, kMaxStateBytes) : ""};
+          manifest.run,
+          value->dump()};
 }
 
 }  // namespace plimsoll

@@ -33,7 +33,9 @@ TEST(Checkpoint, HoldsWhatWasSaved) {
   EXPECT_EQ(opened.step, 8);
   EXPECT_EQ(nlohmann::json::parse(opened.run_state_json),
             nlohmann::json::parse(fixture.contents.run_state_json));
-  EXPECT_EQ(opened.trainer_state_json, fixture.contents.trainer_state_json);
+  EXPECT_EQ(opened.run, fixture.contents.run);
+  EXPECT_EQ(read_text_file(files, "/out/checkpoint-8/trainer_state.json", 1000),
+            fixture.contents.trainer_state_json);
   EXPECT_EQ(opened.model.tokenizer_files(), (std::vector<std::string>{"vocab.txt"}));
   EXPECT_TRUE(fixture.equals(opened));
 }
@@ -247,6 +249,66 @@ TEST(Checkpoint, RotationRemovesDamagedOnesFirstAndNothingWithoutACommit) {
   EXPECT_EQ(rotate_checkpoints(files, "/out", 2, "/out/checkpoint-6", ""),
             (std::vector<std::string>{"/out/checkpoint-4"}));
   EXPECT_EQ(names_in(files, "/out"), "checkpoint-2 checkpoint-6 ");
+}
+
+constexpr const char* kEarlier = "2025-12-31T23:59:59.999999Z";
+
+CheckpointFixture of_another_run(int64_t step) {
+  CheckpointFixture fixture(step, "other");
+  fixture.contents.run = {"00000000000000bb", kEarlier};
+  return fixture;
+}
+
+TEST(Checkpoint, RotationLeavesOtherRunsAlone) {
+  MemoryFileSystem files;
+  for (const int64_t step : {1, 3, 100}) of_another_run(step).save(files);
+  CheckpointFixture unknown(5);
+  unknown.contents.run = {};
+  unknown.save(files);
+  for (const int64_t step : {2, 4, 6}) CheckpointFixture(step).save(files);
+  write_synced_file(files, "/out/checkpoint-3/plimsoll_manifest.json", "{}");
+  EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-6", ""),
+            (std::vector<std::string>{"/out/checkpoint-2", "/out/checkpoint-4"}));
+  EXPECT_EQ(names_in(files, "/out"), "checkpoint-1 checkpoint-100 checkpoint-3 checkpoint-5 checkpoint-6 ");
+  // Checkpoints of earlier versions are one run, as they were then.
+  EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-5", ""), std::vector<std::string>{});
+}
+
+TEST(Checkpoint, TheNewestIsOfTheRunThatBeganLast) {
+  MemoryFileSystem files;
+  for (const int64_t step : {50, 100}) of_another_run(step).save(files);
+  for (const int64_t step : {2, 4}) CheckpointFixture(step).save(files);
+  NewestCheckpoint newest = find_newest_verified(files, "/out");
+  EXPECT_EQ(newest.path, "/out/checkpoint-4");
+  EXPECT_EQ(newest.run.id, "00000000000000aa");
+  EXPECT_TRUE(newest.skipped.empty());
+  files.remove_file("/out/checkpoint-4/vocab.txt");
+  files.remove_file("/out/checkpoint-2/vocab.txt");
+  newest = find_newest_verified(files, "/out");
+  EXPECT_EQ(newest.path, "/out/checkpoint-100");
+  EXPECT_EQ(newest.skipped.size(), 2u);
+
+  const std::vector<ListedCheckpoint> list = list_checkpoints(files, "/out");
+  ASSERT_EQ(list.size(), 4u);
+  EXPECT_EQ(list[0].path, "/out/checkpoint-2");
+  EXPECT_EQ(list[3].run, (RunIdentity{"00000000000000bb", kEarlier}));
+}
+
+TEST(Checkpoint, TextsThatComeInPiecesAreWhole) {
+  MemoryFileSystem files;
+  CheckpointFixture fixture(3);
+  std::string expected;
+  fixture.contents.streamed = {{"log.jsonl", [&](const PutText& put) {
+                                  for (int i = 0; i < 100000; ++i) {
+                                    const std::string piece = std::to_string(i) + "\n";
+                                    expected += piece;
+                                    put(piece);
+                                  }
+                                }}};
+  fixture.save(files);
+  EXPECT_GT(std::ssize(expected), 2 * kFileChunkBytes);
+  EXPECT_EQ(read_text_file(files, "/out/checkpoint-3/log.jsonl", std::ssize(expected)), expected);
+  EXPECT_EQ(find_damage(files, "/out/checkpoint-3", VerifyDepth::kHashes), std::nullopt);
 }
 
 TEST(Checkpoint, LeftoversOfAKilledRunGo) {

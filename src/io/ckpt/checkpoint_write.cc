@@ -30,6 +30,7 @@ void write_files(FileSystem& files, const std::string& folder, int64_t step,
                  const CheckpointContents& contents) {
   internal::Manifest manifest;
   manifest.step = step;
+  manifest.run = contents.run;
   manifest.files = write_model_files(files, folder, contents.model);
   const auto write_text = [&](std::string_view name, std::string_view text) {
     PLIMSOLL_CHECK(!manifest.lists(name) && name != kManifestFile, "two files of a checkpoint are named {}",
@@ -37,6 +38,11 @@ void write_files(FileSystem& files, const std::string& folder, int64_t step,
     manifest.files.push_back(write_synced_file(files, join_path(folder, name), text));
   };
   for (const NamedText& extra : contents.extra) write_text(extra.name, extra.text);
+  for (const StreamedText& text : contents.streamed) {
+    PLIMSOLL_CHECK(!manifest.lists(text.name) && text.name != kManifestFile,
+                   "two files of a checkpoint are named {}", text.name);
+    manifest.files.push_back(write_streamed_file(files, join_path(folder, text.name), text.write));
+  }
   if (!contents.trainer_state_json.empty()) write_text(kTrainerStateFile, contents.trainer_state_json);
   if (!contents.run_state_json.empty()) {
     manifest.files.push_back(
@@ -118,14 +124,14 @@ struct RotationEntry {
   std::string path;
 };
 
-// Our checkpoints in the order in which they should go: damaged ones first, then by age.
-std::vector<RotationEntry> rotation_order(FileSystem& files, const std::string& output_folder) {
+// The run's checkpoints in the order in which they should go: damaged ones first, then by age.
+std::vector<RotationEntry> rotation_order(FileSystem& files, const std::string& output_folder,
+                                          const RunIdentity& run) {
   std::vector<RotationEntry> order;
-  for (const FolderEntry& entry : files.list(output_folder)) {
-    const auto step = checkpoint_step(entry.name);
-    const std::string path = join_path(output_folder, entry.name);
-    if (!step || entry.kind != FileKind::kFolder || !files.status(join_path(path, kManifestFile))) continue;
-    order.push_back({find_damage(files, path, VerifyDepth::kSizes).has_value(), *step, path});
+  for (const ListedCheckpoint& listed : list_checkpoints(files, output_folder)) {
+    if (listed.run != run) continue;
+    order.push_back(
+        {find_damage(files, listed.path, VerifyDepth::kSizes).has_value(), listed.step, listed.path});
   }
   std::ranges::sort(order, [](const RotationEntry& a, const RotationEntry& b) {
     return a.damaged != b.damaged ? a.damaged : a.step < b.step;
@@ -134,6 +140,30 @@ std::vector<RotationEntry> rotation_order(FileSystem& files, const std::string& 
 }
 
 }  // namespace
+
+WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
+                                const std::function<void(const PutText& put)>& write) {
+  const auto file = files.create(path);
+  WrittenFile written{.name = file_name(path), .size_bytes = 0, .hash = {}};
+  HashStream128 hash;
+  std::string buffer;
+  const auto flush = [&] {
+    if (buffer.empty()) return;
+    file->write(std::as_bytes(std::span(buffer)));
+    hash.update(buffer);
+    written.size_bytes += std::ssize(buffer);
+    buffer.clear();
+  };
+  write([&](std::string_view piece) {
+    buffer += piece;
+    if (std::ssize(buffer) >= kFileChunkBytes) flush();
+  });
+  flush();
+  file->sync();
+  file->close();
+  written.hash = hash.digest();
+  return written;
+}
 
 std::string save_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step,
                             const CheckpointContents& contents) {
@@ -162,7 +192,8 @@ std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string
   PLIMSOLL_CHECK(limit >= 1, "a limit of {} checkpoints", limit);
   std::vector<std::string> removed;
   if (find_damage(files, committed, VerifyDepth::kSizes)) return removed;
-  const std::vector<RotationEntry> order = rotation_order(files, output_folder);
+  const RunIdentity run = internal::read_manifest(files, committed).run;
+  const std::vector<RotationEntry> order = rotation_order(files, output_folder, run);
   auto num_left = std::ssize(order);
   for (const RotationEntry& entry : order) {
     if (num_left <= limit) break;

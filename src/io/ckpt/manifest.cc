@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "io/ckpt/checkpoint.h"
 #include "io/ckpt/json_text.h"
 
 namespace plimsoll::internal {
@@ -54,6 +53,7 @@ bool Manifest::lists(std::string_view name) const {
 
 std::string manifest_text(const Manifest& manifest) {
   nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion}, {"step", manifest.step}};
+  if (!manifest.run.id.empty()) text["run"] = {{"id", manifest.run.id}, {"started", manifest.run.started}};
   text["files"] = nlohmann::json::array();
   for (const WrittenFile& file : manifest.files) {
     text["files"].push_back(
@@ -73,6 +73,10 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   }
   Manifest manifest;
   manifest.step = whole_number(json, "step", file);
+  if (const auto run = json.find("run"); run != json.end()) {
+    if (!run->is_object()) refuse(file, "'run' is no object");
+    manifest.run = {text_member(*run, "id", file), text_member(*run, "started", file)};
+  }
   const auto files = json.find("files");
   if (files == json.end() || !files->is_array() || files->empty()) refuse(file, "it has no list 'files'");
   for (const nlohmann::json& entry : *files) manifest.files.push_back(parse_entry(entry, file));

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "base/file.h"
+#include "io/ckpt/checkpoint.h"
 
 namespace plimsoll::internal {
 
 struct Manifest {
   int64_t step = 0;
+  RunIdentity run;  // empty in checkpoints of earlier versions
   std::vector<WrittenFile> files;
 
   bool lists(std::string_view name) const;

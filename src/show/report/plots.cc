@@ -21,7 +21,7 @@ constexpr double kMiB = 1048576.0;
 constexpr std::array<std::string_view, kNumPurposes> kPurposeColours{
     "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999"};
 
-std::vector<PlotPoint> points_of(const std::vector<LogRecord>& history, const std::string& key) {
+std::vector<PlotPoint> points_of(const LogHistory& history, const std::string& key) {
   std::vector<PlotPoint> points;
   for (const LogRecord& record : history) {
     const auto it = record.values.find(key);
@@ -131,8 +131,7 @@ std::string caption_of(const Plan& plan, const Bucket& bucket) {
 
 }  // namespace
 
-std::string loss_plot(const std::vector<LogRecord>& history, const std::string& title,
-                      const std::string& caption) {
+std::string loss_plot(const LogHistory& history, const std::string& title, const std::string& caption) {
   const std::vector<PlotPoint> train = points_of(history, "loss");
   const std::vector<PlotPoint> evaluation = points_of(history, "eval_loss");
   std::vector<PlotPoint> all = train;

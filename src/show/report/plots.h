@@ -11,8 +11,7 @@ namespace plimsoll {
 
 // Training and evaluation loss (keys "loss" and "eval_loss" of the records) over optimizer steps. `caption`
 // says the device and what was run. A run without records gives a plot without lines.
-std::string loss_plot(const std::vector<LogRecord>& history, const std::string& title,
-                      const std::string& caption);
+std::string loss_plot(const LogHistory& history, const std::string& title, const std::string& caption);
 
 // Live bytes over the estimated time of a step (one micro-batch and the optimizer), stacked by purpose, with
 // the arena's size as a line; of evaluation where the plan does not train. The caption names model, batch and

@@ -39,7 +39,7 @@ TEST(RoundTicks, AreRoundAndWithin) {
 }
 
 TEST(LossPlot, DrawsBothCurvesAndEscapesText) {
-  std::vector<LogRecord> history;
+  LogHistory history;
   for (int i = 1; i <= 20; ++i)
     history.push_back({.step = 10 * i, .epoch = 0.1 * i, .values = {{"loss", 1.0 / i}}});
   history.push_back({.step = 100, .epoch = 1, .values = {{"eval_loss", 0.4}, {"eval_accuracy", 0.7}}});
@@ -53,19 +53,25 @@ TEST(LossPlot, DrawsBothCurvesAndEscapesText) {
   EXPECT_TRUE(contains(svg, "stroke-dasharray=\"6 3\"")) << "colour is not the only difference";
 }
 
+LogHistory history_of(std::initializer_list<LogRecord> records) {
+  LogHistory history;
+  for (const LogRecord& record : records) history.push_back(record);
+  return history;
+}
+
 TEST(LossPlot, SurvivesWhatRunsLog) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
   EXPECT_EQ(xml_fault(loss_plot({}, "loss", "")), "");
-  EXPECT_EQ(xml_fault(loss_plot({{.step = 1, .values = {{"loss", 0.0}}}}, "loss", "")), "");
-  EXPECT_EQ(
-      xml_fault(loss_plot({{.step = 1, .values = {{"loss", -1e300}}}, {.step = 2, .values = {{"loss", 1.0}}}},
-                          "loss", "")),
-      "");
-  const std::string svg = loss_plot({{.step = 1, .values = {{"loss", 2.0}}},
-                                     {.step = 2, .values = {{"loss", nan}}},
-                                     {.step = 3, .values = {{"loss", inf}}},
-                                     {.step = 4, .values = {{"loss", 1.0}}}},
+  EXPECT_EQ(xml_fault(loss_plot(history_of({{.step = 1, .values = {{"loss", 0.0}}}}), "loss", "")), "");
+  EXPECT_EQ(xml_fault(loss_plot(history_of({{.step = 1, .values = {{"loss", -1e300}}},
+                                            {.step = 2, .values = {{"loss", 1.0}}}}),
+                                "loss", "")),
+            "");
+  const std::string svg = loss_plot(history_of({{.step = 1, .values = {{"loss", 2.0}}},
+                                                {.step = 2, .values = {{"loss", nan}}},
+                                                {.step = 3, .values = {{"loss", inf}}},
+                                                {.step = 4, .values = {{"loss", 1.0}}}}),
                                     "loss", "");
   EXPECT_EQ(xml_fault(svg), "");
   EXPECT_FALSE(contains(svg, "nan"));

@@ -33,6 +33,12 @@ std::string timedelta_text(double seconds) {
                      hundredths);
 }
 
+nlohmann::json record_json(const LogRecord& record) {
+  nlohmann::json object{{"epoch", metric_json("epoch", record.epoch)}, {"step", record.step}};
+  for (const auto& [key, value] : record.values) object[key] = metric_json(key, value);
+  return object;
+}
+
 // Python's str of a float or an int; it has words for what JSON has not.
 std::string python_text(const nlohmann::json& value) {
   return value.is_number_float() ? python_float(value.get<double>()) : value.dump();
@@ -64,22 +70,44 @@ std::string results_json(const MetricMap& metrics) {
   return python_json(object, 4);
 }
 
-std::string trainer_state_text(const nlohmann::json& state) {
-  return python_json(state, 2) + "\n";
+void write_trainer_state(nlohmann::json state, const LogHistory& history,
+                         const std::function<void(std::string_view)>& put) {
+  constexpr std::string_view kEmptyList = "\n  \"log_history\": []";
+  state["log_history"] = nlohmann::json::array();
+  const std::string text = python_json(state, 2) + "\n";
+  // No text within the state holds a line's end, so this is the key itself.
+  const size_t list = text.find(kEmptyList) + kEmptyList.size() - 1;
+  put(std::string_view(text).substr(0, list));
+  bool is_first = true;
+  for (const LogRecord& record : history) {
+    std::string object = python_json(record_json(record), 2);
+    for (size_t at = 0; (at = object.find('\n', at)) != std::string::npos; at += 5)
+      object.replace(at, 1, "\n    ");
+    put((is_first ? "\n    " : ",\n    ") + object);
+    is_first = false;
+  }
+  if (!is_first) put("\n  ");
+  put(std::string_view(text).substr(list));
 }
 
-nlohmann::json log_history_json(const std::vector<LogRecord>& history) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const LogRecord& record : history) {
-    nlohmann::json object{{"epoch", metric_json("epoch", record.epoch)}, {"step", record.step}};
-    for (const auto& [key, value] : record.values) object[key] = metric_json(key, value);
-    list.push_back(std::move(object));
+LogRecord parse_log_line(std::string_view line) {
+  LogRecord record;
+  const nlohmann::json object = nlohmann::json::parse(line);
+  for (const auto& [key, value] : object.items()) {
+    const double number = value.is_null() ? std::nan("") : value.get<double>();
+    if (key == "step") {
+      record.step = value.get<int64_t>();
+    } else if (key == "epoch") {
+      record.epoch = number;
+    } else {
+      record.values[key] = number;
+    }
   }
-  return list;
+  return record;
 }
 
 std::string log_line(const LogRecord& record) {
-  const nlohmann::json object = log_history_json({record}).front();
+  const nlohmann::json object = record_json(record);
   std::string line = "{";
   for (const auto& [key, value] : object.items()) {
     if (line.size() > 1) line += ", ";

@@ -7,6 +7,7 @@
 // Python's writer would write text that is no JSON.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -23,13 +24,17 @@ nlohmann::json metric_json(std::string_view key, double value);
 // newline at the end.
 std::string results_json(const MetricMap& metrics);
 
-// trainer_state.json: indent 2, sorted keys, newline at the end.
-std::string trainer_state_text(const nlohmann::json& state);
-// Its log_history: values with "epoch" and "step" in every record.
-nlohmann::json log_history_json(const std::vector<LogRecord>& history);
+// trainer_state.json in pieces: indent 2, sorted keys, newline at the end. `state` is all of it but
+// log_history, whose records have "epoch" and "step" beside their values. Memory: a record's, however many
+// there are.
+void write_trainer_state(nlohmann::json state, const LogHistory& history,
+                         const std::function<void(std::string_view)>& put);
 
-// A line of log.jsonl, with its newline.
+// A line of log.jsonl, with its newline; JSON has no number that is not finite, so such a value is null
+// there.
 std::string log_line(const LogRecord& record);
+// The inverse; null is read as NaN. Errors: nlohmann::json::exception for what is no such line.
+LogRecord parse_log_line(std::string_view line);
 
 // "***** train metrics *****" and a line per metric: keys sorted and aligned, *_runtime as h:mm:ss.cc,
 // total_flos in GF, *_mem_* in MB, other floats with four decimals at most.

@@ -42,11 +42,16 @@ TEST(ResultFiles, WhatIsNotFiniteIsNull) {
 }
 
 TEST(ResultFiles, TrainerStateAndItsHistory) {
-  const std::vector<LogRecord> history{
-      {.step = 10, .epoch = 0.25, .values = {{"loss", 1.5}, {"learning_rate", 4.5e-05}}},
-      {.step = 20, .epoch = 0.5, .values = {{"eval_loss", 1.0}, {"eval_samples", 408}}}};
-  EXPECT_EQ(trainer_state_text(
-                {{"global_step", 20}, {"best_metric", nullptr}, {"log_history", log_history_json(history)}}),
+  const auto written = [](const nlohmann::json& state, const LogHistory& history) {
+    std::string text;
+    write_trainer_state(state, history, [&](std::string_view piece) { text += piece; });
+    return text;
+  };
+  LogHistory history;
+  EXPECT_EQ(written({{"global_step", 20}}, history), "{\n  \"global_step\": 20,\n  \"log_history\": []\n}\n");
+  history.push_back({.step = 10, .epoch = 0.25, .values = {{"loss", 1.5}, {"learning_rate", 4.5e-05}}});
+  history.push_back({.step = 20, .epoch = 0.5, .values = {{"eval_loss", 1.0}, {"eval_samples", 408}}});
+  EXPECT_EQ(written({{"global_step", 20}, {"best_metric", nullptr}}, history),
             "{\n"
             "  \"best_metric\": null,\n"
             "  \"global_step\": 20,\n"
@@ -72,6 +77,11 @@ TEST(ResultFiles, EveryLogLineIsJson) {
       log_line({.step = 7, .epoch = 1.0 / 3, .values = {{"loss", 0.1}, {"grad_norm", 1e-7}}});
   EXPECT_EQ(line, "{\"epoch\": 0.3333333333333333, \"grad_norm\": 1e-07, \"loss\": 0.1, \"step\": 7}\n");
   EXPECT_EQ(nlohmann::json::parse(line)["step"], 7);
+  const LogRecord read = parse_log_line(line);
+  EXPECT_EQ(read.step, 7);
+  EXPECT_EQ(read.epoch, 1.0 / 3);
+  EXPECT_EQ(read.values, (MetricMap{{"loss", 0.1}, {"grad_norm", 1e-7}}));
+  EXPECT_TRUE(std::isnan(parse_log_line("{\"epoch\": 1.0, \"loss\": null, \"step\": 1}").values.at("loss")));
 }
 
 TEST(MetricsBlock, IsTrainers) {

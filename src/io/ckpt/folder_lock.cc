@@ -1,0 +1,56 @@
+#include "io/ckpt/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace plimsoll {
+namespace {
+
+// "process 123", or what can be said where the file does not tell.
+std::string holder(int descriptor) {
+  char text[32];
+  const ssize_t length = pread(descriptor, text, sizeof text, 0);
+  std::string digits(text, length > 0 ? static_cast<size_t>(length) : 0);
+  digits.resize(std::min(digits.find_first_not_of("0123456789"), digits.size()));
+  return digits.empty() ? "another process" : "process " + digits;
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const std::string& folder) {
+  const std::string path = join_path(folder, kLockFile);
+  descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) throw FileError(FileOperation::kCreate, path, errno);
+  try {
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK) {
+        throw_error(
+            ErrorCode::kUsage,
+            "{}: {} trains into this folder already. Wait for it to end, or give another --output_dir", path,
+            holder(descriptor_));
+      }
+      return;
+    }
+    const std::string text = std::to_string(getpid()) + "\n";
+    if (ftruncate(descriptor_, 0) != 0 ||
+        pwrite(descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+      throw FileError(FileOperation::kWrite, path, errno);
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+FolderLock::~FolderLock() {
+  close(descriptor_);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,261 @@
+// How a training loop begins: alone in its output folder, from the start or from a checkpoint, and beside
+// what other runs left there.
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_true(const std::string& word) {
+  return word == "True" || word == "true" || word == "1";
+}
+
+std::string model_of(const Arguments& arguments) {
+  return arguments.model_name_or_path.empty() ? arguments.config_name : arguments.model_name_or_path;
+}
+
+// "begun 2026-11-21 08:15:30 UTC", or what can be said of a run of an earlier version.
+std::string began(const RunIdentity& run) {
+  if (run.started.size() < 19) return "of an earlier version of this program";
+  return "begun " + run.started.substr(0, 10) + " " + run.started.substr(11, 8) + " UTC";
+}
+
+// "checkpoint-100, checkpoint-200 and 3 more".
+std::string names_of(const std::vector<ListedCheckpoint>& checkpoints) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < checkpoints.size() && i < kShown; ++i) {
+    text += (i == 0 ? "" : ", ") + file_name(checkpoints[i].path);
+  }
+  return checkpoints.size() > kShown ? fmt::format("{} and {} more", text, checkpoints.size() - kShown)
+                                     : text;
+}
+
+void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
+  const LoadReport report = load_weights(executor, checkpoint.model, OnShapeMismatch::kTreatAsMissing);
+  if (!report.mismatched.empty()) {
+    const ShapeMismatch& first = report.mismatched.front();
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' has the shape {}, this run's model needs {}; resume with the model and the "
+        "labels of that run",
+        checkpoint.path, first.name, shape_text(first.found), shape_text(first.wanted));
+  }
+  if (!report.missing.empty()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' is missing; this checkpoint is of another model, resume with the model "
+                "of that run",
+                checkpoint.path, report.missing.front());
+  }
+}
+
+void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
+  const std::vector<TensorSource> states = state_tensors(executor);
+  if (states.size() != checkpoint.optimizer.tensors().size()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the optimizer's state has {} tensors, this run's optimizer has {}; resume with the "
+                "--optim of that run",
+                checkpoint.path, checkpoint.optimizer.tensors().size(), states.size());
+  }
+  for (const TensorSource& tensor : states) {
+    const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
+    if (stored == nullptr || stored->shape != tensor.shape) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: the optimizer's state '{}' is missing or has another shape; resume with the --optim "
+                  "of that run",
+                  checkpoint.path, tensor.name);
+    }
+    read_stored(executor, tensor.name, 0, checkpoint.optimizer, *stored);
+  }
+}
+
+// What differs between the run that saved and this one.
+void tell_changes(const RunState& saved, const RunState& now, std::vector<std::string>& lines) {
+  for (const ArgumentDifference& difference : diff_arguments(saved.arguments, now.arguments)) {
+    const std::string& name = difference.name;
+    if (name == "resume_from_checkpoint" || name == "output_dir" || name == "replace_checkpoints") continue;
+    const bool is_model = name == "model_name_or_path" || name == "config_name";
+    lines.push_back(fmt::format("{}--{}: was {}, is now {}: {}", is_model ? "warning: " : "", name,
+                                difference.before.empty() ? "(not set)" : difference.before,
+                                difference.after.empty() ? "(not set)" : difference.after,
+                                is_model ? "the weights are those of the checkpoint all the same"
+                                         : "the new value holds from here on"));
+  }
+  if (saved.data_hash != 0 && now.data_hash != 0 && saved.data_hash != now.data_hash) {
+    lines.push_back(
+        fmt::format("warning: the training data is not that of the checkpoint (it had {} rows, there are {} "
+                    "now): the run goes on "
+                    "at its place in the order of the new data",
+                    saved.data_rows, now.data_rows));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> TrainLoop::begin() {
+  fs::create_directories(arguments_.output_dir);
+  lock_ = std::make_unique<FolderLock>(arguments_.output_dir);
+  std::vector<std::string> lines;
+  const std::string path = arguments_.resume_from_checkpoint.empty() ? "" : choose_checkpoint(lines);
+  if (path.empty()) {
+    state_.run = new_run_identity();
+  } else {
+    resume(path, lines);
+  }
+  respect_other_runs(!path.empty(), lines);
+  tell_unsaved_evaluations(lines);
+  return lines;
+}
+
+// "" where there is none.
+std::string TrainLoop::choose_checkpoint(std::vector<std::string>& lines) {
+  FileSystem& files = session_.files();
+  const std::string& wanted = arguments_.resume_from_checkpoint;
+  if (!is_true(wanted)) {
+    if (const auto damage = find_damage(files, wanted, VerifyDepth::kHashes)) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: {}. Resume from another checkpoint, or with --resume_from_checkpoint True from the "
+                  "newest that verifies",
+                  wanted, *damage);
+    }
+    return wanted;
+  }
+  const NewestCheckpoint newest = find_newest_verified(files, arguments_.output_dir);
+  for (const SkippedCheckpoint& skipped : newest.skipped)
+    lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
+  if (newest.path.empty() && !newest.skipped.empty()) {
+    // Starting anew would write over what the user may still want to save.
+    throw_error(ErrorCode::kBadData,
+                "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
+                "leave --resume_from_checkpoint out to start from the beginning",
+                arguments_.output_dir, newest.skipped.size(), newest.skipped.front().path,
+                newest.skipped.front().reason);
+  }
+  if (newest.path.empty()) {
+    lines.push_back("no checkpoint to resume from in " + arguments_.output_dir +
+                    ": starting from the beginning");
+  }
+  return newest.path;
+}
+
+void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines) {
+  FileSystem& files = session_.files();
+  const OpenCheckpoint checkpoint = open_checkpoint(files, path);
+  RunState state = parse_run_state(checkpoint.run_state_json, join_path(path, kRunStateFile));
+  const std::string log = join_path(path, kLogFile);
+  if (files.status(log)) state.log_history = read_log(files, log);
+  read_weights(session_.executor(), checkpoint);
+  read_optimizer(session_.executor(), checkpoint);
+  tell_changes(state, state_, lines);
+  const std::string model = model_of(state.arguments);
+  find_best_checkpoint(path, state);
+  state.data_hash = state_.data_hash;
+  state.data_rows = state_.data_rows;
+  state.arguments = arguments_;
+  state.max_steps = state_.max_steps;
+  state.num_epochs = state_.num_epochs;
+  state.has_checkpoint = true;
+  if (arguments_.ignore_data_skip) state.position = {state.position.epoch, 0};
+  if (metric_state_ && !state.schedule_state.empty())
+    metric_state_ = state_from_values(metric_options_, state.schedule_state);
+  for (const auto& callback : callbacks_) {
+    if (const auto it = state.callback_states.find(callback->name()); it != state.callback_states.end())
+      callback->restore(it->second);
+  }
+  state_ = std::move(state);
+  session_.set_micro_batches_done(state_.micro_batches);
+  saved_step_ = state_.step;
+  last_checkpoint_ = path;
+  lines.push_back(
+      fmt::format("resuming from {}: step {} of {}, epoch {:.2f}, of the run {} with the model {}", path,
+                  state_.step, state_.max_steps, state_.epoch, began(state_.run), model));
+  if (state_.step >= state_.max_steps && !state_.evaluation_is_due) {
+    lines.push_back(
+        fmt::format("warning: nothing is left to train: the checkpoint is at step {}, this run ends at "
+                    "{}; raise --max_steps or --num_train_epochs to go on",
+                    state_.step, state_.max_steps));
+  }
+  write_streamed_file(files, join_path(arguments_.output_dir, kLogFile),
+                      [&](const PutText& put) { write_log(state_.log_history, put); });
+}
+
+// The best checkpoint so far lies beside the one that the run goes on from, which need not be the output
+// folder.
+void TrainLoop::find_best_checkpoint(const std::string& path, RunState& state) {
+  if (state.best_checkpoint.empty()) return;
+  if (state.best_checkpoint.find('/') == std::string::npos) {
+    const fs::path folder = fs::absolute(path).lexically_normal().parent_path();
+    std::error_code ignored;
+    if (!fs::equivalent(folder, arguments_.output_dir, ignored))
+      state.best_checkpoint = (folder / state.best_checkpoint).string();
+  }
+  if (!arguments_.load_best_model_at_end) return;
+  // Found missing at the end, it would be too late.
+  const std::string best = state.best_checkpoint.find('/') == std::string::npos
+                               ? join_path(arguments_.output_dir, state.best_checkpoint)
+                               : state.best_checkpoint;
+  auto damage = find_damage(session_.files(), best, VerifyDepth::kSizes);
+  for (const ListedCheckpoint& listed : list_checkpoints(session_.files(), parent_folder(best))) {
+    if (listed.path == best && listed.run != state.run && !damage) damage = "it is another run's by now";
+  }
+  if (!damage) return;
+  throw_error(
+      ErrorCode::kBadData,
+      "{}: it was the best checkpoint when {} was saved, and --load_best_model_at_end may need it: {}. "
+      "Restore it, or leave --load_best_model_at_end out",
+      best, path, *damage);
+}
+
+// Checkpoints of other runs are neither written over nor removed unless the user says so.
+void TrainLoop::respect_other_runs(bool resumed, std::vector<std::string>& lines) {
+  FileSystem& files = session_.files();
+  std::vector<ListedCheckpoint> others;
+  std::vector<ListedCheckpoint> endangered;
+  for (ListedCheckpoint& listed : list_checkpoints(files, arguments_.output_dir)) {
+    if (listed.run == state_.run) continue;
+    // A damaged manifest does not say whose it is; a run that resumes has told why it skipped it.
+    if (resumed && !listed.run) continue;
+    if (!resumed || listed.step > state_.step) endangered.push_back(listed);
+    others.push_back(std::move(listed));
+  }
+  if (others.empty()) return;
+  if (!endangered.empty() && !arguments_.replace_checkpoints) {
+    const std::optional<RunIdentity>& run = endangered.back().run;
+    throw_error(ErrorCode::kUsage,
+                "{} holds checkpoints of another run{}: {}. This run could write over them. Give another "
+                "--output_dir; or --resume_from_checkpoint True to go on from the newest; or "
+                "--replace_checkpoints to let this run's take their places, step by step",
+                arguments_.output_dir, run ? " (" + began(*run) + ")" : "", names_of(endangered));
+  }
+  lines.push_back(fmt::format(
+      "{} of other runs in {} stay, but for those whose step this run saves too: {}; --save_total_limit "
+      "counts "
+      "this run's only",
+      others.size() == 1 ? "the checkpoint" : "checkpoints", arguments_.output_dir, names_of(others)));
+  if (resumed) return;
+  for (const char* link : {"best", "last"}) {
+    const std::string path = join_path(arguments_.output_dir, link);
+    if (files.read_link(path)) files.remove_file(path);
+  }
+}
+
+void TrainLoop::tell_unsaved_evaluations(std::vector<std::string>& lines) const {
+  if (!arguments_.load_best_model_at_end || arguments_.save_strategy != "steps") return;
+  const int64_t save = interval_steps(arguments_.save_steps, state_.max_steps);
+  const int64_t evaluation = interval_steps(arguments_.eval_steps.value_or(0), state_.max_steps);
+  if (evaluation <= 0 || save <= evaluation) return;
+  lines.push_back(
+      fmt::format("warning: --load_best_model_at_end: steps are evaluated every {} but saved every {}: where "
+                  "the best step "
+                  "is not saved, the best one before it that was is loaded. Make --save_steps {}, or "
+                  "--save_strategy best",
+                  evaluation, save, evaluation));
+}
+
+}  // namespace plimsoll

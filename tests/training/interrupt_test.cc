@@ -1,0 +1,93 @@
+// An interrupt in the middle of an evaluation: it ends after the batch in hand, the state is saved, and a run
+// that goes on makes up for the evaluation, with the log and the weights of one that was never stopped.
+#include <gtest/gtest.h>
+
+#include "plimsoll/trainer.h"
+#include "tests/training/stable_log.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::read_file;
+using testing::stable_log;
+using testing::TestFolder;
+
+// Asks for a stop in the evaluation after step `step`.
+class StopInEvaluation : public Callback {
+ public:
+  StopInEvaluation(Trainer& trainer, int64_t step) : trainer_(trainer), step_(step) {}
+  void on_step_end(const StepInfo& info, TrainControl&) override { now_ = info.step; }
+  void on_evaluate_progress(int64_t, int64_t) override {
+    if (now_ != step_) return;
+    trainer_.request_stop();
+    ++batches;
+  }
+  void on_evaluate(const StepInfo& info, const MetricMap&, TrainControl&) override {
+    finished = finished || info.step == step_;
+  }
+  int batches = 0;
+  bool finished = false;
+
+ private:
+  Trainer& trainer_;
+  int64_t step_;
+  int64_t now_ = 0;
+};
+
+Arguments evaluating_arguments(const std::string& model, const std::string& output_dir) {
+  Arguments arguments = testing::tiny_arguments(model, output_dir);
+  arguments.max_steps = 6;
+  arguments.per_device_eval_batch_size = 4;
+  arguments.eval_strategy = "steps";
+  arguments.eval_steps = 2;
+  arguments.save_steps = 2;
+  arguments.eval_on_start = true;
+  arguments.load_best_model_at_end = true;
+  arguments.metric_for_best_model = "loss";
+  arguments.greater_is_better = false;
+  return arguments;
+}
+
+TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
+  const TestFolder folder("interrupt_evaluation");
+  const std::string model = testing::write_tiny_model(folder);
+  const TrainOutput whole = Trainer(evaluating_arguments(model, folder.path("whole"))).train();
+  // Before the first step, between two, after the last.
+  for (const int64_t step : {0, 2, 6}) {
+    SCOPED_TRACE("stopped in the evaluation after step " + std::to_string(step));
+    Arguments arguments = evaluating_arguments(model, folder.path("stopped" + std::to_string(step)));
+    {
+      Trainer trainer(arguments);
+      const auto stop = std::make_shared<StopInEvaluation>(trainer, step);
+      trainer.add_callback(stop);
+      const TrainOutput output = trainer.train();
+      EXPECT_TRUE(output.interrupted);
+      EXPECT_EQ(output.step, step);
+      EXPECT_EQ(stop->batches, 1);
+      EXPECT_FALSE(stop->finished);
+      for (const LogRecord& record : output.log_history)
+        EXPECT_FALSE(record.step == step && record.values.contains("eval_loss"));
+    }
+    arguments.resume_from_checkpoint = "True";
+    Trainer trainer(arguments);
+    const TrainOutput output = trainer.train();
+    EXPECT_FALSE(output.interrupted);
+    EXPECT_EQ(stable_log(output.log_history), stable_log(whole.log_history));
+    const std::string name = whole.best_checkpoint.substr(whole.best_checkpoint.rfind('/'));
+    EXPECT_EQ(output.best_checkpoint, arguments.output_dir + name);
+    for (const char* file : {"/checkpoint-6/model.safetensors", "/checkpoint-6/optimizer.safetensors"}) {
+      const std::string expected = read_file(folder.path("whole") + file);
+      ASSERT_FALSE(expected.empty());
+      EXPECT_TRUE(read_file(arguments.output_dir + file) == expected) << file;
+    }
+    // A checkpoint that the step had to save tells of the evaluation as well, once that was made up for.
+    EXPECT_NE(read_file(arguments.output_dir + "/checkpoint-2/trainer_state.json").find("\"step\": 2"),
+              std::string::npos);
+    const std::string state = read_file(arguments.output_dir + "/checkpoint-6/run_state.json");
+    EXPECT_NE(state.find("\"evaluation\": false"), std::string::npos) << state;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
