@@ -41,8 +41,9 @@ __device__ AdamwStep adamw_step(const AdamwScalars& s) {
   return step;
 }
 
+template <class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
-    adamw_kernel(const __grid_constant__ UpdateTable table, const AdamwScalars scalars) {
+    adamw_kernel(const __grid_constant__ Table table, const AdamwScalars scalars) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ AdamwStep shared;
   if (threadIdx.x == 0) shared = adamw_step(scalars);
@@ -70,10 +71,10 @@ void adamw_cuda(const AdamwArgs& args, CudaStream stream) {
       .epsilon = args.epsilon,
       .weight_decay = args.weight_decay};
   cuda::for_each_table<cuda::UpdateEntry>(
-      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true},
-      [&](const cuda::UpdateTable& table) {
+      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
-        cuda::adamw_kernel<<<cuda::update_blocks(table), cuda::kUpdateThreads, 0, stream>>>(table, scalars);
+        cuda::adamw_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(
+            table, scalars);
         PLIMSOLL_CHECK_LAUNCH("adamw");
       });
 }

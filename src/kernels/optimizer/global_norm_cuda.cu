@@ -22,7 +22,6 @@ struct NormEntry {
   DType dtype;
   bool packs;
 };
-using NormTable = TensorTable<NormEntry>;
 
 // What a block leaves: its sum of squares, and the first tensor of the list in which it met a number that is
 // not finite.
@@ -60,7 +59,8 @@ struct ThreadSum {
   }
 };
 
-__device__ void add_chunk(const NormTable& table, uint32_t chunk, ThreadSum& total) {
+template <class Table>
+__device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, ThreadSum& total) {
   const int index = table.find(chunk);
   const NormEntry& entry = table.entries[index];
   const int64_t tensor = table.first_index + index;
@@ -85,8 +85,9 @@ __device__ void add_chunk(const NormTable& table, uint32_t chunk, ThreadSum& tot
 }
 
 // Every block leaves a partial result; later launches of a long list add to it.
+template <class Table>
 __global__ void __launch_bounds__(kThreads)
-    square_sums_kernel(const __grid_constant__ NormTable table, NormPartial* partials, bool adds) {
+    square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, bool adds) {
   __shared__ double sums[kThreads / 32];
   __shared__ int64_t bad[kThreads / 32];
   ThreadSum total;
@@ -170,12 +171,11 @@ void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream) {
       .loss = cuda::optional_scalar(kKernel, "loss", args.loss),
       .finite = args.finite ? cuda::scalar_of(kKernel, "finite", args.finite) : cuda::Scalar{},
       .first_bad = args.first_bad ? args.first_bad.as<int64_t>() : nullptr};
-  cuda::for_each_table<cuda::NormEntry>(
-      args.tensors, cuda::kChunk, cuda::norm_entry, [&](const cuda::NormTable& table) {
-        cuda::square_sums_kernel<<<cuda::kBlocks, cuda::kThreads, 0, stream>>>(table, partials,
-                                                                               table.first_index > 0);
-        PLIMSOLL_CHECK_LAUNCH("square_sums");
-      });
+  cuda::for_each_table<cuda::NormEntry>(args.tensors, cuda::kChunk, cuda::norm_entry, [&](const auto& table) {
+    cuda::square_sums_kernel<<<cuda::kBlocks, cuda::kThreads, 0, stream>>>(table, partials,
+                                                                           table.first_index > 0);
+    PLIMSOLL_CHECK_LAUNCH("square_sums");
+  });
   cuda::global_norm_kernel<<<1, cuda::kBlocks, 0, stream>>>(partials, outputs);
   PLIMSOLL_CHECK_LAUNCH("global_norm");
 }

@@ -29,8 +29,9 @@ struct SgdStep {
   }
 };
 
+template <class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
-    sgd_kernel(const __grid_constant__ UpdateTable table, const SgdScalars s) {
+    sgd_kernel(const __grid_constant__ Table table, const SgdScalars s) {
   if (s.finite.get() == 0.0) return;
   const SgdStep step{static_cast<float>(s.learning_rate.get()),
                      static_cast<float>(s.clip.get()),
@@ -61,9 +62,10 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
       .nesterov = args.nesterov == Nesterov::kOn};
   cuda::for_each_table<cuda::UpdateEntry>(
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, has_momentum, false},
-      [&](const cuda::UpdateTable& table) {
+      [&](const auto& table) {
         if (table.num_chunks == 0) return;
-        cuda::sgd_kernel<<<cuda::update_blocks(table), cuda::kUpdateThreads, 0, stream>>>(table, scalars);
+        cuda::sgd_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
+                                                                                                     scalars);
         PLIMSOLL_CHECK_LAUNCH("sgd");
       });
 }

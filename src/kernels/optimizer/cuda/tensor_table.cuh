@@ -16,10 +16,16 @@ namespace plimsoll::cuda {
 // for what stands beside the table.
 inline constexpr int64_t kTableBytes = 32764 - 256;
 
-// Entry: anything with `uint32_t first_chunk`.
+// Short lists, such as the one parameter whose gradient has just become known, go with a small table: a
+// launch copies all of its parameters.
+inline constexpr int kSmallTable = 8;
 template <class Entry>
+inline constexpr int kLargeTable = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
+
+// Entry: anything with `uint32_t first_chunk`.
+template <class Entry, int kEntries>
 struct TensorTable {
-  static constexpr int kCapacity = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
+  static constexpr int kCapacity = kEntries;
   int32_t num_entries = 0;
   int32_t first_index = 0;  // of entry 0 in the caller's list
   uint32_t num_chunks = 0;
@@ -41,15 +47,13 @@ struct TensorTable {
   }
 };
 
-// Calls launch(table) with as many tensors as a table holds, at least once. make(tensor) gives an entry
-// without its first_chunk. Tensors without elements get an entry without chunks, so that entries count like
-// the list.
-template <class Entry, class Make, class Launch>
-void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
-                    const Launch& launch) {
+// for_each_table with tables of one size.
+template <class Entry, int kEntries, class Make, class Launch>
+void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
+                       const Launch& launch) {
   size_t next = 0;
   do {
-    TensorTable<Entry> table;
+    TensorTable<Entry, kEntries> table;
     table.first_index = narrow<int32_t>(next);
     int64_t chunks = 0;
     for (; next < tensors.size() && table.num_entries < table.kCapacity; ++next) {
@@ -61,6 +65,19 @@ void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elem
     table.num_chunks = narrow<uint32_t>(chunks);
     launch(table);
   } while (next < tensors.size());
+}
+
+// Calls launch(table) with as many tensors as a table holds, at least once. make(tensor) gives an entry
+// without its first_chunk. Tensors without elements get an entry without chunks, so that entries count like
+// the list.
+template <class Entry, class Make, class Launch>
+void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
+                    const Launch& launch) {
+  if (tensors.size() <= kSmallTable) {
+    for_each_table_of<Entry, kSmallTable>(tensors, chunk_elements, make, launch);
+  } else {
+    for_each_table_of<Entry, kLargeTable<Entry>>(tensors, chunk_elements, make, launch);
+  }
 }
 
 // Of the current device; asked once for each.

@@ -23,7 +23,6 @@ struct UpdateEntry {
   DType low_dtype;
   bool packs;  // whether every address allows packs of four
 };
-using UpdateTable = TensorTable<UpdateEntry>;
 
 // Four (or one) neighbouring elements of a tensor.
 template <int N>
@@ -50,8 +49,8 @@ struct UpdateValues {
 };
 
 // Step: step.apply(float& p, float g, float& m, float& v) updates one element.
-template <class Step>
-__device__ __forceinline__ void update_chunk(const UpdateTable& table, uint32_t chunk, const Step& step) {
+template <class Table, class Step>
+__device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step) {
   const UpdateEntry& entry = table.entries[table.find(chunk)];
   const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kUpdateChunk;
   if (entry.packs && begin + kUpdateChunk <= entry.count) {
@@ -105,9 +104,9 @@ struct UpdateEntryMaker {
 };
 
 // A grid that fills the card: blocks walk over the chunks.
-inline unsigned update_blocks(const UpdateTable& table) {
+inline unsigned update_blocks(uint32_t num_chunks) {
   const auto most = static_cast<unsigned>(num_multiprocessors()) * 8u;
-  return table.num_chunks < most ? table.num_chunks : most;
+  return num_chunks < most ? num_chunks : most;
 }
 
 }  // namespace plimsoll::cuda
