@@ -71,7 +71,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   const PlanReport& plan() const;
-  // The device and what it can do: "device cpu: 2 threads, AVX-512".
+  // The device and what it can do: "device cpu: Some CPU, 2 threads, AVX-512".
   std::string device_line() const;
   // What was read: model, weights, data, tokens; lines for people.
   std::vector<std::string> description() const;

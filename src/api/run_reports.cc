@@ -14,12 +14,6 @@
 namespace plimsoll {
 namespace {
 
-void write_text(FileSystem& files, const std::string& path, const std::string& text) {
-  const auto file = files.create(path);
-  file->write(std::as_bytes(std::span(text)));
-  file->close();
-}
-
 // "" where there is no file.
 std::string read_text(FileSystem& files, const std::string& path) {
   if (!files.status(path)) return {};
@@ -46,21 +40,21 @@ MetricMap read_metrics(FileSystem& files, const std::string& path) {
 void write_metrics(FileSystem& files, const std::string& folder, const std::string& split,
                    const MetricMap& metrics) {
   files.make_folder(folder);
-  write_text(files, folder + "/" + split + "_results.json", results_json(metrics));
+  replace_file(files, folder + "/" + split + "_results.json", results_json(metrics));
   MetricMap all = read_metrics(files, folder + "/all_results.json");
   for (const auto& [key, value] : metrics) all[key] = value;
-  write_text(files, folder + "/all_results.json", results_json(all));
+  replace_file(files, folder + "/all_results.json", results_json(all));
 }
 
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name) {
-  write_text(files, folder + "/plan.json", report.json);
-  write_text(files, folder + "/memory.json", memory_json(memory));
+  replace_file(files, folder + "/plan.json", report.json);
+  replace_file(files, folder + "/memory.json", memory_json(memory));
   const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
-  write_text(files, folder + "/loss.svg",
-             loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
-  write_text(files, folder + "/memory.svg", memory_plot(plan));
+  replace_file(files, folder + "/loss.svg",
+               loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
+  replace_file(files, folder + "/memory.svg", memory_plot(plan));
 }
 
 bool write_model_card(FileSystem& files, const std::string& folder, const RunSetup& setup,
@@ -68,7 +62,7 @@ bool write_model_card(FileSystem& files, const std::string& folder, const RunSet
   const std::string path = folder + "/README.md";
   const std::string present = read_text(files, path);
   if (!present.empty() && !is_model_card(present)) return false;
-  write_text(files, path, model_card(setup, output));
+  replace_file(files, path, model_card(setup, output));
   return true;
 }
 
@@ -108,8 +102,8 @@ std::string make_profile_table(const Session& session, double step_ms) {
 bool write_profile(FileSystem& files, const std::string& folder, const Session& session, double step_ms) {
   const std::optional<Profile> profile = measured_profile(session, step_ms);
   if (!profile) return false;
-  write_text(files, folder + "/profile.json",
-             profile_json(profile->ops, profile->ms_per_step, profile->context));
+  replace_file(files, folder + "/profile.json",
+               profile_json(profile->ops, profile->ms_per_step, profile->context));
   return true;
 }
 

@@ -54,6 +54,10 @@ Trainer::Trainer(Arguments arguments, Task task, Environment environment) {
       make_plan_report(impl_->session.plan(), arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
   impl_->plan.warnings = impl_->session.setup().warnings;
   impl_->plan.notes = impl_->session.setup().notes;
+  const Plan& plan = impl_->session.plan();
+  if (std::string text = shortage_text(plan.total_bytes(), machine_memory());
+      !plan.is_on_gpu() && !text.empty())
+    impl_->plan.warnings.push_back(std::move(text));
 }
 
 Trainer::~Trainer() = default;

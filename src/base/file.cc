@@ -220,8 +220,17 @@ WrittenFile hash_file(FileSystem& files, const std::string& path) {
 void replace_file(FileSystem& files, const std::string& path, std::string_view content) {
   const std::string folder = parent_folder(path);
   const std::string temporary = join_path(folder, fmt::format("{}{}", kTemporaryPrefix, file_name(path)));
-  write_synced_file(files, temporary, content);
-  files.rename(temporary, path);
+  try {
+    write_synced_file(files, temporary, content);
+    files.rename(temporary, path);
+  } catch (const FileError&) {
+    try {
+      files.remove_file(temporary);
+    } catch (const FileError&) {
+      // It was never made, or the disk fails again: the first error is the one to report.
+    }
+    throw;
+  }
   files.sync_folder(folder);
 }
 

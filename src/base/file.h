@@ -158,7 +158,8 @@ WrittenFile copy_synced_file(FileSystem& files, const std::string& from, const s
 inline constexpr std::string_view kTemporaryPrefix = ".plimsoll-tmp-";
 
 // Replaces `path` so that a crash at any moment leaves the old content or the new: temporary name, sync,
-// rename, sync of the folder. For files up to the size of a string.
+// rename, sync of the folder. For files up to the size of a string. A failure leaves the old content and
+// nothing else.
 void replace_file(FileSystem& files, const std::string& path, std::string_view content);
 
 // Hash of a whole file, read in bounded chunks.

@@ -237,6 +237,19 @@ TEST(File, ReplaceIsAtomic) {
   EXPECT_EQ(num_calls, 7) << "create, write, sync, close, rename, sync folder";
 }
 
+// A disk that refuses leaves the old content, and no temporary file that a later run would meet.
+TEST(File, ReplaceThatFailsLeavesTheOldFileAlone) {
+  for (int64_t call = 0; call < 5; ++call) {
+    MemoryFileSystem disk;
+    write_synced_file(disk, "/state", "old");
+    FaultyFileSystem files(disk);
+    files.fail_at(call, ENOSPC);
+    message_of([&] { replace_file(files, "/state", "new content"); }, ErrorCode::kDevice);
+    EXPECT_EQ(read_text_file(disk, "/state", 100), "old") << call;
+    EXPECT_EQ(disk.list("/").size(), 1u) << call;
+  }
+}
+
 TEST(FaultyFileSystem, FailsAsToldAndRecords) {
   MemoryFileSystem disk;
   FaultyFileSystem files(disk);

@@ -153,7 +153,8 @@ void require_free_memory(const Plan& plan) {
 }
 
 std::string device_line(const PlanRequest& request) {
-  if (request.device == KernelDevice::kCpu) return cpu_device_line(request.num_threads, request.isa);
+  if (request.device == KernelDevice::kCpu)
+    return cpu_device_line(request.num_threads, request.isa, cpu_name());
   return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", request.device_label,
                      request.gpu.sm / 10, request.gpu.sm % 10,
                      static_cast<double>(request.gpu.memory_bytes) / double(1 << 30));

@@ -22,7 +22,7 @@ void require_free_memory(const Plan& plan);
 // What the GPU holds now, by whomever; 0 on a CPU and where the gauge is missing.
 int64_t gpu_used_bytes(const PlanRequest& request);
 
-// The first line of a run: "device cpu: 2 threads, AVX-512", "device cuda:0: NVIDIA H200, ...".
+// The first line of a run: "device cpu: Some CPU, 2 threads, AVX-512", "device cuda:0: NVIDIA H200, ...".
 std::string device_line(const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -275,54 +275,9 @@ TEST(BatchCensus, CountsWhatTheLoaderGives) {
     EXPECT_EQ(census.largest, largest);
     EXPECT_EQ(census.tokens, tokens);
     EXPECT_EQ(census.total_tokens, 3 * data.tokens.num_tokens());
-    EXPECT_EQ(census.quantile(1.0), tokens.back());
-    EXPECT_EQ(census.quantile(0.0), tokens.front());
-    EXPECT_EQ(census.quantile(0.5), tokens[tokens.size() / 2 - 1]);
     EXPECT_EQ(count_batches(sampler, 3, 5).num_batches, 5);
   }
   EXPECT_EQ(largest_batch_without_data(8, 128), (BatchSize{1024, 8, 128}));
-}
-
-TEST(BatchCensus, TheBestLadderIsTheBestOfAll) {
-  BatchCensus census;
-  census.tokens = {3, 4, 10, 11, 11, 12, 30, 31};
-  census.num_batches = 8;
-  for (const int32_t tokens : census.tokens) {
-    census.total_tokens += tokens;
-  }
-  census.largest.tokens = 31;
-  EXPECT_EQ(best_ladder(census, 1, 1), (std::vector<int64_t>{31}));
-  EXPECT_EQ(best_ladder(census, 3, 1), (std::vector<int64_t>{4, 12, 31}));
-  EXPECT_EQ(best_ladder(census, 3, 8), (std::vector<int64_t>{8, 16, 32}));
-  EXPECT_EQ(best_ladder(census, 100, 1).size(), 7u);
-  const std::vector<int64_t> ladder = best_ladder(census, 2, 1);
-  int64_t fewest = 1 << 30;
-  for (int64_t lower = 1; lower < 31; ++lower) {
-    fewest = std::min(fewest, use_ladder(census, std::vector<int64_t>{lower, 31}).computed_tokens);
-  }
-  const LadderUse use = use_ladder(census, ladder);
-  EXPECT_EQ(use.computed_tokens, fewest);
-  EXPECT_EQ(use.batches, (std::vector<int64_t>{6, 2}));
-  EXPECT_DOUBLE_EQ(use.waste, 1.0 - 112.0 / static_cast<double>(fewest));
-}
-
-TEST(BatchCensus, LaddersOfManyCountsHoldTheLargest) {
-  TestRandom random;
-  BatchCensus census;
-  for (int i = 0; i < 5000; ++i) {
-    census.tokens.push_back(static_cast<int32_t>(1 + random.below(100000)));
-    census.total_tokens += census.tokens.back();
-  }
-  std::sort(census.tokens.begin(), census.tokens.end());
-  census.num_batches = 5000;
-  census.largest.tokens = census.tokens.back();
-  const std::vector<int64_t> ladder = best_ladder(census, 8, 16);
-  ASSERT_EQ(ladder.size(), 8u);
-  EXPECT_TRUE(std::is_sorted(ladder.begin(), ladder.end()));
-  EXPECT_GE(ladder.back(), census.tokens.back());
-  EXPECT_LT(ladder.back(), census.tokens.back() + 16);
-  // Even lengths in 8 even buckets waste 1/9; the best ladder can only be better than even.
-  EXPECT_LT(use_ladder(census, ladder).waste, 0.112);
 }
 
 }  // namespace

@@ -106,25 +106,20 @@ MachineMemory machine_memory(const SystemPaths& paths) {
   return memory;
 }
 
-MachineLoad machine_load(const SystemPaths& paths) {
-  MachineLoad load;
-  std::istringstream text(file_text(paths.proc + "/loadavg"));
-  text.imbue(std::locale::classic());
-  text >> load.one_minute >> load.five_minutes >> load.fifteen_minutes;
-  return load;
+std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory) {
+  if (memory.total_bytes == 0 || needed_bytes <= memory.takeable_bytes()) return {};
+  constexpr double kGiB = 1073741824.0;
+  const bool is_group = memory.takeable_bytes() < memory.available_bytes;
+  return fmt::format(
+      "the run needs {:.2f} GiB, and {} has {:.2f} GiB left: the system may swap or end it. To see what "
+      "would fit: "
+      "--memory_limit {}MiB",
+      static_cast<double>(needed_bytes) / kGiB, is_group ? "this process's control group" : "this machine",
+      static_cast<double>(memory.takeable_bytes()) / kGiB, memory.takeable_bytes() >> 20);
 }
 
-CpuDescription cpu_description(const SystemPaths& paths) {
-  const std::string text = file_text(paths.proc + "/cpuinfo");
-  CpuDescription cpu{.name = std::string(field(text, "model name")),
-                     .megahertz = leading_number<double>(field(text, "cpu MHz")).value_or(0.0)};
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos && trimmed(std::string_view(line).substr(0, colon)) == "processor")
-      ++cpu.num_logical;
-  }
-  return cpu;
+std::string cpu_name(const SystemPaths& paths) {
+  return std::string(field(file_text(paths.proc + "/cpuinfo"), "model name"));
 }
 
 std::string isa_words(CpuIsa isa) {
@@ -143,8 +138,9 @@ std::string isa_words(CpuIsa isa) {
   return "?";
 }
 
-std::string cpu_device_line(int num_threads, CpuIsa isa) {
-  return fmt::format("device cpu: {} thread{}, {}", num_threads, num_threads == 1 ? "" : "s", isa_words(isa));
+std::string cpu_device_line(int num_threads, CpuIsa isa, const std::string& name) {
+  return fmt::format("device cpu: {}{}{} thread{}, {}", name, name.empty() ? "" : ", ", num_threads,
+                     num_threads == 1 ? "" : "s", isa_words(isa));
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// What the operating system says of this process and this machine: memory, limits, load, the CPU's name.
+// What the operating system says of this process and this machine: memory, limits, the CPU's name.
 // Reads Linux's /proc and /sys at the time of the call; what it cannot find reads as 0 or as nothing. It
 // prints nothing and changes nothing. Thread-safe. Errors: none.
 #pragma once
@@ -34,24 +34,16 @@ struct MachineMemory {
   int64_t takeable_bytes() const;
 };
 MachineMemory machine_memory(const SystemPaths& paths = {});
+// What to warn of where a run needs more bytes than this machine can give now; "" where it fits or where the
+// machine does not say.
+std::string shortage_text(int64_t needed_bytes, const MachineMemory& memory);
 
-struct MachineLoad {
-  double one_minute = 0;
-  double five_minutes = 0;
-  double fifteen_minutes = 0;
-};
-MachineLoad machine_load(const SystemPaths& paths = {});
-
-struct CpuDescription {
-  std::string name = {};  // as /proc/cpuinfo has it; "" where it has none
-  int num_logical = 0;    // processors in /proc/cpuinfo
-  double megahertz = 0;   // of the first, now
-};
-CpuDescription cpu_description(const SystemPaths& paths = {});
+// The CPU's name as /proc/cpuinfo has it; "" where it has none.
+std::string cpu_name(const SystemPaths& paths = {});
 
 // "AVX-512 + AMX": an instruction set as people write it.
 std::string isa_words(CpuIsa isa);
-// The first line of a run: "device cpu: 2 threads, AVX-512 + AMX".
-std::string cpu_device_line(int num_threads, CpuIsa isa);
+// The first line of a run: "device cpu: Some CPU, 2 threads, AVX-512 + AMX".
+std::string cpu_device_line(int num_threads, CpuIsa isa, const std::string& name);
 
 }  // namespace plimsoll

@@ -37,7 +37,6 @@ TEST(Host, ThisProcessHasMemory) {
   EXPECT_GT(machine.total_bytes, memory.peak_bytes);
   EXPECT_GT(machine.available_bytes, 0);
   EXPECT_LE(machine.takeable_bytes(), machine.available_bytes);
-  EXPECT_GT(cpu_description().num_logical, 0);
 }
 
 TEST(Host, PeakFollowsWhatIsTouched) {
@@ -68,6 +67,10 @@ TEST_F(HostFiles, TheTightestControlGroupCounts) {
   EXPECT_EQ(memory.available_bytes, 8 << 20);
   EXPECT_EQ(memory.cgroup_limit_bytes, 6 << 20);
   EXPECT_EQ(memory.takeable_bytes(), 5 << 20);
+  EXPECT_EQ(shortage_text(5 << 20, memory), "");
+  const std::string text = shortage_text(6 << 20, memory);
+  EXPECT_NE(text.find("this process's control group has 0.00 GiB left"), std::string::npos) << text;
+  EXPECT_NE(text.find("--memory_limit 5MiB"), std::string::npos) << text;
 }
 
 TEST_F(HostFiles, VersionOneControlGroupsCountToo) {
@@ -84,27 +87,17 @@ TEST_F(HostFiles, VersionOneControlGroupsCountToo) {
 TEST_F(HostFiles, WhatIsNotThereReadsAsNothing) {
   EXPECT_EQ(process_memory(paths()).peak_bytes, 0);
   EXPECT_EQ(machine_memory(paths()).total_bytes, 0);
+  EXPECT_EQ(shortage_text(1 << 20, machine_memory(paths())), "");
   EXPECT_FALSE(machine_memory(paths()).cgroup_limit_bytes.has_value());
-  EXPECT_EQ(machine_load(paths()).one_minute, 0);
-  EXPECT_EQ(cpu_description(paths()).name, "");
+  EXPECT_EQ(cpu_name(paths()), "");
 }
 
-TEST_F(HostFiles, LoadAndCpu) {
-  put("proc/loadavg", "1.25 0.50 0.10 2/300 1234\n");
+TEST_F(HostFiles, TheFirstLineOfARun) {
   put("proc/cpuinfo",
-      "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\ncpu MHz\t\t: 2100.500\n\nprocessor\t: 1\nmodel "
-      "name\t: Some CPU\n");
-  EXPECT_DOUBLE_EQ(machine_load(paths()).one_minute, 1.25);
-  EXPECT_DOUBLE_EQ(machine_load(paths()).fifteen_minutes, 0.10);
-  const CpuDescription cpu = cpu_description(paths());
-  EXPECT_EQ(cpu.name, "Some CPU @ 2.0GHz");
-  EXPECT_EQ(cpu.num_logical, 2);
-  EXPECT_DOUBLE_EQ(cpu.megahertz, 2100.5);
-}
-
-TEST(Host, TheFirstLineOfARun) {
-  EXPECT_EQ(cpu_device_line(2, CpuIsa::kAmx), "device cpu: 2 threads, AVX-512 + AMX");
-  EXPECT_EQ(cpu_device_line(1, CpuIsa::kAvx2), "device cpu: 1 thread, AVX2");
+      "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\n\nprocessor\t: 1\nmodel name\t: Other\n");
+  EXPECT_EQ(cpu_device_line(2, CpuIsa::kAmx, cpu_name(paths())),
+            "device cpu: Some CPU @ 2.0GHz, 2 threads, AVX-512 + AMX");
+  EXPECT_EQ(cpu_device_line(1, CpuIsa::kAvx2, ""), "device cpu: 1 thread, AVX2");
 }
 
 }  // namespace
