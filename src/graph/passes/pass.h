@@ -61,17 +61,16 @@ struct PassInfo {
 };
 std::vector<PassInfo> all_passes();
 
-// What matrix products read of an fp32 weight beside 16-bit activations: the weight itself, rounded on its
-// way, or a persistent 16-bit copy of it that the optimizer keeps.
-enum class ProductWeights : uint8_t { kMaster, kCopy };
-// The name of that copy.
-std::string weight_copy_name(std::string_view weight, DType dtype);
-// precision.cc: 16-bit activations in a forward graph. With kCopy, gradients of products' weights have the
-// type `gradients`.
-Pass precision_pass(DType activations, ProductWeights weights = ProductWeights::kMaster,
-                    DType gradients = DType::kF32);
+// precision.cc: 16-bit activations in a forward graph whose weights stay as they are.
+Pass precision_pass(DType activations);
 // fuse.cc: forward patterns into fused ops.
 Pass fuse_pass();
+// weight_copies.cc: products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,
+// for devices whose products take both operands in one type. Gradients of the copies have the type
+// `gradients`.
+Pass weight_copies_pass(DType gradients);
+// The name of the copy.
+std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression.cc: two ops with equal inputs and attributes become one.
 Pass common_subexpression_pass();
 // dead_code.cc: ops whose outputs nobody reads. `keep`: names of values that are read from outside.

@@ -12,7 +12,8 @@
 // Error, against exact products of the operands as stored: that of a sum of k products in fp32,
 // (k + 2) u sum |a b| with u = 2^-24 (tensor cores align the products of a step to the largest and cut them
 // there, which counts as two more bits: 4 u); in tf32 the operands are rounded to 2^-11 first. The store
-// rounds once.
+// rounds once; with a bias and a 16-bit C some algorithms (sums in parts) round the product once more before
+// the bias is added to it.
 #pragma once
 
 #include <cstdint>

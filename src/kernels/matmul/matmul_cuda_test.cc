@@ -27,11 +27,14 @@ std::string describe(const MatmulProblem& p, Fp32Products fp32) {
 
 // The contract of matmul_cuda.h: sums as matmul_error_bound, with four times the unit for what tensor cores
 // cut off; tf32 rounds each operand to 11 bits.
-double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, double want) {
+double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, double want, double bias) {
   double limit = matmul_error_bound(problem, abs_sum, want) +
                  3.0 * static_cast<double>(problem.k + 2) * 0x1p-24 * abs_sum;
   if (problem.a == DType::kF32 && fp32 == Fp32Products::kTf32) limit += 2.0 * 0x1.01p-11 * abs_sum;
-  if (problem.c == DType::kF16) limit += 0x1.01p-11 * std::abs(want) + 0x1p-24;
+  if (problem.c == DType::kBF16) limit += 0x1.01p-8 * std::abs(want - bias) * (bias != 0.0 ? 1.0 : 0.0);
+  if (problem.c == DType::kF16) {
+    limit += 0x1.01p-11 * (std::abs(want) + (bias != 0.0 ? std::abs(want - bias) : 0.0)) + 0x1p-24;
+  }
   return limit;
 }
 
@@ -85,7 +88,8 @@ void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32)
           sum += std::abs(a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l) *
                           b.load(problem.trans_b == Transpose::kYes ? j * problem.k + l : l * problem.n + j));
         }
-        limits[index] = bound(problem, fp32, sum, want.load(static_cast<int64_t>(index)));
+        limits[index] = bound(problem, fp32, sum, want.load(static_cast<int64_t>(index)),
+                              problem.bias == MatmulBias::kRow ? bias.load(j) : 0.0);
       }
     }
     const auto result = test::compare(c, want, {.per_element = limits, .shape = {problem.m, problem.n}});

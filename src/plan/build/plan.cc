@@ -25,7 +25,7 @@ ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
 }
 
 // Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
-ProductWeights product_weights(const PlanRequest& request) {
+bool products_want_copies(const PlanRequest& request) {
   const Problem problem{.op = "matmul",
                         .dtype = *request.activation_dtype,
                         .device = request.device,
@@ -33,13 +33,19 @@ ProductWeights product_weights(const PlanRequest& request) {
                         .num_threads = request.num_threads,
                         .isa = request.isa,
                         .sm = request.gpu.sm};
-  return select_kernel(problem).row != nullptr ? ProductWeights::kMaster : ProductWeights::kCopy;
+  return select_kernel(problem).row == nullptr;
 }
 
-Pass precision_of(const PlanRequest& request) {
-  // Gradients that add up over micro-batches do so in fp32.
-  const DType gradients = request.gradient_accumulation_steps > 1 ? DType::kF32 : *request.activation_dtype;
-  return precision_pass(*request.activation_dtype, product_weights(request), gradients);
+// From the model's graph to one in the run's precision, with fused ops.
+void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
+  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
+  passes.run(graph, fuse_pass());
+  if (request.activation_dtype && products_want_copies(request)) {
+    // Gradients that add up over micro-batches do so in fp32.
+    const bool accumulates = request.gradient_accumulation_steps > 1;
+    passes.run(graph, weight_copies_pass(accumulates ? DType::kF32 : *request.activation_dtype));
+  }
+  passes.run(graph, common_subexpression_pass());
 }
 
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
@@ -52,9 +58,7 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kTrain));
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
-  if (request.activation_dtype) passes.run(graph, precision_of(request));
-  passes.run(graph, fuse_pass());
-  passes.run(graph, common_subexpression_pass());
+  lower(graph, request, passes);
   std::vector<ValueId> wanted;
   std::vector<ValueId> copies;
   for (const WeightSpec& spec : weights) {
@@ -88,9 +92,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kEvaluate));
   Graph& graph = forward.graph;
-  if (request.activation_dtype) passes.run(graph, precision_of(request));
-  passes.run(graph, fuse_pass());
-  passes.run(graph, common_subexpression_pass());
+  lower(graph, request, passes);
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
   ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};
