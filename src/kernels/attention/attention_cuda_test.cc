@@ -28,8 +28,23 @@ struct Kernels {
 constexpr Kernels kTiled = {"tiled", attention_fwd_cuda_tiled, attention_bwd_cuda_tiled,
                             attention_bwd_cuda_tiled_scratch_bytes, false};
 
-constexpr Kernels kMma = {"mma", attention_fwd_cuda_mma, attention_bwd_cuda_mma,
+// With large blocks, and with small ones.
+constexpr Kernels kMma = {"mma",
+                          [](const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+                            attention_fwd_cuda_mma_of(args, rng, {128, 128, 128}, stream);
+                          },
+                          [](const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+                            attention_bwd_cuda_mma_of(args, rng, {128, 128, 128}, stream);
+                          },
                           attention_bwd_cuda_mma_scratch_bytes, true};
+constexpr Kernels kMmaSmall = {"mma of 64 rows",
+                               [](const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+                                 attention_fwd_cuda_mma_of(args, rng, {64, 64, 64}, stream);
+                               },
+                               [](const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+                                 attention_bwd_cuda_mma_of(args, rng, {64, 64, 64}, stream);
+                               },
+                               attention_bwd_cuda_mma_scratch_bytes, true};
 
 AttentionRounding rounding_of(const Kernels& kernels, DType dtype) {
   AttentionRounding rounding;
@@ -180,7 +195,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
 // The families that take a type and head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
-  return {&kTiled, &kMma};
+  return {&kTiled, &kMma, &kMmaSmall};
 }
 
 struct HeadCase {
@@ -225,8 +240,11 @@ struct Family {
   DType dtype;
 };
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
-      {&kTiled, DType::kF32}, {&kTiled, DType::kBF16}, {&kMma, DType::kBF16}, {&kMma, DType::kF16}};
+  static const std::vector<Family> all = {{&kTiled, DType::kF32},
+                                          {&kTiled, DType::kBF16},
+                                          {&kMma, DType::kBF16},
+                                          {&kMma, DType::kF16},
+                                          {&kMmaSmall, DType::kBF16}};
   return all;
 }
 

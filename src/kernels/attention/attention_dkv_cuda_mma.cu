@@ -48,15 +48,16 @@ __device__ void fetch_row_values(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Turns scores x and products y of a warp's keys with one step of 16 queries into the left operands p m
+// Turns scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p m
 // (without the factor of m) and d_x. `values` is at the step's first query.
-template <DType kType, int kM, bool kDropout>
+template <DType kType, int kM, int kN, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
-                              const uint32_t* keep, int first_bit, float (&x)[kM][2][4], float (&y)[kM][2][4],
-                              uint32_t (&p)[kM][4], uint32_t (&d_x)[kM][4]) {
+                              const uint32_t* keep, int first_bit, float (&x)[kM][kN][4],
+                              float (&y)[kM][kN][4], uint32_t (&p)[kM][kN / 2][4],
+                              uint32_t (&d_x)[kM][kN / 2][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
+  for (int n = 0; n < kN; ++n) {
     const int column = 8 * n + lane % 4 * 2;
     const float2 lse = *reinterpret_cast<const float2*>(values + column);
     const float2 delta = *reinterpret_cast<const float2*>(values + kQueries + column);
@@ -86,56 +87,70 @@ __device__ void differentiate(const AttentionKernelArgs& args, float exponent, c
   }
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
-    pack_fragment<kType>(p[m], x[m][0], x[m][1]);
-    pack_fragment<kType>(d_x[m], y[m][0], y[m][1]);
+#pragma unroll
+    for (int part = 0; part < kN / 2; ++part) {
+      pack_fragment<kType>(p[m][part], x[m][2 * part], x[m][2 * part + 1]);
+      pack_fragment<kType>(d_x[m][part], y[m][2 * part], y[m][2 * part + 1]);
+    }
   }
 }
 
 // Where the mask is causal, hides key rows from earlier queries.
-template <int kM>
-__device__ void hide_queries(int key, int query, float (&score)[kM][2][4]) {
+template <int kM, int kN>
+__device__ void hide_queries(int key, int query, float (&score)[kM][kN][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int ahead = key + 16 * m + e / 2 * 8 + lane / 4 - (query + lane % 4 * 2 + e % 2);
-      if (ahead > 0) score[m][0][e] = -INFINITY;
-      if (ahead > 8) score[m][1][e] = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        if (ahead > 8 * n) score[m][n][e] = -INFINITY;
+      }
     }
   }
 }
 
-// acc[m] += a[m] times one step of 16 rows of a tile.
-template <DType kType, int kDim, int kM>
-__device__ void add_product(const uint32_t (&a)[kM][4], uint32_t tile, uint32_t by_columns, int row,
+// acc[m] += a[m] times 16 * kParts rows of a tile.
+template <DType kType, int kDim, int kM, int kParts>
+__device__ void add_product(const uint32_t (&a)[kM][kParts][4], uint32_t tile, uint32_t by_columns, int row,
                             float (&acc)[kM][kDim / 8][4]) {
 #pragma unroll
-  for (int n = 0; n < kDim / 16; ++n) {
-    uint32_t b[4];
-    load_transposed(b, fragment_at<kDim>(tile, by_columns, row, n));
+  for (int part = 0; part < kParts; ++part) {
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      multiply_add<kType>(acc[m][2 * n], a[m], b[0], b[1]);
-      multiply_add<kType>(acc[m][2 * n + 1], a[m], b[2], b[3]);
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t b[4];
+      load_transposed(b, fragment_at<kDim>(tile, by_columns, row + 16 * part, n));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<kType>(acc[m][2 * n], a[m][part], b[0], b[1]);
+        multiply_add<kType>(acc[m][2 * n + 1], a[m][part], b[2], b[3]);
+      }
     }
   }
 }
 
-// acc[m] = a warp's rows of `left` times 16 rows of a tile, both over the head size.
-template <DType kType, int kDim, int kM>
+// acc[m] = a warp's rows of `left` times 8 * kN rows of a tile, both over the head size.
+template <DType kType, int kDim, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
-                              uint32_t by_rows, int row, float (&acc)[kM][2][4]) {
+                              uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
 #pragma unroll
   for (int d = 0; d < kDim / 16; ++d) {
-    uint32_t b[4];
-    load_matrices(b, fragment_at<kDim>(tile, by_rows, row, d));
+    uint32_t a[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      uint32_t a[4];
-      load_matrices(a, fragment_at<kDim>(left, by_columns, warp_row + 16 * m, d));
-      multiply_add<kType>(acc[m][0], a, b[0], b[1]);
-      multiply_add<kType>(acc[m][1], a, b[2], b[3]);
+      load_matrices(a[m], fragment_at<kDim>(left, by_columns, warp_row + 16 * m, d));
+    }
+#pragma unroll
+    for (int n = 0; n < kN; n += 2) {
+      uint32_t b[4];
+      load_matrices(b, fragment_at<kDim>(tile, by_rows, row + 8 * n, d));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<kType>(acc[m][n], a[m], b[0], b[1]);
+        multiply_add<kType>(acc[m][n + 1], a[m], b[2], b[3]);
+      }
     }
   }
 }
@@ -143,6 +158,8 @@ __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, 
 template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
   constexpr int kRows = 64 * kM;
+  // Queries at a time: more reuse the rows of k and v that a warp loads, as registers allow.
+  constexpr int kStep = kDim * kM <= 128 ? 32 : 16;
   const Work work = find_work(args, kRows, TileOrder::kForward);
   if (work.is_tail) {
     clear_tail(args, work, args.d_k, args.d_k_stride);
@@ -184,21 +201,22 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
     const float* values = row_values + stage * kValues;
     const auto* keep = reinterpret_cast<const uint32_t*>(values + 2 * kQueries) + warp_row / 32 * kQueries;
 #pragma unroll 1
-    for (int step = 0; step < kQueries / 16; ++step) {
-      const int query = row + 16 * step;
-      if (query >= work.count || (args.causal && query + 16 <= work.row + warp_row)) continue;
-      float x[kM][2][4], y[kM][2][4];
+    for (int step = 0; step < kQueries; step += kStep) {
+      const int query = row + step;
+      if (query >= work.count || (args.causal && query + kStep <= work.row + warp_row)) continue;
+      float x[kM][kStep / 8][4], y[kM][kStep / 8][4];
       clear(x);
       clear(y);
-      multiply_rows<kType, kDim, kM>(base, by_columns, warp_row, q, by_rows, 16 * step, x);
-      multiply_rows<kType, kDim, kM>(base + kOwn, by_columns, warp_row, d_o, by_rows, 16 * step, y);
-      if (args.causal && query < work.row + warp_row + 16 * kM)
-        hide_queries<kM>(work.row + warp_row, query, x);
-      uint32_t p[kM][4], d_x[kM][4];
-      differentiate<kType, kM, kDropout>(args, exponent, values + 16 * step, keep + 16 * step, warp_row % 32,
-                                         x, y, p, d_x);
-      add_product<kType, kDim, kM>(p, d_o, by_columns, 16 * step, d_v);
-      add_product<kType, kDim, kM>(d_x, q, by_columns, 16 * step, d_k);
+      multiply_rows<kType, kDim>(base, by_columns, warp_row, q, by_rows, step, x);
+      multiply_rows<kType, kDim>(base + kOwn, by_columns, warp_row, d_o, by_rows, step, y);
+      if (args.causal && query < work.row + warp_row + 16 * kM) {
+        hide_queries(work.row + warp_row, query, x);
+      }
+      uint32_t p[kM][kStep / 16][4], d_x[kM][kStep / 16][4];
+      differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, warp_row % 32,
+                                                    x, y, p, d_x);
+      add_product<kType, kDim>(p, d_o, by_columns, step, d_v);
+      add_product<kType, kDim>(d_x, q, by_columns, step, d_k);
     }
   }
   if (!is_used) return;

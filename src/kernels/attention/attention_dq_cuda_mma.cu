@@ -123,20 +123,25 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   const auto fetch = [&](int key, int stage) {
     copy_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
     copy_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
-    if constexpr (kDropout) {
-      draw_keep_words<kRows>(args, work, dropout, key, keep_bits + stage * 2 * kRows, args.keep);
-    }
   };
   copy_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
   copy_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
                          base + kOwn);
   fetch(0, 0);
+  const bool is_used = work.row + warp_row < work.count;
+  if constexpr (kDropout) {
+    if (is_used) {
+      KeepDraw<kM> draw(work, warp_row, 0);
+#pragma unroll
+      for (int part = 0; part < KeepDraw<kM>::kParts; ++part) draw.draw(args, work, dropout, part);
+      draw.template store<kRows>(args, work, keep_bits);
+    }
+  }
 
   uint32_t q[kM][kDim / 16][4], d_o[kM][kDim / 16][4];
   float d_q[kM][kDim / 8][4];
   RowValues<kM> rows;
   clear(d_q);
-  const bool is_used = work.row + warp_row < work.count;
   const float exponent = args.scale * kLog2E;
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
@@ -166,6 +171,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     const bool hides = key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count);
     const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     uint32_t keep[kM][2];
+    KeepDraw<kM> draw(work, warp_row, key + kKeys);  // for the next tile
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
       if (key + 16 * step >= end) break;
@@ -194,6 +200,14 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
           multiply_add<kType>(y[m][0], d_o[m][d], c[0], c[1]);
           multiply_add<kType>(y[m][1], d_o[m][d], c[2], c[3]);
         }
+        if constexpr (kDropout) {
+          constexpr int kPartsOfGroup = kDim < 64 ? 64 / kDim : 1;
+#pragma unroll
+          for (int i = 0; i < kPartsOfGroup; ++i) {
+            const int part = (step * kDim / 16 + d) * kPartsOfGroup + i;
+            if (part < KeepDraw<kM>::kParts) draw.draw(args, work, dropout, part);
+          }
+        }
       }
       if (hides) hide_keys<kM>(args, work, work.row + warp_row, key + 16 * step, x);
       uint32_t d_x[kM][4];
@@ -208,6 +222,11 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
           multiply_add<kType>(d_q[m][2 * n + 1], d_x[m], b[2], b[3]);
         }
       }
+    }
+    if constexpr (kDropout) {
+      __syncwarp();
+      if (key + kKeys < end) draw.template store<kRows>(args, work, keep_bits + 2 * (stage ^ 1) * kRows);
+      __syncwarp();
     }
   }
   if (!is_used) return;

@@ -13,13 +13,15 @@ constexpr int kKeys = 64;  // of a tile
 // Two tiles of keys and of values, one in use and one on its way, after the queries; then the bits of
 // dropout.
 constexpr int fwd_mma_bytes(int dim, int rows) {
-  return 2 * dim * (rows + 4 * kKeys) + 2 * 2 * rows * 4;
+  return 2 * dim * (rows + 4 * kKeys) + 2 * rows * 4;
 }
 
-// score[m][n] = the product of a warp's query rows with the 64 keys of a tile.
-template <DType kType, int kDim, int kM>
+// score[m][n] = the product of a warp's query rows with the 64 keys of a tile. between(part) is called for 0
+// <= part < 16, spread over the products.
+template <DType kType, int kDim, int kM, typename Between>
 __device__ void multiply_by_keys(const uint32_t (&q)[kM][kDim / 16][4], uint32_t k, uint32_t by_rows,
-                                 float (&score)[kM][kKeys / 8][4]) {
+                                 float (&score)[kM][kKeys / 8][4], const Between& between) {
+  constexpr int kPartsOfGroup = kDim < 64 ? 64 / kDim : 1;
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
 #pragma unroll
@@ -30,6 +32,11 @@ __device__ void multiply_by_keys(const uint32_t (&q)[kM][kDim / 16][4], uint32_t
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(score[m][2 * n], q[m][step], b[0], b[1]);
         multiply_add<kType>(score[m][2 * n + 1], q[m][step], b[2], b[3]);
+      }
+      const int group = step * kKeys / 16 + n;
+#pragma unroll
+      for (int i = 0; i < kPartsOfGroup; ++i) {
+        if (group * kPartsOfGroup + i < 16) between(group * kPartsOfGroup + i);
       }
     }
   }
@@ -159,8 +166,6 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   const auto fetch = [&](int key, int stage) {
     copy_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
     copy_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
-    if constexpr (kDropout)
-      draw_keep_words<kRows>(args, work, dropout, key, keep + stage * 2 * kRows, nullptr);
   };
   copy_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
   fetch(0, 0);
@@ -189,12 +194,21 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     }
     float score[kM][kKeys / 8][4];
     clear(score);
-    multiply_by_keys<kType, kDim, kM>(q, keys + stage * kTile, by_rows, score);
+    if constexpr (kDropout) {
+      KeepDraw<kM> draw(work, warp_row, key);
+      multiply_by_keys<kType, kDim, kM>(q, keys + stage * kTile, by_rows, score,
+                                        [&](int part) { draw.draw(args, work, dropout, part); });
+      __syncwarp();
+      draw.template store<kRows>(args, work, keep);
+      __syncwarp();
+    } else {
+      multiply_by_keys<kType, kDim, kM>(q, keys + stage * kTile, by_rows, score, [](int) {});
+    }
     if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
       hide_keys<kM>(args, work, work.row + warp_row, key, score);
     }
     soften<kDim, kM>(exponent, score, largest, sum, out);
-    if constexpr (kDropout) drop<kRows, kM>(keep + stage * 2 * kRows + warp_row, score);
+    if constexpr (kDropout) drop<kRows, kM>(keep + warp_row, score);
     multiply_by_values<kType, kDim, kM>(score, keys + (2 + stage) * kTile, by_columns, out);
   }
 

@@ -181,22 +181,51 @@ __device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, i
   return low | keep_of_quads<4>(dropout, t, heads, head, 8 * word + 4) << 16;
 }
 
-// Draws the bits of kRows query rows and 64 keys from `key` on, words of 32 keys after one another; each
-// number is drawn once in a block. Where `keep` is given, they are kept for the other kernel.
-template <int kRows>
-__device__ inline void draw_keep_words(const AttentionKernelArgs& args, const Work& work,
-                                       const Dropout& dropout, int key, uint32_t* words, uint32_t* keep) {
-  const int num_words = (args.longest + 31) / 32;
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * kRows; i += kMmaThreads) {
-    const int row = i % kRows, word = key / 32 + i / kRows;
-    if (work.row + row >= work.count || 32 * word >= work.count) continue;
-    const int t = work.first + work.row + row;
-    const uint32_t bits = keep_word(dropout, t, args.heads, work.head, word);
-    words[i] = bits;
-    if (keep != nullptr) keep[(static_cast<int64_t>(work.head) * num_words + word) * args.tokens + t] = bits;
+// Draws the bits of a warp's 16 * kM query rows and 64 keys, a lane for one row: of 32 rows both words of 32
+// keys, of 16 rows one. Each number is drawn once in a block. The arithmetic is spread over kParts calls, so
+// that the compiler can put it between the products, which leave the units that it takes idle.
+template <int kM>
+class KeepDraw {
+ public:
+  static constexpr int kParts = 16;
+  static constexpr int kQuads = 8 * kM;  // of a lane
+
+  // Of 64 keys from number `key` of the sequence on.
+  __device__ KeepDraw(const Work& work, int warp_row, int key) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    row_ = warp_row + lane % (16 * kM);
+    word_ = kM == 1 ? lane / 16 : 0;
+    t_ = work.first + work.row + row_;
+    quad_ = key / 4 + 8 * word_;
   }
-}
+
+  // Part 0 <= part < kParts, a constant.
+  __device__ void draw(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout, int part) {
+    if (part % (kParts / kQuads) != 0) return;
+    const int quad = part / (kParts / kQuads);
+    bits_[quad / 8] |= keep_of_quads<1>(dropout, t_, args.heads, work.head, quad_ + quad) << (4 * (quad % 8));
+  }
+
+  // After all parts: into shared memory, words of one 32 keys after one another for kStride rows, and, where
+  // the other kernel wants them, into scratch.
+  template <int kStride>
+  __device__ void store(const AttentionKernelArgs& args, const Work& work, uint32_t* words) const {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) words[(word_ + i) * kStride + row_] = bits_[i];
+    if (args.keep == nullptr || work.row + row_ >= work.count) return;
+    const int num_words = (args.longest + 31) / 32;
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+      const int word = quad_ / 8 + i;
+      if (32 * word >= work.count) break;
+      args.keep[(static_cast<int64_t>(work.head) * num_words + word) * args.tokens + t_] = bits_[i];
+    }
+  }
+
+ private:
+  int row_, word_, t_, quad_;
+  uint32_t bits_[kM] = {};
+};
 
 template <int kN>
 __device__ inline void clear(float (&acc)[kN]) {
