@@ -93,8 +93,12 @@ This page is generated from `include/plimsoll/arguments.inc`, and a test fails w
 Names of Hugging Face's `TrainingArguments` and example scripts mean what they mean there. Each is implemented; or accepted
 with a note, because it has no effect here; or refused with the reason, if it asks for more than its default.
 
+)";
+constexpr std::string_view kPageRules = R"(
 ## What is checked before anything runs
 
+- Data comes from one place: `dataset_name dummy` and any file exclude each other, as do the folder of a GLUE task and a
+  `train_file`; any other `dataset_name` needs a `task_name`.
 - `fp16` and `bf16` exclude each other, and so do `use_cpu` and a `device` that is no CPU.
 - `load_best_model_at_end` needs `save_strategy` and `eval_strategy` to be equal (or `save_strategy best`) and `save_steps` to
   be a multiple of `eval_steps`.
@@ -122,6 +126,25 @@ void append_group_page(std::string& out, ArgumentGroup group) {
                        has_unit ? fmt::format(", {}", info.unit) : std::string{}, escaped(info.default_text),
                        escaped(range_text(info)), to_string(info.origin), to_string(info.status),
                        escaped(meaning));
+  }
+}
+
+// How many names of each origin there are, by what is done with them.
+void append_counts(std::string& out) {
+  out += "| from | implemented | no effect | refused | all |\n|---|---|---|---|---|\n";
+  for (const ArgumentOrigin origin :
+       {ArgumentOrigin::kTrainer, ArgumentOrigin::kScript, ArgumentOrigin::kPlimsoll}) {
+    out += fmt::format("| {} |", to_string(origin));
+    int64_t all = 0;
+    for (const ArgumentStatus status :
+         {ArgumentStatus::kImplemented, ArgumentStatus::kNoEffect, ArgumentStatus::kRefused}) {
+      const int64_t count = std::ranges::count_if(argument_table(), [&](const ArgumentInfo& info) {
+        return info.origin == origin && info.status == status;
+      });
+      out += fmt::format(" {} |", count);
+      all += count;
+    }
+    out += fmt::format(" {} |\n", all);
   }
 }
 
@@ -191,6 +214,8 @@ std::string arguments_help(std::string_view topic) {
 
 std::string arguments_markdown() {
   std::string out(kPageHead);
+  append_counts(out);
+  out += kPageRules;
   for (int i = 0; i < kNumGroups; ++i) append_group_page(out, static_cast<ArgumentGroup>(i));
   append_old_names_page(out);
   return out;

@@ -90,9 +90,12 @@ std::string usage() {
   }
   return text +
          "\nplimsoll COMMAND --help lists the arguments, --help all with those that have no effect here.\n"
-         "Exit codes: 0 done, 1 our bug, 2 usage, 3 will not fit, 4 bad data or checkpoint, 5 loss or "
+         "Exit codes: 0 done, 1 our bug, 2 usage or configuration, 3 will not fit, 4 bad data or checkpoint, "
+         "5 loss or "
          "gradient not finite,\n"
-         "6 interrupted and saved, 7 the device or the system failed.\n";
+         "6 interrupted and saved, 7 the device or the system failed; 128 + the signal after a second one, "
+         "which saves "
+         "nothing.\n";
 }
 
 int run(int argc, char** argv) {

@@ -1,0 +1,132 @@
+// Holds the figures and lists of the documents to the program: subcommands, exit codes, counts of arguments,
+// and the tables of the plan that they show.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "plimsoll/arguments.h"
+#include "plimsoll/error.h"
+#include "tests/bad_input/binary.h"
+
+namespace plimsoll::testing {
+namespace {
+
+std::string read(const std::string& path) {
+  std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/" + path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// What the program says to these words.
+std::string said(const std::vector<std::string>& words) {
+  const ProcessResult result = run_plimsoll(words, ::testing::TempDir() + "/plimsoll_figures_log");
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  return result.output;
+}
+
+std::set<std::string> subcommands() {
+  const std::regex row(R"(\n  ([a-z]+) +[a-z])");
+  const std::string help = said({"--help"});
+  std::set<std::string> names;
+  for (std::sregex_iterator it(help.begin(), help.end(), row), end; it != end; ++it) names.insert((*it)[1]);
+  return names;
+}
+
+// "0 done, 1 our bug, ...": the words of each code, after "Exit codes: " and up to the semicolon.
+std::map<int, std::string> exit_codes(const std::string& text) {
+  std::map<int, std::string> codes;
+  const size_t begin = text.find("Exit codes: ");
+  if (begin == std::string::npos) return codes;
+  std::string list = text.substr(begin + 12, text.find(';', begin) - begin - 12);
+  for (char& c : list) c = c == '\n' ? ' ' : c;
+  const std::regex entry(R"((\d) ([^,]+))");
+  for (std::sregex_iterator it(list.begin(), list.end(), entry), end; it != end; ++it)
+    codes[std::stoi((*it)[1])] = (*it)[2];
+  return codes;
+}
+
+TEST(Figures, EverySubcommandIsShownAndEveryOneShownIsThere) {
+  const std::set<std::string> names = subcommands();
+  ASSERT_GE(names.size(), 6u);
+  const std::string readme = read("README.md");
+  for (const std::string& name : names) {
+    EXPECT_NE(readme.find("build/plimsoll " + name + " "), std::string::npos)
+        << "README.md does not show " << name;
+  }
+  const std::regex command(R"(build/plimsoll ([a-z]+) )");
+  for (const char* page : {"README.md", "docs/MEMORY.md", "docs/ARGUMENTS.md", "CONTRIBUTING.md"}) {
+    const std::string text = read(page);
+    for (std::sregex_iterator it(text.begin(), text.end(), command), end; it != end; ++it)
+      EXPECT_TRUE(names.contains((*it)[1])) << page << " shows " << (*it)[1];
+  }
+}
+
+TEST(Figures, ExitCodesAreThoseOfTheProgram) {
+  const std::map<int, std::string> codes = exit_codes(said({"--help"}));
+  std::set<int> expected{0};
+  for (const ErrorCode code :
+       {ErrorCode::kInternal, ErrorCode::kUsage, ErrorCode::kWillNotFit, ErrorCode::kBadData,
+        ErrorCode::kNotFinite, ErrorCode::kInterrupted, ErrorCode::kDevice}) {
+    expected.insert(static_cast<int>(code));
+  }
+  std::set<int> listed;
+  for (const auto& [code, words] : codes) listed.insert(code);
+  EXPECT_EQ(listed, expected);
+  EXPECT_EQ(exit_codes(read("README.md")), codes);
+}
+
+TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
+  std::map<ArgumentStatus, int> counts;
+  int all = 0;
+  for (const ArgumentInfo& info : argument_table()) {
+    if (info.origin != ArgumentOrigin::kTrainer) continue;
+    ++counts[info.status];
+    ++all;
+  }
+  const std::string sentence = "Of Trainer's " + std::to_string(all) + " names " +
+                               std::to_string(counts[ArgumentStatus::kImplemented]) + " are implemented, " +
+                               std::to_string(counts[ArgumentStatus::kNoEffect]) +
+                               " have no effect here and are noted, and " +
+                               std::to_string(counts[ArgumentStatus::kRefused]) + " are refused";
+  std::string readme = read("README.md");
+  for (char& c : readme) c = c == '\n' ? ' ' : c;
+  EXPECT_NE(readme.find(sentence), std::string::npos) << "README.md does not say: " << sentence;
+}
+
+// The figures of a text's row that begins with these words, in the order of its columns.
+std::vector<std::string> row_figures(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find_first_not_of(' ');
+    if (at == std::string::npos || line.compare(at, name.size(), name) != 0) continue;
+    std::istringstream words(line.substr(at + name.size(), line.find(" |") - at - name.size()));
+    return {std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()};
+  }
+  return {};
+}
+
+// The plan that the documents show is the plan that the program makes; rows that depend on the CPU are left
+// out.
+TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
+  const std::string plan =
+      said({"plan", "--config_name", "bert-large-uncased", "--max_seq_length", "512",
+            "--per_device_train_batch_size", "4", "--num_threads", "2", "--device", "cpu"});
+  const std::string readme = read("README.md");
+  for (const char* row :
+       {"model weights ", "optimizer states ", "gradients ", "saved for the backward pass "}) {
+    const std::vector<std::string> figures = row_figures(plan, row);
+    EXPECT_GE(figures.size(), 5u) << row;
+    EXPECT_EQ(row_figures(readme, row), figures) << row;
+  }
+  EXPECT_NE(readme.find("335.1M parameters"), std::string::npos);
+  EXPECT_NE(plan.find("335.1M parameters"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
