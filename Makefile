@@ -3,6 +3,7 @@
 #   make            install the packages that are missing (Debian, root or sudo) and build: build/plimsoll
 #   make test       the same, then every test that is not labelled long
 #   make demo       the same, then train a classifier on this machine's own package descriptions
+#   make test-gpu   the tests that need an NVIDIA GPU, on the GPU at hand
 #   make test-long  long tests, sanitizers, fuzzers (about three hours on two cores)
 #   make bench      build the benchmarks: build-bench/
 #   make install    install to PREFIX (default /usr/local): program, library, headers, CMake package
@@ -15,7 +16,7 @@ JOBS ?= $(shell nproc)
 export JOBS
 
 .DEFAULT_GOAL := all
-.PHONY: all setup product test test-long demo bench install clean help
+.PHONY: all setup product test test-gpu test-long demo bench install clean help
 
 all: product
 	@echo "built: build/plimsoll   next: make demo, make test, or build/plimsoll --help"
@@ -29,6 +30,9 @@ product: setup
 test: setup
 	@scripts/build.sh release
 	@ctest --test-dir build -LE '^(long|gpu)$$' --no-tests=error --output-on-failure -j $(JOBS)
+
+test-gpu: setup
+	@scripts/test_gpu.sh
 
 test-long: setup
 	@scripts/test_long.sh

@@ -43,6 +43,12 @@ function(plimsoll_test name)
     set(ARG_TIMEOUT 600)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  # What is tested is the CPU, on a machine with a GPU too; tests of the GPU have the label gpu and run alone on it.
+  if("gpu" IN_LIST ARG_LABELS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  else()
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+  endif()
 endfunction()
 
 function(plimsoll_bench name)

@@ -4,7 +4,8 @@
 #   scripts/build.sh PRESET [TARGET...]      (no target: everything)
 #
 # A folder that is configured keeps its settings: Ninja itself runs CMake again when a CMakeLists.txt changes. On a terminal
-# Ninja's progress line is shown; elsewhere only what a compiler says.
+# Ninja's progress line is shown; elsewhere only what a compiler says. CUDA code is built for the GPUs of this machine, and
+# where there are none for the default of cmake/PlimsollCuda.cmake; PLIMSOLL_CUDA_ARCHITECTURES (80-real, RELEASE) overrides.
 set -eu
 preset=$1
 shift
@@ -24,10 +25,17 @@ if [ ! -f "$folder/build.ninja" ]; then
     exit 2
   fi
   launcher=
-  if command -v ccache >/dev/null 2>&1; then launcher=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+  if command -v ccache >/dev/null 2>&1; then
+    launcher="-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache"
+  fi
+  architectures=${PLIMSOLL_CUDA_ARCHITECTURES:-}
+  if [ -z "$architectures" ] && command -v nvidia-smi >/dev/null 2>&1; then
+    architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -E '^[0-9]+$' |
+      sort -u | sed 's/$/-real/' | paste -sd';' -) || architectures=
+  fi
   echo "build: configuring $folder (preset $preset)"
   log=$(mktemp)
-  if ! cmake --preset "$preset" $launcher >"$log" 2>&1; then
+  if ! cmake --preset "$preset" $launcher ${architectures:+"-DPLIMSOLL_CUDA_ARCHITECTURES=$architectures"} >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     rm -f "$log" "$folder/build.ninja"
     echo "build: CMake could not configure $folder; the lines above say why" >&2
