@@ -53,6 +53,36 @@ TEST(GeluCuda, StaysWithinItsBoundsOverTheWholeRange) {
   }
 }
 
+TEST(GeluCuda, SixteenBitsStayWithinTheirBoundsForEveryNumberThereIs) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    GuardedBuffer x("x", dtype, 65536), d_y("d_y", dtype, 65536);
+    for (int64_t i = 0; i < 65536; ++i) {
+      static_cast<uint16_t*>(x.view().data)[i] = static_cast<uint16_t>(i);
+      // What overflows is not compared: zero takes its place.
+      if (!std::isfinite(x.load(i)) || std::abs(x.load(i)) > 1e37) x.view().store(i, 0.0);
+    }
+    d_y.fill(1.0);
+    for (const GeluForm form : kForms) {
+      GuardedBuffer want("want", DType::kF64, 65536), want_slope("want slope", DType::kF64, 65536),
+          y("y", dtype, 65536), d_x("d_x", dtype, 65536);
+      gelu_fwd_ref({x.view(), want.view(), 65536, form});
+      gelu_bwd_ref({x.view(), d_y.view(), want_slope.view(), 65536, form});
+      std::vector<double> bounds, slope_bounds;
+      for (int64_t i = 0; i < 65536; ++i) {
+        bounds.push_back(gelu_fwd_cuda_error_bound(x.load(i), form, dtype));
+        slope_bounds.push_back(gelu_bwd_cuda_error_bound(x.load(i), 1.0, form, dtype, dtype));
+      }
+      Twins gpu;
+      run_twice(gpu, {&y, &d_x}, [&] {
+        gelu_fwd_cuda({gpu(x), gpu(y), 65536, form}, nullptr);
+        gelu_bwd_cuda({gpu(x), gpu(d_y), gpu(d_x), 65536, form}, nullptr);
+      });
+      expect_within(y, want, bounds);
+      expect_within(d_x, want_slope, slope_bounds);
+    }
+  }
+}
+
 TEST(GeluCuda, WhatIsNotFiniteIsSeen) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   GuardedBuffer x("x", DType::kF32, 3), one("one", DType::kF32, 3);
@@ -72,10 +102,11 @@ TEST(GeluCuda, WhatIsNotFiniteIsSeen) {
 // The bounds of a bias in front: the sum is rounded once, and the slope of gelu is at most 1.13, that of its
 // slope below 1.
 double bias_gelu_fwd_bound(double sum, GeluForm form, DType dtype) {
-  return gelu_fwd_error_bound(sum, form, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
+  return gelu_fwd_cuda_error_bound(sum, form, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }
-double bias_gelu_bwd_bound(double sum, double d_y, GeluForm form, DType dtype) {
-  return gelu_bwd_error_bound(sum, d_y, form, dtype) + std::abs(d_y) * kRoundoffF32 * std::abs(sum);
+double bias_gelu_bwd_bound(double sum, double d_y, GeluForm form, DType dtype, DType stored) {
+  return gelu_bwd_cuda_error_bound(sum, d_y, form, dtype, stored) +
+         std::abs(d_y) * kRoundoffF32 * std::abs(sum);
 }
 
 struct BiasGeluCase {
@@ -117,9 +148,9 @@ void check_bias_gelu(const BiasGeluCase& test) {
     const auto c = static_cast<size_t>(i % shape.C);
     const double sum = h.load(i) + b.load(i % shape.C);
     y_bounds.push_back(bias_gelu_fwd_bound(sum, form, dtype));
-    d_h_bounds.push_back(bias_gelu_bwd_bound(sum, d_y.load(i), form, dtype));
+    d_h_bounds.push_back(bias_gelu_bwd_bound(sum, d_y.load(i), form, dtype, dtype));
     magnitudes[c] += std::abs(want_d_h.load(i));
-    errors[c] += bias_gelu_bwd_bound(sum, d_y.load(i), form, DType::kF32);
+    errors[c] += bias_gelu_bwd_bound(sum, d_y.load(i), form, dtype, DType::kF32);
   }
   for (size_t c = 0; c < columns; ++c) {
     const double held = std::abs(before.load(static_cast<int64_t>(c)));

@@ -66,10 +66,14 @@ struct BiasSlope {
   }
 };
 
+// Calls body(T{}, Form{}) with the element's type and the form of GELU for it.
 template <class Body>
-void with_form(GeluForm form, const Body& body) {
-  if (form == GeluForm::kErf) return body(ErfGelu{});
-  return body(TanhGelu{});
+void with_type_and_form(DType dtype, GeluForm form, const Body& body) {
+  with_cuda_type(dtype, [&](auto type) {
+    using T = decltype(type);
+    if (form == GeluForm::kErf) return body(type, ErfGelu<T>{});
+    return body(type, TanhGelu<T>{});
+  });
 }
 
 }  // namespace
@@ -77,22 +81,18 @@ void with_form(GeluForm form, const Body& body) {
 
 void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream) {
   const DType dtype = cuda::cuda_type_of("gelu_fwd_cuda", {{"x", args.x}, {"y", args.y}});
-  cuda::with_form(args.form, [&](auto form) {
-    cuda::with_cuda_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      cuda::launch_flat<T, T, T>(args.x, {}, args.y, args.n, cuda::Value<decltype(form)>{}, stream);
-    });
+  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+    using T = decltype(type);
+    cuda::launch_flat<T, T, T>(args.x, {}, args.y, args.n, cuda::Value<decltype(form)>{}, stream);
   });
 }
 
 void gelu_bwd_cuda(const GeluBwdArgs& args, CudaStream stream) {
   const DType dtype =
       cuda::cuda_type_of("gelu_bwd_cuda", {{"x", args.x}, {"d_y", args.d_y}, {"d_x", args.d_x}});
-  cuda::with_form(args.form, [&](auto form) {
-    cuda::with_cuda_type(dtype, [&](auto type) {
-      using T = decltype(type);
-      cuda::launch_flat<T, T, T>(args.x, args.d_y, args.d_x, args.n, cuda::Slope<decltype(form)>{}, stream);
-    });
+  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+    using T = decltype(type);
+    cuda::launch_flat<T, T, T>(args.x, args.d_y, args.d_x, args.n, cuda::Slope<decltype(form)>{}, stream);
   });
 }
 
@@ -100,11 +100,9 @@ void bias_gelu_fwd_cuda(const BiasGeluFwdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "bias_gelu_fwd_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"h", args.h}, {"y", args.y}});
   cuda::check_cuda_operands(kKernel, {{"b", args.b}});
-  cuda::with_form(args.form, [&](auto form) {
-    cuda::with_cuda_type(dtype, [&](auto type) {
-      const cuda::BiasValue<decltype(form)> function{cuda::any_floats(args.b)};
-      cuda::launch_rows<decltype(type)>(args.h, args.y, args.T, args.C, function, {args.b.data}, stream);
-    });
+  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+    const cuda::BiasValue<decltype(form)> function{cuda::any_floats(args.b)};
+    cuda::launch_rows<decltype(type)>(args.h, args.y, args.T, args.C, function, {args.b.data}, stream);
   });
 }
 
@@ -113,14 +111,12 @@ void bias_gelu_bwd_cuda(const BiasGeluBwdArgs& args, const int32_t* accumulate, 
   const DType dtype = cuda::cuda_type_of(kKernel, {{"h", args.h}, {"d_y", args.d_y}, {"d_h", args.d_h}});
   cuda::check_cuda_operands(kKernel, {{"b", args.b}});
   check_column_sum(kKernel, {"d_b", args.d_b}, args.scratch);
-  cuda::with_form(args.form, [&](auto form) {
-    cuda::with_cuda_type(dtype, [&](auto type) {
-      const cuda::BiasSlope<decltype(form)> function{cuda::any_floats(args.b)};
-      cuda::launch_column_sums<decltype(type)>(args.h, args.d_y, args.d_h, args.scratch, args.T, args.C,
-                                               function, {{cuda::any_floats_out(args.d_b)}},
-                                               cuda::add_flag(accumulate, args.accumulate), {args.b.data},
-                                               stream);
-    });
+  cuda::with_type_and_form(dtype, args.form, [&](auto type, auto form) {
+    const cuda::BiasSlope<decltype(form)> function{cuda::any_floats(args.b)};
+    cuda::launch_column_sums<decltype(type)>(args.h, args.d_y, args.d_h, args.scratch, args.T, args.C,
+                                             function, {{cuda::any_floats_out(args.d_b)}},
+                                             cuda::add_flag(accumulate, args.accumulate), {args.b.data},
+                                             stream);
   });
 }
 

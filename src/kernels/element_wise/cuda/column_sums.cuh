@@ -9,7 +9,9 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kColumnSumWarps = static_cast<int>(kCudaWarpsPerRowBlock);
-inline constexpr int kColumnSumRows = 4;  // that a warp loads before it computes
+// Blocks that a multiprocessor holds, so that all of a large tensor's blocks run at once on today's large
+// cards.
+inline constexpr int kColumnSumBlocks = 4;
 inline constexpr int kMaxColumnSums = 3;
 
 // fp32 [num_sums, num_blocks, stride].
@@ -37,10 +39,11 @@ void add_up_partials(const PartialSums& partials, const SumDestinations& to, int
 // Function: kInputs (1 or 2) tensors a and b, kSums sums, kHasOutput; f.prepare<N>(c, p) as in rows.cuh;
 // f.apply<N>(a, b, p, out, terms) computes the output and each sum's terms of N columns. out may be a or b.
 template <typename X, int N, class Function>
-__global__ void __launch_bounds__(kColumnSumWarps * 32)
+__global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, int64_t rows_per_block,
                        PartialSums partials, Function function) {
   constexpr int kSums = Function::kSums;
+  constexpr int kRows = 4 / Function::kInputs;  // that a warp loads before it computes
   __shared__ float shared[kSums][kColumnSumWarps - 1][N][32];
   const int lane = static_cast<int>(threadIdx.x);
   const int warp = static_cast<int>(threadIdx.y);
@@ -52,10 +55,11 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32)
   if (inside) {
     float columns[2][N];
     function.template prepare<N>(c, columns);
-    for (int64_t first = begin + warp; first < end; first += kColumnSumWarps * kColumnSumRows) {
-      Raw<X, N> raw_a[kColumnSumRows] = {}, raw_b[kColumnSumRows] = {};
+#pragma unroll 1
+    for (int64_t first = begin + warp; first < end; first += kColumnSumWarps * kRows) {
+      Raw<X, N> raw_a[kRows] = {}, raw_b[kRows] = {};
 #pragma unroll
-      for (int u = 0; u < kColumnSumRows; ++u) {
+      for (int u = 0; u < kRows; ++u) {
         const int64_t t = first + u * kColumnSumWarps;
         if (t < end) {
           raw_a[u] = load_raw<X, N>(a + t * C + c);
@@ -63,7 +67,7 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32)
         }
       }
 #pragma unroll
-      for (int u = 0; u < kColumnSumRows; ++u) {
+      for (int u = 0; u < kRows; ++u) {
         const int64_t t = first + u * kColumnSumWarps;
         if (t < end) {
           float from_a[N], from_b[N], result[N], terms[kSums][N];

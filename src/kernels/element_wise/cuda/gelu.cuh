@@ -1,10 +1,14 @@
 // GELU and its slope on fp32 in CUDA kernels, within the bounds of gelu.h. Thread-safe: no state.
 //
 // The erf form follows the CPU's kernel: what is small, z * Phi(-z) with z = |x|, is computed as such, from
-// exp(-z^2 / 2) and from Phi(-z) exp(z^2 / 2) (z + k), a polynomial in (z - k) / (z + k), k = 3.5; the
-// minimax coefficients are those of simd/math-inl.h, which says where the map comes from. 2^x and 1/x are the
-// hardware's (2 ulp and 1 ulp); results below the smallest normal number become 0, from z = 13.2 on.
+// exp(-z^2 / 2) and from Phi(-z) exp(z^2 / 2) (z + k), a polynomial in s = (z - k) / (z + k), k = 3.5;
+// simd/math-inl.h says where the map comes from. For fp32 the minimax coefficients are that file's; for
+// 16-bit activations, whose kernels are as much bound by arithmetic as by memory, a polynomial of degree 5 is
+// 1.72e-5 off, relatively, and s = 1 - 2k / (z + k) saves an instruction. 2^x and 1/x are the hardware's (2
+// ulp and 1 ulp); results below the smallest normal number become 0, from z = 13.2 on.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/element_wise/gelu.h"
 
@@ -26,43 +30,67 @@ struct NormalTail {
   float exp_half_square;
   float ratio;
 };
+
+struct TailForF32 {
+  static __device__ __forceinline__ float ratio(float z, float t) {
+    const float s = (z - 3.5f) * t;
+    const float s2 = s * s;
+    float even = 4.320858233e-04f;
+    float odd = 1.161139835e-04f;
+    even = fmaf(even, s2, -3.181739465e-03f);
+    odd = fmaf(odd, s2, -4.937259442e-04f);
+    even = fmaf(even, s2, 1.740769032e-02f);
+    odd = fmaf(odd, s2, 6.491070967e-03f);
+    even = fmaf(even, s2, 3.154249559e-01f);
+    odd = fmaf(odd, s2, -1.160526385e-01f);
+    even = fmaf(even, s2, 7.444160753e-01f);
+    odd = fmaf(odd, s2, -5.655617618e-01f);
+    return fmaf(odd, s, even) * t;
+  }
+};
+
+struct TailFor16Bits {
+  static __device__ __forceinline__ float ratio(float, float t) {
+    const float s = fmaf(t, -7.0f, 1.0f);
+    float p = 8.217894472e-03f;
+    p = fmaf(p, s, 1.569786295e-02f);
+    p = fmaf(p, s, -1.169423014e-01f);
+    p = fmaf(p, s, 3.157183528e-01f);
+    p = fmaf(p, s, -5.654827356e-01f);
+    p = fmaf(p, s, 7.444066405e-01f);
+    return p * t;
+  }
+};
+
+template <class Tail>
 __device__ __forceinline__ NormalTail normal_tail(float z) {
-  const float w = z * 0.849321800f;  // sqrt(log2(e) / 2)
-  const float e = fast_exp2(-(w * w));
   const float t = fast_reciprocal(z + 3.5f);
-  const float s = (z - 3.5f) * t;
-  const float s2 = s * s;
-  float even = 4.320858233e-04f;
-  float odd = 1.161139835e-04f;
-  even = fmaf(even, s2, -3.181739465e-03f);
-  odd = fmaf(odd, s2, -4.937259442e-04f);
-  even = fmaf(even, s2, 1.740769032e-02f);
-  odd = fmaf(odd, s2, 6.491070967e-03f);
-  even = fmaf(even, s2, 3.154249559e-01f);
-  odd = fmaf(odd, s2, -1.160526385e-01f);
-  even = fmaf(even, s2, 7.444160753e-01f);
-  odd = fmaf(odd, s2, -5.655617618e-01f);
-  return {e, fmaf(odd, s, even) * t};
+  return {fast_exp2(z * 0.849321800f * (z * -0.849321800f)), Tail::ratio(z, t)};  // sqrt(log2(e) / 2)
 }
 
 // An infinity gives NaN, which is allowed: it is not finite.
-struct ErfGelu {
+template <class Tail>
+struct ErfGeluWith {
   static __device__ __forceinline__ float value(float x) {
     const float z = fabsf(x);
-    const NormalTail normal = normal_tail(z);
-    return fmaf(-z, normal.ratio * normal.exp_half_square, x < 0.0f ? 0.0f : x);
+    const NormalTail normal = normal_tail<Tail>(z);
+    return fmaf(-z, normal.ratio * normal.exp_half_square, fmaxf(x, 0.0f));
   }
   static __device__ __forceinline__ float slope(float x) {
     const float z = fabsf(x);
-    const NormalTail normal = normal_tail(z);
+    const NormalTail normal = normal_tail<Tail>(z);
     // phi(z) is this times exp(-z^2 / 2): 1 / sqrt(2 pi).
     const float h = fmaf(z, 0.398942280f, -normal.ratio) * normal.exp_half_square;
     return x < 0.0f ? -h : h + 1.0f;
   }
 };
+// For activations of type T.
+template <typename T>
+struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailForF32, TailFor16Bits>> {};
 
 // x times a gate 1 / (1 + 2^y); the slope is gate + x * gate'. |x| is cut where nothing changes any more and
 // nothing overflows yet, y where 2^y and 1 / 2^y are normal numbers.
+template <typename T>
 struct TanhGelu {
   struct Gate {
     float x, gate, e;
