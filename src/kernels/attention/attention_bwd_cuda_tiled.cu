@@ -50,9 +50,11 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   const int tx = static_cast<int>(threadIdx.x) % 8, ty = static_cast<int>(threadIdx.x) / 8;
   const Dropout dropout = load_dropout(args);
 
-  load_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
-  load_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
-                         d_o);
+  fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
+  fetch_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
+                          d_o);
+  fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, 0, v);
+  wait_for_fetches();
   __syncthreads();
   float d_q[kR][kDim / 8], delta[kR], lse[kR], factor[kR];
   clear(d_q);
@@ -65,15 +67,18 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   }
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0; key < end; key += kKeys) {
+    // Keys come while their values are used, the next values while the keys are.
+    wait_for_fetches();
     __syncthreads();
-    load_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, k);
-    load_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, v);
-    __syncthreads();
+    fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, k);
     float score[kR][kKeys / 8], y[kR][kKeys / 8];
     clear(score);
     clear(y);
-    add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
     add_rows_by_rows<kDim, kR, kKeys / 32>(d_o, v, ty, tx, y);
+    wait_for_fetches();
+    __syncthreads();
+    if (key + kKeys < end) fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key + kKeys, v);
+    add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
 #pragma unroll
     for (int i = 0; i < kR; ++i) {
       const int row = work.row + kR * ty + i;
@@ -122,23 +127,27 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   const Dropout dropout = load_dropout(args);
   const int64_t first_value = static_cast<int64_t>(work.head) * args.tokens + work.first;
 
-  load_tile<kDim, kRows>(args, work, args.k, args.k_stride, work.row, k);
-  load_tile<kDim, kRows>(args, work, args.v, args.v_stride, work.row, v);
+  const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
+  const int start = args.causal ? work.row / kQueries * kQueries : 0;
+  fetch_tile<kDim, kRows>(args, work, args.k, args.k_stride, work.row, k);
+  fetch_tile<kDim, kRows>(args, work, args.v, args.v_stride, work.row, v);
+  fetch_tile<kDim, kQueries>(args, work, args.d_o, columns, start, d_o);
   float d_k[kR][kDim / 8], d_v[kR][kDim / 8];
   clear(d_k);
   clear(d_v);
   const int key = work.row + kR * ty;
-  for (int row = args.causal ? work.row / kQueries * kQueries : 0; row < work.count; row += kQueries) {
+  for (int row = start; row < work.count; row += kQueries) {
+    // Queries come while d_o is used, the next d_o while the queries are.
+    wait_for_fetches();
     __syncthreads();
-    load_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, q);
-    load_tile<kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, row,
-                              d_o);
-    __syncthreads();
+    fetch_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, q);
     float score[kR][kQueries / 8], y[kR][kQueries / 8];
     clear(score);
     clear(y);
-    add_rows_by_rows<kDim, kR, kQueries / 32>(k, q, ty, tx, score);
     add_rows_by_rows<kDim, kR, kQueries / 32>(v, d_o, ty, tx, y);
+    wait_for_fetches();
+    __syncthreads();
+    add_rows_by_rows<kDim, kR, kQueries / 32>(k, q, ty, tx, score);
 #pragma unroll
     for (int j = 0; j < kQueries / 8; ++j) {
       const int query = row + 4 * tx + 32 * (j / 4) + j % 4;
@@ -158,7 +167,10 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     store_scores<kQueries, kR>(score, ty, tx, p);
     __syncwarp();
     add_rows_by_columns<kQueries, kDim, kR>(p, d_o, ty, tx, d_v);
-    __syncwarp();
+    __syncthreads();
+    if (row + kQueries < work.count) {
+      fetch_tile<kDim, kQueries>(args, work, args.d_o, columns, row + kQueries, d_o);
+    }
     store_scores<kQueries, kR>(y, ty, tx, p);
     __syncwarp();
     add_rows_by_columns<kQueries, kDim, kR>(p, q, ty, tx, d_k);

@@ -56,6 +56,24 @@ __device__ inline void clear_tail_of_row_values(const AttentionKernelArgs& args,
   }
 }
 
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Copies on their way to shared memory while the block computes: 16 or 4 bytes, zeros where `is_there` is
+// false. Compute capability 8.0 and later.
+__device__ inline void copy_16(uint32_t to, const void* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)
+               : "memory");
+}
+__device__ inline void copy_4(uint32_t to, const void* from, bool is_there) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(is_there ? 4 : 0)
+               : "memory");
+}
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 // The numbers of dropout for one call: what philox_block() of base/philox.h gives, with what is the same for
 // all blocks of a call computed once. The second product of the first round, of (site, step), is one of
 // these.

@@ -69,21 +69,23 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
   clear(sum);
 #pragma unroll
   for (float& x : largest) x = -INFINITY;
-  load_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
+  fetch_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, q);
+  fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, 0, k);
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0; key < end; key += kKeys) {
+    // Values come while the scores are computed, the next keys while these are summed up.
+    wait_for_fetches();
     __syncthreads();
-    load_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, k);
-    load_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, v);
-    __syncthreads();
+    fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, v);
     float score[kR][kKeys / 8];
     clear(score);
     add_rows_by_rows<kDim, kR, kKeys / 32>(q, k, ty, tx, score);
     soften<kR, kKeys / 32, kDim / 8>(args, work, dropout, key, ty, tx, score, largest, sum, out);
     store_scores<kKeys, kR>(score, ty, tx, p);
-    __syncwarp();
+    wait_for_fetches();
+    __syncthreads();
+    if (key + kKeys < end) fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key + kKeys, k);
     add_rows_by_columns<kKeys, kDim, kR>(p, v, ty, tx, out);
-    __syncwarp();
   }
 
   float factor[kR];
@@ -113,9 +115,12 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream) {
   using namespace attention;  // NOLINT: the kernels of this file
   const int64_t shared = shared_bytes_of_block();
-  if (args.head_dim <= 32) {
+  const bool is_short = args.tokens <= 64 * args.sequences;  // on average
+  if (args.head_dim <= 32 && is_short) {
+    launch<32, 4, 64>(args, stream);
+  } else if (args.head_dim <= 32) {
     launch<32, 8, 64>(args, stream);
-  } else if (args.head_dim <= 64 && shared >= fwd_tile_bytes(64, 128, 64)) {
+  } else if (args.head_dim <= 64 && !is_short && shared >= fwd_tile_bytes(64, 128, 64)) {
     launch<64, 8, 64>(args, stream);
   } else if (args.head_dim <= 64) {
     launch<64, 4, 64>(args, stream);

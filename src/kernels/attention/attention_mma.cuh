@@ -42,10 +42,6 @@ __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, in
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
 }
 
-__device__ inline uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
 __device__ inline void load_matrices(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -106,20 +102,6 @@ __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
-}
-
-// Copies on their way to shared memory while the block computes: 16 or 4 bytes, zeros where `is_there` is
-// false.
-__device__ inline void copy_16(uint32_t to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)
-               : "memory");
-}
-__device__ inline void copy_4(uint32_t to, const void* from, bool is_there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(is_there ? 4 : 0)
-               : "memory");
-}
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // Starts copying rows row .. row + kRows - 1 of the sequence; what lies beyond its end or the head size is

@@ -95,6 +95,37 @@ __device__ inline void load_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
+// The same, on its way while the block computes where the rows allow it: what was fetched is there after
+// wait_for_fetches() and a barrier.
+template <int kDim, int kRows>
+__device__ inline void fetch_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
+                                  int64_t stride, int row, float4* tile) {
+#if __CUDA_ARCH__ >= 800
+  if (args.dtype == DType::kF32 && args.vectors) {
+    constexpr int kUnits = kDim / 4, kRowsAtOnce = kTileThreads / kUnits;
+    const int unit = static_cast<int>(threadIdx.x) % kUnits, first = static_cast<int>(threadIdx.x) / kUnits;
+    const bool has_columns = 4 * unit < args.head_dim;
+    const float* from = static_cast<const float*>(data) +
+                        static_cast<int64_t>(work.first + row + first) * stride +
+                        static_cast<int64_t>(work.head) * args.head_dim + 4 * unit;
+#pragma unroll
+    for (int i = 0; i < kRows / kRowsAtOnce; ++i) {
+      const int r = first + i * kRowsAtOnce;
+      const bool is_there = has_columns && row + r < work.count;
+      copy_16(shared_address(tile + unit_at<kDim>(r, unit)),
+              is_there ? from + i * kRowsAtOnce * stride : data, is_there);
+    }
+    return;
+  }
+#endif
+  load_tile<kDim, kRows>(args, work, data, stride, row, tile);
+}
+__device__ inline void wait_for_fetches() {
+#if __CUDA_ARCH__ >= 800
+  wait_for_copies();
+#endif
+}
+
 // acc[i][j] += sum over d of a[row i][d] * b[column j][d]: both tiles have rows of kDim floats.
 template <int kDim, int kR, int kN>
 __device__ inline void add_rows_by_rows(const float4* a, const float4* b, int ty, int tx,
