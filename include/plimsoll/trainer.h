@@ -65,7 +65,7 @@ using Announce = std::function<void(const std::string& line)>;
 class Trainer {
  public:
   // Reads model, tokenizer and data, tokenizes, plans. Errors: kUsage, kBadData.
-  explicit Trainer(Arguments arguments, Task task = Task::kTrain, Environment environment = {});
+  explicit Trainer(Arguments arguments, Task task = Task::kTrain, const Environment& environment = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

@@ -47,7 +47,7 @@ void Trainer::Impl::start() {
   init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
 }
 
-Trainer::Trainer(Arguments arguments, Task task, Environment environment) {
+Trainer::Trainer(Arguments arguments, Task task, const Environment& environment) {
   std::vector<std::string> notes = resolve_arguments(arguments);
   impl_ = std::make_unique<Impl>(prepare_run(arguments, purpose_of(task), environment, posix_file_system()));
   impl_->plan =

@@ -42,7 +42,7 @@ TEST(Columns, ArePickedAsRunGlueDoes) {
     for (const char letter : header) {
       row += letter == ',' ? ",x" : "";
     }
-    const ColumnChoice choice = choose_columns(csv(header + "\n" + row + "\n"));
+    const ColumnChoice choice = choose_columns(csv(fmt::format("{}\n{}\n", header, row)));
     EXPECT_EQ(choice.first, c.first) << header;
     EXPECT_EQ(choice.second.value_or(""), c.second) << header;
     EXPECT_EQ(choice.has_label, header.find("label") != std::string::npos) << header;
