@@ -69,3 +69,11 @@ function(plimsoll_gpu_test name)
     endif()
   endif()
 endfunction()
+
+# plimsoll_gpu_variant(NAME PROGRAM): a test program that is built for the CPU, run again on the first GPU.
+function(plimsoll_gpu_variant name program)
+  if(PLIMSOLL_HAS_CUDA AND PLIMSOLL_BUILD_TESTS)
+    add_test(NAME ${name} COMMAND ${program})
+    set_tests_properties(${name} PROPERTIES LABELS gpu RUN_SERIAL ON TIMEOUT 600 ENVIRONMENT "PLIMSOLL_TEST_DEVICE=cuda:0")
+  endif()
+endfunction()

@@ -21,8 +21,14 @@ constexpr int64_t kTokenizerBytesPerToken = 256;
 constexpr int64_t kBytesPerBoundOp = 512;
 constexpr int64_t kCompiledBytesPerBucket = kMiB / 4;
 
-// Buckets that the batches of this run fall into; one where the data is not known.
-int64_t buckets_used(const RunSetup& setup) {
+int64_t bytes_of(const std::optional<Dataset>& data) {
+  // Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
+  return data ? data->held_bytes() + 16 * data->num_rows() : 0;
+}
+
+}  // namespace
+
+int64_t train_buckets_used(const RunSetup& setup) {
   if (setup.train_census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = make_ladder(setup.request.train_bucket);
   int64_t used = 0;
@@ -36,19 +42,12 @@ int64_t buckets_used(const RunSetup& setup) {
   return used;
 }
 
-int64_t bytes_of(const std::optional<Dataset>& data) {
-  // Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
-  return data ? data->held_bytes() + 16 * data->num_rows() : 0;
-}
-
-}  // namespace
-
 HostMemory estimate_host_memory(const RunSetup& setup) {
   HostMemory host;
   const int64_t threads = setup.request.num_threads;
   const int64_t ops = 60 * setup.model.num_hidden_layers;
   host.process_bytes = kProcessBytes + threads * kBytesPerThread +
-                       (buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + kCompiledBytesPerBucket);
+                       (train_buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + kCompiledBytesPerBucket);
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
                     bytes_of(setup.predict) + bytes_of(setup.predict_mismatched);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;

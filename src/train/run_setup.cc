@@ -56,6 +56,7 @@ class Setup {
   RunSetup build() && {
     find_model();
     find_tokenizer();
+    check_length();
     read_data();
     set_labels();
     check_data_against_model();
@@ -164,6 +165,15 @@ class Setup {
           "tokenizer that came with the model, or train from scratch with --config_overrides vocab_size=N",
           folder, setup_.tokenizer->max_id(), setup_.model.vocab_size);
     }
+  }
+
+  void check_length() {
+    const int64_t given =
+        arguments_.dataset_name == "dummy" ? arguments_.dummy_seq_length : arguments_.max_seq_length;
+    if (given <= setup_.model.max_position_embeddings) return;
+    warn(fmt::format("--{} {} is more than the model has positions for; texts are cut to {} tokens",
+                     arguments_.dataset_name == "dummy" ? "dummy_seq_length" : "max_seq_length", given,
+                     setup_.model.max_position_embeddings));
   }
 
   int64_t max_seq_length() const {
@@ -294,11 +304,6 @@ class Setup {
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
     if ((setup_.purpose == RunPurpose::kPredict || arguments_.do_predict) && !test_text)
       throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
-    if (arguments_.max_seq_length > setup_.model.max_position_embeddings) {
-      warn(fmt::format(
-          "--max_seq_length {} is more than the model has positions for; texts are cut to {} tokens",
-          arguments_.max_seq_length, setup_.model.max_position_embeddings));
-    }
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
       setup_.train = tokenize(*train_text, arguments_.max_train_samples, LabelUse::kRequired);
@@ -397,6 +402,11 @@ class Setup {
     setup_.model.num_labels = setup_.labels.num_labels;
     setup_.model.id2label = names;
     setup_.model.problem_type = setup_.labels.problem;
+    if (setup_.train && setup_.train->num_rows() >= 20 && 2 * std::ssize(names) > setup_.train->num_rows()) {
+      warn(fmt::format(
+          "{} labels for {} rows: is '{}' the column of the labels? Name it with --label_column_name",
+          names.size(), setup_.train->num_rows(), columns_.label));
+    }
     if (setup_.train && !setup_.train->labels.classes.empty()) {
       const LabelBalance balance = label_balance(setup_.train->labels, setup_.labels.num_labels);
       if (balance.majority_share > 0.9) {
@@ -603,6 +613,7 @@ class Setup {
       }
       request.passes.disabled.insert(pass);
     }
+    request.train_buckets = narrow<int>(train_buckets_used(setup_));
     request.host = estimate_host_memory(setup_);
   }
 

@@ -118,11 +118,19 @@ std::string TrainLoop::choose_checkpoint(std::vector<std::string>& lines) {
   FileSystem& files = session_.files();
   const std::string& wanted = arguments_.resume_from_checkpoint;
   if (!is_true(wanted)) {
-    if (const auto damage = find_damage(files, wanted, VerifyDepth::kHashes)) {
+    if (!files.status(wanted)) {
       throw_error(ErrorCode::kBadData,
-                  "{}: {}. Resume from another checkpoint, or with --resume_from_checkpoint True from the "
-                  "newest that verifies",
-                  wanted, *damage);
+                  "--resume_from_checkpoint {}: there is no such folder; True resumes from the newest of "
+                  "--output_dir",
+                  wanted);
+    }
+    if (const auto damage = find_damage(files, wanted, VerifyDepth::kHashes)) {
+      // What is wrong with a file names it by its path already.
+      throw_error(
+          ErrorCode::kBadData,
+          "{}{}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that "
+          "verifies",
+          damage->starts_with(wanted) ? "" : wanted + ": ", *damage);
     }
     return wanted;
   }

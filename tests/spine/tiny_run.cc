@@ -1,8 +1,10 @@
 #include "tests/spine/tiny_run.h"
 
-#include <cstring>
+#include <cstdlib>
+#include <stdexcept>
 
 #include "base/philox.h"
+#include "device/cuda/cuda_device.h"
 
 namespace plimsoll::testing {
 
@@ -38,6 +40,15 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
   request.reference_kernels = test.reference_kernels;
   request.passes.disabled = test.disabled_passes;
+  // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
+  if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr && !test.reference_kernels &&
+      test.dtype == DType::kF32) {
+    const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
+    if (devices.empty()) throw std::runtime_error("PLIMSOLL_TEST_DEVICE is set, but no GPU is visible");
+    const CudaDeviceInfo& info = devices.front();
+    request.device = KernelDevice::kCuda;
+    request.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
+  }
   return request;
 }
 
@@ -81,7 +92,8 @@ HostBatch TinyBatch::view() const {
 void fill_weights(Executor& executor, double deviation) {
   uint32_t site = 1000;
   for (const WeightSpec& spec : executor.plan().weights) {
-    const View view = executor.tensor(spec.name);
+    std::vector<std::byte> bytes = bytes_of(executor, spec.name);
+    const View view{bytes.data(), executor.plan().buffer(spec.name).type.dtype};
     ++site;
     for (int64_t i = 0; i < spec.elements(); ++i) {
       const double uniform = static_cast<double>(philox_element({.seed = 5, .step = 0, .site = site},
@@ -90,6 +102,7 @@ void fill_weights(Executor& executor, double deviation) {
       const double noise = (uniform - 0.5) * 3.46 * deviation;
       view.store(i, spec.initializer == Initializer::kOnes ? 1.0 + noise : noise);
     }
+    executor.write(spec.name, 0, bytes);
   }
   executor.zero_states();
 }
@@ -107,8 +120,23 @@ std::vector<std::byte> bytes_of(const Executor& executor, const std::string& nam
   const PersistentBuffer& buffer = executor.plan().buffer(name);
   const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
   std::vector<std::byte> copy(static_cast<size_t>(bytes));
-  std::memcpy(copy.data(), executor.tensor(name).data, copy.size());
+  executor.read(name, 0, copy);
   return copy;
+}
+
+std::vector<double> values_of(const Executor& executor, const std::string& name) {
+  const std::vector<std::byte> bytes = bytes_of(executor, name);
+  const ConstView view{bytes.data(), executor.plan().buffer(name).type.dtype};
+  std::vector<double> values;
+  for (int64_t i = 0; i < executor.elements(name); ++i) values.push_back(view.load(i));
+  return values;
+}
+
+void set_value(Executor& executor, const std::string& name, int64_t i, double value) {
+  const DType dtype = executor.plan().buffer(name).type.dtype;
+  std::vector<std::byte> bytes(static_cast<size_t>(dtype_bytes(dtype)));
+  View{bytes.data(), dtype}.store(0, value);
+  executor.write(name, i * dtype_bytes(dtype), bytes);
 }
 
 }  // namespace plimsoll::testing

@@ -44,5 +44,8 @@ double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micr
 
 // Bytes of a persistent buffer.
 std::vector<std::byte> bytes_of(const Executor& executor, const std::string& name);
+// Its elements, and one of them changed, on any device.
+std::vector<double> values_of(const Executor& executor, const std::string& name);
+void set_value(Executor& executor, const std::string& name, int64_t i, double value);
 
 }  // namespace plimsoll::testing

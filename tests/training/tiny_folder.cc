@@ -1,6 +1,7 @@
 #include "tests/training/tiny_folder.h"
 
 #include <unistd.h>
+#include <cstdlib>
 
 #include <fstream>
 #include <sstream>
@@ -46,6 +47,8 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
   arguments.logging_steps = 1;
   arguments.save_steps = 1;
   arguments.num_threads = 2;
+  // The same tests on a GPU: see CMakeLists.txt.
+  if (const char* device = std::getenv("PLIMSOLL_TEST_DEVICE")) arguments.device = device;
   return arguments;
 }
 

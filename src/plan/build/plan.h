@@ -63,6 +63,9 @@ struct PlanRequest {
   bool tf32 = false;    // products of fp32 operands on tensor cores, rounded to 11 bits: GPUs only
   GpuTarget gpu;        // where device is kCuda
   int gpu_ordinal = 0;  // among the visible ones; no part of what is planned
+  // Buckets whose programs a GPU keeps captured: those that the data falls into, if it is known.
+  int train_buckets = kMaxCapturedBuckets;
+  int evaluate_buckets = kMaxCapturedBuckets;
   std::string device_label = "cpu";
   bool reference_kernels = false;  // force the plain references
   HostMemory host;
