@@ -117,7 +117,7 @@ std::string inspect_folder(const std::string& path) {
 
 std::string inspect_path(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw_error(ErrorCode::kUsage, "{}: no such file or folder", path);
+  if (!fs::exists(path, error)) throw_error(ErrorCode::kUsage, "'{}': no such file or folder", path);
   if (fs::is_directory(path)) return inspect_folder(path);
   if (path.ends_with(".safetensors")) return inspect_safetensors(path);
   if (fs::path(path).filename() == "tokenizer.json" || fs::path(path).filename() == "vocab.txt") {
@@ -125,7 +125,15 @@ std::string inspect_path(const std::string& path) {
                                                                   : fs::path(path).parent_path().string());
   }
   if (const auto run_file = inspect_run_file(path)) return *run_file;
-  return inspect_table(path);
+  const std::string extension = fs::path(path).extension().string();
+  for (const char* data : {".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"}) {
+    if (extension == data) return inspect_table(path);
+  }
+  throw_error(
+      ErrorCode::kUsage,
+      "{}: inspect knows model folders, checkpoints, .safetensors, tokenizers, a run's JSON files and data "
+      "(.csv, .tsv, .json, .jsonl); this is '{}'",
+      path, extension.empty() ? "a file without extension" : extension);
 }
 
 struct LineTokenizer::Impl {

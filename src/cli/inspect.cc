@@ -11,6 +11,10 @@ int run_inspect(const std::vector<std::string>& words) {
         "or .jsonl file, a tokenizer, log.jsonl, plan.json or memory.json of a run");
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
   }
+  for (const std::string& path : words) {
+    if (path.starts_with("--"))
+      throw Error(ErrorCode::kUsage, "inspect: unknown option '" + path + "'; it takes paths alone");
+  }
   for (const std::string& path : words) print(inspect_path(path));
   return 0;
 }

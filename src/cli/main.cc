@@ -100,6 +100,7 @@ std::string usage() {
 
 int run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() >= 2 && words[0] == "help") words = {words[1], "--help"};
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print(usage());
     return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;

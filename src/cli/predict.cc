@@ -16,7 +16,6 @@ void write_predictions(const std::vector<Prediction>& predictions, const std::st
   std::string text = "index\tprediction\n";
   for (size_t i = 0; i < predictions.size(); ++i)
     text += std::to_string(i) + "\t" + predictions[i].label + "\n";
-  std::filesystem::create_directories(folder);
   const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
   std::ofstream file(path, std::ios::binary);
   file << text;
@@ -36,6 +35,8 @@ void write_predictions(Trainer& trainer, const Arguments& arguments) {
 int evaluate_and_predict(const Arguments& arguments, Task task) {
   Trainer trainer(arguments, task, process_environment());
   if (!show_and_start(trainer, arguments)) return 0;
+  // A folder that cannot be made is found before the work, not after it.
+  std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
     print(metrics_text("eval", metrics));

@@ -208,6 +208,12 @@ std::vector<Case> reader_cases() {
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"\\ud800\", \"label\": 1}\n"),
       data("JsonlTrailingText", 4, {"trailing.jsonl:2"}, "trailing.jsonl",
            "{\"sentence\": \"word1\", \"label\": 0}\n{\"sentence\": \"a\", \"label\": 1} and more\n"),
+      data("CsvTextsAsLabels", 0, {"warning: 20 labels for 20 rows", "--label_column_name"}, "ids.csv",
+           [] {
+             std::string text = "sentence,label\n";
+             for (int i = 0; i < 20; ++i) text += "word,id" + std::to_string(i) + "\n";
+             return text;
+           }()),
       {"LabelThatTheModelHasNot",
        4,
        {"odd.tsv:3", "'awful' is not one of the model's labels", "'bad', 'good'"},

@@ -233,6 +233,19 @@ std::vector<Case> argument_cases() {
          return command;
        }},
       words("InspectNotThere", 2, {"/nonexistent"}, {"inspect", "/nonexistent"}),
+      words("InspectUnknownOption", 2, {"unknown option '--foo'"}, {"inspect", "--foo"}),
+      {"InspectAPicture",
+       2,
+       {"loss.svg", "inspect knows", "'.svg'"},
+       [](const Ground& ground) {
+         return Words{"inspect", ground.run() + "/loss.svg"};
+       }},
+      words("CommandHelpOfACommand", 0, {"--learning_rate", "Peak learning rate"}, {"help", "train"}),
+      argument("ArgumentOutputIsEmpty", 2, {"--output_dir is empty"}, {"--output_dir", ""}),
+      argument("ArgumentDummyLongerThanTheModel", 0, {"warning: --dummy_seq_length 100", "32 tokens"},
+               {"--dummy_seq_length", "100"}),
+      words("PlanLongerThanTheModel", 0, {"warning: --max_seq_length 1000", "512 tokens"},
+            {"plan", "--config_name", "bert-base-uncased", "--max_seq_length", "1000", "--device", "cpu"}),
       words("InspectNothing", 2, {"usage"}, {"inspect"}),
       inspect("InspectLog", {"the log of a run", "to step 2", "loss", "ended: mean loss"}, "log.jsonl"),
       inspect("InspectPlan", {"a plan:", "MiB in all", "arena", "optimizer states"}, "plan.json"),
@@ -338,7 +351,7 @@ std::vector<Case> checkpoint_cases() {
        }},
       {"CheckpointNotThere",
        4,
-       {"checkpoint-9"},
+       {"checkpoint-9", "there is no such folder"},
        [](const Ground& ground) {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
