@@ -27,8 +27,8 @@ void normalize_bwd_cuda(const NormalizeBwdArgs& args, CudaStream stream) {
                          .x_hat = args.x_hat.data,
                          .rstd = args.rstd.as<float>(),
                          .d_x = args.d_x.data,
-                         .T = args.T,
-                         .C = args.C},
+                         .T = narrow<int32_t>(args.T),
+                         .C = narrow<int32_t>(args.C)},
                         {}, dtype, stream);
 }
 

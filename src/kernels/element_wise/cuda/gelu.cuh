@@ -64,8 +64,8 @@ struct TailFor16Bits {
 
 template <class Tail>
 __device__ __forceinline__ NormalTail normal_tail(float z) {
-  const float t = fast_reciprocal(z + 3.5f);
-  return {fast_exp2(z * 0.849321800f * (z * -0.849321800f)), Tail::ratio(z, t)};  // sqrt(log2(e) / 2)
+  const float w = z * 0.849321800f;  // sqrt(log2(e) / 2)
+  return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
 // An infinity gives NaN, which is allowed: it is not finite.

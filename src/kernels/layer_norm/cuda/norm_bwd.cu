@@ -6,8 +6,12 @@ namespace plimsoll::cuda {
 namespace {
 
 // A group of warps holds a row, eight elements in each thread; a block is a few groups, and each group takes
-// kRows rows at a time, all of them loaded before the first is computed.
+// kRows rows at a time. Where rows are whole packs, a block copies its rows to shared memory by asynchronous
+// copies, some turns ahead (kStages turns have a place there), so that the memory is busy while the threads
+// compute; a thread reads what it copied itself, and no barrier is needed. Elsewhere (kStages = 0) a turn
+// loads all of its rows before it computes the first.
 constexpr int kElements = 8;
+constexpr int kRingStages = 3;
 constexpr int kColumnsPerWarp = 32 * kElements;
 constexpr int kSmallThreads = 256;
 constexpr int kLargeThreads = 512;
@@ -27,33 +31,124 @@ struct Rows {
   static constexpr int kPacks = kElements / N;
   float g[kRows][kPacks][N];
   Raw<T, N> x_hat[kRows][kPacks];
-  float rstd[kRows];
 };
 
 struct Place {
-  int64_t begin, end;   // rows of the block
+  int begin, end;       // rows of the block
   int thread, threads;  // within the group
   int group, groups;
 };
 
+__device__ __forceinline__ void copy_async(uint4* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+#else
+  *to = *static_cast<const uint4*>(from);
+#endif
+}
+__device__ __forceinline__ void close_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until all but the last kPending closed groups of this thread's copies are there.
+template <int kPending>
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+// The thread's places in shared memory: [stages][d_y, x_hat, d_y2][rows][packs][threads of the block].
+template <typename T, int kRows>
+struct Ring {
+  static constexpr int kN = kPack<T>;
+  static constexpr int kPacks = kElements / kN;
+  uint4* mine;
+  int threads;  // of the block
+  int tensors;  // 2, or 3 with d_y2
+
+  __device__ __forceinline__ uint4* place(int stage, int tensor, int r, int j) const {
+    return mine + (((stage * tensors + tensor) * kRows + r) * kPacks + j) * threads;
+  }
+  __device__ __forceinline__ void fetch(const NormBwd& a, const Place& at, int first, int stage) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = first + r * at.groups;
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        const int c = (at.thread + j * at.threads) * kN;
+        if (row >= at.end || c >= a.C) continue;
+        const int64_t i = static_cast<int64_t>(row) * a.C + c;
+        copy_async(place(stage, 0, r, j), static_cast<const T*>(a.d_y) + i);
+        copy_async(place(stage, 1, r, j), static_cast<const T*>(a.x_hat) + i);
+        if (tensors == 3) copy_async(place(stage, 2, r, j), static_cast<const T*>(a.d_y2) + i);
+      }
+    }
+    close_copies();
+  }
+  __device__ __forceinline__ Raw<T, kN> read(int stage, int tensor, int r, int j) const {
+    const uint4 words = *place(stage, tensor, r, j);
+    return {words.x, words.y, words.z, words.w};
+  }
+};
+
+// The rows of a turn out of the ring; rows and columns beyond the ends are 0.
+template <typename T, int kRows>
+__device__ __forceinline__ void read_rows(const NormBwd& a, const Place& at, const Ring<T, kRows>& ring,
+                                          int first, int stage, Rows<T, kPack<T>, kRows>& rows) {
+  constexpr int kN = kPack<T>;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int j = 0; j < kElements / kN; ++j) {
+      const bool inside = first + r * at.groups < at.end && (at.thread + j * at.threads) * kN < a.C;
+      Raw<T, kN> raw = {};
+      rows.x_hat[r][j] = {};
+      if (inside) {
+        raw = ring.read(stage, 0, r, j);
+        rows.x_hat[r][j] = ring.read(stage, 1, r, j);
+      }
+      unpack<T, kN>(raw, rows.g[r][j]);
+      if (ring.tensors == 3 && inside) {
+        float g2[kN];
+        unpack<T, kN>(ring.read(stage, 2, r, j), g2);
+#pragma unroll
+        for (int i = 0; i < kN; ++i) rows.g[r][j][i] += g2[i];
+      }
+    }
+  }
+}
+
+template <int kRows>
+__device__ __forceinline__ void load_rstd(const NormBwd& a, const Place& at, int first,
+                                          float (&rstd)[kRows]) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const int row = first + r * at.groups;
+    rstd[r] = row < at.end ? a.rstd[row] : 0.0f;
+  }
+}
+
 template <typename T, int N, int kRows>
-__device__ __forceinline__ void load_rows(const NormBwd& a, const Place& at, int64_t first,
+__device__ __forceinline__ void load_rows(const NormBwd& a, const Place& at, int first,
                                           Rows<T, N, kRows>& rows) {
   constexpr int kPacks = kElements / N;
   Raw<T, N> raw_g[kRows][kPacks] = {}, raw_g2[kRows][kPacks] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const int64_t row = first + r * at.groups;
-    rows.rstd[r] = row < at.end ? a.rstd[row] : 0.0f;
+    const int row = first + r * at.groups;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
       const int c = (at.thread + j * at.threads) * N;
       rows.x_hat[r][j] = {};
       if (row < at.end && c < a.C) {
-        raw_g[r][j] = load_raw<T, N>(static_cast<const T*>(a.d_y) + row * a.C + c);
-        rows.x_hat[r][j] = load_raw<T, N>(static_cast<const T*>(a.x_hat) + row * a.C + c);
+        raw_g[r][j] = load_raw<T, N>(static_cast<const T*>(a.d_y) + static_cast<int64_t>(row) * a.C + c);
+        rows.x_hat[r][j] =
+            load_raw<T, N>(static_cast<const T*>(a.x_hat) + static_cast<int64_t>(row) * a.C + c);
         if (a.d_y2 != nullptr) {
-          raw_g2[r][j] = load_raw<T, N>(static_cast<const T*>(a.d_y2) + row * a.C + c);
+          raw_g2[r][j] = load_raw<T, N>(static_cast<const T*>(a.d_y2) + static_cast<int64_t>(row) * a.C + c);
         }
       }
     }
@@ -103,39 +198,88 @@ __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& c
   }
 }
 
+// Adds each of kValues values over the lanes of a warp, halving their number with the distance: afterwards
+// lane i * (32 / kValues) has the sum of values[i] in values[0]. The order of additions is that of warp_sum.
+template <int kValues>
+__device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
+  int distance = 16;
+#pragma unroll
+  for (int half = kValues / 2; half > 0; half /= 2) {
+    const bool upper = (lane & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < kValues / 2; ++i) {
+      if (i >= half) continue;
+      const float sent = upper ? values[i] : values[i + half];
+      const float kept = upper ? values[i + half] : values[i];
+      values[i] = kept + __shfl_xor_sync(kWholeWarp, sent, distance);
+    }
+    distance /= 2;
+  }
+#pragma unroll
+  for (int rest = 16 / kValues; rest > 0; rest /= 2) {
+    values[0] += __shfl_xor_sync(kWholeWarp, values[0], rest);
+  }
+}
+
 // The sums of a group's warps, given to all of its threads. `slots`: [groups][warps][2 * kRows] floats that
 // no thread uses since the barrier before the last.
 template <int kRows>
 __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
-#pragma unroll
-  for (int k = 0; k < 2 * kRows; ++k) sums[k] = warp_sum(sums[k]);
+  constexpr int kValues = 2 * kRows;
+  const int lane = at.thread % 32;
   const int warps = at.threads / 32;
-  if (warps == 1) return;
-  float* mine = slots + at.group * warps * 2 * kRows;
-  if (at.thread % 32 == 0) {
-#pragma unroll
-    for (int k = 0; k < 2 * kRows; ++k) mine[at.thread / 32 * 2 * kRows + k] = sums[k];
+  sum_over_warp<kValues>(sums, lane);
+  float* mine = slots + at.group * warps * kValues;
+  if (lane % (32 / kValues) == 0) mine[at.thread / 32 * kValues + lane / (32 / kValues)] = sums[0];
+  if (warps == 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
   }
-  __syncthreads();
 #pragma unroll
-  for (int k = 0; k < 2 * kRows; ++k) sums[k] = mine[k];
+  for (int k = 0; k < kValues; ++k) sums[k] = mine[k];
+#pragma unroll 1
   for (int warp = 1; warp < warps; ++warp) {
 #pragma unroll
-    for (int k = 0; k < 2 * kRows; ++k) sums[k] += mine[warp * 2 * kRows + k];
+    for (int k = 0; k < kValues; ++k) sums[k] += mine[warp * kValues + k];
   }
 }
 
+// Of each element of kRows rows: what dropout multiplies it with. Nothing here waits for the rows.
+template <int N, int kRows>
+__device__ __forceinline__ void draw_factors(const NormBwd& a, const Place& at, int first,
+                                             const RandomSite& site,
+                                             float (&factors)[kRows * kElements / N][N]) {
+  constexpr int kPacks = kElements / N;
+  int64_t elements[kRows * kPacks];
+#pragma unroll
+  for (int k = 0; k < kRows * kPacks; ++k) {
+    elements[k] = static_cast<int64_t>(first + k / kPacks * at.groups) * a.C +
+                  (at.thread + k % kPacks * at.threads) * N;
+  }
+  a.dropout.factors<kRows * kPacks, N>(site, elements, factors);
+}
+
+// What a turn has found out before it stores: the rows' sums, and the rest of what the formula needs.
+template <int N, int kRows>
+struct Turn {
+  float rstd[kRows];
+  float sums[2 * kRows];
+  // Where there is dropout, for whole packs; single elements are drawn when they are needed.
+  float factors[kRows * kElements / N][N];
+};
+
 template <typename T, int N, int kRows, bool kSums>
-__device__ __forceinline__ void store_rows(const NormBwd& a, const Place& at, int64_t first,
-                                           const RandomSite& site, const Rows<T, N, kRows>& rows,
-                                           const float (&sums)[2 * kRows], ColumnState& column) {
-  const auto columns = static_cast<float>(a.C);
+__device__ __forceinline__ void store_rows(const NormBwd& a, const Place& at, int first,
+                                           const RandomSite& site, float inverse_columns,
+                                           const Rows<T, N, kRows>& rows, const Turn<N, kRows>& turn,
+                                           ColumnState& column) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const int64_t row = first + r * at.groups;
+    const int row = first + r * at.groups;
     if (row >= at.end) continue;
-    const float mean_g = sums[2 * r] / columns;
-    const float mean_product = sums[2 * r + 1] / columns;
+    const float of_mean = -(turn.sums[2 * r] * inverse_columns) * turn.rstd[r];
+    const float of_x_hat = -(turn.sums[2 * r + 1] * inverse_columns) * turn.rstd[r];
 #pragma unroll
     for (int j = 0; j < kElements / N; ++j) {
       const int c = (at.thread + j * at.threads) * N;
@@ -144,11 +288,18 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Place& at, in
       unpack<T, N>(rows.x_hat[r][j], x_hat);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        d_s[i] = rows.rstd[r] * fmaf(-x_hat[i], mean_product, rows.g[r][j][i] - mean_g);
+        d_s[i] = fmaf(x_hat[i], of_x_hat, fmaf(rows.g[r][j][i], turn.rstd[r], of_mean));
       }
-      if (a.d_residual != nullptr) store_floats<T, N>(static_cast<T*>(a.d_residual) + row * a.C + c, d_s);
-      if (a.dropout.on) a.dropout.apply<N>(site, row * a.C + c, d_s);
-      if (a.d_x != nullptr) store_floats<T, N>(static_cast<T*>(a.d_x) + row * a.C + c, d_s);
+      if (a.d_residual != nullptr)
+        store_floats<T, N>(static_cast<T*>(a.d_residual) + static_cast<int64_t>(row) * a.C + c, d_s);
+      if constexpr (N == 1) {
+        if (a.dropout.on) a.dropout.apply<N>(site, static_cast<int64_t>(row) * a.C + c, d_s);
+      } else if (a.dropout.on) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) d_s[i] *= turn.factors[r * (kElements / N) + j][i];
+      }
+      if (a.d_x != nullptr)
+        store_floats<T, N>(static_cast<T*>(a.d_x) + static_cast<int64_t>(row) * a.C + c, d_s);
       if constexpr (kSums) {
 #pragma unroll
         for (int i = 0; i < N; ++i) column.d_bias[j * N + i] += d_s[i];
@@ -187,15 +338,17 @@ __device__ __forceinline__ void store_partial(const Place& at, int64_t C, float 
   }
 }
 
-// blockDim = (threads of a group, groups). A thread's columns are the same in every row.
-template <typename T, int N, int kRows, int kThreads, bool kSums>
+// blockDim = (threads of a group, groups). A thread's columns are the same in every row. With stages, shared
+// memory of ring_bytes.
+template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
-    norm_bwd_kernel(const __grid_constant__ NormBwd a, int64_t rows_per_block, PartialSums partials) {
+    norm_bwd_kernel(const __grid_constant__ NormBwd a, int rows_per_block, PartialSums partials) {
+  extern __shared__ uint4 ring_memory[];
   __shared__ float slots[2][kThreads / 32 * 2 * kRows];
   __shared__ float shared[kThreads == kSmallThreads ? kSmallThreads * kElements : 1];
   Place at;
-  at.begin = static_cast<int64_t>(blockIdx.x) * rows_per_block;
-  at.end = at.begin + rows_per_block < a.T ? at.begin + rows_per_block : a.T;
+  at.begin = static_cast<int>(blockIdx.x) * rows_per_block;
+  at.end = rows_per_block < a.T - at.begin ? at.begin + rows_per_block : a.T;
   at.thread = static_cast<int>(threadIdx.x);
   at.threads = static_cast<int>(blockDim.x);
   at.group = static_cast<int>(threadIdx.y);
@@ -212,16 +365,39 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     for (int i = 0; i < N; ++i) column.gain[j * N + i] = gain[i];
   }
   const RandomSite site = a.dropout.site();
-  int turn = 0;
-  for (int64_t base = at.begin; base < at.end; base += at.groups * kRows) {
-    const int64_t first = base + at.group;
+  const int step = at.groups * kRows;  // rows of a turn
+  const float inverse_columns = 1.0f / static_cast<float>(a.C);
+  float next_rstd[kRows];
+  load_rstd<kRows>(a, at, at.begin + at.group, next_rstd);
+  [[maybe_unused]] const Ring<T, kRows> ring{ring_memory + at.group * at.threads + at.thread,
+                                             at.groups * at.threads, a.d_y2 != nullptr ? 3 : 2};
+  [[maybe_unused]] int stage = 0;
+#pragma unroll
+  for (int ahead = 0; ahead < kStages - 1; ++ahead) {
+    ring.fetch(a, at, at.begin + at.group + ahead * step, ahead);
+  }
+  int slot = 0;
+#pragma unroll 1
+  for (int base = at.begin; base < at.end; base += step) {
+    const int first = base + at.group;
     Rows<T, N, kRows> rows;
-    float sums[2 * kRows];
-    load_rows<T, N, kRows>(a, at, first, rows);
-    sum_rows<T, N, kRows, kSums>(rows, column, sums);
-    reduce_over_group<kRows>(at, slots[turn], sums);
-    turn ^= 1;
-    store_rows<T, N, kRows, kSums>(a, at, first, site, rows, sums, column);
+    Turn<N, kRows> turn;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) turn.rstd[r] = next_rstd[r];
+    load_rstd<kRows>(a, at, first + step, next_rstd);
+    if constexpr (kStages > 0) {
+      ring.fetch(a, at, first + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
+      wait_for_copies<kStages - 1>();
+      read_rows<T, kRows>(a, at, ring, first, stage, rows);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    } else {
+      load_rows<T, N, kRows>(a, at, first, rows);
+    }
+    sum_rows<T, N, kRows, kSums>(rows, column, turn.sums);
+    if (N > 1 && a.dropout.on) draw_factors<N, kRows>(a, at, first, site, turn.factors);
+    reduce_over_group<kRows>(at, slots[slot], turn.sums);
+    slot ^= 1;
+    store_rows<T, N, kRows, kSums>(a, at, first, site, inverse_columns, rows, turn, column);
   }
   if constexpr (kSums) {
     store_partial<N>(at, a.C, column.d_gain, shared, partials.row(0, blockIdx.x));
@@ -230,35 +406,61 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   }
 }
 
-template <typename T, int N, int kRows, int kThreads>
+// Shared memory that the ring of a block takes.
+template <typename T, int kRows>
+int64_t ring_bytes(const NormBwd& operands, const dim3& block) {
+  const int64_t tensors = operands.d_y2 != nullptr ? 3 : 2;
+  return kRingStages * tensors * kRows * (kElements / kPack<T>)*block.x * block.y * 16;
+}
+
+template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   const int64_t warps = ceil_div(operands.C, kColumnsPerWarp);
   const int64_t groups = kThreads == kSmallThreads ? kSmallThreads / 32 / warps : 1;
   const dim3 block(static_cast<unsigned>(32 * warps), static_cast<unsigned>(groups));
-  if (!sums.any()) {
-    const int64_t rows = groups * kRows;
-    const auto blocks = static_cast<unsigned>(ceil_div(operands.T, rows));
-    norm_bwd_kernel<T, N, kRows, kThreads, false><<<blocks, block, 0, stream>>>(operands, rows, {});
-    PLIMSOLL_CHECK_LAUNCH("norm_bwd");
-    return;
+  const auto kernel = norm_bwd_kernel<T, N, kRows, kThreads, kStages, kSums>;
+  size_t shared_bytes = 0;
+  if constexpr (kStages > 0) {
+    shared_bytes = static_cast<size_t>(ring_bytes<T, kRows>(operands, block));
+    PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(shared_bytes)));
   }
-  const RowBlocks cut = norm_bwd_cuda_blocks(operands.T);
+  RowBlocks cut = norm_bwd_cuda_blocks(operands.T);
+  // Without sums there is no reason for large blocks of rows.
+  if constexpr (!kSums) cut = {ceil_div(operands.T, groups * kRows), groups * kRows};
   const PartialSums partials = partial_sums(sums.scratch, cut.num_blocks, operands.C);
-  norm_bwd_kernel<T, N, kRows, kThreads, true>
-      <<<static_cast<unsigned>(cut.num_blocks), block, 0, stream>>>(operands, cut.rows_per_block, partials);
+  kernel<<<static_cast<unsigned>(cut.num_blocks), block, shared_bytes, stream>>>(operands, cut.rows_per_block,
+                                                                                 partials);
   PLIMSOLL_CHECK_LAUNCH("norm_bwd");
-  add_up_partials(partials,
-                  {{any_floats_out(sums.d_gain), any_floats_out(sums.d_beta), any_floats_out(sums.d_bias)}},
-                  3, operands.C, sums.add, stream);
+  if constexpr (kSums) {
+    add_up_partials(partials,
+                    {{any_floats_out(sums.d_gain), any_floats_out(sums.d_beta), any_floats_out(sums.d_bias)}},
+                    3, operands.C, sums.add, stream);
+  }
+}
+
+// The packs of 16 bytes that a turn has in flight for each operand are two; without a ring twice as many.
+template <typename T, int N, bool kSums>
+void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
+  constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
+  if (operands.C > kSmallThreads / 32 * kColumnsPerWarp) {
+    launch_as<T, N, 1, kLargeThreads, 0, kSums>(operands, sums, stream);
+  } else if constexpr (N == 1) {
+    launch_as<T, N, 1, kSmallThreads, 0, kSums>(operands, sums, stream);
+  } else if constexpr (kSums) {
+    launch_as<T, N, kRows, kSmallThreads, kRingStages, kSums>(operands, sums, stream);
+  } else {
+    launch_as<T, N, 2 * kRows, kSmallThreads, 0, kSums>(operands, sums, stream);
+  }
 }
 
 template <typename T, int N>
-void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
-  if (operands.C <= kSmallThreads / 32 * kColumnsPerWarp) {
-    // Four packs of 16 bytes in flight for each operand.
-    launch_as<T, N, N == 8 ? 4 : 2, kSmallThreads>(operands, sums, stream);
+void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
+  if (sums.any()) {
+    launch_packs<T, N, true>(operands, sums, stream);
   } else {
-    launch_as<T, N, 1, kLargeThreads>(operands, sums, stream);
+    launch_packs<T, N, false>(operands, sums, stream);
   }
 }
 
@@ -273,9 +475,9 @@ void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dty
         operands.C % kN == 0 && aligned_to_packs({operands.d_y, operands.d_y2, operands.x_hat,
                                                   operands.gain.data, operands.d_residual, operands.d_x});
     if (packs) {
-      launch_packs<T, kN>(operands, sums, stream);
+      launch_sums<T, kN>(operands, sums, stream);
     } else {
-      launch_packs<T, 1>(operands, sums, stream);
+      launch_sums<T, 1>(operands, sums, stream);
     }
   });
 }
