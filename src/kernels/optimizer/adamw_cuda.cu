@@ -1,5 +1,7 @@
 #include "kernels/optimizer/adamw_cuda.h"
 
+#include <cmath>
+
 #include "kernels/optimizer/cuda/update.cuh"
 
 namespace plimsoll {
@@ -11,6 +13,7 @@ struct AdamwScalars {
   const int64_t* step;
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
+  double log_beta1, log_beta2;  // taken by the host: a power is then one exponential
 };
 
 // The call's coefficients, computed in double and rounded to fp32 once.
@@ -32,8 +35,8 @@ __device__ AdamwStep adamw_step(const AdamwScalars& s) {
   const auto t = static_cast<double>(*s.step);
   AdamwStep step;
   step.decay = static_cast<float>(lr * s.weight_decay);
-  step.step_size = static_cast<float>(lr / (1.0 - pow(s.beta1, t)));
-  step.inverse_sqrt_bc2 = static_cast<float>(1.0 / sqrt(1.0 - pow(s.beta2, t)));
+  step.step_size = static_cast<float>(lr / -expm1(t * s.log_beta1));
+  step.inverse_sqrt_bc2 = static_cast<float>(1.0 / sqrt(-expm1(t * s.log_beta2)));
   step.one_minus_beta1 = static_cast<float>(1.0 - s.beta1);
   step.one_minus_beta2 = static_cast<float>(1.0 - s.beta2);
   step.clip = static_cast<float>(s.clip.get());
@@ -69,7 +72,9 @@ void adamw_cuda(const AdamwArgs& args, CudaStream stream) {
       .beta1 = args.beta1,
       .beta2 = args.beta2,
       .epsilon = args.epsilon,
-      .weight_decay = args.weight_decay};
+      .weight_decay = args.weight_decay,
+      .log_beta1 = std::log(args.beta1),
+      .log_beta2 = std::log(args.beta2)};
   cuda::for_each_table<cuda::UpdateEntry>(
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
