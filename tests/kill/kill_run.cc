@@ -52,6 +52,21 @@ ProcessResult run_and_kill(const std::vector<std::string>& words, const std::str
   return process.wait();
 }
 
+// The run ended with the bits of the whole one and left nothing half-written.
+void expect_same_end(const std::string& run, const std::string& whole) {
+  const std::string last = "/checkpoint-" + std::to_string(kSteps);
+  for (const std::string& file :
+       {last + "/model.safetensors", last + "/optimizer.safetensors", std::string("/model.safetensors")}) {
+    const std::string expected = read_file(whole + file);
+    EXPECT_FALSE(expected.empty());
+    EXPECT_TRUE(read_file(run + file) == expected) << file;
+  }
+  for (const auto& entry : fs::directory_iterator(run)) {
+    EXPECT_EQ(entry.path().filename().string().find("plimsoll-tmp"), std::string::npos)
+        << entry.path() << " is left over";
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> killed_run(const std::string& model, const std::string& output_dir,
@@ -94,7 +109,6 @@ std::vector<std::string> killed_run(const std::string& model, const std::string&
 void expect_kills_change_nothing(const std::string& name, int kills, uint64_t seed) {
   const TestFolder folder(name);
   const std::string model = write_tiny_model(folder);
-  const std::string last = "/checkpoint-" + std::to_string(kSteps);
   const auto begin = std::chrono::steady_clock::now();
   const ProcessResult whole =
       run_plimsoll(killed_run(model, folder.path("whole"), kSteps), folder.path("log"));
@@ -143,19 +157,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
         }
       }
     }
-    for (const char* file : {"/model.safetensors", "/optimizer.safetensors"}) {
-      const std::string expected = read_file(folder.path("whole") + last + file);
-      ASSERT_FALSE(expected.empty());
-      EXPECT_TRUE(read_file(run + last + file) == expected)
-          << run << last << file << " after " << killed << " kills";
-    }
-    EXPECT_TRUE(read_file(run + "/model.safetensors") ==
-                read_file(folder.path("whole") + "/model.safetensors"));
-    int left = 0;
-    for (const auto& entry : fs::directory_iterator(run)) {
-      left += entry.path().filename().string().find("plimsoll-tmp") != std::string::npos ? 1 : 0;
-    }
-    EXPECT_EQ(left, 0) << "half-written files are left over";
+    SCOPED_TRACE(run + " after " + std::to_string(killed) + " kills");
+    expect_same_end(run, folder.path("whole"));
     fs::remove_all(run);
   }
   EXPECT_EQ(killed, kills);
