@@ -92,7 +92,10 @@ class Trainer {
   TrainOutput train(const Announce& announce = {});
   // Mean loss and metrics over the validation data, keys with the prefix "eval_".
   MetricMap evaluate();
-  // Scores for every row of the test data, in order. Errors: kUsage where there is no such data.
+  // Scores for every row of the test data, in order, handed over batch by batch: nothing of them is kept.
+  // Errors: kUsage where there is no such data.
+  void predict(const std::function<void(Prediction prediction)>& take, TestSet set = TestSet::kTest);
+  // All of them at once, in memory that is the caller's and stands in no plan.
   std::vector<Prediction> predict(TestSet set = TestSet::kTest);
   bool has_test_set(TestSet set) const;
   // The names of the labels by id; empty for regression.

@@ -37,6 +37,24 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
                      data->tokens.longest(), static_cast<double>(data->held_bytes()) / 1048576.0);
 }
 
+// The most likely class; for regression and multi-label the values as text.
+std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
+  const std::vector<std::string>& names = setup.model.id2label;
+  const auto name_of = [&](size_t id) { return id < names.size() ? names[id] : std::to_string(id); };
+  if (setup.request.problem_type == ProblemType::kSingleLabel) {
+    return name_of(static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin()));
+  }
+  std::string label;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (setup.request.problem_type == ProblemType::kRegression) {
+      label += fmt::format("{}{:.3f}", i == 0 ? "" : ",", row[i]);
+    } else if (row[i] > 0.0f) {
+      label += (label.empty() ? "" : ",") + name_of(i);
+    }
+  }
+  return label;
+}
+
 }  // namespace
 
 void Trainer::Impl::start() {
@@ -187,8 +205,7 @@ bool Trainer::has_test_set(TestSet set) const {
   return (set == TestSet::kTest ? setup.predict : setup.predict_mismatched).has_value();
 }
 
-std::vector<Prediction> Trainer::predict(TestSet set) {
-  impl_->require_no_gradients("predict()");
+void Trainer::predict(const std::function<void(Prediction prediction)>& take, TestSet set) {
   const RunSetup& setup = impl_->session.setup();
   if (setup.predict && !has_test_set(set)) {
     throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
@@ -199,33 +216,23 @@ std::vector<Prediction> Trainer::predict(TestSet set) {
         "nothing to predict: give --test_file FILE, and --do_predict where the run trains or evaluates too");
   }
   impl_->start();
+  std::vector<std::vector<float>> batch;
   const auto progress = [&](int64_t done, int64_t all) {
+    for (std::vector<float>& row : batch) {
+      Prediction prediction{.logits = {}, .label = predicted_label(setup, row)};
+      prediction.logits = std::move(row);
+      take(std::move(prediction));
+    }
+    batch.clear();
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
-  std::vector<std::vector<float>> logits;
   const Dataset& data = set == TestSet::kTest ? *setup.predict : *setup.predict_mismatched;
-  impl_->session.evaluate(data, setup.metric_names, &logits, progress);
+  impl_->session.evaluate(data, setup.metric_names, &batch, progress);
+}
+
+std::vector<Prediction> Trainer::predict(TestSet set) {
   std::vector<Prediction> predictions;
-  for (std::vector<float>& row : logits) {
-    Prediction prediction;
-    if (setup.request.problem_type == ProblemType::kSingleLabel) {
-      const auto best = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-      prediction.label =
-          best < setup.model.id2label.size() ? setup.model.id2label[best] : std::to_string(best);
-    } else if (setup.request.problem_type == ProblemType::kRegression) {
-      for (size_t i = 0; i < row.size(); ++i)
-        prediction.label += fmt::format("{}{:.3f}", i == 0 ? "" : ",", row[i]);
-    } else {
-      for (size_t i = 0; i < row.size(); ++i) {
-        if (row[i] <= 0.0f) continue;
-        const std::string name =
-            i < setup.model.id2label.size() ? setup.model.id2label[i] : std::to_string(i);
-        prediction.label += (prediction.label.empty() ? "" : ",") + name;
-      }
-    }
-    prediction.logits = std::move(row);
-    predictions.push_back(std::move(prediction));
-  }
+  predict([&](Prediction prediction) { predictions.push_back(std::move(prediction)); }, set);
   return predictions;
 }
 

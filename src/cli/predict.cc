@@ -10,26 +10,28 @@ namespace plimsoll::cli {
 
 namespace {
 
-void write_predictions(const std::vector<Prediction>& predictions, const std::string& folder,
-                       const std::string& task) {
-  // run_glue's form: index and prediction.
-  std::string text = "index\tprediction\n";
-  for (size_t i = 0; i < predictions.size(); ++i)
-    text += std::to_string(i) + "\t" + predictions[i].label + "\n";
+// A line as soon as it is there, so that memory does not grow with the rows; the file gets its name when it
+// is whole.
+void write_predictions(Trainer& trainer, TestSet set, const std::string& folder, const std::string& task) {
   const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
-  std::ofstream file(path, std::ios::binary);
-  file << text;
+  const std::string unfinished = path + ".tmp";
+  std::ofstream file(unfinished, std::ios::binary);
+  // run_glue's form: index and prediction.
+  file << "index\tprediction\n";
+  int64_t rows = 0;
+  trainer.predict([&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; },
+                  set);
   if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
-  print("wrote " + std::to_string(predictions.size()) + " predictions to " + path);
+  std::filesystem::rename(unfinished, path);
+  print("wrote " + std::to_string(rows) + " predictions to " + path);
 }
 
 }  // namespace
 
 void write_predictions(Trainer& trainer, const Arguments& arguments) {
-  write_predictions(trainer.predict(), arguments.output_dir, arguments.task_name);
+  write_predictions(trainer, TestSet::kTest, arguments.output_dir, arguments.task_name);
   if (trainer.has_test_set(TestSet::kMismatched))
-    write_predictions(trainer.predict(TestSet::kMismatched), arguments.output_dir,
-                      arguments.task_name + "-mm");
+    write_predictions(trainer, TestSet::kMismatched, arguments.output_dir, arguments.task_name + "-mm");
 }
 
 int evaluate_and_predict(const Arguments& arguments, Task task) {

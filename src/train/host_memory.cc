@@ -1,6 +1,12 @@
 #include "train/host_memory.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "io/data/batch.h"
+#include "io/data/table_reader.h"
+#include "io/data/text_split.h"
+#include "plimsoll/arguments.h"
 #include "train/run_setup.h"
 
 namespace plimsoll {
@@ -21,9 +27,36 @@ constexpr int64_t kTokenizerBytesPerToken = 256;
 constexpr int64_t kBytesPerBoundOp = 512;
 constexpr int64_t kCompiledBytesPerBucket = kMiB / 4;
 
+// A record of the run's log: what LogHistory keeps of it, and what the plot of the losses makes of it at the
+// end (two lists of points and their text).
+constexpr int64_t kBytesPerLogRecord = 224;
+// A row of a regression whose metrics need all rows at once: label and prediction, and their ranks.
+constexpr int64_t kBytesPerRegressionRow = 64;
+
 int64_t bytes_of(const std::optional<Dataset>& data) {
   // Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
   return data ? data->held_bytes() + 16 * data->num_rows() : 0;
+}
+
+// Records that the run will log, evaluations included, and one at its end.
+int64_t num_log_records(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  const auto times = [&](const std::string& strategy, double setting) -> int64_t {
+    if (strategy == "epoch") return static_cast<int64_t>(std::ceil(setup.num_epochs)) + 1;
+    if (strategy != "steps" || setting <= 0) return 0;
+    return setup.max_steps / interval_steps(setting, setup.max_steps) + 1;
+  };
+  return 2 + times(arguments.logging_strategy, arguments.logging_steps) +
+         times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
+}
+
+int64_t regression_rows(const RunSetup& setup) {
+  if (setup.labels.problem != ProblemType::kRegression) return 0;
+  int64_t rows = 0;
+  for (const std::optional<Dataset>* data : {&setup.evaluate, &setup.evaluate_mismatched, &setup.predict}) {
+    if (*data) rows = std::max(rows, (*data)->num_rows());
+  }
+  return rows;
 }
 
 }  // namespace
@@ -32,14 +65,35 @@ int64_t train_buckets_used(const RunSetup& setup) {
   if (setup.train_census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = make_ladder(setup.request.train_bucket);
   int64_t used = 0;
-  size_t batch = 0;
-  const std::vector<int32_t>& tokens = setup.train_census.tokens;
+  size_t count = 0;
+  const auto& counts = setup.train_census.counts;
   for (const Bucket& bucket : ladder) {
-    const size_t first = batch;
-    while (batch < tokens.size() && tokens[batch] <= bucket.tokens) ++batch;
-    if (batch > first) ++used;
+    const size_t first = count;
+    while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
+    // Batches that were not walked may fall into any bucket above the smallest that was.
+    if (count > first || (!setup.train_census.is_exact && count > 0)) ++used;
   }
   return used;
+}
+
+void ReadingMemory::note(int64_t more_bytes) {
+  peak_bytes_ = std::max(peak_bytes_, held_bytes_ + more_bytes);
+}
+
+void ReadingMemory::add_table(const TextSplit& text) {
+  // The list of rows comes when the table is whole.
+  note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
+  held_bytes_ += text.held_bytes();
+}
+
+void ReadingMemory::add_data(const Dataset& data) {
+  // Tokens lie in parts before they are joined; lengths and labels grow by doubling.
+  note(2 * data.held_bytes() + 16 * data.num_rows());
+  held_bytes_ += data.held_bytes();
+}
+
+void ReadingMemory::release(const TextSplit& text) {
+  held_bytes_ -= text.held_bytes();
 }
 
 HostMemory estimate_host_memory(const RunSetup& setup) {
@@ -54,6 +108,12 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   const int64_t slots =
       1 + setup.arguments.dataloader_num_workers * setup.arguments.dataloader_prefetch_factor.value_or(2);
   host.data_bytes += slots * 16 * setup.request.train_bucket.tokens;
+  host.data_bytes += num_log_records(setup) * kBytesPerLogRecord;
+  host.data_bytes += regression_rows(setup) * kBytesPerRegressionRow;
+  if (setup.reading_bytes > 0) {
+    host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.reading_bytes;
+    if (setup.tokenizer) host.reading_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
+  }
   host.io_bytes = kIoBytes;
   return host;
 }

@@ -1,12 +1,11 @@
 #include "train/run_setup.h"
 
+#include <malloc.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
-#include <numeric>
 
 #include "device/cpu/cpu_features.h"
 #include "io/ckpt/checkpoint.h"
@@ -199,7 +198,24 @@ class Setup {
     return TextSplit(std::move(table), columns);
   }
 
+  // Where the file alone is over the limit, reading it would break the limit before a plan could say so.
+  void require_file_fits(const std::string& path) const {
+    std::error_code unknown;
+    const auto size = fs::file_size(path, unknown);
+    if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
+    PlanRequest request;
+    std::vector<std::string> ignored;
+    choose_device(arguments_, setup_.purpose, threads(), request, ignored);
+    if (request.device != KernelDevice::kCpu) return;
+    throw_error(
+        ErrorCode::kWillNotFit,
+        "{}: the file has {} MiB and lies in memory while it is read, {} MiB are allowed (--memory_limit); "
+        "allow more, or split the file",
+        path, static_cast<int64_t>(size) >> 20, *arguments_.memory_limit >> 20);
+  }
+
   std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) {
+    if (!path.empty()) require_file_fits(path);
     std::optional<TextSplit> read;
     const ColumnOptions named{.text = arguments_.text_column_names, .label = arguments_.label_column_name};
     if (task != nullptr && !path.empty() && is_glue_layout(path)) {
@@ -209,8 +225,23 @@ class Setup {
     } else if (task != nullptr && !arguments_.dataset_name.empty()) {
       read = read_glue(*task, arguments_.dataset_name, split, named);
     }
-    if (read) warn_of_odd_rows(*read);
+    if (read) take(*read);
     return read;
+  }
+
+  void take(const TextSplit& split) {
+    reading_.add_table(split);
+    warn_of_odd_rows(split);
+  }
+
+  // Tokens are all that stays of a text.
+  Dataset tokenize_and_release(std::optional<TextSplit>& text, std::optional<int64_t> max_rows,
+                               LabelUse use) {
+    Dataset data = tokenize(*text, max_rows, use);
+    reading_.add_data(data);
+    reading_.release(*text);
+    text.reset();
+    return data;
   }
 
   void warn_of_odd_rows(const TextSplit& split) {
@@ -226,8 +257,12 @@ class Setup {
     }
   }
 
-  Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
+  static void keep_first(TextSplit& split, std::optional<int64_t> max_rows) {
     if (max_rows && *max_rows < split.num_rows()) split.keep_first(*max_rows);
+  }
+
+  Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
+    keep_first(split, max_rows);
     const TokenizerEncoder encoder(*setup_.tokenizer);
     const TokenizeOptions options{
         .max_seq_length = max_seq_length(), .num_threads = threads(), .progress = {}};
@@ -306,23 +341,38 @@ class Setup {
       throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
     choose_label_scheme(train_text ? &*train_text : nullptr, task);
     if (train_text) {
-      setup_.train = tokenize(*train_text, arguments_.max_train_samples, LabelUse::kRequired);
+      keep_first(*train_text, arguments_.max_train_samples);
       setup_.train_data_hash = train_text->text_hash();
+      setup_.train = tokenize_and_release(train_text, arguments_.max_train_samples, LabelUse::kRequired);
     }
-    if (eval_text) setup_.evaluate = tokenize(*eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
-    if (test_text) setup_.predict = tokenize(*test_text, arguments_.max_predict_samples, LabelUse::kOptional);
-    if (wants_eval && task != nullptr && task->name == "mnli" && arguments_.validation_file.empty()) {
-      TextSplit mismatched = read_glue(*task, arguments_.dataset_name, GlueSplit::kValidationMismatched);
-      warn_of_odd_rows(mismatched);
-      setup_.evaluate_mismatched = tokenize(mismatched, arguments_.max_eval_samples, LabelUse::kRequired);
-    }
-    if (setup_.predict && task != nullptr && task->name == "mnli" && arguments_.test_file.empty()) {
-      TextSplit mismatched = read_glue(*task, arguments_.dataset_name, GlueSplit::kTestMismatched);
-      warn_of_odd_rows(mismatched);
-      setup_.predict_mismatched = tokenize(mismatched, arguments_.max_predict_samples, LabelUse::kOptional);
-    }
+    if (eval_text)
+      setup_.evaluate = tokenize_and_release(eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
+    if (test_text)
+      setup_.predict = tokenize_and_release(test_text, arguments_.max_predict_samples, LabelUse::kOptional);
+    if (task != nullptr && task->name == "mnli") read_mismatched(*task, wants_eval);
     if (task != nullptr) {
       for (std::string_view metric : task->metrics) setup_.metric_names.emplace_back(metric);
+    }
+    setup_.reading_bytes = reading_.peak_bytes();
+    // The allocator would keep what the texts left, and the arena would come on top of it.
+    malloc_trim(0);
+  }
+
+  // MNLI's second sets, of other genres than the training data's.
+  void read_mismatched(const GlueTask& task, bool wants_eval) {
+    if (wants_eval && arguments_.validation_file.empty()) {
+      std::optional<TextSplit> mismatched =
+          read_glue(task, arguments_.dataset_name, GlueSplit::kValidationMismatched);
+      take(*mismatched);
+      setup_.evaluate_mismatched =
+          tokenize_and_release(mismatched, arguments_.max_eval_samples, LabelUse::kRequired);
+    }
+    if (setup_.predict && arguments_.test_file.empty()) {
+      std::optional<TextSplit> mismatched =
+          read_glue(task, arguments_.dataset_name, GlueSplit::kTestMismatched);
+      take(*mismatched);
+      setup_.predict_mismatched =
+          tokenize_and_release(mismatched, arguments_.max_predict_samples, LabelUse::kOptional);
     }
   }
 
@@ -467,6 +517,12 @@ class Setup {
     setup_.train_census = count_batches(sampler, epochs);
     // A row that one epoch's last batch drops comes in another's.
     setup_.train_census.largest.longest = setup_.train->tokens.longest();
+    if (!setup_.train_census.is_exact) {
+      note(fmt::format(
+          "too many epochs to look at each batch: the plan has room for the largest that the data "
+          "can make, {} tokens",
+          setup_.train_census.largest.tokens));
+    }
     if (goes_on_elsewhere()) plan_for_any_batch();
   }
 
@@ -491,15 +547,10 @@ class Setup {
 
   // Room for any batch at all: the longest rows in one.
   void plan_for_any_batch() {
-    std::vector<int32_t> lengths = setup_.train->tokens.lengths();
-    const size_t count =
-        std::min(lengths.size(), static_cast<size_t>(arguments_.per_device_train_batch_size));
-    std::partial_sort(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(count), lengths.end(),
-                      std::greater<>());
     BatchSize& largest = setup_.train_census.largest;
     largest.tokens =
-        std::accumulate(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(count), int64_t{0});
-    largest.sequences = static_cast<int64_t>(count);
+        largest_batch_tokens(setup_.train->tokens.lengths(), arguments_.per_device_train_batch_size);
+    largest.sequences = std::min<int64_t>(setup_.train->num_rows(), arguments_.per_device_train_batch_size);
     note(
         fmt::format("the run goes on with other batches than those of its start: the plan has room for the "
                     "largest that the data can make, {} tokens",
@@ -621,6 +672,7 @@ class Setup {
   ColumnOptions columns_;
   HubEnvironment hub_;
   FileSystem& files_;
+  ReadingMemory reading_;
   RunSetup setup_;
 };
 

@@ -39,6 +39,7 @@ struct RunSetup {
   std::optional<Dataset> evaluate_mismatched;  // MNLI
   std::optional<Dataset> predict;
   std::optional<Dataset> predict_mismatched;  // MNLI
+  int64_t reading_bytes = 0;                  // at most, while data files were read; 0: none were
   uint64_t train_data_hash = 0;               // of the file and what of it is used; 0: random ids
   std::vector<std::string> metric_names;      // empty: the problem type's own
   SamplerOptions sampler;

@@ -70,7 +70,7 @@ Process::~Process() {
 }
 
 bool Process::is_running() {
-  if (!is_reaped_) is_reaped_ = waitpid(pid_, &status_, WNOHANG) == pid_;
+  if (!is_reaped_) is_reaped_ = wait4(pid_, &status_, WNOHANG, &usage_) == pid_;
   return !is_reaped_;
 }
 
@@ -84,7 +84,7 @@ ProcessResult Process::wait(int limit_ms) {
   while (is_running()) {
     if (std::chrono::steady_clock::now() >= end) {
       kill(pid_, SIGKILL);
-      waitpid(pid_, &status_, 0);
+      wait4(pid_, &status_, 0, &usage_);
       is_reaped_ = true;
       result.timed_out = true;
       break;
@@ -93,6 +93,7 @@ ProcessResult Process::wait(int limit_ms) {
   }
   if (WIFEXITED(status_)) result.exit_code = WEXITSTATUS(status_);
   if (WIFSIGNALED(status_)) result.signal = WTERMSIG(status_);
+  result.peak_bytes = usage_.ru_maxrss * 1024;
   result.output = output();
   return result;
 }

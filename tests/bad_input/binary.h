@@ -4,6 +4,7 @@
 // threads. Ownership: a Process owns its child; the destructor kills and reaps it.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <string>
@@ -15,6 +16,7 @@ struct ProcessResult {
   int exit_code = -1;  // -1 when a signal ended it
   int signal = 0;
   bool timed_out = false;  // it was killed because it went on for too long
+  int64_t peak_bytes = 0;  // the most that was resident, as the kernel counts it
   std::string output;      // standard output and standard error, in the order in which they came
 };
 
@@ -41,6 +43,7 @@ class Process {
   std::string log_;
   bool is_reaped_ = false;
   int status_ = 0;
+  rusage usage_{};
 };
 
 ProcessResult run_plimsoll(const std::vector<std::string>& words, const std::string& log,

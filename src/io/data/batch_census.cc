@@ -1,35 +1,61 @@
 #include "io/data/batch_census.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/check.h"
 
 namespace plimsoll {
 
-BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_batches) {
+void BatchCensus::add(const BatchSize& batch) {
+  largest.tokens = std::max(largest.tokens, batch.tokens);
+  largest.sequences = std::max(largest.sequences, batch.sequences);
+  largest.longest = std::max(largest.longest, batch.longest);
+  total_tokens += batch.tokens;
+  total_sequences += batch.sequences;
+  ++num_walked;
+  const auto at = std::ranges::lower_bound(counts, batch.tokens, {}, &std::pair<int64_t, int64_t>::first);
+  if (at != counts.end() && at->first == batch.tokens) {
+    ++at->second;
+  } else {
+    counts.insert(at, {batch.tokens, 1});
+  }
+}
+
+BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walked_rows) {
+  const bool alike = sampler.options().strategy == SamplingStrategy::kSequential;
+  const int64_t affordable = std::max<int64_t>(1, max_walked_rows / sampler.rows_per_epoch());
+  const int64_t walked = std::min(num_epochs, alike ? 1 : affordable);
   BatchCensus census;
-  const int64_t all = num_epochs * sampler.batches_per_epoch();
-  census.num_batches = max_batches < 0 ? all : std::min(all, max_batches);
-  census.tokens.reserve(static_cast<size_t>(census.num_batches));
   sampler.seek({0, 0});
-  for (int64_t batch = 0; batch < census.num_batches; ++batch) {
+  for (int64_t batch = 0; batch < walked * sampler.batches_per_epoch(); ++batch) {
     const Sampler::Step step = sampler.next();
-    BatchSize size;
-    size.sequences = static_cast<int64_t>(step.rows.size());
+    BatchSize size{.sequences = static_cast<int64_t>(step.rows.size())};
     for (const int32_t row : step.rows) {
       const int64_t length = sampler.lengths()[static_cast<size_t>(row)];
       size.tokens += length;
       size.longest = std::max(size.longest, length);
     }
-    census.largest.tokens = std::max(census.largest.tokens, size.tokens);
-    census.largest.sequences = std::max(census.largest.sequences, size.sequences);
-    census.largest.longest = std::max(census.largest.longest, size.longest);
-    census.total_tokens += size.tokens;
-    census.total_sequences += size.sequences;
-    census.tokens.push_back(narrow<int32_t>(size.tokens));
+    census.add(size);
   }
-  std::sort(census.tokens.begin(), census.tokens.end());
+  census.num_batches = num_epochs * sampler.batches_per_epoch();
+  if (walked == num_epochs) return census;
+  // Epochs have the same rows, all but those that a short last batch drops.
+  census.total_tokens = census.total_tokens / walked * num_epochs;
+  census.total_sequences = census.total_sequences / walked * num_epochs;
+  if (alike) return census;
+  census.is_exact = false;
+  census.largest.tokens = largest_batch_tokens(sampler.lengths(), sampler.options().batch_size);
+  census.largest.longest = *std::ranges::max_element(sampler.lengths());
   return census;
+}
+
+int64_t largest_batch_tokens(std::span<const int32_t> lengths, int64_t batch_size) {
+  std::vector<int32_t> sorted(lengths.begin(), lengths.end());
+  const auto count = static_cast<std::ptrdiff_t>(std::min(std::ssize(sorted), batch_size));
+  std::ranges::partial_sort(sorted, sorted.begin() + count, std::greater<>());
+  return std::accumulate(sorted.begin(), sorted.begin() + count, int64_t{0});
 }
 
 BatchSize largest_batch_without_data(int64_t batch_size, int64_t max_seq_length) {

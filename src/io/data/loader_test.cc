@@ -254,6 +254,14 @@ TEST(Dummy, IsWhatTheArgumentsSay) {
   EXPECT_TRUE(error_of([&] { make_dummy_dataset(other); }).starts_with("2: "));
 }
 
+// The token count of each batch that was walked.
+std::vector<int64_t> listed(const BatchCensus& census) {
+  std::vector<int64_t> tokens;
+  for (const auto& [count, batches] : census.counts)
+    tokens.insert(tokens.end(), static_cast<size_t>(batches), count);
+  return tokens;
+}
+
 TEST(BatchCensus, CountsWhatTheLoaderGives) {
   TestRandom random;
   const Dataset data = random_data(random, 101, 0);
@@ -264,20 +272,47 @@ TEST(BatchCensus, CountsWhatTheLoaderGives) {
     options.num_epochs = 3;
     const Trace all = trace(data, sampler, options);
     BatchSize largest;
-    std::vector<int32_t> tokens;
+    std::vector<int64_t> tokens;
     for (const BatchInfo& info : all.infos) {
       largest.tokens = std::max(largest.tokens, info.num_tokens);
       largest.sequences = std::max(largest.sequences, info.num_sequences);
       largest.longest = std::max(largest.longest, info.longest);
-      tokens.push_back(static_cast<int32_t>(info.num_tokens));
+      tokens.push_back(info.num_tokens);
     }
     std::sort(tokens.begin(), tokens.end());
     EXPECT_EQ(census.largest, largest);
-    EXPECT_EQ(census.tokens, tokens);
+    EXPECT_EQ(listed(census), tokens);
+    EXPECT_TRUE(census.is_exact);
     EXPECT_EQ(census.total_tokens, 3 * data.tokens.num_tokens());
-    EXPECT_EQ(count_batches(sampler, 3, 5).num_batches, 5);
   }
   EXPECT_EQ(largest_batch_without_data(8, 128), (BatchSize{1024, 8, 128}));
+}
+
+// However many epochs there are, the count ends soon, and no batch of any of them is larger than it says.
+TEST(BatchCensus, EpochsWithoutNumberAreBounded) {
+  TestRandom random;
+  const Dataset data = random_data(random, 101, 0);
+  constexpr int64_t kMany = int64_t{1} << 32;
+  const Sampler sequential = sampler_of(data, SamplingStrategy::kSequential);
+  const BatchCensus once = count_batches(sequential, 1);
+  const BatchCensus often = count_batches(sequential, kMany);
+  EXPECT_TRUE(often.is_exact);
+  EXPECT_EQ(often.largest, once.largest);
+  EXPECT_EQ(often.counts, once.counts);
+  EXPECT_EQ(often.num_batches, kMany * once.num_batches);
+  EXPECT_EQ(often.total_tokens, kMany * data.tokens.num_tokens());
+  for (const SamplingStrategy strategy : {SamplingStrategy::kRandom, SamplingStrategy::kGroupByLength}) {
+    const Sampler sampler = sampler_of(data, strategy);
+    const BatchCensus bounded = count_batches(sampler, kMany, 500);
+    EXPECT_FALSE(bounded.is_exact);
+    EXPECT_EQ(bounded.num_walked, 4 * sampler.batches_per_epoch());
+    EXPECT_EQ(bounded.total_tokens, kMany * data.tokens.num_tokens());
+    EXPECT_EQ(bounded.largest.longest, data.tokens.longest());
+    const BatchCensus longer = count_batches(sampler, 200);
+    EXPECT_TRUE(longer.is_exact);
+    EXPECT_GE(bounded.largest.tokens, longer.largest.tokens);
+    EXPECT_EQ(bounded.largest.sequences, longer.largest.sequences);
+  }
 }
 
 }  // namespace

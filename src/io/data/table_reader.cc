@@ -1,6 +1,7 @@
 #include "io/data/table_reader.h"
 
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "io/data/csv_reader.h"
@@ -8,6 +9,16 @@
 #include "io/data/text_file.h"
 
 namespace plimsoll {
+
+int64_t peak_reading_bytes(const Table& table) {
+  std::error_code unknown;
+  const auto size = std::filesystem::file_size(table.file_name(), unknown);
+  // Of a pipe only what came out of it is known; it was read into a text that doubles as it grows.
+  const int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
+  const int64_t rows = table.num_rows();
+  const int64_t cells = rows * table.num_columns();
+  return (table.is_typed() ? 3 : 1) * file_bytes + 2 * (8 * (rows + cells) + cells);
+}
 
 Table read_table(const std::filesystem::path& path) {
   std::string extension = path.extension().string();

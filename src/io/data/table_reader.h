@@ -12,4 +12,9 @@ namespace plimsoll {
 // three. Errors: kUsage for another extension; kBadData as the readers.
 Table read_table(const std::filesystem::path& path);
 
+// The most that reading its file into this table held at once, an estimate from above: CSV is compacted where
+// it was read and its places are listed in vectors that double as they grow; JSON is copied out of its text,
+// into a text that doubles as well.
+int64_t peak_reading_bytes(const Table& table);
+
 }  // namespace plimsoll

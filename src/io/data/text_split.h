@@ -33,6 +33,10 @@ class TextSplit {
   bool is_pair() const { return second_ >= 0; }
   bool has_label() const { return label_ >= 0; }
   const Table& table() const { return table_; }
+  // The table and the list of its rows, capacities included.
+  int64_t held_bytes() const {
+    return table_.held_bytes() + static_cast<int64_t>(rows_.capacity() * sizeof(int64_t));
+  }
 
   // Requires: 0 <= row < num_rows().
   std::string_view first_text(int64_t row) const { return table_.cell(rows_[index(row)], first_); }

@@ -362,6 +362,7 @@ Plan build_plan(const PlanRequest& request) {
   }
   plan.arena_bytes = plan.persistent_bytes + transient;
   plan.lower_bound_bytes = plan.persistent_bytes + bound;
+  plan.host.data_bytes += std::max<int64_t>(0, plan.host.reading_bytes - plan.host_bytes());
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

@@ -35,6 +35,10 @@ struct HostMemory {
   int64_t process_bytes = 0;  // program, libraries, their working memory: measured, see target/
   int64_t data_bytes = 0;     // tokenized data, label tables, batches made ahead
   int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
+  // What the process held at most, all of it, while data files were read, which was before the arena was
+  // taken. Not a part of the total: where it is more than the rest of the run holds, the plan adds the
+  // difference to data_bytes.
+  int64_t reading_bytes = 0;
   int64_t library_bytes =
       0;  // what a kernel's library allocates by itself while it runs: the plan fills it in
   int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }

@@ -163,7 +163,8 @@ Json request_json(const PlanRequest& request) {
               {"host",
                {{"process_bytes", request.host.process_bytes},
                 {"data_bytes", request.host.data_bytes},
-                {"io_bytes", request.host.io_bytes}}}};
+                {"io_bytes", request.host.io_bytes},
+                {"reading_bytes", request.host.reading_bytes}}}};
   if (request.memory_limit_bytes) object["memory_limit_bytes"] = *request.memory_limit_bytes;
   return object;
 }
