@@ -71,82 +71,111 @@ double median_ms(const Call& call) {
   return static_cast<double>(times[kCalls / 2]);
 }
 
-void run(const Shape& shape) {
-  AttentionDims dims;
-  std::vector<int32_t> cu_seqlens{0};
-  double products = 0;
-  for (const int length : shape.lengths) {
-    cu_seqlens.push_back(cu_seqlens.back() + length);
-    dims.longest = std::max<int64_t>(dims.longest, length);
-    products += 1.0 * length * length * shape.heads * shape.head_dim;
+// All tensors of one shape on the device, kSets times.
+class Tensors {
+ public:
+  explicit Tensors(const Shape& shape) : dtype_(shape.dtype) {
+    std::vector<int32_t> cu_seqlens{0};
+    for (const int length : shape.lengths) {
+      cu_seqlens.push_back(cu_seqlens.back() + length);
+      dims_.longest = std::max<int64_t>(dims_.longest, length);
+      products_ += 1.0 * length * length * shape.heads * shape.head_dim;
+    }
+    dims_.tokens = cu_seqlens.back();
+    dims_.sequences = static_cast<int64_t>(shape.lengths.size());
+    dims_.heads = shape.heads;
+    dims_.head_dim = shape.head_dim;
+    lengths_ = block(dims_.sequences + 1, DType::kI32);
+    rng_ = block(2, DType::kI64);
+    const int64_t numbers[2] = {42, 7};
+    PLIMSOLL_CUDA(
+        cudaMemcpy(lengths_.data, cu_seqlens.data(), cu_seqlens.size() * 4, cudaMemcpyHostToDevice));
+    PLIMSOLL_CUDA(cudaMemcpy(rng_.data, numbers, sizeof numbers, cudaMemcpyHostToDevice));
+    for (int set = 0; set < kSets; ++set) add_set(shape);
   }
-  dims.tokens = cu_seqlens.back();
-  dims.sequences = static_cast<int64_t>(shape.lengths.size());
-  dims.heads = shape.heads;
-  dims.head_dim = shape.head_dim;
-  const int64_t columns = dims.heads * dims.head_dim;
-  const int64_t scratch_bytes = attention_bwd_cuda_mma_scratch_bytes(dims);
-  std::vector<AttentionFwdArgs> forward(kSets);
-  std::vector<AttentionBwdArgs> backward(kSets);
-  std::vector<void*> blocks;
-  const auto block = [&](int64_t count, DType dtype) {
-    blocks.push_back(make(count, dtype));
-    return View{blocks.back(), dtype};
-  };
-  const View lengths = block(dims.sequences + 1, DType::kI32), rng = block(2, DType::kI64);
-  const int64_t numbers[2] = {42, 7};
-  PLIMSOLL_CUDA(cudaMemcpy(lengths.data, cu_seqlens.data(), cu_seqlens.size() * 4, cudaMemcpyHostToDevice));
-  PLIMSOLL_CUDA(cudaMemcpy(rng.data, numbers, sizeof numbers, cudaMemcpyHostToDevice));
-  for (int set = 0; set < kSets; ++set) {
-    AttentionFwdArgs& f = forward[static_cast<size_t>(set)];
-    AttentionBwdArgs& b = backward[static_cast<size_t>(set)];
-    const View qkv = block(3 * columns * dims.tokens, shape.dtype);
-    const View d_qkv = block(3 * columns * dims.tokens, shape.dtype);
-    const auto third = [&](const View& of, int which) {
-      auto* start = static_cast<std::byte*>(of.data) + which * columns * dtype_bytes(shape.dtype);
-      return View{start, shape.dtype};
-    };
-    f.dims = b.dims = dims;
-    f.options.scale = 1.0 / std::sqrt(static_cast<double>(dims.head_dim));
+  ~Tensors() {
+    for (void* data : blocks_) static_cast<void>(cudaFree(data));
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+
+  const AttentionFwdArgs& forward(int set) const { return forward_[static_cast<size_t>(set)]; }
+  const AttentionBwdArgs& backward(int set) const { return backward_[static_cast<size_t>(set)]; }
+  const int64_t* rng() const { return forward_[0].options.dropout > 0 ? rng_.as<int64_t>() : nullptr; }
+  // The sum of S^2 H D.
+  double products() const { return products_; }
+
+ private:
+  void add_set(const Shape& shape) {
+    const int64_t columns = dims_.heads * dims_.head_dim;
+    const int64_t scratch_bytes = attention_bwd_cuda_mma_scratch_bytes(dims_);
+    const View qkv = block(3 * columns * dims_.tokens, dtype_);
+    const View d_qkv = block(3 * columns * dims_.tokens, dtype_);
+    AttentionFwdArgs f;
+    AttentionBwdArgs b;
+    f.dims = b.dims = dims_;
+    f.options.scale = 1.0 / std::sqrt(static_cast<double>(dims_.head_dim));
     f.options.dropout = shape.dropout;
     b.options = f.options;
     f.q = b.q = {third(qkv, 0), 3 * columns};
     f.k = b.k = {third(qkv, 1), 3 * columns};
     f.v = b.v = {third(qkv, 2), 3 * columns};
-    f.cu_seqlens = b.cu_seqlens = lengths;
-    b.o = f.o = block(columns * dims.tokens, shape.dtype);
-    b.lse = f.lse = block(dims.heads * dims.tokens, DType::kF32);
-    b.d_o = block(columns * dims.tokens, shape.dtype);
+    f.cu_seqlens = b.cu_seqlens = lengths_;
+    b.o = f.o = block(columns * dims_.tokens, dtype_);
+    b.lse = f.lse = block(dims_.heads * dims_.tokens, DType::kF32);
+    b.d_o = block(columns * dims_.tokens, dtype_);
     b.d_q = {third(d_qkv, 0), 3 * columns};
     b.d_k = {third(d_qkv, 1), 3 * columns};
     b.d_v = {third(d_qkv, 2), 3 * columns};
-    b.scratch = block(scratch_bytes / 4, DType::kF32);
-    b.scratch.dtype = DType::kU8;
+    b.scratch = {block(scratch_bytes / 4, DType::kF32).data, DType::kU8};
     b.scratch_bytes = scratch_bytes;
+    forward_.push_back(f);
+    backward_.push_back(b);
   }
-  const int64_t* draws = shape.dropout > 0 ? rng.as<int64_t>() : nullptr;
-  const double fwd =
-      median_ms([&](int set) { attention_fwd_cuda(forward[static_cast<size_t>(set)], draws, nullptr); });
-  const double bwd =
-      median_ms([&](int set) { attention_bwd_cuda(backward[static_cast<size_t>(set)], draws, nullptr); });
-  std::printf("%-34s fwd %8.4f ms %6.1f TFLOP/s   bwd %8.4f ms %6.1f TFLOP/s   both %8.4f ms\n", shape.name,
-              fwd, 4e-9 * products / fwd, bwd, 10e-9 * products / bwd, fwd + bwd);
-  if (shape.dtype == DType::kBF16 && shape.head_dim <= 64) {
-    for (const int rows : {64, 128}) {
-      const double f = median_ms([&](int set) {
-        attention_fwd_cuda_mma_of(forward[static_cast<size_t>(set)], draws, {rows, 0, 0}, nullptr);
+  View block(int64_t count, DType dtype) {
+    blocks_.push_back(make(count, dtype));
+    return {blocks_.back(), dtype};
+  }
+  View third(const View& of, int which) const {
+    const int64_t bytes = which * dims_.heads * dims_.head_dim * dtype_bytes(dtype_);
+    return {static_cast<std::byte*>(of.data) + bytes, dtype_};
+  }
+
+  DType dtype_;
+  AttentionDims dims_;
+  double products_ = 0;
+  View lengths_, rng_;
+  std::vector<AttentionFwdArgs> forward_;
+  std::vector<AttentionBwdArgs> backward_;
+  std::vector<void*> blocks_;
+};
+
+// What blocks of other sizes take.
+void compare_blocks(const Tensors& tensors) {
+  for (const int rows : {64, 128}) {
+    const double fwd = median_ms([&](int set) {
+      attention_fwd_cuda_mma_of(tensors.forward(set), tensors.rng(), {rows, 0, 0}, nullptr);
+    });
+    std::printf("  blocks of %3d rows: fwd %.4f ms;", rows, fwd);
+    for (const int keys : {64, 128}) {
+      const double bwd = median_ms([&](int set) {
+        attention_bwd_cuda_mma_of(tensors.backward(set), tensors.rng(), {0, rows, keys}, nullptr);
       });
-      std::printf("  blocks of %3d rows: fwd %.4f ms;", rows, f);
-      for (const int keys : {64, 128}) {
-        const double b = median_ms([&](int set) {
-          attention_bwd_cuda_mma_of(backward[static_cast<size_t>(set)], draws, {0, rows, keys}, nullptr);
-        });
-        std::printf(" bwd with %3d keys %.4f ms", keys, b);
-      }
-      std::printf("\n");
+      std::printf(" bwd with %3d keys %.4f ms", keys, bwd);
     }
+    std::printf("\n");
   }
-  for (void* data : blocks) PLIMSOLL_CUDA(cudaFree(data));
+}
+
+void run(const Shape& shape) {
+  const Tensors tensors(shape);
+  const double fwd =
+      median_ms([&](int set) { attention_fwd_cuda(tensors.forward(set), tensors.rng(), nullptr); });
+  const double bwd =
+      median_ms([&](int set) { attention_bwd_cuda(tensors.backward(set), tensors.rng(), nullptr); });
+  std::printf("%-34s fwd %8.4f ms %6.1f TFLOP/s   bwd %8.4f ms %6.1f TFLOP/s   both %8.4f ms\n", shape.name,
+              fwd, 4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
+  if (shape.dtype == DType::kBF16 && shape.head_dim <= 64) compare_blocks(tensors);
 }
 
 }  // namespace

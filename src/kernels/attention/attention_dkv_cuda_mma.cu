@@ -157,6 +157,7 @@ __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, 
 
 template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
+#ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
   // Queries at a time: more reuse the rows of k and v that a warp loads, as registers allow.
   constexpr int kStep = kDim * kM <= 128 ? 32 : 16;
@@ -227,6 +228,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
 #pragma unroll
   for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.keep_scale;
   store_rows<kType, kDim, kM>(args, work, args.d_v, args.d_v_stride, shared + kOwn, d_v, factor);
+#endif
 }
 
 template <DType kType, int kDim, int kM>

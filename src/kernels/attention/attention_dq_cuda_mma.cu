@@ -103,6 +103,7 @@ __device__ void hide_keys(const AttentionKernelArgs& args, const Work& work, int
 
 template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(const AttentionKernelArgs args) {
+#ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
   const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
   if (work.is_tail) {
@@ -234,6 +235,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
 #pragma unroll
   for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = args.scale;
   store_rows<kType, kDim, kM>(args, work, args.d_q, args.d_q_stride, shared, d_q, factor);
+#endif
 }
 
 template <DType kType, int kDim, int kM>

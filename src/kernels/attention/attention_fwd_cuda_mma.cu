@@ -145,6 +145,7 @@ __device__ void drop(const uint32_t* keep, float (&p)[kM][kKeys / 8][4]) {
 
 template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(const AttentionKernelArgs args) {
+#ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
   const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
@@ -228,6 +229,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     }
   }
   store_rows<kType, kDim, kM>(args, work, args.o, columns, shared, out, factor);
+#endif
 }
 
 template <DType kType, int kDim, int kM>

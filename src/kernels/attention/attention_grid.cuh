@@ -35,6 +35,10 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int th
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)));
+  // All of what a multiprocessor has goes to tiles: several blocks share one.
+  PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                     cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared));
   const dim3 grid(static_cast<unsigned>(std::max(1, (args.longest + rows - 1) / rows)),
                   static_cast<unsigned>(args.heads), static_cast<unsigned>(args.sequences + 1));
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);

@@ -13,6 +13,11 @@
 
 #include "kernels/attention/attention_device.cuh"
 
+// Kernels have no body for older devices, on which catalog.cc and attention_cuda.cc never choose them.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define PLIMSOLL_HAS_MMA
+#endif
+
 namespace plimsoll::attention {
 
 inline constexpr int kMmaThreads = 128;

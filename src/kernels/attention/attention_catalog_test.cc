@@ -1,0 +1,64 @@
+// Which problems the implementations of attention for GPUs take, and the words with which they decline
+// others.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/attention/catalog.h"
+#include "kernels/catalog/catalog.h"
+
+namespace plimsoll {
+namespace {
+
+Problem problem_of(DType dtype, int64_t head_dim, int sm) {
+  Problem problem;
+  problem.op = "attention_bwd";
+  problem.dtype = dtype;
+  problem.device = KernelDevice::kCuda;
+  problem.dims = {{"T", 1024}, {"B", 2}, {"S", 512}, {"H", 16}, {"D", head_dim}};
+  problem.sm = sm;
+  return problem;
+}
+
+std::string chosen(const Problem& problem) {
+  const Selection selection = select_kernel(problem);
+  return selection.row == nullptr ? "none" : std::string(selection.row->implementation);
+}
+
+std::string reason_against(const Problem& problem, std::string_view implementation) {
+  for (const Refusal& refusal : select_kernel(problem).refused) {
+    if (refusal.row->implementation == implementation) return refusal.reason;
+  }
+  return "not refused";
+}
+
+TEST(AttentionCatalog, TensorCoresTakeWhatTheyCan) {
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 64, 90)), "attention_bwd_cuda_mma");
+  EXPECT_EQ(chosen(problem_of(DType::kF16, 8, 80)), "attention_bwd_cuda_mma");
+  EXPECT_EQ(chosen(problem_of(DType::kF32, 64, 90)), "attention_bwd_cuda_tiled");
+  EXPECT_EQ(chosen(problem_of(DType::kF16, 64, 75)), "attention_bwd_cuda_tiled");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 20, 90)), "attention_bwd_cuda_tiled");
+  EXPECT_EQ(chosen(problem_of(DType::kF32, 136, 90)), "none");
+  EXPECT_EQ(chosen(problem_of(DType::kF32, 128, 75)), "none");
+}
+
+TEST(AttentionCatalog, RefusalsSayWhy) {
+  const std::string_view mma = "attention_bwd_cuda_mma", tiled = "attention_bwd_cuda_tiled";
+  EXPECT_EQ(reason_against(problem_of(DType::kBF16, 64, 75), mma),
+            "compute capability 7.5 has no mma.sync of 16 x 8 x 16 and no bf16; 8.0 has");
+  EXPECT_EQ(reason_against(problem_of(DType::kF16, 20, 90), mma),
+            "a head size of 20 is no multiple of 8 up to 128");
+  EXPECT_EQ(reason_against(problem_of(DType::kF32, 136, 90), tiled), "a head size of 136 is more than 128");
+  EXPECT_NE(reason_against(problem_of(DType::kF32, 128, 75), tiled).find("64 KiB of shared memory"),
+            std::string::npos);
+}
+
+TEST(AttentionCatalog, ScratchIsDeltaAndABitAPair) {
+  const Problem problem = problem_of(DType::kBF16, 64, 90);
+  EXPECT_EQ(select_kernel(problem).scratch_bytes, 1024 * 16 * 4 + 1024 * 16 * 512 / 8);
+  EXPECT_EQ(select_kernel(problem, "attention_bwd_cuda_tiled").scratch_bytes, 1024 * 16 * 4);
+  EXPECT_EQ(attention_cuda_keep_bytes({4096, 1, kAttentionKeepLongest + 1, 16, 64}), 0);
+}
+
+}  // namespace
+}  // namespace plimsoll
