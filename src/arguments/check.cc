@@ -79,6 +79,12 @@ void check_contradictions(const Arguments& a) {
   }
 }
 
+void check_output(const Arguments& a) {
+  if (a.output_dir.empty())
+    throw_error(ErrorCode::kUsage,
+                "--output_dir is empty; name a folder, or leave it out for trainer_output");
+}
+
 // Data comes from one place: a data set by its name or files.
 void check_data(const Arguments& a) {
   if (a.dataset_name.empty()) return;
@@ -243,6 +249,7 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
     check_range(arguments, setting, fmt::format("--{}", setting.info.name));
   }
   check_contradictions(arguments);
+  check_output(arguments);
   check_data(arguments);
   check_optimizer(arguments);
   check_device(arguments);

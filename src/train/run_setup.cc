@@ -377,6 +377,15 @@ class Setup {
   }
 
   void read_dummy() {
+    // 4 GiB of ids: beyond it somebody mistyped, and the machine would be the one to say so.
+    constexpr int64_t kMostTokens = int64_t{1} << 31;
+    if (arguments_.dummy_num_samples > kMostTokens / max_seq_length()) {
+      throw_error(ErrorCode::kUsage,
+                  "--dummy_num_samples {} sequences of {} tokens are more than the {} tokens that random "
+                  "data may have; "
+                  "give fewer",
+                  arguments_.dummy_num_samples, max_seq_length(), kMostTokens);
+    }
     const DummyOptions options{
         .num_rows = arguments_.dummy_num_samples,
         .length = max_seq_length(),

@@ -13,7 +13,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-Table parse(const std::string& bytes, CsvOptions options = {}) {
+Table parse(const std::string& bytes, const CsvOptions& options = {}) {
   return read_csv(text_file_from_memory("f.csv", bytes), options);
 }
 
