@@ -103,9 +103,10 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
   if (arguments.device == "cpu") {
     take_cpu(request);
   } else if (arguments.device == "auto") {
-    const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
-    // The references run on the CPU.
-    if (devices.empty() || request.reference_kernels) {
+    // The references run on the CPU. Asking for GPUs opens the driver, which takes memory of the process.
+    const std::vector<CudaDeviceInfo> devices =
+        request.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
+    if (devices.empty()) {
       take_cpu(request);
     } else {
       take_gpu(devices.front(), request);

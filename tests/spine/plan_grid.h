@@ -15,6 +15,7 @@ struct GridPoint {
   int64_t accumulation = 1;
   DType activations = DType::kF32;
   int num_threads = 2;
+  std::string gpu = {};  // a card of the table; empty: a CPU
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {
@@ -41,6 +42,11 @@ inline Plan plan_of(const GridPoint& point) {
   if (point.activations != DType::kF32) {
     request.activation_dtype = point.activations;
     request.isa = CpuIsa::kAmx;
+  }
+  if (!point.gpu.empty()) {
+    request.device = KernelDevice::kCuda;
+    request.gpu = *find_gpu_target(point.gpu);
+    request.train_buckets = request.evaluate_buckets = 1;
   }
   return build_plan(request);
 }

@@ -14,6 +14,8 @@ struct MemoryTruth {
   // Of the plan as this process builds it from the same words: its arena, and where the last tensor ends.
   // What lies behind that is scratch of kernels.
   int64_t planned_arena_bytes = -1;
+  bool is_on_gpu = false;
+  int64_t alignment = 64;
   int64_t tensors_end = -1;
   int64_t arena_bytes = -1;
   int64_t high_water_bytes = -1;

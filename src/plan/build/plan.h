@@ -46,7 +46,7 @@ struct HostMemory {
 };
 
 // Programs for so many buckets are kept captured on a GPU; the one that was used the longest ago makes room.
-inline constexpr int kMaxCapturedBuckets = 8;
+inline constexpr int kMaxCapturedBuckets = 32;
 
 struct PlanRequest {
   ModelConfig model;
