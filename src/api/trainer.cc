@@ -206,6 +206,7 @@ bool Trainer::has_test_set(TestSet set) const {
 }
 
 void Trainer::predict(const std::function<void(Prediction prediction)>& take, TestSet set) {
+  impl_->require_no_gradients("predict()");
   const RunSetup& setup = impl_->session.setup();
   if (setup.predict && !has_test_set(set)) {
     throw_error(ErrorCode::kUsage, "there is no mismatched test data: only MNLI's own folder has it");
