@@ -34,6 +34,7 @@ struct RunSetup {
   std::unique_ptr<Tokenizer> tokenizer;  // nothing for the dummy data set
   std::string tokenizer_folder;
   LabelScheme labels;
+  std::string label_column;  // of the files
   std::optional<Dataset> train;
   std::optional<Dataset> evaluate;
   std::optional<Dataset> evaluate_mismatched;  // MNLI
@@ -61,5 +62,7 @@ RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Envir
 
 // Threads of the machine that this process may use.
 int available_threads();
+// Threads of a run: as many as are asked for, else all of those.
+int num_run_threads(const Arguments& arguments);
 
 }  // namespace plimsoll
