@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""The peer's side of bench/gpu/compare.py: Hugging Face Trainer and PyTorch on this GPU, one task per process, JSON last.
+
+usage: peer.py train|first_step|eval CASE_AS_JSON DEVICE | make FOLDER | loss FOLDER FILE.tsv PRECISION DEVICE
+               | ceilings WANTED_AS_JSON DEVICE | versions
+It needs torch and transformers (5). Random weights, random ids, fused AdamW, SDPA attention, dropout as the model's
+default, no saving and no logging: a careful user's settings. Time is taken with the GPU drained at the first step, after
+the warm-up and at the end only, so that its queue is never emptied in between.
+"""
+import json
+import os
+import sys
+import tempfile
+import time
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from transformers import (AutoTokenizer, BertConfig, BertForSequenceClassification, Trainer, TrainerCallback,  # noqa: E402
+                          TrainingArguments)
+
+from compare import CHECK_LABELS, CHECK_MODEL, MODELS, SHORT_ROWS, short_lengths  # noqa: E402
+
+TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, i):
+        return self.rows[i]
+
+
+def drain(device):
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def config_of(case):
+    size = MODELS[case["model"]]
+    return BertConfig(vocab_size=30522, hidden_size=size["hidden"], intermediate_size=size["inner"],
+                      num_hidden_layers=size["layers"], num_attention_heads=size["heads"], num_labels=2)
+
+
+def rows_of(case):
+    """Random ids; short texts are padded to 128, as run_glue pads them."""
+    generator = torch.Generator().manual_seed(0)
+
+    def ids(n):
+        return torch.randint(1000, 30000, (n,), generator=generator)
+    if case["length"]:
+        return Rows([dict(input_ids=ids(case["length"]), labels=i % 2) for i in range(512)])
+    rows = []
+    for i, n in enumerate(short_lengths(SHORT_ROWS)):
+        padding = torch.zeros(128 - n, dtype=torch.long)
+        rows.append(dict(input_ids=torch.cat([ids(n), padding]), labels=i % 2,
+                         attention_mask=torch.cat([torch.ones(n, dtype=torch.long), padding])))
+    return Rows(rows)
+
+
+def arguments_of(folder, precision, device, **more):
+    words = dict(bf16=precision == "bf16", fp16=precision == "fp16", report_to=[], logging_strategy="no", save_strategy="no",
+                 disable_tqdm=True, use_cpu=device == "cpu", **more)
+    if device != "cpu":
+        words["tf32"] = precision == "tf32"
+    return TrainingArguments(folder, **words)
+
+
+class Clock(TrainerCallback):
+    """Says when the first step is done, and takes the time at the end of the warm-up and of the last step."""
+
+    def __init__(self, warm_up, last, device):
+        self.marks, self.points, self.device = {}, {1, warm_up, last}, device
+
+    def on_step_end(self, arguments, state, control, **more):
+        if state.global_step in self.points:
+            drain(self.device)
+            self.marks[state.global_step] = time.perf_counter()
+            if state.global_step == 1:
+                print("first step done", flush=True)
+
+
+def train(case, device):
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(config_of(case))
+    last = case["peer_steps"]
+    warm_up = max(4, last // 3) if last > 4 else 1
+    clock = Clock(warm_up, last, device)
+    fused = {} if device == "cpu" else dict(optim="adamw_torch_fused")
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = arguments_of(folder, case["precision"], device, per_device_train_batch_size=case["batch"],
+                                 gradient_accumulation_steps=case["accumulation"], max_steps=last, **fused)
+        result = Trainer(model=model, args=arguments, train_dataset=rows_of(case), callbacks=[clock]).train()
+    figures = dict(loss=result.training_loss)
+    if last > warm_up:
+        seconds = clock.marks[last] - clock.marks[warm_up]
+        figures["samples_per_s"] = case["batch"] * case["accumulation"] * (last - warm_up) / seconds
+    if device != "cpu":
+        figures["allocated_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    return figures
+
+
+def evaluate(case, device):
+    """A loop around the model with 16-bit weights and one batch that stays on the GPU: faster than Trainer's own."""
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(config_of(case)).to(device).to(TYPES[case["precision"]]).eval()
+    batch = dict(input_ids=torch.randint(1000, 30000, (case["batch"], case["length"]), device=device),
+                 labels=torch.arange(case["batch"], device=device) % 2)
+    with torch.inference_mode():
+        for _ in range(5):
+            loss = model(**batch).loss
+        drain(device)
+        start = time.perf_counter()
+        for _ in range(case["peer_steps"]):
+            model(**batch)
+        drain(device)
+        seconds = time.perf_counter() - start
+    return dict(samples_per_s=case["batch"] * case["peer_steps"] / seconds, loss=loss.item())
+
+
+def make(folder):
+    """A small random BERT whose logits are of order 1, so that its loss says something about every weight."""
+    torch.manual_seed(1)
+    names = [f"class{i}" for i in range(CHECK_LABELS)]
+    config = BertConfig(vocab_size=30522, initializer_range=0.08, id2label=dict(enumerate(names)),
+                        label2id={name: i for i, name in enumerate(names)}, **CHECK_MODEL)
+    model = BertForSequenceClassification(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.02)  # biases and norms, too, are not what they begin with
+    model.save_pretrained(folder)
+    return dict(parameters=sum(p.numel() for p in model.parameters()))
+
+
+def loss(folder, file_name, precision, device):
+    """Trainer's eval_loss of the rows of the file, padded to the longest of each batch."""
+    model = BertForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with open(file_name, encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t") for line in file][1:]
+    rows = Rows([dict(text=text, label=model.config.label2id[label]) for text, label in lines])
+
+    def collate(some):
+        batch = tokenizer([r["text"] for r in some], padding=True, truncation=True, max_length=128, return_tensors="pt")
+        return dict(batch, labels=torch.tensor([r["label"] for r in some]))
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = arguments_of(scratch, precision, device, per_device_eval_batch_size=32, remove_unused_columns=False)
+        result = Trainer(model=model, args=arguments, data_collator=collate).evaluate(rows)
+    return dict(loss=result["eval_loss"])
+
+
+def best_ms(work, device):
+    """The shortest of three means, each over some 50 ms of work."""
+    def mean(count):
+        if device == "cpu":
+            start = time.perf_counter()
+            for _ in range(count):
+                work()
+            return (time.perf_counter() - start) / count * 1000
+        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+        begin.record()
+        for _ in range(count):
+            work()
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / count
+    mean(3)
+    count = max(3, min(100, int(50 / max(mean(3), 1e-3))))
+    return min(mean(count) for _ in range(3))
+
+
+def precise(precision):
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def product_ms(key, device):
+    precision, tokens, outputs, inputs, direction = key.split()
+    precise(precision)
+    m, n, k = int(tokens), int(outputs), int(inputs)
+    x, w, d = (torch.randn(shape, device=device, dtype=TYPES[precision]) for shape in ((m, k), (n, k), (m, n)))
+    work = {"forward": lambda: x @ w.t(), "input_gradient": lambda: d @ w, "weight_gradient": lambda: d.t() @ x}[direction]
+    return best_ms(work, device)
+
+
+def attention_ms(key, device):
+    """The fastest of PyTorch's kernels that takes this shape and type, with its name; dropout 0.1 where it trains."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    precision, batch, heads, length, size, way = key.split()
+    precise(precision)
+    shape = int(batch), int(heads), int(length), int(size)
+    trains = way == "both"
+    q, k, v, d = (torch.randn(shape, device=device, dtype=TYPES[precision], requires_grad=trains) for _ in range(4))
+
+    def work():
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1 if trains else 0.0)
+        if trains:
+            torch.autograd.grad(out, (q, k, v), d)
+    found = []
+    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH"):
+        try:
+            with sdpa_kernel(getattr(SDPBackend, name)):
+                found.append((best_ms(work, device), name))
+        except (RuntimeError, AttributeError):
+            continue  # it declines the type or the shape
+    ms, name = min(found)
+    return dict(ms=ms, kernel=name)
+
+
+def ceilings(wanted, device):
+    size = 2**31 if device != "cpu" else 2**24
+    source = torch.empty(size, device=device, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    copy = 2 * size / (best_ms(lambda: target.copy_(source), device) / 1000)
+    del source, target
+    if device == "cpu":  # only to see that it runs
+        wanted["products"] = [key for key in wanted["products"] if " 8192 " not in key]
+    return dict(copy_bytes_per_s=copy, products={key: product_ms(key, device) for key in wanted["products"]},
+                attention={key: attention_ms(key, device) for key in wanted["attention"]})
+
+
+def versions():
+    return dict(torch=torch.__version__, torch_cuda=str(torch.version.cuda), cudnn=str(torch.backends.cudnn.version()),
+                transformers=transformers.__version__)
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    task, words = sys.argv[1], sys.argv[2:]
+    if task in ("train", "first_step"):
+        answer = train(json.loads(words[0]), words[1])
+    elif task == "eval":
+        answer = evaluate(json.loads(words[0]), words[1])
+    elif task == "ceilings":
+        answer = ceilings(json.loads(words[0]), words[1])
+    else:
+        answer = {"make": make, "loss": loss, "versions": versions}[task](*words)
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
