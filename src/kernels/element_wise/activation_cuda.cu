@@ -23,6 +23,7 @@ struct ReluBwd {
 
 template <class Form>
 struct Activation {
+  __device__ void begin() {}
   __device__ bool reads_a() const { return true; }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&other)[N], int64_t) const {

@@ -11,11 +11,12 @@ namespace {
 // a + b, or b alone where the flag says so.
 struct Sum {
   AddFlag add;
+  bool both = false;
 
-  __device__ bool reads_a() const { return add.get(); }
+  __device__ void begin() { both = add.get(); }
+  __device__ bool reads_a() const { return both; }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&other)[N], int64_t) const {
-    const bool both = add.get();
 #pragma unroll
     for (int i = 0; i < N; ++i) x[i] = both ? x[i] + other[i] : other[i];
   }

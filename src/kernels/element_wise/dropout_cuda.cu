@@ -9,11 +9,13 @@ namespace {
 
 struct Drop {
   Dropout dropout;
+  RandomSite site = {};
 
+  __device__ void begin() { site = dropout.site(); }
   __device__ bool reads_a() const { return true; }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&)[N], int64_t first) const {
-    if (dropout.on) dropout.apply<N>(dropout.site(), first, x);
+    if (dropout.on) dropout.apply<N>(site, first, x);
   }
 };
 

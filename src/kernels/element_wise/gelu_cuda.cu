@@ -11,6 +11,7 @@ namespace {
 
 template <class Form>
 struct Value {
+  __device__ void begin() {}
   __device__ bool reads_a() const { return true; }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&)[N], int64_t) const {
@@ -21,6 +22,7 @@ struct Value {
 
 template <class Form>
 struct Slope {
+  __device__ void begin() {}
   __device__ bool reads_a() const { return true; }
   template <int N>
   __device__ void apply(float (&x)[N], const float (&d_y)[N], int64_t) const {

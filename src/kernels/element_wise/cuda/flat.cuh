@@ -9,14 +9,16 @@ namespace plimsoll::cuda {
 inline constexpr int kFlatThreads = 256;
 inline constexpr int kFlatPacks = 4;
 
-// Function: void f.apply<N>(float (&x)[N], const float (&other)[N], int64_t first) turns x, the elements of a
-// from `first` on, into results; bool f.reads_a() says whether a is read at all. b may be null: `other` is
-// then nothing in particular. y may be a or b: a thread reads what it writes before it does.
+// Function: void f.begin() reads what lies in device memory, once for a thread; void f.apply<N>(float
+// (&x)[N], const float (&other)[N], int64_t first) turns x, the elements of a from `first` on, into results;
+// bool f.reads_a() says whether a is read at all. b may be null: `other` is then nothing in particular. y may
+// be a or b: a thread reads what it writes before it does.
 template <typename A, typename B, typename Y, int N, class Function>
 __global__ void __launch_bounds__(kFlatThreads)
     flat_kernel(const A* a, const B* b, Y* y, int64_t n, Function function) {
   const int64_t packs = n / N;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kFlatThreads * kFlatPacks) + threadIdx.x;
+  function.begin();
   const bool reads_a = function.reads_a();
   Raw<A, N> raw_a[kFlatPacks] = {};
   Raw<B, N> raw_b[kFlatPacks] = {};
@@ -52,12 +54,13 @@ __global__ void __launch_bounds__(kFlatThreads)
   }
 }
 
-// Packs of 16 bytes of the narrowest type, or single elements where an address does not allow them.
+// Packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or single elements
+// where an address does not allow them.
 template <typename A, typename B, typename Y, class Function>
 void launch_flat(const ConstView& a, const ConstView& b, const View& y, int64_t n, const Function& function,
                  CudaStream stream) {
   if (n <= 0) return;
-  constexpr int kN = kPack < A >> kPack<Y> ? kPack<A> : kPack<Y>;
+  constexpr int kN = kPack<Y>;
   const auto* from_a = static_cast<const A*>(a.data);
   const auto* from_b = static_cast<const B*>(b.data);
   auto* to = static_cast<Y*>(y.data);

@@ -12,6 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRounds = 4;  // of 32 tokens that a warp places
 constexpr int kTokens = kThreads * kRounds;
+constexpr int kAhead = 8;  // keys that a thread loads before it counts the first
 static_assert(kThreads == kDigits);
 
 struct SortPass {
@@ -56,11 +57,19 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
 __device__ __forceinline__ void count_digits(const SortPass& a, int64_t begin, int64_t num_tokens, int* all,
                                              int* before) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int64_t base = 0; base < a.T; base += kThreads) {
-    const int64_t i = base + threadIdx.x;
-    const unsigned present = __ballot_sync(kWholeWarp, i < a.T);
-    if (i < a.T) {
-      const int digit = digit_of(key_of(a, i, num_tokens), a.shift);
+  for (int64_t base = 0; base < a.T; base += kThreads * kAhead) {
+    int32_t keys[kAhead];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) {
+      const int64_t i = base + u * kThreads + threadIdx.x;
+      keys[u] = i < a.T ? key_of(a, i, num_tokens) : 0;
+    }
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) {
+      const int64_t i = base + u * kThreads + threadIdx.x;
+      const unsigned present = __ballot_sync(kWholeWarp, i < a.T);
+      if (i >= a.T) continue;
+      const int digit = digit_of(keys[u], a.shift);
       // Equal digits of a warp are counted at once: a batch has one token type, or few.
       const unsigned equal = __match_any_sync(present, digit);
       if ((equal & ((1u << lane) - 1u)) == 0) {

@@ -333,8 +333,10 @@ __device__ __forceinline__ void store_partial(const Place& at, int64_t C, float 
   for (int j = 0; j < kElements / N; ++j) {
     const int c = (at.thread + j * at.threads) * N;
     if (c >= C) continue;
+    float pack_sums[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) partial[c + i] = sum[j * N + i];
+    for (int i = 0; i < N; ++i) pack_sums[i] = sum[j * N + i];
+    store_floats<float, N>(partial + c, pack_sums);
   }
 }
 
@@ -471,9 +473,9 @@ void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dty
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = kPack<T>;
-    const bool packs =
-        operands.C % kN == 0 && aligned_to_packs({operands.d_y, operands.d_y2, operands.x_hat,
-                                                  operands.gain.data, operands.d_residual, operands.d_x});
+    const bool packs = operands.C % kN == 0 &&
+                       aligned_to_packs({operands.d_y, operands.d_y2, operands.x_hat, operands.gain.data,
+                                         operands.d_residual, operands.d_x, sums.scratch.data});
     if (packs) {
       launch_sums<T, kN>(operands, sums, stream);
     } else {
