@@ -98,7 +98,7 @@ class Setup {
     }
     std::string overrides;
     for (const auto& [key, value] : arguments_.config_overrides)
-      overrides += (overrides.empty() ? "" : ",") + key + "=" + value;
+      overrides += fmt::format("{}{}={}", overrides.empty() ? "" : ",", key, value);
     apply_config_overrides(setup_.model, overrides);
     // Completion in a shell leaves a slash behind.
     while (setup_.model_label.size() > 1 && setup_.model_label.ends_with('/')) setup_.model_label.pop_back();
