@@ -93,7 +93,7 @@ def train(case, device):
     fused = {} if device == "cpu" else dict(optim="adamw_torch_fused")
     with tempfile.TemporaryDirectory() as folder:
         arguments = arguments_of(folder, case["precision"], device, per_device_train_batch_size=case["batch"],
-                                 gradient_accumulation_steps=case["accumulation"], max_steps=last, **fused)
+                                 gradient_accumulation_steps=case["accumulation"], max_steps=last, learning_rate=1e-6, **fused)
         result = Trainer(model=model, args=arguments, train_dataset=rows_of(case), callbacks=[clock]).train()
     figures = dict(loss=result.training_loss)
     if last > warm_up:
