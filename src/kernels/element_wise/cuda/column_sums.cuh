@@ -39,7 +39,7 @@ void add_up_partials(const PartialSums& partials, const SumDestinations& to, int
 // Function: kInputs (1 or 2) tensors a and b, kSums sums, kHasOutput; f.prepare<N>(c, p) as in rows.cuh;
 // f.apply<N>(a, b, p, out, terms) computes the output and each sum's terms of N columns. out may be a or b.
 template <typename X, int N, class Function>
-__global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
+__global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumBlocks)
     column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, int64_t rows_per_block,
                        PartialSums partials, Function function) {
   constexpr int kSums = Function::kSums;

@@ -1,3 +1,4 @@
+#include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
@@ -408,12 +409,13 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   }
 }
 
-// Shared memory that the ring of a block takes.
+// Shared memory that the ring of a block of kSmallThreads takes, beside the kernel's own.
 template <typename T, int kRows>
-int64_t ring_bytes(const NormBwd& operands, const dim3& block) {
+int64_t ring_bytes(const NormBwd& operands) {
   const int64_t tensors = operands.d_y2 != nullptr ? 3 : 2;
-  return kRingStages * tensors * kRows * (kElements / kPack<T>)*block.x * block.y * 16;
+  return kRingStages * tensors * kRows * (kElements / kPack<T>)*kSmallThreads * 16;
 }
+inline constexpr int64_t kOwnSharedBytes = 12288;
 
 template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
@@ -423,7 +425,7 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
   const auto kernel = norm_bwd_kernel<T, N, kRows, kThreads, kStages, kSums>;
   size_t shared_bytes = 0;
   if constexpr (kStages > 0) {
-    shared_bytes = static_cast<size_t>(ring_bytes<T, kRows>(operands, block));
+    shared_bytes = static_cast<size_t>(ring_bytes<T, kRows>(operands));
     PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared_bytes)));
@@ -446,7 +448,11 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
 template <typename T, int N, bool kSums>
 void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
-  if (operands.C > kSmallThreads / 32 * kColumnsPerWarp) {
+  // Cards of compute capability 7.5 have less shared memory.
+  const bool has_ring = N > 1 && kSums;
+  const bool ring_fits = ring_bytes<T, kRows>(operands) + kOwnSharedBytes <=
+                         device_attribute<cudaDevAttrMaxSharedMemoryPerBlockOptin>();
+  if (operands.C > kSmallThreads / 32 * kColumnsPerWarp || (has_ring && !ring_fits)) {
     launch_as<T, N, 1, kLargeThreads, 0, kSums>(operands, sums, stream);
   } else if constexpr (N == 1) {
     launch_as<T, N, 1, kSmallThreads, 0, kSums>(operands, sums, stream);

@@ -9,9 +9,10 @@ constexpr int kColumnsPerWarp = 1024;
 constexpr int kMaxWarps = static_cast<int>(kMaxNormCudaColumns / kColumnsPerWarp);
 constexpr int kRowsPerBlock = 4;  // where a row belongs to one warp
 
-// Blocks that a multiprocessor holds at least: four of packs of fp32, which would take too many registers.
+// Blocks that a multiprocessor holds at least: four of packs of fp32, which would take too many registers; as
+// the compiler likes it elsewhere.
 template <int N>
-inline constexpr int kMinBlocks = N == 4 ? 4 : 1;
+inline constexpr int kMinBlocks = N == 4 ? 4 : 0;
 
 // How gain, beta and bias are read: as a type known at compile time, or as whatever they are.
 template <typename P>

@@ -1,10 +1,8 @@
 // A list of tensors as a kernel's own parameter: no table in device memory, one launch for some hundreds of
 // tensors. Tensors are cut into chunks of equal length, numbered through the list; a block finds a chunk's
-// tensor by binary search. Only for .cu files. Thread-safe: the cache of multiprocessor counts is atomic.
+// tensor by binary search. Only for .cu files. Thread-safe: no state.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -78,20 +76,6 @@ void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elem
   } else {
     for_each_table_of<Entry, kLargeTable<Entry>>(tensors, chunk_elements, make, launch);
   }
-}
-
-// Of the current device; asked once for each.
-inline int num_multiprocessors() {
-  static std::array<std::atomic<int>, 64> counts{};
-  int device = 0;
-  PLIMSOLL_CUDA(cudaGetDevice(&device));
-  std::atomic<int>& count = counts[static_cast<size_t>(device) % counts.size()];
-  if (count.load(std::memory_order_relaxed) == 0) {
-    int asked = 0;
-    PLIMSOLL_CUDA(cudaDeviceGetAttribute(&asked, cudaDevAttrMultiProcessorCount, device));
-    count.store(asked, std::memory_order_relaxed);
-  }
-  return count.load(std::memory_order_relaxed);
 }
 
 // A number that may be absent.

@@ -3,6 +3,7 @@
 // for .cu files. Thread-safe: no state.
 #pragma once
 
+#include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 
 namespace plimsoll::cuda {
@@ -105,7 +106,7 @@ struct UpdateEntryMaker {
 
 // A grid that fills the card: blocks walk over the chunks.
 inline unsigned update_blocks(uint32_t num_chunks) {
-  const auto most = static_cast<unsigned>(num_multiprocessors()) * 8u;
+  const auto most = static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) * 8u;
   return num_chunks < most ? num_chunks : most;
 }
 
