@@ -133,7 +133,11 @@ class Setup {
   }
 
   void find_tokenizer() {
-    if (arguments_.dataset_name == "dummy") return;
+    if (arguments_.dataset_name == "dummy") {
+      // Random ids are made at once, so a plan of them is that of the run.
+      if (is_plan()) setup_.purpose = RunPurpose::kTrain;
+      return;
+    }
     std::string folder = !arguments_.tokenizer_name.empty() && !(is_plan() && !names_training_data())
                              ? resolve(arguments_.tokenizer_name)
                          : setup_.weights && !arguments_.model_name_or_path.empty() ? setup_.weights->path()

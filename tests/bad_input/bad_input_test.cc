@@ -84,6 +84,33 @@ TEST(BadInput, StandardOutputThatTakesNothing) {
   EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
 }
 
+// What a plan says of its data is what the run says before it begins, word for word.
+TEST(BadInput, APlanOfDataIsThatOfTheRun) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const Words common = {"--config_name", ground().model(), "--num_threads", "1", "--device", "cpu"};
+  const Words with_file = {"--tokenizer_name", ground().model(),    "--train_file", ground().data(),
+                           "--do_eval",        "--validation_file", ground().data()};
+  const Words with_dummy = {"--dataset_name", "dummy", "--dummy_seq_length", "8"};
+  for (const Words& data : {with_file, with_dummy}) {
+    SCOPED_TRACE(data[0]);
+    Words plan = {"plan"};
+    plan.insert(plan.end(), common.begin(), common.end());
+    plan.insert(plan.end(), data.begin(), data.end());
+    Words run = plan;
+    run[0] = "train";
+    run.insert(run.end(), {"--dry_run", "--output_dir", ground().path("out")});
+    std::vector<std::string> printed;
+    for (const Words& words : {plan, run}) {
+      const std::string out = ground().path("printed");
+      std::filesystem::remove(out);
+      EXPECT_EQ(Process(words, ground().path("log"), {}, out).wait().exit_code, 0);
+      printed.push_back(read_file(out));
+    }
+    EXPECT_GT(printed[0].size(), 500u);
+    EXPECT_EQ(printed[0], printed[1]);
+  }
+}
+
 TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   std::set<std::string> names;
   size_t count = 0;
