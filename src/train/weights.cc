@@ -1,10 +1,12 @@
 #include "train/weights.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "base/hash.h"
 #include "base/philox.h"
+#include "device/cpu/parallel.h"
 
 namespace plimsoll {
 namespace {
@@ -18,15 +20,20 @@ std::pair<double, double> normal_pair(uint32_t a, uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Elements first .. first + count - 1 of a tensor; `first` is a multiple of 4.
+// Elements first .. first + count - 1 of a tensor; `first` is a multiple of 4. Runs on all threads: a number
+// depends on its index alone.
 void fill_normal(const View& view, int64_t first, int64_t count, const RandomSite& where, double deviation) {
-  for (int64_t i = 0; i < count; i += 4) {
-    const auto numbers = philox_block(where, static_cast<uint64_t>((first + i) / 4));
-    const auto [a, b] = normal_pair(numbers[0], numbers[1]);
-    const auto [c, d] = normal_pair(numbers[2], numbers[3]);
-    const double values[4] = {a, b, c, d};
-    for (int64_t k = 0; k < 4 && i + k < count; ++k) view.store(i + k, deviation * values[k]);
-  }
+  constexpr int64_t kChunk = 4096;
+  parallel_for((count + kChunk - 1) / kChunk, [&](int64_t chunk, int /*thread*/) {
+    const int64_t end = std::min(count, (chunk + 1) * kChunk);
+    for (int64_t i = chunk * kChunk; i < end; i += 4) {
+      const auto numbers = philox_block(where, static_cast<uint64_t>((first + i) / 4));
+      const auto [a, b] = normal_pair(numbers[0], numbers[1]);
+      const auto [c, d] = normal_pair(numbers[2], numbers[3]);
+      const double values[4] = {a, b, c, d};
+      for (int64_t k = 0; k < 4 && i + k < end; ++k) view.store(i + k, deviation * values[k]);
+    }
+  });
 }
 
 // What passes through the host's memory at a time, in elements.

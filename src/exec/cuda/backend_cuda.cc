@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/cpu/parallel.h"
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/error.h"
 #include "exec/backend.h"
@@ -61,6 +62,8 @@ class CudaBackend final : public ExecutorBackend {
  public:
   CudaBackend(const Plan& plan, uint8_t fill)
       : device_(plan.request.gpu_ordinal), arena_(device_, plan.arena_bytes, fill) {
+    // What the host computes (fresh weights) it computes on all threads.
+    set_num_threads(plan.request.num_threads);
     find_exchange(plan);
     twin_ = PinnedMemory(exchange_end_ - exchange_begin_);
     std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));

@@ -119,11 +119,11 @@ NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& outp
                                       VerifyDepth depth) {
   NewestCheckpoint newest;
   std::vector<Candidate> candidates = find_candidates(files, output_folder);
-  const auto unread =
-      std::ranges::partition(candidates, [](const Candidate& c) { return c.manifest.has_value(); });
-  std::ranges::sort(candidates.begin(), unread.begin(), is_newer);
+  const auto unread = std::partition(candidates.begin(), candidates.end(),
+                                     [](const Candidate& c) { return c.manifest.has_value(); });
+  std::ranges::sort(candidates.begin(), unread, is_newer);
   std::vector<const Candidate*> skipped;
-  for (auto candidate = candidates.begin(); candidate != unread.begin(); ++candidate) {
+  for (auto candidate = candidates.begin(); candidate != unread; ++candidate) {
     auto reason = why_not_resumable(*candidate->manifest, candidate->step);
     if (!reason) reason = find_damage(files, candidate->path, depth);
     if (!reason) {
@@ -135,8 +135,8 @@ NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& outp
     candidate->reason = *reason;
     skipped.push_back(&*candidate);
   }
-  for (const Candidate& candidate : unread) {
-    if (candidate.step > newest.step) skipped.push_back(&candidate);
+  for (auto candidate = unread; candidate != candidates.end(); ++candidate) {
+    if (candidate->step > newest.step) skipped.push_back(&*candidate);
   }
   std::ranges::stable_sort(skipped, [](const Candidate* a, const Candidate* b) { return a->step > b->step; });
   for (const Candidate* candidate : skipped) newest.skipped.push_back({candidate->path, candidate->reason});
