@@ -47,7 +47,7 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
     if (at_root && is_left_behind(name)) continue;
     // Data of the folder that they stand in, and what interpreters leave.
     if (name == "fixtures" || name == "__pycache__") continue;
-    found.insert(at_root ? name : parent + "/" + name);
+    found.insert(at_root ? name : (fs::path(parent) / name).string());
   }
 }
 

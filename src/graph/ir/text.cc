@@ -166,6 +166,7 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
     }
   }
   std::vector<std::string> names;
+  names.reserve(outputs.size());
   for (const ParsedOutput& output : outputs) names.push_back(output.name);
   const OpId id = graph.add_op(*def, std::move(inputs), std::move(attributes), names);
   const std::vector<ValueId> produced = graph.op(id).outputs;

@@ -34,6 +34,7 @@ void OpSchema::gradient(GradientContext& context) const {
 std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs) const {
   static_cast<void>(inputs);
   std::vector<Tail> states;
+  states.reserve(static_cast<size_t>(op.num_outputs()));
   for (int i = 0; i < op.num_outputs(); ++i) {
     states.push_back(op.out_shape(i).has_token_rows() ? Tail::kFinite : Tail::kNone);
   }
