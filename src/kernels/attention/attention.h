@@ -37,7 +37,9 @@
 // them and because exponentials are ex2.approx of x_ij log2(e), relative error 2^-22 (what the product with
 // log2(e) loses is a fraction of e_i). f16 has no relative error below 2^-14: there each of these roundings
 // also adds w = 2^-25, that is w times the sum without its factor of p_ij, m_ij at its largest or d_x_ij, and
-// w itself for r:
+// w itself for r. *_cuda_tf32 is as *_cuda_mma with r = 0 and s = 2^-11, and rounds every other operand of a
+// product too, by t = 2^-11: 2 t scale sum_d |q_id k_jd| more in e_i, t beside each s, and in err d_x 2 t
+// m_ij sum_d |d_o_id v_jd| beside its (D + 4) u:
 //   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
 //   |err lse|  <= 2 e_i + (n + 8 + |lse_i|) u

@@ -140,7 +140,8 @@ class HeadBounds {
         u_(rounding.u),
         r_(rounding.r),
         s_(rounding.s),
-        w_(rounding.w) {}
+        w_(rounding.w),
+        t_(rounding.t) {}
 
   void add_row(int64_t i) {
     const AttentionOptions& options = exact_.options();
@@ -155,7 +156,7 @@ class HeadBounds {
         x[static_cast<size_t>(j)] += options.scale * q(i, d) * k(j, d);
         magnitude += std::abs(options.scale * q(i, d) * k(j, d));
       }
-      e = std::max(e, (depth + 4) * u_ * magnitude);
+      e = std::max(e, ((depth + 4) * u_ + 2 * t_) * magnitude);
     }
     const double largest = *std::max_element(x.begin(), x.end());
     double sum = 0;
@@ -178,7 +179,8 @@ class HeadBounds {
     double delta_error = 0;
     for (int64_t d = 0; d < head_dim_; ++d) {
       const size_t at = static_cast<size_t>(d);
-      double o_error = (2 * e + (2 * terms + 16) * u_ + s_) * o_magnitude[at] + r_ * std::abs(o[at]) + w_;
+      double o_error =
+          (2 * e + (2 * terms + 16) * u_ + s_ + t_) * o_magnitude[at] + r_ * std::abs(o[at]) + w_;
       for (int64_t j = 0; j < n && w_ > 0; ++j) o_error += w_ * largest_factor * std::abs(v(j, d));
       out_.o[element(i, d)] = o_error;
       delta += d_o(i, d) * o[at];
@@ -196,16 +198,17 @@ class HeadBounds {
       }
       const double p = std::exp(x[static_cast<size_t>(j)] - lse);
       const double d_x = std::abs(p * (y - delta));
-      const double d_x_error = p * ((eta + 4 * u_) * std::abs(y - delta) +
-                                    (depth + 4) * u_ * (y_magnitude + delta_magnitude) + delta_error);
+      const double d_x_error =
+          p * ((eta + 4 * u_) * std::abs(y - delta) +
+               ((depth + 4) * u_ * (y_magnitude + delta_magnitude) + 2 * t_ * y_magnitude) + delta_error);
       const double whole = static_cast<double>(count_) + 4;
       for (int64_t d = 0; d < head_dim_; ++d) {
         out_.d_q[element(i, d)] +=
-            options.scale * (d_x_error + ((terms + 4) * u_ + s_) * d_x + w_) * std::abs(k(j, d));
+            options.scale * (d_x_error + ((terms + 4) * u_ + s_ + t_) * d_x + w_) * std::abs(k(j, d));
         out_.d_k[element(j, d)] +=
-            options.scale * (d_x_error + (whole * u_ + s_) * d_x + w_) * std::abs(q(i, d));
+            options.scale * (d_x_error + (whole * u_ + s_ + t_) * d_x + w_) * std::abs(q(i, d));
         out_.d_v[element(j, d)] +=
-            ((eta + whole * u_ + s_) * p * m + w_ * largest_factor) * std::abs(d_o(i, d));
+            ((eta + whole * u_ + s_ + t_) * p * m + w_ * largest_factor) * std::abs(d_o(i, d));
       }
     }
   }
@@ -230,7 +233,7 @@ class HeadBounds {
   const AttentionCase& exact_;
   AttentionBounds& out_;
   int64_t first_, count_, head_dim_, h_;
-  double u_, r_, s_, w_;
+  double u_, r_, s_, w_, t_;
 };
 
 }  // namespace

@@ -81,6 +81,7 @@ struct AttentionRounding {
   double r = 0.0;
   double s = 0.0;
   double w = 0.0;
+  double t = 0.0;
 };
 
 // What attention.h allows each element of the results to be off by; the gradients as [T, H, D].

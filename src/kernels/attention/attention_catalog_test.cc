@@ -42,6 +42,17 @@ TEST(AttentionCatalog, TensorCoresTakeWhatTheyCan) {
   EXPECT_EQ(chosen(problem_of(DType::kF32, 128, 75)), "none");
 }
 
+TEST(AttentionCatalog, Tf32IsForThoseWhoAllowIt) {
+  Problem problem = problem_of(DType::kF32, 64, 90);
+  EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
+            "products of fp32 operands are not to be rounded to tf32");
+  problem.dims.emplace_back("tf32", 1);
+  EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32");
+  problem.sm = 75;
+  EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
+            "compute capability 7.5 has no tf32; 8.0 has");
+}
+
 TEST(AttentionCatalog, RefusalsSayWhy) {
   const std::string_view mma = "attention_bwd_cuda_mma", tiled = "attention_bwd_cuda_tiled";
   EXPECT_EQ(reason_against(problem_of(DType::kBF16, 64, 75), mma),

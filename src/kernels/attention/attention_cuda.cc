@@ -98,6 +98,13 @@ void check_mma(const AttentionKernelArgs& args) {
       args.head_dim, args.q_stride, args.k_stride, args.v_stride);
 }
 
+void check_tf32(const AttentionKernelArgs& args) {
+  PLIMSOLL_CHECK(args.dtype == DType::kF32, "attention in tf32 of {}", dtype_name(args.dtype));
+  PLIMSOLL_CHECK(args.vectors,
+                 "attention in tf32 copies 16 bytes at a time: heads of {} in rows of {}, {}, {} elements",
+                 args.head_dim, args.q_stride, args.k_stride, args.v_stride);
+}
+
 AttentionKernelArgs checked(const AttentionFwdArgs& args, const int64_t* rng) {
   check_attention_device_args(args, 0);
   check_limits(args.dims, args.q.view.dtype, rng, args.options.dropout);
@@ -164,6 +171,20 @@ void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, Cu
 
 void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
   attention_bwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
+}
+
+void attention_fwd_cuda_tf32(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  const AttentionKernelArgs kernel = checked(args, rng);
+  check_tf32(kernel);
+  if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, 0, stream);
+}
+
+void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
+  check_tf32(kernel);
+  if (kernel.tokens == 0) return;
+  launch_attention_dq_mma(kernel, 0, stream);
+  launch_attention_dkv_mma(kernel, 0, stream);
 }
 
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {

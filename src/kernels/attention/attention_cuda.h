@@ -1,9 +1,11 @@
 // Attention on an NVIDIA GPU: the *_cuda implementations of the contract in attention.h, where the error
 // bounds are. Host code only: no CUDA header is needed to call these. It is not cuDNN's attention.
 //
-// Two families. *_cuda_mma multiplies 16-bit tiles on the tensor cores (mma.sync, compute capability 8.0 and
-// later, head sizes that are multiples of 8 up to 128); *_cuda_tiled computes in fp32 on the CUDA cores for
-// every type and head sizes up to 128. Both hold a tile of scores at a time and sum in a fixed order.
+// Three families. *_cuda_mma multiplies 16-bit tiles on the tensor cores (mma.sync, compute capability 8.0
+// and later, head sizes that are multiples of 8 up to 128); *_cuda_tf32 is the same for fp32 tensors, whose
+// elements are rounded to 11 bits on their way into a product (multiples of 4), for those who allow that;
+// *_cuda_tiled computes in fp32 on the CUDA cores for every type and head sizes up to 128. All hold a tile of
+// scores at a time and sum in a fixed order.
 //
 // Backward is two kernels, without atomics: one over query rows gives d_q (and, on the way, delta and with
 // dropout one bit for each pair, both kept in scratch), one over key rows gives d_k and d_v. It does seven
@@ -26,10 +28,13 @@ namespace plimsoll {
 
 // `rng` is null when options.dropout is 0, else two numbers on the device, the seed and the number of the
 // micro-batch; options.random gives the site only. The scratch of the backward pass has at least
-// attention_bwd_cuda_{mma,tiled}_scratch_bytes(dims); forward needs none. Errors: kInternal where the
-// arguments break the contract or the implementation's limits, kDevice where CUDA refuses.
+// attention_bwd_cuda_{mma,tiled}_scratch_bytes(dims), in tf32 that of mma; forward needs none. Errors:
+// kInternal where the arguments break the contract or the implementation's limits, kDevice where CUDA
+// refuses.
 void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_fwd_cuda_tf32(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_fwd_cuda_tiled(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 
@@ -44,8 +49,8 @@ void attention_fwd_cuda_mma_of(const AttentionFwdArgs& args, const int64_t* rng,
 void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
                                const AttentionBlockRows& rows, CudaStream stream);
 
-// The first of the two that takes the type and the head size on the current device. Scratch as for
-// *_cuda_mma.
+// *_cuda_mma or else *_cuda_tiled, as the type and the head size allow on the current device. Scratch as
+// for *_cuda_mma.
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 

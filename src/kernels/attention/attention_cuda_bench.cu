@@ -176,6 +176,15 @@ void run(const Shape& shape) {
   std::printf("%-34s fwd %8.4f ms %6.1f TFLOP/s   bwd %8.4f ms %6.1f TFLOP/s   both %8.4f ms\n", shape.name,
               fwd, 4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
   if (shape.dtype == DType::kBF16 && shape.head_dim <= 64) compare_blocks(tensors);
+  if (shape.dtype == DType::kF32) {
+    const double fwd_tf32 =
+        median_ms([&](int set) { attention_fwd_cuda_tf32(tensors.forward(set), tensors.rng(), nullptr); });
+    const double bwd_tf32 =
+        median_ms([&](int set) { attention_bwd_cuda_tf32(tensors.backward(set), tensors.rng(), nullptr); });
+    std::printf("  in tf32: fwd %.4f ms %.1f TFLOP/s, bwd %.4f ms %.1f TFLOP/s, both %.4f ms\n", fwd_tf32,
+                4e-9 * tensors.products() / fwd_tf32, bwd_tf32, 10e-9 * tensors.products() / bwd_tf32,
+                fwd_tf32 + bwd_tf32);
+  }
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct Kernels {
   void (*forward)(const AttentionFwdArgs&, const int64_t*, CudaStream);
   void (*backward)(const AttentionBwdArgs&, const int64_t*, CudaStream);
   int64_t (*scratch_bytes)(const AttentionDims&);
-  bool multiplies_16_bits;
+  bool multiplies_16_bits;  // or 11
 };
 constexpr Kernels kTiled = {"tiled", attention_fwd_cuda_tiled, attention_bwd_cuda_tiled,
                             attention_bwd_cuda_tiled_scratch_bytes, false};
@@ -46,9 +46,13 @@ constexpr Kernels kMmaSmall = {"mma of 64 rows",
                                },
                                attention_bwd_cuda_mma_scratch_bytes, true};
 
+constexpr Kernels kTf32 = {"tf32", attention_fwd_cuda_tf32, attention_bwd_cuda_tf32,
+                           attention_bwd_cuda_mma_scratch_bytes, true};
+
 AttentionRounding rounding_of(const Kernels& kernels, DType dtype) {
   AttentionRounding rounding;
-  if (dtype == DType::kF32) return rounding;
+  if (dtype == DType::kF32 && !kernels.multiplies_16_bits) return rounding;
+  if (dtype == DType::kF32) return {.u = 0x1p-22, .s = 0x1p-11, .t = 0x1p-11};
   rounding.r = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
   rounding.w = dtype == DType::kF16 ? 0x1p-25 : 0.0;
   if (kernels.multiplies_16_bits) {
@@ -194,6 +198,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
 
 // The families that take a type and head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
+  if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
   return {&kTiled, &kMma, &kMmaSmall};
 }
@@ -227,6 +232,7 @@ std::vector<HeadCase> head_cases() {
     for (const int64_t head_dim : {8, 16, 32, 64, 80, 128}) cases.push_back({dtype, head_dim});
   }
   cases.push_back({DType::kF32, 3});
+  cases.push_back({DType::kF32, 20});
   cases.push_back({DType::kBF16, 5});
   return cases;
 }
@@ -240,11 +246,9 @@ struct Family {
   DType dtype;
 };
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {{&kTiled, DType::kF32},
-                                          {&kTiled, DType::kBF16},
-                                          {&kMma, DType::kBF16},
-                                          {&kMma, DType::kF16},
-                                          {&kMmaSmall, DType::kBF16}};
+  static const std::vector<Family> all = {{&kTiled, DType::kF32},     {&kTiled, DType::kBF16},
+                                          {&kMma, DType::kBF16},      {&kMma, DType::kF16},
+                                          {&kMmaSmall, DType::kBF16}, {&kTf32, DType::kF32}};
   return all;
 }
 

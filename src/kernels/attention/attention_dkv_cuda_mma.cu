@@ -53,8 +53,8 @@ __device__ void fetch_row_values(const AttentionKernelArgs& args, const Work& wo
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
                               const uint32_t* keep, int first_bit, float (&x)[kM][kN][4],
-                              float (&y)[kM][kN][4], uint32_t (&p)[kM][kN / 2][4],
-                              uint32_t (&d_x)[kM][kN / 2][4]) {
+                              float (&y)[kM][kN][4], uint32_t (&p)[kM][8 * kN / kDepth<kType>][4],
+                              uint32_t (&d_x)[kM][8 * kN / kDepth<kType>][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int n = 0; n < kN; ++n) {
@@ -88,9 +88,9 @@ __device__ void differentiate(const AttentionKernelArgs& args, float exponent, c
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
-    for (int part = 0; part < kN / 2; ++part) {
-      pack_fragment<kType>(p[m][part], x[m][2 * part], x[m][2 * part + 1]);
-      pack_fragment<kType>(d_x[m][part], y[m][2 * part], y[m][2 * part + 1]);
+    for (int part = 0; part < 8 * kN / kDepth<kType>; ++part) {
+      take_fragment<kType>(p[m][part], x[m], part);
+      take_fragment<kType>(d_x[m][part], y[m], part);
     }
   }
 }
@@ -112,16 +112,16 @@ __device__ void hide_queries(int key, int query, float (&score)[kM][kN][4]) {
   }
 }
 
-// acc[m] += a[m] times 16 * kParts rows of a tile.
+// acc[m] += a[m] times kDepth * kParts rows of a tile.
 template <DType kType, int kDim, int kM, int kParts>
-__device__ void add_product(const uint32_t (&a)[kM][kParts][4], uint32_t tile, uint32_t by_columns, int row,
-                            float (&acc)[kM][kDim / 8][4]) {
+__device__ void add_product(const uint32_t (&a)[kM][kParts][4], uint32_t tile,
+                            const ColumnLanes<kType, kDim>& lanes, int row, float (&acc)[kM][kDim / 8][4]) {
 #pragma unroll
   for (int part = 0; part < kParts; ++part) {
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       uint32_t b[4];
-      load_transposed(b, fragment_at<kDim>(tile, by_columns, row + 16 * part, n));
+      load_columns<kType, kDim>(b, tile, lanes, row + kDepth<kType> * part, n);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(acc[m][2 * n], a[m][part], b[0], b[1]);
@@ -132,20 +132,20 @@ __device__ void add_product(const uint32_t (&a)[kM][kParts][4], uint32_t tile, u
 }
 
 // acc[m] = a warp's rows of `left` times 8 * kN rows of a tile, both over the head size.
-template <DType kType, int kDim, int kM, int kN>
+template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
                               uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
 #pragma unroll
-  for (int d = 0; d < kDim / 16; ++d) {
+  for (int d = 0; d < kWidth / 16; ++d) {
     uint32_t a[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      load_matrices(a[m], fragment_at<kDim>(left, by_columns, warp_row + 16 * m, d));
+      load_fragment<kType>(a[m], fragment_at<kWidth>(left, by_columns, warp_row + 16 * m, d));
     }
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t b[4];
-      load_matrices(b, fragment_at<kDim>(tile, by_rows, row + 8 * n, d));
+      load_fragment<kType>(b, fragment_at<kWidth>(tile, by_rows, row + 8 * n, d));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(acc[m][n], a[m], b[0], b[1]);
@@ -160,7 +160,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
 #ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
   // Queries at a time: more reuse the rows of k and v that a warp loads, as registers allow.
-  constexpr int kStep = kDim * kM <= 128 ? 32 : 16;
+  constexpr int kStep = kHalves<kType, kDim> * kM <= 128 ? 32 : 16;
   const Work work = find_work(args, kRows, TileOrder::kForward);
   if (work.is_tail) {
     clear_tail(args, work, args.d_k, args.d_k_stride);
@@ -169,22 +169,24 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(128) std::byte shared[];
-  constexpr uint32_t kTile = kQueries * kDim * 2, kOwn = kRows * kDim * 2;
+  constexpr int kWidth = kHalves<kType, kDim>;
+  constexpr uint32_t kTile = kQueries * kWidth * 2, kOwn = kRows * kWidth * 2;
   constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // of a tile
   const uint32_t base = shared_address(shared), queries = base + 2 * kOwn;
   float* const row_values = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
   const Dropout dropout = load_dropout(args);
-  const uint32_t by_columns = lane_by_columns<kDim>(), by_rows = lane_by_rows<kDim>();
+  const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
+  const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
 
   const auto fetch = [&](int row, int stage) {
-    copy_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, queries + stage * kTile);
-    copy_tile<kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, row,
-                              queries + (2 + stage) * kTile);
+    copy_tile<kType, kDim, kQueries>(args, work, args.q, args.q_stride, row, queries + stage * kTile);
+    copy_tile<kType, kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim,
+                                     row, queries + (2 + stage) * kTile);
     fetch_row_values<kRows, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
-  copy_tile<kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
-  copy_tile<kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
+  copy_tile<kType, kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
+  copy_tile<kType, kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);
   const int start = args.causal ? work.row : 0;
   fetch(start, 0);
 
@@ -208,16 +210,16 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
       float x[kM][kStep / 8][4], y[kM][kStep / 8][4];
       clear(x);
       clear(y);
-      multiply_rows<kType, kDim>(base, by_columns, warp_row, q, by_rows, step, x);
-      multiply_rows<kType, kDim>(base + kOwn, by_columns, warp_row, d_o, by_rows, step, y);
+      multiply_rows<kType, kWidth>(base, by_columns, warp_row, q, by_rows, step, x);
+      multiply_rows<kType, kWidth>(base + kOwn, by_columns, warp_row, d_o, by_rows, step, y);
       if (args.causal && query < work.row + warp_row + 16 * kM) {
         hide_queries(work.row + warp_row, query, x);
       }
-      uint32_t p[kM][kStep / 16][4], d_x[kM][kStep / 16][4];
+      uint32_t p[kM][kStep / kDepth<kType>][4], d_x[kM][kStep / kDepth<kType>][4];
       differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, warp_row % 32,
                                                     x, y, p, d_x);
-      add_product<kType, kDim>(p, d_o, by_columns, step, d_v);
-      add_product<kType, kDim>(d_x, q, by_columns, step, d_k);
+      add_product<kType, kDim>(p, d_o, of_queries, step, d_v);
+      add_product<kType, kDim>(d_x, q, of_queries, step, d_k);
     }
   }
   if (!is_used) return;
@@ -235,7 +237,7 @@ template <DType kType, int kDim, int kM>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_dkv_cuda_mma_kernel<kType, kDim, kM, true>
                               : attention_dkv_cuda_mma_kernel<kType, kDim, kM, false>,
-                 64 * kM, kMmaThreads, dkv_mma_bytes(kDim, 64 * kM), args, stream);
+                 64 * kM, kMmaThreads, dkv_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_mma");
 }
 
@@ -254,8 +256,18 @@ void launch_for_head(const AttentionKernelArgs& args, int rows, CudaStream strea
 }  // namespace attention
 
 void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, rows, stream)
-                             : attention::launch_for_head<DType::kF16>(args, rows, stream);
+  using namespace attention;  // NOLINT: the kernels of this file
+  if (args.dtype == DType::kBF16) {
+    launch_for_head<DType::kBF16>(args, rows, stream);
+  } else if (args.dtype == DType::kF16) {
+    launch_for_head<DType::kF16>(args, rows, stream);
+  } else if (args.head_dim <= 32) {
+    launch<DType::kF32, 32, 1>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch<DType::kF32, 64, 1>(args, stream);
+  } else {
+    launch<DType::kF32, 128, 1>(args, stream);
+  }
 }
 
 }  // namespace plimsoll

@@ -21,7 +21,7 @@ constexpr int dq_mma_bytes(int dim, int rows) {
 template <DType kType, int kDim, int kM>
 __device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const std::byte* d_o,
                            float* delta) {
-  constexpr int kChunks = kDim / 8;
+  constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int chunk = lane % kChunks;
 #pragma unroll 4
@@ -29,18 +29,22 @@ __device__ void find_delta(const AttentionKernelArgs& args, const Work& work, co
     const int row = warp * 16 * kM + r;
     const bool is_there = work.row + row < work.count;
     float sum = 0.0f;
-    if (is_there && 8 * chunk < args.head_dim) {
-      const auto* from =
-          static_cast<const uint16_t*>(args.o) +
-          (static_cast<int64_t>(work.first + work.row + row) * args.heads + work.head) * args.head_dim +
-          8 * chunk;
+    if (is_there && 16 * chunk < kBytes * args.head_dim) {
+      const auto* from = static_cast<const std::byte*>(args.o) +
+                         (static_cast<int64_t>(work.first + work.row + row) * args.heads + work.head) *
+                             args.head_dim * kBytes +
+                         16 * chunk;
       const uint4 x = *reinterpret_cast<const uint4*>(from);
-      const uint4 y = *reinterpret_cast<const uint4*>(d_o + lane_offset<kDim>(row, chunk));
+      const uint4 y = *reinterpret_cast<const uint4*>(d_o + lane_offset<kWidth>(row, chunk));
       const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float2 a = unpack<kType>(xs[i]), b = unpack<kType>(ys[i]);
-        sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
+        if constexpr (kType == DType::kF32) {
+          sum = fmaf(__uint_as_float(xs[i]), __uint_as_float(ys[i]), sum);
+        } else {
+          const float2 a = unpack<kType>(xs[i]), b = unpack<kType>(ys[i]);
+          sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
+        }
       }
     }
 #pragma unroll
@@ -64,7 +68,7 @@ struct RowValues {
 template <DType kType, int kM, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<kM>& rows, float exponent,
                               const uint32_t (&keep)[kM][2], int step, float (&x)[kM][2][4],
-                              float (&y)[kM][2][4], uint32_t (&d_x)[kM][4]) {
+                              float (&y)[kM][2][4], uint32_t (&d_x)[16 / kDepth<kType>][kM][4]) {
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -80,7 +84,8 @@ __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<k
         x[m][n][e] = p * (factor - rows.delta[m][e / 2]);
       }
     }
-    pack_fragment<kType>(d_x[m], x[m][0], x[m][1]);
+#pragma unroll
+    for (int part = 0; part < 16 / kDepth<kType>; ++part) take_fragment<kType>(d_x[part][m], x[m], part);
   }
 }
 
@@ -112,22 +117,24 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(128) std::byte shared[];
-  constexpr uint32_t kTile = kKeys * kDim * 2, kOwn = kRows * kDim * 2;
+  constexpr int kWidth = kHalves<kType, kDim>;
+  constexpr uint32_t kTile = kKeys * kWidth * 2, kOwn = kRows * kWidth * 2;
   const uint32_t base = shared_address(shared), keys = base + 2 * kOwn;
   float* const delta = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
   uint32_t* const keep_bits = reinterpret_cast<uint32_t*>(delta + kRows);
   const Dropout dropout = load_dropout(args);
-  const uint32_t by_columns = lane_by_columns<kDim>(), by_rows = lane_by_rows<kDim>();
+  const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
+  const ColumnLanes<kType, kDim> of_keys;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM,
             lane = static_cast<int>(threadIdx.x) % 32;
 
   const auto fetch = [&](int key, int stage) {
-    copy_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
-    copy_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
+    copy_tile<kType, kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
+    copy_tile<kType, kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
   };
-  copy_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
-  copy_tile<kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
-                         base + kOwn);
+  copy_tile<kType, kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
+  copy_tile<kType, kDim, kRows>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim,
+                                work.row, base + kOwn);
   fetch(0, 0);
   const bool is_used = work.row + warp_row < work.count;
   if constexpr (kDropout) {
@@ -139,7 +146,17 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     }
   }
 
-  uint32_t q[kM][kDim / 16][4], d_o[kM][kDim / 16][4];
+  // Rows of q and d_o stay in registers where these suffice.
+  constexpr bool kHolds = kWidth * kM <= 128;
+  uint32_t held[2][kM][kHolds ? kWidth / 16 : 1][4];
+  const auto own = [&](uint32_t(&a)[4], int which, int m, int step) {
+    if constexpr (kHolds) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = held[which][m][step][i];
+    } else {
+      load_fragment<kType>(a, fragment_at<kWidth>(base + which * kOwn, by_columns, warp_row + 16 * m, step));
+    }
+  };
   float d_q[kM][kDim / 8][4];
   RowValues<kM> rows;
   clear(d_q);
@@ -155,9 +172,11 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
 #pragma unroll
-        for (int step = 0; step < kDim / 16; ++step) {
-          load_matrices(q[m][step], fragment_at<kDim>(base, by_columns, warp_row + 16 * m, step));
-          load_matrices(d_o[m][step], fragment_at<kDim>(base + kOwn, by_columns, warp_row + 16 * m, step));
+        for (int step = 0; step < (kHolds ? kWidth / 16 : 0); ++step) {
+          load_fragment<kType>(held[0][m][step],
+                               fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
+          load_fragment<kType>(held[1][m][step],
+                               fragment_at<kWidth>(base + kOwn, by_columns, warp_row + 16 * m, step));
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -190,37 +209,43 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
       clear(x);
       clear(y);
 #pragma unroll
-      for (int d = 0; d < kDim / 16; ++d) {
+      for (int d = 0; d < kWidth / 16; ++d) {
         uint32_t b[4], c[4];
-        load_matrices(b, fragment_at<kDim>(k, by_rows, 16 * step, d));
-        load_matrices(c, fragment_at<kDim>(v, by_rows, 16 * step, d));
+        load_fragment<kType>(b, fragment_at<kWidth>(k, by_rows, 16 * step, d));
+        load_fragment<kType>(c, fragment_at<kWidth>(v, by_rows, 16 * step, d));
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
-          multiply_add<kType>(x[m][0], q[m][d], b[0], b[1]);
-          multiply_add<kType>(x[m][1], q[m][d], b[2], b[3]);
-          multiply_add<kType>(y[m][0], d_o[m][d], c[0], c[1]);
-          multiply_add<kType>(y[m][1], d_o[m][d], c[2], c[3]);
+          uint32_t q[4], d_o[4];
+          own(q, 0, m, d);
+          own(d_o, 1, m, d);
+          multiply_add<kType>(x[m][0], q, b[0], b[1]);
+          multiply_add<kType>(x[m][1], q, b[2], b[3]);
+          multiply_add<kType>(y[m][0], d_o, c[0], c[1]);
+          multiply_add<kType>(y[m][1], d_o, c[2], c[3]);
         }
         if constexpr (kDropout) {
-          constexpr int kPartsOfGroup = kDim < 64 ? 64 / kDim : 1;
+          constexpr int kPartsOfGroup = kWidth < 64 ? 64 / kWidth : 1;
 #pragma unroll
           for (int i = 0; i < kPartsOfGroup; ++i) {
-            const int part = (step * kDim / 16 + d) * kPartsOfGroup + i;
+            const int part = (step * kWidth / 16 + d) * kPartsOfGroup + i;
             if (part < KeepDraw<kM>::kParts) draw.draw(args, work, dropout, part);
           }
         }
       }
       if (hides) hide_keys<kM>(args, work, work.row + warp_row, key + 16 * step, x);
-      uint32_t d_x[kM][4];
+      uint32_t d_x[16 / kDepth<kType>][kM][4];
       differentiate<kType, kM, kDropout>(args, rows, exponent, keep, step, x, y, d_x);
 #pragma unroll
-      for (int n = 0; n < kDim / 16; ++n) {
-        uint32_t b[4];
-        load_transposed(b, fragment_at<kDim>(k, by_columns, 16 * step, n));
+      for (int part = 0; part < 16 / kDepth<kType>; ++part) {
 #pragma unroll
-        for (int m = 0; m < kM; ++m) {
-          multiply_add<kType>(d_q[m][2 * n], d_x[m], b[0], b[1]);
-          multiply_add<kType>(d_q[m][2 * n + 1], d_x[m], b[2], b[3]);
+        for (int n = 0; n < kDim / 16; ++n) {
+          uint32_t b[4];
+          load_columns<kType, kDim>(b, k, of_keys, 16 * step + kDepth<kType> * part, n);
+#pragma unroll
+          for (int m = 0; m < kM; ++m) {
+            multiply_add<kType>(d_q[m][2 * n], d_x[part][m], b[0], b[1]);
+            multiply_add<kType>(d_q[m][2 * n + 1], d_x[part][m], b[2], b[3]);
+          }
         }
       }
     }
@@ -242,7 +267,7 @@ template <DType kType, int kDim, int kM>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_dq_cuda_mma_kernel<kType, kDim, kM, true>
                               : attention_dq_cuda_mma_kernel<kType, kDim, kM, false>,
-                 64 * kM, kMmaThreads, dq_mma_bytes(kDim, 64 * kM), args, stream);
+                 64 * kM, kMmaThreads, dq_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_mma");
 }
 
@@ -261,8 +286,18 @@ void launch_for_head(const AttentionKernelArgs& args, int rows, CudaStream strea
 }  // namespace attention
 
 void launch_attention_dq_mma(const AttentionKernelArgs& args, int rows, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, rows, stream)
-                             : attention::launch_for_head<DType::kF16>(args, rows, stream);
+  using namespace attention;  // NOLINT: the kernels of this file
+  if (args.dtype == DType::kBF16) {
+    launch_for_head<DType::kBF16>(args, rows, stream);
+  } else if (args.dtype == DType::kF16) {
+    launch_for_head<DType::kF16>(args, rows, stream);
+  } else if (args.head_dim <= 32) {
+    launch<DType::kF32, 32, 1>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch<DType::kF32, 64, 1>(args, stream);
+  } else {
+    launch<DType::kF32, 128, 1>(args, stream);
+  }
 }
 
 }  // namespace plimsoll

@@ -18,20 +18,23 @@ constexpr int fwd_mma_bytes(int dim, int rows) {
 
 // score[m][n] = the product of a warp's query rows with the 64 keys of a tile. between(part) is called for 0
 // <= part < 16, spread over the products.
-template <DType kType, int kDim, int kM, typename Between>
-__device__ void multiply_by_keys(const uint32_t (&q)[kM][kDim / 16][4], uint32_t k, uint32_t by_rows,
+template <DType kType, int kDim, int kM, typename Queries, typename Between>
+__device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by_rows,
                                  float (&score)[kM][kKeys / 8][4], const Between& between) {
-  constexpr int kPartsOfGroup = kDim < 64 ? 64 / kDim : 1;
+  constexpr int kWidth = kHalves<kType, kDim>, kPartsOfGroup = kWidth < 64 ? 64 / kWidth : 1;
 #pragma unroll
-  for (int step = 0; step < kDim / 16; ++step) {
+  for (int step = 0; step < kWidth / 16; ++step) {
+    uint32_t a[kM][4];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) queries(a[m], m, step);
 #pragma unroll
     for (int n = 0; n < kKeys / 16; ++n) {
       uint32_t b[4];
-      load_matrices(b, fragment_at<kDim>(k, by_rows, 16 * n, step));
+      load_fragment<kType>(b, fragment_at<kWidth>(k, by_rows, 16 * n, step));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        multiply_add<kType>(score[m][2 * n], q[m][step], b[0], b[1]);
-        multiply_add<kType>(score[m][2 * n + 1], q[m][step], b[2], b[3]);
+        multiply_add<kType>(score[m][2 * n], a[m], b[0], b[1]);
+        multiply_add<kType>(score[m][2 * n + 1], a[m], b[2], b[3]);
       }
       const int group = step * kKeys / 16 + n;
 #pragma unroll
@@ -44,17 +47,18 @@ __device__ void multiply_by_keys(const uint32_t (&q)[kM][kDim / 16][4], uint32_t
 
 // out[m] += p times the values of a tile.
 template <DType kType, int kDim, int kM>
-__device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], uint32_t v, uint32_t by_columns,
+__device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], uint32_t v,
+                                   const ColumnLanes<kType, kDim>& by_columns,
                                    float (&out)[kM][kDim / 8][4]) {
 #pragma unroll
-  for (int step = 0; step < kKeys / 16; ++step) {
+  for (int step = 0; step < kKeys / kDepth<kType>; ++step) {
     uint32_t a[kM][4];
 #pragma unroll
-    for (int m = 0; m < kM; ++m) pack_fragment<kType>(a[m], p[m][2 * step], p[m][2 * step + 1]);
+    for (int m = 0; m < kM; ++m) take_fragment<kType>(a[m], p[m], step);
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       uint32_t b[4];
-      load_transposed(b, fragment_at<kDim>(v, by_columns, 16 * step, n));
+      load_columns<kType, kDim>(b, v, by_columns, kDepth<kType> * step, n);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(out[m][2 * n], a[m], b[0], b[1]);
@@ -156,22 +160,34 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(128) std::byte shared[];
-  constexpr uint32_t kTile = kKeys * kDim * 2;
-  const uint32_t base = shared_address(shared), keys = base + kRows * kDim * 2;
-  uint32_t* const keep = reinterpret_cast<uint32_t*>(shared + kRows * kDim * 2 + 4 * kTile);
+  constexpr int kWidth = kHalves<kType, kDim>;
+  constexpr uint32_t kTile = kKeys * kWidth * 2;
+  const uint32_t base = shared_address(shared), keys = base + kRows * kWidth * 2;
+  uint32_t* const keep = reinterpret_cast<uint32_t*>(shared + kRows * kWidth * 2 + 4 * kTile);
   const Dropout dropout = load_dropout(args);
-  const uint32_t by_columns = lane_by_columns<kDim>(), by_rows = lane_by_rows<kDim>();
+  const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
+  const ColumnLanes<kType, kDim> of_values;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM,
             lane = static_cast<int>(threadIdx.x) % 32;
 
   const auto fetch = [&](int key, int stage) {
-    copy_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
-    copy_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
+    copy_tile<kType, kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
+    copy_tile<kType, kDim, kKeys>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kTile);
   };
-  copy_tile<kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
+  copy_tile<kType, kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
   fetch(0, 0);
 
-  uint32_t q[kM][kDim / 16][4];
+  // Queries stay in registers where these suffice.
+  constexpr bool kHolds = kType != DType::kF32;
+  uint32_t q[kM][kHolds ? kWidth / 16 : 1][4];
+  const auto queries = [&](uint32_t(&a)[4], int m, int step) {
+    if constexpr (kHolds) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a[i] = q[m][step][i];
+    } else {
+      load_fragment<kType>(a, fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
+    }
+  };
   float out[kM][kDim / 8][4], largest[kM][2], sum[kM][2];
   clear(out);
 #pragma unroll
@@ -184,12 +200,12 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     __syncthreads();
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (!is_used) continue;
-    if (key == 0) {
+    if (kHolds && key == 0) {
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
 #pragma unroll
-        for (int step = 0; step < kDim / 16; ++step) {
-          load_matrices(q[m][step], fragment_at<kDim>(base, by_columns, warp_row + 16 * m, step));
+        for (int step = 0; step < (kHolds ? kWidth / 16 : 0); ++step) {
+          load_matrices(q[m][step], fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
         }
       }
     }
@@ -197,20 +213,20 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     clear(score);
     if constexpr (kDropout) {
       KeepDraw<kM> draw(work, warp_row, key);
-      multiply_by_keys<kType, kDim, kM>(q, keys + stage * kTile, by_rows, score,
+      multiply_by_keys<kType, kDim, kM>(queries, keys + stage * kTile, by_rows, score,
                                         [&](int part) { draw.draw(args, work, dropout, part); });
       __syncwarp();
       draw.template store<kRows>(args, work, keep);
       __syncwarp();
     } else {
-      multiply_by_keys<kType, kDim, kM>(q, keys + stage * kTile, by_rows, score, [](int) {});
+      multiply_by_keys<kType, kDim, kM>(queries, keys + stage * kTile, by_rows, score, [](int) {});
     }
     if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
       hide_keys<kM>(args, work, work.row + warp_row, key, score);
     }
     soften<kDim, kM>(exponent, score, largest, sum, out);
     if constexpr (kDropout) drop<kRows, kM>(keep + warp_row, score);
-    multiply_by_values<kType, kDim, kM>(score, keys + (2 + stage) * kTile, by_columns, out);
+    multiply_by_values<kType, kDim, kM>(score, keys + (2 + stage) * kTile, of_values, out);
   }
 
   if (!is_used) return;
@@ -236,7 +252,7 @@ template <DType kType, int kDim, int kM>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_fwd_cuda_mma_kernel<kType, kDim, kM, true>
                               : attention_fwd_cuda_mma_kernel<kType, kDim, kM, false>,
-                 64 * kM, kMmaThreads, fwd_mma_bytes(kDim, 64 * kM), args, stream);
+                 64 * kM, kMmaThreads, fwd_mma_bytes(kHalves<kType, kDim>, 64 * kM), args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_mma");
 }
 
@@ -255,8 +271,18 @@ void launch_for_head(const AttentionKernelArgs& args, int rows, CudaStream strea
 }  // namespace attention
 
 void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream) {
-  args.dtype == DType::kBF16 ? attention::launch_for_head<DType::kBF16>(args, rows, stream)
-                             : attention::launch_for_head<DType::kF16>(args, rows, stream);
+  using namespace attention;  // NOLINT: the kernels of this file
+  if (args.dtype == DType::kBF16) {
+    launch_for_head<DType::kBF16>(args, rows, stream);
+  } else if (args.dtype == DType::kF16) {
+    launch_for_head<DType::kF16>(args, rows, stream);
+  } else if (args.head_dim <= 32) {
+    launch<DType::kF32, 32, 2>(args, stream);
+  } else if (args.head_dim <= 64) {
+    launch<DType::kF32, 64, 2>(args, stream);
+  } else {
+    launch<DType::kF32, 128, 1>(args, stream);
+  }
 }
 
 }  // namespace plimsoll

@@ -40,7 +40,8 @@ struct AttentionKernelArgs {
 // The launches; arguments are right. Errors: kDevice.
 void launch_attention_fwd_tiled(const AttentionKernelArgs& args, CudaStream stream);
 void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stream);
-// With blocks of `rows` rows, 64 or 128; heads wider than 64 always have 64.
+// With blocks of `rows` rows, 64 or 128; heads wider than 64 always have 64. fp32 tensors are multiplied in
+// tf32, with blocks of a fixed size.
 void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dq_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);

@@ -1,9 +1,10 @@
-// 16-bit tiles in shared memory and their products on the tensor cores, for blocks of four warps. Device code
-// only, compute capability 8.0 and later.
+// Tiles in shared memory and their products on the tensor cores, in bf16, f16 or tf32 (DType::kF32), for
+// blocks of four warps. Device code only, compute capability 8.0 and later.
 //
-// A tile is rows of kDim elements, kDim 32, 64 or 128, in chunks of 16 bytes. Chunk c of row r lies at place
-// c ^ s(r) of its row, s(r) = r % 8, or r / 2 % 4 where a row has four chunks: eight adjacent rows of one
-// chunk then lie in eight different groups of banks, which is what ldmatrix reads at a time.
+// A tile is rows of kDim 16-bit elements, or kDim / 2 floats, kDim 32 to 256, in chunks of 16 bytes. Chunk c
+// of row r lies at place c ^ s(r) of its row, s(r) = r % 8, or r / 2 % 4 where a row has four chunks: eight
+// adjacent rows of one chunk then lie in eight different groups of banks, which is what ldmatrix reads at a
+// time.
 //
 // Fragments are those of mma.sync.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): of a 16 x 8
 // accumulator, lane l holds columns 2 (l % 4) and the next of rows l / 4 (elements 0 and 1) and l / 4 + 8
@@ -67,6 +68,11 @@ __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint3
         "{%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else if constexpr (kType == DType::kF32) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   } else {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -86,12 +92,81 @@ __device__ inline uint32_t pack(float low, float high) {
   }
   return x;
 }
+
+// fp32 operands are rounded to the 11 bits of tf32 by adding half of the last bit kept: the tensor cores cut
+// off the rest.
+__device__ inline uint32_t round_tf32(uint32_t x) {
+  return x + 0x1000u;
+}
+
+// A tile of kDim elements to a row counts in halves, two to a float.
+template <DType kType, int kDim>
+inline constexpr int kHalves = kType == DType::kF32 ? 2 * kDim : kDim;
+// Summed columns of one product.
 template <DType kType>
-__device__ inline void pack_fragment(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
-  a[0] = pack<kType>(left[0], left[1]);
-  a[1] = pack<kType>(left[2], left[3]);
-  a[2] = pack<kType>(right[0], right[1]);
-  a[3] = pack<kType>(right[2], right[3]);
+inline constexpr int kDepth = kType == DType::kF32 ? 8 : 16;
+
+// Fragments whose columns in the tile are the summed index: left operands and, by lane_by_rows, right ones.
+template <DType kType>
+__device__ inline void load_fragment(uint32_t (&x)[4], uint32_t address) {
+  load_matrices(x, address);
+  if constexpr (kType == DType::kF32) {
+#pragma unroll
+    for (uint32_t& element : x) element = round_tf32(element);
+  }
+}
+
+// Left operand number `part` of the next product: kDepth columns of accumulators. Floats stay in the lane
+// that holds them: columns 2 t and 2 t + 1 stand for summed indices t and t + 4, t = lane % 4, as in
+// load_columns.
+template <DType kType, int kN>
+__device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4], int part) {
+  if constexpr (kType == DType::kF32) {
+    a[0] = round_tf32(__float_as_uint(acc[part][0]));
+    a[1] = round_tf32(__float_as_uint(acc[part][2]));
+    a[2] = round_tf32(__float_as_uint(acc[part][1]));
+    a[3] = round_tf32(__float_as_uint(acc[part][3]));
+  } else {
+    a[0] = pack<kType>(acc[2 * part][0], acc[2 * part][1]);
+    a[1] = pack<kType>(acc[2 * part][2], acc[2 * part][3]);
+    a[2] = pack<kType>(acc[2 * part + 1][0], acc[2 * part + 1][1]);
+    a[3] = pack<kType>(acc[2 * part + 1][2], acc[2 * part + 1][3]);
+  }
+}
+
+// Right operands whose rows in the tile are the summed index: columns 16 * n .. of kDepth rows from `row` on.
+// ldmatrix transposes 16-bit elements; floats are read one by one.
+template <DType kType, int kDim>
+struct ColumnLanes {
+  uint32_t first, second;
+  __device__ ColumnLanes() {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if constexpr (kType == DType::kF32) {
+      const uint32_t within = static_cast<uint32_t>(lane / 4 % 4 * 4);
+      first = lane_offset<2 * kDim>(lane % 4 * 2, lane / 16) + within;
+      second = lane_offset<2 * kDim>(lane % 4 * 2 + 1, lane / 16) + within;
+    } else {
+      first = lane_by_columns<kDim>();
+      second = 0;
+    }
+  }
+};
+__device__ inline uint32_t load_float(uint32_t address) {
+  uint32_t x;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+  return round_tf32(x);
+}
+template <DType kType, int kDim>
+__device__ inline void load_columns(uint32_t (&b)[4], uint32_t tile, const ColumnLanes<kType, kDim>& lanes,
+                                    int row, int n) {
+  if constexpr (kType == DType::kF32) {
+    b[0] = load_float(fragment_at<2 * kDim>(tile, lanes.first, row, 2 * n));
+    b[1] = load_float(fragment_at<2 * kDim>(tile, lanes.second, row, 2 * n));
+    b[2] = load_float(fragment_at<2 * kDim>(tile, lanes.first, row, 2 * n + 1));
+    b[3] = load_float(fragment_at<2 * kDim>(tile, lanes.second, row, 2 * n + 1));
+  } else {
+    load_transposed(b, fragment_at<kDim>(tile, lanes.first, row, n));
+  }
 }
 template <DType kType>
 __device__ inline float2 unpack(uint32_t x) {
@@ -111,21 +186,24 @@ __device__ inline float exp2_approx(float x) {
 
 // Starts copying rows row .. row + kRows - 1 of the sequence; what lies beyond its end or the head size is
 // zero.
-template <int kDim, int kRows>
+template <DType kType, int kDim, int kRows>
 __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
                                  int64_t stride, int row, uint32_t tile) {
-  constexpr int kChunks = kDim / 8;
-  constexpr int kRowsAtOnce = kMmaThreads / kChunks;
+  constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8;
+  constexpr int kRowsAtOnce = kMmaThreads / kChunks, kBytes = kType == DType::kF32 ? 4 : 2;
   const int chunk = static_cast<int>(threadIdx.x) % kChunks, first = static_cast<int>(threadIdx.x) / kChunks;
-  const bool has_columns = 8 * chunk < args.head_dim;
-  const auto* from = static_cast<const uint16_t*>(data) +
-                     static_cast<int64_t>(work.first + row + first) * stride +
-                     static_cast<int64_t>(work.head) * args.head_dim + 8 * chunk;
+  const bool has_columns = 16 * chunk < kBytes * args.head_dim;
+  const auto* from = static_cast<const std::byte*>(data) +
+                     (static_cast<int64_t>(work.first + row + first) * stride +
+                      static_cast<int64_t>(work.head) * args.head_dim) *
+                         kBytes +
+                     16 * chunk;
 #pragma unroll
   for (int i = 0; i < kRows / kRowsAtOnce; ++i) {
     const int r = first + i * kRowsAtOnce;
     const bool is_there = has_columns && row + r < work.count;
-    copy_16(tile + lane_offset<kDim>(r, chunk), is_there ? from + i * kRowsAtOnce * stride : data, is_there);
+    copy_16(tile + lane_offset<kWidth>(r, chunk), is_there ? from + i * kRowsAtOnce * stride * kBytes : data,
+            is_there);
   }
 }
 
@@ -135,30 +213,38 @@ template <DType kType, int kDim, int kM>
 __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
                                   int64_t stride, std::byte* tile, const float (&acc)[kM][kDim / 8][4],
                                   const float (&factor)[kM][2]) {
-  constexpr int kChunks = kDim / 8;
+  constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   __syncwarp();
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
-    const int row = (warp * kM + m) * 16 + lane / 4;
 #pragma unroll
-    for (int n = 0; n < kChunks; ++n) {
-      const uint32_t at = static_cast<uint32_t>(lane % 4 * 4);
-      *reinterpret_cast<uint32_t*>(tile + lane_offset<kDim>(row, n) + at) =
-          pack<kType>(acc[m][n][0] * factor[m][0], acc[m][n][1] * factor[m][0]);
-      *reinterpret_cast<uint32_t*>(tile + lane_offset<kDim>(row + 8, n) + at) =
-          pack<kType>(acc[m][n][2] * factor[m][1], acc[m][n][3] * factor[m][1]);
+    for (int half = 0; half < 2; ++half) {
+      const int row = (warp * kM + m) * 16 + 8 * half + lane / 4;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        const float x = acc[m][n][2 * half] * factor[m][half], y = acc[m][n][2 * half + 1] * factor[m][half];
+        if constexpr (kType == DType::kF32) {
+          std::byte* to = tile + lane_offset<kWidth>(row, 2 * n + lane % 4 / 2) + lane % 2 * 8;
+          *reinterpret_cast<float2*>(to) = {x, y};
+        } else {
+          *reinterpret_cast<uint32_t*>(tile + lane_offset<kWidth>(row, n) + lane % 4 * 4) = pack<kType>(x, y);
+        }
+      }
     }
   }
   __syncwarp();
   const int chunk = lane % kChunks;
-  if (8 * chunk >= args.head_dim) return;
+  if (16 * chunk >= kBytes * args.head_dim) return;
   for (int r = lane / kChunks; r < 16 * kM; r += 32 / kChunks) {
     const int row = warp * kM * 16 + r;
     if (work.row + row >= work.count) break;
-    auto* to = static_cast<uint16_t*>(data) + static_cast<int64_t>(work.first + work.row + row) * stride +
-               static_cast<int64_t>(work.head) * args.head_dim + 8 * chunk;
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + lane_offset<kDim>(row, chunk));
+    auto* to = static_cast<std::byte*>(data) +
+               (static_cast<int64_t>(work.first + work.row + row) * stride +
+                static_cast<int64_t>(work.head) * args.head_dim) *
+                   kBytes +
+               16 * chunk;
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + lane_offset<kWidth>(row, chunk));
   }
 }
 

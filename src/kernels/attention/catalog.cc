@@ -49,6 +49,19 @@ Support attention_cuda_tiled_fits(const Problem& problem) {
   return attention_fits(problem);
 }
 
+Support attention_cuda_tf32_fits(const Problem& problem) {
+  if (problem.dim_or("tf32", 0) == 0)
+    return {false, "products of fp32 operands are not to be rounded to tf32"};
+  if (problem.sm < 80) {
+    return {false,
+            fmt::format("compute capability {}.{} has no tf32; 8.0 has", problem.sm / 10, problem.sm % 10)};
+  }
+  if (problem.dim("D") % 4 != 0) {
+    return {false, fmt::format("a head size of {} is no multiple of 4", problem.dim("D"))};
+  }
+  return attention_cuda_tiled_fits(problem);
+}
+
 int64_t attention_bwd_cuda_mma_scratch(const Problem& problem) {
   return attention_bwd_cuda_mma_scratch_bytes(dims_of(problem));
 }
