@@ -15,7 +15,7 @@ namespace {
 
 // A tiny model with a vocabulary of letters.
 std::string write_model(const TestFolder& folder) {
-  const std::string model = write_tiny_model(folder);
+  std::string model = write_tiny_model(folder);
   std::ofstream vocabulary(model + "/vocab.txt");
   vocabulary << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
   for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary << letter << "\n";
@@ -24,7 +24,7 @@ std::string write_model(const TestFolder& folder) {
 
 // Rows of 80 bytes.
 std::string write_rows(const TestFolder& folder, int64_t num_rows) {
-  const std::string path = folder.path("rows.tsv");
+  std::string path = folder.path("rows.tsv");
   std::ofstream file(path);
   file << "sentence\tlabel\n";
   uint32_t state = 1;
@@ -87,12 +87,27 @@ TEST(Memory, ALargeFileIsInThePlan) {
 TEST(Memory, TheLogOfManyStepsIsInThePlan) {
   const TestFolder folder("many_steps");
   write_tiny_model(folder);
-  const ProcessResult result = run_plimsoll(
-      train_words(folder, {"--dataset_name", "dummy", "--dummy_num_samples", "4", "--dummy_seq_length", "2",
-                           "--per_device_train_batch_size", "1", "--logging_steps", "1", "--max_steps",
-                           "40000", "--config_overrides", "num_hidden_layers=1", "--save_strategy", "steps",
-                           "--save_steps", "20000", "--num_threads", "1"}),
-      folder.path("log"), 300000);
+  const ProcessResult result = run_plimsoll(train_words(folder, {"--dataset_name",
+                                                                 "dummy",
+                                                                 "--dummy_num_samples",
+                                                                 "4",
+                                                                 "--dummy_seq_length",
+                                                                 "2",
+                                                                 "--per_device_train_batch_size",
+                                                                 "1",
+                                                                 "--logging_steps",
+                                                                 "1",
+                                                                 "--max_steps",
+                                                                 "40000",
+                                                                 "--config_overrides",
+                                                                 "num_hidden_layers=1",
+                                                                 "--save_strategy",
+                                                                 "steps",
+                                                                 "--save_steps",
+                                                                 "20000",
+                                                                 "--num_threads",
+                                                                 "1"}),
+                                            folder.path("log"), 300000);
   ASSERT_EQ(result.exit_code, 0) << result.output;
   expect_held_within_plan(folder, "40,000 steps logged");
   const std::string log = read_file(folder.path("out") + "/checkpoint-40000/log.jsonl");
