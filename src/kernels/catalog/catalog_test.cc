@@ -7,6 +7,10 @@
 #include <set>
 #include <string>
 
+#include "kernels/element_wise/catalog.h"
+#include "kernels/embedding/catalog.h"
+#include "kernels/layer_norm/catalog.h"
+#include "kernels/loss/catalog.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -97,6 +101,27 @@ TEST(Catalog, AProblemWithoutANamedSizeIsOurBug) {
   EXPECT_EQ(problem.dim("K"), 32);
   EXPECT_EQ(problem.dim_or("trans_a", 0), 0);
   EXPECT_THROW(problem.dim("C"), Error);
+}
+
+TEST(Catalog, RowsForAGpuAskTheirOwnScratchAndSayWhyTheyDecline) {
+  const auto ask = [](std::string_view op, int64_t T, int64_t C) {
+    return select_kernel({.op = op,
+                          .dtype = DType::kBF16,
+                          .device = KernelDevice::kCuda,
+                          .dims = {{"T", T}, {"C", C}, {"V", 7}, {"B", T}}});
+  };
+  const Selection norm = ask("bias_dropout_residual_norm_bwd", 100, 8);
+  ASSERT_NE(norm.row, nullptr);
+  EXPECT_EQ(norm.row->implementation, "bias_dropout_residual_norm_bwd_cuda");
+  EXPECT_EQ(norm.scratch_bytes, norm_bwd_cuda_scratch_bytes(100, 8));
+  EXPECT_EQ(ask("bias_grad", 100, 8).scratch_bytes, column_sums_cuda_scratch_bytes(100, 8, 1));
+  EXPECT_EQ(ask("scale_shift_bwd", 100, 8).scratch_bytes, column_sums_cuda_scratch_bytes(100, 8, 2));
+  EXPECT_EQ(ask("embedding_bwd", 100, 8).scratch_bytes, embedding_bwd_cuda_scratch_bytes(100, 8));
+  EXPECT_EQ(ask("softmax_cross_entropy_fwd", 100, 8).scratch_bytes, row_loss_cuda_scratch_bytes(100));
+  const Selection wide = ask("normalize_fwd", 1, kMaxNormCudaColumns + 1);
+  EXPECT_EQ(wide.row, nullptr);
+  ASSERT_EQ(wide.refused.size(), 1u);
+  EXPECT_NE(wide.refused[0].reason.find("registers"), std::string::npos) << wide.refused[0].reason;
 }
 
 TEST(Catalog, TheMatrixHasEveryOpOnceForEachTypeAndDevice) {
