@@ -90,12 +90,15 @@ def train(case, device):
     last = case["peer_steps"]
     warm_up = max(4, last // 3) if last > 4 else 1
     clock = Clock(warm_up, last, device)
+    # With accumulation Trainer's own figure may be the sum over the micro-batches: the model's losses are unambiguous.
+    losses = []
+    model.register_forward_hook(lambda module, words, output: losses.append(output.loss.detach()))
     fused = {} if device == "cpu" else dict(optim="adamw_torch_fused")
     with tempfile.TemporaryDirectory() as folder:
         arguments = arguments_of(folder, case["precision"], device, per_device_train_batch_size=case["batch"],
                                  gradient_accumulation_steps=case["accumulation"], max_steps=last, learning_rate=1e-6, **fused)
         result = Trainer(model=model, args=arguments, train_dataset=rows_of(case), callbacks=[clock]).train()
-    figures = dict(loss=result.training_loss)
+    figures = dict(loss=torch.stack(losses).float().mean().item(), trainer_loss=result.training_loss)
     if last > warm_up:
         seconds = clock.marks[last] - clock.marks[warm_up]
         figures["samples_per_s"] = case["batch"] * case["accumulation"] * (last - warm_up) / seconds
