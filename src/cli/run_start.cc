@@ -6,6 +6,11 @@
 namespace plimsoll::cli {
 
 void print_plan(const PlanReport& plan, const Arguments& arguments) {
+  if (arguments.json == "-") {
+    // Alone, so that another program can read it from a pipe.
+    print(plan.json);
+    return;
+  }
   if (!arguments.json.empty()) {
     std::ofstream file(arguments.json);
     file << plan.json;

@@ -101,6 +101,12 @@ std::vector<Case> plan_cases() {
        [plan](const Ground& ground) {
          return plan(ground, {"--tokenizer_name", ground.model(), "--train_file", ground.data()});
        }},
+      {"PlanAsJsonAlone",
+       0,
+       {"{\n  \"by_phase\"", "\"total_bytes\""},
+       [plan](const Ground& ground) {
+         return plan(ground, {"--json", "-"});
+       }},
       {"PlanOfDataWithoutATokenizer",
        0,
        {"note: --train_file is not read for want of a tokenizer", "batches of 8 texts of 32 tokens"},
