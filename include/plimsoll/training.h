@@ -50,6 +50,9 @@ class Callback {
   virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
                            TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}
+  // Something outside of the run keeps it back, a GPU that slows down for want of power or cooling; a line
+  // for people, once for each cause.
+  virtual void on_warning(const std::string& /*text*/) {}
   // Between the batches of an evaluation or a prediction.
   virtual void on_evaluate_progress(int64_t /*rows_done*/, int64_t /*num_rows*/) {}
   virtual void on_train_end() {}

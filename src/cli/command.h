@@ -16,6 +16,7 @@ int run_eval(const std::vector<std::string>& words);
 int run_predict(const std::vector<std::string>& words);
 int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
+int run_monitor(const std::vector<std::string>& words);
 
 // The plan's table, with --modules and --why what they add; --json writes it to its file.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
@@ -38,6 +39,8 @@ bool is_terminal();
 // output.
 void say(const std::string& line);
 void print(const std::string& text);
+// Sends what was printed on its way: for somebody who waits for it.
+void flush_output();
 // Whether standard output took no more at some time: the program then ends with kDevice, and what only prints
 // need not go on.
 bool output_is_lost();

@@ -50,6 +50,10 @@ void print(const std::string& text) {
   if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
 }
 
+void flush_output() {
+  note_output(std::fflush(stdout) == 0);
+}
+
 bool output_is_lost() {
   return output_fault != 0;
 }
@@ -78,6 +82,8 @@ constexpr Command kCommands[] = {
      "what is in a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
     {"tokenize", run_tokenize,
      "a line of text in, a JSON line out: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
+    {"monitor", run_monitor,
+     "what the GPUs hold and do: memory, processes, clocks, power, heat; --watch, --json, --capabilities"},
 };
 
 constexpr const char* kVersion = "0.1.0";
@@ -112,8 +118,9 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
   }
-  throw Error(ErrorCode::kUsage,
-              "'" + words[0] + "' is no command; there are train, plan, eval, predict, inspect, tokenize");
+  throw Error(
+      ErrorCode::kUsage,
+      "'" + words[0] + "' is no command; there are train, plan, eval, predict, inspect, tokenize, monitor");
 }
 
 // What was printed counts as done only when it has left the process. A run that failed keeps its own code.

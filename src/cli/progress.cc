@@ -78,6 +78,11 @@ void Progress::on_save(const std::string& path) {
   say("saved " + path);
 }
 
+void Progress::on_warning(const std::string& text) {
+  clear_bar();
+  say("warning: " + text);
+}
+
 void Progress::on_train_end() {
   clear_bar();
 }

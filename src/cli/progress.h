@@ -17,6 +17,7 @@ class Progress : public Callback {
   void on_log(const LogRecord& record) override;
   void on_evaluate_progress(int64_t rows_done, int64_t num_rows) override;
   void on_save(const std::string& path) override;
+  void on_warning(const std::string& text) override;
   void on_train_end() override;
 
  private:

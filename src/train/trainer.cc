@@ -76,6 +76,8 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
         *arguments_.early_stopping_patience, arguments_.early_stopping_threshold));
   }
   remember_callbacks();
+  const PlanRequest& request = session.plan().request;
+  if (session.plan().is_on_gpu()) gpu_log_.emplace(request.gpu.uuid, request.device_label);
 }
 
 double TrainLoop::learning_rate() const {
@@ -201,6 +203,11 @@ void TrainLoop::log_step(const StepInfo& info) {
   rows_since_log_ = 0;
   wait_since_log_ms_ = 0;
   time_since_log_ms_ = 0;
+  if (gpu_log_) {
+    for (const std::string& warning : gpu_log_->add(entry.values)) {
+      for (const auto& callback : callbacks_) callback->on_warning(warning);
+    }
+  }
   record(entry);
 }
 

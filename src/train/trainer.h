@@ -12,6 +12,7 @@
 #include "io/ckpt/folder_lock.h"
 #include "optim/metric_schedule.h"
 #include "optim/schedule.h"
+#include "show/monitor/gpu_log.h"
 #include "train/run_state.h"
 #include "train/session.h"
 #include "train/speed.h"
@@ -96,6 +97,7 @@ class TrainLoop {
   std::string last_checkpoint_;
   std::unique_ptr<FolderLock> lock_;  // while the run goes on
   std::vector<std::string> closing_lines_;
+  std::optional<GpuLog> gpu_log_;  // where the run is on a GPU
   std::map<int64_t, double> flops_by_bucket_;
   int64_t tokens_since_log_ = 0;
   int64_t rows_since_log_ = 0;

@@ -1,0 +1,138 @@
+#include "plimsoll/monitor.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <ctime>
+#include <optional>
+
+#include "cli/command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: plimsoll monitor [--device N] [--watch [SECONDS]] [--json] [--capabilities] [--context]\n\n"
+    "  --device N         one GPU: N as nvidia-smi counts, cuda:N as CUDA counts (CUDA_VISIBLE_DEVICES)\n"
+    "  --watch [SECONDS]  again and again, every second unless said; Ctrl-C ends it\n"
+    "  --json             an object for programs, with --watch one a line\n"
+    "  --capabilities     fp16, bf16, tf32 and fp8 on tensor cores: yes or no, and why\n"
+    "  --context          measures what an empty CUDA context takes\n\n"
+    "Memory is in MiB as nvidia-smi counts. Without a GPU the host is shown.";
+
+struct MonitorWords {
+  MonitorOptions options;
+  std::optional<double> watch_s;
+  bool json = false;
+};
+
+// A day is more than anybody waits for a line; the limit keeps the clock's arithmetic small.
+constexpr double kMaxSeconds = 86400;
+
+std::optional<double> seconds(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+double checked_seconds(const std::string& text) {
+  const std::optional<double> value = seconds(text);
+  if (!value || !(*value >= 0.01) || *value > kMaxSeconds) {
+    throw Error(ErrorCode::kUsage,
+                "monitor: --watch " + text + ": expected seconds from 0.01 to 86400, 1 for example");
+  }
+  return *value;
+}
+
+MonitorWords read_words(const std::vector<std::string>& words) {
+  MonitorWords read;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool has_next = i + 1 < words.size();
+    if (word == "--watch") {
+      // What follows is its value unless it is the next option.
+      const bool has_value = has_next && !words[i + 1].starts_with("--");
+      read.watch_s = has_value ? checked_seconds(words[++i]) : 1.0;
+    } else if (word.starts_with("--watch=")) {
+      read.watch_s = checked_seconds(word.substr(8));
+    } else if (word == "--device" || word.starts_with("--device=")) {
+      read.options.device = word != "--device" ? word.substr(9) : has_next ? words[++i] : std::string();
+      if (read.options.device.empty())
+        throw Error(ErrorCode::kUsage, "monitor: --device needs the number of a GPU, 0 for the first");
+    } else if (word == "--json") {
+      read.json = true;
+    } else if (word == "--capabilities") {
+      read.options.with_capabilities = true;
+    } else if (word == "--context") {
+      read.options.with_context = true;
+    } else {
+      throw Error(ErrorCode::kUsage, "monitor: unknown argument '" + word +
+                                         "'; it takes --device N, --watch [SECONDS], --json, --capabilities "
+                                         "and --context");
+    }
+  }
+  return read;
+}
+
+// Sleeps unless one of the signals comes, or came since the last call. Requires: they are blocked.
+bool is_ended_within(double wait_s, const sigset_t& signals) {
+  timespec left{};
+  left.tv_sec = static_cast<time_t>(wait_s);
+  left.tv_nsec = static_cast<long>((wait_s - std::floor(wait_s)) * 1e9);
+  while (true) {
+    if (sigtimedwait(&signals, nullptr, &left) >= 0) return true;
+    // Stopped and continued by the shell: the sample may as well come early.
+    if (errno == EAGAIN || errno == EINTR) return false;
+  }
+}
+
+// On a terminal each table is written over the last one, without a blank moment in between.
+std::string drawn_over(const std::string& table) {
+  std::string text = "\033[H";
+  for (const char c : table) {
+    if (c == '\n') text += "\033[K";
+    text += c;
+  }
+  return text + "\033[J";
+}
+
+void watch(const Monitor& monitor, const MonitorWords& words) {
+  // Waiting for the signals, not handling them: none can come between the look at a flag and the sleep.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const bool draws = !words.json && isatty(STDOUT_FILENO) != 0;
+  if (draws) print("\033[2J");
+  do {
+    const MonitorReport report = monitor.sample();
+    print(words.json ? report.json : draws ? drawn_over(report.table) : report.lines);
+    flush_output();
+  } while (!output_is_lost() && !is_ended_within(*words.watch_s, signals));
+}
+
+}  // namespace
+
+int run_monitor(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word != "--help" && word != "-h") continue;
+    print(kUsage);
+    return 0;
+  }
+  const MonitorWords read = read_words(words);
+  const Monitor monitor(read.options);
+  if (read.watch_s) {
+    watch(monitor, read);
+    return 0;
+  }
+  const MonitorReport report = monitor.sample();
+  print(read.json ? report.json : report.table);
+  return 0;
+}
+
+}  // namespace plimsoll::cli

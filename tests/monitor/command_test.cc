@@ -1,0 +1,151 @@
+// `plimsoll monitor` as a process of its own, on machines that a driver of the test makes up.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/bad_input/binary.h"
+#include "tests/monitor/fake_driver.h"
+
+namespace plimsoll::testing {
+namespace {
+
+std::string log_file() {
+  return ::testing::TempDir() + "/plimsoll_monitor_" + std::to_string(getpid());
+}
+
+std::vector<std::string> environment(const std::string& machine, const std::string& kind = "driver") {
+  return {"LD_LIBRARY_PATH=" + driver_folder(kind), "PLIMSOLL_FAKE_GPUS=" + machine};
+}
+
+std::vector<std::string> monitor_words(std::vector<std::string> words) {
+  words.insert(words.begin(), "monitor");
+  return words;
+}
+
+ProcessResult monitor(const std::string& machine, const std::vector<std::string>& words,
+                      const std::string& kind = "driver") {
+  return run_plimsoll(monitor_words(words), log_file(), 60000, environment(machine, kind));
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(MonitorCommand, ShowsEveryGpu) {
+  const ProcessResult result = monitor("several", {});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(result.output.starts_with("driver 580.65.06, CUDA up to 13.0, 2 GPUs\n")) << result.output;
+  EXPECT_TRUE(holds(result.output, "\nGPU 1  NVIDIA GeForce RTX 3090")) << result.output;
+  EXPECT_TRUE(holds(result.output, "\nall 2 GPUs\n")) << result.output;
+}
+
+TEST(MonitorCommand, OneOfThem) {
+  const ProcessResult result = monitor("several", {"--device", "1", "--capabilities"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_FALSE(holds(result.output, "GPU 0")) << result.output;
+  EXPECT_FALSE(holds(result.output, "all ")) << result.output;
+  EXPECT_TRUE(holds(result.output, "  bf16          yes  ")) << result.output;
+  EXPECT_TRUE(holds(result.output, "  fp8           no   ")) << result.output;
+}
+
+TEST(MonitorCommand, WithoutAGpuTheHostIsShown) {
+  for (const auto& [machine, kind] :
+       {std::pair("none", "driver"), {"not_loaded", "driver"}, {"one", "old_driver"}}) {
+    const ProcessResult result = monitor(machine, {}, kind);
+    EXPECT_EQ(result.exit_code, 0) << machine;
+    EXPECT_TRUE(result.output.starts_with("No GPU to show: ")) << result.output;
+    EXPECT_TRUE(holds(result.output, "\nhost\n")) << result.output;
+  }
+  const ProcessResult result = monitor("none", {"--json"});
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_TRUE(json["gpus"].empty());
+  EXPECT_EQ(json["why_no_gpu"], "the NVIDIA driver lists none");
+  EXPECT_GT(json["host"]["memory_total_mib"], 0);
+}
+
+TEST(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
+  for (const char* machine : {"several", "none", "not_loaded"}) {
+    const ProcessResult result = monitor(machine, {"--device", "2"});
+    EXPECT_EQ(result.exit_code, 7) << result.output;
+    EXPECT_TRUE(holds(result.output, "--device 2: ")) << result.output;
+  }
+  EXPECT_TRUE(holds(monitor("several", {"--device", "2"}).output, "the driver lists 2 GPUs"));
+  // No real GPU is visible to this process, whatever the driver of the test says.
+  EXPECT_EQ(monitor("several", {"--device", "cuda:0"}).exit_code, 7);
+}
+
+TEST(MonitorCommand, WordsThatItDoesNotKnow) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--loud"}, "unknown argument '--loud'"},     {{"extra"}, "unknown argument 'extra'"},
+      {{"--device"}, "--device needs the number"},   {{"--device", "first"}, "--device first: expected"},
+      {{"--device", "-1"}, "--device -1: expected"}, {{"--watch", "soon"}, "--watch soon: expected seconds"},
+      {{"--watch", "0"}, "--watch 0: expected"},     {{"--watch=nan"}, "--watch nan: expected"}};
+  for (const auto& [words, message] : cases) {
+    const ProcessResult result = monitor("one", words);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_TRUE(holds(result.output, message)) << result.output;
+  }
+  const ProcessResult help = monitor("one", {"--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_TRUE(holds(help.output, "--capabilities")) << help.output;
+}
+
+// CUDA cannot see the card that the driver of the test makes up, and the monitor says so.
+TEST(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
+  const ProcessResult result = monitor("one", {"--context"});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(holds(result.output, "  context       not measured: ")) << result.output;
+}
+
+// Ends the watch once it has said enough.
+ProcessResult watch(const std::vector<std::string>& words, int64_t num_lines, int signal) {
+  Process process(monitor_words(words), log_file(), environment("several"));
+  const auto lines = [&] { return std::ranges::count(process.output(), '\n'); };
+  for (int i = 0; i < 20000 && process.is_running() && lines() < num_lines; ++i) sleep_us(1000);
+  EXPECT_GE(lines(), num_lines);
+  process.send(signal);
+  return process.wait(10000);
+}
+
+TEST(MonitorCommand, WatchingAppendsLinesUntilASignal) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const ProcessResult result = watch({"--watch", "0.05"}, 6, signal);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    std::istringstream lines(result.output);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_TRUE(holds(line, "Z  GPU ")) << line;
+      EXPECT_FALSE(holds(line, "\033")) << line;
+    }
+  }
+}
+
+TEST(MonitorCommand, WatchingInJsonIsAnObjectALine) {
+  const ProcessResult result = watch({"--json", "--watch=0.05"}, 3, SIGINT);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  std::istringstream lines(result.output);
+  int samples = 0;
+  for (std::string line; std::getline(lines, line); ++samples)
+    EXPECT_EQ(nlohmann::json::parse(line)["gpus"].size(), 2u);
+  EXPECT_GE(samples, 3);
+}
+
+// A wait of a second, the default, must not keep Ctrl-C waiting for longer than that.
+TEST(MonitorCommand, WatchingEndsWithinItsWait) {
+  const ProcessResult result = watch({"--watch"}, 2, SIGINT);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_FALSE(result.timed_out);
+}
+
+TEST(MonitorCommand, AFullDiskEndsTheWatch) {
+  Process process(monitor_words({"--watch", "0.05"}), log_file(), environment("one"), "/dev/full");
+  const ProcessResult result = process.wait(20000);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 7) << result.output;
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

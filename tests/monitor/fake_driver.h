@@ -1,0 +1,27 @@
+// The drivers that tests/monitor/fake_nvml.cc makes, and the machines that they can be. One thread.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+namespace plimsoll::testing {
+
+// The folder of a driver, "driver" or "old_driver".
+inline std::string driver_folder(const std::string& kind = "driver") {
+  return std::string(PLIMSOLL_FAKE_DRIVERS) + "/" + kind;
+}
+
+inline std::string driver_library(const std::string& kind = "driver") {
+  return driver_folder(kind) + "/libnvidia-ml.so.1";
+}
+
+// Until it ends, the fake driver in this process is that of this machine.
+class FakeMachine {
+ public:
+  explicit FakeMachine(const char* name) { setenv("PLIMSOLL_FAKE_GPUS", name, 1); }
+  ~FakeMachine() { unsetenv("PLIMSOLL_FAKE_GPUS"); }
+  FakeMachine(const FakeMachine&) = delete;
+  FakeMachine& operator=(const FakeMachine&) = delete;
+};
+
+}  // namespace plimsoll::testing
