@@ -148,6 +148,7 @@ class LogisticRegression {
 
 std::vector<std::string> labels_of(const std::vector<LabelledText>& rows) {
   std::vector<std::string> labels;
+  labels.reserve(rows.size());
   for (const LabelledText& row : rows) labels.push_back(row.label);
   return labels;
 }
@@ -202,6 +203,7 @@ void report_regression(const Files& files, long epochs) {
   LogisticRegression model(vectorizer.num_features(), static_cast<int>(names.size()));
   const auto score_of = [&](const std::vector<SparseRow>& rows, const std::vector<LabelledText>& truth) {
     std::vector<std::string> guesses;
+    guesses.reserve(rows.size());
     for (const SparseRow& row : rows) guesses.push_back(names[static_cast<size_t>(model.predict(row))]);
     return plimsoll::demo::score(labels_of(truth), guesses);
   };

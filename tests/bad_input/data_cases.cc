@@ -10,12 +10,15 @@ namespace {
 
 Case data(std::string name, int exit_code, Words words, std::string file, std::string text) {
   return {std::move(name), exit_code, std::move(words),
-          [file, text](const Ground& ground) { return ground.train(ground.file(file, text)); }};
+          [file = std::move(file), text = std::move(text)](const Ground& ground) {
+            return ground.train(ground.file(file, text));
+          }};
 }
 
 // A run of a GLUE task on a file of this name and text, read and planned only.
 Case task(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
-  return {std::move(name), exit_code, std::move(words), [file, text, more](const Ground& ground) {
+  return {std::move(name), exit_code, std::move(words),
+          [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
             Words command = ground.train(ground.file(file, text), more);
             command.push_back("--ignore_mismatched_sizes");
             return command;
@@ -70,7 +73,8 @@ std::vector<Case> task_cases() {
 
 std::vector<Case> cache_cases() {
   const auto cached = [](std::string name, Words words, std::string folder, Words more) {
-    return Case{std::move(name), 0, std::move(words), [folder, more](const Ground& ground) {
+    return Case{std::move(name), 0, std::move(words),
+                [folder = std::move(folder), more = std::move(more)](const Ground& ground) {
                   Words command = ground.train(ground.data(), {"--cache_dir", ground.path(folder)});
                   command.insert(command.end(), more.begin(), more.end());
                   return command;

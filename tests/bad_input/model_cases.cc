@@ -22,7 +22,8 @@ Case weights(std::string name, int exit_code, Words words, std::string text) {
 }
 
 Case header(std::string name, int exit_code, Words words, std::string from, std::string to) {
-  return {std::move(name), exit_code, std::move(words), [from, to](const Ground& ground) {
+  return {std::move(name), exit_code, std::move(words),
+          [from = std::move(from), to = std::move(to)](const Ground& ground) {
             return ground.predict(
                 ground.model_with_header([&](std::string& text) { replace_first(text, from, to); }));
           }};
@@ -42,7 +43,9 @@ Case config_value(std::string name, Words words, std::string from, std::string t
 
 Case tokenizer(std::string name, Words words, std::string file, std::string text) {
   return {std::move(name), 4, std::move(words),
-          [file, text](const Ground& ground) { return ground.tokenize(ground.model_with(file, text)); }};
+          [file = std::move(file), text = std::move(text)](const Ground& ground) {
+            return ground.tokenize(ground.model_with(file, text));
+          }};
 }
 
 // A tokenizer.json with these entries in its vocabulary.

@@ -29,7 +29,8 @@ Case inspect(std::string name, Words message, const std::string& file) {
 // Goes on with a copy of the run in which one file of the last checkpoint is changed.
 Case checkpoint(std::string name, int exit_code, Words message, std::string file,
                 std::function<void(std::string&)> change) {
-  return {std::move(name), exit_code, std::move(message), [file, change](const Ground& ground) {
+  return {std::move(name), exit_code, std::move(message),
+          [file = std::move(file), change = std::move(change)](const Ground& ground) {
             const std::string run = ground.run_copy();
             const std::string path = run + "/checkpoint-2/" + file;
             std::string text = read_file(path);
@@ -315,7 +316,8 @@ std::vector<Case> checkpoint_cases() {
     text[text.size() - 9] = static_cast<char>(text[text.size() - 9] ^ 1);
   };
   const auto resume_with = [](std::string name, int exit_code, Words message, Words more) {
-    return Case{std::move(name), exit_code, std::move(message), [more](const Ground& ground) {
+    return Case{std::move(name), exit_code, std::move(message),
+                [more = std::move(more)](const Ground& ground) {
                   const std::string run = ground.run_copy();
                   Words all = {"--resume_from_checkpoint", run + "/checkpoint-2"};
                   all.insert(all.end(), more.begin(), more.end());

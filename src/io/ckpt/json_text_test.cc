@@ -54,7 +54,7 @@ TEST(JsonText, TakesTheLimitOfDepth) {
   EXPECT_EQ(failure_of(std::string(64, '[') + std::string(64, ']')), "accepted");
   EXPECT_NE(failure_of(std::string(65, '[') + std::string(65, ']')), "accepted");
   std::string objects = "1";
-  for (int i = 0; i < 64; ++i) objects = "{\"a\":" + objects + "}";
+  for (int i = 0; i < 64; ++i) objects.insert(0, "{\"a\":").append("}");
   EXPECT_EQ(failure_of(objects), "accepted");
 }
 

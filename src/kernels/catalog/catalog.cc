@@ -97,6 +97,7 @@ Selection select_kernel(const Problem& problem, std::string_view forced) {
     const KernelRow* row = find_kernel_row(forced);
     if (row == nullptr || row->op != problem.op) {
       std::vector<std::string_view> names;
+      names.reserve(candidates.size());
       for (const KernelRow* candidate : candidates) names.push_back(candidate->implementation);
       throw_error(ErrorCode::kUsage, "kernel '{}' is no implementation of {}; choose one of: {}", forced,
                   problem.op, fmt::join(names, ", "));

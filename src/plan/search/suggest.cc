@@ -110,6 +110,7 @@ std::string largest_purposes(const PhaseMemory& phase) {
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   if (parts.size() > 4) parts.resize(4);
   std::vector<std::string> words;
+  words.reserve(parts.size());
   for (const auto& [bytes, name] : parts)
     words.push_back(fmt::format("{} {:.1f}", name, static_cast<double>(bytes) / kMiB));
   return fmt::format("{} MiB", fmt::join(words, ", "));
