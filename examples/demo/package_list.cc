@@ -94,13 +94,15 @@ std::vector<Package> read_packages(std::istream& lists) {
   for (std::string line; std::getline(lists, line);) {
     if (line.empty()) {
       finish();
-    } else if (line[0] == ' ' || line[0] == '\t') {
-      continue;  // the long description, or a folded field
-    } else if (take_field(line, "Package", package.name) || take_field(line, "Section", package.section)) {
       continue;
-    } else if (take_field(line, "Description", package.description)) {
+    }
+    // The long description, or a folded field.
+    if (line[0] == ' ' || line[0] == '\t') continue;
+    if (take_field(line, "Package", package.name) || take_field(line, "Section", package.section) ||
+        take_field(line, "Description", package.description)) {
       continue;
-    } else if (package.description.empty()) {
+    }
+    if (package.description.empty()) {
       take_field(line, "Description-en", package.description);
     }
   }

@@ -18,8 +18,8 @@ std::vector<Package> packages_of(const std::string& lists) {
 std::string lists_of(const std::string& section, int count) {
   std::string lists;
   for (int i = 0; i < count; ++i) {
-    lists += "Package: " + section + std::to_string(i) + "\nSection: " + section + "\nDescription: a " +
-             section + "\n\n";
+    lists.append("Package: ").append(section).append(std::to_string(i)).append("\nSection: ").append(section);
+    lists.append("\nDescription: a ").append(section).append("\n\n");
   }
   return lists;
 }

@@ -54,6 +54,7 @@ void run(int argc, char** argv) {
   const std::vector<LabelledText> rows = plimsoll::demo::read_rows(options.required("--test_file"));
   const std::vector<std::string> predictions = read_predictions(options.required("--predictions"));
   std::vector<std::string> labels;
+  labels.reserve(rows.size());
   for (const LabelledText& row : rows) labels.push_back(row.label);
   const plimsoll::demo::Scores scores = plimsoll::demo::score(labels, predictions);
   const long shown = options.number("--show", 0);
