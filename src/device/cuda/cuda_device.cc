@@ -56,6 +56,7 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
     return {};
   }
   std::vector<CudaDeviceInfo> devices;
+  devices.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) devices.push_back(info_of(i));
   return devices;
 }

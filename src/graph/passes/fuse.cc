@@ -17,16 +17,16 @@ class Fuse {
   void run() {
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       fuse_norm(i);
-      fuse_pair(i, gelu_op(), bias_add_op(), [this](const Op& gelu, const Op& bias_add) {
+      fuse_pair(i, gelu_op(), bias_add_op(), [](const Op& gelu, const Op& bias_add) {
         return replace(gelu, bias_gelu_op(), bias_add.inputs, {});
       });
-      fuse_pair(i, nll_op(), log_softmax_op(), [this](const Op& nll, const Op& log_softmax) {
+      fuse_pair(i, nll_op(), log_softmax_op(), [](const Op& nll, const Op& log_softmax) {
         return replace(nll, softmax_cross_entropy_op(), {log_softmax.inputs[0], nll.inputs[1], nll.inputs[2]},
                        nll.attributes);
       });
     }
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      fuse_pair(i, bias_add_op(), matmul_op(), [this](const Op& bias_add, const Op& matmul) {
+      fuse_pair(i, bias_add_op(), matmul_op(), [](const Op& bias_add, const Op& matmul) {
         std::vector<ValueId> inputs = matmul.inputs;
         if (inputs[2] != kNoValue || inputs[3] != kNoValue) return bias_add;
         inputs[2] = bias_add.inputs[1];

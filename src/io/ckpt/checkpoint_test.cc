@@ -66,7 +66,7 @@ TEST(Checkpoint, OrderOfSystemCalls) {
       if (c != ' ') {
         size.push_back(c);
       } else {
-        calls.push_back("write " + path + " " + size);
+        calls.push_back(fmt::format("write {} {}", path, size));
         size.clear();
       }
     }
