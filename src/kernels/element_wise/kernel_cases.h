@@ -50,10 +50,12 @@ inline void run_with_one_and_two_threads(const std::vector<GuardedBuffer*>& outp
                                          const std::function<void()>& run) {
   const int threads_before = num_threads();
   std::vector<std::vector<double>> initial;
+  initial.reserve(outputs.size());
   for (GuardedBuffer* output : outputs) initial.push_back(output->to_doubles());
   set_num_threads(2);
   run();
   std::vector<std::vector<double>> with_two;
+  with_two.reserve(outputs.size());
   for (GuardedBuffer* output : outputs) with_two.push_back(output->to_doubles());
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->assign(initial[i]);
   set_num_threads(1);
