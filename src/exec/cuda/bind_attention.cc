@@ -2,18 +2,33 @@
 #include "kernels/attention/attention_cuda.h"
 
 namespace plimsoll {
+namespace {
+
+using Forward = void(const AttentionFwdArgs&, const int64_t*, CudaStream);
+using Backward = void(const AttentionBwdArgs&, const int64_t*, CudaStream);
+
+Forward* forward_of(std::string_view kernel) {
+  if (kernel == "attention_fwd_cuda_mma") return attention_fwd_cuda_mma;
+  if (kernel == "attention_fwd_cuda_tf32") return attention_fwd_cuda_tf32;
+  PLIMSOLL_CHECK(kernel == "attention_fwd_cuda_tiled", "no CUDA function for kernel '{}'", kernel);
+  return attention_fwd_cuda_tiled;
+}
+Backward* backward_of(std::string_view kernel) {
+  if (kernel == "attention_bwd_cuda_mma") return attention_bwd_cuda_mma;
+  if (kernel == "attention_bwd_cuda_tf32") return attention_bwd_cuda_tf32;
+  PLIMSOLL_CHECK(kernel == "attention_bwd_cuda_tiled", "no CUDA function for kernel '{}'", kernel);
+  return attention_bwd_cuda_tiled;
+}
+
+}  // namespace
 
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream) {
   const std::string_view name = context.op().def->name();
   if (name == "attention") {
-    auto* run =
-        context.kernel() == "attention_fwd_cuda_mma" ? attention_fwd_cuda_mma : attention_fwd_cuda_tiled;
-    return given(stream, run, attention_fwd_args(context), rng_of(context));
+    return given(stream, forward_of(context.kernel()), attention_fwd_args(context), rng_of(context));
   }
   if (name == "attention_bwd") {
-    auto* run =
-        context.kernel() == "attention_bwd_cuda_mma" ? attention_bwd_cuda_mma : attention_bwd_cuda_tiled;
-    return given(stream, run, attention_bwd_args(context), rng_of(context));
+    return given(stream, backward_of(context.kernel()), attention_bwd_args(context), rng_of(context));
   }
   return {};
 }

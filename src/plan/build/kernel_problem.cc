@@ -74,6 +74,7 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     add("S", bucket.longest);
     add("H", heads);
     add("D", op.in_shape(0)[1].offset / 3 / heads);
+    if (request.tf32) add("tf32", 1);
     return problem;
   }
   if (name == "embedding_sum" || name == "embedding_bwd") {
