@@ -96,7 +96,9 @@ __device__ inline uint32_t pack(float low, float high) {
 // fp32 operands are rounded to the 11 bits of tf32 by adding half of the last bit kept: the tensor cores cut
 // off the rest.
 __device__ inline uint32_t round_tf32(uint32_t x) {
-  return x + 0x1000u;
+  // Not of a NaN: the card's own has all bits set, and the sum would wrap round to a number.
+  const float value = __uint_as_float(x);
+  return value == value ? x + 0x1000u : x;
 }
 
 // A tile of kDim elements to a row counts in halves, two to a float.
