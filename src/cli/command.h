@@ -18,8 +18,8 @@ int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 
-// The plan's table, with --modules and --why what they add; --json writes it to its file, or with - prints it as
-// JSON and nothing else.
+// The plan's table, with --modules and --why what they add; --json writes it to its file, or with - prints it
+// as JSON and nothing else.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
 // What every run begins with: device, data, warnings, the plan; then, unless --dry_run was given, the memory
 // is taken and the weights are read. Returns whether the run goes on.

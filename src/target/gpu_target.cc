@@ -7,9 +7,9 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-// NVML's `used` of version 2 beside arena and captured programs, on an H200 with driver 580 and CUDA 13.0: 528 to
-// 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone is 527. The
-// rest is for kernels of libraries that other shapes load.
+// NVML's `used` of version 2 beside arena and captured programs, on an H200 with driver 580 and CUDA 13.0:
+// 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone is
+// 527. The rest is for kernels of libraries that other shapes load.
 constexpr int64_t kConstant = 560 * kMiB;
 constexpr const char* kMeasuredConstant = "measured on an H200, driver 580, CUDA 13.0";
 constexpr const char* kTakenConstant = "not measured on this card: an H200's";

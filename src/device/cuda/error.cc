@@ -14,8 +14,10 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
     }
   }
   if (error == cudaErrorNoKernelImageForDevice) {
-    free_text = ". This program has no code for this GPU: configure it with -DPLIMSOLL_CUDA_ARCHITECTURES=RELEASE, or the "
-                "card's own (80-real for compute capability 8.0), and build again";
+    free_text =
+        ". This program has no code for this GPU: configure it with -DPLIMSOLL_CUDA_ARCHITECTURES=RELEASE, "
+        "or the "
+        "card's own (80-real for compute capability 8.0), and build again";
   }
   throw_error(ErrorCode::kDevice, "the GPU reports {} ({}) at {}, {}:{}{}", cudaGetErrorName(error),
               cudaGetErrorString(error), call, file, line, free_text);

@@ -54,7 +54,8 @@ void normalize_bwd_cpu(const NormalizeBwdArgs& args);
 // Additions that a term meets in the sum over a row: columns are taken 256 at a time into four vectors of at
 // least one lane each, and each group's sum is added to the row's.
 constexpr double row_sum_depth(int64_t C) {
-  return static_cast<double>((std::min<int64_t>(C, 256) + 3) / 4 + (C + 255) / 256 + 8);
+  const int64_t additions = (std::min<int64_t>(C, 256) + 3) / 4 + (C + 255) / 256 + 8;
+  return static_cast<double>(additions);
 }
 
 // What the bounds below need to know of a row: all exact, in double.
