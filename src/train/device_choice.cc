@@ -119,6 +119,7 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
   if (request.device == KernelDevice::kCuda && request.reference_kernels) {
     throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
   }
+  request.holds_gpu_driver = is_cuda_driver_open();
   set_precision(arguments, request, notes);
   request.memory_limit_bytes = arguments.memory_limit;
   if (request.device == KernelDevice::kCuda) {

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_device.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstring>
@@ -59,6 +60,13 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
   devices.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) devices.push_back(info_of(i));
   return devices;
+}
+
+bool is_cuda_driver_open() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  dlclose(driver);
+  return true;
 }
 
 CudaDevice::CudaDevice(int ordinal) {

@@ -33,6 +33,10 @@ bool is_built_with_cuda();
 // 100 ms; makes no context.
 std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none = nullptr);
 
+// Whether the driver has been opened in this process: visible_cuda_devices() does, where there is one. It
+// takes some 25 MiB of the host's memory.
+bool is_cuda_driver_open();
+
 // One device in use. Owns its stream; its context lives until the process ends.
 class CudaDevice {
  public:

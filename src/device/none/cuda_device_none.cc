@@ -22,6 +22,10 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
   return {};
 }
 
+bool is_cuda_driver_open() {
+  return false;
+}
+
 CudaDevice::CudaDevice(int ordinal) {
   throw_error(ErrorCode::kDevice,
               "cuda:{} is not there: {}. Install the CUDA toolkit and build again, or --use_cpu", ordinal,

@@ -9,7 +9,8 @@ namespace plimsoll::text {
 Json parse_json(const std::string& text, const std::string& where) {
   try {
     return Json::parse(text);
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {
+    // Malformed, or a number that no type holds.
     throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from where it came",
                 where, error.what());
   }

@@ -64,9 +64,10 @@ struct PlanRequest {
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   KernelDevice device = KernelDevice::kCpu;
-  bool tf32 = false;    // products of fp32 operands on tensor cores, rounded to 11 bits: GPUs only
-  GpuTarget gpu;        // where device is kCuda
-  int gpu_ordinal = 0;  // among the visible ones; no part of what is planned
+  bool tf32 = false;              // products of fp32 operands on tensor cores, rounded to 11 bits: GPUs only
+  GpuTarget gpu;                  // where device is kCuda
+  int gpu_ordinal = 0;            // among the visible ones; no part of what is planned
+  bool holds_gpu_driver = false;  // the process has opened it, also where it then runs on a CPU
   // Buckets whose programs a GPU keeps captured: those that the data falls into, if it is known.
   int train_buckets = kMaxCapturedBuckets;
   int evaluate_buckets = kMaxCapturedBuckets;

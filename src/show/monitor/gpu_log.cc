@@ -1,5 +1,6 @@
 #include "show/monitor/gpu_log.h"
 
+#include <cmath>
 #include <utility>
 
 #include "show/monitor/throttle.h"
@@ -13,7 +14,7 @@ std::vector<std::string> GpuLog::add(MetricMap& values) {
   const auto sample = nvml_.load(uuid_);
   if (!sample) return {};
   if (sample->memory)
-    values["gpu_memory_used_mib"] = static_cast<double>(sample->memory->used_bytes / (int64_t{1} << 20));
+    values["gpu_memory_used_mib"] = std::floor(static_cast<double>(sample->memory->used_bytes) / (1 << 20));
   if (sample->gpu_percent) values["gpu_utilization"] = *sample->gpu_percent;
   if (sample->power_w) values["gpu_power_w"] = *sample->power_w;
   if (sample->temperature_c) values["gpu_temperature_c"] = *sample->temperature_c;
