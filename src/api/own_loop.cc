@@ -26,8 +26,9 @@ bool Batch::last_in_epoch() const {
 double Batch::epoch() const {
   if (!impl_) return 0;
   const DataPosition& position = impl_->batch.info.position;
-  return static_cast<double>(position.epoch) + static_cast<double>(position.index / impl_->batch_size + 1) /
-                                                   static_cast<double>(impl_->batches_per_epoch);
+  const int64_t batches_done = position.index / impl_->batch_size + 1;
+  return static_cast<double>(position.epoch) +
+         static_cast<double>(batches_done) / static_cast<double>(impl_->batches_per_epoch);
 }
 
 namespace {

@@ -236,6 +236,7 @@ struct Outcome {
 void run_norm(Outcome& outcome, const std::vector<GuardedBuffer*>& grads, GuardedBuffer* loss = nullptr) {
   Twins gpu;
   std::vector<OptimizerTensor> tensors;
+  tensors.reserve(grads.size());
   for (GuardedBuffer* grad : grads) tensors.push_back({.grad = gpu(*grad), .count = grad->count()});
   GuardedBuffer scratch = scratch_of(kGlobalNormCudaScratchBytes);
   run_twice(gpu, {&outcome.norm, &outcome.finite, &outcome.first_bad}, [&] {
@@ -258,6 +259,7 @@ std::vector<GuardedBuffer> gradients(DType dtype, const std::vector<int64_t>& co
 }
 std::vector<GuardedBuffer*> addresses(std::vector<GuardedBuffer>& buffers) {
   std::vector<GuardedBuffer*> pointers;
+  pointers.reserve(buffers.size());
   for (GuardedBuffer& buffer : buffers) pointers.push_back(&buffer);
   return pointers;
 }
