@@ -2,6 +2,7 @@
 // second save of the same step, a rotation and a clean-up.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
 

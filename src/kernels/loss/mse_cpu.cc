@@ -1,5 +1,7 @@
 #include "kernels/loss/mse.h"
 
+#include <algorithm>
+
 #include "device/cpu/simd_targets.h"
 #include "kernels/loss/loss_rows.h"
 

@@ -1,4 +1,6 @@
 #include "kernels/loss/loss_rows.h"
+
+#include <algorithm>
 #include "kernels/loss/nll.h"
 
 namespace plimsoll {

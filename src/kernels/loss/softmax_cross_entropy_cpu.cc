@@ -1,5 +1,6 @@
 #include "kernels/loss/softmax_cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "device/cpu/simd_targets.h"

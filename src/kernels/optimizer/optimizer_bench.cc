@@ -2,6 +2,7 @@
 // copy of as many bytes. Bytes per second count every byte the contract says is read or written.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
