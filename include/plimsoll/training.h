@@ -29,6 +29,11 @@ struct StepInfo {
   int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
   double step_ms = 0;
   double data_wait_ms = 0;  // of step_ms, spent waiting for the next batch
+  // Floating-point operations of this step's matrix products and attention, forward and backward, without
+  // what was computed again to save memory; and what the device's data sheet promises of them a second in the
+  // precision of the run, 0 where there is none.
+  double model_flops = 0;
+  double peak_flops_per_s = 0;
 };
 
 // What a callback may ask of the loop; set back after each event.

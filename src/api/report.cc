@@ -1,6 +1,7 @@
 #include "plimsoll/report.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "show/report/memory_outcome.h"
 #include "show/report/progress.h"
@@ -9,6 +10,11 @@
 namespace plimsoll {
 namespace {
 
+std::optional<double> utilization_of(const StepInfo& info) {
+  if (info.peak_flops_per_s <= 0 || info.step_ms <= 0) return std::nullopt;
+  return info.model_flops / (info.peak_flops_per_s * 1e-3 * info.step_ms);
+}
+
 ProgressFigures figures_of(const StepInfo& info, const ProgressContext& context) {
   return {.step = info.step,
           .max_steps = info.max_steps,
@@ -16,6 +22,7 @@ ProgressFigures figures_of(const StepInfo& info, const ProgressContext& context)
           .grad_norm = info.grad_norm,
           .learning_rate = info.learning_rate,
           .tokens_per_s = context.tokens_per_second,
+          .model_flops_utilization = utilization_of(info),
           .memory_bytes = context.memory_bytes,
           .elapsed_s = context.elapsed_s,
           .remaining_s = context.remaining_s};

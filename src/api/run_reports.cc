@@ -86,6 +86,8 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
   }
   if (profile.context.num_steps == 0) return std::nullopt;
   profile.context.step_ms = step_ms;
+  profile.context.peak_gflops = session.ceilings().product_gflops;
+  profile.context.peak_gb_per_s = session.ceilings().copy_gb_per_s;
   for (const OpTime& time : times) {
     profile.ms_per_step.push_back(time.milliseconds / static_cast<double>(profile.context.num_steps));
   }

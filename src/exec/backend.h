@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/bound_op.h"
+#include "exec/ceilings.h"
 #include "plan/anatomy/operations.h"
 #include "plan/build/plan.h"
 
@@ -59,6 +60,10 @@ class ExecutorBackend {
   virtual void run(BoundProgram& program, Segment segment) = 0;
   // The same, one op after the other, adding to `times` (by index of op in the program).
   virtual void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) = 0;
+
+  // What the device can do at most, measured in the transient part of the arena, which is filled anew
+  // afterwards. Cost: a second on a CPU, less on a GPU.
+  virtual Ceilings measure_ceilings() = 0;
 
   // The end of the highest byte of the arena that was ever written, as observed.
   virtual int64_t high_water_bytes() const = 0;

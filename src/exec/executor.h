@@ -75,6 +75,9 @@ class Executor {
   // Zeroes optimizer states (and persistent gradients), as a run that starts from nothing holds them.
   void zero_states();
 
+  // Measures what the device can do at most. Requires: no program has run yet.
+  Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
+
   void set_profiling(bool on) { profiling_ = on; }
   // By op of the program, since profiling was switched on.
   const std::vector<OpTime>& times(ProgramKind kind) const;

@@ -63,6 +63,15 @@ class Setup {
     return resolve_model_folder(files_, hub_, name, arguments_.model_revision);
   }
 
+  std::string resolve_config() const {
+    try {
+      return resolve(arguments_.config_name);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}\nPresets that need nothing of this: {}", error.what(),
+                                            fmt::join(preset_names(), ", ")));
+    }
+  }
+
   void find_model() {
     const std::string& name = arguments_.model_name_or_path;
     if (name.empty() && arguments_.config_name.empty()) {
@@ -90,8 +99,7 @@ class Setup {
       if (preset && !fs::exists(arguments_.config_name, ignored)) {
         setup_.model = *preset;
       } else {
-        const ModelFolder folder =
-            ModelFolder::open(files_, resolve(arguments_.config_name), WeightsNeeded::kNo);
+        const ModelFolder folder = ModelFolder::open(files_, resolve_config(), WeightsNeeded::kNo);
         setup_.model = parse_model_config(folder.config_text(), folder.path() + "/config.json");
       }
       if (setup_.model_label.empty()) setup_.model_label = arguments_.config_name;

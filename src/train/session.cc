@@ -50,6 +50,7 @@ std::string Session::allocate() {
   require_free_memory(plan_);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   executor_ = std::make_unique<Executor>(plan_);
+  if (setup_.arguments.profile) ceilings_ = executor_->measure_ceilings();
   initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed),
                      setup_.model.initializer_range);
   executor_->zero_states();

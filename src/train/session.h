@@ -67,6 +67,8 @@ class Session {
   std::vector<CarriedFile> tokenizer_files() const;
 
   MemoryFigures memory() const;
+  // What the device can do at most, measured before the run where it is profiled.
+  const Ceilings& ceilings() const { return ceilings_; }
 
  private:
   RunSetup setup_;
@@ -76,6 +78,7 @@ class Session {
   std::unique_ptr<Loader> loader_;
   int64_t micro_batches_ = 0;    // numbers random draws
   int64_t gpu_used_before_ = 0;  // by others, when the arena was taken
+  Ceilings ceilings_;
 };
 
 }  // namespace plimsoll

@@ -1,11 +1,14 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "base/file.h"
 #include "graph/ops/op.h"
+#include "plan/anatomy/operations.h"
 #include "show/report/result_files.h"
 #include "train/memory_deltas.h"
 #include "train/speed.h"
@@ -119,9 +122,11 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
     info.num_sequences += batch.info.num_sequences;
     const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
     info.num_rows_computed += bucket.tokens;
-    double& flops = flops_by_bucket_[bucket.tokens];
-    if (flops == 0) flops = plan_flops(*session_.plan().train, bucket);
-    state_.total_flos += flops;
+    BucketFlops& flops = flops_by_bucket_[bucket.tokens];
+    if (flops.all == 0)
+      flops = {plan_flops(*session_.plan().train, bucket), model_flops(*session_.plan().train, bucket)};
+    state_.total_flos += flops.all;
+    info.model_flops += flops.model;
     if (batch.info.last_in_epoch) break;
   }
   try {
@@ -133,6 +138,7 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   }
   info.grad_norm = session_.executor().grad_norm();
   info.step_ms = ms_since(start);
+  info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
   count_step(info, batch.info);
   return info;
 }
@@ -154,6 +160,7 @@ void TrainLoop::count_step(StepInfo& info, const BatchInfo& last) {
   tokens_since_log_ += info.num_tokens;
   wait_since_log_ms_ += info.data_wait_ms;
   time_since_log_ms_ += info.step_ms;
+  model_flops_since_log_ += info.model_flops;
   step_time_ms_ += info.step_ms;
   ++steps_run_;
 }
@@ -179,6 +186,20 @@ void TrainLoop::record(LogRecord entry) {
   for (const auto& callback : callbacks_) callback->on_log(entry);
 }
 
+// Once a run, from the second record on: the first pays for reading the first rows.
+void TrainLoop::warn_of_waiting(double fraction) {
+  constexpr double kWorthALine = 0.05;
+  const bool first = std::exchange(is_first_log_, false);
+  if (first || fraction <= kWorthALine || std::exchange(warned_of_waiting_, true)) return;
+  const int64_t workers = arguments_.dataloader_num_workers;
+  for (const auto& callback : callbacks_) {
+    callback->on_warning(
+        fmt::format("{:.0f} % of the time goes into waiting for the next batch: try "
+                    "--dataloader_num_workers {} (now {})",
+                    100.0 * fraction, std::max<int64_t>(1, 2 * workers), workers));
+  }
+}
+
 void TrainLoop::log_step(const StepInfo& info) {
   LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
   entry.values["loss"] =
@@ -194,6 +215,9 @@ void TrainLoop::log_step(const StepInfo& info) {
   if (time_since_log_ms_ > 0) {
     entry.values["tokens_per_second"] = 1000.0 * static_cast<double>(tokens_since_log_) / time_since_log_ms_;
     entry.values["data_wait_fraction"] = wait_since_log_ms_ / time_since_log_ms_;
+    if (info.model_flops > 0 && info.peak_flops_per_s > 0)
+      entry.values["mfu"] = 1e3 * model_flops_since_log_ / (info.peak_flops_per_s * time_since_log_ms_);
+    warn_of_waiting(wait_since_log_ms_ / time_since_log_ms_);
     entry.values["unused_row_fraction"] =
         1.0 - static_cast<double>(tokens_since_log_) / static_cast<double>(rows_since_log_);
   }
@@ -203,6 +227,7 @@ void TrainLoop::log_step(const StepInfo& info) {
   rows_since_log_ = 0;
   wait_since_log_ms_ = 0;
   time_since_log_ms_ = 0;
+  model_flops_since_log_ = 0;
   if (gpu_log_) {
     for (const std::string& warning : gpu_log_->add(entry.values)) {
       for (const auto& callback : callbacks_) callback->on_warning(warning);

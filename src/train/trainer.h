@@ -67,6 +67,7 @@ class TrainLoop {
   void finish_step(const StepInfo& info);
   void finish_cut_off_step();
   void log_step(const StepInfo& info);
+  void warn_of_waiting(double fraction);
   bool evaluate(const StepInfo& info);
   void record(LogRecord record);
   bool is_due(const std::string& strategy, double setting, const StepInfo& info) const;
@@ -98,11 +99,18 @@ class TrainLoop {
   std::unique_ptr<FolderLock> lock_;  // while the run goes on
   std::vector<std::string> closing_lines_;
   std::optional<GpuLog> gpu_log_;  // where the run is on a GPU
-  std::map<int64_t, double> flops_by_bucket_;
+  struct BucketFlops {
+    double all = 0;
+    double model = 0;  // see model_flops()
+  };
+  std::map<int64_t, BucketFlops> flops_by_bucket_;
+  bool is_first_log_ = true;
+  bool warned_of_waiting_ = false;
   int64_t tokens_since_log_ = 0;
   int64_t rows_since_log_ = 0;
   double wait_since_log_ms_ = 0;
   double time_since_log_ms_ = 0;
+  double model_flops_since_log_ = 0;
   double step_time_ms_ = 0;  // of the steps that this object ran
   int64_t steps_run_ = 0;
 };

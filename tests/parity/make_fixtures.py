@@ -3,6 +3,7 @@
 
     python3 tests/parity/make_fixtures.py                   # all of them; needs torch 2.15, transformers 5.23
     python3 tests/parity/make_fixtures.py --case bert-sgd   # cases whose name has this in it, printed; nothing is written
+    python3 tests/parity/make_fixtures.py --bf16            # bf16.json alone: the errors of Trainer's own bf16 runs
     python3 tests/parity/compare.py --model DIR             # a real model, both engines, by hand
 
 Every case is run by Trainer on a CPU, dropout 0, rows in the order of the file: in fp64, which is the reference; in fp32,
@@ -207,6 +208,30 @@ def make_all():
         f.write(text)
 
 
+def measure_bf16(case):
+    """Errors of Trainer with bf16=True (autocast on a CPU) against fp64: what the test measures other precisions by."""
+    exact, exact_weights = run_reference(case, torch.float64)
+    half, half_weights = run_reference(case, torch.float32, bf16=True)
+    start = weights_of(load_model(case["arguments"]["model_name_or_path"], case["arguments"]["problem_type"], torch.float32))
+    trained = [name for name in start if not has_zero_gradient(name)]
+    column = lambda rows, key: [entry[key] for entry in rows]
+    error = lambda key: relative_error(column(half.steps, key), column(exact.steps, key))
+    update = norm([exact_weights[n] - start[n] for n in start])
+    return {"loss": error("loss"), "grad_norm": error("grad_norm"),
+            "eval_loss": relative_error(column(half.evaluations, "eval_loss"), column(exact.evaluations, "eval_loss")),
+            "weights": norm([half_weights[n] - exact_weights[n] for n in trained]) / update}
+
+
+def make_bf16():
+    errors = {}
+    for case in all_cases():
+        errors[case["name"]] = measure_bf16(case)
+        print(f"{case['name']:44s} " + " ".join(f"{k} {v:.1e}" for k, v in errors[case["name"]].items()), flush=True)
+    with open("bf16.json", "w") as f:
+        f.write(compact({"made_with": {"torch": torch.__version__, "transformers": transformers.__version__},
+                         "errors": {name: {k: float(f"{v:.3g}") for k, v in e.items()} for name, e in errors.items()}}))
+
+
 def compact(value, indent=0):
     """JSON with lists of numbers on one line."""
     pad = " " * (indent + 1)
@@ -220,9 +245,12 @@ def compact(value, indent=0):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--case")
+    parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     os.chdir(HERE)
+    if arguments.bf16:
+        return make_bf16()
     if not arguments.case:
         return make_all()
     for case in all_cases():

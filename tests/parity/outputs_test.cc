@@ -54,7 +54,7 @@ void expect_state(const json& state, const json& reference, const Types& types) 
     if (key == "best_metric" && value.is_number()) {
       EXPECT_NEAR(state.at(key), value.get<double>(), 1e-5);
     } else if (key == "best_model_checkpoint" && value.is_string()) {
-      EXPECT_EQ(std::filesystem::path(state.at(key)).filename().string(), value);
+      EXPECT_EQ(std::filesystem::path(state.at(key)).filename().string(), value.get<std::string>());
     } else {
       EXPECT_EQ(state.at(key), value) << key;
     }

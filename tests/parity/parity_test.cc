@@ -13,72 +13,24 @@
 
 #include "plimsoll/trainer.h"
 #include "tests/parity/fixtures.h"
+#include "tests/parity/measures.h"
 #include "train/session.h"
 
 namespace plimsoll {
 namespace {
 
 using nlohmann::json;
+using testing::column;
 using testing::fixtures;
+using testing::mean_square_difference;
 using testing::Projection;
 using testing::read_json;
+using testing::relative_error;
 using testing::ScratchFolder;
+using testing::weight_errors;
+using testing::WeightErrors;
 
 constexpr double kTimesReference = 10.0;
-
-// Of the column `key` of the step log.
-std::vector<double> column(const TrainOutput& output, const std::string& has, const std::string& key) {
-  std::vector<double> values;
-  for (const LogRecord& record : output.log_history) {
-    if (!record.values.contains(has)) continue;
-    values.push_back(key == "epoch" ? record.epoch : record.values.at(key));
-  }
-  return values;
-}
-
-// Largest difference of a step, over the expected value.
-double relative_error(const std::vector<double>& values, const json& expected) {
-  if (values.size() != expected.size() || values.empty()) return INFINITY;
-  double worst = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const double error =
-        std::fabs(values[i] - expected[i].get<double>()) / std::fabs(expected[i].get<double>());
-    if (!(error <= worst)) worst = error;
-  }
-  return worst;
-}
-
-double mean_square_difference(const Projection& a, const Projection& b) {
-  double sum = 0;
-  for (size_t k = 0; k < a.size(); ++k) sum += (a[k] - b[k]) * (a[k] - b[k]);
-  return sum / static_cast<double>(a.size());
-}
-
-struct WeightErrors {
-  double trained = 0;   // of all tensors that have a gradient, over the norm of the update
-  double key_bias = 0;  // of those whose exact gradient is zero
-};
-
-// Distance of the weights in `folder` from the reference after the case.
-WeightErrors weight_errors(const json& item, const std::string& folder) {
-  const auto start = testing::read_tensors(
-      fixtures().path(item.at("arguments").at("model_name_or_path").get<std::string>()) +
-      "/model.safetensors");
-  const auto end = testing::read_tensors(folder + "/model.safetensors");
-  EXPECT_EQ(start.size(), end.size());
-  WeightErrors errors;
-  size_t row = 0;
-  for (const std::string& name : fixtures().tensor_names(item.at("model"))) {
-    std::vector<double> update = end.at(name);
-    for (size_t i = 0; i < update.size(); ++i) update[i] -= start.at(name).at(i);
-    const Projection expected =
-        fixtures().expected_projection("update/" + item.at("name").get<std::string>(), row++);
-    (testing::has_zero_gradient(name) ? errors.key_bias : errors.trained) +=
-        mean_square_difference(testing::project(name, update), expected);
-  }
-  const double norm = item.at("expected").at("update_norm");
-  return {std::sqrt(errors.trained) / norm, std::sqrt(errors.key_bias) / norm};
-}
 
 TEST(Parity, EveryStepAndTheWeightsAfterTwenty) {
   ASSERT_GE(fixtures().cases().size(), 50u);

@@ -86,7 +86,7 @@ def weights_of(model):
     return {name: p.detach().to(torch.float64).numpy().copy() for name, p in model.named_parameters()}
 
 
-def run_reference(case, dtype, accumulate=False):
+def run_reference(case, dtype, accumulate=False, **settings):
     torch.set_default_dtype(dtype)
     path = case["arguments"]["model_name_or_path"]
     problem = case["arguments"]["problem_type"]
@@ -95,6 +95,7 @@ def run_reference(case, dtype, accumulate=False):
     rows = Rows(case["arguments"]["train_file"], tokenizer, problem, length)
     validation = case["arguments"].get("validation_file")
     keywords = {k: v for k, v in case["arguments"].items() if k not in SCRIPT_ARGUMENTS}
+    keywords.update(settings)
     keywords.setdefault("gradient_accumulation_steps", 1)
     if not accumulate:
         keywords["per_device_train_batch_size"] *= keywords["gradient_accumulation_steps"]

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -5,13 +6,71 @@
 #include "device/cpu/parallel.h"
 #include "exec/backend.h"
 #include "kernels/element_wise/cast.h"
+#include "kernels/matmul/matmul.h"
 
 namespace plimsoll {
 namespace {
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The best of five copies of half of the memory to the other half, at most 256 MiB; 0 where that would stay
+// within the caches.
+double copy_gb_per_s(std::span<std::byte> memory) {
+  constexpr int64_t kMost = int64_t{256} << 20;
+  constexpr int64_t kLeast = int64_t{32} << 20;
+  const int64_t bytes = std::min(kMost, std::ssize(memory) / 2);
+  if (bytes < kLeast) return 0;
+  const int64_t piece = bytes / num_threads();
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    parallel_for(num_threads(), [&](int64_t i, int) {
+      std::memcpy(memory.data() + bytes + i * piece, memory.data() + i * piece, static_cast<size_t>(piece));
+    });
+    best = std::max(best, 2e-9 * static_cast<double>(piece * num_threads()) / seconds_since(start));
+  }
+  return best;
+}
+
+// The best of three products of n x n matrices, n at most 2048.
+double best_product_gflops(std::span<std::byte> memory, const PlanRequest& request) {
+  const DType dtype = product_type(request);
+  if (dtype != DType::kF32 && dtype != DType::kBF16) return 0;
+  MatmulProblem problem{.m = 2048,
+                        .n = 2048,
+                        .k = 2048,
+                        .a = dtype,
+                        .b = dtype,
+                        .c = dtype,
+                        .num_threads = request.num_threads,
+                        .isa = request.isa};
+  const int64_t n = ceiling_product_size(std::ssize(memory), matmul_scratch_bytes(problem), dtype, 2048);
+  if (n == 0) return 0;
+  problem.m = problem.n = problem.k = n;
+  const auto bytes = static_cast<size_t>(n * n * dtype_bytes(dtype));
+  std::byte* at = memory.data();
+  fill_with_noise({at, 2 * bytes}, dtype);
+  const std::unique_ptr<PreparedMatmul> product = prepare_matmul_cpu(problem);
+  const MatmulArgs args{.a = {at, dtype},
+                        .b = {at + bytes, dtype},
+                        .bias = {},
+                        .c = {at + 2 * bytes, dtype},
+                        .scratch = {at + 3 * bytes, static_cast<size_t>(matmul_scratch_bytes(problem))}};
+  product->run(args);
+  double best = 0;
+  for (int round = 0; round < 3; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    product->run(args);
+    best = std::max(best, 1e-9 * static_cast<double>(matmul_flops(problem)) / seconds_since(start));
+  }
+  return best;
+}
+
 class CpuBackend final : public ExecutorBackend {
  public:
-  CpuBackend(const Plan& plan, uint8_t fill) : arena_(plan.arena_bytes, fill) {
+  CpuBackend(const Plan& plan, uint8_t fill) : plan_(plan), arena_(plan.arena_bytes, fill), fill_(fill) {
     set_num_threads(plan.request.num_threads);
     flush_denormals_on_all_threads();
   }
@@ -55,10 +114,21 @@ class CpuBackend final : public ExecutorBackend {
     }
   }
 
+  Ceilings measure_ceilings() override {
+    const std::span<std::byte> transient(arena_.data() + plan_.persistent_bytes,
+                                         static_cast<size_t>(plan_.arena_bytes - plan_.persistent_bytes));
+    const Ceilings ceilings{.product_gflops = best_product_gflops(transient, plan_.request),
+                            .copy_gb_per_s = copy_gb_per_s(transient)};
+    std::memset(transient.data(), fill_, transient.size());
+    return ceilings;
+  }
+
   int64_t high_water_bytes() const override { return arena_.high_water_bytes(); }
 
  private:
+  const Plan& plan_;
   CpuArena arena_;
+  uint8_t fill_;
 };
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "device/cuda/error.h"
 #include "exec/backend.h"
 #include "exec/cuda/bind_cuda.h"
+#include "exec/cuda/ceilings_cuda.h"
+#include "exec/cuda/module_range.h"
 #include "kernels/element_wise/cast_cuda.h"
 
 namespace plimsoll {
@@ -61,7 +63,7 @@ class CapturedSegment {
 class CudaBackend final : public ExecutorBackend {
  public:
   CudaBackend(const Plan& plan, uint8_t fill)
-      : device_(plan.request.gpu_ordinal), arena_(device_, plan.arena_bytes, fill) {
+      : plan_(plan), fill_(fill), device_(plan.request.gpu_ordinal), arena_(device_, plan.arena_bytes, fill) {
     // What the host computes (fresh weights) it computes on all threads.
     set_num_threads(plan.request.num_threads);
     find_exchange(plan);
@@ -140,8 +142,10 @@ class CudaBackend final : public ExecutorBackend {
   void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) override {
     upload_inputs();
     outputs_stale_ = true;
+    ModuleRange range;
     for (const BoundOp& op : program.ops) {
       if (op.segment != segment) continue;
+      range.enter(program, op);
       PLIMSOLL_CUDA(cudaEventRecord(events_[0], device_.stream()));
       op.run();
       PLIMSOLL_CUDA(cudaEventRecord(events_[1], device_.stream()));
@@ -151,6 +155,14 @@ class CudaBackend final : public ExecutorBackend {
       times[op.index].milliseconds += milliseconds;
       add_cost(times[op.index], program, op.index);
     }
+  }
+
+  Ceilings measure_ceilings() override {
+    const std::span<std::byte> transient(arena_.data() + plan_.persistent_bytes,
+                                         static_cast<size_t>(plan_.arena_bytes - plan_.persistent_bytes));
+    const Ceilings ceilings = measure_ceilings_cuda(device_, transient, plan_.request);
+    fill(plan_.persistent_bytes, std::ssize(transient), fill_);
+    return ceilings;
   }
 
   int64_t high_water_bytes() const override {
@@ -175,8 +187,11 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   static void give(const BoundProgram& program, Segment segment) {
+    ModuleRange range;
     for (const BoundOp& op : program.ops) {
-      if (op.segment == segment) op.run();
+      if (op.segment != segment) continue;
+      range.enter(program, op);
+      op.run();
     }
   }
 
@@ -195,6 +210,8 @@ class CudaBackend final : public ExecutorBackend {
     kept_.push_back(key);
   }
 
+  const Plan& plan_;
+  uint8_t fill_;
   CudaDevice device_;
   CudaArena arena_;
   PinnedMemory twin_;  // of [exchange_begin_, exchange_end_)

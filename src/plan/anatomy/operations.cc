@@ -96,6 +96,24 @@ OpTotals OperationsAnatomy::total() const {
   return sum;
 }
 
+double model_flops(const ProgramPlan& program, const Bucket& bucket) {
+  double flops = 0;
+  for (const Op& op : program.graph.ops()) {
+    if (op.segment == Segment::kOptimizer || schema_of(op).group() != OpGroup::kContraction) continue;
+    // The recompute pass names what it computes again after what was computed first.
+    if (program.graph.value(op.outputs[0]).name.find(".again") != std::string::npos) continue;
+    flops += schema_of(op).flops({program.graph, op}, bucket);
+  }
+  return flops;
+}
+
+double peak_product_gflops(const PlanRequest& request) {
+  if (request.device != KernelDevice::kCuda) return 0;
+  const DType dtype = request.activation_dtype.value_or(request.dtype);
+  return dtype == DType::kF32 && request.tf32 ? 1e3 * request.gpu.tf32_tflops
+                                              : product_gflops(request.gpu, dtype);
+}
+
 double OperationsAnatomy::samples_per_s() const {
   const double ms = total().ms;
   return ms > 0 ? 1e3 * static_cast<double>(samples) / ms : 0.0;

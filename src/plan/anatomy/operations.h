@@ -61,4 +61,13 @@ struct OperationsAnatomy {
 };
 OperationsAnatomy operations_anatomy(const Plan& plan);
 
+// Floating-point operations of the contractions of one forward and backward pass in this bucket, without
+// those that the backward pass computes again: what the utilisation of a device (MFU) counts, as in PaLM
+// (Chowdhery et al., arXiv 2204.02311, appendix B).
+double model_flops(const ProgramPlan& program, const Bucket& bucket);
+
+// What a data sheet promises of products in the plan's type, 1e9 operations a second; 0 on a CPU, of which
+// no table of ours says it.
+double peak_product_gflops(const PlanRequest& request);
+
 }  // namespace plimsoll

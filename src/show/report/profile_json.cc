@@ -24,7 +24,11 @@ std::string profile_json(const std::vector<OpEstimate>& ops, std::span<const dou
                     {"bytes", ops[i].bytes * runs}});
   }
   const nlohmann::ordered_json json{
-      {"num_steps", context.num_steps}, {"step_ms", context.step_ms}, {"ops", std::move(list)}};
+      {"num_steps", context.num_steps},
+      {"step_ms", context.step_ms},
+      {"measured_ceilings",
+       {{"product_gflops", context.peak_gflops}, {"copy_gb_per_s", context.peak_gb_per_s}}},
+      {"ops", std::move(list)}};
   return json.dump(2) + "\n";
 }
 

@@ -12,7 +12,7 @@ namespace plimsoll {
 struct ProfileContext {
   int64_t num_steps = 0;   // that were measured; 0: not said
   double step_ms = 0;      // wall time of a step; 0: not known
-  double peak_gflops = 0;  // of the device, for the share of it; 0: not known
+  double peak_gflops = 0;  // of the device, as measured, for the share of it; 0: not known
   double peak_gb_per_s = 0;
 };
 

@@ -1,0 +1,95 @@
+#include "exec/cuda/ceilings_cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "device/cuda/error.h"
+#include "kernels/matmul/matmul_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+// A pair of events on one stream.
+class Stopwatch {
+ public:
+  explicit Stopwatch(CudaStream stream) : stream_(stream) {
+    for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
+  }
+  ~Stopwatch() {
+    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  // The shortest of `rounds` runs, in seconds, after one that does not count.
+  template <typename Work>
+  double best_seconds(int rounds, const Work& work) {
+    float best = 0;
+    for (int round = 0; round <= rounds; ++round) {
+      PLIMSOLL_CUDA(cudaEventRecord(events_[0], stream_));
+      work();
+      PLIMSOLL_CUDA(cudaEventRecord(events_[1], stream_));
+      PLIMSOLL_CUDA(cudaEventSynchronize(events_[1]));
+      float milliseconds = 0;
+      PLIMSOLL_CUDA(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]));
+      if (round > 0) best = round == 1 ? milliseconds : std::min(best, milliseconds);
+    }
+    return 1e-3 * static_cast<double>(best);
+  }
+
+ private:
+  CudaStream stream_;
+  cudaEvent_t events_[2] = {};
+};
+
+// Copies of up to 1 GiB; 0 where there is no room beyond any card's caches.
+double copy_gb_per_s(Stopwatch& stopwatch, CudaStream stream, std::span<std::byte> memory) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  constexpr int64_t kLeast = int64_t{128} << 20;
+  const int64_t bytes = std::min(kMost, std::ssize(memory) / 2);
+  if (bytes < kLeast) return 0;
+  const double seconds = stopwatch.best_seconds(10, [&] {
+    PLIMSOLL_CUDA(cudaMemcpyAsync(memory.data() + bytes, memory.data(), static_cast<size_t>(bytes),
+                                  cudaMemcpyDeviceToDevice, stream));
+  });
+  return 2e-9 * static_cast<double>(bytes) / seconds;
+}
+
+// n is at most 8192: a product of 1.1e12 operations.
+double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<std::byte> memory,
+                           const PlanRequest& request) {
+  const DType dtype = product_type(request);
+  if (dtype == DType::kF64) return 0;
+  const int64_t n = ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192);
+  if (n == 0) return 0;
+  const int64_t bytes = n * n * dtype_bytes(dtype);
+  std::vector<std::byte> noise(static_cast<size_t>(int64_t{128} * n * dtype_bytes(dtype)));
+  fill_with_noise(noise, dtype);
+  for (int64_t at = 0; at < 2 * bytes; at += std::ssize(noise)) {
+    device.copy_to_device(memory.data() + at, noise.data(), std::ssize(noise));
+  }
+  const MatmulProblem problem{.m = n, .n = n, .k = n, .a = dtype, .b = dtype, .c = dtype};
+  const std::unique_ptr<CudaMatmul> product =
+      prepare_matmul_cuda(problem, request.tf32 ? Fp32Products::kTf32 : Fp32Products::kF32);
+  std::byte* at = memory.data();
+  const MatmulArgs args{.a = {at, dtype},
+                        .b = {at + bytes, dtype},
+                        .bias = {},
+                        .c = {at + 2 * bytes, dtype},
+                        .scratch = {at + 3 * bytes, static_cast<size_t>(kCublasLtWorkspaceBytes)}};
+  const double seconds = stopwatch.best_seconds(5, [&] { product->run(args, nullptr, device.stream()); });
+  return 1e-9 * static_cast<double>(matmul_flops(problem)) / seconds;
+}
+
+}  // namespace
+
+Ceilings measure_ceilings_cuda(CudaDevice& device, std::span<std::byte> memory, const PlanRequest& request) {
+  Stopwatch stopwatch(device.stream());
+  return {.product_gflops = best_product_gflops(stopwatch, device, memory, request),
+          .copy_gb_per_s = copy_gb_per_s(stopwatch, device.stream(), memory)};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// Names the ops of a module for tools that watch the process (Nsight Systems): an NVTX range over all
+// launches that follow one another in one module, "bert.encoder.layer.3.attention, backward". Without such a
+// tool a range costs a check of a pointer. One object a walk over ops; not thread-safe.
+#pragma once
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <optional>
+#include <string>
+
+#include "exec/backend.h"
+
+namespace plimsoll {
+
+class ModuleRange {
+ public:
+  ModuleRange() = default;
+  ~ModuleRange() { leave(); }
+  ModuleRange(const ModuleRange&) = delete;
+  ModuleRange& operator=(const ModuleRange&) = delete;
+
+  // `op` is about to be launched.
+  void enter(const BoundProgram& program, const BoundOp& op) {
+    const Graph& graph = program.plan->graph;
+    const ModuleId module = graph.ops()[op.index].module;
+    if (module_ == module) return;
+    leave();
+    module_ = module;
+    const std::string name = graph.module_name(module) + ", " + std::string(segment_name(op.segment));
+    nvtxRangePushA(name.c_str());
+  }
+
+ private:
+  void leave() {
+    if (module_) nvtxRangePop();
+    module_.reset();
+  }
+  std::optional<ModuleId> module_;
+};
+
+}  // namespace plimsoll
