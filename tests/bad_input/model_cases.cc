@@ -271,6 +271,8 @@ std::vector<Case> tokenizer_cases() {
                 tokenizer_json("\"[UNK]\": 0, \"a\": -1")),
       tokenizer("TokenizerJsonFractionalId", {"tokenizer.json", "model.vocab.a", "integer"}, "tokenizer.json",
                 tokenizer_json("\"[UNK]\": 0, \"a\": 1.5")),
+      tokenizer("TokenizerJsonNumberBeyondTypes", {"tokenizer.json", "is not valid JSON"}, "tokenizer.json",
+                tokenizer_json("\"[UNK]\": 0, \"a\": 1E606")),
       tokenizer("TokenizerConfigCutOff", {"tokenizer_config.json"}, "tokenizer_config.json", "{\"do_lower"),
       tokenizer("TokenizerConfigWrongType", {"tokenizer_config.json", "do_lower_case"},
                 "tokenizer_config.json", "{\"do_lower_case\": 7}"),

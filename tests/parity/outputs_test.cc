@@ -71,7 +71,7 @@ void expect_log(const json& history, const json& expected) {
       const Types types = types_of(entry);
       for (const auto& [key, type] : expected.at("log_types").at(kind).items()) {
         ASSERT_TRUE(types.contains(key)) << kind << " has no " << key;
-        EXPECT_EQ(types.at(key), type) << kind << ": " << key;
+        EXPECT_EQ(types.at(key), type.get<std::string>()) << kind << ": " << key;
       }
     }
     EXPECT_EQ(count, expected.at("log_counts").at(kind).get<size_t>()) << kind;
