@@ -66,11 +66,25 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
       fmt::format("{} is an old name, read as --{} {}", assignment.where, old.replacement, value));
 }
 
+// Settings are kept as JSON beside what a run writes, which is UTF-8.
+void require_utf8(const Assignment& assignment) {
+  try {
+    static_cast<void>(assignment.value.dump());
+    static_cast<void>(nlohmann::json(assignment.name).dump());
+  } catch (const nlohmann::json::type_error& error) {
+    const nlohmann::json where = assignment.where;
+    throw_error(ErrorCode::kUsage,
+                "{}: not UTF-8 ({}); write it in UTF-8, and rename the file where it is a path",
+                where.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), error.what());
+  }
+}
+
 }  // namespace
 
 void apply_layer(const std::vector<Assignment>& layer, ParseResult& result) {
   std::map<std::string, const Assignment*> last;
   for (const Assignment& assignment : layer) {
+    require_utf8(assignment);
     const auto [slot, is_new] = last.emplace(assignment.name, &assignment);
     if (is_new) continue;
     if (slot->second->value != assignment.value && find_setting(assignment.name) != nullptr) {

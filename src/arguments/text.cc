@@ -244,20 +244,14 @@ std::string arguments_json(const Arguments& arguments) {
   for (const Setting& setting : settings()) {
     if (!setting.is_secret()) object[std::string(setting.info.name)] = value_json(arguments, setting);
   }
-  // Paths may hold bytes that are not UTF-8; JSON cannot, and they become U+FFFD.
+  // Readers of settings refuse bytes that are not UTF-8; where a program sets them itself they become U+FFFD.
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-// A value as arguments_json() writes it: equal texts are equal settings after a round trip.
-static std::string written(const Arguments& arguments, const Setting& setting) {
-  return value_json(arguments, setting)
-      .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Arguments& after) {
   std::vector<ArgumentDifference> differences;
   for (const Setting& setting : settings()) {
-    if (setting.is_secret() || written(before, setting) == written(after, setting)) continue;
+    if (setting.is_secret() || value_json(before, setting) == value_json(after, setting)) continue;
     differences.push_back(
         {std::string(setting.info.name), value_text(before, setting), value_text(after, setting)});
   }

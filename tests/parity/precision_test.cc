@@ -1,14 +1,25 @@
 // The cases of parity_test.cc in the precisions that round more than fp32 does.
 //
-// The unit is the distance of Trainer's own bf16 run from its fp64 run (bf16.json; make_fixtures.py --bf16).
-// To first order an error is a sum of roundings, each in proportion to the unit roundoff of the type: 2^-8 in
-// bf16, 2^-11 in fp16 and in TF32, whose sums, statistics and weights are fp32 as in bf16. So the limit of
-// those is an eighth of bf16's. Within a precision the two engines round at other places (Trainer's autocast
-// leaves norms, GELU and softmax in fp32, Plimsoll keeps what it saves in 16 bits), and which of two orders
-// comes nearer is luck in a maximum over 20 steps: that is what the factor is for.
+// What an error may be is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16)
+// and by its fp32 run, each against fp64. To first order an error is a sum of roundings in proportion to the
+// unit roundoff u of the type: 2^-8 in bf16, 2^-11 in fp16 and in TF32, 2^-24 in fp32 (sums, statistics and
+// weights are fp32 in all of them). So in roundings of u the unit of a case is the larger of e_bf16 u / 2^-8
+// and e_fp32 u / 2^-24, two samples of one sensitivity, and fp32's own e_fp32 on top. Where that is not
+// linear:
+//  - AdamW's first updates have the size of the learning rate whatever the gradient's: an element whose
+//  gradient is
+//    below its rounding goes the wrong way by as much. How many there are is in proportion to u, and so is
+//    the square of the norm of what they do to the weights: that goes with the square root of u.
+//  - DistilBERT's head has a ReLU. A unit of it that changes sides makes the gradient jump by an amount that
+//  does not
+//    depend on u at all: its gradient's norm may be off by as much as in bf16.
+// Within a precision the two engines round at other places (Trainer's autocast leaves norms, GELU and softmax
+// in fp32, Plimsoll keeps what it saves in 16 bits), and a maximum over 20 steps is one sample of few: that
+// is what the factor is for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -29,7 +40,7 @@ constexpr double kTimesTrainer = 4.0;
 struct Precision {
   const char* name;
   json settings;
-  double units;  // roundings of this precision over those of bf16
+  double units;  // its unit roundoff over that of bf16
   bool on_cpu;
 };
 
@@ -43,7 +54,7 @@ std::vector<Precision> precisions() {
 void check(const Precision& precision) {
   const json errors = read_json(fixtures().path("bf16.json")).at("errors");
   ASSERT_EQ(errors.size(), fixtures().cases().size());
-  std::printf("%-44s %s: error over that of Trainer in bf16, in roundings\n", "", precision.name);
+  std::printf("%-44s %s: error over its unit\n", "", precision.name);
   double worst = 0;
   for (const json& item : fixtures().cases()) {
     const std::string name = item.at("name");
@@ -56,24 +67,25 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
-    const auto ratio = [&](double error, const char* key) {
-      // fp32's own roundings are in every precision.
-      const std::string single = std::string("fp32_") + key + "_error";
-      return error / (precision.units * unit.at(key).get<double>() + expected.at(single).get<double>());
+    const double r = precision.units;
+    const bool adam = settings.value("optim", "adamw_torch") != "sgd";
+    const bool relu = item.at("model").get<std::string>().starts_with("distilbert");
+    const auto ratio = [&](double error, const char* key, const char* single, double units) {
+      const double fp32 = expected.at(single);
+      return error / (std::max(units * unit.at(key).get<double>(), units * 0x1p16 * fp32) + fp32);
+    };
+    const auto error = [&](const char* has, const char* key) {
+      return testing::relative_error(testing::column(output, has, key), expected.at(key));
     };
     const double ratios[] = {
-        ratio(testing::relative_error(testing::column(output, "loss", "loss"), expected.at("loss")), "loss"),
-        ratio(testing::relative_error(testing::column(output, "loss", "grad_norm"), expected.at("grad_norm")),
-              "grad_norm"),
-        ratio(testing::relative_error(testing::column(output, "eval_loss", "eval_loss"),
-                                      expected.at("eval_loss")),
-              "eval_loss"),
-        testing::weight_errors(item, folder.path() + "/model").trained /
-            (precision.units * unit.at("weights").get<double>() +
-             expected.at("fp32_weight_error").get<double>())};
+        ratio(error("loss", "loss"), "loss", "fp32_loss_error", r),
+        ratio(error("loss", "grad_norm"), "grad_norm", "fp32_grad_norm_error", relu ? 1.0 : r),
+        ratio(error("eval_loss", "eval_loss"), "eval_loss", "fp32_eval_loss_error", r),
+        ratio(testing::weight_errors(item, folder.path() + "/model").trained, "weights", "fp32_weight_error",
+              adam ? std::sqrt(r) : r)};
     std::printf("%-44s loss %5.2f norm %5.2f evaluation %5.2f weights %5.2f\n", name.c_str(), ratios[0],
                 ratios[1], ratios[2], ratios[3]);
-    for (const double r : ratios) EXPECT_LE(r, kTimesTrainer);
+    for (const double one : ratios) EXPECT_LE(one, kTimesTrainer);
     worst = std::max(worst, *std::max_element(std::begin(ratios), std::end(ratios)));
   }
   std::printf("%s: worst %.2f\n", precision.name, worst);
