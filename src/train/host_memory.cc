@@ -6,6 +6,7 @@
 #include "io/data/batch.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_split.h"
+#include "kernels/matmul/catalog.h"
 #include "plimsoll/arguments.h"
 #include "train/run_setup.h"
 
@@ -26,9 +27,8 @@ constexpr int64_t kBytesPerThread = 1 * kMiB;
 constexpr int64_t kIoBytes = 4 * kMiB;
 // Of a tokenizer's vocabulary, trie and tables, per token.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// A bound bucket: closures per op, and the products compiled for its shapes (measured: 0.25 MiB a bucket).
+// Closures per op of a bound bucket.
 constexpr int64_t kBytesPerBoundOp = 512;
-constexpr int64_t kCompiledBytesPerBucket = kMiB / 4;
 
 // A record of the run's log: what LogHistory keeps of it, and what the plot of the losses makes of it at the
 // end (two lists of points and their text).
@@ -104,8 +104,12 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   const int64_t threads = setup.request.num_threads;
   const int64_t ops = 60 * setup.model.num_hidden_layers;
   if (setup.request.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
-  host.process_bytes += kProcessBytes + threads * kBytesPerThread +
-                        (train_buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + kCompiledBytesPerBucket);
+  // On a GPU the library of the CPU's products is never called.
+  const MatmulLibraryMemory products =
+      setup.request.device == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
+  host.process_bytes +=
+      kProcessBytes + products.at_start_bytes + threads * kBytesPerThread +
+      (train_buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
                     bytes_of(setup.predict) + bytes_of(setup.predict_mismatched);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;

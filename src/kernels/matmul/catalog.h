@@ -59,9 +59,14 @@ bool matmul_packs_b(const MatmulProblem& problem);
 inline constexpr int64_t kMatmulMinRowsToPack = 64;
 inline constexpr int64_t kMatmulMinRowsToPackTransposed = 768;
 
-// Bytes that the compiled code and tables of one prepared product hold outside the arena (prepared twice, it
-// is held once): 30 to 90 KiB were seen with oneDNN 2.6.3 and AVX-512.
-inline constexpr int64_t kMatmulPreparedBytes = 128 * 1024;
+// What the library of a CPU's products holds outside the arena, by the generation that the program is built
+// with (oneDNN 2 or 3). Layers share compiled products, and width, depth and threads make no difference.
+struct MatmulLibraryMemory {
+  int64_t at_start_bytes =
+      0;  // pages of the library that a first product touches, beyond those of oneDNN 2.6
+  int64_t per_bucket_bytes = 0;  // code and tables compiled for the products of one bucket
+};
+MatmulLibraryMemory matmul_library_memory();
 
 // Bytes of B in the library's layout: both dimensions rounded up to its largest block, 64.
 int64_t matmul_packed_b_bytes(const MatmulProblem& problem);
