@@ -10,6 +10,8 @@ find_package(simdjson REQUIRED)
 find_package(fmt REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(YAMLCPP REQUIRED IMPORTED_TARGET yaml-cpp)
+# Headers alone: the library is opened when a picture is written as PNG, so that no other run loads it or needs it.
+pkg_check_modules(CAIRO cairo)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
 # Its generation decides what it holds beside the arena, which the plan counts.

@@ -157,5 +157,6 @@ to try next:
   echo "Text editor with syntax highlighting" | $plimsoll tokenize --tokenizer_name $run --show
   $plimsoll inspect $run
   $plimsoll plan --config_name bert-large-uncased --max_seq_length 512 --per_device_train_batch_size 4
+  $plimsoll bench --experiments --output_dir runs/experiments      every method alone and combined, in minutes
   $plimsoll train --model_name_or_path $run --train_file YOURS.tsv --validation_file YOURS.tsv --output_dir runs/mine
 END

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "graph/analysis/liveness.h"
 #include "graph/analysis/tail.h"
@@ -327,9 +328,24 @@ const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
 
 Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  Plan plan{.request = request, .weights = model_weights(request.model)};
-  if (request.train) plan.train = build_train_graph(request, plan.weights);
-  if (request.evaluate) plan.evaluate = build_evaluate_graph(request);
+  Plan plan = place_plan(request, build_graphs(request));
+  plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+PlanGraphs build_graphs(const PlanRequest& request) {
+  PlanGraphs graphs{.weights = model_weights(request.model)};
+  if (request.train) graphs.train = build_train_graph(request, graphs.weights);
+  if (request.evaluate) graphs.evaluate = build_evaluate_graph(request);
+  return graphs;
+}
+
+Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
+  Plan plan{.request = request, .weights = std::move(graphs.weights)};
+  plan.train = std::move(graphs.train);
+  plan.evaluate = std::move(graphs.evaluate);
+  if (plan.train) plan.train->bucket = request.train_bucket;
+  if (plan.evaluate) plan.evaluate->bucket = request.evaluate_bucket;
   for (std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
     static_cast<void>(find_tails((*program)->graph));
@@ -363,7 +379,6 @@ Plan build_plan(const PlanRequest& request) {
   plan.arena_bytes = plan.persistent_bytes + transient;
   plan.lower_bound_bytes = plan.persistent_bytes + bound;
   plan.host.data_bytes += std::max<int64_t>(0, plan.host.reading_bytes - plan.host_bytes());
-  plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }
 

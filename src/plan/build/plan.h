@@ -189,6 +189,21 @@ struct Plan {
 // combination is refused by name. Cost: milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
+// The graphs of a plan before anything has a place: most of the work, and nearly the same for buckets of any
+// size, so that a search builds them once and places them often.
+struct PlanGraphs {
+  std::vector<WeightSpec> weights = {};
+  std::optional<ProgramPlan> train = {};
+  std::optional<ProgramPlan> evaluate = {};
+};
+// Errors: as build_plan().
+PlanGraphs build_graphs(const PlanRequest& request);
+// The rest of build_plan(): kernels, liveness, offsets, for the buckets of `request`. The order of ops stays
+// that of the graphs, which build_graphs() may choose otherwise for other buckets: a search confirms its
+// answers with build_plan(). Requires: graphs of a request that differs from this one in sizes of buckets and
+// memory limits alone, and accumulates if this one does. Errors: as build_plan(). Cost: some milliseconds.
+Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
+
 // The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
 // less than 1/16 of a batch's rows are unused.
 std::vector<Bucket> make_ladder(const Bucket& largest);

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""A row of `plimsoll bench --peer`: the same arguments given to Hugging Face's Trainer. Writes one JSON file.
+
+usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
+
+It needs torch and transformers. Random weights and random ids as in the row, fused AdamW where nothing else is asked for,
+no saving and no logging: a careful user's settings. Names that are not of TrainingArguments are left out. Samples/s are
+those after a third of the steps, with the GPU drained at both ends; memory is NVML's `used` of version 2 at its peak less
+what it was before on a GPU, the peak of the process on a CPU.
+"""
+import ctypes
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+MODELS = {
+    "bert-large-uncased": dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16),
+    "bert-base-uncased": dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12),
+    "MiniLM-L6-H384-uncased": dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=6, num_attention_heads=12),
+    "MiniLM-L12-H384-uncased": dict(hidden_size=384, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=12),
+}
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
+                ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Gauge:
+    """NVML's `used` of the first visible GPU, sampled until `stop`."""
+
+    def __init__(self):
+        self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        self.nvml.nvmlInit_v2()
+        visible = [v for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.isdigit()]
+        self.device = ctypes.c_void_p()
+        self.nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(visible[0]) if visible else 0), ctypes.byref(self.device))
+        self.before = self.peak = self.used()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.sample, daemon=True)
+        self.thread.start()
+
+    def used(self):
+        memory = Memory(version=ctypes.sizeof(Memory) | 2 << 24)
+        self.nvml.nvmlDeviceGetMemoryInfo_v2(self.device, ctypes.byref(memory))
+        return memory.used
+
+    def sample(self):
+        while not self.over.wait(0.01):
+            self.peak = max(self.peak, self.used())
+
+    def stop(self):
+        self.over.set()
+        self.thread.join()
+        return max(self.peak, self.used()) - self.before
+
+
+def peak_of_process():
+    with open("/proc/self/status", encoding="ascii") as file:
+        line = [line for line in file if line.startswith("VmHWM:")][0]
+    return int(line.split()[1]) * 1024
+
+
+def options_of(words):
+    """The last value of each option; a flag alone is True."""
+    options, name = {}, None
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            options[name] = value if equals else "True"
+        elif name:
+            options[name] = word
+    return options
+
+
+def value_of(text):
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            pass
+    return {"True": True, "False": False, "true": True, "false": False}.get(text, text)
+
+
+def main():
+    out, options = sys.argv[1], options_of(sys.argv[2:])
+    on_cpu = options.get("use_cpu", "False") in ("True", "1") or options.get("device", "") == "cpu"
+    import torch
+    on_cpu = on_cpu or not torch.cuda.is_available()
+    gauge = None if on_cpu else Gauge()
+    import transformers
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
+    transformers.logging.set_verbosity_error()
+    torch.manual_seed(0)
+    if on_cpu and options.get("num_threads", "0") != "0":
+        torch.set_num_threads(int(options["num_threads"]))
+    name = options.get("config_name", "bert-large-uncased")
+    config = BertConfig(vocab_size=30522, **MODELS[name]) if name in MODELS else BertConfig.from_pretrained(name)
+    model = BertForSequenceClassification(config)
+    length = int(options.get("dummy_seq_length", 512))
+    generator = torch.Generator().manual_seed(0)
+    rows = [dict(input_ids=torch.randint(1000, 30000, (length,), generator=generator), labels=i % 2)
+            for i in range(int(options.get("dummy_num_samples", 512)))]
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    dropped = {"output_dir", "logging_steps", "save_strategy", "include_num_input_tokens_seen", "disable_tqdm", "use_cpu",
+               "do_eval", "do_train"}
+    words = {key: value_of(text) for key, text in options.items() if key in known - dropped}
+    if "matmul_precision" in options and options["matmul_precision"].startswith("tf32") and not on_cpu:
+        words["tf32"] = True
+    marks = {}
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, arguments, state, control, **more):
+            if state.global_step in (max(2, round(state.max_steps / 3)), state.max_steps):
+                if not on_cpu:
+                    torch.cuda.synchronize()
+                marks[state.global_step] = time.perf_counter()
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, report_to=[], logging_strategy="no", save_strategy="no", disable_tqdm=True,
+                                      use_cpu=on_cpu, **words)
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[Clock()])
+        result = trainer.train()
+    steps = sorted(marks)
+    samples = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps
+    rate = result.metrics["train_samples_per_second"]
+    if len(steps) > 1:
+        rate = samples * (steps[-1] - steps[0]) / (marks[steps[-1]] - marks[steps[0]])
+    figures = dict(samples_per_s=rate, measured_bytes=gauge.stop() if gauge else peak_of_process(), refused="",
+                   seconds=result.metrics["train_runtime"], torch=torch.__version__, transformers=transformers.__version__)
+    with open(out, "w", encoding="ascii") as file:
+        json.dump(figures, file)
+
+
+if __name__ == "__main__":
+    main()

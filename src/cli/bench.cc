@@ -1,0 +1,320 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "cli/child.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "plimsoll/experiments.h"
+#include "plimsoll/report.h"
+
+namespace plimsoll::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUsage =
+    "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
+    "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n\n"
+    "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
+    "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
+    "                      smaller model, in minutes\n"
+    "  --sweep NAME=A,B    a grid of any arguments of train; --do_eval with data adds the metrics\n"
+    "  --only TEXT,TEXT    the first row and those whose name has one of the texts\n"
+    "  --peer              each row by Hugging Face's Trainer too, where PyTorch is installed\n"
+    "  --peer_python FILE  the interpreter for it, python3 unless said\n"
+    "  --peer_script FILE  bench/experiments_peer.py unless said\n"
+    "  --output_dir DIR    tables, plots and what each run left, experiments unless said; a bench that was\n"
+    "                      stopped goes on there when it is called again with the same words\n\n"
+    "Every other argument goes to each run and wins over the row's own.";
+
+struct BenchWords {
+  bool experiments = false;
+  bool peer = false;
+  std::string output_dir = "experiments";
+  std::string peer_python = "python3";
+  std::string peer_script = "bench/experiments_peer.py";
+  std::vector<std::string> sweeps;
+  std::vector<std::string> only;
+  std::vector<std::string> more;  // for every run
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+BenchWords read_words(const std::vector<std::string>& words) {
+  BenchWords read;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const auto value = [&] {
+      if (name.size() < words[i].size()) return words[i].substr(name.size() + 1);
+      if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "bench: " + name + " needs a value");
+      return words[++i];
+    };
+    if (name == "--experiments") {
+      read.experiments = true;
+    } else if (name == "--peer") {
+      read.peer = true;
+    } else if (name == "--output_dir") {
+      read.output_dir = value();
+    } else if (name == "--peer_python") {
+      read.peer_python = value();
+    } else if (name == "--peer_script") {
+      read.peer_script = value();
+    } else if (name == "--sweep") {
+      read.sweeps.push_back(value());
+    } else if (name == "--only") {
+      read.only = split(value());
+    } else {
+      read.more.push_back(words[i]);
+    }
+  }
+  if (read.experiments == !read.sweeps.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more");
+  }
+  if (read.peer && !fs::exists(read.peer_script)) {
+    throw Error(ErrorCode::kUsage, "bench: --peer: there is no " + read.peer_script +
+                                       " here; call from the source tree, or name it with --peer_script");
+  }
+  return read;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Under another name first, so that a file of that name is always whole.
+void write_file(const std::string& path, const std::string& text) {
+  const std::string unfinished = path + ".tmp";
+  std::ofstream file(unfinished, std::ios::binary);
+  file << text;
+  if (!file.flush())
+    throw Error(ErrorCode::kDevice, path + ": cannot be written; check its rights and the disk");
+  fs::rename(unfinished, path);
+}
+
+volatile std::sig_atomic_t stop_signal = 0;
+void on_stop(int signal) {
+  stop_signal = signal;
+}
+
+class Bench {
+ public:
+  explicit Bench(BenchWords words) : words_(std::move(words)) {}
+
+  int run() {
+    fs::create_directories(words_.output_dir + "/rows");
+    for (const Experiment& experiment : chosen_experiments())
+      rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
+    std::signal(SIGINT, on_stop);
+    std::signal(SIGTERM, on_stop);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      run_row(i);
+      if (stop_signal != 0) {
+        say("stopped; call it again with the same words and it goes on with row " + std::to_string(i + 1));
+        return static_cast<int>(ErrorCode::kInterrupted);
+      }
+    }
+    report();
+    const bool any = std::any_of(rows_.begin(), rows_.end(),
+                                 [](const ExperimentRow& row) { return row.figures.has_value(); });
+    return any ? 0 : static_cast<int>(ErrorCode::kUsage);
+  }
+
+ private:
+  // A process asks, so that this one never opens a GPU, whose context would count in the memory of every row.
+  ExperimentDevice device() const {
+    std::vector<std::string> words{own_program(),   "plan",
+                                   "--config_name", "MiniLM-L6-H384-uncased",
+                                   "--json",        words_.output_dir + "/device.json"};
+    for (size_t i = 0; i < words_.more.size(); ++i) {
+      const std::string& word = words_.more[i];
+      if (word.starts_with("--use_cpu") || word.starts_with("--device")) {
+        words.push_back(word);
+        if (word == "--device" && i + 1 < words_.more.size()) words.push_back(words_.more[i + 1]);
+      }
+    }
+    Child child(words, words_.output_dir + "/device.log");
+    while (child.is_running(1000)) {
+    }
+    if (child.exit_code() != 0) throw Error(ErrorCode::kUsage, "bench: " + child.last_line());
+    const bool on_gpu =
+        read_file(words_.output_dir + "/device.json").find("\"gpu\": null") == std::string::npos;
+    fs::remove(words_.output_dir + "/device.json");
+    fs::remove(words_.output_dir + "/device.log");
+    return on_gpu ? ExperimentDevice::kGpu : ExperimentDevice::kCpu;
+  }
+
+  std::vector<Experiment> chosen_experiments() const {
+    std::vector<Experiment> all = words_.experiments ? document_experiments(device(), words_.more)
+                                                     : sweep_experiments(words_.sweeps, words_.more);
+    if (words_.only.empty()) return all;
+    std::vector<Experiment> chosen;
+    for (const Experiment& experiment : all) {
+      const bool named = std::any_of(words_.only.begin(), words_.only.end(), [&](const std::string& text) {
+        return experiment.name.find(text) != std::string::npos;
+      });
+      if (chosen.empty() || named) chosen.push_back(experiment);
+    }
+    return chosen;
+  }
+
+  std::string folder_of(const ExperimentRow& row) const {
+    return words_.output_dir + "/rows/" + row.experiment.key;
+  }
+
+  void run_row(size_t index) {
+    ExperimentRow& row = rows_[index];
+    const std::string folder = folder_of(row);
+    const std::string head =
+        "[" + std::to_string(index + 1) + "/" + std::to_string(rows_.size()) + "] " + row.experiment.name;
+    if (take_kept(row)) {
+      say(head + ": there already" + outcome(row));
+      return;
+    }
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    std::vector<std::string> words{own_program(), "bench", "--one_run"};
+    words.insert(words.end(), row.experiment.words.begin(), row.experiment.words.end());
+    words.insert(words.end(), {"--output_dir", folder});
+    Child child(words, folder + "/output.txt");
+    if (!wait_for(child, head)) return;
+    if (child.exit_code() == 0) {
+      row.figures = read_experiment(folder);
+    } else {
+      take_refusal(child, row);
+    }
+    if (words_.peer && row.figures) run_peer(row, head);
+    if (stop_signal != 0) return;
+    write_file(folder + "/row.json", experiment_row_json(row));
+    say(head + outcome(row));
+  }
+
+  // A row that was run before by the same words.
+  bool take_kept(ExperimentRow& row) const {
+    const std::string path = folder_of(row) + "/row.json";
+    if (!fs::exists(path)) return false;
+    ExperimentRow kept = parse_experiment_row(read_file(path), path);
+    if (!(kept.experiment == row.experiment) || !kept.figures || (words_.peer && !kept.peer)) return false;
+    row = std::move(kept);
+    return true;
+  }
+
+  // False where a signal came.
+  static bool wait_for(Child& child, const std::string& head) {
+    const bool draws = is_terminal();
+    while (child.is_running(draws ? 250 : 1000)) {
+      if (stop_signal != 0) return false;
+      if (!draws) continue;
+      const std::string line = child.last_line();
+      const std::string shown = line.starts_with("step ") ? line : std::string("starting");
+      std::fprintf(stderr, "\r\033[K%.*s", 110, (head + ": " + shown).c_str());
+      std::fflush(stderr);
+    }
+    if (draws) std::fputs("\r\033[K", stderr);
+    return true;
+  }
+
+  // What the program refuses is a result; anything else ends the bench.
+  static void take_refusal(const Child& child, ExperimentRow& row) {
+    std::string said = child.said_after("plimsoll: ");
+    while (said.ends_with('\n')) said.pop_back();
+    const int code = child.exit_code();
+    if (code == static_cast<int>(ErrorCode::kUsage) || code == static_cast<int>(ErrorCode::kWillNotFit)) {
+      row.refused = said.substr(0, said.find('\n'));
+      return;
+    }
+    row.refused =
+        "ended with exit code " + std::to_string(code) + ": " + (said.empty() ? child.last_line() : said);
+  }
+
+  void run_peer(ExperimentRow& row, const std::string& head) {
+    const std::string folder = folder_of(row);
+    std::vector<std::string> words{words_.peer_python, words_.peer_script, folder + "/peer.json"};
+    words.insert(words.end(), row.experiment.words.begin(), row.experiment.words.end());
+    Child child(words, folder + "/peer_output.txt");
+    if (!wait_for(child, head + ", Trainer")) return;
+    PeerFigures peer;
+    if (child.exit_code() == 0) {
+      peer = parse_peer_figures(read_file(folder + "/peer.json"), folder + "/peer.json");
+    } else {
+      peer.refused = child.exit_code() == 127
+                         ? words_.peer_python + " cannot be run; name one with --peer_python"
+                         : child.last_line();
+    }
+    row.peer = peer;
+  }
+
+  static std::string outcome(const ExperimentRow& row) {
+    if (!row.figures) return ": " + row.refused;
+    char text[128];
+    std::snprintf(text, sizeof text, ": %.1f s, %.3g samples/s, %.0f MiB", row.figures->seconds,
+                  row.figures->samples_per_s, static_cast<double>(row.figures->measured_bytes) / 1048576.0);
+    std::string said = text;
+    if (row.peer && row.peer->refused.empty()) {
+      std::snprintf(text, sizeof text, "; Trainer %.3g samples/s, %.0f MiB", row.peer->samples_per_s,
+                    static_cast<double>(row.peer->measured_bytes) / 1048576.0);
+      said += text;
+    }
+    return said;
+  }
+
+  void report() const {
+    const ExperimentReport texts = make_experiment_report(rows_);
+    const std::string stem = words_.output_dir + "/experiments";
+    write_file(stem + ".json", texts.json);
+    write_file(stem + ".csv", texts.csv);
+    write_file(stem + ".svg", texts.svg);
+    const bool has_png = write_experiment_png(rows_, stem + ".png");
+    print(texts.table);
+    print("\nwrote " + stem + ".json, .csv, .svg" +
+          (has_png ? ", .png" : "; no .png, there is no cairo here"));
+    if (!texts.summary.empty()) print(texts.summary);
+  }
+
+  BenchWords words_;
+  std::vector<ExperimentRow> rows_;
+};
+
+// A row's own process: a training as `train` does it, without the weights, which nobody reads.
+int run_one(const std::vector<std::string>& words) {
+  const ParseResult parsed = parse_arguments(words);
+  const Arguments& arguments = parsed.arguments;
+  Trainer trainer(arguments, Task::kTrain, process_environment());
+  if (!show_and_start(trainer, arguments)) return 0;
+  const TrainOutput output = trainer.train(say);
+  trainer.save_reports(output);
+  MetricMap metrics = output.metrics;
+  metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
+  if (arguments.do_eval) trainer.save_metrics("eval", trainer.evaluate());
+  trainer.save_metrics("train", metrics);
+  print(memory_text(trainer.memory()));
+  return 0;
+}
+
+}  // namespace
+
+int run_bench(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    print(kUsage);
+    return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
+  }
+  if (words[0] == "--one_run") return run_one({words.begin() + 1, words.end()});
+  return Bench(read_words(words)).run();
+}
+
+}  // namespace plimsoll::cli

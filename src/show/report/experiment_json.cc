@@ -1,0 +1,120 @@
+#include "show/report/experiment_json.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/python_json.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+// JSON has no number that is not finite.
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+double number_of(const Json& value) {
+  return value.is_null() ? std::nan("") : value.get<double>();
+}
+
+Json figures_object(const ExperimentFigures& f) {
+  Json evaluation = Json::object();
+  for (const auto& [name, value] : f.evaluation) evaluation[name] = number(value);
+  return {{"seconds", number(f.seconds)},
+          {"samples_per_s", number(f.samples_per_s)},
+          {"predicted_samples_per_s", number(f.predicted_samples_per_s)},
+          {"measured_bytes", f.measured_bytes},
+          {"predicted_bytes", f.predicted_bytes},
+          {"arena_bytes", f.arena_bytes},
+          {"high_water_bytes", f.high_water_bytes},
+          {"loss", number(f.loss)},
+          {"model", f.model},
+          {"device", f.device},
+          {"sequence_length", f.sequence_length},
+          {"evaluation", std::move(evaluation)}};
+}
+
+ExperimentFigures figures_of(const Json& object) {
+  ExperimentFigures f{.seconds = number_of(object.at("seconds")),
+                      .samples_per_s = number_of(object.at("samples_per_s")),
+                      .predicted_samples_per_s = number_of(object.at("predicted_samples_per_s")),
+                      .measured_bytes = object.at("measured_bytes"),
+                      .predicted_bytes = object.at("predicted_bytes"),
+                      .arena_bytes = object.at("arena_bytes"),
+                      .high_water_bytes = object.at("high_water_bytes"),
+                      .loss = number_of(object.at("loss")),
+                      .model = object.at("model"),
+                      .device = object.at("device"),
+                      .sequence_length = object.at("sequence_length"),
+                      .evaluation = {}};
+  for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
+  return f;
+}
+
+PeerFigures peer_of(const Json& object) {
+  return {.samples_per_s = number_of(object.at("samples_per_s")),
+          .measured_bytes = object.at("measured_bytes"),
+          .refused = object.at("refused")};
+}
+
+}  // namespace
+
+Json experiment_row_object(const ExperimentRow& row) {
+  Json object{{"name", row.experiment.name},
+              {"key", row.experiment.key},
+              {"methods", row.experiment.methods},
+              {"words", row.experiment.words},
+              {"note", row.experiment.note},
+              {"refused", row.refused},
+              {"figures", nullptr},
+              {"peer", nullptr}};
+  if (row.figures) object["figures"] = figures_object(*row.figures);
+  if (row.peer) {
+    object["peer"] = {{"samples_per_s", number(row.peer->samples_per_s)},
+                      {"measured_bytes", row.peer->measured_bytes},
+                      {"refused", row.peer->refused}};
+  }
+  return object;
+}
+
+ExperimentRow experiment_row_of(const Json& object) {
+  ExperimentRow row{.experiment = {.name = object.at("name"),
+                                   .key = object.at("key"),
+                                   .methods = object.at("methods"),
+                                   .words = object.at("words"),
+                                   .note = object.at("note")},
+                    .figures = {},
+                    .refused = object.at("refused"),
+                    .peer = {}};
+  if (!object.at("figures").is_null()) row.figures = figures_of(object.at("figures"));
+  if (const Json& peer = object.at("peer"); !peer.is_null()) {
+    row.peer = peer_of(peer);
+  }
+  return row;
+}
+
+PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
+  try {
+    return peer_of(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw_error(ErrorCode::kBadData, "{}: not what a peer's script writes: {}", source, error.what());
+  }
+}
+
+std::string experiment_row_json(const ExperimentRow& row) {
+  return python_json(experiment_row_object(row), 2) + "\n";
+}
+
+ExperimentRow parse_experiment_row(std::string_view text, std::string_view source) {
+  try {
+    return experiment_row_of(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw_error(ErrorCode::kBadData,
+                "{}: not a row of experiments: {}. Remove the file; the row then runs again", source,
+                error.what());
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,18 @@
+// The picture of a table of experiments: memory and speed by method, as bars beside each other. Pure;
+// thread-safe.
+//
+// Colours are those of Okabe and Ito (2008), told apart by people with any common form of colour blindness;
+// predictions are marks across the bars, so that they need no colour.
+#pragma once
+
+#include <vector>
+
+#include "plimsoll/experiments.h"
+#include "show/report/picture.h"
+
+namespace plimsoll {
+
+// Requires: at least one row. Rows without figures are left out.
+Picture experiment_picture(const std::vector<ExperimentRow>& rows);
+
+}  // namespace plimsoll

@@ -1,0 +1,203 @@
+#include "show/report/picture.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "show/report/svg.h"
+
+#ifdef PLIMSOLL_HAS_CAIRO
+#include <cairo.h>
+#include <dlfcn.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/check.h"
+#endif
+
+namespace plimsoll {
+
+Picture::Picture(int width, int height, std::string title)
+    : width_(width), height_(height), title_(std::move(title)) {}
+
+void Picture::rectangle(double x, double y, double width, double height, std::string_view colour) {
+  items_.push_back(
+      {.kind = Kind::kRectangle, .x = x, .y = y, .a = width, .b = height, .colour = std::string(colour)});
+}
+
+void Picture::line(double x1, double y1, double x2, double y2, std::string_view colour, double width) {
+  items_.push_back({.kind = Kind::kLine,
+                    .x = x1,
+                    .y = y1,
+                    .a = x2,
+                    .b = y2,
+                    .size = width,
+                    .colour = std::string(colour)});
+}
+
+void Picture::text(double x, double y, std::string_view words, double size, std::string_view colour,
+                   TextAnchor anchor, TextWeight weight) {
+  items_.push_back({.kind = Kind::kText,
+                    .x = x,
+                    .y = y,
+                    .size = size,
+                    .colour = std::string(colour),
+                    .words = std::string(words),
+                    .anchor = anchor,
+                    .weight = weight});
+}
+
+std::string Picture::svg() const {
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
+      "font-family=\"sans-serif\">\n<title>{2}</title>\n<rect width=\"{0}\" height=\"{1}\" "
+      "fill=\"#ffffff\"/>\n",
+      width_, height_, xml_escaped(title_));
+  for (const Item& item : items_) {
+    if (item.kind == Kind::kRectangle) {
+      out += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n",
+                         item.x, item.y, item.a, item.b, item.colour);
+    } else if (item.kind == Kind::kLine) {
+      out += fmt::format("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"{}\" stroke-width=\"{:.1f}\"/>\n",
+                         item.x, item.y, item.a, item.b, item.colour, item.size);
+    } else {
+      constexpr std::string_view kAnchors[] = {"start", "middle", "end"};
+      out += fmt::format(
+          "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.0f}\" fill=\"{}\" text-anchor=\"{}\"{}>{}</text>\n",
+          item.x, item.y, item.size, item.colour, kAnchors[static_cast<size_t>(item.anchor)],
+          item.weight == TextWeight::kBold ? " font-weight=\"bold\"" : "", xml_escaped(item.words));
+    }
+  }
+  return out + "</svg>\n";
+}
+
+#ifdef PLIMSOLL_HAS_CAIRO
+
+namespace {
+
+// The functions of the library that pictures use, by the names of their headers.
+struct Cairo {
+#define PLIMSOLL_CAIRO(name) decltype(&cairo_##name) name = nullptr
+  PLIMSOLL_CAIRO(image_surface_create);
+  PLIMSOLL_CAIRO(surface_destroy);
+  PLIMSOLL_CAIRO(surface_write_to_png);
+  PLIMSOLL_CAIRO(status_to_string);
+  PLIMSOLL_CAIRO(create);
+  PLIMSOLL_CAIRO(destroy);
+  PLIMSOLL_CAIRO(scale);
+  PLIMSOLL_CAIRO(paint);
+  PLIMSOLL_CAIRO(set_source_rgb);
+  PLIMSOLL_CAIRO(rectangle);
+  PLIMSOLL_CAIRO(fill);
+  PLIMSOLL_CAIRO(set_line_width);
+  PLIMSOLL_CAIRO(move_to);
+  PLIMSOLL_CAIRO(line_to);
+  PLIMSOLL_CAIRO(stroke);
+  PLIMSOLL_CAIRO(select_font_face);
+  PLIMSOLL_CAIRO(set_font_size);
+  PLIMSOLL_CAIRO(text_extents);
+  PLIMSOLL_CAIRO(show_text);
+#undef PLIMSOLL_CAIRO
+};
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+// Nothing where the library is not on this machine. It stays open: it is a library, and is used once.
+std::optional<Cairo> open_cairo() {
+  void* library = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::nullopt;
+  Cairo cairo;
+  bool all = true;
+#define PLIMSOLL_CAIRO(name) all = find(library, "cairo_" #name, cairo.name) && all
+  PLIMSOLL_CAIRO(image_surface_create);
+  PLIMSOLL_CAIRO(surface_destroy);
+  PLIMSOLL_CAIRO(surface_write_to_png);
+  PLIMSOLL_CAIRO(status_to_string);
+  PLIMSOLL_CAIRO(create);
+  PLIMSOLL_CAIRO(destroy);
+  PLIMSOLL_CAIRO(scale);
+  PLIMSOLL_CAIRO(paint);
+  PLIMSOLL_CAIRO(set_source_rgb);
+  PLIMSOLL_CAIRO(rectangle);
+  PLIMSOLL_CAIRO(fill);
+  PLIMSOLL_CAIRO(set_line_width);
+  PLIMSOLL_CAIRO(move_to);
+  PLIMSOLL_CAIRO(line_to);
+  PLIMSOLL_CAIRO(stroke);
+  PLIMSOLL_CAIRO(select_font_face);
+  PLIMSOLL_CAIRO(set_font_size);
+  PLIMSOLL_CAIRO(text_extents);
+  PLIMSOLL_CAIRO(show_text);
+#undef PLIMSOLL_CAIRO
+  return all ? std::optional(cairo) : std::nullopt;
+}
+
+void set_colour(const Cairo& cairo, cairo_t* context, const std::string& colour) {
+  const auto part = [&](size_t at) {
+    return static_cast<double>(std::strtol(colour.substr(at, 2).c_str(), nullptr, 16)) / 255.0;
+  };
+  cairo.set_source_rgb(context, part(1), part(3), part(5));
+}
+
+}  // namespace
+
+bool Picture::write_png(const std::string& path, double scale) const {
+  const std::optional<Cairo> library = open_cairo();
+  if (!library) return false;
+  const Cairo& cairo = *library;
+  const auto pixels = [&](int size) { return static_cast<int>(size * scale); };
+  const std::unique_ptr<cairo_surface_t, decltype(cairo.surface_destroy)> surface(
+      cairo.image_surface_create(CAIRO_FORMAT_RGB24, pixels(width_), pixels(height_)), cairo.surface_destroy);
+  const std::unique_ptr<cairo_t, decltype(cairo.destroy)> context(cairo.create(surface.get()), cairo.destroy);
+  cairo_t* to = context.get();
+  cairo.scale(to, scale, scale);
+  cairo.set_source_rgb(to, 1, 1, 1);
+  cairo.paint(to);
+  for (const Item& item : items_) {
+    set_colour(cairo, to, item.colour);
+    if (item.kind == Kind::kRectangle) {
+      cairo.rectangle(to, item.x, item.y, item.a, item.b);
+      cairo.fill(to);
+    } else if (item.kind == Kind::kLine) {
+      cairo.set_line_width(to, item.size);
+      cairo.move_to(to, item.x, item.y);
+      cairo.line_to(to, item.a, item.b);
+      cairo.stroke(to);
+    } else {
+      cairo.select_font_face(
+          to, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+          item.weight == TextWeight::kBold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+      cairo.set_font_size(to, item.size);
+      cairo_text_extents_t extents;
+      cairo.text_extents(to, item.words.c_str(), &extents);
+      const double before = item.anchor == TextAnchor::kStart    ? 0
+                            : item.anchor == TextAnchor::kMiddle ? extents.x_advance / 2
+                                                                 : extents.x_advance;
+      cairo.move_to(to, item.x - before, item.y);
+      cairo.show_text(to, item.words.c_str());
+    }
+  }
+  const cairo_status_t status = cairo.surface_write_to_png(surface.get(), path.c_str());
+  if (status != CAIRO_STATUS_SUCCESS) {
+    throw_error(ErrorCode::kDevice,
+                "{}: the picture cannot be written: {}; check the path, its rights and the disk", path,
+                cairo.status_to_string(status));
+  }
+  return true;
+}
+
+#else
+
+bool Picture::write_png(const std::string&, double) const {
+  return false;
+}
+
+#endif
+
+}  // namespace plimsoll

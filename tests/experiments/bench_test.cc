@@ -1,0 +1,184 @@
+// `plimsoll bench`, on a model of two layers: the table, its files, sweeps, refusals, and going on after it
+// was killed.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "plimsoll/experiments.h"
+#include "tests/bad_input/binary.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+bool contains(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+Words bench_words(const TestFolder& folder, const Words& more) {
+  Words words{"bench",
+              "--output_dir",
+              folder.path("out"),
+              "--use_cpu",
+              "--config_name",
+              folder.path("model"),
+              "--num_threads",
+              "1",
+              "--dummy_seq_length",
+              "12",
+              "--max_seq_length",
+              "12",
+              "--dummy_num_samples",
+              "24"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+nlohmann::json table_of(const TestFolder& folder) {
+  return nlohmann::json::parse(read_file(folder.path("out") + "/experiments.json"));
+}
+
+TEST(Bench, MakesTheTableAndItsFiles) {
+  const TestFolder folder("bench_table");
+  write_tiny_model(folder);
+  const ProcessResult result =
+      run_plimsoll(bench_words(folder, {"--experiments", "--only", "gradient accumulation,SGD,8-bit AdamW"}),
+                   folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json rows = table_of(folder).at("rows");
+  ASSERT_GE(rows.size(), 4u);
+  int measured = 0;
+  for (const nlohmann::json& row : rows) {
+    // What has no figures says why.
+    EXPECT_NE(row.at("figures").is_null(), row.at("refused").get<std::string>().empty()) << row.dump(1);
+    if (row.at("figures").is_null()) continue;
+    ++measured;
+    const nlohmann::json& figures = row.at("figures");
+    EXPECT_GT(figures.at("samples_per_s").get<double>(), 0) << row.dump(1);
+    EXPECT_GT(figures.at("predicted_samples_per_s").get<double>(), 0) << row.dump(1);
+    EXPECT_LE(figures.at("measured_bytes").get<int64_t>(), figures.at("predicted_bytes").get<int64_t>());
+    EXPECT_LE(figures.at("high_water_bytes").get<int64_t>(), figures.at("arena_bytes").get<int64_t>());
+    EXPECT_FALSE(
+        fs::exists(folder.path("out") + "/rows/" + row.at("key").get<std::string>() + "/model.safetensors"))
+        << "nobody reads the weights of a row";
+  }
+  EXPECT_GE(measured, 3);
+  for (const char* words :
+       {"vanilla, batch 4", "what each does alone", "SGD", "fastest: ", "predicted speed"})
+    EXPECT_TRUE(contains(result.output, words)) << words << " in " << result.output;
+  for (const char* name : {"experiments.csv", "experiments.svg"})
+    EXPECT_GT(fs::file_size(folder.path("out") + "/" + name), 100u) << name;
+}
+
+TEST(Bench, SweepsAGridWithMetrics) {
+  const TestFolder folder("bench_sweep");
+  write_tiny_model(folder);
+  const std::string rows = write_uneven_rows(folder, 30);
+  const ProcessResult result = run_plimsoll({"bench",
+                                             "--output_dir",
+                                             folder.path("out"),
+                                             "--use_cpu",
+                                             "--num_threads",
+                                             "1",
+                                             "--config_name",
+                                             folder.path("model"),
+                                             "--tokenizer_name",
+                                             folder.path("model"),
+                                             "--train_file",
+                                             rows,
+                                             "--validation_file",
+                                             rows,
+                                             "--do_eval",
+                                             "--max_steps",
+                                             "3",
+                                             "--sweep",
+                                             "per_device_train_batch_size=2,3",
+                                             "--sweep",
+                                             "optim=adamw_torch,sgd"},
+                                            folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json table = table_of(folder).at("rows");
+  ASSERT_EQ(table.size(), 4u);
+  EXPECT_EQ(table[1].at("name"), "per_device_train_batch_size=2 optim=sgd");
+  for (const nlohmann::json& row : table)
+    EXPECT_TRUE(row.at("figures").at("evaluation").contains("eval_accuracy")) << row.dump(1);
+  EXPECT_TRUE(contains(result.output, "accuracy")) << result.output;
+}
+
+// Killed at any time, it goes on where it was: rows that were done are not run again.
+TEST(Bench, GoesOnAfterItWasKilled) {
+  const TestFolder folder("bench_kill");
+  write_tiny_model(folder);
+  const Words words = bench_words(folder, {"--experiments", "--only", "SGD,batch"});
+  const std::string first_row = folder.path("out") + "/rows/01-vanilla-batch-4/row.json";
+  {
+    Process bench(words, folder.path("log"));
+    for (int waited = 0; !fs::exists(first_row) && waited < 30000; ++waited) sleep_us(1000);
+    bench.send(SIGKILL);
+    bench.wait();
+  }
+  ASSERT_TRUE(fs::exists(first_row));
+  const fs::file_time_type written = fs::last_write_time(first_row);
+  const ProcessResult result = run_plimsoll(words, folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(result.output, "vanilla, batch 4: there already")) << result.output;
+  EXPECT_EQ(fs::last_write_time(first_row), written);
+  // Other words are other work.
+  Words others = words;
+  others.insert(others.end(), {"--seed", "7"});
+  const ProcessResult again = run_plimsoll(others, folder.path("log"));
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_FALSE(contains(again.output, "there already")) << again.output;
+}
+
+TEST(Bench, StopsAtASignalAndSaysHowToGoOn) {
+  const TestFolder folder("bench_stop");
+  write_tiny_model(folder);
+  Process bench(bench_words(folder, {"--experiments", "--max_steps", "100000"}), folder.path("log"));
+  const std::string started = folder.path("out") + "/rows/01-vanilla-batch-4/log.jsonl";
+  for (int waited = 0; !fs::exists(started) && waited < 30000; ++waited) sleep_us(1000);
+  bench.send(SIGINT);
+  const ProcessResult result = bench.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_TRUE(contains(result.output, "goes on with row 1")) << result.output;
+}
+
+TEST(Bench, RefusesWhatItCannotRead) {
+  const TestFolder folder("bench_words");
+  const auto refused = [&](const Words& words, const std::string& expected) {
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_TRUE(contains(result.output, expected)) << result.output;
+  };
+  refused({"bench", "--use_cpu"}, "--experiments, or --sweep");
+  refused({"bench", "--sweep", "nonsense"}, "expected NAME=VALUE");
+  refused({"bench", "--sweep", "nonsense=1,2"}, "'nonsense' is no argument");
+  refused({"bench", "--sweep", "seed=1,,2"}, "an empty value");
+  refused({"bench", "--experiments", "--output_dir"}, "needs a value");
+  refused({"bench", "--experiments", "--peer", "--peer_script", folder.path("none.py")}, "there is no");
+}
+
+TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
+  for (const ExperimentDevice device : {ExperimentDevice::kCpu, ExperimentDevice::kGpu}) {
+    const std::vector<Experiment> rows = document_experiments(device, {"--seed", "3"});
+    ASSERT_GE(rows.size(), 14u);
+    const std::string half = device == ExperimentDevice::kGpu ? "--fp16" : "--bf16";
+    for (const size_t i : {3u, 4u, 6u, 8u})
+      EXPECT_EQ(std::count(rows[i].words.begin(), rows[i].words.end(), half), 1) << rows[i].name;
+    for (const Experiment& row : rows) {
+      EXPECT_EQ(std::count(row.words.begin(), row.words.end(), "--per_device_train_batch_size"), 1)
+          << row.name;
+      EXPECT_EQ(row.words.back(), "3");
+    }
+    EXPECT_EQ(rows[4].note.empty(), device == ExperimentDevice::kGpu);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
