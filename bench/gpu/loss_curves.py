@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Whether training in fp32, bf16 and fp16 goes as Hugging Face's Trainer goes: loss curves of a pretrained model on real
+text, beside the spread of Trainer's own runs over seeds.
+
+usage: loss_curves.py PROGRAM MODEL_FOLDER TRAIN.tsv [--steps 500] [--seeds 5] [--precisions fp32,bf16,fp16]
+                      [--device cuda:0] [--python PYTHON] [--out FOLDER]
+
+MODEL_FOLDER holds a pretrained BERT with its tokenizer, TRAIN.tsv the columns sentence and label (data/demo has both after
+`make demo`). Trainer runs in fp32, once a seed: another order of the rows, other dropout, another head. Plimsoll runs once in
+each precision, with a seed of its own. A curve is cut into 20 blocks of equal length, whose means are compared: Trainer's runs
+have a mean m and a standard deviation s over the seeds in each block, and another run of the same distribution would have
+t = (x - m) / (s sqrt(1 + 1/n)) with Student's distribution of n - 1 degrees of freedom. What is asked of each precision, at a
+level of 1 % in all (Bonferroni over the blocks): no block beyond the two-sided bound, and the mean of the last fifth within the
+bound of one comparison. Exit code 1 where it is not so. The table also says how many blocks lie between Trainer's lowest and
+highest run: a run of the same distribution lies there (n - 1) / (n + 1) of the time.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+BLOCKS = 20
+SETTINGS = {"learning_rate": 1e-4, "weight_decay": 0.01, "per_device_train_batch_size": 32, "logging_steps": 1}
+MAX_LENGTH = 128
+
+
+def read_rows(path):
+    rows = [line.rstrip("\n").split("\t") for line in open(path, encoding="utf-8")]
+    sentence, label = rows[0].index("sentence"), rows[0].index("label")
+    return [(row[sentence], row[label]) for row in rows[1:]]
+
+
+def peer_curves(words):
+    """Trainer's side, in a process of its own: a curve a seed, as JSON."""
+    import torch
+    from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer,
+                              TrainerCallback, TrainingArguments, set_seed)
+
+    class Recorder(TrainerCallback):
+        def __init__(self):
+            self.losses = []
+
+        def on_log(self, arguments, state, control, logs=None, **more):
+            if "loss" in logs:
+                self.losses.append(logs["loss"])
+
+    rows = read_rows(words.train)
+    labels = sorted({label for _, label in rows})
+    tokenizer = AutoTokenizer.from_pretrained(words.model)
+    tokens = tokenizer([text for text, _ in rows], truncation=True, max_length=MAX_LENGTH)
+    data = [dict(input_ids=ids, labels=labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
+    curves = []
+    for seed in range(1, words.seeds + 1):
+        set_seed(seed)
+        model = AutoModelForSequenceClassification.from_pretrained(words.model, num_labels=len(labels), dtype=torch.float32)
+        recorder = Recorder()
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(folder, seed=seed, max_steps=words.steps, save_strategy="no", report_to=[],
+                                          disable_tqdm=True, use_cpu=words.device == "cpu", **SETTINGS)
+            Trainer(model=model, args=arguments, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer),
+                    callbacks=[recorder]).train()
+        curves.append(recorder.losses)
+    print("\n" + json.dumps(curves))
+
+
+def our_curve(words, precision, folder):
+    output = os.path.join(folder, precision)
+    command = [words.program, "train", "--model_name_or_path", words.model, "--train_file", words.train, "--max_seq_length",
+               str(MAX_LENGTH), "--max_steps", str(words.steps), "--save_strategy", "no", "--seed", "77", "--device", words.device,
+               "--output_dir", output]
+    for key, value in SETTINGS.items():
+        command += [f"--{key}", str(value)]
+    if precision != "fp32":
+        command.append(f"--{precision}")
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{precision}: exit code {done.returncode}: {done.stderr[-2000:]}")
+    entries = [json.loads(line) for line in open(os.path.join(output, "log.jsonl"))]
+    return [entry["loss"] for entry in entries if "loss" in entry]
+
+
+def blocks_of(curve):
+    size = len(curve) // BLOCKS
+    return [statistics.fmean(curve[i * size:(i + 1) * size]) for i in range(BLOCKS)]
+
+
+def student_cdf(t, degrees):
+    """By Simpson's rule over the density. Requires: t >= 0."""
+    density = lambda x: (1 + x * x / degrees) ** (-(degrees + 1) / 2)
+    scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
+    n = 4000
+    width = t / n
+    inner = sum((4 if i % 2 else 2) * density(i * width) for i in range(1, n))
+    return 0.5 + scale * width / 3 * (density(0) + inner + density(t))
+
+
+def student_bound(level, degrees):
+    """|t| that is exceeded with probability `level`."""
+    low, high = 0.0, 1000.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 2 * (1 - student_cdf(middle, degrees)) > level else (low, middle)
+    return high
+
+
+def judge(curves, ours):
+    """Of one precision."""
+    peers = [blocks_of(curve) for curve in curves]
+    mine = blocks_of(ours)
+    n = len(peers)
+
+    def t_of(values, x):
+        return (x - statistics.fmean(values)) / (statistics.stdev(values) * math.sqrt(1 + 1 / n))
+
+    columns = list(zip(*peers))
+    ts = [t_of(column, x) for column, x in zip(columns, mine)]
+    last = BLOCKS // 5
+    tail = t_of([statistics.fmean(peer[-last:]) for peer in peers], statistics.fmean(mine[-last:]))
+    return {"blocks": mine, "t": ts, "worst_t": max(ts, key=abs), "last_fifth_t": tail,
+            "inside": sum(min(column) <= x <= max(column) for column, x in zip(columns, mine)) / BLOCKS,
+            "worst_bound": student_bound(0.01 / BLOCKS, n - 1), "last_fifth_bound": student_bound(0.01, n - 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("model")
+    parser.add_argument("train")
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--precisions", default="fp32,bf16,fp16")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--out", default="loss_curves")
+    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.peer:
+        return peer_curves(words)
+    os.makedirs(words.out, exist_ok=True)
+    again = [sys.argv[0], words.program, words.model, words.train, "--steps", str(words.steps), "--seeds", str(words.seeds),
+             "--device", words.device, "--peer"]
+    peer = subprocess.Popen([words.python] + again, stdout=subprocess.PIPE, text=True, env=dict(os.environ, HF_HUB_OFFLINE="1"))
+    with tempfile.TemporaryDirectory() as folder:
+        ours = {precision: our_curve(words, precision, folder) for precision in words.precisions.split(",")}
+    text = peer.communicate()[0]
+    if peer.returncode != 0:
+        sys.exit(f"Trainer ended with {peer.returncode}")
+    curves = json.loads(text.strip().splitlines()[-1])
+    result = {"trainer": curves, "plimsoll": ours, "judged": {p: judge(curves, curve) for p, curve in ours.items()}}
+    with open(os.path.join(words.out, "loss_curves.json"), "w") as file:
+        json.dump(result, file)
+    columns = list(zip(*(blocks_of(curve) for curve in curves)))
+    print(f"mean loss of a fifth of {words.steps} steps; Trainer in fp32 over {words.seeds} seeds: lowest, mean, highest")
+    fifths = [columns[i:i + BLOCKS // 5] for i in range(0, BLOCKS, BLOCKS // 5)]
+    for i, fifth in enumerate(fifths):
+        means = [statistics.fmean(values) for values in zip(*fifth)]
+        mine = "  ".join(f"{p} {statistics.fmean(result['judged'][p]['blocks'][i * 4:i * 4 + 4]):.4f}" for p in ours)
+        print(f"  {i + 1}: {min(means):.4f} {statistics.fmean(means):.4f} {max(means):.4f}   Plimsoll {mine}")
+    good = True
+    for precision, verdict in result["judged"].items():
+        fine = abs(verdict["worst_t"]) <= verdict["worst_bound"] and abs(verdict["last_fifth_t"]) <= verdict["last_fifth_bound"]
+        good = good and fine
+        print(f"{precision}: {100 * verdict['inside']:.0f} % of the blocks within Trainer's lowest and highest; worst t "
+              f"{verdict['worst_t']:+.2f} (bound {verdict['worst_bound']:.2f}), last fifth {verdict['last_fifth_t']:+.2f} "
+              f"(bound {verdict['last_fifth_bound']:.2f}): {'within the spread' if fine else 'OUTSIDE the spread'}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
