@@ -19,8 +19,7 @@ enum class MethodEffect {
 struct Method {
   std::string_view name;                // "bf16"
   std::vector<std::string_view> words;  // the arguments of `plimsoll train` that switch it on
-  // Methods of one kind exclude each other, because each is a value of the same choice: "precision" or
-  // "optimizer".
+  // Methods of one kind, "precision" or "optimizer", are alternatives: a search tries one of them at a time.
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
   std::string_view not_on_cpu = {};  // why it has no meaning on a CPU; "" where it has
@@ -29,6 +28,8 @@ struct Method {
 
 // Every method that this version has, in the order in which tables show them.
 const std::vector<Method>& method_table();
+// Whether no two of the methods set the same argument, which holds one value.
+bool set_different_arguments(const std::vector<const Method*>& methods);
 // The method of that name, or nullptr.
 const Method* find_method(std::string_view name);
 

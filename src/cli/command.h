@@ -16,6 +16,7 @@ int run_eval(const std::vector<std::string>& words);
 int run_predict(const std::vector<std::string>& words);
 int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
+int run_fit(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 

@@ -82,6 +82,9 @@ constexpr Command kCommands[] = {
      "what is in a model folder, checkpoint, .safetensors, data file or tokenizer: plimsoll inspect PATH"},
     {"tokenize", run_tokenize,
      "a line of text in, a JSON line out: plimsoll tokenize --tokenizer_name DIR [FILE] [--show]"},
+    {"fit", run_fit,
+     "what fits into so much memory: methods, batch and length for a device that need not be there; "
+     "--memory, --device"},
     {"bench", run_bench,
      "every method alone and combined, one process each: time, memory, predicted beside measured; "
      "--experiments, --sweep, --peer"},
@@ -121,9 +124,10 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
   }
-  throw Error(ErrorCode::kUsage,
-              "'" + words[0] +
-                  "' is no command; there are train, plan, eval, predict, inspect, tokenize, bench, monitor");
+  throw Error(
+      ErrorCode::kUsage,
+      "'" + words[0] +
+          "' is no command; there are train, plan, eval, predict, inspect, tokenize, fit, bench, monitor");
 }
 
 // What was printed counts as done only when it has left the process. A run that failed keeps its own code.

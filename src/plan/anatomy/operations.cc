@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "target/cpu_target.h"
+#include "target/gpu_efficiency.h"
 
 namespace plimsoll {
 namespace {
@@ -17,13 +19,27 @@ DType arithmetic_type(const OpView& op) {
   return DType::kF32;
 }
 
+// The slower of arithmetic and traffic at the shares of the rates that steps reach, joined with what an op
+// takes at the least: target/gpu_efficiency.h.
+double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
+                        const PlanRequest& request) {
+  const GpuTarget& gpu = request.gpu;
+  const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
+  if (schema.group() != OpGroup::kContraction)
+    return std::hypot(1e3 * traffic, gpu_least_ms(GpuWork::kOther));
+  const GpuWork work = op.op.def->name().starts_with("attention") ? GpuWork::kAttention : GpuWork::kProduct;
+  const DType type = arithmetic_type(op);
+  const bool is_tf32 = type == DType::kF32 && request.tf32 && gpu.tf32_tflops > 0;
+  const GpuPrecision precision = dtype_bytes(type) == 2 ? GpuPrecision::kHalf
+                                 : is_tf32              ? GpuPrecision::kTf32
+                                                        : GpuPrecision::kF32;
+  const double gflops = is_tf32 ? 1e3 * gpu.tf32_tflops : product_gflops(gpu, type);
+  const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
+  return std::hypot(1e3 * std::max(arithmetic, traffic), gpu_least_ms(work));
+}
+
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const PlanRequest& request) {
-  if (request.device == KernelDevice::kCuda) {
-    const double gflops = schema.group() == OpGroup::kContraction
-                              ? product_gflops(request.gpu, arithmetic_type(op))
-                              : 1e3 * request.gpu.f32_tflops;
-    return 1e3 * std::max(cost.flops / (gflops * 1e9), cost.bytes / (request.gpu.memory_gb_per_s * 1e9));
-  }
+  if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, request);
   const CpuTarget& target = cpu_target(request.isa);
   // Norms and element-wise ops run on fp32 lanes, at a fraction of a product's rate that their memory traffic
   // outweighs.
@@ -122,10 +138,11 @@ double OperationsAnatomy::samples_per_s() const {
 OperationsAnatomy operations_anatomy(const Plan& plan) {
   OperationsAnatomy anatomy;
   const PlanRequest& request = plan.request;
-  anatomy.rates = request.device == KernelDevice::kCuda
-                      ? fmt::format("{}: {}", request.gpu.name, request.gpu.provenance)
-                      : fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
-                                    request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
+  anatomy.rates =
+      request.device == KernelDevice::kCuda
+          ? fmt::format("{}: {}; {}", request.gpu.name, request.gpu.provenance, kGpuEfficiencyProvenance)
+          : fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
+                        request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
   const ProgramPlan* program = program_of(plan);
   if (program == nullptr) return anatomy;
   for (const OpEstimate& op : estimate_ops(plan, *program)) {

@@ -1,9 +1,9 @@
 // The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a step,
 // by group and by segment. Pure; thread-safe.
 //
-// Times are estimates from the table of rates in target/cpu_target.h: an op takes as long as the slower of
-// its arithmetic and its memory traffic. Ops and bytes are those of the largest bucket, every row a real
-// token.
+// Times are estimates from the tables of rates in target/cpu_target.h, target/gpu_target.h and
+// target/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic. Ops
+// and bytes are those of the largest bucket, every row a real token.
 #pragma once
 
 #include <array>

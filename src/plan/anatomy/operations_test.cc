@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/anatomy/plan_case.h"
+#include "target/gpu_target.h"
 
 namespace plimsoll {
 namespace {
@@ -51,6 +52,41 @@ TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
   EXPECT_NEAR(products[index_of(Segment::kForward)].flops, linear + attention, 0.02 * linear);
   EXPECT_GE(products[index_of(Segment::kBackward)].flops, 2 * linear);
   EXPECT_LT(products[index_of(Segment::kBackward)].flops, 2.2 * (linear + attention));
+}
+
+// The table of docs/measurements/h200-2026-11-21.md, and of TF32 its later figure: what
+// target/gpu_efficiency.h was fitted to. The bound is what is promised of predictions on a calibrated device.
+TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
+  struct Case {
+    const char* model;
+    int64_t sequences;
+    int64_t longest;
+    int64_t accumulation;
+    bool bf16;
+    bool tf32;
+    double samples_per_s;
+  };
+  // Short texts have 53 tokens in the mean.
+  const Case kCases[] = {{"bert-large-uncased", 32, 512, 1, true, false, 392.0},
+                         {"bert-large-uncased", 4, 512, 1, false, false, 39.6},
+                         {"bert-large-uncased", 4, 512, 1, true, false, 298.0},
+                         {"bert-large-uncased", 1, 512, 4, true, false, 143.8},
+                         {"bert-large-uncased", 32, 512, 1, false, true, 196.0},
+                         {"bert-base-uncased", 32, 53, 1, true, false, 7638.0}};
+  for (const Case& c : kCases) {
+    PlanRequest request = preset_request(c.model, c.sequences, c.longest);
+    request.device = KernelDevice::kCuda;
+    request.gpu = *find_gpu_target("h200");
+    request.gradient_accumulation_steps = c.accumulation;
+    if (c.bf16) request.activation_dtype = DType::kBF16;
+    request.tf32 = c.tf32;
+    const double predicted = operations_anatomy(build_plan(request)).samples_per_s();
+    EXPECT_NEAR(predicted / c.samples_per_s, 1, 0.15)
+        << c.model << " " << c.sequences << " x " << c.longest << ", accumulation " << c.accumulation << ": "
+        << predicted << " predicted";
+    RecordProperty(std::to_string(c.sequences) + "x" + std::to_string(c.longest),
+                   std::to_string(predicted / c.samples_per_s));
+  }
 }
 
 TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {

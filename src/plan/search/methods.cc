@@ -1,6 +1,7 @@
 #include "plimsoll/methods.h"
 
 #include <algorithm>
+#include <set>
 
 namespace plimsoll {
 
@@ -29,6 +30,16 @@ const std::vector<Method>& method_table() {
        .help = "Gradient descent without states."},
   };
   return kMethods;
+}
+
+bool set_different_arguments(const std::vector<const Method*>& methods) {
+  std::set<std::string_view> names;
+  for (const Method* method : methods) {
+    for (const std::string_view word : method->words) {
+      if (word.starts_with("--") && !names.insert(word).second) return false;
+    }
+  }
+  return true;
 }
 
 const Method* find_method(std::string_view name) {

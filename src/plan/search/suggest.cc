@@ -140,6 +140,17 @@ std::string list_text(const std::vector<Suggestion>& suggestions, bool fits) {
   return text;
 }
 
+// By how much the smallest run that was planned is too large.
+std::string smallest_words(const std::vector<Suggestion>& suggestions, int64_t limit) {
+  const auto smallest = std::min_element(
+      suggestions.begin(), suggestions.end(),
+      [](const Suggestion& a, const Suggestion& b) { return a.total_bytes < b.total_bytes; });
+  if (smallest == suggestions.end()) return {};
+  return fmt::format(
+      "\n  the smallest of them needs {} MiB, {} MiB more than is allowed; `plimsoll fit` looks further",
+      mib_up(smallest->total_bytes), mib_up(smallest->total_bytes) - limit / kMiB);
+}
+
 }  // namespace
 
 std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes) {
@@ -161,6 +172,7 @@ void require_fit(const Plan& plan) {
   if (!others.empty())
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);
+  if (fitting.empty()) message += smallest_words(suggestions, limit);
   if (fitting.empty() && plan.request.memory_limit_label != "--memory_limit")
     message += "\n  take a smaller model, or a larger device";
   else if (fitting.empty())

@@ -145,6 +145,8 @@ TEST(Suggest, WhatCanNotFitIsSaid) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("nothing that was planned fits; not enough:"), std::string::npos) << text;
+    EXPECT_NE(text.find("the smallest of them needs "), std::string::npos) << text;
+    EXPECT_NE(text.find(" MiB more than is allowed"), std::string::npos) << text;
     EXPECT_NE(text.find("take a smaller model, or allow more: --memory_limit "), std::string::npos) << text;
   }
 }

@@ -1,0 +1,116 @@
+#include "plimsoll/fit.h"
+
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include "cli/command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: plimsoll fit --memory 16GiB --device l4 [--effective_batch_size 64] arguments of train\n"
+    "       plimsoll fit --device all [--prices FILE] [--epoch_samples N] arguments of train\n\n"
+    "  --memory SIZE             what a run may hold: 16GiB, 500MB; the device's own memory unless said\n"
+    "  --device NAME             cpu, a card such as l4, several (l4,t4), or all: then cards are ranked\n"
+    "  --effective_batch_size N  sequences of an optimizer step: split into micro-batches as is fastest\n"
+    "  --all_methods             methods that train something else too, such as SGD\n"
+    "  --prices FILE             lines 'l4,0.71': cards are ranked by what an epoch costs\n"
+    "  --epoch_samples N         sequences of that epoch, 100000 unless said\n"
+    "  --json                    for programs\n\n"
+    "Needs no GPU, no weights and no data. Every answer is a plan, as `plan` and `train --dry_run` make it.";
+
+struct FitWords {
+  FitOptions options;
+  bool json = false;
+  bool help = false;
+};
+
+int64_t whole_number(const std::string& name, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1)
+    throw Error(ErrorCode::kUsage, "fit: " + name + " " + text + ": expected a whole number from 1 on");
+  return value;
+}
+
+std::vector<CardPrice> read_prices(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": the file cannot be opened");
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return parse_prices(text, path);
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts{""};
+  for (const char c : text) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+FitWords read_words(const std::vector<std::string>& words) {
+  FitWords read;
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const auto value = [&] {
+      if (name.size() < words[i].size()) return words[i].substr(name.size() + 1);
+      if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "fit: " + name + " needs a value");
+      return words[++i];
+    };
+    if (name == "--memory") {
+      rest.insert(rest.end(), {"--memory_limit", value()});
+    } else if (name == "--effective_batch_size") {
+      read.options.effective_batch_size = whole_number(name, value());
+    } else if (name == "--epoch_samples") {
+      read.options.epoch_samples = whole_number(name, value());
+    } else if (name == "--prices") {
+      read.options.prices = read_prices(value());
+    } else if (name == "--all_methods") {
+      read.options.with_other_paths = true;
+    } else if (words[i] == "--json") {
+      read.json = true;
+    } else if (name == "--device") {
+      const std::string device = value();
+      if (device == "all" || device.find(',') != std::string::npos) {
+        read.options.devices = split(device);
+      } else {
+        rest.insert(rest.end(), {"--device", device});
+      }
+    } else {
+      rest.push_back(words[i]);
+    }
+  }
+  const ParseResult parsed = parse_arguments(rest);
+  read.help = parsed.help;
+  if (!read.help) say_all(parsed.warnings, parsed.notes);
+  read.options.arguments = parsed.arguments;
+  return read;
+}
+
+}  // namespace
+
+int run_fit(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    print(kUsage);
+    return static_cast<int>(ErrorCode::kUsage);
+  }
+  const FitWords read = read_words(words);
+  if (read.help) {
+    print(kUsage);
+    return 0;
+  }
+  if (!read.options.prices.empty() && read.options.devices.empty())
+    throw Error(ErrorCode::kUsage, "fit: --prices compares cards: give --device all, or several (l4,t4)");
+  const FitReport report = fit_run(read.options, process_environment());
+  print(read.json ? report.json : report.table);
+  return 0;
+}
+
+}  // namespace plimsoll::cli

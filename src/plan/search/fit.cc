@@ -1,0 +1,150 @@
+#include "plan/search/fit.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "plan/search/change.h"
+
+namespace plimsoll {
+namespace {
+
+struct Shape {
+  int64_t micro_batch = 1;
+  int64_t accumulation = 1;
+  int64_t longest = 1;
+};
+
+struct Needs {
+  int64_t bytes = 0;
+  double ms_per_sample = 0;
+};
+
+Bucket full_bucket(int64_t sequences, int64_t longest) {
+  return {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
+}
+
+// Plans of one candidate. Graphs are built once with and once without accumulation.
+class Planner {
+ public:
+  explicit Planner(const FitCandidate& candidate) : candidate_(candidate) {}
+
+  PlanRequest request_of(const Shape& shape) const {
+    PlanRequest request = candidate_.request;
+    request.train_bucket = full_bucket(shape.micro_batch, shape.longest);
+    request.gradient_accumulation_steps = shape.accumulation;
+    if (request.evaluate)
+      request.evaluate_bucket = full_bucket(request.evaluate_bucket.sequences, shape.longest);
+    return request;
+  }
+
+  // From graphs that were built before: what the search goes by.
+  Needs placed(const Shape& shape) {
+    const PlanRequest request = request_of(shape);
+    std::optional<PlanGraphs>& graphs = graphs_[shape.accumulation > 1];
+    if (!graphs) graphs = build_graphs(request);
+    const auto start = std::chrono::steady_clock::now();
+    const Plan plan = place_plan(request, *graphs);
+    const Needs needs{plan.total_bytes(), ms_per_sample(plan)};
+    ++num_plans_;
+    plan_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return needs;
+  }
+
+  // From the pipeline that a run goes through: what an answer stands on.
+  Needs built(const Shape& shape) const {
+    const Plan plan = build_plan(request_of(shape));
+    return {plan.total_bytes(), ms_per_sample(plan)};
+  }
+
+  bool fits(const Needs& needs) const {
+    return !candidate_.request.memory_limit_bytes || needs.bytes <= *candidate_.request.memory_limit_bytes;
+  }
+
+  // The largest value from `low` to `high` whose shape fits, or low - 1: bisection over placings, then
+  // downwards over plans until one is confirmed, since an order of ops chosen for that very bucket may need a
+  // little more.
+  template <typename MakeShape>
+  int64_t largest(int64_t low, int64_t high, MakeShape make_shape) {
+    int64_t good = low - 1;
+    int64_t bad = high + 1;
+    while (bad - good > 1) {
+      const int64_t middle = good + (bad - good) / 2;
+      (fits(placed(make_shape(middle))) ? good : bad) = middle;
+    }
+    while (good >= low && !fits(built(make_shape(good)))) good -= std::max<int64_t>(1, good / 512);
+    return good;
+  }
+
+  int64_t num_plans() const { return num_plans_; }
+  double plan_ms() const { return plan_ms_; }
+
+ private:
+  const FitCandidate& candidate_;
+  std::map<bool, std::optional<PlanGraphs>> graphs_;
+  int64_t num_plans_ = 0;
+  double plan_ms_ = 0;
+};
+
+// The fastest micro-batch of the effective batch that fits.
+void choose_split(Planner& planner, const FitQuestion& question, FitAnswer& answer) {
+  std::vector<std::pair<double, Shape>> splits;
+  for (int64_t micro = question.effective_batch; micro >= 1; --micro) {
+    if (question.effective_batch % micro != 0) continue;
+    const Shape shape{micro, question.effective_batch / micro, question.longest};
+    const Needs needs = planner.placed(shape);
+    if (answer.smallest_bytes == 0 || needs.bytes < answer.smallest_bytes)
+      answer.smallest_bytes = needs.bytes;
+    if (planner.fits(needs)) splits.emplace_back(needs.ms_per_sample, shape);
+  }
+  std::stable_sort(splits.begin(), splits.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [ms, shape] : splits) {
+    const Needs needs = planner.built(shape);
+    if (!planner.fits(needs)) continue;
+    answer.micro_batch = shape.micro_batch;
+    answer.accumulation = shape.accumulation;
+    answer.total_bytes = needs.bytes;
+    answer.samples_per_s = needs.ms_per_sample > 0 ? 1e3 / needs.ms_per_sample : 0;
+    return;
+  }
+}
+
+FitAnswer answer_of(Planner& planner, const FitQuestion& question) {
+  FitAnswer answer;
+  choose_split(planner, question, answer);
+  answer.largest_batch = planner.largest(1, question.largest_batch, [&](int64_t batch) {
+    return Shape{batch, 1, question.longest};
+  });
+  if (answer.micro_batch == 0) return answer;
+  answer.longest_sequence = planner.largest(
+      question.longest, std::max(question.longest, question.most_tokens), [&](int64_t longest) {
+        return Shape{answer.micro_batch, answer.accumulation, longest};
+      });
+  return answer;
+}
+
+}  // namespace
+
+FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuestion& question) {
+  PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
+                 "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
+  FitSearch search;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Planner planner(candidates[i]);
+    FitAnswer answer = answer_of(planner, question);
+    answer.candidate = i;
+    search.answers.push_back(answer);
+    search.num_plans += planner.num_plans();
+    search.plan_ms += planner.plan_ms();
+  }
+  std::stable_sort(search.answers.begin(), search.answers.end(), [](const FitAnswer& a, const FitAnswer& b) {
+    if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
+    return a.micro_batch > 0 ? a.samples_per_s > b.samples_per_s : a.smallest_bytes < b.smallest_bytes;
+  });
+  return search;
+}
+
+}  // namespace plimsoll

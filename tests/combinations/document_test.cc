@@ -1,0 +1,144 @@
+// docs/COMBINATIONS.md is generated from the table of methods and from what the program says to each pair:
+// this test writes it anew into the build folder and compares. It depends on no machine: GPUs are planned as
+// an H200, CPUs as one with AMX.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "base/file.h"
+#include "plan/build/plan.h"
+#include "plimsoll/arguments.h"
+#include "plimsoll/methods.h"
+#include "target/gpu_target.h"
+#include "train/run_setup.h"
+
+namespace plimsoll {
+namespace {
+
+// The first line of an error, without what names the device at hand.
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Why a pair is not possible; "" where it is.
+std::string refusal(const Method& a, const Method& b, KernelDevice device) {
+  if (&a != &b && !set_different_arguments({&a, &b}))
+    return "both are values of `" + std::string(a.words.front()) + "`, which holds one";
+  if (device == KernelDevice::kCpu) {
+    for (const Method* method : {&a, &b}) {
+      if (!method->not_on_cpu.empty()) return std::string(method->not_on_cpu);
+    }
+  }
+  std::vector<std::string> words{"--config_name", "bert-base-uncased", "--device",
+                                 "h200",          "--num_threads",     "2"};
+  words.insert(words.end(), a.words.begin(), a.words.end());
+  if (&a != &b) words.insert(words.end(), b.words.begin(), b.words.end());
+  try {
+    PlanRequest request =
+        prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system()).request;
+    if (device == KernelDevice::kCpu) {
+      request.device = KernelDevice::kCpu;
+      request.isa = CpuIsa::kAmx;
+      request.device_label = "a CPU";
+    }
+    build_plan(request);
+    return {};
+  } catch (const Error& error) {
+    return first_line(error.what());
+  }
+}
+
+std::string effect_words(MethodEffect effect) {
+  switch (effect) {
+    case MethodEffect::kSameBits:
+      return "the same bits";
+    case MethodEffect::kSameSums:
+      return "the same sums in another order";
+    case MethodEffect::kRounding:
+      return "another precision";
+    case MethodEffect::kOtherPath:
+      return "trains differently";
+  }
+  return "?";
+}
+
+std::string matrix(KernelDevice device, std::vector<std::string>& notes) {
+  const std::vector<Method>& methods = method_table();
+  std::string text = "| |";
+  for (const Method& method : methods) text += " " + std::string(method.name) + " |";
+  text += "\n|---|";
+  for (size_t i = 0; i < methods.size(); ++i) text += "---|";
+  text += "\n";
+  for (const Method& row : methods) {
+    text += "| " + std::string(row.name) + " |";
+    for (const Method& column : methods) {
+      const std::string why = refusal(row, column, device);
+      if (why.empty()) {
+        text += " yes |";
+        continue;
+      }
+      auto it = std::find(notes.begin(), notes.end(), why);
+      if (it == notes.end()) it = notes.insert(notes.end(), why);
+      text += " (" + std::to_string(it - notes.begin() + 1) + ") |";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string page() {
+  std::string text =
+      "# Combinations of methods\n\n"
+      "This page is generated from the table of methods (`src/plan/search/methods.cc`) and from what the "
+      "program says to\n"
+      "each pair. To write it anew, run `ctest -R combinations_document_test` in the build directory and "
+      "copy\n"
+      "`COMBINATIONS.md` from there over this file.\n\n"
+      "Any two methods combine, or the program refuses them by name with the reason. `tests/combinations/` "
+      "runs every pair,\n"
+      "and 200 random larger sets, on a small model: the arena is the planned one to the byte, losses are "
+      "those without the\n"
+      "method as the table says, and a run that was resumed ends with the same bits.\n\n"
+      "| method | arguments | against a run without it | what it does |\n|---|---|---|---|\n";
+  for (const Method& method : method_table()) {
+    text += "| " + std::string(method.name) + " | `";
+    for (size_t i = 0; i < method.words.size(); ++i)
+      text += (i == 0 ? "" : " ") + std::string(method.words[i]);
+    text += "` | " + effect_words(method.effect) + " | " + std::string(method.help) + " |\n";
+  }
+  std::vector<std::string> notes;
+  text += "\n## On a GPU\n\nOf compute capability 8.0 or later.\n\n" + matrix(KernelDevice::kCuda, notes);
+  text += "\n## On a CPU\n\nOf those that multiply bf16; the others refuse bf16 by name.\n\n" +
+          matrix(KernelDevice::kCpu, notes);
+  text += "\n## Why not\n\n";
+  for (size_t i = 0; i < notes.size(); ++i) text += std::to_string(i + 1) + ". " + notes[i] + "\n";
+  return text;
+}
+
+TEST(CombinationsPage, IsWhatTheProgramSays) {
+  const std::string fresh = page();
+  std::ofstream(std::string(PLIMSOLL_BINARY_DIR) + "/COMBINATIONS.md") << fresh;
+  std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/docs/COMBINATIONS.md");
+  const std::string kept{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  EXPECT_TRUE(kept == fresh) << "docs/COMBINATIONS.md is stale: cp " << PLIMSOLL_BINARY_DIR
+                             << "/COMBINATIONS.md " << PLIMSOLL_SOURCE_DIR << "/docs/COMBINATIONS.md";
+}
+
+// A method is reached by its name, and its words are arguments of the program.
+TEST(Methods, HaveNamesAndArgumentsOfTheirOwn) {
+  ASSERT_GE(method_table().size(), 4u);
+  std::map<std::string_view, int> names;
+  for (const Method& method : method_table()) {
+    EXPECT_EQ(++names[method.name], 1) << method.name;
+    EXPECT_EQ(find_method(method.name), &method);
+    EXPECT_FALSE(method.kind.empty()) << method.name;
+    EXPECT_FALSE(method.help.empty()) << method.name;
+    EXPECT_EQ(refusal(method, method, KernelDevice::kCuda), "") << method.name;
+  }
+  EXPECT_EQ(find_method("nonsense"), nullptr);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,190 @@
+#include "tests/combinations/method_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/file.h"
+#include "plan/build/plan.h"
+#include "train/run_setup.h"
+
+namespace plimsoll::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSteps = 4;
+constexpr int64_t kBatch = 6;
+constexpr int64_t kMicroBatch = 3;  // with accumulation, two of them
+
+bool accumulates(const MethodSet& set) {
+  return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->kind == "accumulation"; });
+}
+
+// How far a loss of order 1 may be off where a method changes how it is computed. Another order of fp32 sums:
+// some hundred terms of 2^-24 each, grown over four steps of 1e-3. Another precision of activations: bf16
+// rounds to 2^-9 at some twenty places of two layers, errors adding like their root, sqrt(20) x 2^-9 = 0.9 %,
+// and the head's logits are below 1; three times that is allowed.
+double tolerance_of(MethodEffect effect) {
+  return effect == MethodEffect::kRounding ? 0.03 : 1e-5;
+}
+
+// The end of the highest tensor of the plan.
+int64_t tensors_end(const Plan& plan) {
+  int64_t end = plan.persistent_bytes;
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (!*program) continue;
+    for (const TransientBuffer& buffer : (*program)->buffers) {
+      if (buffer.root != kNoValue) end = std::max(end, buffer.offset + buffer.bytes);
+    }
+  }
+  return end;
+}
+
+}  // namespace
+
+std::string words_of(const MethodSet& set) {
+  std::string text;
+  for (const Method* method : set) text += (text.empty() ? "" : " + ") + std::string(method->name);
+  return text.empty() ? "nothing" : text;
+}
+
+MethodRuns::MethodRuns(const TestFolder& folder) : folder_(folder) {
+  without_dropout_ = folder.path("without");
+  fs::rename(write_tiny_model(folder, 0.0), without_dropout_);
+  with_dropout_ = write_tiny_model(folder, 0.1);
+}
+
+Arguments MethodRuns::arguments_of(const MethodSet& set, Dropout dropout, const std::string& output) const {
+  std::vector<std::string> words;
+  for (const Method* method : set) words.insert(words.end(), method->words.begin(), method->words.end());
+  Arguments arguments = parse_arguments(words).arguments;
+  const Arguments tiny =
+      tiny_arguments(dropout == Dropout::kOn ? with_dropout_ : without_dropout_, folder_.path(output));
+  arguments.config_name = tiny.config_name;
+  arguments.dataset_name = tiny.dataset_name;
+  arguments.dummy_num_samples = kBatch * kSteps;
+  arguments.dummy_seq_length = 12;
+  arguments.output_dir = tiny.output_dir;
+  arguments.device = tiny.device;
+  arguments.num_threads = 1;
+  // The same sequences a step with and without accumulation.
+  arguments.per_device_train_batch_size = accumulates(set) ? kMicroBatch : kBatch;
+  arguments.max_steps = kSteps;
+  arguments.learning_rate = 1e-3;
+  arguments.logging_steps = 1;
+  arguments.save_strategy = "no";
+  arguments.train_sampling_strategy = "sequential";
+  return arguments;
+}
+
+std::string MethodRuns::refusal(const MethodSet& set) const {
+  try {
+    const RunSetup setup =
+        prepare_run(arguments_of(set, Dropout::kOn, "refusal"), RunPurpose::kTrain, {}, posix_file_system());
+    build_plan(setup.request);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+MethodSet MethodRuns::available(std::vector<std::string>* refused) {
+  const bool on_gpu = arguments_of({}, Dropout::kOn, "none").device.starts_with("cuda");
+  MethodSet all;
+  for (const Method& method : method_table()) {
+    std::string why = !on_gpu ? std::string(method.not_on_cpu) : std::string();
+    if (why.empty()) why = refusal({&method});
+    if (why.empty()) {
+      all.push_back(&method);
+    } else if (refused != nullptr) {
+      refused->push_back(std::string(method.name) + ": " + why);
+    }
+  }
+  return all;
+}
+
+std::vector<double> MethodRuns::losses_of(const Arguments& arguments) const {
+  fs::remove_all(arguments.output_dir);
+  const TrainOutput output = Trainer(arguments).train();
+  std::vector<double> losses;
+  for (const LogRecord& record : output.log_history) {
+    const auto it = record.values.find("loss");
+    if (it != record.values.end()) losses.push_back(it->second);
+  }
+  return losses;
+}
+
+void MethodRuns::check_memory(const MethodSet& set) {
+  const Arguments arguments = arguments_of(set, Dropout::kOn, "memory");
+  fs::remove_all(arguments.output_dir);
+  const Plan plan = build_plan(prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system()).request);
+  Trainer trainer(arguments);
+  trainer.train();
+  const MemoryFigures memory = trainer.memory();
+  EXPECT_EQ(memory.arena_bytes, plan.arena_bytes);
+  EXPECT_EQ(memory.arena_bytes, trainer.plan().arena_bytes);
+  EXPECT_LE(memory.arena_high_water_bytes, memory.arena_bytes);
+  EXPECT_GT(memory.arena_high_water_bytes, tensors_end(plan) - arena_alignment(plan.request.device));
+}
+
+void MethodRuns::check_losses(const MethodSet& set) {
+  for (const Method* method : set) {
+    SCOPED_TRACE("without " + std::string(method->name));
+    MethodSet rest = set;
+    rest.erase(std::find(rest.begin(), rest.end(), method));
+    if (!refusal(rest).empty()) continue;  // such as an option of another method
+    // Micro-batches draw other dropout masks; every other method draws the same.
+    const Dropout dropout = method->kind == "accumulation" ? Dropout::kOff : Dropout::kOn;
+    const std::vector<double> with = losses_of(arguments_of(set, dropout, "with"));
+    const std::vector<double> without = losses_of(arguments_of(rest, dropout, "rest"));
+    ASSERT_EQ(with.size(), without.size());
+    ASSERT_FALSE(with.empty());
+    const double tolerance = tolerance_of(method->effect);
+    for (size_t i = 0; i < with.size(); ++i) {
+      EXPECT_TRUE(std::isfinite(with[i])) << "step " << i + 1;
+      if (method->effect == MethodEffect::kOtherPath) {
+        // Before the first update both have the same weights.
+        if (i == 0) {
+          EXPECT_NEAR(with[i], without[i], tolerance_of(MethodEffect::kRounding)) << "step 1";
+        }
+      } else if (method->effect == MethodEffect::kSameBits) {
+        EXPECT_EQ(with[i], without[i]) << "step " << i + 1;
+      } else {
+        EXPECT_NEAR(with[i], without[i], tolerance) << "step " << i + 1;
+      }
+    }
+  }
+}
+
+void MethodRuns::check_resume(const MethodSet& set) {
+  Arguments whole = arguments_of(set, Dropout::kOn, "whole");
+  whole.save_strategy = "steps";
+  whole.save_steps = kSteps / 2;
+  fs::remove_all(whole.output_dir);
+  Trainer(whole).train();
+  Arguments rest = whole;
+  rest.output_dir = folder_.path("resumed");
+  fs::remove_all(rest.output_dir);
+  rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-" + std::to_string(kSteps / 2);
+  Trainer(rest).train();
+  const std::string last = "/checkpoint-" + std::to_string(kSteps) + "/";
+  for (const fs::directory_entry& entry : fs::directory_iterator(whole.output_dir + last)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const std::string wanted = read_file(entry.path().string());
+    ASSERT_FALSE(wanted.empty());
+    EXPECT_TRUE(read_file(rest.output_dir + last + entry.path().filename().string()) == wanted)
+        << entry.path().filename() << " after a resume";
+  }
+}
+
+void MethodRuns::check(const MethodSet& set) {
+  SCOPED_TRACE(words_of(set));
+  check_memory(set);
+  check_losses(set);
+  check_resume(set);
+}
+
+}  // namespace plimsoll::testing

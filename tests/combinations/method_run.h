@@ -1,0 +1,51 @@
+// Runs of a tiny model with a set of methods, and what every set of them promises.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plimsoll/methods.h"
+#include "plimsoll/trainer.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+
+using MethodSet = std::vector<const Method*>;
+
+// "bf16 + sgd"; "nothing" for an empty set.
+std::string words_of(const MethodSet& set);
+
+class MethodRuns {
+ public:
+  // Writes its models below `folder`, which outlives it.
+  explicit MethodRuns(const TestFolder& folder);
+
+  // Methods that this machine's device takes, in the order of the table; those that it refuses are in
+  // `refused`.
+  MethodSet available(std::vector<std::string>* refused = nullptr);
+  // Why the program refuses this set; "" where it does not.
+  std::string refusal(const MethodSet& set) const;
+
+  // Reports through GoogleTest:
+  //  1. The arena is the planned one to the byte, and is used to its last tensor.
+  //  2. Each method's losses are those of the set without it: bit for bit where it keeps the bits, within
+  //  what
+  //     another order or another precision explains elsewhere; the first loss alone where it trains on
+  //     another path.
+  //  3. A run that stops and goes on ends with the same bits.
+  void check(const MethodSet& set);
+
+ private:
+  enum class Dropout { kOn, kOff };
+  Arguments arguments_of(const MethodSet& set, Dropout dropout, const std::string& output) const;
+  std::vector<double> losses_of(const Arguments& arguments) const;
+  void check_memory(const MethodSet& set);
+  void check_losses(const MethodSet& set);
+  void check_resume(const MethodSet& set);
+
+  const TestFolder& folder_;
+  std::string with_dropout_;
+  std::string without_dropout_;
+};
+
+}  // namespace plimsoll::testing
