@@ -1,0 +1,79 @@
+// A GPU whose memory somebody else took, and one that fails in the middle of a run: what the error says, and
+// that what was saved is whole and goes on elsewhere. The last test loses the context of this process.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "plimsoll/trainer.h"
+#include "tests/training/gpu_trap.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TestFolder;
+
+Arguments gpu_arguments(const std::string& model, const std::string& output_dir) {
+  Arguments arguments = testing::tiny_arguments(model, output_dir);
+  arguments.device = "cuda:0";
+  return arguments;
+}
+
+TEST(ALostGpu, BeforeTheRunItsMemoryIsTaken) {
+  const TestFolder folder("gpu_memory_taken");
+  const std::string model = testing::write_tiny_model(folder);
+  Trainer trainer(gpu_arguments(model, folder.path("run")));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
+  void* taken = nullptr;
+  const size_t left = size_t{96} << 20;
+  ASSERT_EQ(cudaMalloc(&taken, free_bytes - left), cudaSuccess);
+  try {
+    trainer.start();
+    ADD_FAILURE() << "it started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kWillNotFit) << error.what();
+    const std::string message = error.what();
+    for (const char* part : {"will not fit now", "MiB needed", "are free on", "process "}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
+  ASSERT_EQ(cudaFree(taken), cudaSuccess);
+  // The same object starts once there is room.
+  trainer.start();
+  EXPECT_EQ(trainer.train().step, 12);
+}
+
+// After step 3 the GPU stops.
+class Trap : public Callback {
+ public:
+  void on_step_end(const StepInfo& info, TrainControl&) override {
+    if (info.step == 3) testing::trap_gpu();
+  }
+};
+
+TEST(ALostGpu, InTheMiddleOfARunWhatWasSavedGoesOnOnTheCpu) {
+  const TestFolder folder("gpu_fails");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = gpu_arguments(model, folder.path("run"));
+  {
+    Trainer trainer(arguments);
+    trainer.add_callback(std::make_shared<Trap>());
+    try {
+      trainer.train();
+      ADD_FAILURE() << "it went on";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kDevice) << error.what();
+    }
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder.path("run") + "/checkpoint-2"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path("run") + "/checkpoint-4"));
+  arguments.device = "cpu";
+  arguments.resume_from_checkpoint = "True";
+  EXPECT_EQ(Trainer(arguments).train().step, 12);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,65 @@
+// A loss that is not finite, on the device of the test: the run ends before it changes a weight, names the
+// first value that is not finite, and what was saved before stays.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "plimsoll/trainer.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::read_file;
+using testing::TestFolder;
+
+// The error of a run; "" where there is none.
+std::string failure_of(const Arguments& arguments) {
+  try {
+    Trainer(arguments).train();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFinite) << error.what();
+    return error.what();
+  }
+  return {};
+}
+
+TEST(NotFinite, NamesTheFirstWeightThatIsNot) {
+  const TestFolder folder("not_finite_weight");
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("good"));
+  arguments.max_steps = 1;
+  Trainer trainer(arguments);
+  trainer.train();
+  trainer.save_model(folder.path("broken"));
+  // The last bytes are those of the classifier's weight.
+  std::string text = read_file(folder.path("broken") + "/model.safetensors");
+  for (size_t i = text.size() - 64; i < text.size(); ++i) text[i] = '\xff';
+  std::ofstream(folder.path("broken") + "/model.safetensors", std::ios::binary) << text;
+  arguments.config_name.clear();
+  arguments.model_name_or_path = folder.path("broken");
+  arguments.output_dir = folder.path("run");
+  const std::string message = failure_of(arguments);
+  EXPECT_NE(message.find("step 1: the loss is nan"), std::string::npos) << message;
+  EXPECT_NE(message.find("First not finite: the weight 'classifier.weight'"), std::string::npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(folder.path("run") + "/checkpoint-1"));
+}
+
+TEST(NotFinite, ARateThatExplodesLeavesWhatWasSaved) {
+  const TestFolder folder("not_finite_rate");
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.learning_rate = 1e30;
+  arguments.lr_scheduler_type = "constant";
+  arguments.warmup_steps = 0;
+  arguments.max_grad_norm = 0;
+  const std::string message = failure_of(arguments);
+  EXPECT_NE(message.find("the weights were not changed"), std::string::npos) << message;
+  EXPECT_NE(message.find("irst "), std::string::npos) << message;
+  // The step before it was saved and loads.
+  ASSERT_TRUE(std::filesystem::exists(folder.path("run") + "/checkpoint-1"));
+  arguments.resume_from_checkpoint = folder.path("run") + "/checkpoint-1";
+  EXPECT_EQ(failure_of(arguments), message);
+}
+
+}  // namespace
+}  // namespace plimsoll
