@@ -15,16 +15,45 @@ TEST(Philox, KnownAnswers) {
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+// Of the same file, philox4x32 7.
+TEST(Philox, KnownAnswersOfSevenRounds) {
+  EXPECT_EQ(philox4x32<7>({0, 0, 0, 0}, {0, 0}),
+            (std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
+  EXPECT_EQ(philox4x32<7>({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (std::array<uint32_t, 4>{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}));
+}
+
+TEST(Philox, DropoutNumbersAreTheHalvesOfABlocksWords) {
+  const RandomSite where{.seed = 0x0123456789abcdef, .step = 7, .site = 3};
+  for (const uint64_t block : {uint64_t{0}, uint64_t{5}, (uint64_t{9} << 32) + 1}) {
+    const std::array<uint32_t, 4> words = philox4x32<7>(
+        {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 3, 7}, {0x89abcdef, 0x01234567});
+    for (uint64_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(dropout_number(where, 8 * block + i), words[i / 2] >> (16 * (i % 2)) & 0xffff);
+    }
+  }
+}
+
 TEST(Philox, DropoutKeepsTheRightShare) {
   const RandomSite where{.seed = 42, .step = 7, .site = 3};
   const uint32_t threshold = dropout_threshold(0.1);
   int64_t kept = 0;
   constexpr int64_t kDraws = 1 << 20;
   for (int64_t i = 0; i < kDraws; ++i)
-    kept += philox_element(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
+    kept += dropout_number(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
   // The standard deviation of the share is sqrt(0.09 / 2^20) = 2.9e-4; five of them.
   EXPECT_NEAR(static_cast<double>(kept) / kDraws, 0.9, 1.5e-3);
   EXPECT_EQ(dropout_threshold(0.0), 0u);
+  EXPECT_EQ(dropout_scale(0.0), 1.0f);
+  EXPECT_EQ(dropout_threshold(0.5), 32768u);
+  EXPECT_EQ(dropout_scale(0.5), 2.0f);
+  EXPECT_EQ(dropout_threshold(0.999999), 65535u);
+  // What is dropped and what the rest is multiplied by belong together.
+  for (const double p : {0.1, 0.3, 0.00001, 0.9999}) {
+    const double dropped = static_cast<double>(dropout_threshold(p)) / 65536.0;
+    EXPECT_NEAR(dropped, p, 0x1p-17);
+    EXPECT_NEAR(static_cast<double>(dropout_scale(p)) * (1.0 - dropped), 1.0, 0x1p-24);
+  }
 }
 
 }  // namespace

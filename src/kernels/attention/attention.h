@@ -17,10 +17,10 @@
 //   d_q_id = scale * sum_j d_x_ij k_jd       d_k_jd = scale * sum_i d_x_ij q_id       d_v_jd = sum_i p_ij
 //   m_ij d_o_id
 //
-// The random number of (i, j) is philox_element(random, attention_element(t, heads, h, j)) with t the row of
-// i in the batch (0..T-1) and j the position of the key in its sequence; the pair is kept when the number is
-// at least dropout_threshold(dropout). It depends on nothing else: not on the bucket, the tiles, the threads
-// or the device.
+// The random number of (i, j) is attention_number(random, attention_row(t, H, h), j) with t the row of i in
+// the batch (0..T-1) and j the position of the key in its sequence; the pair is kept when the number is at
+// least dropout_threshold(dropout). It depends on nothing else: not on the bucket, the tiles, the threads or
+// the device.
 //
 // Types: q, k, v, o, d_o, d_q, d_k and d_v have one floating type; cu_seqlens is i32; lse is f32. The *_cpu
 // functions take f32 and bf16, hold tiles in fp32 and round once on storing; the *_ref functions take any
@@ -55,13 +55,14 @@
 // sets give other bits.
 //
 // Cost per head: forward 4 S_b^2 D floating-point operations, backward 10 S_b^2 D (probabilities are
-// recomputed), each about half when causal, and S_b^2 exponentials (and S_b^2 / 4 Philox blocks with dropout)
+// recomputed), each about half when causal, and S_b^2 exponentials (and S_b^2 / 8 Philox blocks with dropout)
 // in either; bytes moved: 4 T H D elements forward, 8 T H D backward.
 //
 // Thread-safety: the functions use all threads of parallel_for; call them from one thread at a time per
 // scratch. They allocate nothing and own nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/philox.h"
@@ -73,11 +74,22 @@ namespace plimsoll {
 // Which keys a query row sees: all of its sequence, or those at or before its own position.
 enum class AttentionMask : uint8_t { kBidirectional, kCausal };
 
-// The element number of query row t (in the batch), head h and key position j (in its sequence). Requires: j
-// < 2^20.
-constexpr uint64_t attention_element(int64_t t, int64_t heads, int64_t h, int64_t j) {
-  return ((static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h)) << 20) +
-         static_cast<uint64_t>(j);
+// The number of query row t (in the batch) and head h among all rows and heads. Requires: below 2^32.
+constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
+  return static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h);
+}
+
+// The 16-bit number of key position j (in its sequence) for a query row and head, by which dropout decides:
+// one of the eight of dropout_block(where, 2^32 row + block). With j = 32 a + 8 n + 2 q + e (n and q below 4,
+// e below 2) the block is 4 a + q, and the number is half e of its word n: the keys of one row that one lane
+// holds of an accumulator of a tensor core, as attention_mma.cuh says, are so the numbers of one block.
+// Requires: 0 <= j < 2^20.
+constexpr uint64_t attention_random_block(uint64_t row, int64_t j) {
+  return (row << 32) + static_cast<uint64_t>(j / 32 * 4 + j % 8 / 2);
+}
+constexpr uint32_t attention_number(const RandomSite& where, uint64_t row, int64_t j) {
+  const uint32_t word = dropout_block(where, attention_random_block(row, j))[static_cast<size_t>(j / 8 % 4)];
+  return j % 2 == 0 ? word & 0xffffu : word >> 16;
 }
 
 struct AttentionOptions {

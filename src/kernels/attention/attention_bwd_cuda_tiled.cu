@@ -83,16 +83,20 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
     for (int i = 0; i < kR; ++i) {
       const int row = work.row + kR * ty + i;
       const int last = args.causal ? min(work.count, row + 1) : work.count;
+      uint32_t words[kKeys / 32] = {};
+      if (args.dropout) {
+        keep_of_group<kKeys / 32>(dropout, row_number(work.first + row, args.heads, work.head), key, tx,
+                                  words);
+      }
 #pragma unroll
       for (int n = 0; n < kKeys / 32; ++n) {
-        const int quad = key / 4 + tx + 8 * n;
-        const uint32_t keep =
-            args.dropout ? keep_of_four(dropout, work.first + row, args.heads, work.head, quad) : 15;
+        const int first = key + 4 * tx + 32 * n;
+        const uint32_t keep = args.dropout ? keep_of_columns(words[n], tx) : 0xffffffffu;
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int j = 4 * n + e;
-          const float p = 4 * quad + e < last ? expf(score[i][j] * args.scale - lse[i]) : 0.0f;
-          const float kept = (keep >> e & 1) != 0 ? y[i][j] * args.keep_scale : 0.0f;
+          const float p = first + e < last ? expf(score[i][j] * args.scale - lse[i]) : 0.0f;
+          const float kept = (keep >> 4 * e & 1) != 0 ? y[i][j] * args.keep_scale : 0.0f;
           score[i][j] = p * (kept - delta[i]);
         }
       }
@@ -105,7 +109,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_q, args.d_q_stride, ty, tx, d_q, factor);
 }
 
-// Rows are keys here and columns queries, so that four numbers of dropout belong to four rows of a thread.
+// Rows are keys here and columns queries.
 template <int kDim, int kR, int kQueries>
 __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     const AttentionKernelArgs args) {
@@ -153,13 +157,15 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
       const int query = row + 4 * tx + 32 * (j / 4) + j % 4;
       const int64_t at = first_value + min(query, work.count - 1);
       const float lse = args.lse[at], delta = args.delta[at];
-      const uint32_t keep =
-          args.dropout ? keep_of_four(dropout, work.first + query, args.heads, work.head, key / 4) : 15;
+      const uint32_t keep = args.dropout
+                                ? keep_of_warp(dropout, row_number(work.first + query, args.heads, work.head),
+                                               key / 32 * 32, ty)
+                                : 0xffffffffu;
 #pragma unroll
       for (int i = 0; i < kR; ++i) {
         const bool seen = query < work.count && (args.causal ? key + i <= query : key + i < work.count);
         const float x = seen ? expf(score[i][j] * args.scale - lse) : 0.0f;
-        const float factor = (keep >> ((key + i) % 4) & 1) != 0 ? args.keep_scale : 0.0f;
+        const float factor = (keep >> keep_place((key + i) % 32) & 1) != 0 ? args.keep_scale : 0.0f;
         y[i][j] = x * (y[i][j] * factor - delta);
         score[i][j] = x * factor;
       }

@@ -39,8 +39,9 @@ struct Head {
   // 0 where (i, j) is dropped, else what a kept probability is multiplied by.
   double factor(int64_t i, int64_t j) const {
     if (args.options.dropout == 0) return 1;
-    const uint64_t element = attention_element(sequence.first + i, args.dims.heads, h, j);
-    const bool keep = philox_element(args.options.random, element) >= dropout_threshold(args.options.dropout);
+    const uint64_t row = attention_row(sequence.first + i, args.dims.heads, h);
+    const bool keep =
+        attention_number(args.options.random, row, j) >= dropout_threshold(args.options.dropout);
     return keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0;
   }
   // The gradient of probability (i, j).

@@ -225,8 +225,8 @@ class HeadBounds {
   double factor(int64_t i, int64_t j) const {
     const AttentionOptions& options = exact_.options();
     if (options.dropout == 0) return 1;
-    const uint64_t number = attention_element(first_ + i, exact_.dims().heads, h_, j);
-    const bool keep = philox_element(options.random, number) >= dropout_threshold(options.dropout);
+    const uint64_t row = attention_row(first_ + i, exact_.dims().heads, h_);
+    const bool keep = attention_number(options.random, row, j) >= dropout_threshold(options.dropout);
     return keep ? static_cast<double>(dropout_scale(options.dropout)) : 0;
   }
 

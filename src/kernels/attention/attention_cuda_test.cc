@@ -322,7 +322,7 @@ TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
         int kept = 0;
         for (int64_t j = d; j < length; j += 64) {
           kept +=
-              philox_element(some.options().random, attention_element(t, 2, h, j)) >= dropout_threshold(0.3);
+              attention_number(some.options().random, attention_row(t, 2, h), j) >= dropout_threshold(0.3);
         }
         const double one = static_cast<double>(dropout_scale(0.3)) / static_cast<double>(length);
         ASSERT_NEAR(some.o.load((t * 2 + h) * 64 + d), kept * one, 0.02 * one)

@@ -74,14 +74,14 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// The numbers of dropout for one call: what philox_block() of base/philox.h gives, with what is the same for
-// all blocks of a call computed once. The second product of the first round, of (site, step), is one of
-// these.
+// What dropout draws with in one call: attention_number() of attention.h, with what is the same for all
+// blocks of a call computed once. `site_high` and `site_low` are the product of the first round that does not
+// depend on the block; `addend` and `either` compare two 16-bit numbers with the threshold at a time.
 struct Dropout {
-  uint32_t threshold = 0;
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
   uint32_t site_high = 0, site_low = 0;  // of kPhiloxM1 * site
+  uint32_t addend = 0, either = 0;
 };
 
 __device__ inline void multiply_wide(uint32_t a, uint32_t b, uint32_t& high, uint32_t& low) {
@@ -94,62 +94,95 @@ __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
   Dropout dropout;
   if (args.dropout) {
     const auto seed = static_cast<uint64_t>(args.rng[0]);
-    dropout.threshold = args.threshold;
     dropout.key[0] = static_cast<uint32_t>(seed);
     dropout.key[1] = static_cast<uint32_t>(seed >> 32);
     dropout.step = static_cast<uint32_t>(args.rng[1]);
     multiply_wide(kPhiloxM1, args.site, dropout.site_high, dropout.site_low);
+    dropout.addend = (0x8000u - (args.threshold & 0x7fffu)) * 0x10001u;
+    dropout.either = args.threshold < 0x8000u ? 0xffffffffu : 0;
   }
   return dropout;
 }
 
-// Bit 4 * q + e is set when query row t keeps key 4 * (quad + q) + e, for q < kQuads; attention_element()
-// divided by four numbers the blocks. Requires: quad a multiple of kQuads, a power of two.
-template <int kQuads>
-__device__ inline uint32_t keep_of_quads(const Dropout& dropout, int t, int heads, int head, int quad) {
-  const uint64_t row = static_cast<uint64_t>(t) * static_cast<uint32_t>(heads) + static_cast<uint32_t>(head);
-  const uint32_t low = (static_cast<uint32_t>(row) << 18) + static_cast<uint32_t>(quad);
-  const uint32_t high = static_cast<uint32_t>(row >> 14);
-  uint32_t c0[kQuads], c1[kQuads], c2[kQuads], c3[kQuads];
-  uint32_t key0 = dropout.key[0], key1 = dropout.key[1];
-  // The first round, where only the low word of the counter differs between the blocks.
-#pragma unroll
-  for (uint32_t q = 0; q < kQuads; ++q) {
-    uint32_t product_high;
-    multiply_wide(kPhiloxM0, low + q, product_high, c3[q]);
-    c0[q] = dropout.site_high ^ high ^ key0;
-    c1[q] = dropout.site_low;
-    c2[q] = product_high ^ dropout.step ^ key1;
-  }
-#pragma unroll
-  for (int round = 1; round < 10; ++round) {
-    key0 += kPhiloxW0;
-    key1 += kPhiloxW1;
-#pragma unroll
-    for (int q = 0; q < kQuads; ++q) {
-      uint32_t high0, low0, high1, low1;
-      multiply_wide(kPhiloxM0, c0[q], high0, low0);
-      multiply_wide(kPhiloxM1, c2[q], high1, low1);
-      c0[q] = high1 ^ c1[q] ^ key0;
-      c2[q] = high0 ^ c3[q] ^ key1;
-      c1[q] = low1;
-      c3[q] = low0;
-    }
-  }
-  uint32_t bits = 0;
-#pragma unroll
-  for (int q = 0; q < kQuads; ++q) {
-    const uint32_t numbers[4] = {c0[q], c1[q], c2[q], c3[q]};
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      if (numbers[e] >= dropout.threshold) bits |= 1u << (4 * q + e);
-    }
-  }
-  return bits;
+// Bits 15 and 31 are set where the low and the high half of a word of numbers are at least the threshold; the
+// other bits are anything. The sum carries into the top bit of a half where its lower 15 bits reach those of
+// the threshold; beside a threshold below 2^15 either that or the number's own top bit is enough, beside one
+// from there on it takes both.
+__device__ inline uint32_t kept_halves(const Dropout& dropout, uint32_t numbers) {
+  const uint32_t sum = (numbers & 0x7fff7fffu) + dropout.addend;
+  return (sum & numbers) | ((sum | numbers) & dropout.either);
 }
 
-__device__ inline uint32_t keep_of_four(const Dropout& dropout, int t, int heads, int head, int quad) {
-  return keep_of_quads<1>(dropout, t, heads, head, quad);
+// The rounds of Philox in which blocks of the same keys agree whatever their row: after start_block(), only
+// draw_block() is left to do for each row.
+struct BlockStart {
+  uint32_t word1 = 0, word3 = 0;  // words 1 and 3 of the counter after two rounds and one
+  uint32_t high = 0, low = 0;     // of the third round's product of word 0
+};
+// `block` is the low half of attention_random_block().
+__device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block) {
+  BlockStart start;
+  uint32_t high, low;
+  multiply_wide(kPhiloxM0, block, high, start.word3);
+  const uint32_t word2 = high ^ dropout.step ^ dropout.key[1];
+  multiply_wide(kPhiloxM1, word2, high, start.word1);
+  const uint32_t word0 = high ^ dropout.site_low ^ (dropout.key[0] + kPhiloxW0);
+  multiply_wide(kPhiloxM0, word0, start.high, low);
+  start.low = low;
+  return start;
+}
+// The four words of dropout_block() for a block and attention_row().
+__device__ inline void draw_block(const Dropout& dropout, const BlockStart& start, uint32_t row,
+                                  uint32_t (&words)[4]) {
+  uint32_t key0 = dropout.key[0] + 2 * kPhiloxW0, key1 = dropout.key[1] + 2 * kPhiloxW1;
+  uint32_t high, low, c0, c1, c2, c3;
+  // What the second round makes of the row, and the third round.
+  multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
+  const uint32_t word2 = high ^ start.word3 ^ (dropout.key[1] + kPhiloxW1);
+  multiply_wide(kPhiloxM1, word2, high, c1);
+  c0 = high ^ start.word1 ^ key0;
+  c2 = start.high ^ low ^ key1;
+  c3 = start.low;
+#pragma unroll
+  for (int round = 3; round < kDropoutRounds; ++round) {
+    key0 += kPhiloxW0;
+    key1 += kPhiloxW1;
+    uint32_t high0, low0, high1, low1;
+    multiply_wide(kPhiloxM0, c0, high0, low0);
+    multiply_wide(kPhiloxM1, c2, high1, low1);
+    c0 = high1 ^ c1 ^ key0;
+    c2 = high0 ^ c3 ^ key1;
+    c1 = low1;
+    c3 = low0;
+  }
+  words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
+}
+
+// Keep bits are held in words of 32 keys, that of key 32 a + j at place 4 * (j % 8) + j / 8 of word a: a
+// block of numbers gives a byte.
+__host__ __device__ constexpr int keep_place(int j) {
+  return 4 * (j % 8) + j / 8;
+}
+__device__ inline uint32_t keep_byte(const Dropout& dropout, const BlockStart& start, uint32_t row) {
+  uint32_t words[4], bits = 0;
+  draw_block(dropout, start, row, words);
+#pragma unroll
+  for (int n = 0; n < 4; ++n) bits = bits >> 1 | (kept_halves(dropout, words[n]) & 0x80008000u);
+  return (bits >> 12 & 0xfu) | (bits >> 24 & 0xf0u);
+}
+__device__ inline uint32_t row_number(int t, int heads, int head) {
+  return static_cast<uint32_t>(t) * static_cast<uint32_t>(heads) + static_cast<uint32_t>(head);
+}
+
+// A whole word, drawn by one thread.
+__device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, int head, int word) {
+  uint32_t bits = 0;
+#pragma unroll
+  for (uint32_t quarter = 0; quarter < 4; ++quarter) {
+    const BlockStart start = start_block(dropout, 4 * static_cast<uint32_t>(word) + quarter);
+    bits |= keep_byte(dropout, start, row_number(t, heads, head)) << (8 * quarter);
+  }
+  return bits;
 }
 
 }  // namespace plimsoll::attention

@@ -49,11 +49,12 @@ __device__ void fetch_row_values(const AttentionKernelArgs& args, const Work& wo
 }
 
 // Turns scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p m
-// (without the factor of m) and d_x. `values` is at the step's first query.
+// (without the factor of m) and d_x. `values` and `keep` are at the step's first query; the lane's keep bits
+// start at `place` of a word.
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
-                              const uint32_t* keep, int first_bit, float (&x)[kM][kN][4],
-                              float (&y)[kM][kN][4], uint32_t (&p)[kM][8 * kN / kDepth<kType>][4],
+                              const uint32_t* keep, int place, float (&x)[kM][kN][4], float (&y)[kM][kN][4],
+                              uint32_t (&p)[kM][8 * kN / kDepth<kType>][4],
                               uint32_t (&d_x)[kM][8 * kN / kDepth<kType>][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -65,8 +66,8 @@ __device__ void differentiate(const AttentionKernelArgs& args, float exponent, c
     uint32_t bits[2] = {0, 0};
     if constexpr (kDropout) {
       const uint2 two = *reinterpret_cast<const uint2*>(keep + column);
-      bits[0] = two.x >> (first_bit + lane / 4);
-      bits[1] = two.y >> (first_bit + lane / 4);
+      bits[0] = two.x >> place;
+      bits[1] = two.y >> place;
     }
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
@@ -76,7 +77,7 @@ __device__ void differentiate(const AttentionKernelArgs& args, float exponent, c
         float factor = y[m][n][e];
         float kept_probability = probability;
         if constexpr (kDropout) {
-          const bool kept = (bits[e % 2] >> (16 * m + e / 2 * 8) & 1) != 0;
+          const bool kept = (bits[e % 2] >> (2 * m + e / 2) & 1) != 0;
           factor = kept ? factor * args.keep_scale : 0.0f;
           kept_probability = kept ? probability : 0.0f;
         }
@@ -178,6 +179,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
+  // Of the lane's first key among 32; bits of keys 8, 16 and 24 rows on follow.
+  const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
   const auto fetch = [&](int row, int stage) {
     copy_tile<kType, kDim, kQueries>(args, work, args.q, args.q_stride, row, queries + stage * kTile);
@@ -216,7 +219,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
         hide_queries(work.row + warp_row, query, x);
       }
       uint32_t p[kM][kStep / kDepth<kType>][4], d_x[kM][kStep / kDepth<kType>][4];
-      differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, warp_row % 32,
+      differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, keep_of_row,
                                                     x, y, p, d_x);
       add_product<kType, kDim>(p, d_o, of_queries, step, d_v);
       add_product<kType, kDim>(d_x, q, of_queries, step, d_k);

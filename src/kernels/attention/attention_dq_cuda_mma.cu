@@ -12,9 +12,9 @@ namespace {
 
 constexpr int kKeys = 64;  // of a tile
 
-// q and d_o, two tiles of keys and of values, delta, the bits of dropout.
+// q and d_o, two tiles of keys and of values, delta.
 constexpr int dq_mma_bytes(int dim, int rows) {
-  return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows + 2 * 2 * rows * 4;
+  return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }
 
 // delta of a warp's rows into shared memory and into scratch; d_o is in shared memory.
@@ -67,8 +67,8 @@ struct RowValues {
 // Turns scores x and products y of one step of 16 keys into the left operand d_x of the next product.
 template <DType kType, int kM, bool kDropout>
 __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<kM>& rows, float exponent,
-                              const uint32_t (&keep)[kM][2], int step, float (&x)[kM][2][4],
-                              float (&y)[kM][2][4], uint32_t (&d_x)[16 / kDepth<kType>][kM][4]) {
+                              const KeepDraw<kM>& keep, int step, float (&x)[kM][2][4], float (&y)[kM][2][4],
+                              uint32_t (&d_x)[16 / kDepth<kType>][kM][4]) {
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -78,8 +78,7 @@ __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<k
         const float p = exp2_approx(fmaf(x[m][n][e], exponent, -rows.lse[m][e / 2]));
         float factor = y[m][n][e];
         if constexpr (kDropout) {
-          const bool kept = (keep[m][e / 2] >> (16 * (step % 2) + 8 * n + e % 2) & 1) != 0;
-          factor = kept ? factor * args.keep_scale : 0.0f;
+          factor = keep.keeps(2 * m + e / 2, 2 * step + n, e % 2) ? factor * args.keep_scale : 0.0f;
         }
         x[m][n][e] = p * (factor - rows.delta[m][e / 2]);
       }
@@ -121,7 +120,6 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   constexpr uint32_t kTile = kKeys * kWidth * 2, kOwn = kRows * kWidth * 2;
   const uint32_t base = shared_address(shared), keys = base + 2 * kOwn;
   float* const delta = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
-  uint32_t* const keep_bits = reinterpret_cast<uint32_t*>(delta + kRows);
   const Dropout dropout = load_dropout(args);
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_keys;
@@ -137,12 +135,12 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
                                 work.row, base + kOwn);
   fetch(0, 0);
   const bool is_used = work.row + warp_row < work.count;
+  KeepDraw<kM> keep;
   if constexpr (kDropout) {
     if (is_used) {
-      KeepDraw<kM> draw(work, warp_row, 0);
+      keep = KeepDraw<kM>(args, work, warp_row, 0);
 #pragma unroll
-      for (int part = 0; part < KeepDraw<kM>::kParts; ++part) draw.draw(args, work, dropout, part);
-      draw.template store<kRows>(args, work, keep_bits);
+      for (int part = 0; part < KeepDraw<kM>::kParts; ++part) keep.draw(args, dropout, part);
     }
   }
 
@@ -190,21 +188,10 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     }
     const bool hides = key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count);
     const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
-    uint32_t keep[kM][2];
-    KeepDraw<kM> draw(work, warp_row, key + kKeys);  // for the next tile
+    KeepDraw<kM> next_keep(args, work, warp_row, key + kKeys);
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
       if (key + 16 * step >= end) break;
-      if constexpr (kDropout) {
-        if (step % 2 == 0) {
-#pragma unroll
-          for (int m = 0; m < kM; ++m) {
-            const uint32_t* words = keep_bits + (2 * stage + step / 2) * kRows + warp_row + 16 * m + lane / 4;
-            keep[m][0] = words[0] >> (lane % 4 * 2);
-            keep[m][1] = words[8] >> (lane % 4 * 2);
-          }
-        }
-      }
       float x[kM][2][4], y[kM][2][4];
       clear(x);
       clear(y);
@@ -228,7 +215,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
 #pragma unroll
           for (int i = 0; i < kPartsOfGroup; ++i) {
             const int part = (step * kWidth / 16 + d) * kPartsOfGroup + i;
-            if (part < KeepDraw<kM>::kParts) draw.draw(args, work, dropout, part);
+            if (part < KeepDraw<kM>::kParts) next_keep.draw(args, dropout, part);
           }
         }
       }
@@ -250,9 +237,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
       }
     }
     if constexpr (kDropout) {
-      __syncwarp();
-      if (key + kKeys < end) draw.template store<kRows>(args, work, keep_bits + 2 * (stage ^ 1) * kRows);
-      __syncwarp();
+      keep.store(args, work, warp_row, key);
+      keep = next_keep;
     }
   }
   if (!is_used) return;

@@ -10,10 +10,9 @@ namespace {
 
 constexpr int kKeys = 64;  // of a tile
 
-// Two tiles of keys and of values, one in use and one on its way, after the queries; then the bits of
-// dropout.
+// Two tiles of keys and of values, one in use and one on its way, after the queries.
 constexpr int fwd_mma_bytes(int dim, int rows) {
-  return 2 * dim * (rows + 4 * kKeys) + 2 * rows * 4;
+  return 2 * dim * (rows + 4 * kKeys);
 }
 
 // score[m][n] = the product of a warp's query rows with the 64 keys of a tile. between(part) is called for 0
@@ -45,16 +44,32 @@ __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by
   }
 }
 
+// Rounded probabilities of columns of the left operand number `step`, zeros where dropout says so.
+template <DType kType, int kM>
+__device__ void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t (&a)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kType == DType::kF32) {
+      if (!keep.keeps(2 * m + i % 2, step, i / 2)) a[i] = 0;
+    } else {
+      a[i] &= keep.mask(2 * m + i % 2, 2 * step + i / 2);
+    }
+  }
+}
+
 // out[m] += p times the values of a tile.
-template <DType kType, int kDim, int kM>
-__device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], uint32_t v,
+template <DType kType, int kDim, int kM, bool kDropout>
+__device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], const KeepDraw<kM>& keep, uint32_t v,
                                    const ColumnLanes<kType, kDim>& by_columns,
                                    float (&out)[kM][kDim / 8][4]) {
 #pragma unroll
   for (int step = 0; step < kKeys / kDepth<kType>; ++step) {
     uint32_t a[kM][4];
 #pragma unroll
-    for (int m = 0; m < kM; ++m) take_fragment<kType>(a[m], p[m], step);
+    for (int m = 0; m < kM; ++m) {
+      take_fragment<kType>(a[m], p[m], step);
+      if constexpr (kDropout) drop<kType, kM>(keep, m, step, a[m]);
+    }
 #pragma unroll
     for (int n = 0; n < kDim / 16; ++n) {
       uint32_t b[4];
@@ -125,28 +140,6 @@ __device__ void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (
   }
 }
 
-// Zeros where the bits say so; `keep` starts at the warp's rows.
-template <int kRows, int kM>
-__device__ void drop(const uint32_t* keep, float (&p)[kM][kKeys / 8][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int word = 0; word < kKeys / 32; ++word) {
-        const uint32_t bits = keep[word * kRows + 16 * m + 8 * half + lane / 4] >> (lane % 4 * 2);
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          float(&four)[4] = p[m][4 * word + n];
-          if ((bits >> (8 * n) & 1) == 0) four[2 * half] = 0.0f;
-          if ((bits >> (8 * n + 1) & 1) == 0) four[2 * half + 1] = 0.0f;
-        }
-      }
-    }
-  }
-}
-
 template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(const AttentionKernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -163,7 +156,6 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   constexpr int kWidth = kHalves<kType, kDim>;
   constexpr uint32_t kTile = kKeys * kWidth * 2;
   const uint32_t base = shared_address(shared), keys = base + kRows * kWidth * 2;
-  uint32_t* const keep = reinterpret_cast<uint32_t*>(shared + kRows * kWidth * 2 + 4 * kTile);
   const Dropout dropout = load_dropout(args);
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_values;
@@ -211,22 +203,15 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     }
     float score[kM][kKeys / 8][4];
     clear(score);
-    if constexpr (kDropout) {
-      KeepDraw<kM> draw(work, warp_row, key);
-      multiply_by_keys<kType, kDim, kM>(queries, keys + stage * kTile, by_rows, score,
-                                        [&](int part) { draw.draw(args, work, dropout, part); });
-      __syncwarp();
-      draw.template store<kRows>(args, work, keep);
-      __syncwarp();
-    } else {
-      multiply_by_keys<kType, kDim, kM>(queries, keys + stage * kTile, by_rows, score, [](int) {});
-    }
+    KeepDraw<kM> keep(args, work, warp_row, key);
+    multiply_by_keys<kType, kDim, kM>(queries, keys + stage * kTile, by_rows, score, [&](int part) {
+      if constexpr (kDropout) keep.draw(args, dropout, part);
+    });
     if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
       hide_keys<kM>(args, work, work.row + warp_row, key, score);
     }
     soften<kDim, kM>(exponent, score, largest, sum, out);
-    if constexpr (kDropout) drop<kRows, kM>(keep + warp_row, score);
-    multiply_by_values<kType, kDim, kM>(score, keys + (2 + stage) * kTile, of_values, out);
+    multiply_by_values<kType, kDim, kM, kDropout>(score, keep, keys + (2 + stage) * kTile, of_values, out);
   }
 
   if (!is_used) return;

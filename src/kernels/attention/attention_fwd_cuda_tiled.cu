@@ -29,17 +29,18 @@ __device__ void soften(const AttentionKernelArgs& args, const Work& work, const 
     sum[i] *= old;
 #pragma unroll
     for (int c = 0; c < kWidth; ++c) out[i][c] *= old;
+    uint32_t words[kN] = {};
+    if (args.dropout) {
+      keep_of_group<kN>(dropout, row_number(work.first + row, args.heads, work.head), key, tx, words);
+    }
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
-      uint32_t keep = 15;
-      if (args.dropout) {
-        keep = keep_of_four(dropout, work.first + row, args.heads, work.head, key / 4 + tx + 8 * n);
-      }
+      const uint32_t keep = args.dropout ? keep_of_columns(words[n], tx) : 0xffffffffu;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const float p = expf(score[i][4 * n + e] - top);
         sum[i] += p;
-        score[i][4 * n + e] = (keep >> e & 1) != 0 ? p : 0.0f;
+        score[i][4 * n + e] = (keep >> 4 * e & 1) != 0 ? p : 0.0f;
       }
     }
   }

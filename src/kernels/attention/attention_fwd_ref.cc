@@ -31,8 +31,7 @@ void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, 
 
   if (args.options.dropout > 0) {
     for (int64_t j = 0; j < visible; ++j) {
-      const uint32_t number =
-          philox_element(args.options.random, attention_element(t, args.dims.heads, h, j));
+      const uint32_t number = attention_number(args.options.random, attention_row(t, args.dims.heads, h), j);
       const bool keep = number >= dropout_threshold(args.options.dropout);
       p_S[j] *= keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0.0;
     }

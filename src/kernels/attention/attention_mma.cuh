@@ -250,56 +250,75 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
   }
 }
 
-// Bit e is set when query row t keeps key 32 * word + e.
-__device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, int head, int word) {
-  const uint32_t low = keep_of_quads<4>(dropout, t, heads, head, 8 * word);
-  return low | keep_of_quads<4>(dropout, t, heads, head, 8 * word + 4) << 16;
-}
-
-// Draws the bits of a warp's 16 * kM query rows and 64 keys, a lane for one row: of 32 rows both words of 32
-// keys, of 16 rows one. Each number is drawn once in a block. The arithmetic is spread over kParts calls, so
-// that the compiler can put it between the products, which leave the units that it takes idle.
+// Draws for a warp's 16 * kM query rows and 64 keys, each lane for the elements of the accumulators that it
+// holds itself: of a row and 32 keys these are the numbers of one block. The arithmetic is spread over kParts
+// calls, so that the compiler can put it between the products, which leave the units that it takes idle.
 template <int kM>
 class KeepDraw {
  public:
   static constexpr int kParts = 16;
-  static constexpr int kQuads = 8 * kM;  // of a lane
+  static constexpr int kRows = 2 * kM;  // of a lane
 
+  KeepDraw() = default;
   // Of 64 keys from number `key` of the sequence on.
-  __device__ KeepDraw(const Work& work, int warp_row, int key) {
+  __device__ KeepDraw(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    row_ = warp_row + lane % (16 * kM);
-    word_ = kM == 1 ? lane / 16 : 0;
-    t_ = work.first + work.row + row_;
-    quad_ = key / 4 + 8 * word_;
+    row_ = row_number(work.first + work.row + warp_row + lane / 4, args.heads, work.head);
+    block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Part 0 <= part < kParts, a constant.
-  __device__ void draw(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout, int part) {
-    if (part % (kParts / kQuads) != 0) return;
-    const int quad = part / (kParts / kQuads);
-    bits_[quad / 8] |= keep_of_quads<1>(dropout, t_, args.heads, work.head, quad_ + quad) << (4 * (quad % 8));
-  }
-
-  // After all parts: into shared memory, words of one 32 keys after one another for kStride rows, and, where
-  // the other kernel wants them, into scratch.
-  template <int kStride>
-  __device__ void store(const AttentionKernelArgs& args, const Work& work, uint32_t* words) const {
+  // Part 0 <= part < kParts, a constant; in order.
+  __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
+    constexpr int kApart = kParts / (2 * kRows);
+    if (part % kApart != 0) return;
+    const int group = part / kApart / kRows, row = part / kApart % kRows;
+    if (row == 0) start_ = start_block(dropout, block_ + 4 * static_cast<uint32_t>(group));
+    uint32_t words[4];
+    draw_block(dropout, start_, row_ + static_cast<uint32_t>(8 * row * args.heads), words);
 #pragma unroll
-    for (int i = 0; i < kM; ++i) words[(word_ + i) * kStride + row_] = bits_[i];
-    if (args.keep == nullptr || work.row + row_ >= work.count) return;
+    for (int n = 0; n < 4; ++n) {
+      bits_[row] = bits_[row] >> 1 | (kept_halves(dropout, words[n]) & 0x80008000u);
+    }
+  }
+
+  // After all parts. Columns 8 n + 2 (lane % 4) and the next of row 8 * row + lane / 4 are kept where bits
+  // 8 + n and 24 + n are set.
+  __device__ uint32_t bits(int row) const {
+    return bits_[row];
+  }
+  __device__ bool keeps(int row, int n, int column) const {
+    return (bits_[row] & 1u << (8 + n + 16 * column)) != 0;
+  }
+  // The same as a mask of two 16-bit elements.
+  __device__ uint32_t mask(int row, int n) const {
+    uint32_t mask;  // the top bits of the halves, each spread over its half
+    asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(bits_[row] << (7 - n)));
+    return mask;
+  }
+
+  // Leaves the bits in scratch where the other kernel wants them.
+  __device__ void store(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) const {
+    if (args.keep == nullptr) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
     const int num_words = (args.longest + 31) / 32;
 #pragma unroll
-    for (int i = 0; i < kM; ++i) {
-      const int word = quad_ / 8 + i;
-      if (32 * word >= work.count) break;
-      args.keep[(static_cast<int64_t>(work.head) * num_words + word) * args.tokens + t_] = bits_[i];
+    for (int row = 0; row < kRows; ++row) {
+      const int query = work.row + warp_row + 8 * row + lane / 4;
+#pragma unroll
+      for (int group = 0; group < 2; ++group) {
+        if (query >= work.count || key + 32 * group >= work.count) continue;
+        const int64_t word = static_cast<int64_t>(work.head) * num_words + key / 32 + group;
+        auto* bytes = reinterpret_cast<uint8_t*>(args.keep + word * args.tokens + work.first + query);
+        bytes[lane % 4] = static_cast<uint8_t>((bits_[row] >> (8 + 4 * group) & 0xfu) |
+                                               (bits_[row] >> (20 + 4 * group) & 0xf0u));
+      }
     }
   }
 
  private:
-  int row_, word_, t_, quad_;
-  uint32_t bits_[kM] = {};
+  uint32_t row_ = 0, block_ = 0;
+  BlockStart start_;
+  uint32_t bits_[kRows] = {};
 };
 
 template <int kN>

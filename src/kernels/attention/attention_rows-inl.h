@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "base/philox.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/attention_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,14 +44,16 @@ HWY_INLINE FloatVec exp_floats(FloatVec x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -87.33f)), hn::Mul(exp_r, power));
 }
 
+// Dropout of the probabilities of one query row and head: fill gives, for c < count rounded up to a multiple
+// of 64, factors[c] = what the probability of key first_key + c is multiplied by, 0 or dropout_scale.
+// Requires: first_key is a multiple of 32; row = attention_row(t, H, h).
 #if HWY_TARGET == HWY_SCALAR
-// Dropout of the probabilities of one query row and head; the vectorised class below says what fill does.
 class DropoutRow {
  public:
   DropoutRow(const RandomSite& where, double dropout) : where_(where), dropout_(dropout) {}
-  void fill(uint64_t row_element, int64_t first_key, int64_t count, float* factors) const {
+  void fill(uint64_t row, int64_t first_key, int64_t count, float* factors) const {
     for (int64_t c = 0; c < count; ++c) {
-      const uint32_t number = philox_element(where_, row_element + static_cast<uint64_t>(first_key + c));
+      const uint32_t number = attention_number(where_, row, first_key + c);
       factors[c] = number >= dropout_threshold(dropout_) ? dropout_scale(dropout_) : 0.0f;
     }
   }
@@ -59,7 +63,6 @@ class DropoutRow {
   double dropout_;
 };
 #else
-// Dropout of the probabilities of one query row and head.
 class DropoutRow {
  public:
   using Words = hn::Repartition<uint32_t, Floats>;
@@ -67,40 +70,26 @@ class DropoutRow {
 
   DropoutRow(const RandomSite& where, double dropout)
       : where_(where), threshold_(dropout_threshold(dropout)), factor_(dropout_scale(dropout)) {
-    for (uint32_t round = 0; round < 10; ++round) {
+    for (uint32_t round = 0; round < kDropoutRounds; ++round) {
       key0_[round] = static_cast<uint32_t>(where.seed) + round * kPhiloxW0;
       key1_[round] = static_cast<uint32_t>(where.seed >> 32) + round * kPhiloxW1;
     }
   }
 
-  // factors[c] = what the probability of key first_key + c is multiplied by: 0 or dropout_scale, for c <
-  // count rounded up to a multiple of 64. Requires: first_key is a multiple of 4; row_element =
-  // attention_element(t, H, h, 0).
-  //
-  // All counters of the row differ in the lowest word alone, so that one product of each of the first two
-  // rounds is the same for all. A 64-bit lane holds a counter's products; only the lower half of a lane means
-  // anything between rounds.
-  void fill(uint64_t row_element, int64_t first_key, int64_t count, float* factors) const {
-    const uint64_t row_block = row_element / 4;
-    const uint64_t site_product = static_cast<uint64_t>(kPhiloxM1) * where_.site;
-    const uint32_t second0 =
-        static_cast<uint32_t>(site_product >> 32) ^ static_cast<uint32_t>(row_block >> 32) ^ key0_[0];
-    const uint64_t second_product = static_cast<uint64_t>(kPhiloxM0) * second0;
-    Start1 start;
-    start.word1 = static_cast<uint32_t>(site_product) ^ key0_[1];
-    start.word2 = static_cast<uint32_t>(second_product >> 32) ^ key1_[1];
-    start.word3 = static_cast<uint32_t>(second_product) ^ key1_[2];
-    start.step = where_.step ^ key1_[0];
-    const uint32_t first_block = static_cast<uint32_t>(row_block) + static_cast<uint32_t>(first_key / 4);
-    for (int64_t c = 0; c < count; c += 4 * lanes()) {
-      fill_two(start, first_block + static_cast<uint32_t>(c / 4), factors + c);
+  void fill(uint64_t row, int64_t first_key, int64_t count, float* factors) const {
+    alignas(64) uint16_t numbers[64];
+    for (int64_t c = 0; c < count; c += 64) {
+      draw(static_cast<uint32_t>(row), static_cast<uint32_t>((first_key + c) / 8), numbers);
+      const Floats df;
+      const hn::Rebind<uint16_t, Floats> d16;
+      for (int64_t i = 0; i < 64; i += lanes()) {
+        const auto drop = hn::Lt(hn::PromoteTo(Words(), hn::LoadU(d16, numbers + i)), word(threshold_));
+        hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(df, drop), hn::Set(df, factor_)), df, factors + c + i);
+      }
     }
   }
 
  private:
-  struct Start1 {
-    uint32_t word1, word2, word3, step;
-  };
   struct Counters {
     hn::Vec<Words> c0, c1, c2, c3;
   };
@@ -109,24 +98,7 @@ class DropoutRow {
   }
   static HWY_INLINE hn::Vec<Words> word(uint32_t value) { return hn::Set(Words(), value); }
 
-  // Rounds one to three, without the products that are the same for all lanes.
-  HWY_INLINE Counters first_rounds(const Start1& start, uint32_t block) const {
-    // Lane 2 b + s of the 64-bit lanes counts b + s * lanes / 4, so that interleaving puts the numbers in
-    // order.
-    static constexpr uint32_t kBlocks[4][16] = {
-        {0, 0, 1, 0}, {0, 0, 2, 0, 1, 0, 3, 0}, {}, {0, 0, 4, 0, 1, 0, 5, 0, 2, 0, 6, 0, 3, 0, 7, 0}};
-    const auto counted = hn::Add(hn::LoadU(Words(), kBlocks[lanes() / 4 - 1]), word(block));
-    const auto p0 = product(counted, kPhiloxM0);
-    const auto second2 = hn::Xor(hn::Shuffle2301(p0), word(start.step));
-    const auto p1 = product(second2, kPhiloxM1);
-    const auto third0 = hn::Xor(hn::Shuffle2301(p1), word(start.word1));
-    const auto third2 = hn::Xor(p0, word(start.word2));
-    const auto q0 = product(third0, kPhiloxM0);
-    const auto q1 = product(third2, kPhiloxM1);
-    return {hn::Xor3(hn::Shuffle2301(q1), p1, word(key0_[2])), q1,
-            hn::Xor(hn::Shuffle2301(q0), word(start.word3)), q0};
-  }
-
+  // A 64-bit lane holds a counter's products; only the lower half of a lane means anything between rounds.
   HWY_INLINE Counters next_round(const Counters& c, uint32_t key0, uint32_t key1) const {
     const auto p0 = product(c.c0, kPhiloxM0);
     const auto p1 = product(c.c2, kPhiloxM1);
@@ -134,38 +106,34 @@ class DropoutRow {
             hn::Xor3(hn::Shuffle2301(p0), c.c3, word(key1)), p0};
   }
 
-  HWY_INLINE void store_factors(const Counters& c, float* factors) const {
-    const Floats df;
-    const Words dw;
-    const Pairs dp;
-    const auto low = hn::BitCast(dp, hn::OddEven(hn::Shuffle2301(c.c1), c.c0));
-    const auto high = hn::BitCast(dp, hn::OddEven(hn::Shuffle2301(c.c3), c.c2));
-    const auto numbers0 = hn::BitCast(dw, hn::InterleaveLower(dp, low, high));
-    const auto numbers1 = hn::BitCast(dw, hn::InterleaveUpper(dp, low, high));
-    const auto drop0 = hn::RebindMask(df, hn::Lt(numbers0, word(threshold_)));
-    const auto drop1 = hn::RebindMask(df, hn::Lt(numbers1, word(threshold_)));
-    hn::StoreU(hn::IfThenZeroElse(drop0, hn::Set(df, factor_)), df, factors);
-    hn::StoreU(hn::IfThenZeroElse(drop1, hn::Set(df, factor_)), df, factors + lanes());
-  }
-
-  // The factors of 4 * lanes() keys: two independent vectors of counters hide the latency of the products.
-  HWY_INLINE void fill_two(const Start1& start, uint32_t block, float* factors) const {
-    Counters a = first_rounds(start, block);
-    Counters b = first_rounds(start, block + static_cast<uint32_t>(lanes() / 2));
-    HWY_UNROLL(7)
-    for (int round = 3; round < 10; ++round) {
-      a = next_round(a, key0_[round], key1_[round]);
-      b = next_round(b, key0_[round], key1_[round]);
+  // The numbers of 64 keys: eight blocks, of which four make up 32 keys. Word n of the four, one after
+  // another, holds the numbers of keys 8 n .. 8 n + 7 in order.
+  HWY_INLINE void draw(uint32_t row, uint32_t first_block, uint16_t* numbers) const {
+    constexpr int64_t kMostLanes = 8;
+    const hn::Rebind<uint32_t, Pairs> narrow;
+    const int64_t counters = lanes() / 2;
+    for (int64_t block = 0; block < 8; block += counters) {
+      const auto counted =
+          hn::Add(hn::Iota(Pairs(), 0), hn::Set(Pairs(), first_block + static_cast<uint64_t>(block)));
+      Counters c{hn::BitCast(Words(), counted), word(row), word(where_.site), word(where_.step)};
+      HWY_UNROLL(kDropoutRounds)
+      for (int round = 0; round < kDropoutRounds; ++round) c = next_round(c, key0_[round], key1_[round]);
+      const hn::Vec<Words> words[4] = {c.c0, c.c1, c.c2, c.c3};
+      alignas(64) uint32_t packed[kMostLanes];
+      for (int64_t n = 0; n < 4; ++n) {
+        hn::StoreU(hn::TruncateTo(narrow, hn::BitCast(Pairs(), words[n])), narrow, packed);
+        for (int64_t i = 0; i < counters; ++i) {
+          std::memcpy(numbers + 32 * ((block + i) / 4) + 8 * n + 2 * ((block + i) % 4), packed + i, 4);
+        }
+      }
     }
-    store_factors(a, factors);
-    store_factors(b, factors + 2 * lanes());
   }
 
   RandomSite where_;
   uint32_t threshold_;
   float factor_;
-  uint32_t key0_[10];
-  uint32_t key1_[10];
+  uint32_t key0_[kDropoutRounds];
+  uint32_t key1_[kDropoutRounds];
 };
 #endif
 

@@ -198,7 +198,7 @@ TEST(Attention, DropsExactlyTheElementsOfPhilox) {
       for (int64_t h = 0; h < 2; ++h) {
         for (int64_t j = 0; j < problem.lengths[b]; ++j) {
           const int64_t t = dropped.first_rows()[b] + i;
-          const uint32_t number = philox_element(dropped.options().random, attention_element(t, 2, h, j));
+          const uint32_t number = attention_number(dropped.options().random, attention_row(t, 2, h), j);
           const double m = number >= dropout_threshold(0.3) ? static_cast<double>(dropout_scale(0.3)) : 0;
           const double want = m * whole.o.load((t * 2 + h) * 64 + j);
           ASSERT_NEAR(dropped.o.load((t * 2 + h) * 64 + j), want, 1e-6 * want) << b << " " << i << " " << j;

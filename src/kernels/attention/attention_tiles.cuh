@@ -237,4 +237,36 @@ __device__ inline float max_of_group(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
 }
 
+// The keep bits of one row and 32 * kWords keys from number `key` on, a multiple of 32, known to the eight
+// threads of a group. Each draws a block, so that none is drawn twice where there are two words.
+template <int kWords>
+__device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int key, int tx,
+                                     uint32_t (&words)[kWords]) {
+  static_assert(kWords <= 2);
+  const int word = kWords == 2 ? tx / 4 : 0;
+  const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + 4 * word + tx % 4));
+  uint32_t bits = keep_byte(dropout, start, row) << (8 * (tx % 4));
+  bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
+  bits |= __shfl_xor_sync(0xffffffffu, bits, 2);
+  words[0] = bits;
+  if constexpr (kWords == 2) {
+    const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, 4);
+    words[0] = word == 0 ? bits : other;
+    words[1] = word == 0 ? other : bits;
+  }
+}
+// Of these, the bits of a thread's columns 4 * tx + e of a word: bit 4 * e.
+__device__ inline uint32_t keep_of_columns(uint32_t word, int tx) {
+  return word >> keep_place(4 * tx);
+}
+
+// Where rows are keys: the keep bits of a query and the 32 keys among which are all of the warp's, drawn by
+// the four groups of the warp together. `key` is the first of the 32.
+__device__ inline uint32_t keep_of_warp(const Dropout& dropout, uint32_t row, int key, int ty) {
+  const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + ty % 4));
+  uint32_t bits = keep_byte(dropout, start, row) << (8 * (ty % 4));
+  bits |= __shfl_xor_sync(0xffffffffu, bits, 8);
+  return bits | __shfl_xor_sync(0xffffffffu, bits, 16);
+}
+
 }  // namespace plimsoll::attention

@@ -1,4 +1,4 @@
-// Dropout inside CUDA kernels: the numbering of base/philox.h, four elements at a time. Thread-safe: no
+// Dropout inside CUDA kernels: dropout_number of base/philox.h, eight elements at a time. Thread-safe: no
 // state.
 #pragma once
 
@@ -9,25 +9,25 @@
 
 namespace plimsoll::cuda {
 
-// philox_block of base/philox.h for kBlocks blocks, round by round for all of them: they share the schedule
+// dropout_block of base/philox.h for kBlocks blocks, round by round for all of them: they share the schedule
 // of the key.
 template <int kBlocks>
-__device__ __forceinline__ void philox_blocks(const RandomSite& where, const uint64_t (&block)[kBlocks],
-                                              uint32_t (&numbers)[kBlocks][4]) {
+__device__ __forceinline__ void dropout_blocks(const RandomSite& where, const uint64_t (&block)[kBlocks],
+                                               uint32_t (&words)[kBlocks][4]) {
   auto key0 = static_cast<uint32_t>(where.seed);
   auto key1 = static_cast<uint32_t>(where.seed >> 32);
 #pragma unroll
   for (int b = 0; b < kBlocks; ++b) {
-    numbers[b][0] = static_cast<uint32_t>(block[b]);
-    numbers[b][1] = static_cast<uint32_t>(block[b] >> 32);
-    numbers[b][2] = where.site;
-    numbers[b][3] = where.step;
+    words[b][0] = static_cast<uint32_t>(block[b]);
+    words[b][1] = static_cast<uint32_t>(block[b] >> 32);
+    words[b][2] = where.site;
+    words[b][3] = where.step;
   }
 #pragma unroll
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < kDropoutRounds; ++round) {
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      uint32_t(&c)[4] = numbers[b];
+      uint32_t(&c)[4] = words[b];
       const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c[0];
       const uint64_t p1 = static_cast<uint64_t>(kPhiloxM1) * c[2];
       c[0] = static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ key0;
@@ -57,37 +57,38 @@ struct Dropout {
     return site;
   }
 
-  // The factors of K runs of N elements, run k from first[k] on. Requires: first[k] is a multiple of 4 where
-  // N is.
+  // The factors of K runs of N elements, run k from first[k] on. Requires: first[k] is a multiple of N where
+  // N is 4 or 8.
   template <int K, int N>
   __device__ __forceinline__ void factors(const RandomSite& site, const int64_t (&first)[K],
                                           float (&factor)[K][N]) const {
-    if constexpr (N % 4 == 0) {
-      constexpr int kBlocks = K * N / 4;
-      uint64_t blocks[kBlocks];
-      uint32_t numbers[kBlocks][4];
+    static_assert(N == 1 || N == 4 || N == 8);
+    uint64_t blocks[K];
+    uint32_t words[K][4];
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
-        blocks[b] = static_cast<uint64_t>(first[b / (N / 4)]) / 4 + static_cast<uint64_t>(b % (N / 4));
-      }
-      philox_blocks<kBlocks>(site, blocks, numbers);
+    for (int k = 0; k < K; ++k) blocks[k] = static_cast<uint64_t>(first[k]) / kDropoutNumbers;
+    dropout_blocks<K>(site, blocks, words);
+    // A word's high half compares with the threshold as the whole word does with it in the high half.
+    const uint32_t least = threshold << 16;
 #pragma unroll
-      for (int b = 0; b < kBlocks; ++b) {
+    for (int k = 0; k < K; ++k) {
+      if constexpr (N == 1) {
+        factor[k][0] = number_of(words[k], first[k]) >= threshold ? scale : 0.0f;
+      } else {
+        const bool upper = N == 4 && first[k] % 8 != 0;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          factor[b / (N / 4)][b % (N / 4) * 4 + i] = numbers[b][i] >= threshold ? scale : 0.0f;
-        }
-      }
-    } else {
-#pragma unroll
-      for (int k = 0; k < K; ++k) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-          factor[k][i] =
-              philox_element(site, static_cast<uint64_t>(first[k] + i)) >= threshold ? scale : 0.0f;
+        for (int i = 0; i < N; i += 2) {
+          const uint32_t word = upper ? words[k][(i / 2 + 2) % 4] : words[k][i / 2];
+          factor[k][i] = word << 16 >= least ? scale : 0.0f;
+          factor[k][i + 1] = word >= least ? scale : 0.0f;
         }
       }
     }
+  }
+  static __device__ __forceinline__ uint32_t number_of(const uint32_t (&words)[4], int64_t element) {
+    const uint32_t low = element % 4 < 2 ? words[0] : words[1], high = element % 4 < 2 ? words[2] : words[3];
+    const uint32_t word = element % 8 < 4 ? low : high;
+    return element % 2 == 0 ? word & 0xffffu : word >> 16;
   }
 
   // x[i] *= factor of element first + i.

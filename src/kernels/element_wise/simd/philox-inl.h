@@ -20,31 +20,32 @@ namespace HWY_NAMESPACE {
 
 // Elements that dropout_factors handles at a time.
 inline constexpr int64_t kDropoutChunk = 256;
-// A chunk that begins inside a block of four draws one block more; the last vector may draw more than was
+// A chunk that begins inside a block of eight draws one block more; the last vector may draw more than was
 // asked.
 inline constexpr int64_t kPhiloxSlack = 64;
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
-                               uint32_t* to) {
+HWY_INLINE void dropout_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
+                                uint16_t* to) {
   for (int64_t i = 0; i < num_blocks; ++i) {
-    const std::array<uint32_t, 4> numbers = philox_block(where, first_block + static_cast<uint64_t>(i));
-    std::memcpy(to + 4 * i, numbers.data(), 16);
+    const std::array<uint32_t, 4> words = dropout_block(where, first_block + static_cast<uint64_t>(i));
+    for (size_t n = 0; n < 8; ++n)
+      to[8 * i + static_cast<int64_t>(n)] = static_cast<uint16_t>(words[n / 2] >> (16 * (n % 2)));
   }
 }
 #else
-// The numbers of blocks [first_block, first_block + num_blocks), four each, and of at most 8 blocks more. A
+// The numbers of blocks [first_block, first_block + num_blocks), eight each, and of at most 7 blocks more. A
 // block's words lie in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications
-// leave there, which nothing reads.
-HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
-                               uint32_t* to) {
+// leave there, which nothing reads. The halves of a word follow one another as they do in memory.
+HWY_INLINE void dropout_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
+                                uint16_t* to) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::Repartition<uint32_t, decltype(d64)> d32;
   const auto m0 = hn::Set(d32, kPhiloxM0);
   const auto m1 = hn::Set(d32, kPhiloxM1);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d64));
-  uint32_t keys[20];
-  for (uint32_t round = 0; round < 10; ++round) {
+  uint32_t keys[2 * kDropoutRounds];
+  for (uint32_t round = 0; round < kDropoutRounds; ++round) {
     keys[2 * round] = static_cast<uint32_t>(where.seed) + round * kPhiloxW0;
     keys[2 * round + 1] = static_cast<uint32_t>(where.seed >> 32) + round * kPhiloxW1;
   }
@@ -54,8 +55,8 @@ HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, in
     auto c1 = hn::BitCast(d32, hn::ShiftRight<32>(block));
     auto c2 = hn::Set(d32, where.site);
     auto c3 = hn::Set(d32, where.step);
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 7
+    for (int round = 0; round < kDropoutRounds; ++round) {
       const auto p0 = hn::MulEven(c0, m0);
       const auto p1 = hn::MulEven(c2, m1);
       c0 = hn::Xor3(hn::BitCast(d32, hn::ShiftRight<32>(p1)), c1, hn::Set(d32, keys[2 * round]));
@@ -66,7 +67,7 @@ HWY_INLINE void philox_numbers(const RandomSite& where, uint64_t first_block, in
     const auto low = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(hn::BitCast(d64, c1))), c0);
     const auto high = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(hn::BitCast(d64, c3))), c2);
     hn::StoreInterleaved2(hn::BitCast(d64, low), hn::BitCast(d64, high), d64,
-                          reinterpret_cast<uint64_t*>(to + 4 * i));
+                          reinterpret_cast<uint64_t*>(to + 8 * i));
   }
 }
 #endif
@@ -81,23 +82,29 @@ inline DropoutSetup dropout_setup(double p, const RandomSite& where) {
   return {where, dropout_threshold(p), dropout_scale(p)};
 }
 
+// factors[i] = scale where number i is at least the threshold, else 0. Reads and writes whole vectors.
+HWY_INLINE void factors_of_numbers(const uint16_t* numbers, int64_t count, uint32_t least, float scale,
+                                   float* factors) {
+  const F32Tag d;
+  const hn::RebindToUnsigned<F32Tag> du;
+  const hn::Rebind<uint16_t, F32Tag> d16;
+  const auto threshold = hn::Set(du, least);
+  const F32Vec kept = hn::Set(d, scale);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < count; i += lanes) {
+    const auto dropped = hn::Lt(hn::PromoteTo(du, hn::LoadU(d16, numbers + i)), threshold);
+    hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(d, dropped), kept), d, factors + i);
+  }
+}
+
 // factors[i] = scale where element first_element + i is kept, else 0. Requires: 0 <= count <= kDropoutChunk.
 HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count,
                                 float* factors) {
-  alignas(64) uint32_t numbers[kDropoutChunk + kPhiloxSlack];
-  const uint64_t first_block = static_cast<uint64_t>(first_element) / 4;
-  const int64_t lead = first_element % 4;
-  philox_numbers(setup.where, first_block, (lead + count + 3) / 4, numbers);
-  const F32Tag d;
-  const hn::RebindToUnsigned<F32Tag> du;
-  const auto threshold = hn::Set(du, setup.threshold);
-  const F32Vec scale = hn::Set(d, setup.scale);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Reads and writes whole vectors: both arrays have the room.
-  for (int64_t i = 0; i < count; i += lanes) {
-    const auto dropped = hn::Lt(hn::LoadU(du, numbers + lead + i), threshold);
-    hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(d, dropped), scale), d, factors + i);
-  }
+  alignas(64) uint16_t numbers[kDropoutChunk + 2 * kPhiloxSlack];
+  const uint64_t first_block = static_cast<uint64_t>(first_element) / kDropoutNumbers;
+  const int64_t lead = first_element % static_cast<int64_t>(kDropoutNumbers);
+  dropout_numbers(setup.where, first_block, (lead + count + 7) / 8, numbers);
+  factors_of_numbers(numbers + lead, count, setup.threshold, setup.scale, factors);
 }
 // Room for `factors` of dropout_factors.
 inline constexpr int64_t kDropoutFactors = kDropoutChunk + kPhiloxSlack;

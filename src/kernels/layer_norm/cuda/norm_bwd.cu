@@ -34,18 +34,51 @@ struct Rows {
   Raw<T, N> x_hat[kRows][kPacks];
 };
 
+// Rows and elements are numbered from the block's first on, elements in 32 bits: addresses are then one
+// instruction each.
 struct Place {
-  int begin, end;       // rows of the block
+  int64_t first_row;
+  int rows;             // of the block
   int thread, threads;  // within the group
   int group, groups;
 };
+template <typename T>
+struct Pointers {
+  const T *d_y, *d_y2, *x_hat;
+  T *d_residual, *d_x;
+  const float* rstd;
 
-__device__ __forceinline__ void copy_async(uint4* to, const void* from) {
+  __device__ __forceinline__ Pointers(const NormBwd& a, const Place& at) {
+    const int64_t first = at.first_row * a.C;
+    d_y = static_cast<const T*>(a.d_y) + first;
+    d_y2 = static_cast<const T*>(a.d_y2) + first;
+    x_hat = static_cast<const T*>(a.x_hat) + first;
+    d_residual = static_cast<T*>(a.d_residual) + first;
+    d_x = static_cast<T*>(a.d_x) + first;
+    rstd = a.rstd + at.first_row;
+    // Otherwise the compiler computes them anew from a's in every turn, in 64 bits.
+    keep(d_y), keep(d_y2), keep(x_hat), keep(d_residual), keep(d_x), keep(rstd);
+  }
+
+ private:
+  template <typename Pointer>
+  static __device__ __forceinline__ void keep(Pointer& pointer) {
+    asm volatile("" : "+l"(pointer));
+  }
+};
+__device__ __forceinline__ uint32_t element_of(int row, int64_t C, int c) {
+  return static_cast<uint32_t>(row) * static_cast<uint32_t>(C) + static_cast<uint32_t>(c);
+}
+
+// 16 bytes, zeros where `is_there` is false.
+__device__ __forceinline__ void copy_async(uint4* to, const void* from, bool is_there) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
+               "r"(is_there ? 16 : 0)
+               : "memory");
 #else
-  *to = *static_cast<const uint4*>(from);
+  *to = is_there ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
 #endif
 }
 __device__ __forceinline__ void close_copies() {
@@ -61,30 +94,34 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// The thread's places in shared memory: [stages][d_y, x_hat, d_y2][rows][packs][threads of the block].
+// The thread's places in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads], of d_y2 only
+// where it is there.
 template <typename T, int kRows>
 struct Ring {
   static constexpr int kN = kPack<T>;
   static constexpr int kPacks = kElements / kN;
+  static constexpr int kStagePlaces = kRows * kPacks * kSmallThreads;
   uint4* mine;
-  int threads;  // of the block
-  int tensors;  // 2, or 3 with d_y2
+  bool has_third;
 
   __device__ __forceinline__ uint4* place(int stage, int tensor, int r, int j) const {
-    return mine + (((stage * tensors + tensor) * kRows + r) * kPacks + j) * threads;
+    return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
+           (r * kPacks + j) * kSmallThreads;
   }
-  __device__ __forceinline__ void fetch(const NormBwd& a, const Place& at, int first, int stage) const {
+  // Zeros beyond the block's rows and the row's end.
+  __device__ __forceinline__ void fetch(const Pointers<T>& from, int64_t C, const Place& at, int first,
+                                        int stage) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int row = first + r * at.groups;
 #pragma unroll
       for (int j = 0; j < kPacks; ++j) {
         const int c = (at.thread + j * at.threads) * kN;
-        if (row >= at.end || c >= a.C) continue;
-        const int64_t i = static_cast<int64_t>(row) * a.C + c;
-        copy_async(place(stage, 0, r, j), static_cast<const T*>(a.d_y) + i);
-        copy_async(place(stage, 1, r, j), static_cast<const T*>(a.x_hat) + i);
-        if (tensors == 3) copy_async(place(stage, 2, r, j), static_cast<const T*>(a.d_y2) + i);
+        const bool is_there = row < at.rows && c < C;
+        const uint32_t i = is_there ? element_of(row, C, c) : 0;
+        copy_async(place(stage, 0, r, j), from.d_y + i, is_there);
+        copy_async(place(stage, 1, r, j), from.x_hat + i, is_there);
+        if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_there);
       }
     }
     close_copies();
@@ -95,24 +132,18 @@ struct Ring {
   }
 };
 
-// The rows of a turn out of the ring; rows and columns beyond the ends are 0.
+// The rows of a turn out of the ring.
 template <typename T, int kRows>
-__device__ __forceinline__ void read_rows(const NormBwd& a, const Place& at, const Ring<T, kRows>& ring,
-                                          int first, int stage, Rows<T, kPack<T>, kRows>& rows) {
+__device__ __forceinline__ void read_rows(const Ring<T, kRows>& ring, int stage,
+                                          Rows<T, kPack<T>, kRows>& rows) {
   constexpr int kN = kPack<T>;
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int j = 0; j < kElements / kN; ++j) {
-      const bool inside = first + r * at.groups < at.end && (at.thread + j * at.threads) * kN < a.C;
-      Raw<T, kN> raw = {};
-      rows.x_hat[r][j] = {};
-      if (inside) {
-        raw = ring.read(stage, 0, r, j);
-        rows.x_hat[r][j] = ring.read(stage, 1, r, j);
-      }
-      unpack<T, kN>(raw, rows.g[r][j]);
-      if (ring.tensors == 3 && inside) {
+      unpack<T, kN>(ring.read(stage, 0, r, j), rows.g[r][j]);
+      rows.x_hat[r][j] = ring.read(stage, 1, r, j);
+      if (ring.has_third) {
         float g2[kN];
         unpack<T, kN>(ring.read(stage, 2, r, j), g2);
 #pragma unroll
@@ -123,18 +154,18 @@ __device__ __forceinline__ void read_rows(const NormBwd& a, const Place& at, con
 }
 
 template <int kRows>
-__device__ __forceinline__ void load_rstd(const NormBwd& a, const Place& at, int first,
+__device__ __forceinline__ void load_rstd(const float* from, const Place& at, int first,
                                           float (&rstd)[kRows]) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int row = first + r * at.groups;
-    rstd[r] = row < at.end ? a.rstd[row] : 0.0f;
+    rstd[r] = row < at.rows ? from[row] : 0.0f;
   }
 }
 
 template <typename T, int N, int kRows>
-__device__ __forceinline__ void load_rows(const NormBwd& a, const Place& at, int first,
-                                          Rows<T, N, kRows>& rows) {
+__device__ __forceinline__ void load_rows(const NormBwd& a, const Pointers<T>& from, const Place& at,
+                                          int first, Rows<T, N, kRows>& rows) {
   constexpr int kPacks = kElements / N;
   Raw<T, N> raw_g[kRows][kPacks] = {}, raw_g2[kRows][kPacks] = {};
 #pragma unroll
@@ -144,13 +175,11 @@ __device__ __forceinline__ void load_rows(const NormBwd& a, const Place& at, int
     for (int j = 0; j < kPacks; ++j) {
       const int c = (at.thread + j * at.threads) * N;
       rows.x_hat[r][j] = {};
-      if (row < at.end && c < a.C) {
-        raw_g[r][j] = load_raw<T, N>(static_cast<const T*>(a.d_y) + static_cast<int64_t>(row) * a.C + c);
-        rows.x_hat[r][j] =
-            load_raw<T, N>(static_cast<const T*>(a.x_hat) + static_cast<int64_t>(row) * a.C + c);
-        if (a.d_y2 != nullptr) {
-          raw_g2[r][j] = load_raw<T, N>(static_cast<const T*>(a.d_y2) + static_cast<int64_t>(row) * a.C + c);
-        }
+      if (row < at.rows && c < a.C) {
+        const uint32_t i = element_of(row, a.C, c);
+        raw_g[r][j] = load_raw<T, N>(from.d_y + i);
+        rows.x_hat[r][j] = load_raw<T, N>(from.x_hat + i);
+        if (a.d_y2 != nullptr) raw_g2[r][j] = load_raw<T, N>(from.d_y2 + i);
       }
     }
   }
@@ -222,6 +251,11 @@ __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane
   }
 }
 
+// Waits for the other warps of the group. Groups are in step with no one else.
+__device__ __forceinline__ void wait_for_group(const Place& at) {
+  asm volatile("bar.sync %0, %1;" ::"r"(at.group + 1), "r"(at.threads) : "memory");
+}
+
 // The sums of a group's warps, given to all of its threads. `slots`: [groups][warps][2 * kRows] floats that
 // no thread uses since the barrier before the last.
 template <int kRows>
@@ -235,7 +269,7 @@ __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots,
   if (warps == 1) {
     __syncwarp();
   } else {
-    __syncthreads();
+    wait_for_group(at);
   }
 #pragma unroll
   for (int k = 0; k < kValues; ++k) sums[k] = mine[k];
@@ -255,8 +289,8 @@ __device__ __forceinline__ void draw_factors(const NormBwd& a, const Place& at, 
   int64_t elements[kRows * kPacks];
 #pragma unroll
   for (int k = 0; k < kRows * kPacks; ++k) {
-    elements[k] = static_cast<int64_t>(first + k / kPacks * at.groups) * a.C +
-                  (at.thread + k % kPacks * at.threads) * N;
+    elements[k] =
+        (at.first_row + first + k / kPacks * at.groups) * a.C + (at.thread + k % kPacks * at.threads) * N;
   }
   a.dropout.factors<kRows * kPacks, N>(site, elements, factors);
 }
@@ -271,14 +305,14 @@ struct Turn {
 };
 
 template <typename T, int N, int kRows, bool kSums>
-__device__ __forceinline__ void store_rows(const NormBwd& a, const Place& at, int first,
-                                           const RandomSite& site, float inverse_columns,
+__device__ __forceinline__ void store_rows(const NormBwd& a, const Pointers<T>& to, const Place& at,
+                                           int first, const RandomSite& site, float inverse_columns,
                                            const Rows<T, N, kRows>& rows, const Turn<N, kRows>& turn,
                                            ColumnState& column) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int row = first + r * at.groups;
-    if (row >= at.end) continue;
+    if (row >= at.rows) continue;
     const float of_mean = -(turn.sums[2 * r] * inverse_columns) * turn.rstd[r];
     const float of_x_hat = -(turn.sums[2 * r + 1] * inverse_columns) * turn.rstd[r];
 #pragma unroll
@@ -291,16 +325,15 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Place& at, in
       for (int i = 0; i < N; ++i) {
         d_s[i] = fmaf(x_hat[i], of_x_hat, fmaf(rows.g[r][j][i], turn.rstd[r], of_mean));
       }
-      if (a.d_residual != nullptr)
-        store_floats<T, N>(static_cast<T*>(a.d_residual) + static_cast<int64_t>(row) * a.C + c, d_s);
+      const uint32_t element = element_of(row, a.C, c);
+      if (a.d_residual != nullptr) store_floats<T, N>(to.d_residual + element, d_s);
       if constexpr (N == 1) {
-        if (a.dropout.on) a.dropout.apply<N>(site, static_cast<int64_t>(row) * a.C + c, d_s);
+        if (a.dropout.on) a.dropout.apply<N>(site, (at.first_row + row) * a.C + c, d_s);
       } else if (a.dropout.on) {
 #pragma unroll
         for (int i = 0; i < N; ++i) d_s[i] *= turn.factors[r * (kElements / N) + j][i];
       }
-      if (a.d_x != nullptr)
-        store_floats<T, N>(static_cast<T*>(a.d_x) + static_cast<int64_t>(row) * a.C + c, d_s);
+      if (a.d_x != nullptr) store_floats<T, N>(to.d_x + element, d_s);
       if constexpr (kSums) {
 #pragma unroll
         for (int i = 0; i < N; ++i) column.d_bias[j * N + i] += d_s[i];
@@ -350,12 +383,23 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   __shared__ float slots[2][kThreads / 32 * 2 * kRows];
   __shared__ float shared[kThreads == kSmallThreads ? kSmallThreads * kElements : 1];
   Place at;
-  at.begin = static_cast<int>(blockIdx.x) * rows_per_block;
-  at.end = rows_per_block < a.T - at.begin ? at.begin + rows_per_block : a.T;
+  at.first_row = static_cast<int64_t>(blockIdx.x) * rows_per_block;
+  at.rows = static_cast<int>(min(static_cast<int64_t>(rows_per_block), a.T - at.first_row));
   at.thread = static_cast<int>(threadIdx.x);
   at.threads = static_cast<int>(blockDim.x);
   at.group = static_cast<int>(threadIdx.y);
   at.groups = static_cast<int>(blockDim.y);
+  const Pointers<T> pointers(a, at);
+  const int step = at.groups * kRows;  // rows of a turn
+  float next_rstd[kRows];
+  load_rstd<kRows>(pointers.rstd, at, at.group, next_rstd);
+  [[maybe_unused]] const Ring<T, kRows> ring{ring_memory + at.group * at.threads + at.thread,
+                                             a.d_y2 != nullptr};
+  [[maybe_unused]] int stage = 0;
+#pragma unroll
+  for (int ahead = 0; ahead < kStages - 1; ++ahead) {
+    ring.fetch(pointers, a.C, at, at.group + ahead * step, ahead);
+  }
   ColumnState column;
 #pragma unroll
   for (int j = 0; j < kElements / N; ++j) {
@@ -368,39 +412,28 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     for (int i = 0; i < N; ++i) column.gain[j * N + i] = gain[i];
   }
   const RandomSite site = a.dropout.site();
-  const int step = at.groups * kRows;  // rows of a turn
   const float inverse_columns = 1.0f / static_cast<float>(a.C);
-  float next_rstd[kRows];
-  load_rstd<kRows>(a, at, at.begin + at.group, next_rstd);
-  [[maybe_unused]] const Ring<T, kRows> ring{ring_memory + at.group * at.threads + at.thread,
-                                             at.groups * at.threads, a.d_y2 != nullptr ? 3 : 2};
-  [[maybe_unused]] int stage = 0;
-#pragma unroll
-  for (int ahead = 0; ahead < kStages - 1; ++ahead) {
-    ring.fetch(a, at, at.begin + at.group + ahead * step, ahead);
-  }
   int slot = 0;
 #pragma unroll 1
-  for (int base = at.begin; base < at.end; base += step) {
-    const int first = base + at.group;
+  for (int first = at.group; first - at.group < at.rows; first += step) {
     Rows<T, N, kRows> rows;
     Turn<N, kRows> turn;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) turn.rstd[r] = next_rstd[r];
-    load_rstd<kRows>(a, at, first + step, next_rstd);
+    load_rstd<kRows>(pointers.rstd, at, first + step, next_rstd);
     if constexpr (kStages > 0) {
-      ring.fetch(a, at, first + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
+      ring.fetch(pointers, a.C, at, first + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
       wait_for_copies<kStages - 1>();
-      read_rows<T, kRows>(a, at, ring, first, stage, rows);
+      read_rows<T, kRows>(ring, stage, rows);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     } else {
-      load_rows<T, N, kRows>(a, at, first, rows);
+      load_rows<T, N, kRows>(a, pointers, at, first, rows);
     }
     sum_rows<T, N, kRows, kSums>(rows, column, turn.sums);
     if (N > 1 && a.dropout.on) draw_factors<N, kRows>(a, at, first, site, turn.factors);
     reduce_over_group<kRows>(at, slots[slot], turn.sums);
     slot ^= 1;
-    store_rows<T, N, kRows, kSums>(a, at, first, site, inverse_columns, rows, turn, column);
+    store_rows<T, N, kRows, kSums>(a, pointers, at, first, site, inverse_columns, rows, turn, column);
   }
   if constexpr (kSums) {
     store_partial<N>(at, a.C, column.d_gain, shared, partials.row(0, blockIdx.x));

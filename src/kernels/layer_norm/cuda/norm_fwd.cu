@@ -1,3 +1,6 @@
+#include <algorithm>
+
+#include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
 
@@ -9,10 +12,10 @@ constexpr int kColumnsPerWarp = 1024;
 constexpr int kMaxWarps = static_cast<int>(kMaxNormCudaColumns / kColumnsPerWarp);
 constexpr int kRowsPerBlock = 4;  // where a row belongs to one warp
 
-// Blocks that a multiprocessor holds at least: four of packs of fp32, which would take too many registers; as
-// the compiler likes it elsewhere.
+// Blocks that a multiprocessor holds: sixteen warps of 16-bit rows, twelve of fp32 ones, which take more
+// registers. A warp always has its next row in flight, 4 KiB of 16 bits or 8 KiB of fp32 with a residual.
 template <int N>
-inline constexpr int kMinBlocks = N == 4 ? 4 : 0;
+inline constexpr int kBlocks = N == 4 ? 3 : 4;
 
 // How gain, beta and bias are read: as a type known at compile time, or as whatever they are.
 template <typename P>
@@ -29,26 +32,34 @@ struct Untyped {
   }
 };
 
-// A thread holds kPacks packs of N elements of its row in fp32; neighbouring threads hold neighbouring packs.
-template <typename T, class Parameters, int N, int kPacks>
-__device__ __forceinline__ void load_sums(const NormFwd& a, int64_t row_begin, int thread, int threads,
-                                          float (&s)[kPacks][N]) {
-  const auto* x = static_cast<const T*>(a.x) + row_begin;
-  const auto* residual = static_cast<const T*>(a.residual) + row_begin;
-  Raw<T, N> raw_x[kPacks] = {}, raw_residual[kPacks] = {};
-#pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    const int c = (thread + j * threads) * N;
-    if (c < a.C) raw_x[j] = load_raw<T, N>(x + c);
-  }
-  if (a.residual != nullptr) {
+// A row on its way: a thread has kPacks packs of N elements of it; neighbouring threads have neighbouring
+// packs.
+template <typename T, int N, int kPacks>
+struct Incoming {
+  Raw<T, N> x[kPacks], residual[kPacks];
+
+  __device__ __forceinline__ void load(const NormFwd& a, int64_t row, int thread, int threads) {
+    const auto* from = static_cast<const T*>(a.x) + row * a.C;
+    const auto* other = static_cast<const T*>(a.residual) + row * a.C;
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
       const int c = (thread + j * threads) * N;
-      if (c < a.C) raw_residual[j] = load_raw<T, N>(residual + c);
+      if (c < a.C) x[j] = load_raw<T, N>(from + c);
+    }
+    if (a.residual == nullptr) return;
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (thread + j * threads) * N;
+      if (c < a.C) residual[j] = load_raw<T, N>(other + c);
     }
   }
-  const RandomSite site = a.dropout.site();
+};
+
+// The sums s of a row that has arrived, in fp32; zeros beyond its end.
+template <typename T, class Parameters, int N, int kPacks>
+__device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
+                                       int thread, int threads, const Incoming<T, N, kPacks>& row,
+                                       float (&s)[kPacks][N]) {
   // Sixteen numbers at a time are drawn together.
   constexpr int kTogether = N == 1 ? 1 : 16 / N;
   static_assert(kPacks % kTogether == 0);
@@ -65,8 +76,12 @@ __device__ __forceinline__ void load_sums(const NormFwd& a, int64_t row_begin, i
     for (int k = 0; k < kTogether; ++k) {
       const int j = g + k;
       const int c = (thread + j * threads) * N;
-      unpack<T, N>(raw_x[j], s[j]);
-      if (c >= a.C) continue;
+      if (c >= a.C) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) s[j][i] = 0.0f;
+        continue;
+      }
+      unpack<T, N>(row.x[j], s[j]);
       if (a.bias.data != nullptr) {
         float bias[N];
         Parameters::template load<N>(a.bias, c, bias);
@@ -79,7 +94,7 @@ __device__ __forceinline__ void load_sums(const NormFwd& a, int64_t row_begin, i
       }
       if (a.residual != nullptr) {
         float other[N];
-        unpack<T, N>(raw_residual[j], other);
+        unpack<T, N>(row.residual[j], other);
 #pragma unroll
         for (int i = 0; i < N; ++i) s[j][i] += other[i];
       }
@@ -110,45 +125,58 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
   }
 }
 
-// blockDim = (threads of a row, rows). More than one row only where a row is one warp's.
+// blockDim = (threads of a row, rows). More than one row only where a row is one warp's. The grid fills the
+// card once; a group of threads takes every so many-th row and has the next one in flight while it computes.
 template <typename T, class Parameters, int N, int kPacks>
-__global__ void __launch_bounds__(kMaxWarps * 32, kMinBlocks<N>)
+__global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
-  __shared__ float slots[2][kMaxWarps];
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  if (row >= a.T) return;
+  __shared__ float slots[2][2][kMaxWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
   const int warps = threads / 32;
-  float s[kPacks][N];
-  load_sums<T, Parameters, N, kPacks>(a, row * a.C, thread, threads, s);
-  // What lies beyond the row is 0 here.
-  float sum = 0.0f;
-#pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum += s[j][i];
-  }
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.y;
+  int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= a.T) return;
+  Incoming<T, N, kPacks> incoming;
+  incoming.load(a, row, thread, threads);
+  const RandomSite site = a.dropout.site();
   const auto columns = static_cast<float>(a.C);
-  const float mean = block_sum(sum, thread, warps, slots[0]) / columns;
-  float squares = 0.0f;
+  int turn = 0;
+#pragma unroll 1
+  for (; row < a.T; row += step, turn ^= 1) {
+    float s[kPacks][N];
+    add_up<T, Parameters, N, kPacks>(a, site, row * a.C, thread, threads, incoming, s);
+    if (row + step < a.T) incoming.load(a, row + step, thread, threads);
+    float sum = 0.0f;
 #pragma unroll
-  for (int j = 0; j < kPacks; ++j) {
-    if ((thread + j * threads) * N >= a.C) continue;
+    for (int j = 0; j < kPacks; ++j) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) squares = fmaf(s[j][i] - mean, s[j][i] - mean, squares);
+      for (int i = 0; i < N; ++i) sum += s[j][i];
+    }
+    // The slots of one turn are free again two barriers later, in the turn after the next.
+    const float mean = block_sum(sum, thread, warps, slots[turn][0]) / columns;
+    float squares = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      if ((thread + j * threads) * N >= a.C) continue;
+#pragma unroll
+      for (int i = 0; i < N; ++i) squares = fmaf(s[j][i] - mean, s[j][i] - mean, squares);
+    }
+    const float variance = block_sum(squares, thread, warps, slots[turn][1]) / columns;
+    const float rstd = 1.0f / sqrtf(variance + a.eps);
+    store_results<T, Parameters, N, kPacks>(a, row * a.C, thread, threads, mean, rstd, s);
+    if (a.rstd != nullptr && thread == 0) a.rstd[row] = rstd;
   }
-  const float variance = block_sum(squares, thread, warps, slots[1]) / columns;
-  const float rstd = 1.0f / sqrtf(variance + a.eps);
-  store_results<T, Parameters, N, kPacks>(a, row * a.C, thread, threads, mean, rstd, s);
-  if (a.rstd != nullptr && thread == 0) a.rstd[row] = rstd;
 }
 
 template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  const auto blocks = static_cast<unsigned>(ceil_div(operands.T, rows));
+  // Blocks of fewer than kMaxWarps warps leave room for more of them.
+  const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
+                           (kBlocks<N> * kMaxWarps / (rows * warps));
+  const auto blocks = static_cast<unsigned>(std::min(ceil_div(operands.T, rows), resident));
   norm_fwd_kernel<T, Parameters, N, kElements / N><<<blocks, dim3(32 * warps, rows), 0, stream>>>(operands);
   PLIMSOLL_CHECK_LAUNCH("norm_fwd");
 }
