@@ -26,7 +26,7 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const GpuTarget& gpu = request.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
   if (schema.group() != OpGroup::kContraction)
-    return std::hypot(1e3 * traffic, gpu_least_ms(GpuWork::kOther));
+    return std::hypot(1e3 * traffic, gpu_least_ms(GpuWork::kOther, GpuPrecision::kF32));
   const GpuWork work = op.op.def->name().starts_with("attention") ? GpuWork::kAttention : GpuWork::kProduct;
   const DType type = arithmetic_type(op);
   const bool is_tf32 = type == DType::kF32 && request.tf32 && gpu.tf32_tflops > 0;
@@ -35,7 +35,7 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
                                                         : GpuPrecision::kF32;
   const double gflops = is_tf32 ? 1e3 * gpu.tf32_tflops : product_gflops(gpu, type);
   const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
-  return std::hypot(1e3 * std::max(arithmetic, traffic), gpu_least_ms(work));
+  return std::hypot(1e3 * std::max(arithmetic, traffic), gpu_least_ms(work, precision));
 }
 
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const PlanRequest& request) {

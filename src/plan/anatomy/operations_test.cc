@@ -72,6 +72,10 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
                          {"bert-large-uncased", 4, 512, 1, true, false, 298.0},
                          {"bert-large-uncased", 1, 512, 4, true, false, 143.8},
                          {"bert-large-uncased", 32, 512, 1, false, true, 196.0},
+                         {"bert-large-uncased", 1, 512, 1, false, false, 29.5},
+                         {"bert-large-uncased", 1, 512, 4, false, false, 31.0},
+                         {"bert-large-uncased", 8, 512, 1, false, false, 41.4},
+                         {"bert-large-uncased", 4, 512, 1, false, true, 152.0},
                          {"bert-base-uncased", 32, 53, 1, true, false, 7638.0}};
   for (const Case& c : kCases) {
     PlanRequest request = preset_request(c.model, c.sequences, c.longest);

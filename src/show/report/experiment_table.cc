@@ -128,6 +128,27 @@ std::string prediction_words(const std::vector<ExperimentRow>& rows) {
       near, count, 100 * worst, 100 * worst_bytes);
 }
 
+// The same once more, with the first row taken as a measurement of what this device reaches of the table's
+// rates.
+std::string calibrated_words(const std::vector<ExperimentRow>& rows) {
+  const ExperimentRow* first = reference_row(rows);
+  if (first == nullptr || first->figures->predicted_samples_per_s <= 0) return {};
+  const double scale = first->figures->samples_per_s / first->figures->predicted_samples_per_s;
+  int count = 0;
+  int near = 0;
+  double worst = 0;
+  for (const ExperimentRow& row : rows) {
+    if (!row.figures || &row == first || row.figures->samples_per_s <= 0) continue;
+    const double off = scale * row.figures->predicted_samples_per_s / row.figures->samples_per_s - 1;
+    ++count;
+    near += std::fabs(off) <= 0.15 ? 1 : 0;
+    if (std::fabs(off) > std::fabs(worst)) worst = off;
+  }
+  if (count == 0) return {};
+  return fmt::format("with the first row as calibration (x {:.2f}): {} of {} others, at worst {:+.0f} %\n",
+                     scale, near, count, 100 * worst);
+}
+
 std::string yes_or_no(double gain) {
   if (gain >= 1.02) return "yes";
   return gain <= 0.98 ? "costs" : "no";
@@ -167,7 +188,7 @@ std::string experiment_table(const std::vector<ExperimentRow>& rows) {
     text += "  " + wrapped(row.experiment.name + ": " + row.refused, 98, 4);
   }
   if (has_evaluation(rows)) text += evaluation_table(rows);
-  return text + peer_table(rows) + prediction_words(rows);
+  return text + peer_table(rows) + prediction_words(rows) + calibrated_words(rows);
 }
 
 std::string experiment_summary(const std::vector<ExperimentRow>& rows) {

@@ -52,6 +52,7 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
   EXPECT_TRUE(contains(table, "0.75 x   50 %")) << table;
   EXPECT_TRUE(contains(table, "odd: odd is not in this version")) << table;
   EXPECT_TRUE(contains(table, "within 15 % of measured in 4 of 4 rows")) << table;
+  EXPECT_TRUE(contains(table, "as calibration (x 0.91): 3 of 3 others, at worst +0 %")) << table;
   size_t start = 0;
   for (size_t end = table.find('\n'); end != std::string::npos;
        start = end + 1, end = table.find('\n', start))

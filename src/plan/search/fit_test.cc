@@ -1,0 +1,104 @@
+#include "plan/search/fit.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+// What graphs and placing make of a request is its plan.
+TEST(PlacePlan, IsTheRestOfBuildPlan) {
+  int checked = 0;
+  for (const PlanRequest& request : all_plan_cases()) {
+    const Plan whole = build_plan(request);
+    const Plan placed = place_plan(request, build_graphs(request));
+    EXPECT_EQ(placed.total_bytes(), whole.total_bytes());
+    EXPECT_EQ(placed.arena_bytes, whole.arena_bytes);
+    EXPECT_EQ(placed.lower_bound_bytes, whole.lower_bound_bytes);
+    ++checked;
+  }
+  EXPECT_GE(checked, 49);
+}
+
+// Graphs of one bucket serve others: the bytes are those of an order of ops that may not be the best for the
+// other bucket, so they are near those of its own plan.
+TEST(PlacePlan, GraphsServeOtherBuckets) {
+  const PlanRequest small = preset_request("bert-base-uncased", 2, 128);
+  const PlanGraphs graphs = build_graphs(small);
+  for (const int64_t sequences : {1, 4, 32}) {
+    const PlanRequest request = preset_request("bert-base-uncased", sequences, 128);
+    const Plan own = build_plan(request);
+    const Plan placed = place_plan(request, graphs);
+    EXPECT_NEAR(static_cast<double>(placed.arena_bytes) / static_cast<double>(own.arena_bytes), 1, 0.02)
+        << sequences;
+    EXPECT_EQ(placed.train->ladder.back().tokens, request.train_bucket.tokens);
+  }
+}
+
+FitCandidate candidate_of(int64_t limit) {
+  FitCandidate candidate{.methods = {}, .request = small_request()};
+  candidate.request.evaluate = false;
+  candidate.request.memory_limit_bytes = limit;
+  return candidate;
+}
+
+int64_t bytes_of(const FitCandidate& candidate, int64_t micro, int64_t accumulation, int64_t longest) {
+  PlanRequest request = candidate.request;
+  request.train_bucket = {.tokens = micro * longest, .sequences = micro, .longest = longest};
+  request.gradient_accumulation_steps = accumulation;
+  return build_plan(request).total_bytes();
+}
+
+TEST(SearchFit, AnswersAreTheLargestThatFit) {
+  const FitQuestion question{.effective_batch = 12, .longest = 32, .most_tokens = 512, .largest_batch = 500};
+  const int64_t low = bytes_of(candidate_of(0), 1, 1, 32);
+  const int64_t high = bytes_of(candidate_of(0), 100, 1, 32);
+  int fitting = 0;
+  for (int step = 0; step <= 6; ++step) {
+    const int64_t limit = low + (high - low) * step / 6;
+    const FitCandidate candidate = candidate_of(limit);
+    const FitSearch search = search_fit({candidate}, question);
+    ASSERT_EQ(search.answers.size(), 1u);
+    EXPECT_GT(search.num_plans, 10);
+    const FitAnswer& answer = search.answers[0];
+    ASSERT_GE(answer.largest_batch, 1);
+    EXPECT_LE(bytes_of(candidate, answer.largest_batch, 1, 32), limit);
+    EXPECT_GT(bytes_of(candidate, answer.largest_batch + 2, 1, 32), limit);
+    if (answer.micro_batch == 0) {
+      EXPECT_GT(answer.smallest_bytes, limit);
+      continue;
+    }
+    ++fitting;
+    EXPECT_EQ(answer.micro_batch * answer.accumulation, 12);
+    EXPECT_EQ(answer.total_bytes, bytes_of(candidate, answer.micro_batch, answer.accumulation, 32));
+    EXPECT_LE(answer.total_bytes, limit);
+    EXPECT_LE(bytes_of(candidate, answer.micro_batch, answer.accumulation, answer.longest_sequence), limit);
+    if (answer.longest_sequence < question.most_tokens) {
+      EXPECT_GT(bytes_of(candidate, answer.micro_batch, answer.accumulation, answer.longest_sequence + 4),
+                limit);
+    }
+  }
+  EXPECT_GE(fitting, 4);
+}
+
+TEST(SearchFit, RanksTheFastestFirstAndWhatDoesNotFitLast) {
+  FitCandidate plain = candidate_of(int64_t{1} << 40);
+  FitCandidate half = plain;
+  half.request.isa = CpuIsa::kAmx;
+  half.request.activation_dtype = DType::kBF16;
+  FitCandidate none = candidate_of(1000);
+  const FitSearch search = search_fit(
+      {none, plain, half}, {.effective_batch = 64, .longest = 128, .most_tokens = 256, .largest_batch = 64});
+  ASSERT_EQ(search.answers.size(), 3u);
+  EXPECT_EQ(search.answers[0].candidate, 2u);
+  EXPECT_EQ(search.answers[1].candidate, 1u);
+  EXPECT_EQ(search.answers[2].candidate, 0u);
+  EXPECT_EQ(search.answers[2].micro_batch, 0);
+  EXPECT_GT(search.answers[2].smallest_bytes, 1000);
+  EXPECT_EQ(search.answers[1].largest_batch, 64);
+  EXPECT_EQ(search.answers[1].longest_sequence, 256);
+}
+
+}  // namespace
+}  // namespace plimsoll
