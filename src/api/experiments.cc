@@ -141,12 +141,19 @@ std::vector<Row> our_rows(ExperimentDevice device) {
   std::vector<Row> rows{{"gradient checkpointing", {"gradient checkpointing"}, kCheckpointing},
                         {"selective recompute", {"selective recompute"}, {"--recompute", "selective"}},
                         {"SGD", {"SGD"}, {"--optim", "sgd"}},
+                        {"Lion", {"Lion"}, {"--optim", "lion_32bit"}},
+                        {"update in the backward pass",
+                         {"update in the backward pass"},
+                         {"--optimizer_in_backward", "True", "--max_grad_norm", "0"}},
+                        {"weights in bf16 alone", {"weights in bf16 alone"}, {"--dtype", "bfloat16"}},
+                        {"LoRA, rank 8", {"LoRA, rank 8"}, {"--lora_r", "8"}},
                         {"batch 1", {"batch 1"}, batch(1)},
                         {"batch 8", {"batch 8"}, batch(8)}};
   if (device == ExperimentDevice::kCpu) return rows;
   const std::vector<Row> on_gpu{
       {"bf16 mixed", {"bf16 mixed"}, bf16},
       {"tf32", {"tf32"}, {"--tf32", "True"}},
+      {"tf32x3", {"tf32x3"}, {"--matmul_precision", "tf32x3"}},
       {"batch 32", {"batch 32"}, batch(32)},
       {"bf16, batch 32", {"bf16", "batch 32"}, merged(bf16, batch(32))},
       {"bf16, batch 32, checkpointing",

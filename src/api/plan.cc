@@ -1,7 +1,10 @@
 #include "plimsoll/plan.h"
 
+#include <utility>
+
 #include "api/plan_report.h"
 #include "base/file.h"
+#include "plan/search/needless.h"
 #include "plan/search/suggest.h"
 #include "train/run_setup.h"
 
@@ -9,8 +12,11 @@ namespace plimsoll {
 
 PlanReport plan_run(const Arguments& arguments, const Environment& environment, Savings savings) {
   const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment, posix_file_system());
-  PlanReport report = make_plan_report(build_plan(setup.request), savings);
+  const Plan plan = build_plan(setup.request);
+  PlanReport report = make_plan_report(plan, savings);
   report.warnings = setup.warnings;
+  if (std::string text = needless_accumulation(plan); !text.empty())
+    report.warnings.push_back(std::move(text));
   report.notes = setup.notes;
   return report;
 }

@@ -8,6 +8,7 @@
 #include "api/plan_report.h"
 #include "api/run_reports.h"
 #include "api/trainer_state.h"
+#include "plan/search/needless.h"
 #include "show/monitor/host.h"
 #include "train/device_choice.h"
 #include "train/speed.h"
@@ -73,6 +74,8 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
   impl_->plan.warnings = impl_->session.setup().warnings;
   impl_->plan.notes = impl_->session.setup().notes;
   const Plan& plan = impl_->session.plan();
+  if (std::string text = needless_accumulation(plan); !text.empty())
+    impl_->plan.warnings.push_back(std::move(text));
   if (std::string text = shortage_text(plan.total_bytes(), machine_memory());
       !plan.is_on_gpu() && !text.empty())
     impl_->plan.warnings.push_back(std::move(text));

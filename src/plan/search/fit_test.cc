@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "plan/anatomy/plan_case.h"
+#include "plan/search/needless.h"
+#include "target/gpu_target.h"
 
 namespace plimsoll {
 namespace {
@@ -34,6 +36,26 @@ TEST(PlacePlan, GraphsServeOtherBuckets) {
         << sequences;
     EXPECT_EQ(placed.train->ladder.back().tokens, request.train_bucket.tokens);
   }
+}
+
+// The documents: 4 x 16 where it fits, not 1 x 64.
+TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
+  PlanRequest request = preset_request("bert-large-uncased", 1, 512);
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("l4");
+  request.gradient_accumulation_steps = 64;
+  request.memory_limit_bytes = request.gpu.memory_bytes;
+  const std::string text = needless_accumulation(build_plan(request));
+  EXPECT_NE(text.find("64 micro-batches of 1 are accumulated"), std::string::npos) << text;
+  EXPECT_NE(text.find("--per_device_train_batch_size 32 --gradient_accumulation_steps 2"), std::string::npos)
+      << text;
+  request.memory_limit_bytes = build_plan(request).total_bytes();
+  EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "nothing larger fits";
+  request.memory_limit_bytes.reset();
+  EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "no limit is known";
+  request.memory_limit_bytes = request.gpu.memory_bytes;
+  request.gradient_accumulation_steps = 1;
+  EXPECT_EQ(needless_accumulation(build_plan(request)), "");
 }
 
 FitCandidate candidate_of(int64_t limit) {
