@@ -44,8 +44,8 @@ struct FitRow {
   int64_t total_bytes = 0;           // planned
   double samples_per_s = 0;          // estimated
   double relative_speed = 0;     // over the first method set that fits without methods, else the slowest row
-  int64_t largest_batch = 0;     // that fits without accumulation
-  int64_t longest_sequence = 0;  // that fits with this split
+  int64_t largest_batch = 0;     // that fits without accumulation; of the first twelve rows, else 0
+  int64_t longest_sequence = 0;  // that fits with this split; of the first twelve rows, else 0
   int64_t smallest_bytes = 0;    // the least that this set of methods needs
   double epoch_cost = 0;         // with a price for the device
   std::vector<std::string> arguments;  // that differ from those asked about: what to add to a command

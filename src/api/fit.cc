@@ -121,11 +121,31 @@ class Fit {
     return names;
   }
 
+  // Of a card that is compared with others only the fastest counts: sets that compute again are looked at
+  // where nothing else fits.
   void search_device(const std::string& device) {
+    std::vector<MethodSet> sets = method_sets(options_.with_other_paths);
+    if (!compares_cards()) {
+      search_sets(device, sets);
+      return;
+    }
+    const auto middle = std::stable_partition(sets.begin(), sets.end(), [](const MethodSet& set) {
+      return std::none_of(set.begin(), set.end(),
+                          [](const Method* method) { return method->kind == "recompute"; });
+    });
+    const auto before = static_cast<std::ptrdiff_t>(report_.rows.size());
+    search_sets(device, {sets.begin(), middle});
+    const bool fits = std::any_of(report_.rows.begin() + before, report_.rows.end(),
+                                  [](const FitRow& row) { return row.micro_batch > 0; });
+    if (!fits) search_sets(device, {middle, sets.end()});
+  }
+
+  void search_sets(const std::string& device, const std::vector<MethodSet>& tried) {
     std::vector<FitCandidate> candidates;
     std::vector<MethodSet> sets;
     FitQuestion question{.effective_batch = effective_, .longest = length_};
-    for (const MethodSet& set : method_sets(options_.with_other_paths)) {
+    if (compares_cards()) question.num_detailed = 0;
+    for (const MethodSet& set : tried) {
       try {
         Arguments arguments = with_methods(base_, set);
         arguments.device = device;
@@ -134,7 +154,7 @@ class Fit {
         candidate.request.evaluate = evaluates_;
         question.longest = setup.request.train_bucket.longest;
         question.most_tokens = setup.model.max_position_embeddings;
-        if (is_without_effect(set, candidates, candidate.request)) continue;
+        if (is_without_effect(set, candidate.request)) continue;
         // Refused here where no kernel computes it, before the search.
         static_cast<void>(build_graphs(candidate.request));
         if (label_.empty()) label_ = setup.model_label;
@@ -158,8 +178,7 @@ class Fit {
   }
 
   // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat a row.
-  static bool is_without_effect(const MethodSet& set, const std::vector<FitCandidate>&,
-                                const PlanRequest& request) {
+  static bool is_without_effect(const MethodSet& set, const PlanRequest& request) {
     return request.device == KernelDevice::kCpu &&
            std::any_of(set.begin(), set.end(),
                        [](const Method* method) { return !method->not_on_cpu.empty(); });
@@ -196,6 +215,9 @@ class Fit {
     std::vector<FitRow>& rows = report_.rows;
     if (compares_cards()) {
       // Of a card the fastest set alone; by cost where there are prices, else by speed.
+      std::stable_sort(rows.begin(), rows.end(), [](const FitRow& a, const FitRow& b) {
+        return a.micro_batch > 0 && b.micro_batch == 0;
+      });
       std::vector<FitRow> best;
       for (FitRow& row : rows) {
         const bool has =
@@ -244,18 +266,22 @@ class Fit {
                         : text + ", no limit is given";
   }
 
-  // What was asked about, as words: those that the search chooses are left out.
+  // What was asked about, as words, without those that the search chooses and without a card's name, which is
+  // not that of a device of the machine that will run it.
   std::string command() const {
     std::string text;
     for (const ArgumentDifference& difference : diff_arguments(Arguments{}, options_.arguments)) {
       const std::string& name = difference.name;
       const bool is_chosen = name == "per_device_train_batch_size" || name == "gradient_accumulation_steps" ||
-                             (name == "device" && compares_cards());
+                             (name == "device" && find_gpu_target(difference.after).has_value());
       // What resolving filled in is no word of the user.
       const bool is_filled = name == "eval_steps" || name == "metric_for_best_model" ||
                              name == "greater_is_better" || name == "do_train";
-      if (!is_chosen && !is_filled)
-        text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name, difference.after);
+      if (is_chosen || is_filled) continue;
+      const std::optional<int64_t> limit = options_.arguments.memory_limit;
+      const bool is_whole = name == "memory_limit" && limit && *limit % kMiB == 0;
+      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name,
+                          is_whole ? fmt::format("{}MiB", *limit / kMiB) : difference.after);
     }
     return text;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -112,18 +113,15 @@ void choose_split(Planner& planner, const FitQuestion& question, FitAnswer& answ
   }
 }
 
-FitAnswer answer_of(Planner& planner, const FitQuestion& question) {
-  FitAnswer answer;
-  choose_split(planner, question, answer);
+void choose_limits(Planner& planner, const FitQuestion& question, FitAnswer& answer) {
   answer.largest_batch = planner.largest(1, question.largest_batch, [&](int64_t batch) {
     return Shape{batch, 1, question.longest};
   });
-  if (answer.micro_batch == 0) return answer;
+  if (answer.micro_batch == 0) return;
   answer.longest_sequence = planner.largest(
       question.longest, std::max(question.longest, question.most_tokens), [&](int64_t longest) {
         return Shape{answer.micro_batch, answer.accumulation, longest};
       });
-  return answer;
 }
 
 }  // namespace
@@ -132,18 +130,24 @@ FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuest
   PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
                  "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
   FitSearch search;
+  std::deque<Planner> planners;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    Planner planner(candidates[i]);
-    FitAnswer answer = answer_of(planner, question);
-    answer.candidate = i;
+    FitAnswer answer{.candidate = i};
+    choose_split(planners.emplace_back(candidates[i]), question, answer);
     search.answers.push_back(answer);
-    search.num_plans += planner.num_plans();
-    search.plan_ms += planner.plan_ms();
   }
   std::stable_sort(search.answers.begin(), search.answers.end(), [](const FitAnswer& a, const FitAnswer& b) {
     if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
     return a.micro_batch > 0 ? a.samples_per_s > b.samples_per_s : a.smallest_bytes < b.smallest_bytes;
   });
+  for (size_t i = 0; i < std::min(search.answers.size(), question.num_detailed); ++i) {
+    FitAnswer& answer = search.answers[i];
+    choose_limits(planners[answer.candidate], question, answer);
+  }
+  for (const Planner& planner : planners) {
+    search.num_plans += planner.num_plans();
+    search.plan_ms += planner.plan_ms();
+  }
   return search;
 }
 

@@ -22,6 +22,7 @@ struct FitQuestion {
   int64_t longest = 128;         // tokens of a sequence
   int64_t most_tokens = 512;     // that the model has positions for
   int64_t largest_batch = 4096;  // where the search for the largest batch ends
+  size_t num_detailed = 12;      // so many answers, the first ones, get largest_batch and longest_sequence
 };
 
 // What fits of one candidate. Every figure is that of a plan made by build_plan() for exactly it.
@@ -43,7 +44,8 @@ struct FitSearch {
   double plan_ms = 0;  // time of all of them
 };
 
-// Cost: for each candidate two graphs and about thirty placings of them.
+// Cost: for each candidate two graphs and a placing for each divisor of the batch, for the detailed ones some
+// twenty more.
 FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuestion& question);
 
 }  // namespace plimsoll

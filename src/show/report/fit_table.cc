@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/python_json.h"
 #include "show/report/quantities.h"
@@ -23,8 +24,7 @@ std::string count_or_dash(int64_t count) {
 }
 
 std::string command_of(const FitRow& row, const FitTableContext& context) {
-  return fmt::format("plimsoll train {}{} {}", context.command,
-                     context.compares_cards ? " --device " + row.device : "", fmt::join(row.arguments, " "));
+  return fmt::format("plimsoll train {} {}", context.command, fmt::join(row.arguments, " "));
 }
 
 }  // namespace
@@ -68,8 +68,12 @@ std::string fit_table(const FitReport& report, const FitTableContext& context) {
                         methods_text(row), (row.smallest_bytes + kMiB - 1) / kMiB);
   }
   if (others > 4) text += fmt::format("  and {} more\n", others - 4);
-  if (!report.refused.empty()) text += report.refused;
-  if (rank > 0) text += "to run the first:\n  " + command_of(report.rows.front(), context) + "\n";
+  std::istringstream lines(report.refused);
+  for (std::string line; std::getline(lines, line);) text += wrapped(line, 100, 4);
+  if (rank > 0)
+    text += fmt::format("to run the first{}:\n  {}\n",
+                        context.compares_cards ? ", on " + report.rows.front().device : "",
+                        command_of(report.rows.front(), context));
   return text +
          fmt::format("{} plans, {:.0f} a second; samples/s are estimates (docs/MEMORY.md says what of)\n",
                      report.num_plans, report.plans_per_s);
