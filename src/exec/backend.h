@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/arena_map.h"
 #include "exec/bound_op.h"
 #include "exec/ceilings.h"
 #include "plan/anatomy/operations.h"
@@ -37,8 +38,8 @@ class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
 
-  // The address at which ops see the arena's first byte.
-  virtual std::byte* arena() const = 0;
+  // Where ops see the arena's bytes.
+  virtual const ArenaMap& arena() const = 0;
   // Where the host reads and writes the input or output at this offset of the arena. On a CPU that is the
   // arena; on a GPU its twin in pinned memory, see before_host_writes() and before_host_reads().
   virtual std::byte* exchange(int64_t offset) const = 0;
@@ -65,7 +66,8 @@ class ExecutorBackend {
   // afterwards. Cost: a second on a CPU, less on a GPU.
   virtual Ceilings measure_ceilings() = 0;
 
-  // The end of the highest byte of the arena that was ever written, as observed.
+  // The end of the highest byte of the arena that was ever written, as observed; all of it where buffers lie
+  // apart.
   virtual int64_t high_water_bytes() const = 0;
 };
 

@@ -10,12 +10,13 @@ View BindContext::place(ValueId id) const {
   PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= plan_.arena_bytes,
                  "'{}' ends at {} in an arena of {} bytes", value.name, offset + value.bytes(bucket_),
                  plan_.arena_bytes);
-  return {arena_ + offset, value.type.dtype};
+  if (value.bytes(program_.bucket) == 0) return {arena_.at(0), value.type.dtype};
+  return {arena_.at(offset), value.type.dtype};
 }
 
 View BindContext::scratch() const {
   const OpPlan& plan = program_.ops[index_];
-  return plan.scratch_bytes > 0 ? View{arena_ + plan.scratch_offset, DType::kU8} : View{};
+  return plan.scratch_bytes > 0 ? View{arena_.at(plan.scratch_offset), DType::kU8} : View{};
 }
 
 std::function<void()> bind_cpu(const BindContext& context) {

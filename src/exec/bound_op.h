@@ -9,7 +9,7 @@
 
 #include "base/philox.h"
 #include "base/view.h"
-
+#include "exec/arena_map.h"
 #include "graph/ops/op.h"
 #include "plan/build/plan.h"
 
@@ -24,7 +24,7 @@ struct BoundOp {
 // Everything a binder may ask of the plan: where operands lie and how large they are in this bucket.
 class BindContext {
  public:
-  BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, std::byte* arena,
+  BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, const ArenaMap& arena,
               uint32_t index)
       : plan_(plan), program_(program), bucket_(bucket), arena_(arena), index_(index) {}
 
@@ -64,7 +64,7 @@ class BindContext {
   const Plan& plan_;
   const ProgramPlan& program_;
   Bucket bucket_;
-  std::byte* arena_;
+  const ArenaMap& arena_;
   uint32_t index_;
 };
 

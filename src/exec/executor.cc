@@ -138,8 +138,8 @@ void Executor::refresh_copies() {
   for (const WeightCopy& pair : plan_.weight_copies) {
     const PersistentBuffer& weight = plan_.buffer(pair.weight);
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
-    backend_->convert(ConstView{backend_->arena() + weight.offset, weight.type.dtype},
-                      View{backend_->arena() + copy.offset, copy.type.dtype}, elements(pair.weight));
+    backend_->convert(ConstView{backend_->arena().at(weight.offset), weight.type.dtype},
+                      View{backend_->arena().at(copy.offset), copy.type.dtype}, elements(pair.weight));
   }
 }
 

@@ -100,6 +100,7 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
   request.num_threads = num_threads;
   request.isa = cpu_isa();
   request.reference_kernels = arguments.kernels == "ref";
+  request.separate_buffers = arguments.debug_allocations;
   if (arguments.device == "cpu") {
     take_cpu(request);
   } else if (arguments.device == "auto") {

@@ -108,6 +108,19 @@ TEST(Step, PreservingPassesKeepEveryBit) {
   EXPECT_GT(checked, 20);
 }
 
+// Every buffer in a block of its own: what ops read and write does not depend on who lies beside whom.
+TEST(Step, SeparateBuffersKeepEveryBit) {
+  for (TinyCase test : all_cases()) {
+    SCOPED_TRACE(test.model_type);
+    const StepResult shared = run_steps(test, kBucket, 0xFF);
+    test.separate_buffers = true;
+    const StepResult apart = run_steps(test, kBucket, 0xFF);
+    EXPECT_EQ(shared.losses, apart.losses);
+    EXPECT_EQ(shared.weights, apart.weights);
+    EXPECT_GT(apart.arena, shared.arena);
+  }
+}
+
 TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
   for (const TinyCase& test : all_cases()) {
     const StepResult result = run_steps(test, {.tokens = 16, .sequences = 4, .longest = 7}, 0xFF);

@@ -39,6 +39,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.num_threads = 2;
   request.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
   request.reference_kernels = test.reference_kernels;
+  request.separate_buffers = test.separate_buffers;
   request.passes.disabled = test.disabled_passes;
   // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr && !test.reference_kernels &&

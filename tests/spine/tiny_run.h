@@ -23,6 +23,7 @@ struct TinyCase {
   int64_t heads = 2;
   int64_t layers = 2;
   std::optional<DType> activations = {};
+  bool separate_buffers = false;
 };
 
 ModelConfig tiny_model(const TinyCase& test);

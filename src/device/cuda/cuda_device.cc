@@ -111,8 +111,8 @@ void CudaDevice::synchronize() {
   PLIMSOLL_CUDA(cudaStreamSynchronize(stream_));
 }
 
-CudaArena::CudaArena(CudaDevice& device, int64_t bytes, uint8_t fill)
-    : bytes_(std::max<int64_t>(bytes, 1)), fill_(fill) {
+CudaArena::CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> fill)
+    : bytes_(std::max<int64_t>(bytes, 1)), fill_(fill.value_or(0)) {
   void* block = nullptr;
   const cudaError_t error = cudaMalloc(&block, static_cast<size_t>(bytes_));
   if (error == cudaErrorMemoryAllocation) {
@@ -125,6 +125,7 @@ CudaArena::CudaArena(CudaDevice& device, int64_t bytes, uint8_t fill)
   }
   PLIMSOLL_CUDA(error);
   data_ = static_cast<std::byte*>(block);
+  if (!fill) return;
   device.fill(data_, fill_, bytes_);
   device.synchronize();
 }

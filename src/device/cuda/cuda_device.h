@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,9 +69,9 @@ class CudaDevice {
 class CudaArena {
  public:
   CudaArena() = default;
-  // Takes `bytes` by one allocation and fills them. Errors: kDevice when they are refused; the message names
-  // what was asked for, what is free and what to do.
-  CudaArena(CudaDevice& device, int64_t bytes, uint8_t fill);
+  // Takes `bytes` by one allocation and fills them, unless `fill` is nothing. Errors: kDevice when they are
+  // refused; the message names what was asked for, what is free and what to do.
+  CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> fill);
   ~CudaArena();
   CudaArena(CudaArena&& other) noexcept;
   CudaArena& operator=(CudaArena&& other) noexcept;

@@ -48,7 +48,7 @@ void CudaDevice::synchronize() {
   fail_not_built();
 }
 
-CudaArena::CudaArena(CudaDevice&, int64_t, uint8_t) {
+CudaArena::CudaArena(CudaDevice&, int64_t, std::optional<uint8_t>) {
   fail_not_built();
 }
 CudaArena::~CudaArena() = default;

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
 
 #include "device/cpu/arena.h"
 #include "device/cpu/parallel.h"
@@ -70,24 +73,32 @@ double best_product_gflops(std::span<std::byte> memory, const PlanRequest& reque
 
 class CpuBackend final : public ExecutorBackend {
  public:
-  CpuBackend(const Plan& plan, uint8_t fill) : plan_(plan), arena_(plan.arena_bytes, fill), fill_(fill) {
+  CpuBackend(const Plan& plan, uint8_t fill)
+      : plan_(plan),
+        arena_(plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
+        fill_(fill),
+        map_(plan.request.separate_buffers
+                 ? ArenaMap(plan, [this](int64_t bytes) { return take_block(bytes); })
+                 : ArenaMap(arena_.data(), arena_.bytes())) {
     set_num_threads(plan.request.num_threads);
     flush_denormals_on_all_threads();
   }
 
-  std::byte* arena() const override { return arena_.data(); }
-  std::byte* exchange(int64_t offset) const override { return arena_.data() + offset; }
+  const ArenaMap& arena() const override { return map_; }
+  std::byte* exchange(int64_t offset) const override { return map_.at(offset); }
   void before_host_writes() override {}
   void before_host_reads() override {}
 
   void read(int64_t offset, std::span<std::byte> bytes) const override {
-    std::memcpy(bytes.data(), arena_.data() + offset, bytes.size());
+    std::memcpy(bytes.data(), map_.at(offset), bytes.size());
   }
   void write(int64_t offset, std::span<const std::byte> bytes) override {
-    std::memcpy(arena_.data() + offset, bytes.data(), bytes.size());
+    std::memcpy(map_.at(offset), bytes.data(), bytes.size());
   }
   void fill(int64_t offset, int64_t bytes, uint8_t value) override {
-    std::memset(arena_.data() + offset, value, static_cast<size_t>(bytes));
+    map_.for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
+      std::memset(data, value, static_cast<size_t>(part));
+    });
   }
 
   void convert(ConstView from, View to, int64_t count) override {
@@ -115,6 +126,7 @@ class CpuBackend final : public ExecutorBackend {
   }
 
   Ceilings measure_ceilings() override {
+    if (plan_.request.separate_buffers) return {};
     const std::span<std::byte> transient(arena_.data() + plan_.persistent_bytes,
                                          static_cast<size_t>(plan_.arena_bytes - plan_.persistent_bytes));
     const Ceilings ceilings{.product_gflops = best_product_gflops(transient, plan_.request),
@@ -123,12 +135,27 @@ class CpuBackend final : public ExecutorBackend {
     return ceilings;
   }
 
-  int64_t high_water_bytes() const override { return arena_.high_water_bytes(); }
+  int64_t high_water_bytes() const override {
+    return plan_.request.separate_buffers ? plan_.arena_bytes : arena_.high_water_bytes();
+  }
 
  private:
+  struct AlignedDelete {
+    void operator()(std::byte* data) const { operator delete(data, kBlockAlignment); }
+  };
+  static constexpr std::align_val_t kBlockAlignment{64};
+
+  std::byte* take_block(int64_t bytes) {
+    blocks_.emplace_back(static_cast<std::byte*>(operator new(static_cast<size_t>(bytes), kBlockAlignment)));
+    std::memset(blocks_.back().get(), fill_, static_cast<size_t>(bytes));
+    return blocks_.back().get();
+  }
+
   const Plan& plan_;
   CpuArena arena_;
   uint8_t fill_;
+  std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // where buffers lie apart
+  ArenaMap map_;
 };
 
 }  // namespace

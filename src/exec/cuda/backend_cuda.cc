@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -63,7 +64,13 @@ class CapturedSegment {
 class CudaBackend final : public ExecutorBackend {
  public:
   CudaBackend(const Plan& plan, uint8_t fill)
-      : plan_(plan), fill_(fill), device_(plan.request.gpu_ordinal), arena_(device_, plan.arena_bytes, fill) {
+      : plan_(plan),
+        fill_(fill),
+        device_(plan.request.gpu_ordinal),
+        arena_(device_, plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
+        map_(plan.request.separate_buffers
+                 ? ArenaMap(plan, [this](int64_t bytes) { return take_block(bytes); })
+                 : ArenaMap(arena_.data(), arena_.bytes())) {
     // What the host computes (fresh weights) it computes on all threads.
     set_num_threads(plan.request.num_threads);
     find_exchange(plan);
@@ -77,7 +84,7 @@ class CudaBackend final : public ExecutorBackend {
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
 
-  std::byte* arena() const override { return arena_.data(); }
+  const ArenaMap& arena() const override { return map_; }
   std::byte* exchange(int64_t offset) const override {
     PLIMSOLL_CHECK(offset >= exchange_begin_ && offset < exchange_end_, "offset {} is no input or output",
                    offset);
@@ -92,23 +99,26 @@ class CudaBackend final : public ExecutorBackend {
 
   void before_host_reads() override {
     if (!std::exchange(outputs_stale_, false)) return;
-    device_.copy_to_host(exchange(outputs_begin_), arena_.data() + outputs_begin_,
-                         exchange_end_ - outputs_begin_);
+    map_.for_each_part(outputs_begin_, exchange_end_, [this](int64_t offset, std::byte* data, int64_t bytes) {
+      device_.copy_to_host(exchange(offset), data, bytes);
+    });
     device_.synchronize();
     upload_under_way_ = false;
   }
 
   void read(int64_t offset, std::span<std::byte> bytes) const override {
     CudaDevice& device = const_cast<CudaDevice&>(device_);
-    device.copy_to_host(bytes.data(), arena_.data() + offset, std::ssize(bytes));
+    device.copy_to_host(bytes.data(), map_.at(offset), std::ssize(bytes));
     device.synchronize();
   }
   void write(int64_t offset, std::span<const std::byte> bytes) override {
-    device_.copy_to_device(arena_.data() + offset, bytes.data(), std::ssize(bytes));
+    device_.copy_to_device(map_.at(offset), bytes.data(), std::ssize(bytes));
     device_.synchronize();
   }
   void fill(int64_t offset, int64_t bytes, uint8_t value) override {
-    device_.fill(arena_.data() + offset, value, bytes);
+    map_.for_each_part(offset, offset + bytes, [this, value](int64_t, std::byte* data, int64_t part) {
+      device_.fill(data, value, part);
+    });
     device_.synchronize();
   }
 
@@ -158,6 +168,7 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   Ceilings measure_ceilings() override {
+    if (plan_.request.separate_buffers) return {};
     const std::span<std::byte> transient(arena_.data() + plan_.persistent_bytes,
                                          static_cast<size_t>(plan_.arena_bytes - plan_.persistent_bytes));
     const Ceilings ceilings = measure_ceilings_cuda(device_, transient, plan_.request);
@@ -166,10 +177,17 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   int64_t high_water_bytes() const override {
+    if (plan_.request.separate_buffers) return plan_.arena_bytes;
     return arena_.high_water_bytes(const_cast<CudaDevice&>(device_));
   }
 
  private:
+  // Not filled: initcheck sees what nobody wrote.
+  std::byte* take_block(int64_t bytes) {
+    blocks_.emplace_back(device_, bytes, std::nullopt);
+    return blocks_.back().data();
+  }
+
   void find_exchange(const Plan& plan) {
     exchange_begin_ = outputs_begin_ = exchange_end_ = plan.persistent_bytes;
     for (const PersistentBuffer& buffer : plan.persistent) {
@@ -182,7 +200,10 @@ class CudaBackend final : public ExecutorBackend {
 
   void upload_inputs() {
     if (!std::exchange(inputs_changed_, false)) return;
-    device_.copy_to_device(arena_.data() + exchange_begin_, twin_.data(), outputs_begin_ - exchange_begin_);
+    map_.for_each_part(exchange_begin_, outputs_begin_,
+                       [this](int64_t offset, std::byte* data, int64_t bytes) {
+                         device_.copy_to_device(data, exchange(offset), bytes);
+                       });
     upload_under_way_ = true;
   }
 
@@ -214,6 +235,8 @@ class CudaBackend final : public ExecutorBackend {
   uint8_t fill_;
   CudaDevice device_;
   CudaArena arena_;
+  std::vector<CudaArena> blocks_;  // where buffers lie apart
+  ArenaMap map_;
   PinnedMemory twin_;  // of [exchange_begin_, exchange_end_)
   int64_t exchange_begin_ = 0;
   int64_t outputs_begin_ = 0;

@@ -195,7 +195,9 @@ void lay_out(ProgramPlan& program, const PlanRequest& request) {
         {.op = i, .bytes = rounded(program.ops[i].scratch_bytes, request), .first = i, .last = i});
     buffers.push_back({program.ops[i].scratch_bytes, i, i});
   }
-  const Layout layout = assign_offsets(buffers, arena_alignment(request.device));
+  const int64_t alignment = arena_alignment(request.device);
+  const Layout layout =
+      request.separate_buffers ? separate_offsets(buffers, alignment) : assign_offsets(buffers, alignment);
   program.transient_bytes = layout.bytes;
   program.lower_bound_bytes = layout.lower_bound_bytes;
   for (size_t i = 0; i < buffers.size(); ++i) program.buffers[i].offset = layout.offsets[i];
@@ -239,10 +241,11 @@ void place_persistent(Plan& plan) {
   plan.persistent_bytes = offset;
 }
 
-void resolve_offsets(const Plan& plan, ProgramPlan& program) {
+// `begin`: where the program's transient region starts.
+void resolve_offsets(const Plan& plan, int64_t begin, ProgramPlan& program) {
   program.offsets.assign(program.graph.values().size(), -1);
   for (TransientBuffer& buffer : program.buffers) {
-    buffer.offset += plan.persistent_bytes;
+    buffer.offset += begin;
     if (buffer.root != kNoValue) {
       program.offsets[index_of(buffer.root)] = buffer.offset;
     } else {
@@ -364,8 +367,9 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
   int64_t bound = 0;
   for (std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
-    resolve_offsets(plan, **program);
-    transient = std::max(transient, (*program)->transient_bytes);
+    const int64_t below = request.separate_buffers ? transient : 0;
+    resolve_offsets(plan, plan.persistent_bytes + below, **program);
+    transient = std::max(transient, below + (*program)->transient_bytes);
     bound = std::max(bound, (*program)->lower_bound_bytes);
   }
   plan.step_schedule = {{Segment::kForward, true}, {Segment::kBackward, true}, {Segment::kOptimizer, false}};

@@ -73,6 +73,8 @@ struct PlanRequest {
   int evaluate_buckets = kMaxCapturedBuckets;
   std::string device_label = "cpu";
   bool reference_kernels = false;  // force the plain references
+  // No two buffers share a place, and a backend takes a block of memory for each: for sanitizers.
+  bool separate_buffers = false;
   HostMemory host;
   std::optional<int64_t> memory_limit_bytes;
   std::string memory_limit_label = "--memory_limit";  // what set it, for messages

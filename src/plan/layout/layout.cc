@@ -129,4 +129,16 @@ Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment) {
   return {.offsets = std::move(best.offsets), .bytes = best.bytes, .lower_bound_bytes = lower_bound};
 }
 
+Layout separate_offsets(std::span<const LiveBuffer> buffers, int64_t alignment) {
+  PLIMSOLL_CHECK(alignment > 0 && (alignment & (alignment - 1)) == 0, "alignment {}", alignment);
+  const std::vector<LiveBuffer> rounded = rounded_up(buffers, alignment);
+  Layout layout;
+  if (!rounded.empty()) layout.lower_bound_bytes = lower_bound_of(rounded);
+  for (const LiveBuffer& buffer : rounded) {
+    layout.offsets.push_back(layout.bytes);
+    layout.bytes += buffer.bytes;
+  }
+  return layout;
+}
+
 }  // namespace plimsoll

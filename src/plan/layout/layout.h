@@ -30,4 +30,8 @@ struct Layout {
 // where no order is good. Requires: alignment is a power of two, sizes are not negative, first <= last.
 Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment);
 
+// One buffer after another, whatever their lives: none shares a byte with another. The lower bound is as
+// above.
+Layout separate_offsets(std::span<const LiveBuffer> buffers, int64_t alignment);
+
 }  // namespace plimsoll

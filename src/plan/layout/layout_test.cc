@@ -41,6 +41,16 @@ TEST(Layout, BuffersThatAreNotLiveTogetherShareBytes) {
   EXPECT_EQ(layout.bytes, 128);
 }
 
+TEST(Layout, SeparateBuffersShareNothing) {
+  const std::vector<LiveBuffer> buffers{{60, 0, 1}, {64, 2, 3}, {65, 1, 2}};
+  const Layout layout = separate_offsets(buffers, 64);
+  expect_valid(buffers, layout, 64);
+  EXPECT_EQ(layout.offsets, (std::vector<int64_t>{0, 64, 128}));
+  EXPECT_EQ(layout.bytes, 256);
+  EXPECT_EQ(layout.lower_bound_bytes, 192);
+  EXPECT_EQ(separate_offsets({}, 64).bytes, 0);
+}
+
 // Draws of one test's case, without the standard library's distributions.
 class Draw {
  public:

@@ -1,0 +1,54 @@
+#!/bin/bash
+# The small-model suite under NVIDIA's compute-sanitizer on the GPU at hand: accesses beyond a buffer (memcheck), hazards in
+# shared memory (racecheck), reads of what nobody wrote (initcheck). Every buffer of the plan has a block of memory of its own
+# (--debug_allocations): in one arena a neighbour's bytes look like one's own.
+#
+#   scripts/sanitize_gpu.sh [memcheck|racecheck|initcheck ...]     default: all three
+#
+# Programs come from build/, or from the folder in PLIMSOLL_BIN, where all of them lie side by side. Exit code 1 if a tool
+# reports an error, 2 where there is no GPU, no compute-sanitizer or no program.
+set -uo pipefail
+tools=("$@")
+[ ${#tools[@]} -gt 0 ] || tools=(memcheck racecheck initcheck)
+command -v compute-sanitizer >/dev/null || { echo "sanitize_gpu: compute-sanitizer is not on the PATH; the CUDA toolkit has it" >&2; exit 2; }
+nvidia-smi -L >/dev/null 2>&1 || { echo "sanitize_gpu: no NVIDIA GPU is visible here" >&2; exit 2; }
+program() {
+  if [ -n "${PLIMSOLL_BIN:-}" ]; then echo "$PLIMSOLL_BIN/$1"; else find build -type f -name "$1" -perm -u+x | head -1; fi
+}
+plimsoll=$(program plimsoll)
+[ -x "$plimsoll" ] || { echo "sanitize_gpu: there is no plimsoll in ${PLIMSOLL_BIN:-build/}; build it first (make product)" >&2; exit 2; }
+
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+small="--config_name bert-base-uncased --dataset_name dummy --max_steps 3 --max_seq_length 48 --per_device_train_batch_size 4
+  --device cuda:0 --debug_allocations --logging_steps 1 --save_strategy no
+  --config_overrides num_hidden_layers=2,hidden_size=128,num_attention_heads=2,intermediate_size=256,vocab_size=512"
+failed=0
+# One program under one tool: its last lines on failure, one line where all is well.
+check() {
+  local tool=$1 name=$2
+  shift 2
+  if compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$out/log" 2>&1; then
+    echo "$tool: $name: clean"
+  else
+    failed=1
+    echo "$tool: $name: exit code $?"
+    grep '=========' "$out/log" | head -40
+    tail -5 "$out/log"
+  fi
+}
+for tool in "${tools[@]}"; do
+  for options in "" "--bf16" "--tf32 True" "--gradient_accumulation_steps 2 --bf16" "--optim sgd"; do
+    # shellcheck disable=SC2086
+    check "$tool" "train ${options:-in fp32}" "$plimsoll" train $small $options --output_dir "$out/run"
+    rm -rf "$out/run"
+  done
+  if [ "$tool" != initcheck ]; then
+    for test in kernels_element_wise_cuda_test kernels_layer_norm_cuda_test kernels_embedding_cuda_test kernels_loss_cuda_test \
+      kernels_optimizer_cuda_test; do
+      binary=$(program $test)
+      [ -x "$binary" ] && check "$tool" "$test" "$binary"
+    done
+  fi
+done
+exit $failed

@@ -1,0 +1,55 @@
+#include "exec/arena_map.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// A transient buffer's bytes before they were rounded up for its neighbour's sake.
+int64_t exact_bytes(const ProgramPlan& program, const TransientBuffer& buffer) {
+  return buffer.root == kNoValue ? program.ops[buffer.op].scratch_bytes
+                                 : program.graph.value(buffer.root).bytes(program.bucket);
+}
+
+int64_t exact_bytes(const PersistentBuffer& buffer) {
+  if (buffer.type.shape.depends_on_bucket()) return buffer.bytes;
+  return buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+}
+
+}  // namespace
+
+ArenaMap::ArenaMap(const Plan& plan, const std::function<std::byte*(int64_t)>& take) {
+  PLIMSOLL_CHECK(plan.request.separate_buffers, "buffers of this plan share their places");
+  for (const PersistentBuffer& buffer : plan.persistent)
+    blocks_.push_back({buffer.offset, exact_bytes(buffer)});
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (!*program) continue;
+    for (const TransientBuffer& buffer : (*program)->buffers) {
+      blocks_.push_back({buffer.offset, exact_bytes(**program, buffer)});
+    }
+  }
+  // A buffer without bytes has no address either.
+  std::erase_if(blocks_, [](const Block& block) { return block.bytes <= 0; });
+  std::sort(blocks_.begin(), blocks_.end(),
+            [](const Block& a, const Block& b) { return a.offset < b.offset; });
+  for (size_t i = 0; i + 1 < blocks_.size(); ++i) {
+    PLIMSOLL_CHECK(blocks_[i].offset + blocks_[i].bytes <= blocks_[i + 1].offset,
+                   "the buffer at {} of {} bytes reaches into that at {}", blocks_[i].offset,
+                   blocks_[i].bytes, blocks_[i + 1].offset);
+  }
+  for (Block& block : blocks_) block.data = take(block.bytes);
+}
+
+std::byte* ArenaMap::at(int64_t offset) const {
+  const auto after =
+      std::upper_bound(blocks_.begin(), blocks_.end(), offset,
+                       [](int64_t wanted, const Block& block) { return wanted < block.offset; });
+  PLIMSOLL_CHECK(after != blocks_.begin(), "no buffer of the arena lies at {}", offset);
+  const Block& block = *(after - 1);
+  PLIMSOLL_CHECK(offset < block.offset + block.bytes, "no buffer of the arena lies at {}", offset);
+  return block.data + (offset - block.offset);
+}
+
+}  // namespace plimsoll

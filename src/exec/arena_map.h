@@ -1,0 +1,46 @@
+// Where the arena's bytes lie: in one block, or, where the plan keeps buffers apart (PlanRequest::
+// separate_buffers), each buffer in a block of its own, so that a sanitizer sees an access beyond it. It is
+// not an owner: a backend takes the blocks. Thread-safe once it is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+class ArenaMap {
+ public:
+  struct Block {
+    int64_t offset = 0;  // of its first byte from the start of the arena
+    int64_t bytes = 0;
+    std::byte* data = nullptr;
+  };
+
+  // The whole arena in one block.
+  explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
+  // `take(bytes)` gives a block for each buffer of the plan, of exactly the bytes that the largest bucket
+  // uses.
+  ArenaMap(const Plan& plan, const std::function<std::byte*(int64_t)>& take);
+
+  // The address of a place. Errors: kInternal where no buffer is. Cost: O(log blocks).
+  std::byte* at(int64_t offset) const;
+
+  // Calls body(offset, address, bytes) for what lies in [begin, end), block by block.
+  template <class Body>
+  void for_each_part(int64_t begin, int64_t end, const Body& body) const {
+    for (const Block& block : blocks_) {
+      const int64_t from = block.offset > begin ? block.offset : begin;
+      const int64_t to = block.offset + block.bytes < end ? block.offset + block.bytes : end;
+      if (from < to) body(from, block.data + (from - block.offset), to - from);
+    }
+  }
+
+ private:
+  std::vector<Block> blocks_;  // by offset
+};
+
+}  // namespace plimsoll
