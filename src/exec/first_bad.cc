@@ -48,7 +48,8 @@ std::string Executor::first_bad_gradient() const {
   const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
   FiniteCheck check(*backend_);
   for (const Op& op : program_plan.graph.ops()) {
-    if (op.def->name() != "global_norm") continue;
+    // Where weights are updated in the backward pass, the optimizer segment reads norms of modules.
+    if (op.def->name() != "global_norm" || op.segment != Segment::kOptimizer) continue;
     for (ValueId id : op.inputs) {
       const Value& value = program_plan.graph.value(id);
       const int64_t count = value.type.shape.elements(program_plan.bucket);

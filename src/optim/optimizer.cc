@@ -1,6 +1,8 @@
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "graph/ops/ops.h"
 
@@ -22,23 +24,9 @@ double parse_value(const std::string& key, const std::string& text) {
   return value;
 }
 
-}  // namespace
-
-OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
-                               const OptimizerConfig& config) {
-  graph.set_segment(Segment::kOptimizer);
-  graph.set_module("optimizer");
-  graph.add_value("learning_rate", {DType::kF64, Shape{1}}, Storage::kInput);
-  graph.add_value("step", {DType::kI64, Shape{1}}, Storage::kInput);
-  std::vector<ValueId> gradients;
-  for (const Parameter& parameter : parameters) gradients.push_back(parameter.gradient);
-  const std::string names[] = {"grad_norm", "finite"};
-  const auto norm = emit_all(graph, global_norm_op(), gradients, {}, names);
-  for (ValueId id : norm) graph.value(id).storage = Storage::kOutput;
-  const ValueId clip = config.max_grad_norm > 0.0
-                           ? emit(graph, clip_coefficient_op(), {norm[0]},
-                                  {{"max_norm", config.max_grad_norm}}, "clip_coefficient")
-                           : kNoValue;
+// One op for each group of parameters that are updated alike.
+void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
+                 ValueId clip, ValueId finite) {
   for (const Row& row : kRows) {
     if (row.kind != config.kind) continue;
     for (const bool decays : {true, false}) {
@@ -48,10 +36,74 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
           if (parameter.decays == decays && (parameter.copy != kNoValue) == copied)
             group.push_back(parameter);
         }
-        if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, norm[1]);
+        if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, finite);
       }
     }
   }
+}
+
+void declare_scalars(Graph& graph) {
+  graph.add_value("learning_rate", {DType::kF64, Shape{1}}, Storage::kInput);
+  graph.add_value("step", {DType::kI64, Shape{1}}, Storage::kInput);
+}
+
+// "grad_norm" and "finite" of these gradients, for the host to read.
+std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients) {
+  const std::string names[] = {"grad_norm", "finite"};
+  std::vector<ValueId> norm = emit_all(graph, global_norm_op(), std::move(gradients), {}, names);
+  for (ValueId id : norm) graph.value(id).storage = Storage::kOutput;
+  return norm;
+}
+
+}  // namespace
+
+OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
+                               const OptimizerConfig& config) {
+  graph.set_segment(Segment::kOptimizer);
+  graph.set_module("optimizer");
+  declare_scalars(graph);
+  std::vector<ValueId> gradients;
+  for (const Parameter& parameter : parameters) gradients.push_back(parameter.gradient);
+  const std::vector<ValueId> norm = add_norm(graph, std::move(gradients));
+  const ValueId clip = config.max_grad_norm > 0.0
+                           ? emit(graph, clip_coefficient_op(), {norm[0]},
+                                  {{"max_norm", config.max_grad_norm}}, "clip_coefficient")
+                           : kNoValue;
+  add_updates(graph, parameters, config, clip, norm[1]);
+  return {norm[0], norm[1]};
+}
+
+OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
+                                           const OptimizerConfig& config) {
+  PLIMSOLL_CHECK(config.max_grad_norm == 0.0, "clipping to {} by a norm that is not known yet",
+                 config.max_grad_norm);
+  graph.set_segment(Segment::kBackward);
+  declare_scalars(graph);
+  std::vector<std::pair<ModuleId, std::vector<Parameter>>> groups;
+  for (const Parameter& parameter : parameters) {
+    const ModuleId module = graph.op(graph.value(parameter.gradient).producer).module;
+    const auto it =
+        std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == module; });
+    if (it != groups.end()) {
+      it->second.push_back(parameter);
+    } else {
+      groups.push_back({module, {parameter}});
+    }
+  }
+  std::vector<ValueId> norms;
+  for (const auto& [module, group] : groups) {
+    graph.set_current_module(module);
+    std::vector<ValueId> gradients;
+    for (const Parameter& parameter : group) gradients.push_back(parameter.gradient);
+    const std::string names[] = {"grad_norm/" + graph.module_name(module),
+                                 "finite/" + graph.module_name(module)};
+    const auto norm = emit_all(graph, global_norm_op(), std::move(gradients), {}, names);
+    add_updates(graph, group, config, kNoValue, norm[1]);
+    norms.push_back(norm[0]);
+  }
+  graph.set_segment(Segment::kOptimizer);
+  graph.set_module("optimizer");
+  const std::vector<ValueId> norm = add_norm(graph, std::move(norms));
   return {norm[0], norm[1]};
 }
 

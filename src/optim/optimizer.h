@@ -47,6 +47,14 @@ struct OptimizerOutputs {
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config);
 
+// The same in the backward segment: the parameters of a module are updated as soon as their gradients are
+// there, so that a gradient lives no longer than its module's backward pass. What is not finite in one module
+// leaves that module as it is, and the norms of all modules make the global one, which the optimizer segment
+// then reports. The ops stand at the end of the segment; the reorder pass moves them forward. Requires: no
+// clipping, gradients that do not accumulate.
+OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
+                                           const OptimizerConfig& config);
+
 // Names of the states per parameter, in order: what a checkpoint stores.
 std::vector<std::string> optimizer_state_names(const OptimizerConfig& config);
 

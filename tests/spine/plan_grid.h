@@ -16,6 +16,7 @@ struct GridPoint {
   DType activations = DType::kF32;
   int num_threads = 2;
   std::string gpu = {};  // a card of the table; empty: a CPU
+  RecomputePolicy recompute = RecomputePolicy::kCheap;
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {
@@ -24,9 +25,10 @@ inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longe
 }
 
 inline std::string text_of(const GridPoint& point) {
-  return fmt::format("{}, {} x {}, {} tokens, accumulated {}, {}, {} threads", point.preset,
+  return fmt::format("{}, {} x {}, {} tokens, accumulated {}, {}, {} threads, recompute {}", point.preset,
                      point.bucket.sequences, point.bucket.longest, point.bucket.tokens, point.accumulation,
-                     dtype_name(point.activations), point.num_threads);
+                     dtype_name(point.activations), point.num_threads,
+                     recompute_policy_name(point.recompute));
 }
 
 inline Plan plan_of(const GridPoint& point) {
@@ -38,6 +40,7 @@ inline Plan plan_of(const GridPoint& point) {
   request.train_bucket = point.bucket;
   request.evaluate_bucket = point.bucket;
   request.num_threads = point.num_threads;
+  request.recompute.policy = point.recompute;
   request.isa = CpuIsa::kAvx512;
   if (point.activations != DType::kF32) {
     request.activation_dtype = point.activations;

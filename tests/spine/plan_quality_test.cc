@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "plan/anatomy/plan_case.h"
 #include "tests/spine/plan_grid.h"
@@ -31,6 +32,45 @@ TEST(PlanQuality, PresetsAreNearTheirLowerBoundFromSmallToLarge) {
     }
   }
   EXPECT_GE(programs, 100);
+}
+
+TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
+  int plans = 0;
+  for (const std::string& preset : preset_names()) {
+    for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
+      for (const RecomputePolicy policy :
+           {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+        GridPoint point = full_batch(preset, size.sequences, size.longest);
+        point.activations = plans % 2 == 0 ? DType::kF32 : DType::kBF16;
+        point.accumulation = plans % 4 < 2 ? 1 : 3;
+        point.recompute = policy;
+        const Plan plan = plan_of(point);
+        expect_near_lower_bound(*plan.train, text_of(point));
+        EXPECT_LT(plan.build_ms, 2000) << text_of(point);
+        ++plans;
+      }
+    }
+  }
+  EXPECT_GE(plans, 80);
+}
+
+// Each policy keeps less than the one before, and runs more ops.
+TEST(PlanQuality, StrongerPoliciesHoldLess) {
+  for (const std::string& preset : preset_names()) {
+    GridPoint point = full_batch(preset, 32, 128);
+    point.accumulation = 2;  // gradients live elsewhere, so that the transient part is activations
+    int64_t bytes = std::numeric_limits<int64_t>::max();
+    size_t ops = 0;
+    for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kCheap,
+                                         RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+      point.recompute = policy;
+      const Plan plan = plan_of(point);
+      EXPECT_LT(plan.train->transient_bytes, bytes) << text_of(point);
+      EXPECT_GT(plan.train->graph.ops().size(), ops) << text_of(point);
+      bytes = plan.train->transient_bytes;
+      ops = plan.train->graph.ops().size();
+    }
+  }
 }
 
 // Where the gradients at the end of the backward pass and the activations at its start need about the same

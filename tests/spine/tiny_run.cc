@@ -40,6 +40,8 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
   request.reference_kernels = test.reference_kernels;
   request.separate_buffers = test.separate_buffers;
+  request.recompute = test.recompute;
+  request.optimizer_in_backward = test.optimizer_in_backward;
   request.passes.disabled = test.disabled_passes;
   // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr && !test.reference_kernels &&

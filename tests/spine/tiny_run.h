@@ -24,6 +24,8 @@ struct TinyCase {
   int64_t layers = 2;
   std::optional<DType> activations = {};
   bool separate_buffers = false;
+  RecomputeChoice recompute = {};
+  bool optimizer_in_backward = false;
 };
 
 ModelConfig tiny_model(const TinyCase& test);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "graph/passes/recompute.h"
 
 namespace plimsoll {
 
@@ -77,8 +78,8 @@ Pass common_subexpression_pass();
 Pass dead_code_pass(std::vector<std::string> keep);
 // accumulate.cc: parameter gradients live across micro-batches and are added up in place by their producers.
 Pass accumulate_pass();
-// recompute.cc: cheap values are computed again in the backward pass instead of being kept.
-Pass recompute_pass();
+// recompute.cc: values are computed again in the backward pass instead of being kept.
+Pass recompute_pass(RecomputeChoice choice);
 // reorder.cc: an order of ops with a lower peak.
 Pass reorder_pass(const Bucket& bucket);
 // in_place.cc: an output takes over the bytes of an input that dies there.

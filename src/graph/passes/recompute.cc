@@ -1,20 +1,31 @@
-#include <unordered_map>
+#include "graph/passes/recompute.h"
 
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "graph/analysis/blocks.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
 namespace {
 
-// Forward values that cheap ops can produce again from what is kept anyway are produced again right before
-// the backward op that reads them first; later readers share the copy.
+// Forward values that the backward pass reads and that are not kept are produced again right before the
+// backward op that reads them first; later readers share the copy. A value is produced by its op's cheap
+// recipe where everything that the recipe reads is kept, and by the forward op itself where that may run
+// again.
 class Recompute {
  public:
-  explicit Recompute(Graph& graph) : graph_(graph), from_forward_(graph.values().size(), false) {
+  Recompute(Graph& graph, const RecomputeChoice& choice)
+      : graph_(graph), choice_(choice), from_forward_(graph.values().size(), false) {
     for (const Op& op : graph.ops()) {
       if (op.segment != Segment::kForward) continue;
-      for (ValueId id : op.outputs) from_forward_[index_of(id)] = true;
+      for (ValueId id : op.outputs) {
+        from_forward_[index_of(id)] = graph.value(id).storage == Storage::kTransient;
+      }
     }
+    find_ops_that_run_again();
     find_kept();
   }
 
@@ -24,9 +35,7 @@ class Recompute {
     std::vector<Op> ops;
     for (Op op : old_ops) {
       if (op.segment == Segment::kBackward) {
-        for (ValueId& id : op.inputs) {
-          if (id != kNoValue && index_of(id) < from_forward_.size()) id = replacement(id, op.module, ops);
-        }
+        for (ValueId& id : op.inputs) id = replacement(id, ops);
       }
       ops.push_back(std::move(op));
     }
@@ -35,83 +44,170 @@ class Recompute {
   }
 
  private:
-  // Values that some backward op needs and that have no recipe: they are kept whatever happens.
+  // What the choice says of the block that an op is in.
+  RecomputePolicy policy_of(std::string_view block, std::string_view free_block) const {
+    if (choice_.policy == RecomputePolicy::kFull && block == free_block) return RecomputePolicy::kCheap;
+    return choice_.policy;
+  }
+
+  bool writes_only_transients(const Op& op) const {
+    for (ValueId id : op.outputs) {
+      const Value& value = graph_.value(id);
+      if (value.storage != Storage::kTransient || value.version_of != kNoValue) return false;
+    }
+    return true;
+  }
+
+  void find_ops_that_run_again() {
+    runs_again_.assign(graph_.ops().size(), false);
+    pinned_.assign(graph_.values().size(), false);
+    const std::vector<bool> ends = find_block_ends(graph_);
+    const std::string_view free_block = last_block_before_head(graph_);
+    for (size_t i = 0; i < graph_.ops().size(); ++i) {
+      const Op& op = graph_.ops()[i];
+      if (op.segment != Segment::kForward || !writes_only_transients(op)) continue;
+      const std::string_view block = block_of(graph_.module_name(op.module));
+      if (block.empty()) continue;
+      if (const auto it = choice_.kept_of_block.find(block); it != choice_.kept_of_block.end()) {
+        for (ValueId id : op.outputs) {
+          pinned_[index_of(id)] = it->second.contains(graph_.value(id).name);
+        }
+        runs_again_[i] = !ends[i];
+        continue;
+      }
+      const RecomputePolicy policy = policy_of(block, free_block);
+      runs_again_[i] = policy == RecomputePolicy::kFull
+                           ? !ends[i]
+                           : policy == RecomputePolicy::kSelective && op.def == &attention_op();
+    }
+  }
+
+  // Values that are there in the backward pass whatever happens: those that are pinned, and those that a
+  // backward op reads and that nothing produces again.
   void find_kept() {
-    kept_.assign(graph_.values().size(), false);
+    kept_ = pinned_;
     for (const Op& op : graph_.ops()) {
       if (op.segment != Segment::kBackward) continue;
       for (ValueId id : op.inputs) {
-        if (id != kNoValue && !recipe_of(id)) kept_[index_of(id)] = true;
+        if (id == kNoValue || !from_forward_[index_of(id)] || recipe_of(id)) continue;
+        if (!runs_again_[index_of(graph_.value(id).producer)]) kept_[index_of(id)] = true;
       }
     }
   }
 
   std::optional<Recipe> recipe_of(ValueId id) const {
-    const Value& value = graph_.value(id);
-    if (!from_forward_[index_of(id)] || value.storage != Storage::kTransient) return std::nullopt;
-    const Op& op = graph_.op(value.producer);
+    const Op& op = graph_.op(graph_.value(id).producer);
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       if (op.outputs[i] == id) return schema_of(op).recipe({graph_, op}, static_cast<int>(i));
     }
     return std::nullopt;
   }
 
-  // Whether everything that the recipe of a value reads is there in the backward pass: persistent, an input,
-  // kept, or itself cheap to produce. Depth is bounded by the chain of cheap ops.
-  bool is_available(ValueId id) const {
-    if (id == kNoValue || !from_forward_[index_of(id)] || graph_.value(id).storage != Storage::kTransient)
-      return true;
-    return kept_[index_of(id)] || can_recompute(id);
-  }
-  bool can_recompute(ValueId id) const {
+  // Whether everything that the recipe of a value reads is there in the backward pass: not of the forward
+  // pass, kept, or itself produced by such a recipe. Depth is bounded by the chain of cheap ops.
+  bool has_cheap_recipe(ValueId id) const {
     const auto recipe = recipe_of(id);
     if (!recipe) return false;
     for (ValueId input : recipe->inputs) {
-      if (!is_available(input)) return false;
+      if (input == kNoValue || !is_from_forward(input) || kept_[index_of(input)]) continue;
+      if (!has_cheap_recipe(input)) return false;
     }
     return true;
   }
 
-  ValueId replacement(ValueId id, ModuleId module, std::vector<Op>& ops) {
-    if (!from_forward_[index_of(id)] || kept_[index_of(id)] || !can_recompute(id)) return id;
+  bool is_from_forward(ValueId id) const {
+    return index_of(id) < from_forward_.size() && from_forward_[index_of(id)];
+  }
+
+  ValueId replacement(ValueId id, std::vector<Op>& ops) {
+    if (id == kNoValue || !is_from_forward(id) || kept_[index_of(id)]) return id;
     if (const auto it = done_.find(index_of(id)); it != done_.end()) return it->second;
-    Recipe recipe = *recipe_of(id);
-    for (ValueId& input : recipe.inputs) {
-      if (input != kNoValue) input = replacement(input, module, ops);
+    const OpId producer = graph_.value(id).producer;
+    if (has_cheap_recipe(id)) {
+      Recipe recipe = *recipe_of(id);
+      const Op op{.def = recipe.def,
+                  .inputs = std::move(recipe.inputs),
+                  .outputs = {},
+                  .attributes = std::move(recipe.attributes),
+                  .segment = Segment::kBackward,
+                  .module = graph_.op(producer).module};
+      const std::vector<ValueId> outputs = emit_again(op, id, ops);
+      done_.emplace(index_of(id), outputs[static_cast<size_t>(recipe.output)]);
+    } else if (runs_again_[index_of(producer)]) {
+      Op op = graph_.op(producer);
+      const std::vector<ValueId> originals = std::exchange(op.outputs, {});
+      op.segment = Segment::kBackward;
+      const std::vector<ValueId> outputs = emit_again(op, originals, ops);
+      for (size_t i = 0; i < outputs.size(); ++i) done_.insert_or_assign(index_of(originals[i]), outputs[i]);
+    } else {
+      return id;
     }
-    Op op{.def = recipe.def,
-          .inputs = std::move(recipe.inputs),
-          .outputs = {},
-          .attributes = std::move(recipe.attributes),
-          .segment = Segment::kBackward,
-          .module = module};
+    return done_.at(index_of(id));
+  }
+
+  std::vector<ValueId> emit_again(const Op& op, ValueId named_after, std::vector<Op>& ops) {
+    return emit_again(op, std::vector<ValueId>{named_after}, ops);
+  }
+
+  // Appends an op whose operands are produced first. Outputs are named after the given values, the last of
+  // which serves for all that follow.
+  std::vector<ValueId> emit_again(Op op, const std::vector<ValueId>& named_after, std::vector<Op>& ops) {
+    for (ValueId& input : op.inputs) input = replacement(input, ops);
+    graph_.set_current_module(op.module);
     const std::vector<ValueType> types = op.def->infer({graph_, op});
     for (size_t i = 0; i < types.size(); ++i) {
-      const std::string name = graph_.unique_name(graph_.value(id).name + ".again");
+      const ValueId original = named_after[std::min(i, named_after.size() - 1)];
+      const std::string name = graph_.unique_name(graph_.value(original).name + ".again");
       op.outputs.push_back(graph_.add_value(name, types[i], Storage::kTransient));
     }
-    const ValueId result = op.outputs[static_cast<size_t>(recipe.output)];
-    ops.push_back(std::move(op));
-    done_.emplace(index_of(id), result);
-    return result;
+    ops.push_back(op);
+    return ops.back().outputs;
   }
 
   Graph& graph_;
-  std::vector<bool> from_forward_;
+  const RecomputeChoice& choice_;
+  std::vector<bool> from_forward_;  // transient values of the forward pass
+  std::vector<bool> runs_again_;    // by forward op
+  std::vector<bool> pinned_;
   std::vector<bool> kept_;
   std::unordered_map<size_t, ValueId> done_;
 };
 
 }  // namespace
 
-Pass recompute_pass() {
+std::string_view recompute_policy_name(RecomputePolicy policy) {
+  switch (policy) {
+    case RecomputePolicy::kNone:
+      return "none";
+    case RecomputePolicy::kCheap:
+      return "cheap";
+    case RecomputePolicy::kSelective:
+      return "selective";
+    case RecomputePolicy::kFull:
+      return "full";
+  }
+  return "?";
+}
+
+std::optional<RecomputePolicy> find_recompute_policy(std::string_view name) {
+  for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kCheap,
+                                       RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+    if (recompute_policy_name(policy) == name) return policy;
+  }
+  return std::nullopt;
+}
+
+Pass recompute_pass(RecomputeChoice choice) {
   return {.name = "recompute",
           .numerics = Numerics::kPreserving,
           .help =
-              "computes cheap values (GELU, scale and shift, dropout, bias) again in the backward pass; "
-              "preserving "
+              "produces forward values again in the backward pass instead of keeping them, as --recompute "
+              "says; preserving "
               "in fp32, a rounding of the normalised values away from it in 16 bits",
-          .run = [](Graph& graph) { Recompute(graph).run(); }};
+          .run = [choice = std::move(choice)](Graph& graph) {
+            if (choice.policy == RecomputePolicy::kNone && choice.kept_of_block.empty()) return;
+            Recompute(graph, choice).run();
+          }};
 }
 
 }  // namespace plimsoll

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "graph/analysis/dependence.h"
 #include "graph/analysis/liveness.h"
+#include "graph/analysis/repeated.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
@@ -24,6 +26,7 @@ class GreedyOrder {
  public:
   GreedyOrder(const Graph& graph, const Bucket& bucket)
       : graph_(graph), dependences_(find_dependences(graph)) {
+    hold_repeated_ops_back();
     reads_left_.assign(graph.values().size(), 0);
     effects_.reserve(graph.ops().size());
     for (const Op& op : graph.ops()) effects_.push_back(effect_of(op, bucket));
@@ -55,6 +58,23 @@ class GreedyOrder {
   }
 
  private:
+  // An op that computes forward values again could run as soon as the backward pass begins, for nothing else
+  // holds it. It waits for the op that works on a gradient and precedes it in the given order: otherwise what
+  // a block computes again would lie in memory while the blocks after it run.
+  void hold_repeated_ops_back() {
+    const std::vector<bool> repeated = find_repeated_ops(graph_);
+    std::optional<uint32_t> last;
+    for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
+      if (graph_.ops()[i].segment != Segment::kBackward) continue;
+      if (!repeated[i]) {
+        last = i;
+      } else if (last) {
+        dependences_.before[i].push_back(*last);
+        dependences_.after[*last].push_back(i);
+      }
+    }
+  }
+
   size_t choose(const std::vector<uint32_t>& ready) const {
     size_t best = 0;
     int64_t best_change = std::numeric_limits<int64_t>::max();

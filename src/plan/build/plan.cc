@@ -74,13 +74,17 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
                           .copy = copies[i],
                           .decays = weights[i].decays});
   }
-  add_optimizer(graph, parameters, request.optimizer);
+  if (request.optimizer_in_backward) {
+    add_optimizer_in_backward(graph, parameters, request.optimizer);
+  } else {
+    add_optimizer(graph, parameters, request.optimizer);
+  }
   verify(graph, "after autodiff and optimizer");
   if (request.gradient_accumulation_steps > 1) {
     graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
     passes.run(graph, accumulate_pass());
   }
-  passes.run(graph, recompute_pass());
+  passes.run(graph, recompute_pass(request.recompute));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.train_bucket));
   passes.run(graph, in_place_pass());
@@ -372,7 +376,10 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
     transient = std::max(transient, below + (*program)->transient_bytes);
     bound = std::max(bound, (*program)->lower_bound_bytes);
   }
-  plan.step_schedule = {{Segment::kForward, true}, {Segment::kBackward, true}, {Segment::kOptimizer, false}};
+  // What updates weights runs once the learning rate of the step is there.
+  plan.step_schedule = {{Segment::kForward, true},
+                        {Segment::kBackward, !request.optimizer_in_backward},
+                        {Segment::kOptimizer, false}};
   plan.host = request.host;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (*program) plan.host.library_bytes = std::max(plan.host.library_bytes, (*program)->library_bytes);

@@ -78,6 +78,8 @@ struct PlanRequest {
   HostMemory host;
   std::optional<int64_t> memory_limit_bytes;
   std::string memory_limit_label = "--memory_limit";  // what set it, for messages
+  RecomputeChoice recompute;
+  bool optimizer_in_backward = false;  // no clipping, no accumulation
   PassOptions passes;
 };
 
