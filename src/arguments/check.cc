@@ -79,6 +79,75 @@ void check_contradictions(const Arguments& a) {
   }
 }
 
+// The two names of gradient checkpointing as one setting.
+std::optional<bool> checkpointing(const Arguments& a) {
+  if (a.gradient_checkpointing && a.activation_checkpointing &&
+      *a.gradient_checkpointing != *a.activation_checkpointing) {
+    throw_error(ErrorCode::kUsage,
+                "--gradient_checkpointing {} and --activation_checkpointing {} are two names of one setting; "
+                "give one of them",
+                *a.gradient_checkpointing ? "True" : "False", *a.activation_checkpointing ? "True" : "False");
+  }
+  return a.gradient_checkpointing ? a.gradient_checkpointing : a.activation_checkpointing;
+}
+
+void check_recompute(const Arguments& a) {
+  const std::optional<bool> flag = checkpointing(a);
+  const std::string name = a.gradient_checkpointing ? "gradient_checkpointing" : "activation_checkpointing";
+  if (flag == true && a.recompute != "auto" && a.recompute != "full") {
+    throw_error(ErrorCode::kUsage,
+                "--{} means --recompute full, and --recompute {} excludes it; give one of them", name,
+                a.recompute);
+  }
+  if (flag == false && a.recompute == "full") {
+    throw_error(ErrorCode::kUsage, "--{} False and --recompute full exclude each other; give one of them",
+                name);
+  }
+  const std::string asked = a.recompute_budget                               ? "--recompute_budget"
+                            : flag == true                                   ? "--" + name
+                            : a.recompute == "auto" || a.recompute == "none" ? ""
+                                                                             : "--recompute " + a.recompute;
+  if (!asked.empty() && std::ranges::find(a.disable_pass, "recompute") != a.disable_pass.end()) {
+    throw_error(ErrorCode::kUsage, "--disable_pass recompute leaves out what {} asks for; give one of them",
+                asked);
+  }
+  if (!a.recompute_budget) return;
+  if (flag == true || a.recompute != "auto") {
+    throw_error(ErrorCode::kUsage,
+                "--recompute_budget chooses what is computed again, and {} does too; give one of them",
+                flag == true ? "--" + name : "--recompute " + a.recompute);
+  }
+  if (a.memory_limit && *a.memory_limit < *a.recompute_budget) {
+    throw_error(ErrorCode::kUsage,
+                "--recompute_budget {} is more than --memory_limit {} allows; give a budget of at most that",
+                *a.recompute_budget, *a.memory_limit);
+  }
+}
+
+void check_optimizer_in_backward(const Arguments& a) {
+  if (!a.optimizer_in_backward) return;
+  if (a.max_grad_norm != 0.0) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--optimizer_in_backward updates weights before all gradients are there, so that no global norm "
+        "can clip them, and --max_grad_norm is {}; give --max_grad_norm 0",
+        a.max_grad_norm);
+  }
+  if (a.gradient_accumulation_steps > 1) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--optimizer_in_backward drops a gradient once it is used, and --gradient_accumulation_steps {} "
+        "keeps it; give one of them",
+        a.gradient_accumulation_steps);
+  }
+  if (a.fp16) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--optimizer_in_backward updates weights before it is known whether a step's loss scale was too "
+        "large, which --fp16 needs; give --bf16 instead of it");
+  }
+}
+
 void check_output(const Arguments& a) {
   if (a.output_dir.empty())
     throw_error(ErrorCode::kUsage,
@@ -218,6 +287,7 @@ void resolve_metric(Arguments& a) {
 
 void resolve_words(Arguments& a) {
   if (a.use_cpu) a.device = "cpu";
+  if (a.gradient_checkpointing == true || a.activation_checkpointing == true) a.recompute = "full";
   if (a.device == "cuda") a.device = "cuda:0";
   if (a.report_to == StringList{"none"}) a.report_to.clear();
   if (const auto flag = bool_from_text(a.resume_from_checkpoint)) {
@@ -249,6 +319,8 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
     check_range(arguments, setting, fmt::format("--{}", setting.info.name));
   }
   check_contradictions(arguments);
+  check_recompute(arguments);
+  check_optimizer_in_backward(arguments);
   check_output(arguments);
   check_data(arguments);
   check_optimizer(arguments);

@@ -12,6 +12,55 @@ using test::error_of;
 using test::parse;
 using test::usage_error;
 
+TEST(ResolveArguments, GradientCheckpointingIsRecomputeFull) {
+  EXPECT_EQ(parse({}).arguments.recompute, "auto");
+  EXPECT_EQ(parse({"--gradient_checkpointing"}).arguments.recompute, "full");
+  EXPECT_EQ(parse({"--activation_checkpointing", "--recompute", "full"}).arguments.recompute, "full");
+  EXPECT_EQ(parse({"--gradient_checkpointing", "False", "--recompute", "selective"}).arguments.recompute,
+            "selective");
+  EXPECT_EQ(*parse({"--recompute_budget", "6GiB"}).arguments.recompute_budget, int64_t{6} << 30);
+}
+
+TEST(ResolveArguments, RefusesContradictionsOfRecomputing) {
+  EXPECT_EQ(error_of({"--gradient_checkpointing", "--recompute", "cheap"}),
+            "--gradient_checkpointing means --recompute full, and --recompute cheap excludes it; give one of "
+            "them");
+  EXPECT_EQ(error_of({"--gradient_checkpointing", "False", "--recompute", "full"}),
+            "--gradient_checkpointing False and --recompute full exclude each other; give one of them");
+  EXPECT_EQ(
+      error_of({"--gradient_checkpointing", "--activation_checkpointing", "False"}),
+      "--gradient_checkpointing True and --activation_checkpointing False are two names of one setting; "
+      "give one of them");
+  EXPECT_EQ(
+      error_of({"--recompute_budget", "6GiB", "--activation_checkpointing"}),
+      "--recompute_budget chooses what is computed again, and --activation_checkpointing does too; give "
+      "one of them");
+  EXPECT_EQ(error_of({"--recompute_budget", "6GiB", "--recompute", "none"}),
+            "--recompute_budget chooses what is computed again, and --recompute none does too; give one of "
+            "them");
+  EXPECT_EQ(error_of({"--recompute_budget", "2000", "--memory_limit", "1000"}),
+            "--recompute_budget 2000 is more than --memory_limit 1000 allows; give a budget of at most that");
+  EXPECT_EQ(error_of({"--recompute", "selective", "--disable_pass", "recompute"}),
+            "--disable_pass recompute leaves out what --recompute selective asks for; give one of them");
+  EXPECT_EQ(error_of({"--recompute_budget", "2000", "--disable_pass", "recompute"}),
+            "--disable_pass recompute leaves out what --recompute_budget asks for; give one of them");
+  EXPECT_NO_THROW(parse({"--recompute", "none", "--disable_pass", "recompute"}));
+}
+
+TEST(ResolveArguments, RefusesWhatTheOptimizerInTheBackwardPassRulesOut) {
+  EXPECT_EQ(
+      error_of({"--optimizer_in_backward"}),
+      "--optimizer_in_backward updates weights before all gradients are there, so that no global norm can "
+      "clip them, and --max_grad_norm is 1; give --max_grad_norm 0");
+  EXPECT_EQ(
+      error_of({"--optimizer_in_backward", "--max_grad_norm", "0", "--gradient_accumulation_steps", "2"}),
+      "--optimizer_in_backward drops a gradient once it is used, and --gradient_accumulation_steps 2 keeps "
+      "it; give one of them");
+  EXPECT_NE(error_of({"--optimizer_in_backward", "--max_grad_norm", "0", "--fp16"}).find("loss scale"),
+            std::string::npos);
+  EXPECT_NO_THROW(parse({"--optimizer_in_backward", "--max_grad_norm", "0"}));
+}
+
 TEST(ResolveArguments, RefusesContradictions) {
   EXPECT_EQ(error_of({"--fp16", "--bf16"}), "--fp16 and --bf16 exclude each other; give one of them");
   EXPECT_EQ(error_of({"--fp16_full_eval", "--bf16_full_eval"}),

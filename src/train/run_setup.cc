@@ -10,6 +10,7 @@
 #include "io/ckpt/checkpoint.h"
 #include "io/data/loader.h"
 #include "io/hub/hub_cache.h"
+#include "plan/search/budget.h"
 #include "train/device_choice.h"
 #include "train/host_memory.h"
 #include "train/metrics.h"
@@ -409,6 +410,14 @@ class Setup {
     }
     request.train_buckets = narrow<int>(train_buckets_used(setup_));
     request.host = estimate_host_memory(setup_);
+    request.optimizer_in_backward = arguments_.optimizer_in_backward;
+    request.recompute.policy =
+        find_recompute_policy(arguments_.recompute).value_or(RecomputePolicy::kCheap);  // auto
+    if (arguments_.recompute_budget && request.train) {
+      BudgetChoice found = choose_recompute(request, *arguments_.recompute_budget);
+      request.recompute = std::move(found.best.choice);
+      note(budget_words(found));
+    }
   }
 
   const Arguments& arguments_;

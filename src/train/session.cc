@@ -103,11 +103,13 @@ void Session::update(double learning_rate, int64_t step) {
     if (!entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
   }
   if (executor_->finite()) return;
+  const std::string weights = setup_.request.optimizer_in_backward
+                                  ? "the weights of modules whose gradients are finite were changed already"
+                                  : "the weights were not changed";
   throw_error(ErrorCode::kNotFinite,
-              "step {}: the gradient is not finite, first in '{}'; the weights were not changed. Try a lower "
-              "--learning_rate, "
+              "step {}: the gradient is not finite, first in '{}'; {}. Try a lower --learning_rate, "
               "--max_grad_norm, or look at the samples of this step",
-              step, executor_->first_bad_gradient());
+              step, executor_->first_bad_gradient(), weights);
 }
 
 MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>& metric_names,

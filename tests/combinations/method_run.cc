@@ -20,7 +20,7 @@ constexpr int64_t kBatch = 6;
 constexpr int64_t kMicroBatch = 3;  // with accumulation, two of them
 
 bool accumulates(const MethodSet& set) {
-  return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->kind == "accumulation"; });
+  return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->name == "accumulation"; });
 }
 
 // How far a loss of order 1 may be off where a method changes how it is computed. Another order of fp32 sums:
@@ -137,7 +137,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     rest.erase(std::find(rest.begin(), rest.end(), method));
     if (!refusal(rest).empty()) continue;  // such as an option of another method
     // Micro-batches draw other dropout masks; every other method draws the same.
-    const Dropout dropout = method->kind == "accumulation" ? Dropout::kOff : Dropout::kOn;
+    const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const std::vector<double> with = losses_of(arguments_of(set, dropout, "with"));
     const std::vector<double> without = losses_of(arguments_of(rest, dropout, "rest"));
     ASSERT_EQ(with.size(), without.size());

@@ -38,6 +38,34 @@ TEST(Resume, EveryStepGoesOnBitForBit) {
   }
 }
 
+// What is computed again changes no bit in fp32, so that a run may even go on with another choice.
+TEST(Resume, RecomputingGoesOnBitForBit) {
+  const TestFolder folder("recompute");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments whole = testing::tiny_arguments(model, folder.path("whole"));
+  Trainer(whole).train();
+  const auto file_of = [](const Arguments& run, const char* file) {
+    return read_file(run.output_dir + "/checkpoint-12/" + file);
+  };
+  for (const char* policy : {"none", "selective", "full", "budget"}) {
+    SCOPED_TRACE(policy);
+    Arguments run = testing::tiny_arguments(model, folder.path(policy));
+    run.resume_from_checkpoint = whole.output_dir + "/checkpoint-5";
+    if (policy == std::string("budget")) {
+      run.recompute_budget = int64_t{1} << 40;
+    } else if (policy == std::string("full")) {
+      run.gradient_checkpointing = true;
+    } else {
+      run.recompute = policy;
+    }
+    Trainer(run).train();
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      ASSERT_FALSE(file_of(whole, file).empty());
+      EXPECT_TRUE(file_of(run, file) == file_of(whole, file)) << file;
+    }
+  }
+}
+
 TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   const TestFolder folder("same_bits");
   const std::string model = testing::write_tiny_model(folder);

@@ -125,6 +125,11 @@ std::vector<std::string> random_run(const TestFolder& folder, uint64_t seed, uin
   } else if (wants_bf16 && has_bf16_products(cpu_isa())) {
     words.push_back("--bf16");
   }
+  const std::vector<std::vector<std::string>> recomputing{
+      {"--gradient_checkpointing"}, {"--recompute", "selective"}, {"--recompute", "none"}, {}, {}};
+  const std::vector<std::string>& more =
+      recomputing[static_cast<size_t>(draw.between(0, std::ssize(recomputing) - 1))];
+  words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 

@@ -75,6 +75,13 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
                           .decays = weights[i].decays});
   }
   if (request.optimizer_in_backward) {
+    if (request.gradient_accumulation_steps > 1 || request.optimizer.max_grad_norm > 0.0) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--optimizer_in_backward needs --gradient_accumulation_steps 1 and --max_grad_norm 0, which "
+          "are {} and {}",
+          request.gradient_accumulation_steps, request.optimizer.max_grad_norm);
+    }
     add_optimizer_in_backward(graph, parameters, request.optimizer);
   } else {
     add_optimizer(graph, parameters, request.optimizer);

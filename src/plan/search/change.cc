@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plan/anatomy/operations.h"
+#include "plan/search/budget.h"
 
 namespace plimsoll {
 namespace {
@@ -80,6 +81,33 @@ void Change::use_bf16() {
   effect_ = std::max(effect_, Effect::kRounding);
 }
 
+void Change::use_optimizer_in_backward() {
+  request_.optimizer_in_backward = true;
+  arguments_.emplace_back("--optimizer_in_backward");
+}
+
+void Change::use_recompute(RecomputePolicy policy) {
+  request_.recompute = {.policy = policy};
+  arguments_.push_back(policy == RecomputePolicy::kFull
+                           ? "--gradient_checkpointing"
+                           : fmt::format("--recompute {}", recompute_policy_name(policy)));
+  // Normalised values are rounded before they are read again.
+  if (request_.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+}
+
+void Change::use_recompute_budget(int64_t limit_bytes) {
+  constexpr int64_t kMiB = 1 << 20;
+  try {
+    request_.recompute = choose_recompute(request_, limit_bytes / kMiB * kMiB).best.choice;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kWillNotFit) throw;
+    use_recompute(RecomputePolicy::kFull);
+    return;
+  }
+  arguments_.push_back(fmt::format("--recompute_budget {}MiB", limit_bytes / kMiB));
+  if (request_.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+}
+
 std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
   try {
     const Plan plan = build_plan(request_);
@@ -102,7 +130,7 @@ double ms_per_sample(const Plan& plan) {
 }
 
 std::vector<int64_t> smaller_micro_batches(const PlanRequest& request) {
-  if (!request.train) return {};
+  if (!request.train || request.optimizer_in_backward) return {};
   const int64_t batch = request.train_bucket.sequences;
   const int64_t effective = batch * request.gradient_accumulation_steps;
   std::vector<int64_t> sizes;
@@ -123,6 +151,19 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
   return halves(std::max(train, evaluate), kShortestSequence);
 }
 
+std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
+  std::vector<RecomputePolicy> policies;
+  if (!request.train || request.passes.disabled.contains("recompute")) return policies;
+  // What was chosen value by value lies between all of them.
+  const bool is_mixed = !request.recompute.kept_of_block.empty();
+  for (const RecomputePolicy policy :
+       {RecomputePolicy::kCheap, RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+    if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)
+      policies.push_back(policy);
+  }
+  return policies;
+}
+
 bool can_use_bf16(const PlanRequest& request) {
   return request.train && request.dtype == DType::kF32 && !request.activation_dtype &&
          (request.device == KernelDevice::kCuda ? request.gpu.bf16_tflops > 0
@@ -131,6 +172,11 @@ bool can_use_bf16(const PlanRequest& request) {
 
 bool can_use_sgd(const PlanRequest& request) {
   return request.train && !optimizer_state_names(request.optimizer).empty();
+}
+
+bool can_update_in_backward(const PlanRequest& request) {
+  return request.train && !request.optimizer_in_backward && request.optimizer.max_grad_norm == 0.0 &&
+         request.gradient_accumulation_steps == 1;
 }
 
 bool evaluation_is_larger(const Plan& plan) {

@@ -40,6 +40,11 @@ class Change {
   void use_length(int64_t longest);
   void use_sgd();  // without momentum, so without states
   void use_bf16();
+  void use_optimizer_in_backward();
+  void use_recompute(RecomputePolicy policy);
+  // The least recomputed time that fits the limit: choose_recompute. Where nothing fits, the change is that
+  // of RecomputePolicy::kFull.
+  void use_recompute_budget(int64_t limit_bytes);
 
   size_t num_changes() const { return arguments_.size(); }
 
@@ -65,9 +70,13 @@ std::vector<int64_t> smaller_micro_batches(const PlanRequest& request);
 std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request);
 std::vector<int64_t> shorter_lengths(const PlanRequest& request);
 
+// Policies that recompute more than the request does, the mildest first.
+std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request);
+
 // Whether a change can help at all.
 bool can_use_bf16(const PlanRequest& request);
 bool can_use_sgd(const PlanRequest& request);
+bool can_update_in_backward(const PlanRequest& request);
 // The evaluation needs more than training does.
 bool evaluation_is_larger(const Plan& plan);
 

@@ -35,6 +35,10 @@ std::vector<Change> changes_to_try(const Plan& plan) {
   } else if (const std::optional<int64_t> sequences = smaller_micro_batch(plan)) {
     add([&](Change& change) { change.use_micro_batch(*sequences); });
   }
+  if (!evaluation_is_larger(plan) && !stronger_policies(request).empty()) {
+    add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
+  }
+  if (can_update_in_backward(request)) add([](Change& change) { change.use_optimizer_in_backward(); });
   const std::vector<int64_t> lengths = shorter_lengths(request);
   if (!lengths.empty()) add([&](Change& change) { change.use_length(lengths.front()); });
   if (can_use_sgd(request)) add([](Change& change) { change.use_sgd(); });

@@ -23,6 +23,8 @@ class Search {
   std::vector<Suggestion> run() {
     const PlanRequest& request = plan_.request;
     try_sizes(smaller_micro_batches(request), &Change::use_micro_batch);
+    try_recomputing();
+    if (can_update_in_backward(request)) try_one(&Change::use_optimizer_in_backward);
     if (can_use_bf16(request)) try_one(&Change::use_bf16);
     if (evaluation_is_larger(plan_))
       try_sizes(smaller_evaluation_batches(request), &Change::use_evaluation_batch);
@@ -43,6 +45,29 @@ class Search {
     (change.*make)();
     if (std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_))
       found_.push_back(std::move(*suggestion));
+  }
+
+  // The mildest policy that fits, else the strongest; and where one fits that is not the mildest, the choice
+  // between the policies that uses the limit up, if it is faster.
+  void try_recomputing() {
+    std::optional<Suggestion> best;
+    for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
+      Change change(plan_.request);
+      change.use_recompute(policy);
+      std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
+      if (!suggestion) continue;
+      if (!best || suggestion->total_bytes < best->total_bytes) best = std::move(suggestion);
+      if (best->fits) break;
+    }
+    if (!best) return;
+    if (best->fits) {
+      Change change(plan_.request);
+      change.use_recompute_budget(limit_);
+      std::optional<Suggestion> mixed = change.planned(limit_, own_ms_);
+      if (mixed && mixed->fits && mixed->relative_time < best->relative_time)
+        found_.push_back(std::move(*mixed));
+    }
+    found_.push_back(std::move(*best));
   }
 
   // The first size that fits, else the one that needs least.
@@ -68,6 +93,8 @@ class Search {
       Change change(request);
       if (smaller_batches && !smaller_micro_batches(request).empty()) change.use_micro_batch(1);
       if (!smaller_evaluation_batches(request).empty()) change.use_evaluation_batch(1);
+      if (combined_fits(change, smallest)) break;
+      if (!stronger_policies(request).empty()) change.use_recompute(RecomputePolicy::kFull);
       if (combined_fits(change, smallest)) break;
       if (can_use_sgd(request)) change.use_sgd();
       if (can_use_sgd(request) && combined_fits(change, smallest)) break;

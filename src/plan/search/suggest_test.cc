@@ -108,6 +108,25 @@ TEST(Suggest, TheEffectiveBatchStays) {
   EXPECT_TRUE(batch->fits);
 }
 
+TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
+  PlanRequest request = large_batch_request();
+  request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+  request.recompute = {.policy = RecomputePolicy::kFull};
+  const int64_t full = build_plan(request).total_bytes();
+  request.recompute = {};
+  const Plan plan = build_plan(request);
+  const int64_t limit = (full + plan.total_bytes()) / 2;
+  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  const Suggestion* whole_layers = find(list, "--gradient_checkpointing");
+  const Suggestion* budget = find(list, fmt::format("--recompute_budget {}MiB", limit >> 20));
+  ASSERT_NE(whole_layers, nullptr);
+  ASSERT_NE(budget, nullptr);
+  EXPECT_EQ(whole_layers->total_bytes, full);
+  EXPECT_TRUE(whole_layers->fits && budget->fits);
+  EXPECT_LT(budget->relative_time, whole_layers->relative_time);
+  EXPECT_EQ(whole_layers->effect, Effect::kNone);
+}
+
 TEST(Suggest, ALargeEvaluationIsMadeSmaller) {
   PlanRequest request = small_request();
   request.evaluate_bucket = {.tokens = 512 * 32, .sequences = 512, .longest = 32};

@@ -159,6 +159,10 @@ Json request_json(const PlanRequest& request) {
               {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
               {"device", request.device_label},
               {"reference_kernels", request.reference_kernels},
+              {"recompute",
+               request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy)
+                                                       : "chosen"},
+              {"optimizer_in_backward", request.optimizer_in_backward},
               {"memory_limit_bytes", nullptr},
               {"host",
                {{"process_bytes", request.host.process_bytes},

@@ -11,6 +11,7 @@
 #include "plan/anatomy/modules.h"
 #include "plan/anatomy/operations.h"
 #include "plan/anatomy/parameters.h"
+#include "show/report/recompute_table.h"
 
 namespace plimsoll {
 namespace {
@@ -242,7 +243,7 @@ std::string plan_table(const Plan& plan, Characters characters) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   return title(plan) + memory_table(plan, anatomy, characters) + constant_words(anatomy) +
          peak_words(anatomy) + arena_words(plan) + formula_words(plan) + operations_table(plan) +
-         verdict(plan);
+         recompute_table(plan) + verdict(plan);
 }
 
 std::string savings_text(const Plan& plan, const std::vector<Suggestion>& savings) {

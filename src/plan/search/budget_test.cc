@@ -1,0 +1,134 @@
+#include "plan/search/budget.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/anatomy/operations.h"
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+RecomputeOutcome with_policy(PlanRequest request, RecomputePolicy policy) {
+  request.recompute = {.policy = policy};
+  const Plan plan = build_plan(request);
+  return {.total_bytes = plan.total_bytes(), .step_ms = operations_anatomy(plan).total().ms};
+}
+
+struct BudgetCase {
+  std::string preset;
+  int64_t sequences;
+  int64_t longest;
+  int64_t accumulation;
+  bool bf16;
+  std::string gpu;
+};
+
+PlanRequest request_of(const BudgetCase& test) {
+  PlanRequest request = preset_request(test.preset, test.sequences, test.longest);
+  request.gradient_accumulation_steps = test.accumulation;
+  if (test.bf16) {
+    request.activation_dtype = DType::kBF16;
+    request.isa = CpuIsa::kAmx;
+  }
+  if (!test.gpu.empty()) {
+    request.device = KernelDevice::kCuda;
+    request.gpu = *find_gpu_target(test.gpu);
+    request.train_buckets = request.evaluate_buckets = 1;
+  }
+  return request;
+}
+
+// A budget at each tenth of the way from what recomputing all needs to what recomputing nothing needs.
+void expect_never_worse(const PlanRequest& request, const std::vector<int>& tenths, int& faster) {
+  std::vector<RecomputeOutcome> fixed;
+  for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kCheap,
+                                       RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+    fixed.push_back(with_policy(request, policy));
+  }
+  const int64_t least = fixed.back().total_bytes;
+  const int64_t most = fixed.front().total_bytes;
+  for (const int tenth : tenths) {
+    const int64_t budget = least + (most - least) * tenth / 10;
+    const BudgetChoice found = choose_recompute(request, budget);
+    EXPECT_LE(found.best.total_bytes, budget) << tenth;
+    double fastest = 0;
+    for (const RecomputeOutcome& policy : fixed) {
+      if (policy.total_bytes > budget) continue;
+      EXPECT_LE(found.best.step_ms, policy.step_ms) << tenth;
+      fastest = fastest == 0 ? policy.step_ms : std::min(fastest, policy.step_ms);
+    }
+    faster += found.best.step_ms < fastest ? 1 : 0;
+    // The figures are those of the plan that the choice makes.
+    PlanRequest chosen = request;
+    chosen.recompute = found.best.choice;
+    const Plan plan = build_plan(chosen);
+    EXPECT_EQ(plan.total_bytes(), found.best.total_bytes);
+    EXPECT_EQ(operations_anatomy(plan).total().ms, found.best.step_ms);
+    EXPECT_LE(static_cast<double>(plan.train->transient_bytes),
+              1.02 * static_cast<double>(plan.train->lower_bound_bytes))
+        << tenth;
+  }
+}
+
+TEST(Budget, IsKeptAndNeverSlowerThanAPolicyThatFits) {
+  int faster = 0;
+  int cases = 0;
+  for (const std::string& preset : preset_names()) {
+    const BudgetCase test{.preset = preset,
+                          .sequences = cases % 2 == 0 ? 16 : 32,
+                          .longest = 128,
+                          .accumulation = cases % 3 == 0 ? 2 : 1,
+                          .bf16 = cases % 2 == 1,
+                          .gpu = cases % 4 == 3 ? "h200" : ""};
+    SCOPED_TRACE(preset);
+    expect_never_worse(request_of(test), {1, 5}, faster);
+    ++cases;
+  }
+  EXPECT_GE(cases, 5);
+  EXPECT_GE(faster, cases) << "mixing pays between the policies";
+}
+
+TEST(Budget, MixesWhereNoPolicyUsesTheBudgetUp) {
+  int faster = 0;
+  expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {0, 3, 7}, faster);
+  EXPECT_EQ(faster, 3);
+}
+
+TEST(Budget, WhatFitsWithoutRecomputingKeepsEverything) {
+  const PlanRequest request = small_request();
+  const RecomputeOutcome none = with_policy(request, RecomputePolicy::kNone);
+  const BudgetChoice found = choose_recompute(request, none.total_bytes);
+  EXPECT_EQ(found.best.name, "none");
+  EXPECT_EQ(found.num_plans, 4);
+  EXPECT_NE(budget_words(found).find("--recompute none ("), std::string::npos) << budget_words(found);
+}
+
+TEST(Budget, SaysByHowMuchNothingFits) {
+  const PlanRequest request = small_request();
+  try {
+    static_cast<void>(choose_recompute(request, 1 << 20));
+    FAIL() << "fits";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kWillNotFit);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("--recompute_budget 1.0 MiB: nothing fits. The smallest total found is "),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find(" MiB more; give --recompute_budget "), std::string::npos) << text;
+  }
+}
+
+TEST(Budget, SmallModelsHaveBudgetsToo) {
+  for (const int64_t layers : {1, 2, 3}) {
+    PlanRequest request = small_request();
+    request.model.num_hidden_layers = layers;
+    request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+    int faster = 0;
+    expect_never_worse(request, {0, 5, 10}, faster);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

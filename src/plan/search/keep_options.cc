@@ -1,0 +1,110 @@
+#include "plan/search/keep_options.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+namespace plimsoll {
+namespace {
+
+// A choice for the blocks up to one: what they keep together, and where it came from.
+struct State {
+  int64_t kept_bytes = 0;
+  double ms = 0;
+  uint32_t before = 0;  // index of the state of the blocks before
+  uint32_t option = 0;
+};
+
+// Sorts by kept bytes and drops every state that keeps no less than another and is no faster.
+void keep_unbeaten(std::vector<State>& states) {
+  std::sort(states.begin(), states.end(), [](const State& a, const State& b) {
+    return std::tie(a.kept_bytes, a.ms, a.before, a.option) <
+           std::tie(b.kept_bytes, b.ms, b.before, b.option);
+  });
+  std::vector<State> unbeaten;
+  for (const State& state : states) {
+    if (unbeaten.empty() || state.ms < unbeaten.back().ms) unbeaten.push_back(state);
+  }
+  states = std::move(unbeaten);
+}
+
+// Of states whose kept bytes are nearly equal the fastest, which is the last of them.
+void thin_out(std::vector<State>& states, int64_t limit) {
+  if (states.size() <= kMostStates) return;
+  const int64_t grain = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
+  std::vector<State> thin;
+  for (const State& state : states) {
+    if (!thin.empty() && thin.back().kept_bytes / grain == state.kept_bytes / grain) {
+      thin.back() = state;
+    } else {
+      thin.push_back(state);
+    }
+  }
+  states = std::move(thin);
+}
+
+int64_t peak_of(std::span<const KeepBlock> blocks, std::span<const size_t> options, int64_t head_bytes) {
+  int64_t kept = 0;
+  int64_t peak = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const KeepOption& option = blocks[i].options[options[i]];
+    peak = std::max(peak, kept + option.working_bytes + blocks[i].later_bytes);
+    kept += option.kept_bytes;
+  }
+  return std::max(peak, kept + head_bytes);
+}
+
+}  // namespace
+
+std::optional<KeepSolution> choose_options(std::span<const KeepBlock> blocks, int64_t head_bytes,
+                                           int64_t limit) {
+  std::vector<std::vector<State>> layers{{State{}}};
+  for (const KeepBlock& block : blocks) {
+    const std::vector<State>& before = layers.back();
+    std::vector<State> next;
+    for (uint32_t s = 0; s < before.size(); ++s) {
+      for (uint32_t o = 0; o < block.options.size(); ++o) {
+        const KeepOption& option = block.options[o];
+        if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
+        next.push_back({before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o});
+      }
+    }
+    keep_unbeaten(next);
+    thin_out(next, limit);
+    if (next.empty()) return std::nullopt;
+    layers.push_back(std::move(next));
+  }
+  // The fastest is the last that leaves room for the head.
+  const std::vector<State>& last = layers.back();
+  const auto fits = [&](const State& state) { return state.kept_bytes + head_bytes <= limit; };
+  const auto found = std::find_if(last.rbegin(), last.rend(), fits);
+  if (found == last.rend()) return std::nullopt;
+  KeepSolution solution{.options = std::vector<size_t>(blocks.size()), .ms = found->ms};
+  State state = *found;
+  for (size_t i = blocks.size(); i-- > 0;) {
+    solution.options[i] = state.option;
+    state = layers[i][state.before];
+  }
+  solution.peak_bytes = peak_of(blocks, solution.options, head_bytes);
+  return solution;
+}
+
+std::vector<size_t> unbeaten_options(std::span<const KeepOption> options) {
+  std::vector<size_t> order(options.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto key = [&](size_t i) {
+    return std::tuple(options[i].ms, options[i].kept_bytes, options[i].working_bytes, i);
+  };
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::vector<size_t> unbeaten;
+  for (size_t i : order) {
+    const bool is_beaten = std::any_of(unbeaten.begin(), unbeaten.end(), [&](size_t k) {
+      return options[k].kept_bytes <= options[i].kept_bytes &&
+             options[k].working_bytes <= options[i].working_bytes;
+    });
+    if (!is_beaten) unbeaten.push_back(i);
+  }
+  return unbeaten;
+}
+
+}  // namespace plimsoll

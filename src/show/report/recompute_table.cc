@@ -1,0 +1,72 @@
+#include "show/report/recompute_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/anatomy/operations.h"
+#include "plan/anatomy/recomputation.h"
+#include "show/report/quantities.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kNameWidth = 27;
+
+bool is_alike(const Recomputation& a, const Recomputation& b) {
+  return a.kept_bytes == b.kept_bytes && a.again_bytes == b.again_bytes && a.ops == b.ops;
+}
+
+// "encoder.layer.0" and "encoder.layer.22" are "encoder.layer.0-22".
+std::string name_of(const Recomputation& first, const Recomputation& last) {
+  if (first.block == last.block) return first.block;
+  const size_t dot = last.block.rfind('.');
+  return first.block + "-" + last.block.substr(dot == std::string::npos ? 0 : dot + 1);
+}
+
+std::string ops_text(const Recomputation& row) {
+  std::string text;
+  for (const auto& [op, count] : row.ops) {
+    text += (text.empty() ? "" : ", ") + (count > 1 ? fmt::format("{} {}", count, op) : op);
+  }
+  return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+std::string recompute_table(const Plan& plan) {
+  if (!plan.train || plan.request.recompute == RecomputeChoice{}) return "";
+  const std::vector<Recomputation> rows = recomputation(plan);
+  const double step_ms = operations_anatomy(plan).total().ms;
+  std::string text = "\n" + left_aligned("computed again, MiB", kNameWidth) + right_aligned("kept", 9) +
+                     right_aligned("again", 9) + right_aligned("GFLOP", 10) + right_aligned("est. ms", 9) +
+                     right_aligned("share", 8) + "  runs again in each\n";
+  Recomputation all;
+  for (size_t begin = 0; begin < rows.size();) {
+    size_t end = begin + 1;
+    while (end < rows.size() && is_alike(rows[begin], rows[end])) ++end;
+    Recomputation sum;
+    for (size_t i = begin; i < end; ++i) {
+      for (Recomputation* total : {&sum, &all}) {
+        total->kept_bytes += rows[i].kept_bytes;
+        total->again_bytes += rows[i].again_bytes;
+        total->flops += rows[i].flops;
+        total->ms += rows[i].ms;
+      }
+    }
+    const std::string line =
+        left_aligned("  " + shortened(name_of(rows[begin], rows[end - 1]), kNameWidth - 3), kNameWidth) +
+        right_aligned(mib_text(sum.kept_bytes), 9) + right_aligned(mib_text(sum.again_bytes), 9) +
+        right_aligned(fmt::format("{:.1f}", sum.flops / 1e9), 10) +
+        right_aligned(fmt::format("{:.2f}", sum.ms), 9) + right_aligned(share_text(sum.ms, step_ms), 8);
+    text += wrapped(line + "  " + ops_text(rows[begin]), 100, kNameWidth);
+    begin = end;
+  }
+  return text + left_aligned("  all", kNameWidth) + right_aligned(mib_text(all.kept_bytes), 9) +
+         right_aligned(mib_text(all.again_bytes), 9) +
+         right_aligned(fmt::format("{:.1f}", all.flops / 1e9), 10) +
+         right_aligned(fmt::format("{:.2f}", all.ms), 9) + right_aligned(share_text(all.ms, step_ms), 8) +
+         "\n";
+}
+
+}  // namespace plimsoll
