@@ -55,11 +55,11 @@ std::string recompute_table(const Plan& plan) {
       }
     }
     const std::string line =
-        left_aligned("  " + shortened(name_of(rows[begin], rows[end - 1]), kNameWidth - 3), kNameWidth) +
+        left_aligned(shortened(name_of(rows[begin], rows[end - 1]), kNameWidth - 3), kNameWidth - 2) +
         right_aligned(mib_text(sum.kept_bytes), 9) + right_aligned(mib_text(sum.again_bytes), 9) +
         right_aligned(fmt::format("{:.1f}", sum.flops / 1e9), 10) +
         right_aligned(fmt::format("{:.2f}", sum.ms), 9) + right_aligned(share_text(sum.ms, step_ms), 8);
-    text += wrapped(line + "  " + ops_text(rows[begin]), 100, kNameWidth);
+    text += "  " + wrapped(line + "  " + ops_text(rows[begin]), 98, kNameWidth);
     begin = end;
   }
   return text + left_aligned("  all", kNameWidth) + right_aligned(mib_text(all.kept_bytes), 9) +
