@@ -8,8 +8,12 @@
 // Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (ICLR 2019), algorithm 2, in the
 // order of operations of torch.optim.AdamW (amsgrad and maximize off). Nothing is updated when finite is
 // 0.
-// Types: references take any floating type; CPU kernels f32 for all four tensors. learning_rate,
-// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64.
+// Types: references take any floating type; CPU kernels f32 moments, gradients of f32, bf16 or f16 and
+// parameters in f32, split (tensor_list.h) or in bf16. learning_rate, clip_coefficient and finite: 1 element
+// of f32 or f64; step: 1 element of i64. Stochastic rounding: a bf16 parameter without a remainder is rounded
+// from fp32 by round_stochastically (base/split_f32.h); the noise of element i of tensor k is the upper half
+// of philox_element({noise_seed, step, noise_site
+// + k}, i), a pure function of step and element.
 // Accumulation: lr weight_decay, lr/bc1, 1/sqrt(bc2) and 1 - beta are computed in double once per call and
 // rounded to fp32 once. The decay and the Adam term are added before they meet p, so that p is rounded
 // once per update; multiplying p by a rounded 1 - lr weight_decay, as PyTorch does, loses most digits of a
@@ -26,6 +30,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/philox.h"
 #include "base/view.h"
 #include "kernels/optimizer/tensor_list.h"
 
@@ -41,6 +46,9 @@ struct AdamwArgs {
   double beta2 = 0.999;                           // Requires: in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  // Of bf16 parameters without a remainder.
+  uint64_t noise_seed = 0;
+  uint32_t noise_site = 0;
 };
 
 // What one call multiplies with, in double.
@@ -56,6 +64,10 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args);
 
 // Whether the call updates anything: finite is absent or not 0.
 bool update_allowed(ConstView finite);
+
+// Whether the parameter is bf16 alone, and what its noise is drawn with.
+bool rounds_stochastically(const OptimizerTensor& tensor);
+RandomSite noise_of(const AdamwArgs& args, size_t tensor);
 
 // Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24.
 // m and g are the larger of before and after in magnitude, v and denominator (sqrt(v)/sqrt(bc2) + epsilon)
@@ -81,7 +93,7 @@ inline AdamwErrorBound adamw_error_bound(const AdamwCoefficients& c, double p, d
 
 void adamw_ref(const AdamwArgs& args);
 
-// Requires: param, grad, m and v of every tensor are f32.
+// Requires: m and v of every tensor are f32.
 void adamw_cpu(const AdamwArgs& args);
 
 }  // namespace plimsoll

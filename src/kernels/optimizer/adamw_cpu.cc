@@ -68,27 +68,55 @@ void adamw_cpu(const AdamwArgs& args) {
   if (!update_allowed(args.finite)) return;
   const AdamwCoefficients c = adamw_coefficients(args);
   for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(tensor.param.dtype == DType::kF32 && tensor.grad.dtype == DType::kF32 &&
-                       tensor.m.dtype == DType::kF32 && tensor.v.dtype == DType::kF32,
-                   "AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
-                   dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
+    PLIMSOLL_CHECK(
+        (tensor.param.dtype == DType::kBF16 || (tensor.param.dtype == DType::kF32 && !tensor.remainder)) &&
+            is_floating(tensor.grad.dtype) && tensor.grad.dtype != DType::kF64 &&
+            tensor.m.dtype == DType::kF32 && tensor.v.dtype == DType::kF32,
+        "AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
+        dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
   const auto piece_function = &HWY_DYNAMIC_DISPATCH(adamw_piece);
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
-    piece_function(AdamwPiece{.decay = static_cast<float>(c.decay),
-                              .step_size = static_cast<float>(c.step_size),
-                              .inverse_sqrt_bc2 = static_cast<float>(c.inverse_sqrt_bc2),
-                              .one_minus_beta1 = static_cast<float>(c.one_minus_beta1),
-                              .one_minus_beta2 = static_cast<float>(c.one_minus_beta2),
-                              .clip = static_cast<float>(c.clip),
-                              .epsilon = static_cast<float>(args.epsilon),
-                              .p = tensor.param.as<float>() + begin,
-                              .g = tensor.grad.as<float>() + begin,
-                              .m = tensor.m.as<float>() + begin,
-                              .v = tensor.v.as<float>() + begin},
-                   count);
-    store_low_copy(tensor, begin, count);
+    const auto update = [&](float* p, const float* g, int64_t first, int64_t length) {
+      piece_function(AdamwPiece{.decay = static_cast<float>(c.decay),
+                                .step_size = static_cast<float>(c.step_size),
+                                .inverse_sqrt_bc2 = static_cast<float>(c.inverse_sqrt_bc2),
+                                .one_minus_beta1 = static_cast<float>(c.one_minus_beta1),
+                                .one_minus_beta2 = static_cast<float>(c.one_minus_beta2),
+                                .clip = static_cast<float>(c.clip),
+                                .epsilon = static_cast<float>(args.epsilon),
+                                .p = p,
+                                .g = g,
+                                .m = tensor.m.as<float>() + first,
+                                .v = tensor.v.as<float>() + first},
+                     length);
+    };
+    const bool is_whole = tensor.param.dtype == DType::kF32;
+    if (is_whole && tensor.grad.dtype == DType::kF32) {
+      update(tensor.param.as<float>() + begin, tensor.grad.as<float>() + begin, begin, count);
+      store_low_copy(tensor, begin, count);
+      return;
+    }
+    // What lies in 16 bits is fp32 for as long as it lies in the cache.
+    float parameters[kTensorGrain];
+    float gradients[kTensorGrain];
+    for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
+      const int64_t length = std::min(kTensorGrain, begin + count - first);
+      const float* g = floats_of(tensor.grad, first, length, gradients);
+      if (is_whole) {
+        update(tensor.param.as<float>() + first, g, first, length);
+        store_low_copy(tensor, first, length);
+      } else if (tensor.remainder) {
+        join_piece(tensor, first, length, parameters);
+        update(parameters, g, first, length);
+        split_piece(parameters, tensor, first, length);
+      } else {
+        floats_of(tensor.param, first, length, parameters);
+        update(parameters, g, first, length);
+        round_piece(parameters, tensor, noise_of(args, index), first, length);
+      }
+    }
   });
 }
 

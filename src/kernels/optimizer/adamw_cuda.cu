@@ -13,6 +13,8 @@ struct AdamwScalars {
   const int64_t* step;
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
+  uint64_t noise_seed;
+  uint32_t noise_site;
   double log_beta1, log_beta2;  // taken by the host: a power is then one exponential
 };
 
@@ -52,8 +54,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
   if (threadIdx.x == 0) shared = adamw_step(scalars);
   __syncthreads();
   const AdamwStep step = shared;
+  const RandomSite noise{scalars.noise_seed, static_cast<uint32_t>(*scalars.step), scalars.noise_site};
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step);
+    update_chunk(table, chunk, step, noise);
   }
 }
 
@@ -73,10 +76,13 @@ void adamw_cuda(const AdamwArgs& args, CudaStream stream) {
       .beta2 = args.beta2,
       .epsilon = args.epsilon,
       .weight_decay = args.weight_decay,
+      .noise_seed = args.noise_seed,
+      .noise_site = args.noise_site,
       .log_beta1 = std::log(args.beta1),
       .log_beta2 = std::log(args.beta2)};
   cuda::for_each_table<cuda::UpdateEntry>(
-      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true}, [&](const auto& table) {
+      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true, true},
+      [&](const auto& table) {
         if (table.num_chunks == 0) return;
         cuda::adamw_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(
             table, scalars);

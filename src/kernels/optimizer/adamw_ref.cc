@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/parameter_ref.h"
 
 namespace plimsoll {
 
@@ -24,20 +25,37 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args) {
           .clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0};
 }
 
+bool rounds_stochastically(const OptimizerTensor& tensor) {
+  return tensor.param.dtype == DType::kBF16 && !tensor.remainder;
+}
+
+RandomSite noise_of(const AdamwArgs& args, size_t tensor) {
+  return {.seed = args.noise_seed,
+          .step = static_cast<uint32_t>(args.step.as<int64_t>()[0]),
+          .site = args.noise_site + static_cast<uint32_t>(tensor)};
+}
+
 void adamw_ref(const AdamwArgs& args) {
   if (!update_allowed(args.finite)) return;
   const AdamwCoefficients c = adamw_coefficients(args);
-  for (const OptimizerTensor& tensor : args.tensors) {
+  for (size_t k = 0; k < args.tensors.size(); ++k) {
+    const OptimizerTensor& tensor = args.tensors[k];
+    const RandomSite noise = noise_of(args, k);
     for (int64_t i = 0; i < tensor.count; ++i) {
       const double g = c.clip * tensor.grad.load(i);
       const double m = tensor.m.load(i) + c.one_minus_beta1 * (g - tensor.m.load(i));
       const double v = tensor.v.load(i) + c.one_minus_beta2 * (g * g - tensor.v.load(i));
-      const double p = tensor.param.load(i);
+      const double p = load_parameter(tensor, i);
       const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
       tensor.m.store(i, m);
       tensor.v.store(i, v);
-      tensor.param.store(i, p - c.decay * p - c.step_size * m / denominator);
-      if (tensor.low) tensor.low.store(i, tensor.param.load(i));
+      const double updated = p - c.decay * p - c.step_size * m / denominator;
+      if (rounds_stochastically(tensor)) {
+        const auto bits = static_cast<uint16_t>(philox_element(noise, static_cast<uint64_t>(i)) >> 16);
+        tensor.param.as<BF16>()[i].bits = round_stochastically(static_cast<float>(updated), bits);
+      } else {
+        store_parameter(tensor, i, updated);
+      }
     }
   }
 }

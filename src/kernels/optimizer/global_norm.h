@@ -3,10 +3,10 @@
 //
 // Formulas: norm = sqrt(sum over all tensors and elements of g^2); finite = 1 if every g (and the optional
 // loss) is finite, else 0; coefficient = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm is 0 (no
-// clipping).
+// clipping); where gradients were scaled by s (loss_scale.h), min(1, max_norm / (norm / s + 1e-6)) / s.
 // Source: torch.nn.utils.clip_grad_norm_ (clip_grad.py).
-// Types: references take gradients of any floating type; CPU kernels f32. norm, finite, coefficient: 1
-// element of f32 or f64. first_bad: 1 element of i64.
+// Types: references take gradients of any floating type; CPU kernels f32, bf16 and f16. norm, finite,
+// coefficient: 1 element of f32 or f64. first_bad: 1 element of i64.
 // Accumulation: squares and sums in double, from the first element on: no square of a finite fp32
 // overflows and the reference's own rounding is the larger. Lanes within a grain of kTensorGrain elements
 // of one tensor, grains in order within a task, tasks in order (tensor_list.h).
@@ -42,12 +42,12 @@ struct ClipCoefficientArgs {
   ConstView norm = {};    // 1 element
   View coefficient = {};  // 1 element; NaN when the norm is NaN
   double max_norm = 0;    // Requires: >= 0; 0 turns clipping off
+  ConstView scale = {};   // optional, 1 element: what the gradients are larger by; Requires: > 0
 };
 
 void global_norm_ref(const GlobalNormArgs& args);
 void clip_coefficient_ref(const ClipCoefficientArgs& args);
 
-// Requires: every gradient is f32.
 void global_norm_cpu(const GlobalNormArgs& args);
 // The reference itself: one element, in double.
 void clip_coefficient_cpu(const ClipCoefficientArgs& args);

@@ -8,15 +8,26 @@
 namespace plimsoll {
 namespace {
 
+// Calls body with a piece as fp32: the whole of an fp32 piece, another grain by grain.
+template <typename Body>
+void for_each_grain(const ConstView& x, int64_t begin, int64_t count, const Body& body) {
+  if (x.dtype == DType::kF32) return body(x.as<float>() + begin, count);
+  float buffer[kTensorGrain];
+  for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
+    const int64_t length = std::min(kTensorGrain, begin + count - first);
+    body(floats_of(x, first, length, buffer), length);
+  }
+}
+
 // Index of the first tensor with a value that is not finite, -1 if there is none.
 int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
   std::array<int64_t, kMaxTensorTasks> found;
   found.fill(-1);
   parallel_over_tensors(tensors, [&](int64_t task, size_t tensor, int64_t begin, int64_t count) {
     int64_t& first = found[static_cast<size_t>(task)];
-    if (first < 0 && piece_first_non_finite(tensors[tensor].grad.as<float>() + begin, count) >= 0) {
-      first = static_cast<int64_t>(tensor);
-    }
+    for_each_grain(tensors[tensor].grad, begin, count, [&](const float* x, int64_t length) {
+      if (first < 0 && piece_first_non_finite(x, length) >= 0) first = static_cast<int64_t>(tensor);
+    });
   });
   // Tasks are in the order of tensors.
   const auto first = std::find_if(found.begin(), found.end(), [](int64_t index) { return index >= 0; });
@@ -26,13 +37,11 @@ int64_t find_first_bad(std::span<const OptimizerTensor> tensors) {
 }  // namespace
 
 void global_norm_cpu(const GlobalNormArgs& args) {
-  for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(tensor.grad.dtype == DType::kF32, "gradient of {}", dtype_name(tensor.grad.dtype));
-  }
   std::array<double, kMaxTensorTasks> partial{};
   parallel_over_tensors(args.tensors, [&](int64_t task, size_t tensor, int64_t begin, int64_t count) {
-    partial[static_cast<size_t>(task)] +=
-        piece_square_sum(args.tensors[tensor].grad.as<float>() + begin, count);
+    for_each_grain(args.tensors[tensor].grad, begin, count, [&](const float* x, int64_t length) {
+      partial[static_cast<size_t>(task)] += piece_square_sum(x, length);
+    });
   });
   double sum = 0.0;
   for (const double value : partial) sum += value;

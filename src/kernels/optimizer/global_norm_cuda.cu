@@ -142,11 +142,13 @@ __global__ void __launch_bounds__(kBlocks)
   if (outputs.first_bad != nullptr) *outputs.first_bad = first_bad == kNoneBad ? -1 : first_bad;
 }
 
-__global__ void clip_coefficient_kernel(Scalar norm, Scalar coefficient, double max_norm) {
-  const double value = max_norm / (norm.get() + 1e-6);
+__global__ void clip_coefficient_kernel(Scalar norm, Scalar coefficient, double max_norm,
+                                        OptionalScalar loss_scale) {
+  const double scale = loss_scale.get();
+  const double value = max_norm / (norm.get() / scale + 1e-6);
   // A comparison that is false for NaN, so that a NaN norm stays visible.
   const double clamped = value > 1.0 ? 1.0 : value;
-  coefficient.set(max_norm == 0.0 ? 1.0 : clamped);
+  coefficient.set((max_norm == 0.0 ? 1.0 : clamped) / scale);
 }
 
 NormEntry norm_entry(const OptimizerTensor& tensor) {
@@ -185,7 +187,7 @@ void clip_coefficient_cuda(const ClipCoefficientArgs& args, CudaStream stream) {
   PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm is {}", args.max_norm);
   cuda::clip_coefficient_kernel<<<1, 1, 0, stream>>>(
       cuda::scalar_of(kKernel, "norm", args.norm), cuda::scalar_of(kKernel, "coefficient", args.coefficient),
-      args.max_norm);
+      args.max_norm, cuda::optional_scalar(kKernel, "scale", args.scale));
   PLIMSOLL_CHECK_LAUNCH("clip_coefficient");
 }
 

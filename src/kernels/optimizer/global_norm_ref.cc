@@ -24,10 +24,11 @@ void global_norm_ref(const GlobalNormArgs& args) {
 
 void clip_coefficient_ref(const ClipCoefficientArgs& args) {
   PLIMSOLL_CHECK(args.max_norm >= 0.0, "max_norm is {}", args.max_norm);
-  const double coefficient = args.max_norm / (args.norm.load(0) + 1e-6);
+  const double scale = args.scale ? args.scale.load(0) : 1.0;
+  const double coefficient = args.max_norm / (args.norm.load(0) / scale + 1e-6);
   // A comparison that is false for NaN, so that a NaN norm stays visible.
   const double clamped = coefficient > 1.0 ? 1.0 : coefficient;
-  args.coefficient.store(0, args.max_norm == 0.0 ? 1.0 : clamped);
+  args.coefficient.store(0, (args.max_norm == 0.0 ? 1.0 : clamped) / scale);
 }
 
 void clip_coefficient_cpu(const ClipCoefficientArgs& args) {

@@ -49,6 +49,20 @@ TEST(GlobalNorm, MatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
+TEST(GlobalNorm, TakesGradientsIn16Bits) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    TensorList list("norm_half", dtype, test::kAwkwardCounts);
+    list.fill();
+    const Outcome want = run(global_norm_ref, list.tensors());
+    const Outcome got = run(global_norm_cpu, list.tensors());
+    const int64_t n = std::accumulate(test::kAwkwardCounts.begin(), test::kAwkwardCounts.end(), int64_t{0});
+    EXPECT_NEAR(got.norm, want.norm, square_sum_error(n) * want.norm);
+    EXPECT_EQ(got.finite, 1.0);
+    list.grad(9).view().store(40002, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(run(global_norm_cpu, list.tensors()).first_bad, 9);
+  }
+}
+
 TEST(GlobalNorm, IsExactForIntegers) {
   // 3^2 + 4^2 spread over two tensors of many zeros.
   TensorList list("norm_exact", DType::kF32, {70000, 5});

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -7,9 +8,11 @@
 #include "kernels/element_wise/cuda_cases.h"
 #include "kernels/optimizer/adamw_cuda.h"
 #include "kernels/optimizer/global_norm_cuda.h"
+#include "kernels/optimizer/loss_scale_cuda.h"
 #include "kernels/optimizer/optimizer_test_tensors.h"
 #include "kernels/optimizer/sgd_cuda.h"
 #include "kernels/optimizer/tensor_scan_cuda.h"
+#include "kernels/optimizer/weight_copy_cuda.h"
 
 namespace plimsoll::test {
 namespace {
@@ -78,6 +81,7 @@ void expect_copies(TensorList& list, const std::vector<GuardedBuffer>& low) {
     if (low[i].count() == 0) continue;
     GuardedBuffer want("want low", low[i].dtype(), low[i].count());
     want.assign(list.param(i).to_doubles());
+    if (low[i].dtype() == DType::kBF16) assign_upper_halves(want, list.param(i));
     expect_same_bits(low[i], want);
   }
 }
@@ -145,6 +149,175 @@ TEST(AdamwCuda, OneStepMatchesTheReference) {
 
 TEST(AdamwCuda, TakesMoreTensorsThanALaunch) {
   check_adamw({3, 1e-3, 0.01, 1.0, DType::kF32, DType::kBF16}, many_counts());
+}
+
+// Bit for bit the trajectory of whole parameters with a copy: the upper halves are the copy. Every third
+// weight begins as a tie.
+TEST(AdamwCuda, SplitParametersAreWholeOnesInTwoParts) {
+  for (const std::vector<int64_t>& counts : {kAwkwardCounts, many_counts()}) {
+    TensorList whole("adamw_cuda/whole", DType::kF32, counts), split("adamw_cuda/split", DType::kF32, counts);
+    whole.fill();
+    std::vector<GuardedBuffer> grads, low, high, rest;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (int64_t k = 0; k < counts[i]; k += 3) {
+        whole.param(i).view().as<float>()[k] =
+            std::bit_cast<float>(static_cast<uint32_t>(0x3f80 + k % 128) << 16 | 0x8000u);
+      }
+      grads.emplace_back("adamw_cuda/grads", DType::kBF16, counts[i]).assign(whole.grad(i).to_doubles());
+      low.emplace_back("adamw_cuda/low", DType::kBF16, counts[i]);
+      high.emplace_back("adamw_cuda/high", DType::kBF16, counts[i]);
+      rest.emplace_back("adamw_cuda/rest", DType::kU8, 2 * counts[i]);
+      for (int64_t k = 0; k < counts[i]; ++k) {
+        const SplitF32 parts = split_f32(whole.param(i).view().as<float>()[k]);
+        high[i].view().as<BF16>()[k].bits = parts.high;
+        static_cast<uint16_t*>(rest[i].view().data)[k] = parts.low;
+      }
+    }
+    split.copy_from(whole);
+    Twins gpu;
+    const std::vector<OptimizerTensor> wholes = on_gpu(gpu, whole, &grads, &low);
+    std::vector<OptimizerTensor> splits = on_gpu(gpu, split, &grads);
+    for (size_t i = 0; i < splits.size(); ++i) {
+      splits[i].param = gpu(high[i]);
+      splits[i].remainder = gpu(rest[i]);
+    }
+    std::vector<Scalars> scalars;
+    for (int64_t step = 1; step <= 20; ++step) scalars.emplace_back(0.01, step, 0.7);
+    for (Scalars& step : scalars) {
+      const auto view = [&](GuardedBuffer& b) { return ConstView(gpu(b)); };
+      adamw_cuda(step.adamw(wholes, 0.01, view), nullptr);
+      adamw_cuda(step.adamw(splits, 0.01, view), nullptr);
+    }
+    gpu.download();
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] == 0) continue;
+      GuardedBuffer joined("adamw_cuda/joined", DType::kF32, counts[i]);
+      for (int64_t k = 0; k < counts[i]; ++k) {
+        joined.view().as<float>()[k] = join_f32(
+            {high[i].view().as<BF16>()[k].bits, static_cast<const uint16_t*>(rest[i].view().data)[k]});
+      }
+      expect_same_bits(joined, whole.param(i));
+      expect_same_bits(high[i], low[i]);
+      expect_same_bits(split.m(i), whole.m(i));
+      expect_same_bits(split.v(i), whole.v(i));
+    }
+  }
+}
+
+// The noise is that of the references; what it decides on is fp32, whose last bit may fall on the other side
+// of it.
+TEST(AdamwCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  for (const std::vector<int64_t>& counts : {kAwkwardCounts, many_counts()}) {
+    TensorList start("adamw_cuda/noise", DType::kF32, counts), want("adamw_cuda/noise", DType::kF32, counts),
+        got("adamw_cuda/noise", DType::kF32, counts);
+    start.fill();
+    std::vector<GuardedBuffer> expected, weights;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      expected.emplace_back("noise/want", DType::kBF16, counts[i]).assign(start.param(i).to_doubles());
+      weights.emplace_back("noise/got", DType::kBF16, counts[i]).assign(start.param(i).to_doubles());
+    }
+    want.copy_from(start);
+    got.copy_from(start);
+    Scalars scalars(0.003, 9, 0.7);
+    for (size_t i = 0; i < counts.size(); ++i) want.mutable_tensors()[i].param = expected[i].view();
+    AdamwArgs reference = scalars.adamw(want.tensors(), 0.01, kOnHost);
+    reference.noise_seed = 0x123456789abcdefu;
+    reference.noise_site = 1u << 30;
+    adamw_ref(reference);
+    Twins gpu;
+    std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
+    for (size_t i = 0; i < counts.size(); ++i) tensors[i].param = gpu(weights[i]);
+    AdamwArgs args = scalars.adamw(tensors, 0.01, [&](GuardedBuffer& b) { return ConstView(gpu(b)); });
+    args.noise_seed = reference.noise_seed;
+    args.noise_site = reference.noise_site;
+    adamw_cuda(args, nullptr);
+    gpu.download();
+    int64_t others = 0, all = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      for (int64_t k = 0; k < counts[i]; ++k) {
+        ++all;
+        if (weights[i].load(k) == expected[i].load(k)) continue;
+        ++others;
+        // Its neighbour.
+        EXPECT_NEAR(weights[i].load(k), expected[i].load(k), 0x1p-7 * std::fabs(expected[i].load(k)) + 1e-30);
+      }
+    }
+    // An fp32 error of e last bits moves one of 2^16 values of noise to the other side, e times.
+    EXPECT_LT(others, 20 + all / 2000);
+    EXPECT_GT(all, 60000);
+  }
+}
+
+TEST(WeightCopyCuda, RoundsAsTheUpdateDoes) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    GuardedBuffer weight("copy/weight", DType::kF32, 70001), got("copy/got", dtype, 70001),
+        want("copy/want", dtype, 70001);
+    weight.fill_normal();
+    for (int64_t k = 0; k < 70001; k += 5) {
+      weight.view().as<float>()[k] =
+          std::bit_cast<float>(static_cast<uint32_t>(0x3f80 + k % 128) << 16 | 0x8000u);
+    }
+    copy_weights_cpu({.weight = weight.view(), .low = want.view(), .n = 70001});
+    Twins gpu;
+    const View from = gpu(weight), to = gpu(got);
+    copy_weights_cuda({.weight = from, .low = to, .n = 70001}, nullptr);
+    gpu.download();
+    expect_same_bits(got, want);
+  }
+}
+
+struct LossScaleCase {
+  double scale, norm, finite;
+  int32_t good_steps;
+};
+struct LossScaleBuffers {
+  GuardedBuffer scale{"scale", DType::kF32, 1}, norm{"norm", DType::kF32, 1},
+      finite{"finite", DType::kF32, 1}, unscaled{"unscaled", DType::kF32, 1}, used{"used", DType::kF32, 1},
+      clip{"clip", DType::kF32, 1}, good = integers(DType::kI32, {0}), skipped = integers(DType::kI32, {4}),
+                                    out = integers(DType::kI32, {0});
+
+  explicit LossScaleBuffers(const LossScaleCase& test) {
+    scale.fill(test.scale);
+    norm.fill(test.norm);
+    finite.fill(test.finite);
+    good.view().as<int32_t>()[0] = test.good_steps;
+  }
+  template <class Place>
+  AdjustLossScaleArgs adjustment(const Place& place) {
+    return {.norm = place(norm),
+            .finite = place(finite),
+            .scale = place(scale),
+            .good_steps = place(good),
+            .skipped = place(skipped),
+            .unscaled_norm = place(unscaled),
+            .used_scale = place(used),
+            .skipped_out = place(out)};
+  }
+  template <class Place>
+  ClipCoefficientArgs clipping(const Place& place) {
+    return {.norm = place(norm), .coefficient = place(clip), .max_norm = 0.5, .scale = place(scale)};
+  }
+};
+
+TEST(LossScaleCuda, DoesAsTheReference) {
+  for (const LossScaleCase& test : {LossScaleCase{65536, 3, 1, 0}, LossScaleCase{65536, 3, 1, 1999},
+                                    LossScaleCase{65536, INFINITY, 0, 1999}, LossScaleCase{1, INFINITY, 0, 5},
+                                    LossScaleCase{0x1p127, 3, 1, 1999}}) {
+    LossScaleBuffers want(test), got(test);
+    const auto host = [](GuardedBuffer& b) { return b.view(); };
+    clip_coefficient_ref(want.clipping(host));
+    adjust_loss_scale_ref(want.adjustment(host));
+    Twins gpu;
+    const auto device = [&](GuardedBuffer& b) { return gpu(b); };
+    clip_coefficient_cuda(got.clipping(device), nullptr);
+    adjust_loss_scale_cuda(got.adjustment(device), nullptr);
+    gpu.download();
+    for (const auto member : {&LossScaleBuffers::scale, &LossScaleBuffers::unscaled, &LossScaleBuffers::used,
+                              &LossScaleBuffers::clip, &LossScaleBuffers::good, &LossScaleBuffers::skipped,
+                              &LossScaleBuffers::out}) {
+      expect_same_bits(got.*member, want.*member);
+    }
+  }
 }
 
 TEST(AdamwCuda, NothingChangesWhenTheFlagSaysNotFinite) {

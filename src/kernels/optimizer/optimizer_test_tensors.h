@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/split_f32.h"
 #include "kernels/optimizer/tensor_list.h"
 #include "tests/support/compare.h"
 
@@ -13,6 +14,13 @@ namespace plimsoll::test {
 
 // Sizes that are awkward on purpose: a scalar, less than a vector, a grain and its neighbours, several tasks.
 inline const std::vector<int64_t> kAwkwardCounts = {1, 7, 64, 1023, 1024, 1025, 3, 20000, 0, 40003, 768};
+
+// What a bf16 copy of fp32 parameters holds: rounded to nearest, a tie away from zero.
+inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param) {
+  for (int64_t i = 0; i < param.count(); ++i) {
+    copy.view().as<BF16>()[i].bits = split_f32(static_cast<float>(param.view().load(i))).high;
+  }
+}
 
 class TensorList {
  public:

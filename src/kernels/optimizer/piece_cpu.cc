@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/split_f32.h"
 #include "device/cpu/simd_targets.h"
 #include "kernels/optimizer/tensor_list.h"
 
@@ -88,10 +89,51 @@ void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count)
   const float* p = tensor.param.as<float>() + begin;
   if (tensor.low.dtype == DType::kBF16) {
     BF16* low = tensor.low.as<BF16>() + begin;
-    for (int64_t i = 0; i < count; ++i) low[i].bits = f32_to_bf16(p[i]);
+    for (int64_t i = 0; i < count; ++i) low[i].bits = split_f32(p[i]).high;
   } else {
     F16* low = tensor.low.as<F16>() + begin;
     for (int64_t i = 0; i < count; ++i) low[i].bits = f32_to_f16(p[i]);
+  }
+}
+
+void join_piece(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* whole) {
+  const BF16* high = tensor.param.as<BF16>() + begin;
+  const auto* low = static_cast<const uint16_t*>(tensor.remainder.data) + begin;
+  for (int64_t i = 0; i < count; ++i) whole[i] = join_f32({high[i].bits, low[i]});
+}
+
+void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begin, int64_t count) {
+  BF16* high = tensor.param.as<BF16>() + begin;
+  auto* low = static_cast<uint16_t*>(tensor.remainder.data) + begin;
+  for (int64_t i = 0; i < count; ++i) {
+    const SplitF32 parts = split_f32(whole[i]);
+    high[i].bits = parts.high;
+    low[i] = parts.low;
+  }
+}
+
+const float* floats_of(const ConstView& view, int64_t begin, int64_t count, float* buffer) {
+  if (view.dtype == DType::kF32) return view.as<float>() + begin;
+  if (view.dtype == DType::kBF16) {
+    const BF16* x = view.as<BF16>() + begin;
+    for (int64_t i = 0; i < count; ++i) buffer[i] = bf16_to_f32(x[i].bits);
+  } else {
+    const F16* x = view.as<F16>() + begin;
+    for (int64_t i = 0; i < count; ++i) buffer[i] = f16_to_f32(x[i].bits);
+  }
+  return buffer;
+}
+
+void round_piece(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise, int64_t begin,
+                 int64_t count) {
+  PLIMSOLL_CHECK(begin % 4 == 0, "noise comes four elements at a time, not from {} on", begin);
+  BF16* param = tensor.param.as<BF16>() + begin;
+  for (int64_t i = 0; i < count; i += 4) {
+    const auto numbers = philox_block(noise, static_cast<uint64_t>((begin + i) / 4));
+    for (int64_t k = 0; k < 4 && i + k < count; ++k) {
+      const auto bits = static_cast<uint16_t>(numbers[static_cast<size_t>(k)] >> 16);
+      param[i + k].bits = round_stochastically(whole[i + k], bits);
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/parameter_ref.h"
 #include "kernels/optimizer/sgd.h"
 
 namespace plimsoll {
@@ -13,7 +14,7 @@ void sgd_ref(const SgdArgs& args) {
   const bool first_step = has_momentum && args.step.as<int64_t>()[0] == 1;
   for (const OptimizerTensor& tensor : args.tensors) {
     for (int64_t i = 0; i < tensor.count; ++i) {
-      const double p = tensor.param.load(i);
+      const double p = load_parameter(tensor, i);
       const double g = clip * tensor.grad.load(i) + args.weight_decay * p;
       double direction = g;
       if (has_momentum) {
@@ -21,8 +22,7 @@ void sgd_ref(const SgdArgs& args) {
         tensor.m.store(i, m);
         direction = args.nesterov == Nesterov::kOn ? g + args.momentum * m : m;
       }
-      tensor.param.store(i, p - lr * direction);
-      if (tensor.low) tensor.low.store(i, tensor.param.load(i));
+      store_parameter(tensor, i, p - lr * direction);
     }
   }
 }

@@ -16,13 +16,19 @@
 namespace plimsoll {
 
 // One parameter with its gradient and states. A kernel says which fields it touches; the others may be null.
+// Where a remainder is given, param is bf16, what products read, and the two are the fp32 parameter
+// (base/split_f32.h): an update joins them, computes as if it had found fp32, and splits the result. A param
+// in bf16 without a remainder is all that there is of it; an update that takes one rounds it stochastically.
 struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
   View m = {};        // AdamW's first moment, SGD's momentum buffer
   View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
-  View low = {};      // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
+  // A copy of param that products read; null: none. bf16 is rounded to nearest with ties away from zero, as
+  // the upper part of a split parameter is; f16 with ties to even.
+  View low = {};
+  View remainder = {};  // u8: the lower 16 bits of each element of a split parameter; null: param is whole
 };
 
 inline constexpr int64_t kTensorGrain = 1024;  // elements

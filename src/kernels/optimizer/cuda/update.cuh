@@ -3,7 +3,9 @@
 // for .cu files. Thread-safe: no state.
 #pragma once
 
+#include "base/philox.h"
 #include "kernels/element_wise/cuda/attributes.cuh"
+#include "kernels/optimizer/cuda/split.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 
 namespace plimsoll::cuda {
@@ -13,16 +15,18 @@ inline constexpr int kUpdatePacks = 2;
 inline constexpr int kUpdateChunk = kUpdateThreads * kUpdatePacks * 4;
 
 struct UpdateEntry {
-  float* param;
+  void* param;  // f32, or bf16 of a split or stochastically rounded parameter
   const void* grad;
   float* m;  // null where the update has no such state
   float* v;
-  void* low;  // null: none
+  void* low;  // the copy, null: none; the remainder of a split parameter
   int64_t count;
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // whether every address allows packs of four
+  bool is_split;
+  bool is_bf16;  // and nothing beside it
+  bool packs;    // whether every address allows packs of four
 };
 
 // Four (or one) neighbouring elements of a tensor.
@@ -31,28 +35,58 @@ struct UpdateValues {
   float p[N], g[N], m[N], v[N];
 
   __device__ __forceinline__ void load(const UpdateEntry& entry, int64_t i) {
-    load_floats<float, N>(entry.param + i, p);
+    if (entry.is_bf16) {
+      load_floats<__nv_bfloat16, N>(static_cast<const __nv_bfloat16*>(entry.param) + i, p);
+    } else if (entry.is_split) {
+      load_split<N>(static_cast<const __nv_bfloat16*>(entry.param) + i,
+                    static_cast<const __nv_bfloat16*>(entry.low) + i, p);
+    } else {
+      load_floats<float, N>(static_cast<const float*>(entry.param) + i, p);
+    }
     AnyFloats{entry.grad, entry.grad_dtype}.load<N>(i, g);
     if (entry.m != nullptr) load_floats<float, N>(entry.m + i, m);
     if (entry.v != nullptr) load_floats<float, N>(entry.v + i, v);
   }
-  __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i) const {
-    store_floats<float, N>(entry.param + i, p);
+  // Element i is the first; `noise` is the tensor's, for a parameter that is rounded stochastically.
+  __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const RandomSite& noise) const {
     if (entry.m != nullptr) store_floats<float, N>(entry.m + i, m);
     if (entry.v != nullptr) store_floats<float, N>(entry.v + i, v);
+    if (entry.is_bf16) {
+      uint32_t numbers[N];
+      if constexpr (N == 4) {
+        const auto drawn = philox_block(noise, static_cast<uint64_t>(i) / 4);
+#pragma unroll
+        for (int k = 0; k < N; ++k) numbers[k] = drawn[static_cast<size_t>(k)];
+      } else {
+#pragma unroll
+        for (int k = 0; k < N; ++k) numbers[k] = philox_element(noise, static_cast<uint64_t>(i + k));
+      }
+      store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.param) + i, p, numbers);
+      return;
+    }
+    if (entry.is_split) {
+      store_split<N>(static_cast<__nv_bfloat16*>(entry.param) + i, static_cast<__nv_bfloat16*>(entry.low) + i,
+                     p);
+      return;
+    }
+    store_floats<float, N>(static_cast<float*>(entry.param) + i, p);
     if (entry.low == nullptr) return;
     if (entry.low_dtype == DType::kBF16) {
-      store_floats<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.low) + i, p);
+      store_copy<N>(static_cast<__nv_bfloat16*>(entry.low) + i, p);
     } else {
       store_floats<__half, N>(static_cast<__half*>(entry.low) + i, p);
     }
   }
 };
 
-// Step: step.apply(float& p, float g, float& m, float& v) updates one element.
+// Step: step.apply(float& p, float g, float& m, float& v) updates one element. `noise` is that of the list's
+// first tensor; the others' sites follow.
 template <class Table, class Step>
-__device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step) {
-  const UpdateEntry& entry = table.entries[table.find(chunk)];
+__device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step,
+                                             RandomSite noise = {}) {
+  const int index = table.find(chunk);
+  const UpdateEntry& entry = table.entries[index];
+  noise.site += static_cast<uint32_t>(table.first_index + index);
   const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kUpdateChunk;
   if (entry.packs && begin + kUpdateChunk <= entry.count) {
     UpdateValues<4> values[kUpdatePacks];
@@ -66,7 +100,7 @@ __device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk,
       for (int i = 0; i < 4; ++i) {
         step.apply(values[u].p[i], values[u].g[i], values[u].m[i], values[u].v[i]);
       }
-      values[u].store(entry, begin + (u * kUpdateThreads + static_cast<int>(threadIdx.x)) * 4);
+      values[u].store(entry, begin + (u * kUpdateThreads + static_cast<int>(threadIdx.x)) * 4, noise);
     }
     return;
   }
@@ -75,7 +109,7 @@ __device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk,
     UpdateValues<1> values;
     values.load(entry, i);
     step.apply(values.p[0], values.g[0], values.m[0], values.v[0]);
-    values.store(entry, i);
+    values.store(entry, i, noise);
   }
 }
 
@@ -84,6 +118,7 @@ struct UpdateEntryMaker {
   const char* kernel;
   bool has_m;
   bool has_v;
+  bool has_noise = false;  // takes parameters in bf16 alone
 
   UpdateEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
@@ -91,11 +126,18 @@ struct UpdateEntryMaker {
                    "{}: the copy of a parameter is {}, not 16 bits of floating point", kernel,
                    dtype_name(tensor.low.dtype));
     UpdateEntry entry{};
-    entry.param = tensor.param.as<float>();
+    entry.is_split = static_cast<bool>(tensor.remainder);
+    entry.is_bf16 = has_noise && tensor.param.dtype == DType::kBF16 && !entry.is_split;
+    PLIMSOLL_CHECK(tensor.param.dtype == (entry.is_split || entry.is_bf16 ? DType::kBF16 : DType::kF32),
+                   "{}: a {} parameter is {}", kernel, entry.is_split ? "split" : "whole",
+                   dtype_name(tensor.param.dtype));
+    PLIMSOLL_CHECK(!(entry.is_split || entry.is_bf16) || !tensor.low, "{}: a bf16 parameter with a copy",
+                   kernel);
+    entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
     entry.m = has_m ? tensor.m.as<float>() : nullptr;
     entry.v = has_v ? tensor.v.as<float>() : nullptr;
-    entry.low = tensor.low.data;
+    entry.low = entry.is_split ? tensor.remainder.data : tensor.low.data;
     entry.count = tensor.count;
     entry.grad_dtype = tensor.grad.dtype;
     entry.low_dtype = tensor.low.dtype;

@@ -1,0 +1,81 @@
+// fp32 numbers as a bf16 and 16 bits more (base/split_f32.h) in packs of N, and bf16 copies by the same
+// rounding. Only for .cu files. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/vectors.cuh"
+
+namespace plimsoll::cuda {
+
+// The upper part of a number, and its lower 16 bits.
+__device__ __forceinline__ uint32_t split_bits(float value, uint32_t& low) {
+  const uint32_t bits = __float_as_uint(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {
+    low = 0;
+    return bits >> 16 | 0x0040u;
+  }
+  low = bits & 0xffffu;
+  return (bits + 0x8000u) >> 16;
+}
+__device__ __forceinline__ float join_bits(uint32_t high, uint32_t low) {
+  return __uint_as_float(((high - (low >> 15)) & 0xffffu) << 16 | low);
+}
+
+// Element i of a pack of 16-bit elements, and where it goes.
+template <int N>
+__device__ __forceinline__ uint32_t half_of(const Raw<__nv_bfloat16, N>& raw, int i) {
+  return i % 2 == 0 ? raw.word[i / 2] & 0xffffu : raw.word[i / 2] >> 16;
+}
+template <int N>
+__device__ __forceinline__ void set_half(Raw<__nv_bfloat16, N>& raw, int i, uint32_t bits) {
+  raw.word[i / 2] = i % 2 == 0 ? bits : raw.word[i / 2] | bits << 16;
+}
+
+template <int N>
+__device__ __forceinline__ void load_split(const __nv_bfloat16* high, const __nv_bfloat16* low,
+                                           float (&x)[N]) {
+  const Raw<__nv_bfloat16, N> upper = load_raw<__nv_bfloat16, N>(high);
+  const Raw<__nv_bfloat16, N> lower = load_raw<__nv_bfloat16, N>(low);
+#pragma unroll
+  for (int i = 0; i < N; ++i) x[i] = join_bits(half_of<N>(upper, i), half_of<N>(lower, i));
+}
+
+template <int N>
+__device__ __forceinline__ void store_split(__nv_bfloat16* high, __nv_bfloat16* low, const float (&x)[N]) {
+  Raw<__nv_bfloat16, N> upper, lower;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    uint32_t rest;
+    set_half<N>(upper, i, split_bits(x[i], rest));
+    set_half<N>(lower, i, rest);
+  }
+  store_raw<__nv_bfloat16, N>(high, upper);
+  store_raw<__nv_bfloat16, N>(low, lower);
+}
+
+// fp32 rounded to bf16 by 16 bits of noise each (round_stochastically), the upper halves of these numbers.
+template <int N>
+__device__ __forceinline__ void store_stochastically(__nv_bfloat16* to, const float (&x)[N],
+                                                     const uint32_t (&noise)[N]) {
+  Raw<__nv_bfloat16, N> rounded;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const uint32_t bits = __float_as_uint(x[i]);
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    set_half<N>(rounded, i, is_nan ? bits >> 16 | 0x0040u : (bits + (noise[i] >> 16)) >> 16);
+  }
+  store_raw<__nv_bfloat16, N>(to, rounded);
+}
+
+// The upper parts alone.
+template <int N>
+__device__ __forceinline__ void store_copy(__nv_bfloat16* copy, const float (&x)[N]) {
+  Raw<__nv_bfloat16, N> upper;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    uint32_t rest;
+    set_half<N>(upper, i, split_bits(x[i], rest));
+  }
+  store_raw<__nv_bfloat16, N>(copy, upper);
+}
+
+}  // namespace plimsoll::cuda
