@@ -130,8 +130,9 @@ class Trainer {
   // Clips, updates the weights, returns the gradient's norm before clipping. The step's loss is the mean over
   // the real samples of all its batches, however many there were and however short: a loop that updates after
   // --gradient_accumulation_steps batches and at the end of each epoch makes the same steps, bit for bit, as
-  // train(). Errors: kUsage before forward_backward(); kNotFinite, the step is then dropped and nothing is
-  // updated.
+  // train(). With fp16 a norm that is not finite says that the gradients overflowed: the step changed no
+  // weight, and the loss scale is smaller from here on. Errors: kUsage before forward_backward(); kNotFinite,
+  // the step is then dropped and nothing is updated.
   double update(double learning_rate);
   int64_t step() const;  // updates done
 

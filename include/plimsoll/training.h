@@ -29,6 +29,10 @@ struct StepInfo {
   int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
   double step_ms = 0;
   double data_wait_ms = 0;  // of step_ms, spent waiting for the next batch
+  // fp16: what the gradients were computed times, and whether they overflowed all the same, so that this step
+  // changed no weight and the scale is half from here on.
+  double loss_scale = 1;
+  bool skipped = false;
   // Floating-point operations of this step's matrix products and attention, forward and backward, without
   // what was computed again to save memory; and what the device's data sheet promises of them a second in the
   // precision of the run, 0 where there is none.
@@ -55,8 +59,8 @@ class Callback {
   virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
                            TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}
-  // Something outside of the run keeps it back, a GPU that slows down for want of power or cooling; a line
-  // for people, once for each cause.
+  // Something keeps the run back: a GPU that slows down for want of power or cooling, once for each cause; an
+  // fp16 step that is skipped because its gradients overflowed. A line for people.
   virtual void on_warning(const std::string& /*text*/) {}
   // Between the batches of an evaluation or a prediction.
   virtual void on_evaluate_progress(int64_t /*rows_done*/, int64_t /*num_rows*/) {}

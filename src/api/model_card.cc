@@ -82,7 +82,7 @@ std::string hyperparameters(const RunSetup& setup) {
   if (a.weight_decay != 0) text += fmt::format("- weight_decay: {}\n", a.weight_decay);
   if (a.label_smoothing_factor != 0)
     text += fmt::format("- label_smoothing_factor: {}\n", a.label_smoothing_factor);
-  if (a.bf16) text += "- mixed_precision_training: bf16\n";
+  if (a.bf16 || a.fp16) text += fmt::format("- mixed_precision_training: {}\n", a.bf16 ? "bf16" : "fp16");
   return text;
 }
 

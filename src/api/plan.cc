@@ -17,7 +17,7 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
   report.warnings = setup.warnings;
   if (std::string text = needless_accumulation(plan); !text.empty())
     report.warnings.push_back(std::move(text));
-  report.notes = setup.notes;
+  report.notes.insert(report.notes.begin(), setup.notes.begin(), setup.notes.end());
   return report;
 }
 

@@ -1,5 +1,6 @@
 #include "api/plan_report.h"
 
+#include "plan/anatomy/width_advice.h"
 #include "plan/search/savings.h"
 #include "show/report/plan_json.h"
 #include "show/report/plan_table.h"
@@ -19,6 +20,7 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan);
+  for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(advice_text(advice));
   return report;
 }
 

@@ -72,7 +72,8 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
   impl_->plan =
       make_plan_report(impl_->session.plan(), arguments.dry_run ? Savings::kPlan : Savings::kLeaveOut);
   impl_->plan.warnings = impl_->session.setup().warnings;
-  impl_->plan.notes = impl_->session.setup().notes;
+  const std::vector<std::string>& setup_notes = impl_->session.setup().notes;
+  impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
   if (std::string text = needless_accumulation(plan); !text.empty())
     impl_->plan.warnings.push_back(std::move(text));

@@ -68,6 +68,13 @@ void check_contradictions(const Arguments& a) {
     throw_error(ErrorCode::kUsage,
                 "--fp16_full_eval and --bf16_full_eval exclude each other; give one of them");
   }
+  if ((a.use_cpu || a.device == "cpu") && a.kernels != "ref" && (a.fp16 || a.fp16_full_eval)) {
+    throw_error(ErrorCode::kUsage,
+                "--{0}: no kernel computes fp16 on a CPU, whose vectors and matrix units take bf16; give "
+                "--{1} instead, "
+                "or a GPU (--device cuda:0)",
+                a.fp16 ? "fp16" : "fp16_full_eval", a.fp16 ? "bf16" : "bf16_full_eval");
+  }
   if (a.use_cpu && a.device != "auto" && a.device != "cpu") {
     throw_error(ErrorCode::kUsage, "--use_cpu and --device {} exclude each other; give one of them",
                 a.device);

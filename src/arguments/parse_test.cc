@@ -219,14 +219,17 @@ TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
     if (!old.replacement.empty()) {
       ASSERT_NE(find_setting(old.replacement), nullptr) << old.name;
     }
-    if (old.name == "adafactor" || old.name == "torch_dtype") {
-      words.push_back(old.is_flag ? "True" : "bfloat16");
+    if (old.name == "adafactor") {
+      words.push_back("True");
       EXPECT_THROW(parse_arguments(words), Error) << old.name;
       continue;
     }
     const std::string_view replaced = old.replacement;
     if (!old.is_flag)
-      words.push_back(replaced == "eval_strategy" ? "epoch" : replaced == "warmup_steps" ? "0.1" : "4");
+      words.push_back(replaced == "eval_strategy"  ? "epoch"
+                      : replaced == "warmup_steps" ? "0.1"
+                      : replaced == "dtype"        ? "bfloat16"
+                                                   : "4");
     const ParseResult result = parse_arguments(words);
     EXPECT_EQ(result.warnings.size(), 1u) << old.name;
   }

@@ -99,7 +99,7 @@ constexpr std::string_view kPageRules = R"(
 
 - Data comes from one place: `dataset_name dummy` and any file exclude each other, as do the folder of a GLUE task and a
   `train_file`; any other `dataset_name` needs a `task_name`.
-- `fp16` and `bf16` exclude each other, and so do `use_cpu` and a `device` that is no CPU.
+- `fp16` and `bf16` exclude each other, and so do `use_cpu` and a `device` that is no CPU. `fp16` needs a GPU.
 - `load_best_model_at_end` needs `save_strategy` and `eval_strategy` to be equal (or `save_strategy best`) and `save_steps` to
   be a multiple of `eval_steps`.
 - Steps above 1 are integers; below 1 they are a share of all steps. `logging_steps`, `eval_steps` and `save_steps` are above 0

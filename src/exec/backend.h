@@ -52,8 +52,8 @@ class ExecutorBackend {
   virtual void write(int64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void fill(int64_t offset, int64_t bytes, uint8_t value) = 0;
 
-  // The elements of one buffer in the type of another: 16-bit copies of weights.
-  virtual void convert(ConstView from, View to, int64_t count) = 0;
+  // Rounds fp32 weights into the 16-bit copies that products read.
+  virtual void copy_weights(ConstView from, View to, int64_t count) = 0;
 
   // Errors: kInternal for an op that has no binder.
   virtual std::function<void()> bind(const BindContext& context) const = 0;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+
+#include "base/split_f32.h"
 
 namespace plimsoll {
 
@@ -31,6 +34,8 @@ View Executor::tensor(const std::string& name) const {
 }
 
 void Executor::read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const {
+  if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
+    return read_split(split->second, offset, bytes);
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
@@ -38,17 +43,57 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
 }
 
 void Executor::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
+  if (const auto split = plan_.split_weights.find(name); split != plan_.split_weights.end())
+    return write_split(split->second, offset, bytes);
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
   backend_->write(buffer.offset + offset, bytes);
   copies_are_stale_ = true;
+  if (buffer.storage == Storage::kOptimizerState) updated_ = false;
 }
 
 int64_t Executor::elements(const std::string& name) const {
-  const PersistentBuffer& buffer = plan_.buffer(name);
-  PLIMSOLL_CHECK(!buffer.type.shape.depends_on_bucket(), "the size of '{}' depends on the bucket", name);
-  return buffer.type.shape.elements({});
+  const Shape shape = plan_.type_of(name).shape;
+  PLIMSOLL_CHECK(!shape.depends_on_bucket(), "the size of '{}' depends on the bucket", name);
+  return shape.elements({});
+}
+
+namespace {
+
+// The halves of a piece of a split weight on their way.
+struct Halves {
+  std::vector<uint16_t> high, low;
+  explicit Halves(size_t whole_bytes) : high(whole_bytes / 4), low(whole_bytes / 4) {
+    PLIMSOLL_CHECK(whole_bytes % 4 == 0, "{} bytes are no whole number of fp32", whole_bytes);
+  }
+};
+
+}  // namespace
+
+void Executor::read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const {
+  Halves halves(whole.size());
+  PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is read from byte {} on", offset);
+  read(parts.high, offset / 2, std::as_writable_bytes(std::span(halves.high)));
+  read(parts.remainder, offset / 2, std::as_writable_bytes(std::span(halves.low)));
+  for (size_t i = 0; i < halves.high.size(); ++i) {
+    const float value = join_f32({halves.high[i], halves.low[i]});
+    std::memcpy(whole.data() + 4 * i, &value, 4);
+  }
+}
+
+void Executor::write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole) {
+  Halves halves(whole.size());
+  PLIMSOLL_CHECK(offset % 4 == 0, "a split weight is written from byte {} on", offset);
+  for (size_t i = 0; i < halves.high.size(); ++i) {
+    float value = 0;
+    std::memcpy(&value, whole.data() + 4 * i, 4);
+    const SplitF32 split = split_f32(value);
+    halves.high[i] = split.high;
+    halves.low[i] = split.low;
+  }
+  write(parts.high, offset / 2, std::as_bytes(std::span(halves.high)));
+  write(parts.remainder, offset / 2, std::as_bytes(std::span(halves.low)));
 }
 
 void Executor::fill_input(const std::string& name, std::span<const int32_t> values, int64_t count,
@@ -113,7 +158,20 @@ void Executor::set_accumulate(bool add) {
   tensor("accumulate").as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
 }
 
+double Executor::used_loss_scale() const {
+  return plan_.scales_loss() ? tensor("used_loss_scale").load(0) : 1.0;
+}
+
+int64_t Executor::skipped_steps() const {
+  if (!plan_.scales_loss()) return 0;
+  if (updated_) return read_integer(tensor("skipped_steps"));
+  int32_t skipped = 0;
+  read("loss_scale.skipped_steps", 0, std::as_writable_bytes(std::span(&skipped, 1)));
+  return skipped;
+}
+
 void Executor::set_update(double learning_rate, int64_t step) {
+  step -= skipped_steps();
   backend_->before_host_writes();
   tensor("learning_rate").as<double>()[0] = learning_rate;
   tensor("step").as<int64_t>()[0] = step;
@@ -138,8 +196,8 @@ void Executor::refresh_copies() {
   for (const WeightCopy& pair : plan_.weight_copies) {
     const PersistentBuffer& weight = plan_.buffer(pair.weight);
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
-    backend_->convert(ConstView{backend_->arena().at(weight.offset), weight.type.dtype},
-                      View{backend_->arena().at(copy.offset), copy.type.dtype}, elements(pair.weight));
+    backend_->copy_weights(ConstView{backend_->arena().at(weight.offset), weight.type.dtype},
+                           View{backend_->arena().at(copy.offset), copy.type.dtype}, elements(pair.weight));
   }
 }
 
@@ -147,6 +205,7 @@ void Executor::run(ProgramKind kind, Segment segment) {
   Program& target = program(kind);
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
   refresh_copies();
+  if (segment == Segment::kOptimizer) updated_ = true;
   if (profiling_) {
     backend_->run_timed(*target.bound, segment, target.times);
   } else {
@@ -163,6 +222,14 @@ void Executor::zero_states() {
     if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
     backend_->fill(buffer.offset, buffer.bytes, 0);
   }
+  for (const InitialState& state : plan_.initial_states) {
+    const PersistentBuffer& buffer = plan_.buffer(state.name);
+    std::vector<std::byte> bytes(static_cast<size_t>(elements(state.name) * dtype_bytes(buffer.type.dtype)));
+    const View view{bytes.data(), buffer.type.dtype};
+    for (int64_t i = 0; i < elements(state.name); ++i) view.store(i, state.value);
+    backend_->write(buffer.offset, bytes);
+  }
+  updated_ = false;
 }
 
 void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {

@@ -41,7 +41,8 @@ class Executor {
   // runs. On a CPU the other persistent buffers too (weights, states). Errors: kInternal for those on a GPU.
   View tensor(const std::string& name) const;
   int64_t elements(const std::string& name) const;
-  // Any persistent buffer, `offset` bytes from its start on any device. Waits.
+  // Any persistent buffer, `offset` bytes from its start on any device; a split weight as the fp32 that it
+  // is, whole elements of it. Waits.
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const;
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
@@ -51,6 +52,7 @@ class Executor {
   // Seed and number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
+  // `step` is 1 for the first; the update's own number leaves out what was skipped.
   void set_update(double learning_rate, int64_t step);
 
   // Runs one segment of a program in the bucket of the staged batch.
@@ -72,7 +74,13 @@ class Executor {
   int64_t high_water_bytes() const { return backend_->high_water_bytes(); }
   const Plan& plan() const { return plan_; }
 
-  // Zeroes optimizer states (and persistent gradients), as a run that starts from nothing holds them.
+  // With loss scaling: the scale of the last step's gradients, and the steps that an overflow has skipped,
+  // which are no updates: those that a resumed run's states count too. 1 and 0 without it.
+  double used_loss_scale() const;
+  int64_t skipped_steps() const;
+
+  // Sets optimizer states (and persistent gradients) to what a run that starts from nothing holds: zero, but
+  // for the plan's initial states.
   void zero_states();
 
   // Measures what the device can do at most. Requires: no program has run yet.
@@ -95,11 +103,14 @@ class Executor {
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
+  void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const;
+  void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
 
   const Plan& plan_;
   std::unique_ptr<ExecutorBackend> backend_;
   bool copies_are_stale_ = true;  // of weights that the host has written since
+  bool updated_ = false;          // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
   bool profiling_ = false;

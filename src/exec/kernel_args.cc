@@ -33,11 +33,12 @@ AnyRows slice(AnyView qkv, const AttentionDims& dims, int which) {
   return {.view = qkv, .row_stride = 3 * width};
 }
 
-// The list of tensors of an update: parameter, gradient, states and perhaps a copy of each, after four
-// scalars.
+// The list of tensors of an update: parameter, gradient, states and perhaps a copy or a remainder of each,
+// after four scalars.
 std::vector<OptimizerTensor> update_tensors(const BindContext& context, int states) {
   const bool copies = context.attributes().integer_or("copies", 0) != 0;
-  const int stride = 2 + states + (copies ? 1 : 0);
+  const bool split = context.attributes().integer_or("split", 0) != 0;
+  const int stride = 2 + states + (copies || split ? 1 : 0);
   std::vector<OptimizerTensor> tensors;
   for (int i = 4; i < context.view().num_inputs(); i += stride) {
     OptimizerTensor tensor{.param = writable(context.input(i)),
@@ -46,6 +47,7 @@ std::vector<OptimizerTensor> update_tensors(const BindContext& context, int stat
                            .v = states > 1 ? writable(context.input(i + 3)) : View{},
                            .count = context.input_elements(i)};
     if (copies) tensor.low = writable(context.input(i + stride - 1));
+    if (split) tensor.remainder = writable(context.input(i + stride - 1));
     tensors.push_back(tensor);
   }
   return tensors;
@@ -444,7 +446,9 @@ AdamwArgs adamw_args(const BindContext& context) {
           .beta1 = context.attributes().number("beta1"),
           .beta2 = context.attributes().number("beta2"),
           .epsilon = context.attributes().number("epsilon"),
-          .weight_decay = context.attributes().number("weight_decay")};
+          .weight_decay = context.attributes().number("weight_decay"),
+          .noise_seed = static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0)),
+          .noise_site = static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0))};
 }
 SgdArgs sgd_args(const BindContext& context) {
   return {.learning_rate = context.input(0),
@@ -458,7 +462,20 @@ SgdArgs sgd_args(const BindContext& context) {
 ClipCoefficientArgs clip_coefficient_args(const BindContext& context) {
   return {.norm = context.input(0),
           .coefficient = context.output(0),
-          .max_norm = context.attributes().number("max_norm")};
+          .max_norm = context.attributes().number("max_norm"),
+          .scale = context.input(1)};
+}
+AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context) {
+  return {.norm = context.input(0),
+          .finite = context.input(1),
+          .scale = context.output(0),
+          .good_steps = context.output(1),
+          .skipped = context.output(2),
+          .unscaled_norm = context.output(3),
+          .used_scale = context.output(4),
+          .skipped_out = context.output(5),
+          .smallest = context.attributes().number("smallest"),
+          .growth_interval = context.attributes().integer("growth_interval")};
 }
 
 }  // namespace plimsoll

@@ -25,6 +25,7 @@
 #include "kernels/matmul/matmul.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/loss_scale.h"
 #include "kernels/optimizer/sgd.h"
 #include "kernels/optimizer/tensor_scan.h"
 
@@ -93,5 +94,6 @@ GlobalNormArgs global_norm_args(const BindContext& context);  // without its ten
 AdamwArgs adamw_args(const BindContext& context);             // without its tensors
 SgdArgs sgd_args(const BindContext& context);                 // without its tensors
 ClipCoefficientArgs clip_coefficient_args(const BindContext& context);
+AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context);
 
 }  // namespace plimsoll

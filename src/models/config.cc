@@ -190,6 +190,9 @@ ModelConfig parse_model_config(std::string_view text, std::string_view where) {
   }
   refuse_variants(json, reader, where);
   read_labels(config, json, reader, where);
+  // transformers writes "dtype", and wrote "torch_dtype".
+  if (const auto [key, dtype] = reader.find({"dtype", "torch_dtype"}); dtype != nullptr && dtype->is_string())
+    config.source_dtype = dtype->get<std::string>();
   config.source_json = std::string(text);
   check_model_config(config, where);
   return config;

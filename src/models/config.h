@@ -33,7 +33,8 @@ struct ModelConfig {
   int64_t num_labels = 2;
   std::vector<std::string> id2label;  // empty: LABEL_0, LABEL_1, ...
   std::optional<ProblemType> problem_type;
-  std::string source_json;  // the text of config.json, from which a saved one keeps every unknown key
+  std::string source_dtype;  // "bfloat16": what config.json says the weights were saved in; empty: nothing
+  std::string source_json;   // the text of config.json, from which a saved one keeps every unknown key
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

@@ -9,10 +9,18 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "optim/loss_scale.h"
 
 namespace plimsoll {
 
 enum class OptimizerKind : uint8_t { kAdamW, kSgd };
+
+// How fp32 weights are kept that products read in 16 bits.
+enum class MasterWeights : uint8_t {
+  kAuto,   // split where products read bf16 and the optimizer can
+  kWhole,  // fp32, and a 16-bit copy beside it: 6 bytes a parameter
+  kSplit,  // the bf16 that products read, and the 16 bits that are left of fp32: 4 bytes
+};
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kAdamW;
@@ -23,16 +31,24 @@ struct OptimizerConfig {
   double momentum = 0.0;
   bool nesterov = false;
   double max_grad_norm = 1.0;  // 0 switches clipping off
+  MasterWeights master_weights = MasterWeights::kAuto;
+  uint64_t noise_seed = 0;  // of the stochastic rounding of weights that are bf16 alone
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
-// A parameter to update.
+// A parameter to update. The fp32 numbers are `weight`, or `weight` and `remainder` together.
 struct Parameter {
+  std::string name;  // of the weight, after which states are named; empty: that of `weight`
   ValueId weight = kNoValue;
   ValueId gradient = kNoValue;
-  ValueId copy = kNoValue;  // in 16 bits, for products; the update writes it too
+  ValueId copy = kNoValue;       // in 16 bits, for products; the update writes it too
+  ValueId remainder = kNoValue;  // u8[2 n], of a `weight` in bf16 (base/split_f32.h)
   bool decays = true;
+  int64_t index = 0;  // among all; add_optimizer numbers them so that those of a group follow each other
 };
+
+// Whether the optimizer updates split weights.
+bool takes_split_weights(const OptimizerConfig& config);
 
 // What the optimizer segment leaves for the host to read: the norm before clipping and 1 where all gradients
 // are finite.
@@ -43,9 +59,10 @@ struct OptimizerOutputs {
 
 // Appends the global norm, clipping and the update of every parameter. Reads the inputs "learning_rate"
 // f64[1] and "step" i64[1] (1 for the first update), which it declares. States are named after their weights
-// ("adamw.m/NAME").
+// ("adamw.m/NAME"). Gradients that carry a loss scale are divided by it on their way, in the coefficient that
+// clips them.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
-                               const OptimizerConfig& config);
+                               const OptimizerConfig& config, const LossScale& loss_scale = {});
 
 // The same in the backward segment: the parameters of a module are updated as soon as their gradients are
 // there, so that a gradient lives no longer than its module's backward pass. What is not finite in one module

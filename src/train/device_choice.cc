@@ -62,22 +62,113 @@ void take_cpu(PlanRequest& request) {
       fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
 }
 
+bool has_bf16(const PlanRequest& request) {
+  return request.device == KernelDevice::kCuda ? request.gpu.bf16_tflops > 0 : has_bf16_products(request.isa);
+}
+
+// `name` is the argument that asks for it.
+void require_bf16(std::string_view name, const PlanRequest& request) {
+  if (has_bf16(request)) return;
+  if (request.device == KernelDevice::kCpu) {
+    throw_error(ErrorCode::kUsage,
+                "--{}: this CPU multiplies no bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
+                name, cpu_isa_name(request.isa));
+  }
+  throw_error(ErrorCode::kUsage,
+              "--{}: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out{}", name,
+              request.device_label, request.gpu.sm / 10, request.gpu.sm % 10,
+              name == "bf16" ? ", or give --fp16" : "");
+}
+
+// The references compute every type, so that fp16's arithmetic can be looked at on a CPU.
+void require_fp16(std::string_view name, const PlanRequest& request) {
+  if (request.device == KernelDevice::kCuda || request.reference_kernels) return;
+  throw_error(ErrorCode::kUsage,
+              "--{}: no kernel computes fp16 on a CPU, whose vectors and matrix units take bf16; {}", name,
+              has_bf16(request)
+                  ? fmt::format("give --{} instead, or a GPU (--device cuda:0)",
+                                name == "fp16" ? "bf16" : "bf16_full_eval")
+                  : "this one has no bf16 either: leave it out, or give a GPU (--device cuda:0)");
+}
+
+void set_gradient_type(const Arguments& arguments, PlanRequest& request) {
+  if (arguments.gradient_dtype == "auto") return;
+  const DType dtype = arguments.gradient_dtype == "fp32"   ? DType::kF32
+                      : arguments.gradient_dtype == "bf16" ? DType::kBF16
+                                                           : DType::kF16;
+  if (dtype != DType::kF32 && request.device == KernelDevice::kCpu) {
+    throw_error(ErrorCode::kUsage,
+                "--gradient_dtype {}: on a CPU products read fp32 weights, and a gradient has the type of "
+                "its weight; "
+                "leave it out",
+                arguments.gradient_dtype);
+  }
+  if (dtype != DType::kF32 && dtype != request.activation_dtype) {
+    throw_error(ErrorCode::kUsage,
+                "--gradient_dtype {0}: products write gradients in fp32 or in the type that they compute in; "
+                "give --{0} "
+                "too, or leave it out",
+                arguments.gradient_dtype);
+  }
+  request.gradient_dtype = dtype;
+}
+
+// Pure bf16: weights, activations and gradients.
+void set_weight_type(const Arguments& arguments, PlanRequest& request) {
+  if (arguments.dtype != "bfloat16") return;
+  require_bf16("dtype bfloat16", request);
+  if (arguments.fp16) {
+    throw_error(ErrorCode::kUsage,
+                "--dtype bfloat16 and --fp16 exclude each other: products read both operands in one "
+                "type; give one of them");
+  }
+  if (request.train && request.optimizer.kind != OptimizerKind::kAdamW) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--dtype bfloat16 with --optim {}: only AdamW rounds weights stochastically, and without that an "
+        "update "
+        "below half the spacing of bf16 is lost; give --optim adamw_torch, or --bf16, which keeps fp32",
+        arguments.optim);
+  }
+  request.dtype = DType::kBF16;
+  request.activation_dtype = DType::kBF16;
+}
+
+// As in Trainer, whose evaluations during training read the weights that training holds.
+void set_full_evaluation(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
+  if (!arguments.bf16_full_eval && !arguments.fp16_full_eval) return;
+  const char* name = arguments.bf16_full_eval ? "bf16_full_eval" : "fp16_full_eval";
+  if (request.train) {
+    notes.push_back(
+        fmt::format("--{} has no effect while training, whose evaluations read the weights that it holds; "
+                    "eval and predict, and "
+                    "a plan without --do_train, hold 2 bytes a parameter",
+                    name));
+    return;
+  }
+  if (arguments.bf16_full_eval) {
+    require_bf16(name, request);
+  } else {
+    require_fp16(name, request);
+  }
+  request.dtype = arguments.bf16_full_eval ? DType::kBF16 : DType::kF16;
+  request.activation_dtype = request.dtype;
+}
+
 void set_precision(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
   const bool on_gpu = request.device == KernelDevice::kCuda;
   if (arguments.bf16) {
-    if (!on_gpu && !has_bf16_products(request.isa)) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--bf16: this CPU multiplies no bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
-          cpu_isa_name(request.isa));
-    }
-    if (on_gpu && request.gpu.bf16_tflops == 0) {
-      throw_error(ErrorCode::kUsage,
-                  "--bf16: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out",
-                  request.device_label, request.gpu.sm / 10, request.gpu.sm % 10);
-    }
+    require_bf16("bf16", request);
     request.activation_dtype = DType::kBF16;
   }
+  if (arguments.fp16) {
+    require_fp16("fp16", request);
+    request.activation_dtype = DType::kF16;
+  }
+  set_weight_type(arguments, request);
+  set_gradient_type(arguments, request);
+  set_full_evaluation(arguments, request, notes);
+  if (request.dtype != DType::kF32) return;
   const bool wants_tf32 = arguments.tf32.value_or(false) || arguments.matmul_precision == "tf32";
   if (!wants_tf32) return;
   if (!on_gpu && arguments.matmul_precision != "tf32") {

@@ -346,21 +346,31 @@ class Setup {
     return bucket_of(largest);
   }
 
-  // Names that are settings already, of which this version has one value each.
+  // A name that is another setting already.
   void refuse_other_precisions(const PlanRequest& request) const {
-    const bool is_bf16 = request.activation_dtype.has_value();
-    if (arguments_.gradient_dtype == "bf16") {
-      throw_error(ErrorCode::kUsage,
-                  "--gradient_dtype bf16: this version keeps gradients in fp32 only; leave it out");
-    }
-    const std::string products = is_bf16 ? "bf16" : request.tf32 ? "tf32" : "fp32";
-    if (arguments_.matmul_precision != "auto" && arguments_.matmul_precision != products) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--matmul_precision {}: {} --bf16 matrix products read their inputs in {}; leave it out, or {}",
-          arguments_.matmul_precision, is_bf16 ? "with" : "without", products,
-          is_bf16 ? "leave --bf16 out" : "give --bf16");
-    }
+    const std::string mixed = request.activation_dtype == DType::kF16    ? "fp16"
+                              : request.activation_dtype == DType::kBF16 ? "bf16"
+                                                                         : "";
+    const std::string products = !mixed.empty() ? mixed : request.tf32 ? "tf32" : "fp32";
+    if (arguments_.matmul_precision == "auto" || arguments_.matmul_precision == products) return;
+    const bool is_half = arguments_.matmul_precision == "bf16" || arguments_.matmul_precision == "fp16";
+    throw_error(ErrorCode::kUsage,
+                "--matmul_precision {}: {} matrix products read their inputs in {}; leave it out, or {}",
+                arguments_.matmul_precision, mixed.empty() ? "without --bf16 and --fp16" : "with --" + mixed,
+                products,
+                is_half ? "give --" + arguments_.matmul_precision
+                        : fmt::format("leave --{} out", mixed.empty() ? "tf32" : mixed));
+  }
+
+  // The documents' story of T5: activations that bf16 holds do not fit into fp16.
+  void warn_of_bf16_checkpoint() {
+    if (!arguments_.fp16 && !arguments_.fp16_full_eval) return;
+    if (setup_.model.source_dtype != "bfloat16") return;
+    warn(
+        fmt::format("--{}: the model's config.json says that it was trained in bfloat16, whose range is that "
+                    "of fp32; fp16 ends at "
+                    "65504, so that activations may overflow and the loss become nan. Prefer --bf16{}",
+                    arguments_.fp16 ? "fp16" : "fp16_full_eval", arguments_.fp16 ? "" : "_full_eval"));
   }
 
   // Numbers in file names give the order in which passes ran, over all programs: copies of the options share
@@ -375,13 +385,18 @@ class Setup {
     };
   }
 
+  // A plan that says nothing of training and asks for 16-bit evaluation is one of evaluation.
+  bool plans_full_evaluation() const {
+    return (arguments_.bf16_full_eval || arguments_.fp16_full_eval) && !arguments_.do_train;
+  }
+
   void fill_request() {
     PlanRequest& request = setup_.request;
     request.model = setup_.model;
     request.model_label = setup_.model_label;
     request.problem_type = setup_.labels.problem;
     request.label_smoothing = arguments_.label_smoothing_factor;
-    request.train = setup_.purpose == RunPurpose::kTrain || is_plan();
+    request.train = setup_.purpose == RunPurpose::kTrain || (is_plan() && !plans_full_evaluation());
     request.evaluate = setup_.purpose != RunPurpose::kTrain || setup_.evaluate || setup_.predict;
     request.optimizer = parse_optimizer(arguments_.optim, arguments_.optim_args);
     request.optimizer.beta1 = arguments_.adam_beta1;
@@ -389,6 +404,7 @@ class Setup {
     request.optimizer.epsilon = arguments_.adam_epsilon;
     request.optimizer.weight_decay = arguments_.weight_decay;
     request.optimizer.max_grad_norm = arguments_.max_grad_norm;
+    request.optimizer.noise_seed = static_cast<uint64_t>(arguments_.seed);
     request.gradient_accumulation_steps = arguments_.gradient_accumulation_steps;
     request.train_bucket =
         bucket_of(setup_.train ? setup_.train_census.largest
@@ -397,6 +413,7 @@ class Setup {
     request.evaluate_bucket = evaluate_bucket();
     choose_device(arguments_, setup_.purpose, num_run_threads(arguments_), request, setup_.notes);
     refuse_other_precisions(request);
+    warn_of_bf16_checkpoint();
     if (!arguments_.dump_passes.empty()) dump_passes_into(arguments_.dump_passes, request.passes);
     for (const std::string& pass : arguments_.disable_pass) {
       const auto passes = all_passes();

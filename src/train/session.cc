@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "optim/loss_scale.h"
 #include "plan/search/suggest.h"
 #include "show/monitor/host.h"
 #include "train/device_choice.h"
@@ -97,12 +98,21 @@ double Session::forward_backward(const MicroBatch& batch, double denominator, bo
   return executor_->loss();
 }
 
-void Session::update(double learning_rate, int64_t step) {
+UpdateOutcome Session::update(double learning_rate, int64_t step) {
   executor_->set_update(learning_rate, step);
   for (const ScheduleEntry& entry : plan_.step_schedule) {
     if (!entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
   }
-  if (executor_->finite()) return;
+  if (executor_->finite()) return UpdateOutcome::kUpdated;
+  if (plan_.scales_loss() && executor_->used_loss_scale() > kSmallestLossScale)
+    return UpdateOutcome::kSkipped;
+  if (plan_.scales_loss()) {
+    throw_error(ErrorCode::kNotFinite,
+                "step {}: the gradient overflows fp16 at the smallest loss scale, {}, first in '{}'; the "
+                "weights were "
+                "not changed. Use --bf16, whose range is that of fp32, or try a lower --learning_rate",
+                step, kSmallestLossScale, executor_->first_bad_gradient());
+  }
   const std::string weights = setup_.request.optimizer_in_backward
                                   ? "the weights of modules whose gradients are finite were changed already"
                                   : "the weights were not changed";

@@ -24,6 +24,12 @@ struct MicroBatch {
   HostBatch view(ProblemType problem) const;
 };
 
+// What became of a step whose gradients are there.
+enum class UpdateOutcome : uint8_t {
+  kUpdated,
+  kSkipped,  // they overflowed under the loss scale, which is smaller from here on
+};
+
 class Session {
  public:
   // Plans; allocates nothing of the run yet.
@@ -51,8 +57,9 @@ class Session {
   // Loss (already divided by `denominator`) and gradients of one micro-batch. `first` overwrites gradients,
   // else they are added where the plan accumulates.
   double forward_backward(const MicroBatch& batch, double denominator, bool first);
-  // Updates the weights. Errors: kNotFinite, naming the first bad tensor; nothing is updated then.
-  void update(double learning_rate, int64_t step);
+  // Updates the weights, or skips the step where a loss scale was too large. Errors: kNotFinite, naming the
+  // first bad tensor, where no smaller scale would help; nothing is updated then.
+  UpdateOutcome update(double learning_rate, int64_t step);
 
   // Mean loss and metrics over a data set, in order, without dropout. Keys without prefix: loss, accuracy,
   // ...

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "graph/ops/op.h"
+#include "optim/loss_scale.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/result_files.h"
 #include "train/memory_deltas.h"
@@ -83,9 +84,15 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
   if (session.plan().is_on_gpu()) gpu_log_.emplace(request.gpu.uuid, request.device_label);
 }
 
+// A step that is skipped for its loss scale counts as a step but moves the schedule no further, as in
+// Trainer.
+int64_t TrainLoop::updates_done() const {
+  return state_.step - session_.executor().skipped_steps();
+}
+
 double TrainLoop::learning_rate() const {
   return metric_state_ ? metric_state_->learning_rate
-                       : arguments_.learning_rate * schedule_multiplier(*schedule_, state_.step);
+                       : arguments_.learning_rate * schedule_multiplier(*schedule_, updates_done());
 }
 
 StepInfo TrainLoop::train_step(MicroBatch& batch) {
@@ -130,17 +137,29 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
     if (batch.info.last_in_epoch) break;
   }
   try {
-    session_.update(info.learning_rate, info.step);
+    info.skipped = session_.update(info.learning_rate, info.step) == UpdateOutcome::kSkipped;
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFinite) throw;
     throw Error(error.code(), std::string(error.what()) +
                                   ". Samples (rows of the training data, from 0): " + row_list(rows));
   }
   info.grad_norm = session_.executor().grad_norm();
+  info.loss_scale = session_.executor().used_loss_scale();
+  if (info.skipped) tell_skipped(info);
   info.step_ms = ms_since(start);
   info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
   count_step(info, batch.info);
   return info;
+}
+
+void TrainLoop::tell_skipped(const StepInfo& info) const {
+  const std::string text = fmt::format(
+      "step {}: the gradients overflow fp16 at the loss scale {:g}: the step is skipped ({} so far), the "
+      "scale is {:g} "
+      "from here on",
+      info.step, info.loss_scale, session_.executor().skipped_steps(),
+      std::max(info.loss_scale / 2, kSmallestLossScale));
+  for (const auto& callback : callbacks_) callback->on_warning(text);
 }
 
 // `last` is the step's last micro-batch.
@@ -204,8 +223,13 @@ void TrainLoop::log_step(const StepInfo& info) {
   LogRecord entry{.step = info.step, .epoch = info.epoch, .values = {}};
   entry.values["loss"] =
       state_.loss_sum_since_log / static_cast<double>(std::max<int64_t>(state_.steps_since_log, 1));
-  entry.values["grad_norm"] = info.grad_norm;
+  // What overflowed has no norm; the files say null.
+  entry.values["grad_norm"] = std::isfinite(info.grad_norm) ? info.grad_norm : std::nan("");
   entry.values["learning_rate"] = info.learning_rate;
+  if (session_.plan().scales_loss()) {
+    entry.values["loss_scale"] = info.loss_scale;
+    entry.values["skipped_steps"] = static_cast<double>(session_.executor().skipped_steps());
+  }
   if (arguments_.include_num_input_tokens_seen != "no") {
     const double seconds = std::max(state_.seconds, 1e-9);
     entry.values["train_runtime"] = std::round(10000.0 * seconds) / 10000.0;

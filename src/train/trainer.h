@@ -62,7 +62,9 @@ class TrainLoop {
   void take_steps();
   StepInfo train_step(MicroBatch& batch);
   void count_step(StepInfo& info, const BatchInfo& last);
+  int64_t updates_done() const;
   double learning_rate() const;
+  void tell_skipped(const StepInfo& info) const;
   void after_step(const StepInfo& info);
   void finish_step(const StepInfo& info);
   void finish_cut_off_step();

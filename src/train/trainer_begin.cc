@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "optim/loss_scale.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -55,9 +56,21 @@ void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
   }
 }
 
+bool is_loss_scale(const std::string& state) {
+  return state.starts_with(kLossScaleState);
+}
+
+// The loss scale is fp16's: a run that goes on in another precision drops it, one that changes to fp16 begins
+// with a new one.
 void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
-  const std::vector<TensorSource> states = state_tensors(executor);
-  if (states.size() != checkpoint.optimizer.tensors().size()) {
+  std::vector<TensorSource> states = state_tensors(executor);
+  const bool has_loss_scale = checkpoint.optimizer.find(std::string(kLossScaleState)) != nullptr;
+  if (!has_loss_scale)
+    std::erase_if(states, [](const TensorSource& state) { return is_loss_scale(state.name); });
+  const auto is_wanted = [&](const StoredTensor& stored) {
+    return executor.plan().scales_loss() || !is_loss_scale(stored.name);
+  };
+  if (std::ssize(states) != std::ranges::count_if(checkpoint.optimizer.tensors(), is_wanted)) {
     throw_error(ErrorCode::kBadData,
                 "{}: the optimizer's state has {} tensors, this run's optimizer has {}; resume with the "
                 "--optim of that run",

@@ -40,7 +40,7 @@ void fill_normal(const View& view, int64_t first, int64_t count, const RandomSit
 constexpr int64_t kPieceElements = int64_t{1} << 18;
 
 void initialise(Executor& executor, const WeightSpec& spec, uint64_t seed, double range) {
-  const DType dtype = executor.plan().buffer(spec.name).type.dtype;
+  const DType dtype = executor.plan().type_of(spec.name).dtype;
   const RandomSite where{.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash64(spec.name))};
   const int64_t width = spec.elements() / spec.shape[0];
   std::vector<std::byte> bytes(
@@ -70,7 +70,7 @@ void initialise_weights(Executor& executor, uint64_t seed, double range) {
 
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor) {
-  const DType dtype = executor.plan().buffer(name).type.dtype;
+  const DType dtype = executor.plan().type_of(name).dtype;
   const int64_t rows = tensor.num_rows();
   int64_t width = 1;
   for (size_t i = 1; i < tensor.shape.size(); ++i) width *= tensor.shape[i];
@@ -109,8 +109,8 @@ namespace {
 TensorSource source_of(const Executor& executor, const std::string& buffer, int64_t offset, std::string name,
                        std::vector<int64_t> shape) {
   TensorSource source{
-      .name = std::move(name), .dtype = executor.plan().buffer(buffer).type.dtype, .shape = std::move(shape)};
-  if (executor.plan().is_on_gpu()) {
+      .name = std::move(name), .dtype = executor.plan().type_of(buffer).dtype, .shape = std::move(shape)};
+  if (executor.plan().is_on_gpu() || executor.plan().split_weights.contains(buffer)) {
     source.fill = [&executor, buffer, offset](int64_t from, std::span<std::byte> bytes) {
       executor.read(buffer, offset + from, bytes);
     };
@@ -126,7 +126,7 @@ std::vector<TensorSource> weight_tensors(const Executor& executor) {
   std::vector<TensorSource> tensors;
   for (const WeightSpec& spec : executor.plan().weights) {
     const int64_t row_bytes =
-        spec.elements() / spec.shape[0] * dtype_bytes(executor.plan().buffer(spec.name).type.dtype);
+        spec.elements() / spec.shape[0] * dtype_bytes(executor.plan().type_of(spec.name).dtype);
     for (const WeightPart& part : spec.parts) {
       std::vector<int64_t> shape = spec.shape;
       shape[0] = part.num_rows;

@@ -73,10 +73,57 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.gpu = "h200";
   EXPECT_LE(plan_of(point).total_bytes(), 20400 * kMiB);
   point.activations = DType::kBF16;
-  EXPECT_LE(plan_of(point).total_bytes(), 13100 * kMiB);
+  const int64_t split = plan_of(point).total_bytes();
+  EXPECT_LE(split, 13100 * kMiB);
+  // Two bytes a parameter of a product less than with fp32 and a copy.
+  point.master_weights = MasterWeights::kWhole;
+  EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
+  point.master_weights = MasterWeights::kAuto;
   // Trainer with checkpointing: 7560.
   point.recompute = RecomputePolicy::kFull;
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
+}
+
+TEST(PlanGpu, Fp16IsPlannedWithItsScaleAndCopies) {
+  GridPoint point = full_batch("bert-large-uncased", 4, 512);
+  point.gpu = "h200";
+  point.activations = DType::kF16;
+  const Plan plan = plan_of(point);
+  EXPECT_LE(plan.total_bytes(), 6250 * kMiB);
+  EXPECT_TRUE(plan.scales_loss());
+  EXPECT_TRUE(plan.split_weights.empty());
+  EXPECT_GT(plan.weight_copies.size(), 100u);
+  for (const WeightCopy& pair : plan.weight_copies) EXPECT_EQ(plan.buffer(pair.copy).type.dtype, DType::kF16);
+  EXPECT_EQ(plan.buffer("loss_scale").storage, Storage::kOptimizerState);
+  EXPECT_EQ(plan.buffer("loss_scale.good_steps").type.dtype, DType::kI32);
+  EXPECT_EQ(plan.buffer("skipped_steps").storage, Storage::kOutput);
+  for (const OpPlan& op : plan.train->ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
+  // A card without bf16 has fp16.
+  point.gpu = "t4";
+  EXPECT_NO_THROW(plan_of(point));
+}
+
+// --bf16_full_eval and --fp16_full_eval.
+TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    PlanRequest request;
+    request.model = *find_preset("bert-large-uncased");
+    request.dtype = dtype;
+    request.activation_dtype = dtype;
+    request.train = false;
+    request.evaluate_bucket = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
+    request.device = KernelDevice::kCuda;
+    request.gpu = *find_gpu_target("h200");
+    const Plan plan = build_plan(request);
+    int64_t bytes = 0;
+    for (const PersistentBuffer& buffer : plan.persistent) {
+      if (buffer.storage == Storage::kWeight)
+        bytes += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+      EXPECT_NE(buffer.storage, Storage::kOptimizerState) << buffer.name;
+    }
+    EXPECT_EQ(bytes, 2 * plan.num_parameters());
+    for (const OpPlan& op : plan.evaluate->ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
+  }
 }
 
 // A weight or bias of a product has a 16-bit copy that lives beside it; embeddings and norms have none.
@@ -85,6 +132,7 @@ TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
   point.gpu = "h200";
   EXPECT_TRUE(plan_of(point).weight_copies.empty());
   point.activations = DType::kBF16;
+  point.master_weights = MasterWeights::kWhole;
   for (const int64_t accumulation : {1, 3}) {
     point.accumulation = accumulation;
     const Plan plan = plan_of(point);

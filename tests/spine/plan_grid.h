@@ -14,6 +14,7 @@ struct GridPoint {
   Bucket bucket = {};
   int64_t accumulation = 1;
   DType activations = DType::kF32;
+  MasterWeights master_weights = MasterWeights::kAuto;
   int num_threads = 2;
   std::string gpu = {};  // a card of the table; empty: a CPU
   RecomputePolicy recompute = RecomputePolicy::kCheap;
@@ -40,6 +41,7 @@ inline Plan plan_of(const GridPoint& point) {
   request.train_bucket = point.bucket;
   request.evaluate_bucket = point.bucket;
   request.num_threads = point.num_threads;
+  request.optimizer.master_weights = point.master_weights;
   request.recompute.policy = point.recompute;
   request.isa = CpuIsa::kAvx512;
   if (point.activations != DType::kF32) {

@@ -96,7 +96,7 @@ void fill_weights(Executor& executor, double deviation) {
   uint32_t site = 1000;
   for (const WeightSpec& spec : executor.plan().weights) {
     std::vector<std::byte> bytes = bytes_of(executor, spec.name);
-    const View view{bytes.data(), executor.plan().buffer(spec.name).type.dtype};
+    const View view{bytes.data(), executor.plan().type_of(spec.name).dtype};
     ++site;
     for (int64_t i = 0; i < spec.elements(); ++i) {
       const double uniform = static_cast<double>(philox_element({.seed = 5, .step = 0, .site = site},
@@ -120,8 +120,7 @@ double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micr
 }
 
 std::vector<std::byte> bytes_of(const Executor& executor, const std::string& name) {
-  const PersistentBuffer& buffer = executor.plan().buffer(name);
-  const int64_t bytes = buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+  const int64_t bytes = executor.elements(name) * dtype_bytes(executor.plan().type_of(name).dtype);
   std::vector<std::byte> copy(static_cast<size_t>(bytes));
   executor.read(name, 0, copy);
   return copy;
@@ -129,14 +128,14 @@ std::vector<std::byte> bytes_of(const Executor& executor, const std::string& nam
 
 std::vector<double> values_of(const Executor& executor, const std::string& name) {
   const std::vector<std::byte> bytes = bytes_of(executor, name);
-  const ConstView view{bytes.data(), executor.plan().buffer(name).type.dtype};
+  const ConstView view{bytes.data(), executor.plan().type_of(name).dtype};
   std::vector<double> values;
   for (int64_t i = 0; i < executor.elements(name); ++i) values.push_back(view.load(i));
   return values;
 }
 
 void set_value(Executor& executor, const std::string& name, int64_t i, double value) {
-  const DType dtype = executor.plan().buffer(name).type.dtype;
+  const DType dtype = executor.plan().type_of(name).dtype;
   std::vector<std::byte> bytes(static_cast<size_t>(dtype_bytes(dtype)));
   View{bytes.data(), dtype}.store(0, value);
   executor.write(name, i * dtype_bytes(dtype), bytes);

@@ -8,8 +8,8 @@
 #include "device/cpu/arena.h"
 #include "device/cpu/parallel.h"
 #include "exec/backend.h"
-#include "kernels/element_wise/cast.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/optimizer/weight_copy.h"
 
 namespace plimsoll {
 namespace {
@@ -101,8 +101,8 @@ class CpuBackend final : public ExecutorBackend {
     });
   }
 
-  void convert(ConstView from, View to, int64_t count) override {
-    cast_fwd_cpu({.x = from, .y = to, .n = count});
+  void copy_weights(ConstView from, View to, int64_t count) override {
+    copy_weights_cpu({.weight = from, .low = to, .n = count});
   }
 
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }

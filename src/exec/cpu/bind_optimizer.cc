@@ -25,6 +25,10 @@ std::function<void()> bind_optimizer_cpu(const BindContext& context) {
     return [args = clip_coefficient_args(context),
             run = context.pick(clip_coefficient_ref, clip_coefficient_cpu)] { run(args); };
   }
+  if (name == "adjust_loss_scale") {
+    return [args = adjust_loss_scale_args(context),
+            run = context.pick(adjust_loss_scale_ref, adjust_loss_scale_cpu)] { run(args); };
+  }
   if (name == "adamw") {
     return over_tensors(context.pick(adamw_ref, adamw_cpu), adamw_args(context), adamw_tensors(context));
   }

@@ -14,7 +14,7 @@
 #include "exec/cuda/bind_cuda.h"
 #include "exec/cuda/ceilings_cuda.h"
 #include "exec/cuda/module_range.h"
-#include "kernels/element_wise/cast_cuda.h"
+#include "kernels/optimizer/weight_copy_cuda.h"
 
 namespace plimsoll {
 namespace {
@@ -122,8 +122,8 @@ class CudaBackend final : public ExecutorBackend {
     device_.synchronize();
   }
 
-  void convert(ConstView from, View to, int64_t count) override {
-    cast_fwd_cuda({.x = from, .y = to, .n = count}, device_.stream());
+  void copy_weights(ConstView from, View to, int64_t count) override {
+    copy_weights_cuda({.weight = from, .low = to, .n = count}, device_.stream());
   }
 
   std::function<void()> bind(const BindContext& context) const override {

@@ -19,11 +19,12 @@ class Backward final : public GradientContext {
     terms_.resize(graph.values().size());
   }
 
-  void run(ValueId loss) {
+  void run(ValueId loss, ValueId seed) {
     graph_.set_segment(Segment::kBackward);
     const size_t num_forward_ops = graph_.ops().size();
     graph_.set_current_module(graph_.op(graph_.value(loss).producer).module);
-    terms_[index_of(loss)].push_back(emit(graph_, fill_op(), {loss}, {{"value", 1.0}}, "d_loss"));
+    terms_[index_of(loss)].push_back(
+        seed != kNoValue ? seed : emit(graph_, fill_op(), {loss}, {{"value", 1.0}}, "d_loss"));
     for (size_t i = num_forward_ops; i-- > 0;) {
       op_ = graph_.ops()[i];
       bool reached = false;
@@ -76,11 +77,13 @@ class Backward final : public GradientContext {
 
 }  // namespace
 
-std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted) {
+std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted, ValueId seed) {
   PLIMSOLL_CHECK(graph.value(loss).producer != kNoOp, "the loss '{}' is not computed",
                  graph.value(loss).name);
+  PLIMSOLL_CHECK(seed == kNoValue || graph.value(seed).type == graph.value(loss).type,
+                 "the seed '{}' is of another type than the loss", graph.value(seed).name);
   Backward backward(graph, wanted);
-  backward.run(loss);
+  backward.run(loss, seed);
   std::vector<ValueId> gradients;
   for (ValueId id : wanted) {
     const ValueId gradient = backward.sum_of(id);

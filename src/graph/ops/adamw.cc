@@ -1,7 +1,10 @@
 // adamw(lr, step, clip, finite, p_0, g_0, m_0, v_0, p_1, ...) {beta1, beta2, epsilon, weight_decay}: one
 // update of every parameter of a group in place (Loshchilov and Hutter, arXiv 1711.05101, as
 // torch.optim.AdamW). Outputs p', m', v' per parameter are new versions of the same bytes. Nothing is written
-// where finite is 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too.
+// where finite is 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too. With
+// {split} p is bf16 and each parameter has one more value, u8[2 n], the lower halves of the fp32 numbers
+// whose upper halves p holds (base/split_f32.h); both are written. Where p is bf16 and nothing is beside it,
+// p' is rounded stochastically with the noise of {noise_seed, noise_site}.
 //
 // sgd(lr, step, clip, finite, p_0, g_0, b_0?, ...) {momentum, nesterov, weight_decay}: torch.optim.SGD;
 // outputs p' and, where there is momentum, b' per parameter.
@@ -42,8 +45,11 @@ class Update : public OpSchema {
   }
 
  protected:
-  // The last value of a parameter is then its 16-bit copy.
-  static int copies(const OpView& op) { return op.attributes().integer_or("copies", 0) != 0 ? 1 : 0; }
+  // The last value of a parameter is then its 16-bit copy, or its lower half.
+  static int copies(const OpView& op) {
+    return op.attributes().integer_or("copies", 0) != 0 || op.attributes().integer_or("split", 0) != 0 ? 1
+                                                                                                       : 0;
+  }
   virtual int values_per_parameter(const OpView& op) const = 0;
   virtual double flops_per_element() const = 0;
 };

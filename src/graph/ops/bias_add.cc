@@ -1,6 +1,7 @@
 // bias_add(x, b): y_TC = x_TC + b_C. bias_grad(d_y, into?, flag?): d_b_C = sum of d_y over rows, in fp32
 // (fp64 for f64), fixed blocks of rows in order; its rows must be zero on the tail.
 #include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +26,7 @@ class BiasAdd final : public OpSchema {
     if (d_y == kNoValue) return;
     if (context.wants(1)) {
       const Value& bias = context.graph().value(context.op().inputs[1]);
-      const Attributes attributes{{"dtype", std::string(dtype_name(bias.type.dtype))}};
+      const Attributes attributes{{"dtype", std::string(dtype_name(sum_dtype(bias.type.dtype)))}};
       const std::string name = "d_" + bias.name;
       context.set(1, emit(context.graph(), bias_grad_op(), {d_y, kNoValue, kNoValue}, attributes, name));
     }

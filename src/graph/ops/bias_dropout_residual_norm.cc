@@ -10,6 +10,7 @@
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
 
 namespace plimsoll {
 namespace {
@@ -97,7 +98,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema {
     std::vector<ValueType> types;
     if (op.attributes().integer("residual") != 0 || !p) types.push_back(op.input(0).type);
     if (p) types.push_back(op.input(0).type);
-    types.insert(types.end(), op.attributes().integer("bias") != 0 ? 3 : 2, op.input(4).type);
+    types.insert(types.end(), op.attributes().integer("bias") != 0 ? 3 : 2, sum_type(op.input(4).type));
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {

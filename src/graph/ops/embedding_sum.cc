@@ -4,6 +4,7 @@
 // padding_id}: d_table_VC[v] = sum of d_x over the rows t with ids[t] = v, added in the order of t; nothing
 // for v = padding_id.
 #include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
 
 namespace plimsoll {
 namespace {
@@ -44,7 +45,7 @@ class EmbeddingSum final : public OpSchema {
       const int64_t padding_id = i == 1 ? op.attributes.integer_or("padding_id", -1) : -1;
       const Attributes attributes{{"rows", table.type.shape[0].offset},
                                   {"padding_id", padding_id},
-                                  {"dtype", std::string(dtype_name(table.type.dtype))}};
+                                  {"dtype", std::string(dtype_name(sum_dtype(table.type.dtype)))}};
       context.set(static_cast<int>(i) + 1,
                   emit(graph, embedding_bwd_op(), {op.inputs[0], op.inputs[i], d_x, kNoValue, kNoValue},
                        attributes, "d_" + table.name));

@@ -1,6 +1,7 @@
 // global_norm(g_0, g_1, ...): norm_1 = sqrt(sum of squares of all elements), finite_1 = 1 where all are
-// finite, else 0. clip_coefficient(norm) {max_norm}: min(1, max_norm / (norm + 1e-6)), 1 where max_norm is 0
-// (torch.nn.utils.clip_grad_norm_).
+// finite, else 0. clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), 1 where
+// max_norm is 0 (torch.nn.utils.clip_grad_norm_); with a loss scale, norm is that of scaled gradients, and
+// what multiplies them is min(1, max_norm / (norm / scale + 1e-6)) / scale.
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -32,7 +33,7 @@ class ClipCoefficient final : public OpSchema {
   std::string_view name() const override { return "clip_coefficient"; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 1, op, "norm[1]");
+    expect_operands(op.num_inputs() == 1 || op.num_inputs() == 2, op, "norm[1] and perhaps scale[1]");
     return {op.input(0).type};
   }
   double flops(const OpView&, const Bucket&) const override { return 3; }

@@ -21,6 +21,7 @@ enum class MatmulTranspose : uint8_t { kNo, kYes };
 
 const OpSchema& accumulate_op();
 const OpSchema& adamw_op();
+const OpSchema& adjust_loss_scale_op();
 const OpSchema& add_op();
 const OpSchema& attention_op();
 const OpSchema& attention_bwd_op();

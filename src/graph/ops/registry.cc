@@ -10,6 +10,7 @@ const std::vector<const OpSchema*>& registry() {
   static const std::vector<const OpSchema*> ops = [] {
     std::vector<const OpSchema*> list{&accumulate_op(),
                                       &adamw_op(),
+                                      &adjust_loss_scale_op(),
                                       &add_op(),
                                       &attention_op(),
                                       &attention_bwd_op(),

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
 
 namespace plimsoll {
 namespace {
@@ -45,7 +46,7 @@ class ScaleShiftBwd final : public OpSchema {
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 6 && op.in_shape(0) == op.in_shape(2), op,
                     "n[T,C], gain[C], d_y[T,C], into_gain, into_bias, flag");
-    return {op.input(2).type, op.input(1).type, op.input(1).type};
+    return {op.input(2).type, sum_type(op.input(1).type), sum_type(op.input(1).type)};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 4.0 * static_cast<double>(op.out_shape(0).elements(bucket));

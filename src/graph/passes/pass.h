@@ -70,6 +70,9 @@ Pass fuse_pass();
 // for devices whose products take both operands in one type. Gradients of the copies have the type
 // `gradients`.
 Pass weight_copies_pass(DType gradients);
+// split_weights.cc: weights that are read as copies only lose their masters; the optimizer keeps what the
+// copies leave of fp32 (base/split_f32.h).
+Pass split_weights_pass(DType copies);
 // The name of the copy.
 std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression.cc: two ops with equal inputs and attributes become one.

@@ -28,6 +28,8 @@ void add_persistent(const Plan& plan, ModuleList& modules) {
   for (const PersistentBuffer& buffer : plan.persistent) {
     if (buffer.storage == Storage::kWeight) module_of_weight[buffer.name] = buffer.module;
   }
+  for (const auto& [weight, parts] : plan.split_weights)
+    module_of_weight[weight] = plan.buffer(parts.high).module;
   for (const PersistentBuffer& buffer : plan.persistent) {
     // A state is named after its weight, "adamw.m/NAME", and belongs to the weight's module.
     const auto weight = module_of_weight.find(buffer.name.substr(buffer.name.find('/') + 1));

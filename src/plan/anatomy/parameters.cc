@@ -17,7 +17,8 @@ struct Rule {
   double bytes_per_parameter;
   bool train;
   bool mixed;
-  int states;  // moments per parameter
+  int states;         // moments per parameter
+  bool half = false;  // weights in 16 bits and no others
 };
 // The arithmetic behind the sentences that circulate: fp32 moments, gradients of every parameter at once.
 constexpr Rule kRules[] = {
@@ -29,6 +30,8 @@ constexpr Rule kRules[] = {
     {"SGD, mixed precision", "6 weights + 4 gradients", 10, true, true, 0},
     {"inference in fp32", "4 weights", 4, false, false, 0},
     {"inference, mixed precision", "6 weights", 6, false, true, 0},
+    {"inference in 16 bits", "2 weights", 2, false, true, 0, true},
+    {"AdamW in pure bf16", "2 weights + 2 gradients + 8 moments", 12, true, true, 2, true},
 };
 
 int num_states(const PlanRequest& request) {
@@ -38,7 +41,8 @@ int num_states(const PlanRequest& request) {
 bool applies(const Rule& rule, const PlanRequest& request) {
   const DType computed = request.activation_dtype.value_or(request.dtype);
   const bool mixed = computed == DType::kBF16 || computed == DType::kF16;
-  return rule.train == request.train && rule.mixed == mixed &&
+  const bool half = request.dtype == DType::kBF16 || request.dtype == DType::kF16;
+  return rule.train == request.train && rule.mixed == mixed && rule.half == half &&
          (!rule.train || rule.states == num_states(request));
 }
 

@@ -87,7 +87,10 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     return problem;
   }
   if (name == "adamw" || name == "sgd") {
-    problem.dtype = op.input(4).type.dtype;
+    // What is kept in bf16, in part or alone, is fp32 where it is computed with.
+    const bool computes_in_f32 =
+        op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");
+    problem.dtype = computes_in_f32 ? DType::kF32 : op.input(4).type.dtype;
     return problem;
   }
   // Element-wise and row-wise ops: rows, columns and elements of the first operand.

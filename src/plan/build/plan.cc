@@ -27,6 +27,7 @@ ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
 
 // Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
 bool products_want_copies(const PlanRequest& request) {
+  if (request.weight_copies) return true;
   const Problem problem{.op = "matmul",
                         .dtype = *request.activation_dtype,
                         .device = request.device,
@@ -37,6 +38,12 @@ bool products_want_copies(const PlanRequest& request) {
   return select_kernel(problem).row == nullptr;
 }
 
+// The remainder of a bf16 is exact in 16 bits; that of an fp16, whose exponents end earlier, is not.
+bool splits_weights(const PlanRequest& request) {
+  return request.train && request.activation_dtype == DType::kBF16 &&
+         request.optimizer.master_weights != MasterWeights::kWhole && takes_split_weights(request.optimizer);
+}
+
 // From the model's graph to one in the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
@@ -44,9 +51,15 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.activation_dtype && products_want_copies(request)) {
     // Gradients that add up over micro-batches do so in fp32.
     const bool accumulates = request.gradient_accumulation_steps > 1;
-    passes.run(graph, weight_copies_pass(accumulates ? DType::kF32 : *request.activation_dtype));
+    const DType gradients = accumulates ? DType::kF32 : *request.activation_dtype;
+    passes.run(graph, weight_copies_pass(request.gradient_dtype.value_or(gradients)));
+    if (splits_weights(request)) passes.run(graph, split_weights_pass(*request.activation_dtype));
   }
   passes.run(graph, common_subexpression_pass());
+}
+
+std::string remainder_name(const std::string& weight) {
+  return weight + ".remainder";
 }
 
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
@@ -66,15 +79,32 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
     copies.push_back(copy_of(graph, spec.name, request));
     wanted.push_back(copies.back() != kNoValue ? copies.back() : graph.find(spec.name));
   }
-  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted);
+  // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
+  const LossScale loss_scale =
+      request.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
+  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
   std::vector<Parameter> parameters;
   for (size_t i = 0; i < weights.size(); ++i) {
-    parameters.push_back({.weight = graph.find(weights[i].name),
-                          .gradient = gradients[i],
-                          .copy = copies[i],
-                          .decays = weights[i].decays});
+    Parameter parameter{.name = weights[i].name,
+                        .weight = graph.find(weights[i].name),
+                        .gradient = gradients[i],
+                        .copy = copies[i],
+                        .decays = weights[i].decays};
+    if (parameter.weight == kNoValue) {
+      parameter.weight = std::exchange(parameter.copy, kNoValue);
+      parameter.remainder = graph.add_value(remainder_name(weights[i].name),
+                                            {DType::kU8, Shape{2 * weights[i].elements()}}, Storage::kWeight);
+      graph.value(parameter.remainder).module = graph.value(parameter.weight).module;
+    }
+    parameters.push_back(std::move(parameter));
   }
   if (request.optimizer_in_backward) {
+    if (loss_scale) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--optimizer_in_backward updates weights before it is known whether a step's loss scale was too "
+          "large, which --fp16 needs; give --bf16 instead of it");
+    }
     if (request.gradient_accumulation_steps > 1 || request.optimizer.max_grad_norm > 0.0) {
       throw_error(
           ErrorCode::kUsage,
@@ -84,7 +114,7 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
     }
     add_optimizer_in_backward(graph, parameters, request.optimizer);
   } else {
-    add_optimizer(graph, parameters, request.optimizer);
+    add_optimizer(graph, parameters, request.optimizer, loss_scale);
   }
   verify(graph, "after autodiff and optimizer");
   if (request.gradient_accumulation_steps > 1) {
@@ -303,6 +333,12 @@ const PersistentBuffer& Plan::buffer(const std::string& name) const {
   return persistent[it->second];
 }
 
+ValueType Plan::type_of(const std::string& name) const {
+  const auto split = split_weights.find(name);
+  if (split == split_weights.end()) return buffer(name).type;
+  return {DType::kF32, buffer(split->second.high).type.shape};
+}
+
 int64_t Plan::staging_bytes() const {
   int64_t bytes = 0;
   for (const PersistentBuffer& buffer : persistent) {
@@ -372,7 +408,15 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
   for (const WeightSpec& spec : plan.weights) {
     if (!request.activation_dtype) break;
     const std::string copy = weight_copy_name(spec.name, *request.activation_dtype);
-    if (plan.persistent_by_name.contains(copy)) plan.weight_copies.push_back({spec.name, copy});
+    if (!plan.persistent_by_name.contains(copy)) continue;
+    const std::string remainder = remainder_name(spec.name);
+    if (!plan.persistent_by_name.contains(remainder)) {
+      plan.weight_copies.push_back({spec.name, copy});
+      continue;
+    }
+    PLIMSOLL_CHECK(!plan.persistent_by_name.contains(spec.name),
+                   "'{}' is split in one program and whole in another", spec.name);
+    plan.split_weights[spec.name] = {copy, remainder};
   }
   int64_t transient = 0;
   int64_t bound = 0;
@@ -383,6 +427,7 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
     transient = std::max(transient, below + (*program)->transient_bytes);
     bound = std::max(bound, (*program)->lower_bound_bytes);
   }
+  if (plan.scales_loss()) plan.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
   // What updates weights runs once the learning rate of the step is there.
   plan.step_schedule = {{Segment::kForward, true},
                         {Segment::kBackward, !request.optimizer_in_backward},

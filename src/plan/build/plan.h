@@ -53,8 +53,13 @@ struct PlanRequest {
   std::string model_label;  // what the model is called in tables
   ProblemType problem_type = ProblemType::kSingleLabel;
   double label_smoothing = 0.0;
-  DType dtype = DType::kF32;                   // of weights and, where not stated below, of activations
-  std::optional<DType> activation_dtype = {};  // kBF16: bf16 mixed, fp32 masters
+  // Of weights and, where not stated below, of activations. 16 bits: the weights themselves are
+  // rounded.
+  DType dtype = DType::kF32;
+  // Of gradients of weights that products read in 16 bits; nothing: fp32 where they add up over
+  // micro-batches, else the weights' own.
+  std::optional<DType> gradient_dtype = {};
+  std::optional<DType> activation_dtype = {};  // kBF16: bf16 mixed, fp32 masters; kF16: with loss scaling
   bool train = true;
   bool evaluate = true;
   OptimizerConfig optimizer;
@@ -73,6 +78,7 @@ struct PlanRequest {
   int evaluate_buckets = kMaxCapturedBuckets;
   std::string device_label = "cpu";
   bool reference_kernels = false;  // force the plain references
+  bool weight_copies = false;      // also where the device's products would round weights on their way
   // No two buffers share a place, and a backend takes a block of memory for each: for sanitizers.
   bool separate_buffers = false;
   HostMemory host;
@@ -153,16 +159,31 @@ struct ScheduleEntry {
   bool per_micro_batch = true;
 };
 
+// What an optimizer state holds before the first step, where that is not zero.
+struct InitialState {
+  std::string name = {};
+  double value = 0;
+};
+
 // A 16-bit copy of a weight, kept beside it for products; both are persistent buffers.
 struct WeightCopy {
   std::string weight = {};
   std::string copy = {};
 };
 
+// A weight in fp32 of which products read the upper half: two persistent buffers that are it together
+// (base/split_f32.h).
+struct SplitWeight {
+  std::string high = {};       // bf16, in the weight's shape
+  std::string remainder = {};  // u8, two bytes an element
+};
+
 struct Plan {
   PlanRequest request = {};
   std::vector<WeightSpec> weights = {};
-  std::vector<WeightCopy> weight_copies = {};  // current after loading and after each update
+  std::vector<WeightCopy> weight_copies = {};             // current after loading and after each update
+  std::map<std::string, SplitWeight> split_weights = {};  // by the weight's name, which is no buffer then
+  std::vector<InitialState> initial_states = {};
   std::vector<PersistentBuffer> persistent = {};
   std::map<std::string, size_t> persistent_by_name = {};
   int64_t persistent_bytes = 0;  // where the transient region starts
@@ -175,6 +196,9 @@ struct Plan {
   GpuConstant gpu_constant = {};  // zeros on a CPU
   double build_ms = 0;
 
+  // Whether gradients are computed from a scaled loss: the outputs "used_loss_scale" and "skipped_steps" are
+  // there.
+  bool scales_loss() const { return request.train && request.activation_dtype == DType::kF16; }
   bool is_on_gpu() const { return request.device == KernelDevice::kCuda; }
   // What the device that the arena lies on holds beside it: on a CPU all that the process does.
   int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
@@ -186,6 +210,8 @@ struct Plan {
   // time in pinned memory.
   int64_t staging_bytes() const;
   const PersistentBuffer& buffer(const std::string& name) const;
+  // What a persistent buffer holds, or a split weight's two together: fp32.
+  ValueType type_of(const std::string& name) const;
   int64_t num_parameters() const;
 };
 

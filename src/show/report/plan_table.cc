@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/modules.h"
@@ -86,7 +87,22 @@ struct Row {
   std::vector<int64_t> bytes;
 };
 
-std::vector<Row> memory_rows(const MemoryAnatomy& anatomy) {
+// "gradients (bf16, fp32)" where they are not all of the type that fp32 training has.
+std::string gradient_label(const Plan& plan) {
+  std::string types;
+  if (plan.train && plan.request.activation_dtype) {
+    std::set<DType> found;
+    for (const Op& op : plan.train->graph.ops()) {
+      if (op.def->name() != "global_norm") continue;
+      for (ValueId id : op.inputs) found.insert(plan.train->graph.value(id).type.dtype);
+    }
+    for (DType dtype : found) types += fmt::format("{}{}", types.empty() ? "" : ", ", precision_words(dtype));
+  }
+  const std::string name(purpose_name(Purpose::kGradients));
+  return types.empty() ? name : fmt::format("{} ({})", name, types);
+}
+
+std::vector<Row> memory_rows(const Plan& plan, const MemoryAnatomy& anatomy) {
   std::vector<Row> rows;
   const auto add = [&](std::string_view label, auto value_of) {
     Row row{.label = std::string(label), .bytes = {}};
@@ -96,7 +112,8 @@ std::vector<Row> memory_rows(const MemoryAnatomy& anatomy) {
   for (int p = 0; p < kNumPurposes; ++p) {
     const auto purpose = static_cast<Purpose>(p);
     if (purpose == Purpose::kConstant) continue;
-    add(purpose_name(purpose), [&](const PhaseMemory& phase) { return phase.by_purpose[index_of(purpose)]; });
+    add(purpose == Purpose::kGradients ? gradient_label(plan) : std::string(purpose_name(purpose)),
+        [&](const PhaseMemory& phase) { return phase.by_purpose[index_of(purpose)]; });
     const auto is_zero = [](int64_t bytes) { return bytes == 0; };
     if (std::all_of(rows.back().bytes.begin(), rows.back().bytes.end(), is_zero)) rows.pop_back();
   }
@@ -112,7 +129,7 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   const size_t width = anatomy.phases.size() > 4 ? 9 : 10;
   std::vector<std::string> lines{left_aligned("memory, MiB", kLabelWidth)};
   for (const PhaseMemory& phase : anatomy.phases) lines[0] += right_aligned(phase_name(phase.phase), width);
-  for (const Row& row : memory_rows(anatomy)) {
+  for (const Row& row : memory_rows(plan, anatomy)) {
     lines.push_back(left_aligned("  " + row.label, kLabelWidth));
     for (int64_t bytes : row.bytes) lines.back() += right_aligned(mib_text(bytes), width);
   }

@@ -1,0 +1,137 @@
+// Evaluation with the weights themselves in 16 bits: 2 bytes a parameter and nothing beside them; the same
+// bits as mixed precision where the weights are exact in 16 bits, and near fp32's where they are rounded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/spine/tiny_run.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyBatch;
+using testing::TinyCase;
+
+constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
+const std::vector<int> kLengths{5, 1, 7, 3};
+
+struct Outcome {
+  std::vector<double> logits;
+  double loss = 0;
+};
+
+enum class Weights : uint8_t { kAsTheyAre, kRoundedToBf16 };
+
+// Weights are made in fp32 and stored in the plan's type, as a loaded checkpoint is.
+Outcome evaluate(const TinyCase& test, Weights rounding = Weights::kAsTheyAre) {
+  PlanRequest request = testing::tiny_request(test, kBucket);
+  request.train = false;
+  const Plan plan = build_plan(request);
+  TinyCase source = test;
+  source.dtype = DType::kF32;
+  source.activations.reset();
+  const Plan source_plan = build_plan(testing::tiny_request(source, kBucket));
+  Executor exact(source_plan), executor(plan);
+  testing::fill_weights(exact);
+  for (const WeightSpec& spec : plan.weights) {
+    const std::vector<double> values = testing::values_of(exact, spec.name);
+    const DType dtype = plan.buffer(spec.name).type.dtype;
+    std::vector<std::byte> bytes(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
+    const View view{bytes.data(), dtype};
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double value = rounding == Weights::kAsTheyAre
+                               ? values[i]
+                               : static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(values[i]))));
+      view.store(static_cast<int64_t>(i), value);
+    }
+    executor.write(spec.name, 0, bytes);
+  }
+  executor.stage(ProgramKind::kEvaluate, testing::tiny_batch(test, kLengths, 3).view(), 4.0);
+  executor.run(ProgramKind::kEvaluate, Segment::kForward);
+  Outcome outcome{.logits = {}, .loss = executor.loss()};
+  for (int i = 0; i < 4 * 3; ++i) outcome.logits.push_back(executor.tensor("logits").load(i));
+  return outcome;
+}
+
+TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
+  for (const char* model : {"bert", "distilbert"}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      TinyCase test{.model_type = model, .dtype = dtype, .activations = dtype};
+      test.reference_kernels = dtype == DType::kF16;
+      PlanRequest request = testing::tiny_request(test, kBucket);
+      request.train = false;
+      const Plan plan = build_plan(request);
+      EXPECT_TRUE(plan.weight_copies.empty());
+      EXPECT_FALSE(plan.scales_loss());
+      int64_t bytes = 0;
+      for (const PersistentBuffer& buffer : plan.persistent) {
+        EXPECT_NE(buffer.storage, Storage::kOptimizerState) << buffer.name;
+        if (buffer.storage != Storage::kWeight) continue;
+        EXPECT_EQ(buffer.type.dtype, dtype) << buffer.name;
+        bytes += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
+      }
+      EXPECT_EQ(bytes, 2 * plan.num_parameters());
+      // What a norm sums up is not kept in 16 bits.
+      for (const Op& op : plan.evaluate->graph.ops()) {
+        if (op.def->name() != "normalize" && op.def->name() != "bias_dropout_residual_norm") continue;
+        for (size_t i = 1; i < op.outputs.size(); ++i) {
+          const Value& value = plan.evaluate->graph.value(op.outputs[i]);
+          if (value.type.shape.rank() != 1) continue;
+          EXPECT_EQ(value.type.dtype, DType::kF32) << value.name;
+        }
+      }
+    }
+  }
+}
+
+// Mixed precision rounds a weight on its way into a product and reads the others in fp32: with weights that
+// bf16 holds exactly it computes the same from four bytes each.
+TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
+  for (const char* model : {"bert", "distilbert"}) {
+    const TinyCase mixed{.model_type = model, .activations = DType::kBF16};
+    TinyCase half = mixed;
+    half.dtype = DType::kBF16;
+    const Outcome want = evaluate(mixed, Weights::kRoundedToBf16);
+    const Outcome got = evaluate(half, Weights::kRoundedToBf16);
+    EXPECT_EQ(got.logits, want.logits) << model;
+    EXPECT_EQ(got.loss, want.loss) << model;
+  }
+}
+
+// A rounding to 16 bits changes a value by at most u of it, 2^-8 in bf16 and 2^-11 in fp16. Between two
+// norms, which bring every row back to size 1, a value meets at most ten of them: those of weight, bias and
+// result of up to three products, of attention's result, of GELU's, of the sum and of the norm's own result.
+// A norm divides by a deviation that is not below 1 here, since it adds its branch to a row of size 1, so
+// that what came before is carried on and no more: after N norms an element is off by at most 10 N u times
+// the largest of a row, about 3. The pooler and the classifier are two more products over C = 16 elements
+// with weights of deviation 0.1, of size at most 0.18: they multiply by at most 16 x 0.18 = 3 each in the
+// worst case, and add their own roundings.
+TEST(HalfEvaluation, IsNearFp32) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    TinyCase exact{.dropout = 0.0};
+    TinyCase half{.dtype = dtype, .dropout = 0.0, .activations = dtype};
+    half.reference_kernels = exact.reference_kernels = dtype == DType::kF16;
+    const Outcome want = evaluate(exact);
+    const Outcome got = evaluate(half);
+    const double u = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+    constexpr int kNorms = 5;  // of the embeddings and two of each layer
+    const double limit = 3.0 * 3.0 * (10 * kNorms * u * 3.0);
+    double largest = 0, spread = 0;
+    for (size_t i = 0; i < want.logits.size(); ++i) {
+      largest = std::max(largest, std::abs(got.logits[i] - want.logits[i]));
+      spread = std::max(spread, std::abs(want.logits[i] - want.logits[0]));
+    }
+    EXPECT_LE(largest, limit);
+    // In practice roundings are of both signs: their sum grows as the root of their number, and the worst
+    // case of a product is a root, too. A tenth of the bound tells a broken kernel from rounding, and the
+    // outputs from noise.
+    EXPECT_LE(largest, limit / 10);
+    EXPECT_GT(spread, 2 * largest);
+    EXPECT_GT(largest, 0.0);
+    EXPECT_NEAR(got.loss, want.loss, 2 * largest);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,170 @@
+// fp16 with a loss scale, on the reference kernels: an overflow changes no weight, halves the scale and is no
+// update; good steps double it; the scale cancels in everything that is not fp16.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/spine/tiny_run.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyBatch;
+using testing::TinyCase;
+
+constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
+const std::vector<int> kLengths{5, 1, 7, 3};
+// Times any gradient of these models it is more than fp16 holds.
+constexpr double kTooLarge = 0x1p80;
+
+TinyCase fp16_case(int64_t accumulation = 1, OptimizerConfig optimizer = {}) {
+  return {.accumulation = accumulation,
+          .optimizer = optimizer,
+          .reference_kernels = true,
+          .activations = DType::kF16};
+}
+
+struct TinyRun {
+  TinyCase test;
+  Plan plan;
+  Executor executor;
+
+  explicit TinyRun(const TinyCase& tiny)
+      : test(tiny), plan(build_plan(testing::tiny_request(tiny, kBucket))), executor(plan) {
+    testing::fill_weights(executor);
+  }
+  void micro_batch(int64_t seed, int64_t index) {
+    executor.set_accumulate(index > 0);
+    testing::forward_backward(executor, testing::tiny_batch(test, kLengths, static_cast<uint32_t>(seed)),
+                              seed, 4.0 * static_cast<double>(test.accumulation));
+  }
+  void update(int64_t step) {
+    executor.set_update(1e-2, step);
+    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  }
+  void step(int64_t number, int64_t seed) {
+    for (int64_t i = 0; i < test.accumulation; ++i) micro_batch(seed + i, i);
+    update(number);
+  }
+  double state(const std::string& name) const { return testing::values_of(executor, name).at(0); }
+  std::vector<std::vector<std::byte>> weights() const {
+    std::vector<std::vector<std::byte>> all;
+    for (const WeightSpec& spec : plan.weights) all.push_back(testing::bytes_of(executor, spec.name));
+    return all;
+  }
+};
+
+TEST(LossScale, StartsAsPlanned) {
+  TinyRun run(fp16_case());
+  EXPECT_TRUE(run.plan.scales_loss());
+  EXPECT_EQ(run.state("loss_scale"), 65536.0);
+  EXPECT_EQ(run.state("loss_scale.good_steps"), 0.0);
+  EXPECT_EQ(run.executor.skipped_steps(), 0);
+  run.step(1, 1);
+  EXPECT_TRUE(run.executor.finite());
+  EXPECT_EQ(run.executor.used_loss_scale(), 65536.0);
+  EXPECT_EQ(run.state("loss_scale.good_steps"), 1.0);
+  run.executor.zero_states();
+  EXPECT_EQ(run.state("loss_scale"), 65536.0);
+  EXPECT_EQ(run.state("loss_scale.good_steps"), 0.0);
+}
+
+TEST(LossScale, AnOverflowChangesNoWeightAndHalvesIt) {
+  for (const OptimizerConfig& optimizer : {OptimizerConfig{.weight_decay = 0.01},
+                                           OptimizerConfig{.kind = OptimizerKind::kSgd, .momentum = 0.9}}) {
+    TinyRun run(fp16_case(1, optimizer));
+    testing::set_value(run.executor, "loss_scale", 0, kTooLarge);
+    const auto before = run.weights();
+    run.step(1, 1);
+    EXPECT_FALSE(run.executor.finite());
+    EXPECT_FALSE(std::isfinite(run.executor.grad_norm()));
+    EXPECT_EQ(run.executor.used_loss_scale(), kTooLarge);
+    EXPECT_EQ(run.executor.skipped_steps(), 1);
+    EXPECT_EQ(run.weights(), before);
+    EXPECT_EQ(run.state("loss_scale"), kTooLarge / 2);
+    EXPECT_EQ(run.state("loss_scale.good_steps"), 0.0);
+    EXPECT_FALSE(run.executor.first_bad_gradient().empty());
+  }
+}
+
+// What is skipped is no update: the next one is AdamW's first, on states that hold nothing.
+TEST(LossScale, ASkippedStepLeavesNoTrace) {
+  TinyRun skipped(fp16_case()), plain(fp16_case());
+  testing::set_value(skipped.executor, "loss_scale", 0, kTooLarge);
+  skipped.step(1, 1);
+  testing::set_value(skipped.executor, "loss_scale", 0, 65536.0);
+  EXPECT_EQ(skipped.executor.skipped_steps(), 1);
+  skipped.step(2, 2);
+  skipped.step(3, 3);
+  plain.step(1, 2);
+  plain.step(2, 3);
+  EXPECT_TRUE(skipped.executor.finite());
+  EXPECT_EQ(skipped.weights(), plain.weights());
+  EXPECT_EQ(skipped.executor.skipped_steps(), 1);
+}
+
+TEST(LossScale, AnOverflowInAnyMicroBatchSkipsTheWholeStep) {
+  for (int64_t bad = 0; bad < 3; ++bad) {
+    TinyRun run(fp16_case(3));
+    const auto before = run.weights();
+    for (int64_t i = 0; i < 3; ++i) {
+      testing::set_value(run.executor, "loss_scale", 0, i == bad ? kTooLarge : 65536.0);
+      run.micro_batch(1 + i, i);
+    }
+    testing::set_value(run.executor, "loss_scale", 0, 65536.0);
+    run.update(1);
+    EXPECT_FALSE(run.executor.finite()) << bad;
+    EXPECT_EQ(run.weights(), before) << bad;
+    EXPECT_EQ(run.state("loss_scale"), 32768.0) << bad;
+    run.step(2, 7);
+    EXPECT_TRUE(run.executor.finite()) << bad;
+    EXPECT_NE(run.weights(), before) << bad;
+  }
+}
+
+TEST(LossScale, TwoThousandGoodStepsDoubleIt) {
+  TinyRun run(fp16_case());
+  testing::set_value(run.executor, "loss_scale", 0, 256.0);
+  testing::set_value(run.executor, "loss_scale.good_steps", 0, 1998.0);
+  run.step(1, 1);
+  EXPECT_EQ(run.state("loss_scale"), 256.0);
+  EXPECT_EQ(run.state("loss_scale.good_steps"), 1999.0);
+  run.step(2, 2);
+  EXPECT_EQ(run.executor.used_loss_scale(), 256.0);
+  EXPECT_EQ(run.state("loss_scale"), 512.0);
+  EXPECT_EQ(run.state("loss_scale.good_steps"), 0.0);
+}
+
+// A power of two moves exponents only: as long as nothing in fp16 overflows or becomes subnormal, every bit
+// after the division is the same. What is subnormal differs by at most half its spacing over the scale, which
+// is far below the other roundings of fp16 (2^-11 of each value).
+TEST(LossScale, CancelsInTheNormAndTheUpdate) {
+  for (const double max_norm : {0.0, 0.05}) {
+    const OptimizerConfig optimizer{.kind = OptimizerKind::kSgd, .max_grad_norm = max_norm};
+    TinyRun small(fp16_case(1, optimizer)), large(fp16_case(1, optimizer));
+    testing::set_value(small.executor, "loss_scale", 0, 4096.0);
+    small.step(1, 1);
+    large.step(1, 1);
+    TinyCase fp32 = fp16_case(1, optimizer);
+    fp32.activations.reset();
+    TinyRun exact(fp32);
+    exact.step(1, 1);
+    ASSERT_TRUE(small.executor.finite() && large.executor.finite());
+    EXPECT_GT(exact.executor.grad_norm(), 0.1);
+    EXPECT_NEAR(small.executor.grad_norm(), large.executor.grad_norm(), 1e-5 * large.executor.grad_norm());
+    // Some twenty fp16 roundings in a row on the way through two layers and back.
+    EXPECT_NEAR(large.executor.grad_norm(), exact.executor.grad_norm(),
+                20 * 0x1p-11 * exact.executor.grad_norm());
+    // The update of SGD is the learning rate times the gradient, whose norm is max_norm where it is clipped.
+    const double largest = 1e-2 * (max_norm > 0 ? max_norm : exact.executor.grad_norm());
+    for (const WeightSpec& spec : exact.plan.weights) {
+      const std::vector<double> want = testing::values_of(exact.executor, spec.name);
+      const std::vector<double> got = testing::values_of(large.executor, spec.name);
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_NEAR(got[i], want[i], 20 * 0x1p-11 * largest + 1e-8) << spec.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,122 @@
+// A whole run in fp16, on the reference kernels: steps that overflow are skipped, counted and told, the
+// schedule waits for them, and a run that goes on from any checkpoint ends with the same bits, scale
+// included.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "plimsoll/trainer.h"
+#include "tests/training/stable_log.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::read_file;
+using testing::stable_log;
+using testing::TestFolder;
+
+// Weights that are large enough for the first scale to overflow.
+Arguments fp16_arguments(const std::string& model, const std::string& output_dir) {
+  Arguments arguments = testing::tiny_arguments(model, output_dir);
+  arguments.device = "cpu";
+  arguments.kernels = "ref";
+  arguments.fp16 = true;
+  arguments.config_overrides["initializer_range"] = "1.0";
+  arguments.max_steps = 8;
+  return arguments;
+}
+
+class Watch : public Callback {
+ public:
+  void on_step_end(const StepInfo& info, TrainControl&) override { steps.push_back(info); }
+  void on_warning(const std::string& text) override { warnings.push_back(text); }
+  std::vector<StepInfo> steps;
+  std::vector<std::string> warnings;
+};
+
+TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
+  const TestFolder folder("loss_scale");
+  const std::string model = testing::write_tiny_model(folder);
+  const Arguments whole = fp16_arguments(model, folder.path("whole"));
+  const auto watch = std::make_shared<Watch>();
+  Trainer trainer(whole);
+  trainer.add_callback(watch);
+  const TrainOutput expected = trainer.train();
+  ASSERT_EQ(expected.step, 8);
+  ASSERT_EQ(watch->steps.size(), 8u);
+  size_t skipped = 0;
+  double updates = 0;
+  for (size_t i = 0; i < watch->steps.size(); ++i) {
+    const StepInfo& step = watch->steps[i];
+    EXPECT_EQ(step.loss_scale, std::ldexp(65536.0, -static_cast<int>(skipped)));
+    EXPECT_EQ(std::isfinite(step.grad_norm), !step.skipped);
+    // Three steps of warm-up, which a skipped step does not move.
+    if (updates < 3) {
+      EXPECT_NEAR(step.learning_rate, 1e-3 * updates / 3.0, 1e-12);
+    }
+    if (step.skipped) ++skipped;
+    if (!step.skipped) ++updates;
+    const LogRecord record = expected.log_history[i];
+    EXPECT_EQ(record.values.at("loss_scale"), step.loss_scale);
+    EXPECT_EQ(record.values.at("skipped_steps"), static_cast<double>(skipped));
+  }
+  EXPECT_GE(skipped, 1u);
+  EXPECT_GE(updates, 3.0);
+  ASSERT_EQ(watch->warnings.size(), skipped);
+  EXPECT_NE(watch->warnings[0].find("step 1: the gradients overflow fp16 at the loss scale 65536"),
+            std::string::npos)
+      << watch->warnings[0];
+  for (int step = 1; step < 8; ++step) {
+    SCOPED_TRACE("resumed after step " + std::to_string(step));
+    Arguments rest = fp16_arguments(model, folder.path("rest" + std::to_string(step)));
+    rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-" + std::to_string(step);
+    const TrainOutput output = Trainer(rest).train();
+    EXPECT_EQ(stable_log(output.log_history), stable_log(expected.log_history));
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      const std::string wanted = read_file(whole.output_dir + "/checkpoint-8/" + file);
+      ASSERT_FALSE(wanted.empty());
+      EXPECT_TRUE(read_file(rest.output_dir + "/checkpoint-8/" + file) == wanted) << file;
+    }
+  }
+}
+
+// The scale belongs to fp16: a run in fp32 goes on without it, and one that changes to fp16 begins with a new
+// one.
+TEST(LossScaledRun, GoesOnInAnotherPrecision) {
+  const TestFolder folder("loss_scale_precision");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = fp16_arguments(model, folder.path("run"));
+  arguments.max_steps = 2;
+  Trainer(arguments).train();
+  arguments.resume_from_checkpoint = "True";
+  arguments.fp16 = false;
+  arguments.max_steps = 4;
+  EXPECT_EQ(Trainer(arguments).train().step, 4);
+  arguments.fp16 = true;
+  arguments.max_steps = 5;
+  const TrainOutput output = Trainer(arguments).train();
+  EXPECT_EQ(output.step, 5);
+  EXPECT_EQ(output.log_history[4].values.at("loss_scale"), 65536.0);
+}
+
+// An overflow that no scale mends ends the run with the reason.
+TEST(LossScaledRun, AnOverflowAtTheSmallestScaleEndsIt) {
+  const TestFolder folder("loss_scale_smallest");
+  Arguments arguments = fp16_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.config_overrides["initializer_range"] = "12";
+  arguments.max_steps = 40;
+  arguments.save_strategy = "no";
+  try {
+    Trainer(arguments).train();
+    FAIL() << "gradients beyond fp16 were trained on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFinite);
+    EXPECT_NE(std::string(error.what()).find("smallest loss scale, 1"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--bf16"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
