@@ -6,18 +6,20 @@
 namespace plimsoll {
 
 void adjust_loss_scale_ref(const AdjustLossScaleArgs& args) {
-  float& scale = *args.scale.as<float>();
+  const double scale = args.scale.load(0);
   int32_t& good_steps = *args.good_steps.as<int32_t>();
   int32_t& skipped = *args.skipped.as<int32_t>();
-  args.used_scale.store(0, static_cast<double>(scale));
-  args.unscaled_norm.store(0, args.norm.load(0) / static_cast<double>(scale));
+  args.used_scale.store(0, scale);
+  args.unscaled_norm.store(0, args.norm.load(0) / scale);
   if (args.finite.load(0) == 0.0) {
     good_steps = 0;
     ++skipped;
-    scale = std::max(0.5f * scale, static_cast<float>(args.smallest));
+    args.scale.store(0, std::max(0.5 * scale, args.smallest));
   } else if (++good_steps >= args.growth_interval) {
     good_steps = 0;
-    if (std::isfinite(2.0f * scale)) scale *= 2.0f;
+    // A scale that its type does not hold is none.
+    args.scale.store(0, 2.0 * scale);
+    if (!std::isfinite(args.scale.load(0))) args.scale.store(0, scale);
   }
   *args.skipped_out.as<int32_t>() = skipped;
 }
