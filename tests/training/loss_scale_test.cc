@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "plimsoll/trainer.h"
 #include "tests/training/stable_log.h"
@@ -101,11 +102,16 @@ TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   EXPECT_EQ(output.log_history[4].values.at("loss_scale"), 65536.0);
 }
 
-// An overflow that no scale mends ends the run with the reason.
+// An overflow that no scale mends ends the run with the reason: the gradient of a squared distance of a
+// million.
 TEST(LossScaledRun, AnOverflowAtTheSmallestScaleEndsIt) {
   const TestFolder folder("loss_scale_smallest");
   Arguments arguments = fp16_arguments(testing::write_tiny_model(folder), folder.path("run"));
-  arguments.config_overrides["initializer_range"] = "12";
+  arguments.dataset_name.clear();
+  arguments.tokenizer_name = arguments.config_name;
+  arguments.train_file = testing::write_uneven_rows(folder, 3);
+  std::ofstream(arguments.train_file) << "sentence,label\na b,1000000.5\nb c,2000000.5\nc,3000000.5\n";
+  arguments.config_overrides.clear();
   arguments.max_steps = 40;
   arguments.save_strategy = "no";
   try {
