@@ -2,25 +2,12 @@
 
 #include "device/cpu/simd_targets.h"
 #include "kernels/optimizer/piece_cpu.h"
+#include "kernels/optimizer/update_piece_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/adamw_cpu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
-#ifndef PLIMSOLL_KERNELS_OPTIMIZER_ADAMW_CPU_ONCE_
-#define PLIMSOLL_KERNELS_OPTIMIZER_ADAMW_CPU_ONCE_
-namespace plimsoll {
-// The call's coefficients, rounded to fp32 once, and the four arrays of a piece.
-struct AdamwPiece {
-  float decay, step_size, inverse_sqrt_bc2, one_minus_beta1, one_minus_beta2, clip, epsilon;
-  float* p;
-  const float* g;
-  float* m;
-  float* v;
-};
-}  // namespace plimsoll
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
@@ -64,6 +51,10 @@ namespace plimsoll {
 
 HWY_EXPORT(adamw_piece);
 
+AdamwPieceFunction adamw_piece_cpu() {
+  return &HWY_DYNAMIC_DISPATCH(adamw_piece);
+}
+
 void adamw_cpu(const AdamwArgs& args) {
   if (!update_allowed(args.finite)) return;
   const AdamwCoefficients c = adamw_coefficients(args);
@@ -75,7 +66,7 @@ void adamw_cpu(const AdamwArgs& args) {
         "AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
         dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
-  const auto piece_function = &HWY_DYNAMIC_DISPATCH(adamw_piece);
+  const AdamwPieceFunction piece_function = adamw_piece_cpu();
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
     const auto update = [&](float* p, const float* g, int64_t first, int64_t length) {

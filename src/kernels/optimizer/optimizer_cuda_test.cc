@@ -9,36 +9,13 @@
 #include "kernels/optimizer/adamw_cuda.h"
 #include "kernels/optimizer/global_norm_cuda.h"
 #include "kernels/optimizer/loss_scale_cuda.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/optimizer_cuda_cases.h"
 #include "kernels/optimizer/sgd_cuda.h"
 #include "kernels/optimizer/tensor_scan_cuda.h"
 #include "kernels/optimizer/weight_copy_cuda.h"
 
 namespace plimsoll::test {
 namespace {
-
-// More tensors than one launch takes: 1400 small ones after the awkward ones.
-std::vector<int64_t> many_counts() {
-  std::vector<int64_t> counts = kAwkwardCounts;
-  for (int64_t i = 0; i < 1400; ++i) counts.push_back(1 + i % 37);
-  counts.push_back(30000);
-  return counts;
-}
-
-// The list with its addresses on the GPU; gradients of another type where `grads` says so.
-std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list, std::vector<GuardedBuffer>* grads = nullptr,
-                                    std::vector<GuardedBuffer>* low = nullptr) {
-  std::vector<OptimizerTensor> tensors;
-  for (size_t i = 0; i < list.size(); ++i) {
-    tensors.push_back({.param = gpu(list.param(i)),
-                       .grad = grads != nullptr ? gpu((*grads)[i]) : gpu(list.grad(i)),
-                       .m = gpu(list.m(i)),
-                       .v = gpu(list.v(i)),
-                       .count = list.param(i).count()});
-    if (low != nullptr) tensors.back().low = gpu((*low)[i]);
-  }
-  return tensors;
-}
 
 // The scalars of a step, as the executor keeps them on the device.
 struct Scalars {
@@ -73,19 +50,6 @@ struct Scalars {
             .nesterov = nesterov};
   }
 };
-const auto kOnHost = [](GuardedBuffer& buffer) { return ConstView(buffer.view()); };
-
-// The 16-bit copies are the parameters, rounded.
-void expect_copies(TensorList& list, const std::vector<GuardedBuffer>& low) {
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (low[i].count() == 0) continue;
-    GuardedBuffer want("want low", low[i].dtype(), low[i].count());
-    want.assign(list.param(i).to_doubles());
-    if (low[i].dtype() == DType::kBF16) assign_upper_halves(want, list.param(i));
-    expect_same_bits(low[i], want);
-  }
-}
-
 struct AdamwStepCase {
   int64_t step;
   double lr, weight_decay, clip;

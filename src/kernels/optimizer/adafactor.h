@@ -1,0 +1,109 @@
+// Adafactor over a list of tensors in one call: contract. One call per parameter group (the weight decay is
+// per call). Thread-safe: kernels keep no state. Views are borrowed for the call.
+//
+// Formula, per tensor of n elements, with g' = clip_coefficient * g, t = step (1 for the first update) and
+// b = 1 - t^decay_rate:
+//   a matrix of R rows and C columns (row_R and column_C are its states):
+//     row_i <- b row_i + (1 - b) (mean_j g'_ij^2 + epsilon1)    column_j <- the same over i
+//     u_ij = g'_ij / (sqrt(row_i / mean(row)) sqrt(column_j))
+//   a vector (v_n is its state):
+//     v_i <- b v_i + (1 - b) (g'_i^2 + epsilon1)                u_i = g'_i / sqrt(v_i)
+//   then for either, with rms(x) = sqrt(mean(x^2)) and a = lr max(epsilon2, rms(p)), or a = lr where the
+//   parameter does not scale it:
+//     u <- a u / max(1, rms(u) / clip_threshold);  with beta1: m <- beta1 m + (1 - beta1) u, and u = m
+//     p <- p - a weight_decay p - u
+// Source: Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (arXiv
+// 1804.04235), as transformers.optimization.Adafactor; the step-dependent rate of relative_step is the
+// caller's. Nothing is updated when finite is 0. Types: references take any floating type; CPU kernels f32.
+// Scalars as in adamw.h. Accumulation: squares in fp32 over tiles of kAdafactorTileRows rows and
+// kAdafactorTileColumns columns (a vector is one row); the tiles' sums in double, in order; b, a and 1 /
+// max(...) in double, rounded to fp32 once. The mean of g'^2 + epsilon1 is taken as that of g'^2, plus
+// epsilon1. Special values: where finite is absent, a NaN gradient makes the whole tensor NaN. Aliasing: no
+// tensor overlaps another. Scratch: adafactor_scratch_bytes (catalog.h) per tensor, aligned to 16; references
+// need none. Repeatability: same bits for any number of threads. Error: adafactor_error_bound below, per
+// element and step. Cost: reads g three times and p once, writes p: 20 bytes per parameter in f32 (4 more to
+// scale by p, 8 more with beta1); 14 FLOPs.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/view.h"
+#include "kernels/optimizer/catalog.h"
+
+namespace plimsoll {
+
+struct AdafactorTensor {
+  View param = {};
+  ConstView grad = {};
+  View row = {};     // a matrix's; null: the tensor is a vector
+  View column = {};  // a matrix's
+  View v = {};       // a vector's
+  View m = {};       // with beta1
+  View low = {};     // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
+  int64_t rows = 1;  // 1 for a vector
+  int64_t columns = 0;
+
+  bool is_matrix() const { return row.data != nullptr; }
+  int64_t count() const { return rows * columns; }
+};
+
+enum class ScaleByParameter : uint8_t { kNo, kYes };
+
+struct AdafactorArgs {
+  std::span<const AdafactorTensor> tensors = {};
+  ConstView learning_rate = {};     // 1 element
+  ConstView step = {};              // 1 element of i64; Requires: >= 1
+  ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
+  ConstView finite = {};            // optional, 1 element: 0 means update nothing
+  double epsilon1 = 1e-30;
+  double epsilon2 = 1e-3;
+  double clip_threshold = 1.0;  // Requires: > 0
+  double decay_rate = -0.8;     // Requires: < 0
+  std::optional<double> beta1 = {};
+  double weight_decay = 0.0;
+  ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
+  View scratch = {};  // of all tensors, one after the other
+};
+
+// 1 - b: the share of the new squares. Errors: kInternal for a step below 1.
+double adafactor_new_share(const AdafactorArgs& args);
+// a for a parameter of that rms.
+double adafactor_rate(const AdafactorArgs& args, double param_rms);
+
+// Relative bounds in fp32 of one update from the same starting values, u = 2^-24: of the states, and of the
+// step that an element makes; and the absolute bound on an element p that makes a step of that size (decay
+// included).
+struct AdafactorErrorBound {
+  double row, column, v, step;
+  double param(double p, double step_size) const {
+    return 0x1p-24 * (std::fabs(p) + step_size) + step * step_size;
+  }
+};
+inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) {
+  constexpr double kU = 0x1p-24;
+  const auto chain = [](int64_t n, int64_t tile) { return static_cast<double>(std::min(n, tile)); };
+  const double across = chain(columns, kAdafactorTileColumns);
+  const double down = chain(rows, kAdafactorTileRows);
+  AdafactorErrorBound bound{};
+  // g' twice in its square (clip coefficient and product: 4), the square, a sum of positive terms one after
+  // the other, the mean, two coefficients, their products and the sum of the state.
+  bound.row = (across + 12.0) * kU;
+  bound.column = (down + 12.0) * kU;
+  bound.v = 12.0 * kU;
+  // Roots halve: row over its mean (which is off like a row), column; roots, quotients and products: 12. The
+  // rms of u is off like u and by its own sums over a row; so is that of p.
+  const double u = std::max(bound.row + 0.5 * bound.column, 0.5 * bound.v) + 12.0 * kU;
+  bound.step = 2.0 * u + (across + 12.0) * kU;
+  return bound;
+}
+
+void adafactor_ref(const AdafactorArgs& args);
+
+// Requires: every tensor is f32, but gradients may be bf16 or f16.
+void adafactor_cpu(const AdafactorArgs& args);
+
+}  // namespace plimsoll

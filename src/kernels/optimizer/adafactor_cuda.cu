@@ -1,0 +1,435 @@
+#include "kernels/optimizer/adafactor_cuda.h"
+
+#include "kernels/element_wise/cuda/attributes.cuh"
+#include "kernels/element_wise/cuda/reductions.cuh"
+#include "kernels/optimizer/cuda/split.cuh"
+#include "kernels/optimizer/cuda/tensor_table.cuh"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kTileRows = static_cast<int>(kAdafactorTileRows);
+static_assert(kAdafactorTileColumns == 4 * kThreads);  // a thread has four columns of a tile
+
+struct AdafactorEntry {
+  float* param;
+  const void* grad;
+  float* row;     // null: a vector
+  float* column;  // a vector's v
+  float* m;       // null without beta1
+  void* low;      // null: none
+  float* row_sums;
+  float* column_sums;
+  double* tile_sums;
+  double* mean;
+  int64_t columns;
+  int32_t rows;
+  int32_t column_tiles;
+  uint32_t first_chunk;
+  int32_t num_tiles;
+  DType grad_dtype;
+  DType low_dtype;
+  bool packs;  // whether every address of every row allows packs of four
+};
+
+struct AdafactorScalars {
+  Scalar learning_rate;
+  const int64_t* step;
+  OptionalScalar clip, finite;
+  double epsilon1, epsilon2, clip_threshold, decay_rate, weight_decay;
+  float beta1;
+  bool scales_by_parameter;
+
+  // 1 - b.
+  __device__ __forceinline__ double new_share() const { return pow(static_cast<double>(*step), decay_rate); }
+  __device__ __forceinline__ float blended(float state, double mean, double share) const {
+    return static_cast<float>((1.0 - share) * static_cast<double>(state) + share * (mean + epsilon1));
+  }
+};
+
+// The part of a tensor that a block works on at a time, and the columns of its thread.
+struct Tile {
+  int row, num_rows;
+  int64_t column;   // of the thread's first
+  int num_columns;  // of the thread, 0 to 4
+  int index;        // in the tensor
+
+  __device__ __forceinline__ Tile(const AdafactorEntry& entry, uint32_t chunk)
+      : index(static_cast<int>(chunk - entry.first_chunk)) {
+    row = index / entry.column_tiles * kTileRows;
+    num_rows = min(kTileRows, entry.rows - row);
+    column = static_cast<int64_t>(index % entry.column_tiles) * kAdafactorTileColumns + 4 * threadIdx.x;
+    const int64_t left = entry.columns - column;
+    num_columns = left < 0 ? 0 : (left < 4 ? static_cast<int>(left) : 4);
+  }
+};
+
+// Four neighbouring numbers; what lies beyond the columns is `beyond`.
+template <class Load>
+__device__ __forceinline__ void load_columns(bool packs, int num_columns, float beyond, float (&x)[4],
+                                             const Load& load) {
+  if (packs && num_columns == 4) {
+    load(x);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) x[k] = beyond;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (k < num_columns) load(k, x[k]);
+  }
+}
+struct LoadFloats {
+  const float* data;
+  __device__ __forceinline__ void operator()(float (&x)[4]) const { load_floats<float, 4>(data, x); }
+  __device__ __forceinline__ void operator()(int k, float& x) const { x = data[k]; }
+};
+struct LoadAny {
+  AnyFloats data;
+  int64_t first;
+  __device__ __forceinline__ void operator()(float (&x)[4]) const { data.load<4>(first, x); }
+  __device__ __forceinline__ void operator()(int k, float& x) const { x = data.at(first + k); }
+};
+
+__device__ __forceinline__ void load_gradient(const AdafactorEntry& entry, const Tile& tile, int row,
+                                              float (&g)[4]) {
+  const int64_t first = (tile.row + row) * entry.columns + tile.column;
+  load_columns(entry.packs, tile.num_columns, 0.0f, g,
+               LoadAny{AnyFloats{entry.grad, entry.grad_dtype}, first});
+}
+
+// Sums of squares of a tile by row and by column; a vector's state.
+template <class Table>
+__global__ void __launch_bounds__(kThreads)
+    adafactor_sums_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+  if (scalars.finite.get() == 0.0) return;
+  __shared__ float warp_sums[kTileRows][kWarps];
+  const auto clip = static_cast<float>(scalars.clip.get());
+  const double share = scalars.new_share();
+  const int thread = static_cast<int>(threadIdx.x);
+  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
+    const AdafactorEntry& entry = table.entries[table.find(chunk)];
+    const Tile tile(entry, chunk);
+    float column_sums[4] = {};
+#pragma unroll 4
+    for (int r = 0; r < tile.num_rows; ++r) {
+      float g[4];
+      load_gradient(entry, tile, r, g);
+      float sum = 0.0f;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        g[k] *= clip;
+        const float square = g[k] * g[k];
+        sum += square;
+        column_sums[k] += square;
+      }
+      sum = warp_sum(sum);
+      if (thread % 32 == 0) warp_sums[r][thread / 32] = sum;
+    }
+    if (entry.row == nullptr) {
+      for (int k = 0; k < tile.num_columns; ++k) {
+        float& v = entry.column[tile.column + k];
+        v = scalars.blended(v, static_cast<double>(column_sums[k]), share);
+      }
+    } else {
+      for (int k = 0; k < tile.num_columns; ++k) {
+        entry.column_sums[tile.row / kTileRows * entry.columns + tile.column + k] = column_sums[k];
+      }
+    }
+    __syncthreads();
+    if (entry.row != nullptr && thread < tile.num_rows) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) sum += warp_sums[thread][w];
+      entry.row_sums[static_cast<int64_t>(tile.row + thread) * entry.column_tiles +
+                     tile.index % entry.column_tiles] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+// The states of matrices: two blocks for each tensor of the table, one for its rows and one for its columns.
+template <class Table>
+__global__ void __launch_bounds__(kThreads)
+    adafactor_states_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+  if (scalars.finite.get() == 0.0) return;
+  const AdafactorEntry& entry = table.entries[blockIdx.x / 2];
+  if (entry.row == nullptr || entry.num_tiles == 0) return;
+  __shared__ double slots[kWarps];
+  const double share = scalars.new_share();
+  if (blockIdx.x % 2 == 1) {
+    const int row_tiles = entry.num_tiles / entry.column_tiles;
+    for (int64_t c = threadIdx.x; c < entry.columns; c += kThreads) {
+      double sum = 0.0;
+#pragma unroll 8
+      for (int tile = 0; tile < row_tiles; ++tile) {
+        sum += static_cast<double>(entry.column_sums[tile * entry.columns + c]);
+      }
+      entry.column[c] = scalars.blended(entry.column[c], sum / static_cast<double>(entry.rows), share);
+    }
+    return;
+  }
+  double total = 0.0;
+  for (int r = static_cast<int>(threadIdx.x); r < entry.rows; r += kThreads) {
+    double sum = 0.0;
+    for (int tile = 0; tile < entry.column_tiles; ++tile) {
+      sum += static_cast<double>(entry.row_sums[static_cast<int64_t>(r) * entry.column_tiles + tile]);
+    }
+    entry.row[r] = scalars.blended(entry.row[r], sum / static_cast<double>(entry.columns), share);
+    total += static_cast<double>(entry.row[r]);
+  }
+  total = block_sum(total, static_cast<int>(threadIdx.x), kWarps, slots);
+  if (threadIdx.x == 0) *entry.mean = total / static_cast<double>(entry.rows);
+}
+
+// What the gradients of a tile are multiplied with: the thread's columns in registers, the rows in shared
+// memory. Requires: all threads call it; nobody reads `rows` any more.
+__device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const Tile& tile, float clip,
+                                             float (&columns)[4], float (&rows)[kTileRows]) {
+  load_columns(entry.packs, tile.num_columns, 1.0f, columns, LoadFloats{entry.column + tile.column});
+#pragma unroll
+  for (int k = 0; k < 4; ++k) columns[k] = 1.0f / sqrtf(columns[k]);
+  const int r = static_cast<int>(threadIdx.x);
+  if (r < tile.num_rows) {
+    const float row =
+        entry.row == nullptr ? 1.0f : 1.0f / sqrtf(entry.row[tile.row + r] / static_cast<float>(*entry.mean));
+    rows[r] = clip * row;
+  }
+  __syncthreads();
+}
+
+// Sums of the squares of a tile's updates, and of its parameters where they scale the rate.
+template <class Table>
+__global__ void __launch_bounds__(kThreads)
+    adafactor_norms_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+  if (scalars.finite.get() == 0.0) return;
+  __shared__ float rows[kTileRows];
+  __shared__ double slots[2][kWarps];
+  const auto clip = static_cast<float>(scalars.clip.get());
+  const int thread = static_cast<int>(threadIdx.x);
+  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
+    const AdafactorEntry& entry = table.entries[table.find(chunk)];
+    const Tile tile(entry, chunk);
+    float columns[4];
+    load_factors(entry, tile, clip, columns, rows);
+    double u_sum = 0.0, p_sum = 0.0;
+#pragma unroll 4
+    for (int r = 0; r < tile.num_rows; ++r) {
+      float g[4];
+      load_gradient(entry, tile, r, g);
+      float squares = 0.0f;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float u = g[k] * rows[r] * columns[k];
+        squares = fmaf(u, u, squares);
+      }
+      u_sum += static_cast<double>(squares);
+      if (!scalars.scales_by_parameter) continue;
+      float p[4];
+      load_columns(entry.packs, tile.num_columns, 0.0f, p,
+                   LoadFloats{entry.param + (tile.row + r) * entry.columns + tile.column});
+#pragma unroll
+      for (int k = 0; k < 4; ++k) p_sum += static_cast<double>(p[k]) * static_cast<double>(p[k]);
+    }
+    u_sum = block_sum(u_sum, thread, kWarps, slots[0]);
+    p_sum = block_sum(p_sum, thread, kWarps, slots[1]);
+    if (thread == 0) {
+      entry.tile_sums[2 * tile.index] = u_sum;
+      entry.tile_sums[2 * tile.index + 1] = p_sum;
+    }
+    __syncthreads();
+  }
+}
+
+struct AdafactorStep {
+  float scale, decay;
+};
+
+// From the sums of all tiles of a tensor. Requires: all threads call it.
+__device__ __forceinline__ AdafactorStep adafactor_step(const AdafactorEntry& entry,
+                                                        const AdafactorScalars& scalars,
+                                                        double (&slots)[2][kWarps]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  double u = 0.0, p = 0.0;
+  for (int i = thread; i < entry.num_tiles; i += kThreads) {
+    u += entry.tile_sums[2 * i];
+    p += entry.tile_sums[2 * i + 1];
+  }
+  u = block_sum(u, thread, kWarps, slots[0]);
+  p = block_sum(p, thread, kWarps, slots[1]);
+  const double n = static_cast<double>(entry.rows) * static_cast<double>(entry.columns);
+  double rate = scalars.learning_rate.get();
+  if (scalars.scales_by_parameter) rate *= fmax(scalars.epsilon2, sqrt(p / n));
+  const double rms = sqrt(u / n) / scalars.clip_threshold;
+  const double divisor = rms > 1.0 || isnan(rms) ? rms : 1.0;
+  return {static_cast<float>(rate / divisor), static_cast<float>(rate * scalars.weight_decay)};
+}
+
+__device__ __forceinline__ void store_columns(bool packs, int num_columns, float* to, const float (&x)[4]) {
+  if (packs && num_columns == 4) {
+    store_floats<float, 4>(to, x);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (k < num_columns) to[k] = x[k];
+  }
+}
+
+__device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, int num_columns, int64_t first,
+                                                  const float (&x)[4]) {
+  if (entry.low == nullptr) return;
+  auto* bf16 = static_cast<__nv_bfloat16*>(entry.low) + first;
+  auto* fp16 = static_cast<__half*>(entry.low) + first;
+  const bool is_bf16 = entry.low_dtype == DType::kBF16;
+  if (entry.packs && num_columns == 4) {
+    if (is_bf16) {
+      store_copy<4>(bf16, x);
+    } else {
+      store_floats<__half, 4>(fp16, x);
+    }
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const float one[1] = {x[k]};
+    if (k >= num_columns) continue;
+    if (is_bf16) {
+      store_copy<1>(bf16 + k, one);
+    } else {
+      store_floats<__half, 1>(fp16 + k, one);
+    }
+  }
+}
+
+template <class Table>
+__global__ void __launch_bounds__(kThreads)
+    adafactor_update_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+  if (scalars.finite.get() == 0.0) return;
+  __shared__ float rows[kTileRows];
+  __shared__ double slots[2][kWarps];
+  const auto clip = static_cast<float>(scalars.clip.get());
+  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
+    const AdafactorEntry& entry = table.entries[table.find(chunk)];
+    const Tile tile(entry, chunk);
+    float columns[4];
+    load_factors(entry, tile, clip, columns, rows);
+    const AdafactorStep step = adafactor_step(entry, scalars, slots);
+#pragma unroll 2
+    for (int r = 0; r < tile.num_rows; ++r) {
+      const int64_t first = (tile.row + r) * entry.columns + tile.column;
+      float g[4], p[4], m[4];
+      load_gradient(entry, tile, r, g);
+      load_columns(entry.packs, tile.num_columns, 0.0f, p, LoadFloats{entry.param + first});
+      if (entry.m != nullptr)
+        load_columns(entry.packs, tile.num_columns, 0.0f, m, LoadFloats{entry.m + first});
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float change = g[k] * rows[r] * columns[k] * step.scale;
+        if (entry.m != nullptr) {
+          change = fmaf(scalars.beta1, m[k] - change, change);
+          m[k] = change;
+        }
+        p[k] -= fmaf(step.decay, p[k], change);
+      }
+      store_columns(entry.packs, tile.num_columns, entry.param + first, p);
+      if (entry.m != nullptr) store_columns(entry.packs, tile.num_columns, entry.m + first, m);
+      store_low_columns(entry, tile.num_columns, first, p);
+    }
+    __syncthreads();
+  }
+}
+
+AdafactorEntry entry_of(const AdafactorTensor& tensor, const AdafactorScratch& layout, std::byte* scratch,
+                        bool has_m) {
+  constexpr const char* kKernel = "adafactor_cuda";
+  check_cuda_operands(kKernel, {{"grad", tensor.grad}});
+  PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
+                 "{}: the copy of a parameter is {}, not 16 bits of floating point", kKernel,
+                 dtype_name(tensor.low.dtype));
+  AdafactorEntry entry{};
+  entry.param = tensor.param.as<float>();
+  entry.grad = tensor.grad.data;
+  entry.row = tensor.is_matrix() ? tensor.row.as<float>() : nullptr;
+  entry.column = tensor.is_matrix() ? tensor.column.as<float>() : tensor.v.as<float>();
+  entry.m = has_m ? tensor.m.as<float>() : nullptr;
+  entry.low = tensor.low.data;
+  entry.row_sums = reinterpret_cast<float*>(scratch + layout.row_sums);
+  entry.column_sums = reinterpret_cast<float*>(scratch + layout.column_sums);
+  entry.tile_sums = reinterpret_cast<double*>(scratch + layout.tile_sums);
+  entry.mean = reinterpret_cast<double*>(scratch + layout.mean);
+  entry.columns = tensor.columns;
+  entry.rows = narrow<int32_t>(tensor.rows);
+  entry.column_tiles = narrow<int32_t>(layout.column_tiles);
+  entry.num_tiles = narrow<int32_t>(layout.tiles());
+  entry.grad_dtype = tensor.grad.dtype;
+  entry.low_dtype = tensor.low.dtype;
+  entry.packs = tensor.columns % 4 == 0 &&
+                aligned_to_packs({entry.param, entry.grad, entry.column, entry.m, entry.low});
+  return entry;
+}
+
+template <int kEntries>
+void launch_tables(const AdafactorArgs& args, const AdafactorScalars& scalars, CudaStream stream) {
+  using Table = TensorTable<AdafactorEntry, kEntries>;
+  auto* scratch = static_cast<std::byte*>(args.scratch.data);
+  size_t next = 0;
+  while (next < args.tensors.size()) {
+    Table table;
+    int64_t chunks = 0;
+    for (; next < args.tensors.size() && table.num_entries < Table::kCapacity; ++next) {
+      const AdafactorTensor& tensor = args.tensors[next];
+      const AdafactorScratch layout = adafactor_scratch(tensor.rows, tensor.columns, tensor.is_matrix());
+      AdafactorEntry& entry = table.entries[table.num_entries++];
+      entry = entry_of(tensor, layout, scratch, args.beta1.has_value());
+      entry.first_chunk = narrow<uint32_t>(chunks);
+      chunks += layout.tiles();
+      scratch += layout.bytes;
+    }
+    table.num_chunks = narrow<uint32_t>(chunks);
+    if (chunks == 0) continue;
+    const auto most = static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) * 8u;
+    const unsigned blocks = table.num_chunks < most ? table.num_chunks : most;
+    adafactor_sums_kernel<<<blocks, kThreads, 0, stream>>>(table, scalars);
+    PLIMSOLL_CHECK_LAUNCH("adafactor_sums");
+    adafactor_states_kernel<<<2u * static_cast<unsigned>(table.num_entries), kThreads, 0, stream>>>(table,
+                                                                                                    scalars);
+    PLIMSOLL_CHECK_LAUNCH("adafactor_states");
+    adafactor_norms_kernel<<<blocks, kThreads, 0, stream>>>(table, scalars);
+    PLIMSOLL_CHECK_LAUNCH("adafactor_norms");
+    adafactor_update_kernel<<<blocks, kThreads, 0, stream>>>(table, scalars);
+    PLIMSOLL_CHECK_LAUNCH("adafactor_update");
+  }
+}
+
+}  // namespace
+}  // namespace cuda
+
+void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "adafactor_cuda";
+  PLIMSOLL_CHECK(args.decay_rate < 0.0, "Adafactor's decay rate is {}", args.decay_rate);
+  PLIMSOLL_CHECK(args.clip_threshold > 0.0, "Adafactor's clip threshold is {}", args.clip_threshold);
+  PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "{}: the scratch is missing", kKernel);
+  const cuda::AdafactorScalars scalars{
+      .learning_rate = cuda::scalar_of(kKernel, "learning_rate", args.learning_rate),
+      .step = args.step.as<int64_t>(),
+      .clip = cuda::optional_scalar(kKernel, "clip_coefficient", args.clip_coefficient),
+      .finite = cuda::optional_scalar(kKernel, "finite", args.finite),
+      .epsilon1 = args.epsilon1,
+      .epsilon2 = args.epsilon2,
+      .clip_threshold = args.clip_threshold,
+      .decay_rate = args.decay_rate,
+      .weight_decay = args.weight_decay,
+      .beta1 = static_cast<float>(args.beta1.value_or(0.0)),
+      .scales_by_parameter = args.scale_by_parameter == ScaleByParameter::kYes};
+  if (args.tensors.size() <= cuda::kSmallTable) {
+    cuda::launch_tables<cuda::kSmallTable>(args, scalars, stream);
+  } else {
+    cuda::launch_tables<cuda::kLargeTable<cuda::AdafactorEntry>>(args, scalars, stream);
+  }
+}
+
+}  // namespace plimsoll

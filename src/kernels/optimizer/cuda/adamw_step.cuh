@@ -1,0 +1,69 @@
+// One step of adamw.h on a GPU: its scalars in device memory and what they make of one element. Only for .cu
+// files. Thread-safe: no state.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/cuda/tensor_table.cuh"
+
+namespace plimsoll::cuda {
+
+struct AdamwScalars {
+  Scalar learning_rate;
+  const int64_t* step;
+  OptionalScalar clip, finite;
+  double beta1, beta2, epsilon, weight_decay;
+  uint64_t noise_seed;
+  uint32_t noise_site;
+  double log_beta1, log_beta2;  // taken by the host: a power is then one exponential
+};
+
+// The call's coefficients, computed in double and rounded to fp32 once.
+struct AdamwStep {
+  float decay, step_size, inverse_sqrt_bc2, one_minus_beta1, one_minus_beta2, clip, epsilon;
+
+  __device__ __forceinline__ void apply(float& p, float g, float& m, float& v) const {
+    g *= clip;
+    m = fmaf(one_minus_beta1, g - m, m);
+    v = fmaf(one_minus_beta2, fmaf(g, g, -v), v);
+    const float denominator = fmaf(sqrtf(v), inverse_sqrt_bc2, epsilon);
+    const float adam = step_size * m / denominator;
+    p -= fmaf(decay, p, adam);
+  }
+};
+
+inline __device__ AdamwStep adamw_step(const AdamwScalars& s) {
+  const double lr = s.learning_rate.get();
+  const auto t = static_cast<double>(*s.step);
+  AdamwStep step;
+  step.decay = static_cast<float>(lr * s.weight_decay);
+  step.step_size = static_cast<float>(lr / -expm1(t * s.log_beta1));
+  step.inverse_sqrt_bc2 = static_cast<float>(1.0 / sqrt(-expm1(t * s.log_beta2)));
+  step.one_minus_beta1 = static_cast<float>(1.0 - s.beta1);
+  step.one_minus_beta2 = static_cast<float>(1.0 - s.beta2);
+  step.clip = static_cast<float>(s.clip.get());
+  step.epsilon = static_cast<float>(s.epsilon);
+  return step;
+}
+
+// Args: AdamwArgs or another with its fields. Errors: kInternal for a beta outside [0, 1).
+template <class Args>
+AdamwScalars adamw_scalars(const char* kernel, const Args& args) {
+  PLIMSOLL_CHECK(args.beta1 >= 0.0 && args.beta1 < 1.0, "beta1 is {}", args.beta1);
+  PLIMSOLL_CHECK(args.beta2 >= 0.0 && args.beta2 < 1.0, "beta2 is {}", args.beta2);
+  return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
+          .step = args.step.template as<int64_t>(),
+          .clip = optional_scalar(kernel, "clip_coefficient", args.clip_coefficient),
+          .finite = optional_scalar(kernel, "finite", args.finite),
+          .beta1 = args.beta1,
+          .beta2 = args.beta2,
+          .epsilon = args.epsilon,
+          .weight_decay = args.weight_decay,
+          .noise_seed = args.noise_seed,
+          .noise_site = args.noise_site,
+          .log_beta1 = std::log(args.beta1),
+          .log_beta2 = std::log(args.beta2)};
+}
+
+}  // namespace plimsoll::cuda

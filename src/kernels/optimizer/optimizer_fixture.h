@@ -1,0 +1,51 @@
+// What the fixtures of PyTorch's optimizers have in common: 50 updates of six weights from fixtures/
+// make_torch_values.py, seen after steps 1, 2, 10 and 50. For tests of this folder. Thread-safe: no state.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <span>
+
+#include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/optimizer_test_tensors.h"
+
+namespace plimsoll::test {
+
+inline constexpr int kFixtureCount = 6;
+inline constexpr int kFixtureSeen[] = {1, 2, 10, 50};
+
+inline double fixture_gradient(int step, int i) {
+  return ((step * 7 + i * 13) % 17 - 8) / 8.0;
+}
+
+// The scalars of a step, as a kernel reads them.
+struct FixtureScalars {
+  double lr = 0.0, clip = 1.0;
+  int64_t step = 0;
+};
+
+// Runs 50 steps on `list` (one tensor of six elements): update(scalars) is one call of the kernel, and
+// seen(index, step) is called after each of kFixtureSeen.
+template <typename Update, typename Seen>
+void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& update, Seen&& seen) {
+  for (int i = 0; i < kFixtureCount; ++i) {
+    list.param(0).view().store(i, (i - 2.5) / 4.0);
+    list.m(0).view().store(i, 0.0);
+    list.v(0).view().store(i, 0.0);
+  }
+  size_t next = 0;
+  for (int step = 1; step <= 50; ++step) {
+    for (int i = 0; i < kFixtureCount; ++i) list.grad(0).view().store(i, fixture_gradient(step, i));
+    FixtureScalars scalars{.lr = peak_lr * (1.0 - (step - 1) / 64.0), .step = step};
+    double norm = 0.0;
+    global_norm_ref({.tensors = list.tensors(), .norm = {&norm, DType::kF64}});
+    clip_coefficient_ref(
+        {.norm = {&norm, DType::kF64}, .coefficient = {&scalars.clip, DType::kF64}, .max_norm = max_norm});
+    update(scalars);
+    if (step == kFixtureSeen[next]) seen(next++, step);
+  }
+  EXPECT_EQ(next, std::size(kFixtureSeen));
+}
+
+}  // namespace plimsoll::test
