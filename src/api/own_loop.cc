@@ -139,7 +139,9 @@ double Trainer::update(double learning_rate) {
   const OwnStep step = std::exchange(impl_->own_step, {});
   const auto rows = static_cast<double>(step.rows);
   if (step.denominator != rows) scale_gradients(impl_->session.executor(), step.denominator / rows);
-  impl_->session.update(learning_rate, impl_->steps + 1);
+  impl_->session.update(
+      learning_rate_of_step(impl_->session.plan().request.optimizer, learning_rate, impl_->steps + 1),
+      impl_->steps + 1);
   ++impl_->steps;
   return impl_->session.executor().grad_norm();
 }

@@ -1,58 +1,16 @@
 // What settings mean for each other: contradictions, what this version refuses, and defaults that depend on
 // others.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "arguments/range.h"
 #include "arguments/table.h"
 #include "arguments/value.h"
 #include "base/check.h"
+#include "base/optimizer_names.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::array<std::string_view, 3> kOptimizers = {"adamw_torch", "adamw_torch_fused", "sgd"};
-// The other names that Hugging Face knows.
-constexpr std::array<std::string_view, 39> kOptimizersNotHere = {"adafactor",
-                                                                 "adalomo",
-                                                                 "adamw_8bit",
-                                                                 "adamw_anyprecision",
-                                                                 "adamw_apex_fused",
-                                                                 "adamw_bnb_8bit",
-                                                                 "adamw_torch_4bit",
-                                                                 "adamw_torch_8bit",
-                                                                 "adamw_torch_npu_fused",
-                                                                 "adamw_torch_xla",
-                                                                 "adagrad",
-                                                                 "ademamix",
-                                                                 "ademamix_8bit",
-                                                                 "apollo_adamw",
-                                                                 "apollo_adamw_layerwise",
-                                                                 "galore_adafactor",
-                                                                 "galore_adafactor_layerwise",
-                                                                 "galore_adamw",
-                                                                 "galore_adamw_8bit",
-                                                                 "galore_adamw_8bit_layerwise",
-                                                                 "galore_adamw_layerwise",
-                                                                 "grokadamw",
-                                                                 "lion_32bit",
-                                                                 "lion_8bit",
-                                                                 "lomo",
-                                                                 "paged_adamw_32bit",
-                                                                 "paged_adamw_8bit",
-                                                                 "paged_ademamix_32bit",
-                                                                 "paged_ademamix_8bit",
-                                                                 "paged_lion_32bit",
-                                                                 "paged_lion_8bit",
-                                                                 "rmsprop",
-                                                                 "rmsprop_bnb",
-                                                                 "rmsprop_bnb_32bit",
-                                                                 "rmsprop_bnb_8bit",
-                                                                 "schedule_free_adamw",
-                                                                 "schedule_free_radam",
-                                                                 "schedule_free_sgd",
-                                                                 "stable_adamw"};
 
 // A setting that asks for nothing, so that there is nothing to refuse or to remark.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
@@ -189,13 +147,18 @@ void check_data(const Arguments& a) {
 }
 
 void check_optimizer(const Arguments& a) {
-  if (std::ranges::find(kOptimizers, a.optim) != kOptimizers.end()) return;
-  if (std::ranges::find(kOptimizersNotHere, a.optim) != kOptimizersNotHere.end()) {
-    throw_error(ErrorCode::kUsage, "--optim {}: not in this version; it has {}", a.optim,
-                fmt::join(kOptimizers, ", "));
+  const OptimizerName* row = find_optimizer_name(a.optim);
+  if (row != nullptr && row->is_here()) return;
+  if (row != nullptr) {
+    throw_error(ErrorCode::kUsage, "--optim {}: {}; the nearest is --optim {}", a.optim, row->reason,
+                row->nearest);
   }
-  throw_error(ErrorCode::kUsage, "--optim: '{}' is none of {}{}", a.optim, fmt::join(kOptimizers, ", "),
-              did_you_mean(a.optim, {kOptimizers.begin(), kOptimizers.end()}));
+  std::vector<std::string_view> names;
+  for (const OptimizerName& other : optimizer_names()) {
+    if (other.is_here()) names.push_back(other.name);
+  }
+  throw_error(ErrorCode::kUsage, "--optim: '{}' is none of {}{}", a.optim, fmt::join(names, ", "),
+              did_you_mean(a.optim, names));
 }
 
 void check_device(const Arguments& a) {

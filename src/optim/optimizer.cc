@@ -1,7 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
-#include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "graph/ops/ops.h"
@@ -11,9 +11,10 @@ namespace {
 
 struct Row {
   OptimizerKind kind;
+  std::string_view name;
   void (*add)(Graph&, std::span<const Parameter>, const OptimizerConfig&, double, ValueId, ValueId);
+  std::vector<std::string> (*states)(const OptimizerConfig&);
 };
-constexpr Row kRows[] = {{OptimizerKind::kAdamW, add_adamw}, {OptimizerKind::kSgd, add_sgd}};
 
 // Parameters that are kept in the same way are updated together.
 enum class Storing : uint8_t { kWhole, kWithCopy, kSplit };
@@ -22,31 +23,60 @@ Storing storing_of(const Parameter& parameter) {
   return parameter.copy != kNoValue ? Storing::kWithCopy : Storing::kWhole;
 }
 
-double parse_value(const std::string& key, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw_error(ErrorCode::kUsage, "--optim_args: '{}' is '{}', a number is expected", key, text);
-  }
-  return value;
+std::vector<std::string> adamw_states(const OptimizerConfig&) {
+  return {"adamw.m", "adamw.v"};
+}
+std::vector<std::string> sgd_states(const OptimizerConfig& config) {
+  return config.momentum > 0.0 ? std::vector<std::string>{"sgd.momentum"} : std::vector<std::string>{};
+}
+std::vector<std::string> lion_states(const OptimizerConfig&) {
+  return {"lion.m"};
+}
+std::vector<std::string> adagrad_states(const OptimizerConfig&) {
+  return {"adagrad.sum"};
+}
+
+std::vector<std::string> adafactor_states(const OptimizerConfig& config) {
+  std::vector<std::string> names{"adafactor.row", "adafactor.column", "adafactor.v"};
+  if (config.adafactor.beta1) names.emplace_back("adafactor.m");
+  return names;
+}
+std::vector<std::string> adamw_8bit_states(const OptimizerConfig&) {
+  return {"adamw_8bit.m", "adamw_8bit.m.absmax", "adamw_8bit.v", "adamw_8bit.v.absmax", "adamw.m", "adamw.v"};
+}
+std::vector<std::string> lion_8bit_states(const OptimizerConfig&) {
+  return {"lion_8bit.m", "lion_8bit.m.absmax", "lion.m"};
+}
+
+constexpr Row kRows[] = {{OptimizerKind::kAdamW, "adamw", add_adamw, adamw_states},
+                         {OptimizerKind::kSgd, "sgd", add_sgd, sgd_states},
+                         {OptimizerKind::kLion, "lion", add_lion, lion_states},
+                         {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states},
+                         {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states},
+                         {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states},
+                         {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states}};
+
+const Row& row_of(OptimizerKind kind) {
+  const auto row =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.kind == kind; });
+  PLIMSOLL_CHECK(row != std::end(kRows), "optimizer {} has no row", static_cast<int>(kind));
+  return *row;
 }
 
 // One op for each group of parameters that are updated alike, numbered on from `num_updated`.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, int64_t& num_updated) {
-  for (const Row& row : kRows) {
-    if (row.kind != config.kind) continue;
-    for (const bool decays : {true, false}) {
-      for (const Storing storing : {Storing::kSplit, Storing::kWithCopy, Storing::kWhole}) {
-        std::vector<Parameter> group;
-        for (Parameter parameter : parameters) {
-          if (parameter.decays != decays || storing_of(parameter) != storing) continue;
-          if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
-          parameter.index = num_updated++;
-          group.push_back(std::move(parameter));
-        }
-        if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, finite);
+  const Row& row = row_of(config.kind);
+  for (const bool decays : {true, false}) {
+    for (const Storing storing : {Storing::kSplit, Storing::kWithCopy, Storing::kWhole}) {
+      std::vector<Parameter> group;
+      for (Parameter parameter : parameters) {
+        if (parameter.decays != decays || storing_of(parameter) != storing) continue;
+        if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
+        parameter.index = num_updated++;
+        group.push_back(std::move(parameter));
       }
+      if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, finite);
     }
   }
 }
@@ -128,45 +158,17 @@ bool takes_split_weights(const OptimizerConfig& config) {
   return config.kind == OptimizerKind::kAdamW;
 }
 
-std::vector<std::string> optimizer_state_names(const OptimizerConfig& config) {
-  if (config.kind == OptimizerKind::kAdamW) return {"adamw.m", "adamw.v"};
-  return config.momentum > 0.0 ? std::vector<std::string>{"sgd.momentum"} : std::vector<std::string>{};
+std::vector<int64_t> part_rows(const Graph& graph, const Parameter& parameter) {
+  if (!parameter.part_rows.empty()) return parameter.part_rows;
+  return {graph.value(parameter.weight).type.shape[0].offset};
 }
 
-OptimizerConfig parse_optimizer(const std::string& optim,
-                                const std::map<std::string, std::string>& optim_args) {
-  OptimizerConfig config;
-  if (optim == "sgd") {
-    config.kind = OptimizerKind::kSgd;
-  } else if (optim != "adamw_torch" && optim != "adamw_torch_fused" && optim != "adamw") {
-    throw_error(ErrorCode::kUsage,
-                "--optim {}: this version has adamw_torch (also adamw_torch_fused) and sgd", optim);
-  }
-  for (const auto& [key, text] : optim_args) {
-    const bool sgd = config.kind == OptimizerKind::kSgd;
-    if (sgd && key == "momentum") {
-      config.momentum = parse_value(key, text);
-      if (!(config.momentum >= 0.0 && config.momentum < 1.0)) {
-        throw_error(ErrorCode::kUsage, "--optim_args: momentum is {}, it must be in [0, 1)", text);
-      }
-    } else if (sgd && key == "nesterov") {
-      config.nesterov = text == "True" || text == "true" || text == "1";
-    } else if (!sgd && key == "master_weights") {
-      if (text != "whole" && text != "split") {
-        throw_error(ErrorCode::kUsage, "--optim_args: master_weights is '{}', it must be whole or split",
-                    text);
-      }
-      config.master_weights = text == "whole" ? MasterWeights::kWhole : MasterWeights::kSplit;
-    } else {
-      throw_error(ErrorCode::kUsage, "--optim_args: '{}' is no argument of {} ({})", key, optim,
-                  sgd ? "it has momentum and nesterov"
-                      : "it has master_weights; others are --adam_beta1, --adam_beta2, --adam_epsilon");
-    }
-  }
-  if (config.nesterov && config.momentum == 0.0) {
-    throw_error(ErrorCode::kUsage, "--optim_args: nesterov needs momentum above 0, it is 0");
-  }
-  return config;
+std::string_view optimizer_kind_name(OptimizerKind kind) {
+  return row_of(kind).name;
+}
+
+std::vector<std::string> optimizer_state_names(const OptimizerConfig& config) {
+  return row_of(config.kind).states(config);
 }
 
 }  // namespace plimsoll

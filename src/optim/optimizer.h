@@ -4,8 +4,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/ir/graph.h"
@@ -13,7 +15,29 @@
 
 namespace plimsoll {
 
-enum class OptimizerKind : uint8_t { kAdamW, kSgd };
+enum class OptimizerKind : uint8_t { kAdamW, kSgd, kLion, kAdagrad, kAdafactor, kAdamW8Bit, kLion8Bit };
+// "adamw": as base/optimizer_names.h calls what runs.
+std::string_view optimizer_kind_name(OptimizerKind kind);
+
+// As transformers.optimization.Adafactor has them, with the defaults of Trainer, which turns scale_parameter
+// and relative_step off.
+struct AdafactorOptions {
+  double epsilon1 = 1e-30;
+  double epsilon2 = 1e-3;
+  double clip_threshold = 1.0;
+  double decay_rate = -0.8;
+  std::optional<double> beta1 = {};
+  bool scale_parameter = false;
+  bool relative_step = false;
+  bool warmup_init = false;
+  friend bool operator==(const AdafactorOptions&, const AdafactorOptions&) = default;
+};
+
+struct AdagradOptions {
+  double lr_decay = 0.0;
+  double epsilon = 1e-10;
+  friend bool operator==(const AdagradOptions&, const AdagradOptions&) = default;
+};
 
 // How fp32 weights are kept that products read in 16 bits.
 enum class MasterWeights : uint8_t {
@@ -28,8 +52,10 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double momentum = 0.0;
+  double momentum = 0.0;  // of SGD
   bool nesterov = false;
+  AdafactorOptions adafactor = {};
+  AdagradOptions adagrad = {};
   double max_grad_norm = 1.0;  // 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
   uint64_t noise_seed = 0;  // of the stochastic rounding of weights that are bf16 alone
@@ -44,6 +70,9 @@ struct Parameter {
   ValueId copy = kNoValue;       // in 16 bits, for products; the update writes it too
   ValueId remainder = kNoValue;  // u8[2 n], of a `weight` in bf16 (base/split_f32.h)
   bool decays = true;
+  bool is_embedding = false;
+  // Rows of the tensors that it consists of in a checkpoint, where they are several: q, k and v.
+  std::vector<int64_t> part_rows = {};
   int64_t index = 0;  // among all; add_optimizer numbers them so that those of a group follow each other
 };
 
@@ -72,16 +101,33 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
 OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Parameter> parameters,
                                            const OptimizerConfig& config);
 
-// Names of the states per parameter, in order: what a checkpoint stores.
+// Names of the kinds of states that parameters have, some or all of them: what a checkpoint stores.
 std::vector<std::string> optimizer_state_names(const OptimizerConfig& config);
+
+// The rows of its parts: all of them where it is one tensor.
+std::vector<int64_t> part_rows(const Graph& graph, const Parameter& parameter);
+
+// The learning rate of update `step` (1 for the first): the schedule's, or Adafactor's own with
+// relative_step.
+double learning_rate_of_step(const OptimizerConfig& config, double scheduled, int64_t step);
 
 // From Trainer's names: `optim` and its optim_args. Errors: kUsage for a name or key that there is not.
 OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args);
 
-// adamw.cc and sgd.cc: the update of one group of parameters with one weight decay.
+// A file each: the update of one group of parameters with one weight decay.
 void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                double weight_decay, ValueId clip, ValueId finite);
+void add_adafactor(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                   double weight_decay, ValueId clip, ValueId finite);
+void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                    double weight_decay, ValueId clip, ValueId finite);
+void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                   double weight_decay, ValueId clip, ValueId finite);
+void add_adagrad(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                 double weight_decay, ValueId clip, ValueId finite);
+void add_lion(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+              double weight_decay, ValueId clip, ValueId finite);
 void add_sgd(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
              double weight_decay, ValueId clip, ValueId finite);
 

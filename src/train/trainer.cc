@@ -91,8 +91,10 @@ int64_t TrainLoop::updates_done() const {
 }
 
 double TrainLoop::learning_rate() const {
-  return metric_state_ ? metric_state_->learning_rate
-                       : arguments_.learning_rate * schedule_multiplier(*schedule_, updates_done());
+  const double scheduled = metric_state_
+                               ? metric_state_->learning_rate
+                               : arguments_.learning_rate * schedule_multiplier(*schedule_, updates_done());
+  return learning_rate_of_step(session_.plan().request.optimizer, scheduled, updates_done() + 1);
 }
 
 StepInfo TrainLoop::train_step(MicroBatch& batch) {

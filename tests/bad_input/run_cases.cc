@@ -97,7 +97,7 @@ std::vector<Case> argument_cases() {
       argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
       argument("ArgumentOptimizerUnknown", 2, {"--optim", "did you mean 'adamw_torch'"},
                {"--optim", "adamw_troch"}),
-      argument("ArgumentOptimizerNotHere", 2, {"adafactor", "not in this version"}, {"--optim", "adafactor"}),
+      argument("ArgumentOptimizerNotHere", 2, {"galore_adamw", "low rank", "--optim adamw_8bit"}, {"--optim", "galore_adamw"}),
       argument("ArgumentOptimizerSetting", 2, {"momentun"},
                {"--optim", "sgd", "--optim_args", "momentun=0.9"}),
       {"ArgumentScheduleSetting",

@@ -60,6 +60,19 @@ std::vector<TinyCase> all_cases() {
                        .optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9}});
     }
   }
+  cases.push_back({.optimizer = {.kind = OptimizerKind::kLion, .weight_decay = 0.01}});
+  cases.push_back({.accumulation = 2, .optimizer = {.kind = OptimizerKind::kAdagrad, .weight_decay = 0.01}});
+  cases.push_back({.optimizer = {.kind = OptimizerKind::kAdafactor, .weight_decay = 0.01}});
+  cases.push_back({.accumulation = 2,
+                   .optimizer = {.kind = OptimizerKind::kAdafactor,
+                                 .weight_decay = 0.01,
+                                 .adafactor = {.beta1 = 0.9, .scale_parameter = true}},
+                   .activations = DType::kBF16});
+  // Wide enough for states in 8 bits: the tensors of q, k and v have 4096 elements each.
+  cases.push_back(
+      {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
+  cases.push_back(
+      {.accumulation = 2, .optimizer = {.kind = OptimizerKind::kLion8Bit}, .hidden = 64, .layers = 1});
   cases.push_back({.problem_type = ProblemType::kRegression});
   cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
   cases.push_back({.activations = DType::kBF16});

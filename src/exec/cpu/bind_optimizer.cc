@@ -4,9 +4,8 @@ namespace plimsoll {
 namespace {
 
 // Args borrow the list of tensors, which lives in the closure.
-template <typename Args>
-std::function<void()> over_tensors(void (*run)(const Args&), Args args,
-                                   std::vector<OptimizerTensor> tensors) {
+template <typename Args, typename Tensor>
+std::function<void()> over_tensors(void (*run)(const Args&), Args args, std::vector<Tensor> tensors) {
   return [run, args, tensors = std::move(tensors)]() mutable {
     args.tensors = tensors;
     run(args);
@@ -34,6 +33,25 @@ std::function<void()> bind_optimizer_cpu(const BindContext& context) {
   }
   if (name == "sgd") {
     return over_tensors(context.pick(sgd_ref, sgd_cpu), sgd_args(context), sgd_tensors(context));
+  }
+  if (name == "lion") {
+    return over_tensors(context.pick(lion_ref, lion_cpu), lion_args(context), one_state_tensors(context));
+  }
+  if (name == "adagrad") {
+    return over_tensors(context.pick(adagrad_ref, adagrad_cpu), adagrad_args(context),
+                        one_state_tensors(context));
+  }
+  if (name == "adafactor") {
+    return over_tensors(context.pick(adafactor_ref, adafactor_cpu), adafactor_args(context),
+                        adafactor_tensors(context));
+  }
+  if (name == "adamw_8bit") {
+    return over_tensors(context.pick(adamw_8bit_ref, adamw_8bit_cpu), adamw_args(context),
+                        eight_bit_tensors(context));
+  }
+  if (name == "lion_8bit") {
+    return over_tensors(context.pick(lion_8bit_ref, lion_8bit_cpu), lion_args(context),
+                        eight_bit_tensors(context));
   }
   return {};
 }

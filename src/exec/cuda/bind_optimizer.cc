@@ -1,6 +1,11 @@
 #include "exec/cuda/bind_cuda.h"
+#include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adagrad_cuda.h"
+#include "kernels/optimizer/adamw_8bit_cuda.h"
 #include "kernels/optimizer/adamw_cuda.h"
 #include "kernels/optimizer/global_norm_cuda.h"
+#include "kernels/optimizer/lion_8bit_cuda.h"
+#include "kernels/optimizer/lion_cuda.h"
 #include "kernels/optimizer/loss_scale_cuda.h"
 #include "kernels/optimizer/sgd_cuda.h"
 
@@ -8,9 +13,9 @@ namespace plimsoll {
 namespace {
 
 // Args borrow the list of tensors, which lives in the closure.
-template <typename Args>
+template <typename Args, typename Tensor>
 std::function<void()> over_tensors(CudaStream stream, void (*run)(const Args&, CudaStream), Args args,
-                                   std::vector<OptimizerTensor> tensors) {
+                                   std::vector<Tensor> tensors) {
   return [run, args, tensors = std::move(tensors), stream]() mutable {
     args.tensors = tensors;
     run(args, stream);
@@ -30,6 +35,19 @@ std::function<void()> bind_optimizer_cuda(const BindContext& context, CudaStream
   }
   if (name == "adamw") return over_tensors(stream, adamw_cuda, adamw_args(context), adamw_tensors(context));
   if (name == "sgd") return over_tensors(stream, sgd_cuda, sgd_args(context), sgd_tensors(context));
+  if (name == "lion") return over_tensors(stream, lion_cuda, lion_args(context), one_state_tensors(context));
+  if (name == "adagrad") {
+    return over_tensors(stream, adagrad_cuda, adagrad_args(context), one_state_tensors(context));
+  }
+  if (name == "adafactor") {
+    return over_tensors(stream, adafactor_cuda, adafactor_args(context), adafactor_tensors(context));
+  }
+  if (name == "adamw_8bit") {
+    return over_tensors(stream, adamw_8bit_cuda, adamw_args(context), eight_bit_tensors(context));
+  }
+  if (name == "lion_8bit") {
+    return over_tensors(stream, lion_8bit_cuda, lion_args(context), eight_bit_tensors(context));
+  }
   return {};
 }
 

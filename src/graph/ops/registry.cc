@@ -9,7 +9,10 @@ namespace {
 const std::vector<const OpSchema*>& registry() {
   static const std::vector<const OpSchema*> ops = [] {
     std::vector<const OpSchema*> list{&accumulate_op(),
+                                      &adafactor_op(),
+                                      &adagrad_op(),
                                       &adamw_op(),
+                                      &adamw_8bit_op(),
                                       &adjust_loss_scale_op(),
                                       &add_op(),
                                       &attention_op(),
@@ -33,6 +36,8 @@ const std::vector<const OpSchema*>& registry() {
                                       &gelu_op(),
                                       &gelu_bwd_op(),
                                       &global_norm_op(),
+                                      &lion_op(),
+                                      &lion_8bit_op(),
                                       &log_softmax_op(),
                                       &log_softmax_bwd_op(),
                                       &matmul_op(),

@@ -17,21 +17,46 @@ struct Rule {
   double bytes_per_parameter;
   bool train;
   bool mixed;
-  int states;         // moments per parameter
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  int states = 0;     // kinds of them that the optimizer keeps
   bool half = false;  // weights in 16 bits and no others
 };
 // The arithmetic behind the sentences that circulate: fp32 moments, gradients of every parameter at once.
 constexpr Rule kRules[] = {
-    {"AdamW in fp32", "4 weights + 4 gradients + 8 moments", 16, true, false, 2},
-    {"AdamW, mixed precision", "6 weights + 4 gradients + 8 moments", 18, true, true, 2},
-    {"SGD with momentum in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false, 1},
-    {"SGD with momentum, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true, 1},
-    {"SGD in fp32", "4 weights + 4 gradients", 8, true, false, 0},
-    {"SGD, mixed precision", "6 weights + 4 gradients", 10, true, true, 0},
-    {"inference in fp32", "4 weights", 4, false, false, 0},
-    {"inference, mixed precision", "6 weights", 6, false, true, 0},
-    {"inference in 16 bits", "2 weights", 2, false, true, 0, true},
-    {"AdamW in pure bf16", "2 weights + 2 gradients + 8 moments", 12, true, true, 2, true},
+    {"AdamW in fp32", "4 weights + 4 gradients + 8 moments", 16, true, false, OptimizerKind::kAdamW, 2},
+    {"AdamW, mixed precision", "6 weights + 4 gradients + 8 moments", 18, true, true, OptimizerKind::kAdamW,
+     2},
+    {"SGD with momentum in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false,
+     OptimizerKind::kSgd, 1},
+    {"SGD with momentum, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true,
+     OptimizerKind::kSgd, 1},
+    {"SGD in fp32", "4 weights + 4 gradients", 8, true, false, OptimizerKind::kSgd, 0},
+    {"SGD, mixed precision", "6 weights + 4 gradients", 10, true, true, OptimizerKind::kSgd, 0},
+    {"Lion in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false, OptimizerKind::kLion, 1},
+    {"Lion, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true, OptimizerKind::kLion,
+     1},
+    {"Adagrad in fp32", "4 weights + 4 gradients + 4 sums", 12, true, false, OptimizerKind::kAdagrad, 1},
+    {"Adagrad, mixed precision", "6 weights + 4 gradients + 4 sums", 14, true, true, OptimizerKind::kAdagrad,
+     1},
+    {"Adafactor in fp32", "4 weights + 4 gradients", 8, true, false, OptimizerKind::kAdafactor, 3},
+    {"Adafactor, mixed precision", "6 weights + 4 gradients", 10, true, true, OptimizerKind::kAdafactor, 3},
+    {"Adafactor with beta1 in fp32", "4 weights + 4 gradients + 4 momentum", 12, true, false,
+     OptimizerKind::kAdafactor, 4},
+    {"Adafactor with beta1, mixed precision", "6 weights + 4 gradients + 4 momentum", 14, true, true,
+     OptimizerKind::kAdafactor, 4},
+    {"8-bit AdamW in fp32", "4 weights + 4 gradients + 2 moments", 10, true, false, OptimizerKind::kAdamW8Bit,
+     6},
+    {"8-bit AdamW, mixed precision", "6 weights + 4 gradients + 2 moments", 12, true, true,
+     OptimizerKind::kAdamW8Bit, 6},
+    {"8-bit Lion in fp32", "4 weights + 4 gradients + 1 momentum", 9, true, false, OptimizerKind::kLion8Bit,
+     3},
+    {"8-bit Lion, mixed precision", "6 weights + 4 gradients + 1 momentum", 11, true, true,
+     OptimizerKind::kLion8Bit, 3},
+    {"inference in fp32", "4 weights", 4, false, false},
+    {"inference, mixed precision", "6 weights", 6, false, true},
+    {"inference in 16 bits", "2 weights", 2, false, true, OptimizerKind::kAdamW, 0, true},
+    {"AdamW in pure bf16", "2 weights + 2 gradients + 8 moments", 12, true, true, OptimizerKind::kAdamW, 2,
+     true},
 };
 
 int num_states(const PlanRequest& request) {
@@ -43,7 +68,7 @@ bool applies(const Rule& rule, const PlanRequest& request) {
   const bool mixed = computed == DType::kBF16 || computed == DType::kF16;
   const bool half = request.dtype == DType::kBF16 || request.dtype == DType::kF16;
   return rule.train == request.train && rule.mixed == mixed && rule.half == half &&
-         (!rule.train || rule.states == num_states(request));
+         (!rule.train || (rule.optimizer == request.optimizer.kind && rule.states == num_states(request)));
 }
 
 // What gradients would be if all of them lived at once.

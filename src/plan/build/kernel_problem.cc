@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <iterator>
+
+#include "graph/ops/update_parts.h"
+#include "kernels/optimizer/catalog.h"
 #include "plan/build/plan.h"
 
 namespace plimsoll {
@@ -38,6 +43,27 @@ std::string_view kernel_of(std::string_view op) {
 
 int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) {
   return shape[dim].at(bucket);
+}
+
+bool is_update(std::string_view op) {
+  static constexpr std::string_view kUpdates[] = {"adafactor", "adagrad",   "adamw", "adamw_8bit",
+                                                  "lion",      "lion_8bit", "sgd"};
+  return std::ranges::find(kUpdates, op) != std::end(kUpdates);
+}
+
+// Of all parts of all parameters of the op.
+int64_t adafactor_scratch_bytes(const OpView& op) {
+  const bool factored = op.attributes().integer("factored") != 0;
+  const std::vector<std::vector<int64_t>> rows = part_rows_of(op.attributes());
+  const int stride = (op.num_inputs() - 4) / static_cast<int>(rows.size());
+  int64_t bytes = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t columns = elements_per_row(op.in_shape(4 + static_cast<int>(i) * stride));
+    for (const int64_t part : rows[i]) {
+      bytes += adafactor_scratch(factored ? part : 1, factored ? columns : part, factored).bytes;
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -86,11 +112,12 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     add("tables", (op.num_inputs() - 1) / 2);
     return problem;
   }
-  if (name == "adamw" || name == "sgd") {
+  if (is_update(name)) {
     // What is kept in bf16, in part or alone, is fp32 where it is computed with.
     const bool computes_in_f32 =
         op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");
     problem.dtype = computes_in_f32 ? DType::kF32 : op.input(4).type.dtype;
+    if (name == "adafactor") add("scratch", adafactor_scratch_bytes(op));
     return problem;
   }
   // Element-wise and row-wise ops: rows, columns and elements of the first operand.

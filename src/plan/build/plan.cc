@@ -67,6 +67,19 @@ ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest
                                   : kNoValue;
 }
 
+// A table whose rows are looked up.
+bool is_embedding(const Graph& graph, ValueId weight) {
+  return std::ranges::any_of(graph.ops(), [&](const Op& op) {
+    return op.def == &embedding_sum_op() && std::ranges::find(op.inputs, weight) != op.inputs.end();
+  });
+}
+
+std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
+  std::vector<int64_t> rows;
+  for (const WeightPart& part : spec.parts) rows.push_back(part.num_rows);
+  return rows;
+}
+
 ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kTrain));
@@ -89,7 +102,9 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
                         .weight = graph.find(weights[i].name),
                         .gradient = gradients[i],
                         .copy = copies[i],
-                        .decays = weights[i].decays};
+                        .decays = weights[i].decays,
+                        .is_embedding = is_embedding(graph, graph.find(weights[i].name)),
+                        .part_rows = rows_of_parts(weights[i])};
     if (parameter.weight == kNoValue) {
       parameter.weight = std::exchange(parameter.copy, kNoValue);
       parameter.remainder = graph.add_value(remainder_name(weights[i].name),

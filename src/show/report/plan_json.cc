@@ -150,7 +150,7 @@ Json request_json(const PlanRequest& request) {
               {"activation_dtype", dtype_name(request.activation_dtype.value_or(request.dtype))},
               {"train", request.train},
               {"evaluate", request.evaluate},
-              {"optimizer", request.optimizer.kind == OptimizerKind::kAdamW ? "adamw" : "sgd"},
+              {"optimizer", optimizer_kind_name(request.optimizer.kind)},
               {"gradient_accumulation_steps", request.gradient_accumulation_steps},
               {"train_bucket", bucket_json(request.train_bucket)},
               {"evaluate_bucket", bucket_json(request.evaluate_bucket)},

@@ -252,8 +252,23 @@ std::string precision_words(const PlanRequest& request) {
 }
 
 std::string optimizer_words(const OptimizerConfig& optimizer) {
-  if (optimizer.kind == OptimizerKind::kAdamW) return "AdamW";
-  return optimizer.momentum > 0 ? fmt::format("SGD with momentum {:g}", optimizer.momentum) : "SGD";
+  switch (optimizer.kind) {
+    case OptimizerKind::kAdamW:
+      return "AdamW";
+    case OptimizerKind::kSgd:
+      return optimizer.momentum > 0 ? fmt::format("SGD with momentum {:g}", optimizer.momentum) : "SGD";
+    case OptimizerKind::kLion:
+      return "Lion";
+    case OptimizerKind::kAdagrad:
+      return "Adagrad";
+    case OptimizerKind::kAdafactor:
+      return "Adafactor";
+    case OptimizerKind::kAdamW8Bit:
+      return "8-bit AdamW";
+    case OptimizerKind::kLion8Bit:
+      return "8-bit Lion";
+  }
+  return "?";
 }
 
 std::string plan_table(const Plan& plan, Characters characters) {

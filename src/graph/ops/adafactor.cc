@@ -1,0 +1,44 @@
+// adafactor(lr, step, clip, finite, p_0, g_0, row_0, column_0, m_0?, p_1, ...) {epsilon1, epsilon2,
+// clip_threshold, decay_rate, beta1, weight_decay, scale_parameter, factored, part_rows}: one update of every
+// parameter of a group in place (Shazeer and Stern, arXiv 1804.04235, as
+// transformers.optimization.Adafactor). With {factored} the parameters are matrices, row has a number per row
+// and column one per part and column; without, they are vectors and have v in place of the two. m exists
+// where beta1 is not below 0. Outputs are new versions of the same bytes. Nothing is written where finite is
+// 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too.
+#include "graph/ops/ops.h"
+#include "graph/ops/update.h"
+
+namespace plimsoll {
+namespace {
+
+class Adafactor final : public Update {
+ public:
+  std::string_view name() const override { return "adafactor"; }
+  // The gradient is read for the states, for the size of the update and for the update; the parameter once
+  // more where it scales the rate.
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    double bytes = Update::bytes(op, bucket);
+    const double params = op.attributes().integer("scale_parameter") != 0 ? 1.0 : 0.0;
+    for (int i = 4; i < op.num_inputs(); i += values_per_parameter(op)) {
+      bytes += 2.0 * static_cast<double>(op.input(i + 1).bytes(bucket)) +
+               params * static_cast<double>(op.input(i).bytes(bucket));
+    }
+    return bytes;
+  }
+
+ protected:
+  int values_per_parameter(const OpView& op) const override {
+    const int states = op.attributes().integer("factored") != 0 ? 2 : 1;
+    return 2 + states + (op.attributes().number("beta1") >= 0.0 ? 1 : 0) + copies(op);
+  }
+  double flops_per_element() const override { return 14.0; }
+};
+
+}  // namespace
+
+const OpSchema& adafactor_op() {
+  static const Adafactor op;
+  return op;
+}
+
+}  // namespace plimsoll

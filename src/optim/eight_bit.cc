@@ -1,0 +1,100 @@
+// AdamW and Lion with states in 8 bits: per element a code, per block of 256 elements of a tensor of the
+// checkpoint one fp32. Embeddings, and tensors of fewer than 4096 elements, keep their states in fp32, as
+// bitsandbytes and Trainer have it.
+#include <algorithm>
+
+#include "graph/ops/ops.h"
+#include "graph/ops/update_parts.h"
+#include "optim/optimizer.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kBlock = 256;
+constexpr int64_t kLeastElements = 4096;
+
+std::vector<int64_t> part_elements(const Graph& graph, const Parameter& parameter) {
+  const Shape& shape = graph.value(parameter.weight).type.shape;
+  std::vector<int64_t> elements = part_rows(graph, parameter);
+  for (int64_t& part : elements) part *= elements_per_row(shape);
+  return elements;
+}
+
+// A weight of several tensors keeps them alike: by the smallest.
+bool is_eight_bit(const Graph& graph, const Parameter& parameter) {
+  const std::vector<int64_t> elements = part_elements(graph, parameter);
+  return !parameter.is_embedding && *std::min_element(elements.begin(), elements.end()) >= kLeastElements;
+}
+
+struct Split {
+  std::vector<Parameter> eight_bit, fp32;
+};
+Split split(const Graph& graph, std::span<const Parameter> group) {
+  Split parts;
+  for (const Parameter& parameter : group) {
+    (is_eight_bit(graph, parameter) ? parts.eight_bit : parts.fp32).push_back(parameter);
+  }
+  return parts;
+}
+
+// Appends the update of `group` with these states, each a value of codes and one of absmax.
+void add_update(Graph& graph, std::span<const Parameter> group, const OpSchema& op,
+                std::span<const std::string> states, Attributes attributes, ValueId clip, ValueId finite) {
+  std::vector<ValueId> inputs{graph.input("learning_rate"), graph.input("step"), clip, finite};
+  std::vector<std::string> names;
+  std::vector<std::vector<int64_t>> rows;
+  for (const Parameter& parameter : group) {
+    const Value weight = graph.value(parameter.weight);
+    const DType dtype = weight.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    int64_t blocks = 0;
+    for (const int64_t elements : part_elements(graph, parameter)) blocks += (elements + kBlock - 1) / kBlock;
+    inputs.push_back(parameter.weight);
+    inputs.push_back(parameter.gradient);
+    names.push_back(weight.name + ".updated");
+    for (const std::string& state : states) {
+      inputs.push_back(graph.add_value(state + "/" + weight.name, {DType::kU8, weight.type.shape},
+                                       Storage::kOptimizerState));
+      inputs.push_back(graph.add_value(state + ".absmax/" + weight.name, {dtype, Shape{blocks}},
+                                       Storage::kOptimizerState));
+      names.push_back(state + ".updated/" + weight.name);
+      names.push_back(state + ".absmax.updated/" + weight.name);
+    }
+    if (parameter.copy != kNoValue) {
+      inputs.push_back(parameter.copy);
+      names.push_back(graph.value(parameter.copy).name + ".updated");
+    }
+    rows.push_back(part_rows(graph, parameter));
+  }
+  attributes.set(kPartRows, part_rows_text(rows));
+  attributes.set("copies", int64_t{group.front().copy != kNoValue});
+  emit_all(graph, op, std::move(inputs), std::move(attributes), names);
+}
+
+}  // namespace
+
+void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                    double weight_decay, ValueId clip, ValueId finite) {
+  const Split parts = split(graph, group);
+  if (!parts.fp32.empty()) add_adamw(graph, parts.fp32, config, weight_decay, clip, finite);
+  if (parts.eight_bit.empty()) return;
+  const std::string states[] = {"adamw_8bit.m", "adamw_8bit.v"};
+  add_update(graph, parts.eight_bit, adamw_8bit_op(), states,
+             {{"beta1", config.beta1},
+              {"beta2", config.beta2},
+              {"epsilon", config.epsilon},
+              {"weight_decay", weight_decay}},
+             clip, finite);
+}
+
+void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                   double weight_decay, ValueId clip, ValueId finite) {
+  const Split parts = split(graph, group);
+  if (!parts.fp32.empty()) add_lion(graph, parts.fp32, config, weight_decay, clip, finite);
+  if (parts.eight_bit.empty()) return;
+  const std::string states[] = {"lion_8bit.m"};
+  add_update(graph, parts.eight_bit, lion_8bit_op(), states,
+             {{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}}, clip,
+             finite);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,169 @@
+// --optim and --optim_args as Trainer's users know them.
+#include <algorithm>
+#include <charconv>
+#include <span>
+
+#include "base/optimizer_names.h"
+#include "optim/optimizer.h"
+
+namespace plimsoll {
+namespace {
+
+// One key of --optim_args that an optimizer has.
+struct Option {
+  std::string_view key;
+  void (*set)(OptimizerConfig&, const std::string& key, const std::string& text);
+};
+struct OptionsOf {
+  std::string_view optimizer;
+  OptimizerKind kind;
+  std::span<const Option> options;
+  std::string_view where_else;  // its settings that have names of their own
+};
+
+double number_of(const std::string& key, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw_error(ErrorCode::kUsage, "--optim_args: '{}' is '{}', a number is expected", key, text);
+  }
+  return value;
+}
+double number_above(const std::string& key, const std::string& text, double least) {
+  const double value = number_of(key, text);
+  if (!(value >= least)) {
+    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, it must be at least {}", key, text, least);
+  }
+  return value;
+}
+double share_of(const std::string& key, const std::string& text) {
+  const double value = number_of(key, text);
+  if (!(value >= 0.0 && value < 1.0)) {
+    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, it must be in [0, 1)", key, text);
+  }
+  return value;
+}
+bool truth_of(const std::string& text) {
+  return text == "True" || text == "true" || text == "1" || text == "yes";
+}
+
+constexpr Option kAdamwOptions[] = {
+    {"master_weights", [](OptimizerConfig& c, const std::string&, const std::string& text) {
+       if (text != "whole" && text != "split") {
+         throw_error(ErrorCode::kUsage, "--optim_args: master_weights is '{}', it must be whole or split",
+                     text);
+       }
+       c.master_weights = text == "whole" ? MasterWeights::kWhole : MasterWeights::kSplit;
+     }}};
+constexpr Option kSgdOptions[] = {
+    {"momentum", [](OptimizerConfig& c, const std::string& key,
+                    const std::string& text) { c.momentum = share_of(key, text); }},
+    {"nesterov",
+     [](OptimizerConfig& c, const std::string&, const std::string& text) { c.nesterov = truth_of(text); }}};
+constexpr Option kAdagradOptions[] = {
+    {"lr_decay", [](OptimizerConfig& c, const std::string& key,
+                    const std::string& text) { c.adagrad.lr_decay = number_above(key, text, 0.0); }},
+    {"eps", [](OptimizerConfig& c, const std::string& key, const std::string& text) {
+       c.adagrad.epsilon = number_above(key, text, 0.0);
+     }}};
+
+double number_below(const std::string& key, const std::string& text, double limit) {
+  const double value = number_of(key, text);
+  if (!(value < limit)) {
+    throw_error(ErrorCode::kUsage, "--optim_args: {} is {}, it must be below {}", key, text, limit);
+  }
+  return value;
+}
+
+// Both numbers of "1e-30,1e-3", in any brackets, or separated by a space.
+void set_epsilons(OptimizerConfig& c, const std::string& key, const std::string& text) {
+  std::string words = text;
+  for (char& letter : words) {
+    if (std::string_view("()[],;").find(letter) != std::string_view::npos) letter = ' ';
+  }
+  const size_t first = words.find_first_not_of(' ');
+  const size_t gap = first == std::string::npos ? first : words.find(' ', first);
+  const size_t second = gap == std::string::npos ? gap : words.find_first_not_of(' ', gap);
+  if (second == std::string::npos) {
+    throw_error(ErrorCode::kUsage,
+                "--optim_args: '{}' is '{}', two numbers are expected: eps1=1e-30,eps2=1e-3", key, text);
+  }
+  words.erase(words.find_last_not_of(' ') + 1);
+  c.adafactor.epsilon1 = number_above(key, words.substr(first, gap - first), 0.0);
+  c.adafactor.epsilon2 = number_above(key, words.substr(second), 0.0);
+}
+
+constexpr Option kAdafactorOptions[] = {
+    {"eps", set_epsilons},
+    {"eps1", [](OptimizerConfig& c, const std::string& key,
+                const std::string& text) { c.adafactor.epsilon1 = number_above(key, text, 0.0); }},
+    {"eps2", [](OptimizerConfig& c, const std::string& key,
+                const std::string& text) { c.adafactor.epsilon2 = number_above(key, text, 0.0); }},
+    {"clip_threshold",
+     [](OptimizerConfig& c, const std::string& key, const std::string& text) {
+       c.adafactor.clip_threshold = number_above(key, text, 1e-300);
+     }},
+    {"decay_rate", [](OptimizerConfig& c, const std::string& key,
+                      const std::string& text) { c.adafactor.decay_rate = number_below(key, text, 0.0); }},
+    {"beta1",
+     [](OptimizerConfig& c, const std::string& key, const std::string& text) {
+       if (text != "None") c.adafactor.beta1 = share_of(key, text);
+     }},
+    {"scale_parameter", [](OptimizerConfig& c, const std::string&,
+                           const std::string& text) { c.adafactor.scale_parameter = truth_of(text); }},
+    {"relative_step", [](OptimizerConfig& c, const std::string&,
+                         const std::string& text) { c.adafactor.relative_step = truth_of(text); }},
+    {"warmup_init", [](OptimizerConfig& c, const std::string&, const std::string& text) {
+       c.adafactor.warmup_init = truth_of(text);
+     }}};
+
+constexpr std::string_view kBetas = "the betas are --adam_beta1 and --adam_beta2";
+constexpr OptionsOf kOptimizers[] = {
+    {"adamw", OptimizerKind::kAdamW, kAdamwOptions, "others are --adam_beta1, --adam_beta2, --adam_epsilon"},
+    {"sgd", OptimizerKind::kSgd, kSgdOptions, "the decay is --weight_decay"},
+    {"lion", OptimizerKind::kLion, {}, kBetas},
+    {"adafactor", OptimizerKind::kAdafactor, kAdafactorOptions, "the decay is --weight_decay"},
+    {"adamw_8bit", OptimizerKind::kAdamW8Bit, {}, "AdamW's are --adam_beta1, --adam_beta2, --adam_epsilon"},
+    {"lion_8bit", OptimizerKind::kLion8Bit, {}, kBetas},
+    {"adagrad", OptimizerKind::kAdagrad, kAdagradOptions, "the decay is --weight_decay"},
+};
+
+const OptionsOf* find_options(std::string_view optim) {
+  const OptimizerName* name = find_optimizer_name(optim);
+  for (const OptionsOf& row : kOptimizers) {
+    if (name != nullptr && row.optimizer == name->runs) return &row;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_key(const std::string& key, const std::string& optim, const OptionsOf& row) {
+  std::string known;
+  for (const Option& option : row.options)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", option.key);
+  throw_error(ErrorCode::kUsage, "--optim_args: '{}' is no argument of {} ({}{})", key, optim,
+              known.empty() ? "" : fmt::format("it has {}; ", known), row.where_else);
+}
+
+}  // namespace
+
+OptimizerConfig parse_optimizer(const std::string& optim,
+                                const std::map<std::string, std::string>& optim_args) {
+  const OptionsOf* row = find_options(optim);
+  if (row == nullptr) throw_error(ErrorCode::kUsage, "--optim {}: there is no such optimizer", optim);
+  OptimizerConfig config{.kind = row->kind};
+  for (const auto& [key, text] : optim_args) {
+    const auto option = std::find_if(row->options.begin(), row->options.end(),
+                                     [&, &name = key](const Option& o) { return o.key == name; });
+    if (option == row->options.end()) refuse_key(key, optim, *row);
+    option->set(config, key, text);
+  }
+  if (config.nesterov && config.momentum == 0.0) {
+    throw_error(ErrorCode::kUsage, "--optim_args: nesterov needs momentum above 0, it is 0");
+  }
+  if (config.adafactor.warmup_init && !config.adafactor.relative_step) {
+    throw_error(ErrorCode::kUsage, "--optim_args: warmup_init needs relative_step=True, it is False");
+  }
+  return config;
+}
+
+}  // namespace plimsoll

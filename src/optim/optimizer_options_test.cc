@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/check.h"
+#include "base/optimizer_names.h"
+#include "optim/optimizer.h"
+
+namespace plimsoll {
+namespace {
+
+std::string error_of(const std::string& optim, const std::map<std::string, std::string>& args) {
+  try {
+    static_cast<void>(parse_optimizer(optim, args));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OptimizerOptions, EveryNameThatRunsHasAnOptimizer) {
+  int checked = 0;
+  for (const OptimizerName& row : optimizer_names()) {
+    if (!row.is_here()) continue;
+    EXPECT_EQ(optimizer_kind_name(parse_optimizer(std::string(row.name), {}).kind), row.runs) << row.name;
+    ++checked;
+  }
+  EXPECT_GE(checked, 8);
+}
+
+TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
+  const OptimizerConfig adagrad = parse_optimizer("adagrad", {{"lr_decay", "0.5"}, {"eps", "1e-6"}});
+  EXPECT_EQ(adagrad.adagrad.lr_decay, 0.5);
+  EXPECT_EQ(adagrad.adagrad.epsilon, 1e-6);
+  EXPECT_EQ(error_of("adagrad", {{"momentum", "0.9"}}),
+            "--optim_args: 'momentum' is no argument of adagrad (it has lr_decay, eps; the decay is "
+            "--weight_decay)");
+  EXPECT_EQ(error_of("adagrad", {{"eps", "-1"}}), "--optim_args: eps is -1, it must be at least 0");
+  const OptimizerConfig sgd = parse_optimizer("sgd", {{"momentum", "0.9"}, {"nesterov", "True"}});
+  EXPECT_EQ(sgd.momentum, 0.9);
+  EXPECT_TRUE(sgd.nesterov);
+  EXPECT_EQ(error_of("sgd", {{"momentum", "1"}}), "--optim_args: momentum is 1, it must be in [0, 1)");
+  EXPECT_EQ(error_of("sgd", {{"nesterov", "True"}}),
+            "--optim_args: nesterov needs momentum above 0, it is 0");
+  EXPECT_EQ(
+      error_of("lion_32bit", {{"beta1", "0.9"}}),
+      "--optim_args: 'beta1' is no argument of lion_32bit (the betas are --adam_beta1 and --adam_beta2)");
+}
+
+TEST(OptimizerOptions, AdafactorTakesAllOfHuggingFaces) {
+  const AdafactorOptions defaults = parse_optimizer("adafactor", {}).adafactor;
+  EXPECT_EQ(defaults, AdafactorOptions());
+  EXPECT_FALSE(defaults.scale_parameter);
+  EXPECT_FALSE(defaults.relative_step);
+  const AdafactorOptions all = parse_optimizer("adafactor", {{"eps", "(1e-20, 1e-2)"},
+                                                             {"clip_threshold", "0.5"},
+                                                             {"decay_rate", "-0.7"},
+                                                             {"beta1", "0.9"},
+                                                             {"scale_parameter", "True"},
+                                                             {"relative_step", "true"},
+                                                             {"warmup_init", "True"}})
+                                   .adafactor;
+  EXPECT_EQ(all, (AdafactorOptions{.epsilon1 = 1e-20,
+                                   .epsilon2 = 1e-2,
+                                   .clip_threshold = 0.5,
+                                   .decay_rate = -0.7,
+                                   .beta1 = 0.9,
+                                   .scale_parameter = true,
+                                   .relative_step = true,
+                                   .warmup_init = true}));
+  const AdafactorOptions one_each =
+      parse_optimizer("adafactor", {{"eps1", "1e-25"}, {"eps2", "0.5"}}).adafactor;
+  EXPECT_EQ(one_each.epsilon1, 1e-25);
+  EXPECT_EQ(one_each.epsilon2, 0.5);
+  EXPECT_EQ(parse_optimizer("adafactor", {{"beta1", "None"}}).adafactor, AdafactorOptions());
+  EXPECT_EQ(error_of("adafactor", {{"eps", "1e-30"}}),
+            "--optim_args: 'eps' is '1e-30', two numbers are expected: eps1=1e-30,eps2=1e-3");
+  EXPECT_EQ(error_of("adafactor", {{"decay_rate", "0.8"}}),
+            "--optim_args: decay_rate is 0.8, it must be below 0");
+  EXPECT_EQ(error_of("adafactor", {{"warmup_init", "True"}}),
+            "--optim_args: warmup_init needs relative_step=True, it is False");
+  EXPECT_NE(error_of("adafactor", {{"beta2", "0.9"}}).find("it has eps, eps1, eps2, clip_threshold"),
+            std::string::npos);
+}
+
+TEST(OptimizerOptions, TheRateOfAStepIsTheSchedulesOrAdafactorsOwn) {
+  OptimizerConfig config = parse_optimizer("adafactor", {});
+  EXPECT_EQ(learning_rate_of_step(config, 3e-5, 7), 3e-5);
+  config.adafactor.relative_step = true;
+  EXPECT_EQ(learning_rate_of_step(config, 3e-5, 1), 1e-2);
+  EXPECT_EQ(learning_rate_of_step(config, 3e-5, 40000), 1.0 / 200.0);
+  config.adafactor.warmup_init = true;
+  EXPECT_DOUBLE_EQ(learning_rate_of_step(config, 3e-5, 100), 1e-4);
+  config.kind = OptimizerKind::kAdamW;
+  EXPECT_EQ(learning_rate_of_step(config, 3e-5, 100), 3e-5);
+}
+
+}  // namespace
+}  // namespace plimsoll
