@@ -28,8 +28,13 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
 #include "kernels/layer_norm/normalize_cuda.h"
 #include "kernels/loss/softmax_cross_entropy_cuda.h"
+#include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adagrad_cuda.h"
+#include "kernels/optimizer/adamw_8bit_cuda.h"
 #include "kernels/optimizer/adamw_cuda.h"
 #include "kernels/optimizer/global_norm_cuda.h"
+#include "kernels/optimizer/lion_8bit_cuda.h"
+#include "kernels/optimizer/lion_cuda.h"
 #include "kernels/optimizer/tensor_scan_cuda.h"
 
 namespace plimsoll {
@@ -374,6 +379,64 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
   });
 }
 
+// The optimizers with smaller states, on the same parameters in fp32.
+void measure_small_states(Bench& bench) {
+  const std::vector<int64_t> counts = parameter_counts(8);
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  const View rate = integers(DType::kI32, {0x38d1b717}), step = integers(DType::kI64, {10});
+  Pool &in = bench.in, &out = bench.out;
+  std::vector<OptimizerTensor> fp32, eight_bit;
+  std::vector<AdafactorTensor> factored;
+  int64_t scratch_bytes = 0;
+  for (const int64_t count : counts) {
+    const int64_t blocks = eight_bit_blocks(count);
+    const View param = out.take(DType::kF32, count), grad = in.take(DType::kF32, count);
+    fp32.push_back({.param = param, .grad = grad, .m = out.take(DType::kF32, count), .count = count});
+    fill_cuda({fp32.back().m, count, 0.25}, nullptr);
+    eight_bit.push_back({.param = param,
+                         .grad = grad,
+                         .m = out.take(DType::kU8, count),
+                         .v = out.take(DType::kU8, count),
+                         .count = count,
+                         .m_absmax = out.take(DType::kF32, blocks),
+                         .v_absmax = out.take(DType::kF32, blocks)});
+    fill_cuda({eight_bit.back().m_absmax, blocks, 0.01}, nullptr);
+    fill_cuda({eight_bit.back().v_absmax, blocks, 0.01}, nullptr);
+    AdafactorTensor tensor{.param = param, .grad = grad, .columns = count};
+    if (count > 4096) {
+      tensor.rows = count / 1024;
+      tensor.columns = 1024;
+      tensor.row = out.take(DType::kF32, tensor.rows);
+      tensor.column = out.take(DType::kF32, 1024);
+      fill_cuda({tensor.row, tensor.rows, 0.01}, nullptr);
+      fill_cuda({tensor.column, 1024, 0.01}, nullptr);
+    } else {
+      tensor.v = out.take(DType::kF32, count);
+      fill_cuda({tensor.v, count, 0.01}, nullptr);
+    }
+    scratch_bytes += adafactor_scratch(tensor.rows, tensor.columns, tensor.is_matrix()).bytes;
+    factored.push_back(tensor);
+  }
+  const ConstView lr{rate.data, DType::kF32};
+  const std::string size = fmt::format(" of f32 gradients, {} M", total / 1000000);
+  bench.measure("lion" + size, total * 20,
+                [&] { lion_cuda({.tensors = fp32, .learning_rate = lr}, nullptr); });
+  bench.measure("adagrad" + size, total * 20,
+                [&] { adagrad_cuda({.tensors = fp32, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("adamw_8bit" + size, total * 16 + total / 16,
+                [&] { adamw_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("lion_8bit" + size, total * 14 + total / 32,
+                [&] { lion_8bit_cuda({.tensors = eight_bit, .learning_rate = lr}, nullptr); });
+  bench.measure("adafactor" + size, total * 20, [&] {
+    adafactor_cuda({.tensors = factored,
+                    .learning_rate = lr,
+                    .step = step,
+                    .scratch = out.take(DType::kU8, scratch_bytes)},
+                   nullptr);
+  });
+}
+
 void run(std::string_view filter) {
   Bench bench(filter);
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
@@ -387,6 +450,7 @@ void run(std::string_view filter) {
   measure_norms(bench, DType::kBF16, 384, 0.1);
   measure_optimizer(bench, DType::kF32, DType::kBF16);
   measure_optimizer(bench, DType::kBF16, DType::kU8);
+  measure_small_states(bench);
   PLIMSOLL_CUDA(cudaDeviceSynchronize());
 }
 

@@ -8,8 +8,13 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
+#include "kernels/optimizer/adafactor.h"
+#include "kernels/optimizer/adagrad.h"
 #include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/adamw_8bit.h"
 #include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/lion.h"
+#include "kernels/optimizer/lion_8bit.h"
 #include "kernels/optimizer/sgd.h"
 #include "kernels/optimizer/tensor_scan.h"
 
@@ -102,6 +107,87 @@ void bench_global_norm(benchmark::State& state) {
   count_bytes(state, 4);
 }
 
+void bench_lion(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const double lr = 1e-5;
+  for (auto _ : state) lion_cpu({.tensors = model().tensors, .learning_rate = {&lr, DType::kF64}});
+  count_bytes(state, 20);
+}
+
+void bench_adagrad(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    adagrad_cpu(
+        {.tensors = model().tensors, .learning_rate = {&lr, DType::kF64}, .step = {&step, DType::kI64}});
+  }
+  count_bytes(state, 20);
+}
+
+// The same model with states in 8 bits, in the memory of the fp32 ones.
+std::vector<OptimizerTensor> eight_bit_tensors() {
+  std::vector<OptimizerTensor> tensors = model().tensors;
+  for (OptimizerTensor& tensor : tensors) {
+    const auto codes = [&](View& state, View& absmax) {
+      absmax = {state.as<float>() + (tensor.count + 3) / 4, DType::kF32};
+      state = {state.data, DType::kU8};
+    };
+    codes(tensor.m, tensor.m_absmax);
+    codes(tensor.v, tensor.v_absmax);
+  }
+  return tensors;
+}
+
+void bench_adamw_8bit(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const std::vector<OptimizerTensor> tensors = eight_bit_tensors();
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    adamw_8bit_cpu({.tensors = tensors, .learning_rate = {&lr, DType::kF64}, .step = {&step, DType::kI64}});
+  }
+  count_bytes(state, 16);
+}
+
+void bench_lion_8bit(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const std::vector<OptimizerTensor> tensors = eight_bit_tensors();
+  const double lr = 1e-5;
+  for (auto _ : state) lion_8bit_cpu({.tensors = tensors, .learning_rate = {&lr, DType::kF64}});
+  count_bytes(state, 14);
+}
+
+void bench_adafactor(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  std::vector<AdafactorTensor> tensors;
+  int64_t scratch_bytes = 0;
+  for (const OptimizerTensor& tensor : model().tensors) {
+    const bool is_matrix = tensor.count > 4 * kWidth;
+    AdafactorTensor other{.param = tensor.param, .grad = tensor.grad, .columns = tensor.count};
+    if (is_matrix) {
+      other.rows = tensor.count / kWidth;
+      other.columns = kWidth;
+      other.row = tensor.m;
+      other.column = tensor.v;
+    } else {
+      other.v = tensor.v;
+    }
+    scratch_bytes += adafactor_scratch(other.rows, other.columns, is_matrix).bytes;
+    tensors.push_back(other);
+  }
+  std::vector<double> scratch(static_cast<size_t>(scratch_bytes / 8 + 2));
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    adafactor_cpu({.tensors = tensors,
+                   .learning_rate = {&lr, DType::kF64},
+                   .step = {&step, DType::kI64},
+                   .scratch = {scratch.data(), DType::kU8}});
+  }
+  count_bytes(state, 20);
+}
+
 void bench_fill(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   for (auto _ : state) {
@@ -115,6 +201,11 @@ BENCHMARK(bench_copy)->PLIMSOLL_THREADS;
 BENCHMARK(bench_adamw)->PLIMSOLL_THREADS;
 BENCHMARK_CAPTURE(bench_sgd, plain, 0.0, 12)->PLIMSOLL_THREADS;
 BENCHMARK_CAPTURE(bench_sgd, momentum, 0.9, 20)->PLIMSOLL_THREADS;
+BENCHMARK(bench_lion)->PLIMSOLL_THREADS;
+BENCHMARK(bench_adagrad)->PLIMSOLL_THREADS;
+BENCHMARK(bench_adamw_8bit)->PLIMSOLL_THREADS;
+BENCHMARK(bench_lion_8bit)->PLIMSOLL_THREADS;
+BENCHMARK(bench_adafactor)->PLIMSOLL_THREADS;
 BENCHMARK(bench_global_norm)->PLIMSOLL_THREADS;
 BENCHMARK(bench_fill)->PLIMSOLL_THREADS;
 
