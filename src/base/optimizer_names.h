@@ -9,8 +9,8 @@ namespace plimsoll {
 
 struct OptimizerName {
   std::string_view name;
-  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, adamw_8bit or lion_8bit. Empty
-  // where the name is refused.
+  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, adamw_8bit or lion_8bit.
+  // Empty where the name is refused.
   std::string_view runs = {};
   // Where it is refused: why, and the nearest name that runs.
   std::string_view reason = {};

@@ -6,13 +6,11 @@
 //   v <- v + g'^2        p <- p - lr / (1 + (t - 1) lr_decay) * g' / (sqrt(v) + epsilon)
 // Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011), as torch.optim.Adagrad with an
 // initial accumulator of 0. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels f32, and gradients in 16 bits too. learning_rate, clip_coefficient and finite: 1
-// element of f32 or f64; step: 1 element of i64.
-// Accumulation: each element by itself in fp32 with fused multiply-add; the rate of the step is computed in
-// double and rounded to fp32 once.
-// Special values: where finite is absent, a NaN gradient makes its element NaN. With epsilon 0 an element
-// whose gradient was always 0 becomes NaN, as torch's does.
-// Aliasing: no tensor overlaps another.
+// Types: references take any floating type; CPU kernels f32, and gradients in 16 bits too. learning_rate,
+// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64. Accumulation: each element by
+// itself in fp32 with fused multiply-add; the rate of the step is computed in double and rounded to fp32
+// once. Special values: where finite is absent, a NaN gradient makes its element NaN. With epsilon 0 an
+// element whose gradient was always 0 becomes NaN, as torch's does. Aliasing: no tensor overlaps another.
 // Scratch: none.
 // Repeatability: same bits for any number of threads.
 // Error: adagrad_error_bound below, per element and step.

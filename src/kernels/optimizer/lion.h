@@ -6,17 +6,14 @@
 //   m)
 // Source: Chen et al., "Symbolic Discovery of Optimization Algorithms" (arXiv 2302.06675), algorithm 2. The
 // sign of 0 is 0. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels f32, and gradients in 16 bits too. learning_rate, clip_coefficient and finite: 1
-// element of f32 or f64.
-// Accumulation: each element by itself in fp32 with fused multiply-add; lr, lr weight_decay, beta1, 1 - beta1
-// and 1 - beta2 are computed in double and rounded to fp32 once.
-// Special values: where finite is absent, a NaN gradient makes its element NaN.
-// Aliasing: no tensor overlaps another.
-// Scratch: none.
-// Repeatability: same bits for any number of threads.
-// Error: lion_error_bound below, per element and step. Where c is within its own error of 0 its sign may be
-// any, and p may be off by twice the step.
-// Cost: reads p, g, m and writes p, m: 20 bytes per parameter in f32; 9 FLOPs.
+// Types: references take any floating type; CPU kernels f32, and gradients in 16 bits too. learning_rate,
+// clip_coefficient and finite: 1 element of f32 or f64. Accumulation: each element by itself in fp32 with
+// fused multiply-add; lr, lr weight_decay, beta1, 1 - beta1 and 1 - beta2 are computed in double and rounded
+// to fp32 once. Special values: where finite is absent, a NaN gradient makes its element NaN. Aliasing: no
+// tensor overlaps another. Scratch: none. Repeatability: same bits for any number of threads. Error:
+// lion_error_bound below, per element and step. Where c is within its own error of 0 its sign may be any, and
+// p may be off by twice the step. Cost: reads p, g, m and writes p, m: 20 bytes per parameter in f32; 9
+// FLOPs.
 #pragma once
 
 #include <cmath>

@@ -145,30 +145,30 @@ Json program_json(const ProgramPlan& program) {
 }
 
 Json request_json(const PlanRequest& request) {
-  Json object{{"model", request.model_label.empty() ? request.model.model_type : request.model_label},
-              {"dtype", dtype_name(request.dtype)},
-              {"activation_dtype", dtype_name(request.activation_dtype.value_or(request.dtype))},
-              {"train", request.train},
-              {"evaluate", request.evaluate},
-              {"optimizer", optimizer_kind_name(request.optimizer.kind)},
-              {"gradient_accumulation_steps", request.gradient_accumulation_steps},
-              {"train_bucket", bucket_json(request.train_bucket)},
-              {"evaluate_bucket", bucket_json(request.evaluate_bucket)},
-              {"num_threads", request.num_threads},
-              {"isa", cpu_isa_name(request.isa)},
-              {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
-              {"device", request.device_label},
-              {"reference_kernels", request.reference_kernels},
-              {"recompute",
-               request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy)
-                                                       : "chosen"},
-              {"optimizer_in_backward", request.optimizer_in_backward},
-              {"memory_limit_bytes", nullptr},
-              {"host",
-               {{"process_bytes", request.host.process_bytes},
-                {"data_bytes", request.host.data_bytes},
-                {"io_bytes", request.host.io_bytes},
-                {"reading_bytes", request.host.reading_bytes}}}};
+  Json object{
+      {"model", request.model_label.empty() ? request.model.model_type : request.model_label},
+      {"dtype", dtype_name(request.dtype)},
+      {"activation_dtype", dtype_name(request.activation_dtype.value_or(request.dtype))},
+      {"train", request.train},
+      {"evaluate", request.evaluate},
+      {"optimizer", optimizer_kind_name(request.optimizer.kind)},
+      {"gradient_accumulation_steps", request.gradient_accumulation_steps},
+      {"train_bucket", bucket_json(request.train_bucket)},
+      {"evaluate_bucket", bucket_json(request.evaluate_bucket)},
+      {"num_threads", request.num_threads},
+      {"isa", cpu_isa_name(request.isa)},
+      {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
+      {"device", request.device_label},
+      {"reference_kernels", request.reference_kernels},
+      {"recompute",
+       request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy) : "chosen"},
+      {"optimizer_in_backward", request.optimizer_in_backward},
+      {"memory_limit_bytes", nullptr},
+      {"host",
+       {{"process_bytes", request.host.process_bytes},
+        {"data_bytes", request.host.data_bytes},
+        {"io_bytes", request.host.io_bytes},
+        {"reading_bytes", request.host.reading_bytes}}}};
   if (request.memory_limit_bytes) object["memory_limit_bytes"] = *request.memory_limit_bytes;
   return object;
 }
