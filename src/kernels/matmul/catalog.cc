@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 
@@ -10,6 +11,8 @@ namespace {
 
 constexpr int64_t kKiB = 1024;
 constexpr int64_t kMiB = 1024 * kKiB;
+// What one launch of the kernel that splits operands can count: kTf32x3MaxTerms of split_tf32.h.
+constexpr int64_t kMaxSplitTerms = int64_t{65535} * 64;
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -83,6 +86,25 @@ int64_t matmul_library_bytes(const MatmulProblem& problem) {
   // 10240 rows and columns by 512 terms for each thread.
   const int64_t strip = std::min<int64_t>(round_up(std::max(problem.m, problem.n), 64), 10240) + 512;
   return handles + problem.num_threads * strip * std::min<int64_t>(round_up(problem.k, 64), 512) * 4;
+}
+
+ProductKey product_key(const MatmulProblem& problem, Fp32Products fp32) {
+  std::string form = problem.trans_a == Transpose::kYes ? "t" : "n";
+  form += problem.trans_b == Transpose::kYes ? "t " : "n ";
+  form += std::string(dtype_name(problem.a)) + "*" + std::string(dtype_name(problem.b)) + "->" +
+          std::string(dtype_name(problem.c));
+  if (problem.a == DType::kF32 && fp32 != Fp32Products::kF32)
+    form += " by " + std::string(fp32_products_name(fp32));
+  if (problem.bias == MatmulBias::kRow) form += " bias " + std::string(dtype_name(problem.bias_dtype));
+  if (problem.writes == MatmulWrites::kOverwriteOrAdd) form += " add";
+  return {.form = std::move(form), .m = problem.m, .n = problem.n, .k = problem.k};
+}
+
+int64_t tf32x3_operand_bytes(int64_t elements) {
+  return round_up(3 * 4 * elements, 256);
+}
+int64_t tf32x3_split_bytes(const MatmulProblem& problem) {
+  return tf32x3_operand_bytes(problem.m * problem.k) + tf32x3_operand_bytes(problem.k * problem.n);
 }
 
 int64_t matmul_flops(const MatmulProblem& problem) {
@@ -164,6 +186,29 @@ Support matmul_cuda_cublaslt_support(const Problem& problem) {
 }
 int64_t matmul_cuda_cublaslt_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
+}
+
+Support matmul_cuda_tf32x3_support(const Problem& problem) {
+  if (problem.dim_or("tf32x3", 0) == 0) {
+    return {false,
+            "products of fp32 operands are not asked for as three of tf32 (--matmul_precision tf32x3)"};
+  }
+  if (problem.sm < 80) {
+    return {false, "compute capability " + std::to_string(problem.sm / 10) + "." +
+                       std::to_string(problem.sm % 10) + " has no tf32; 8.0 has"};
+  }
+  const MatmulProblem matmul = matmul_problem(problem);
+  if (matmul.b != DType::kF32 || matmul.c != DType::kF32) return {false, "takes and writes f32 only"};
+  if (std::min({matmul.m, matmul.n, matmul.k}) < kTf32x3MinSize) {
+    return {false, "splitting pays from " + std::to_string(kTf32x3MinSize) + " rows, columns and terms on"};
+  }
+  if (matmul.k > kMaxSplitTerms || std::max(matmul.m, matmul.n) * matmul.k >= int64_t{1} << 32) {
+    return {false, "splits at most " + std::to_string(kMaxSplitTerms) + " terms and 2^32 numbers"};
+  }
+  return {};
+}
+int64_t matmul_cuda_tf32x3_scratch(const Problem& problem) {
+  return tf32x3_split_bytes(matmul_problem(problem)) + kCublasLtWorkspaceBytes;
 }
 
 int64_t matmul_cpu_onednn_scratch(const Problem& problem) {

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/dtype.h"
 #include "kernels/catalog/catalog.h"
 #include "target/cpu_isa.h"
+#include "target/tuning_table.h"
 
 namespace plimsoll {
 
@@ -17,6 +19,12 @@ enum class MatmulBias : uint8_t { kNone, kRow };
 enum class MatmulWrites : uint8_t { kOverwriteOnly, kOverwriteOrAdd };
 // Whether B is a plain row-major matrix or was brought into the implementation's own layout by pack_b().
 enum class MatmulOperand : uint8_t { kPlain, kPacked };
+// How products of fp32 operands are taken on a GPU: as they are; rounded to TF32; or as three TF32 products
+// of their parts (split_tf32.h), with about the error of the first at a third of the speed of the second.
+enum class Fp32Products : uint8_t { kF32, kTf32, kTf32x3 };
+constexpr std::string_view fp32_products_name(Fp32Products products) {
+  return products == Fp32Products::kF32 ? "fp32" : products == Fp32Products::kTf32 ? "tf32" : "tf32x3";
+}
 
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]); everything is row-major and dense. Requires: m, n, k >= 1.
 // The three products of a linear layer y = x W^T + bias with x[T, K] and W[N, K]:
@@ -41,7 +49,8 @@ struct MatmulProblem {
 };
 
 // The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a,
-// trans_b, b, c (element types as numbers), writes_add, b_packed.
+// trans_b, b, c (element types as numbers), writes_add, b_packed; and tf32x3 as 1 where fp32 operands may be
+// split into TF32 parts.
 Problem matmul_catalog_problem(const MatmulProblem& problem);
 
 // Bytes of scratch that run() and pack_b() of matmul_cpu_onednn are given. It is a budget by design:
@@ -77,6 +86,17 @@ int64_t matmul_library_bytes(const MatmulProblem& problem);
 // The workspace that every product of cuBLASLt is given: what NVIDIA advises for compute capability 9.0. It
 // lies in the arena while the product runs.
 inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
+
+// The product as the tuning table knows it.
+ProductKey product_key(const MatmulProblem& problem, Fp32Products fp32);
+
+// Bytes of the split operands of a product by three TF32 products, each beginning at a multiple of 256; they
+// lie in its scratch before the workspace.
+int64_t tf32x3_operand_bytes(int64_t elements);
+int64_t tf32x3_split_bytes(const MatmulProblem& problem);
+// Below so many rows, columns or terms fp32 products are left to the card's plain units: splitting would cost
+// more than it saves.
+inline constexpr int64_t kTf32x3MinSize = 64;
 
 // 2 m n k, and n m for the bias.
 int64_t matmul_flops(const MatmulProblem& problem);

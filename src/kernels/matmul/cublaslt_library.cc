@@ -45,6 +45,7 @@ CublasLt open_library() {
   find(library, lt.preference_set, "cublasLtMatmulPreferenceSetAttribute");
   find(library, lt.heuristic, "cublasLtMatmulAlgoGetHeuristic");
   find(library, lt.algo_get, "cublasLtMatmulAlgoConfigGetAttribute");
+  find(library, lt.algo_check, "cublasLtMatmulAlgoCheck");
   const cublasStatus_t status = lt.create(&lt.handle);
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw_error(ErrorCode::kDevice, "cuBLASLt gives no handle: {}", lt.status_string(status));

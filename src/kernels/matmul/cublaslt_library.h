@@ -24,6 +24,7 @@ struct CublasLt {
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
   decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
   decltype(&::cublasLtMatmulAlgoConfigGetAttribute) algo_get = nullptr;
+  decltype(&::cublasLtMatmulAlgoCheck) algo_check = nullptr;
   cublasLtHandle_t handle = nullptr;
 };
 

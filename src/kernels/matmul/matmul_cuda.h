@@ -11,7 +11,10 @@
 //
 // Error, against exact products of the operands as stored: that of a sum of k products in fp32,
 // (k + 2) u sum |a b| with u = 2^-24 (tensor cores align the products of a step to the largest and cut them
-// there, which counts as two more bits: 4 u); in tf32 the operands are rounded to 2^-11 first. The store
+// there, which counts as two more bits: 4 u); in tf32 the operands are rounded to 2^-11 first. As three
+// products of tf32 parts the sum has 3 k terms of together (1 + 2^-9) sum |a b|, which the tensor cores
+// multiply without error, and what splitting loses is kTf32x3SplitError sum |a b|: see
+// matmul_tf32x3_error_bound(). An infinity times a number without a low part makes a NaN there. The store
 // rounds once; with a bias and a 16-bit C some algorithms (sums in parts) round the product once more before
 // the bias is added to it.
 #pragma once
@@ -19,15 +22,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/cuda/stream.h"
 #include "kernels/matmul/catalog.h"
 #include "kernels/matmul/matmul.h"
 
 namespace plimsoll {
-
-// How products of fp32 operands are taken.
-enum class Fp32Products : uint8_t { kF32, kTf32 };
 
 class CudaMatmul {
  public:
@@ -39,7 +40,27 @@ class CudaMatmul {
   virtual std::string description() const = 0;
 };
 
+// The error of one element of fp32 operands by three TF32 products, with `abs_sum` as in
+// matmul_error_bound().
+double matmul_tf32x3_error_bound(const MatmulProblem& problem, double abs_sum);
+
+// Three products want the scratch of matmul_cuda_tf32x3: tf32x3_split_bytes() more than the workspace.
+// A choice of the tuning table is taken where the library accepts it for this product; without one, or where
+// it does not, the library's first choice is.
 // Errors: kDevice when the library cannot be opened (with the path tried) or refuses the problem.
-std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32);
+std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32,
+                                                const TunedProduct* tuned = nullptr);
+// The one of kTf32x3. Requires: all operands f32.
+std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
+                                                       const TunedProduct* tuned);
+
+// What the library proposes for a product within the workspace, its first choice first; without times.
+// Errors: as prepare_matmul_cuda().
+std::vector<TunedProduct> matmul_candidates_cuda(const MatmulProblem& problem, Fp32Products fp32, int most);
+// The product that the library itself is asked for: where operands are split, of three times the
+// terms, which lie along the rows of both.
+MatmulProblem library_product(const MatmulProblem& problem, Fp32Products fp32);
+// "cuBLASLt 130100". Errors: kDevice when it cannot be opened.
+std::string matmul_library_cuda();
 
 }  // namespace plimsoll

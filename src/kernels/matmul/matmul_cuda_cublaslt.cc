@@ -1,6 +1,8 @@
 #include <cuda_runtime_api.h>
 
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "device/cuda/error.h"
@@ -49,7 +51,8 @@ using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::preference_destr
 // of B^T and A^T. So B is its first operand and A its second, and a bias of n numbers runs along its rows.
 class CublasLtMatmul final : public CudaMatmul {
  public:
-  CublasLtMatmul(const MatmulProblem& problem, Fp32Products fp32) : problem_(problem) {
+  CublasLtMatmul(const MatmulProblem& problem, Fp32Products fp32, const TunedProduct* tuned)
+      : problem_(problem) {
     const CublasLt& lt = cublaslt();
     const bool tf32 = problem.a == DType::kF32 && fp32 == Fp32Products::kTf32;
     check(lt.desc_create(&desc_.handle, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -71,7 +74,7 @@ class CublasLtMatmul final : public CudaMatmul {
     make_layout(b_, problem.b, tb ? problem.k : problem.n, tb ? problem.n : problem.k);
     make_layout(a_, problem.a, ta ? problem.m : problem.k, ta ? problem.k : problem.m);
     make_layout(c_, problem.c, problem.n, problem.m);
-    choose_algorithm();
+    if (tuned == nullptr || !take(*tuned)) result_ = proposals(1).front();
   }
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
@@ -90,18 +93,45 @@ class CublasLtMatmul final : public CudaMatmul {
           "Matmul");
   }
 
-  std::string description() const override {
+  // What the library proposes within the workspace, its first choice first.
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals(int most) const {
+    const CublasLt& lt = cublaslt();
+    Preference preference;
+    check(lt.preference_create(&preference.handle), "MatmulPreferenceCreate");
+    const auto workspace = static_cast<uint64_t>(kCublasLtWorkspaceBytes);
+    check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                            sizeof workspace),
+          "MatmulPreferenceSetAttribute");
+    // Parts of a sum meet in fp32 and in a fixed order: neither in the type of C nor by atomics.
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                            sizeof reductions),
+          "MatmulPreferenceSetAttribute");
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+    int found = 0;
+    check(lt.heuristic(lt.handle, desc_.handle, b_.handle, a_.handle, c_.handle, c_.handle, preference.handle,
+                       most, results.data(), &found),
+          "MatmulAlgoGetHeuristic");
+    results.resize(static_cast<size_t>(found));
+    std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+    if (results.empty()) throw_error(ErrorCode::kDevice, "cuBLASLt has no algorithm for {}", words(problem_));
+    return results;
+  }
+
+  std::string description() const override { return words_of(result_); }
+
+  static std::string words_of(const cublasLtMatmulHeuristicResult_t& result) {
     int32_t id = 0;
     uint32_t tile = 0;
     int32_t split_k = 0;
     size_t written = 0;
     const CublasLt& lt = cublaslt();
-    static_cast<void>(lt.algo_get(&result_.algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &written));
-    static_cast<void>(lt.algo_get(&result_.algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written));
+    static_cast<void>(lt.algo_get(&result.algo, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &written));
+    static_cast<void>(lt.algo_get(&result.algo, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof tile, &written));
     static_cast<void>(
-        lt.algo_get(&result_.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k, &written));
-    return fmt::format("cuBLASLt {} algorithm {}, tile {}, split {}, workspace {}", lt.version(), id, tile,
-                       split_k, result_.workspaceSize);
+        lt.algo_get(&result.algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &split_k, sizeof split_k, &written));
+    return fmt::format("algorithm {}, tile {}, split {}, workspace {}", id, tile, split_k,
+                       result.workspaceSize);
   }
 
  private:
@@ -118,24 +148,22 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatrixLayoutCreate");
   }
 
-  void choose_algorithm() {
+  // The table's choice, where the library takes it for this product and within the workspace.
+  bool take(const TunedProduct& tuned) {
+    static_assert(sizeof(cublasLtMatmulAlgo_t) == kTunedAlgorithmBytes);
     const CublasLt& lt = cublaslt();
-    Preference preference;
-    check(lt.preference_create(&preference.handle), "MatmulPreferenceCreate");
-    const auto workspace = static_cast<uint64_t>(kCublasLtWorkspaceBytes);
-    check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                            sizeof workspace),
-          "MatmulPreferenceSetAttribute");
-    // Parts of a sum meet in fp32 and in a fixed order: neither in the type of C nor by atomics.
-    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
-                            sizeof reductions),
-          "MatmulPreferenceSetAttribute");
-    int found = 0;
-    check(lt.heuristic(lt.handle, desc_.handle, b_.handle, a_.handle, c_.handle, c_.handle, preference.handle,
-                       1, &result_, &found),
-          "MatmulAlgoGetHeuristic");
-    if (found == 0) throw_error(ErrorCode::kDevice, "cuBLASLt has no algorithm for {}", words(problem_));
+    cublasLtMatmulAlgo_t algorithm = {};
+    std::memcpy(&algorithm, tuned.algorithm.data(), sizeof algorithm);
+    cublasLtMatmulHeuristicResult_t result = {};
+    const cublasStatus_t status = lt.algo_check(lt.handle, desc_.handle, b_.handle, a_.handle, c_.handle,
+                                                c_.handle, &algorithm, &result);
+    if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS ||
+        static_cast<int64_t>(result.workspaceSize) > kCublasLtWorkspaceBytes) {
+      return false;
+    }
+    result.algo = algorithm;
+    result_ = result;
+    return true;
   }
 
   MatmulProblem problem_;
@@ -149,8 +177,27 @@ class CublasLtMatmul final : public CudaMatmul {
 
 }  // namespace
 
-std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32) {
-  return std::make_unique<CublasLtMatmul>(problem, fp32);
+std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp32Products fp32,
+                                                const TunedProduct* tuned) {
+  if (fp32 == Fp32Products::kTf32x3) return prepare_matmul_tf32x3_cuda(problem, tuned);
+  return std::make_unique<CublasLtMatmul>(problem, fp32, tuned);
+}
+
+std::vector<TunedProduct> matmul_candidates_cuda(const MatmulProblem& problem, Fp32Products fp32, int most) {
+  const bool split = fp32 == Fp32Products::kTf32x3;
+  const CublasLtMatmul matmul(library_product(problem, fp32), split ? Fp32Products::kTf32 : fp32, nullptr);
+  std::vector<TunedProduct> candidates;
+  for (const cublasLtMatmulHeuristicResult_t& result : matmul.proposals(most)) {
+    TunedProduct& candidate = candidates.emplace_back();
+    std::memcpy(candidate.algorithm.data(), &result.algo, sizeof result.algo);
+    candidate.workspace_bytes = static_cast<int64_t>(result.workspaceSize);
+    candidate.words = CublasLtMatmul::words_of(result);
+  }
+  return candidates;
+}
+
+std::string matmul_library_cuda() {
+  return fmt::format("cuBLASLt {}", cublaslt().version());
 }
 
 }  // namespace plimsoll

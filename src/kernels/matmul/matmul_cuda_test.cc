@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -22,12 +23,13 @@ std::string describe(const MatmulProblem& p, Fp32Products fp32) {
                      p.trans_b == Transpose::kYes ? " Bt" : "", dtype_name(p.a), dtype_name(p.c),
                      p.bias == MatmulBias::kRow ? " bias" : "",
                      p.writes == MatmulWrites::kOverwriteOrAdd ? " add" : "",
-                     fp32 == Fp32Products::kTf32 ? " tf32" : "");
+                     fp32 == Fp32Products::kF32 ? "" : " " + std::string(fp32_products_name(fp32)));
 }
 
 // The contract of matmul_cuda.h: sums as matmul_error_bound, with four times the unit for what tensor cores
 // cut off; tf32 rounds each operand to 11 bits.
 double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, double want, double bias) {
+  if (fp32 == Fp32Products::kTf32x3) return matmul_tf32x3_error_bound(problem, abs_sum);
   double limit = matmul_error_bound(problem, abs_sum, want) +
                  3.0 * static_cast<double>(problem.k + 2) * 0x1p-24 * abs_sum;
   if (problem.a == DType::kF32 && fp32 == Fp32Products::kTf32) limit += 2.0 * 0x1.01p-11 * abs_sum;
@@ -38,8 +40,12 @@ double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, do
   return limit;
 }
 
-std::span<std::byte> workspace(const DeviceBuffer& buffer) {
-  return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(kCublasLtWorkspaceBytes)};
+int64_t scratch_bytes(const MatmulProblem& problem, Fp32Products fp32) {
+  return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
+}
+
+std::span<std::byte> scratch_of(const DeviceBuffer& buffer, const MatmulProblem& problem, Fp32Products fp32) {
+  return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(scratch_bytes(problem, fp32))};
 }
 
 void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32) {
@@ -50,7 +56,7 @@ void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32)
   GuardedBuffer bias(name + "/bias", problem.bias_dtype, problem.n);
   GuardedBuffer c(name + "/c", problem.c, problem.m * problem.n);
   GuardedBuffer want(name + "/want", DType::kF64, problem.m * problem.n);
-  GuardedBuffer scratch(name + "/scratch", DType::kU8, kCublasLtWorkspaceBytes);
+  GuardedBuffer scratch(name + "/scratch", DType::kU8, scratch_bytes(problem, fp32));
   GuardedBuffer flag(name + "/flag", DType::kI32, 1);
   a.fill_normal();
   b.fill_normal(0.01, 0.5);
@@ -63,7 +69,7 @@ void check(const MatmulProblem& problem, Fp32Products fp32 = Fp32Products::kF32)
                         .b = db.view(),
                         .bias = problem.bias == MatmulBias::kRow ? dbias.view() : View{},
                         .c = dc.view(),
-                        .scratch = workspace(dscratch)};
+                        .scratch = scratch_of(dscratch, problem, fp32)};
   MatmulArgs reference{.a = a.view(), .b = b.view(), .bias = {}, .c = want.view()};
   if (problem.bias == MatmulBias::kRow) reference.bias = bias.view();
   for (const Accumulate accumulate : {Accumulate::kOverwrite, Accumulate::kAdd}) {
@@ -129,6 +135,51 @@ TEST(MatmulCuda, LayersInTf32) {
   check_layer(200, 384, 96, DType::kF32, Fp32Products::kTf32);
 }
 
+TEST(MatmulCuda, LayersAsThreeTf32Products) {
+  check_layer(200, 384, 96, DType::kF32, Fp32Products::kTf32x3);
+  check_layer(128, 64, 1024, DType::kF32, Fp32Products::kTf32x3);
+  check_layer(65, 67, 71, DType::kF32, Fp32Products::kTf32x3);
+}
+
+// Operands whose rounding to TF32 errs in one direction, so that the errors of a sum add up: one TF32 product
+// leaves the bound that three keep.
+TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
+  const MatmulProblem problem{.m = 128, .n = 128, .k = 256};
+  GuardedBuffer a("tf32x3_bound/a", DType::kF32, problem.m * problem.k);
+  GuardedBuffer b("tf32x3_bound/b", DType::kF32, problem.k * problem.n);
+  GuardedBuffer want("tf32x3_bound/want", DType::kF64, problem.m * problem.n);
+  for (GuardedBuffer* operand : {&a, &b}) {
+    for (int64_t i = 0; i < operand->count(); ++i) {
+      operand->view().store(i, 1.0 + static_cast<double>(i * 7 % 1024) * 0x1p-10 + 0x1.9p-12);
+    }
+  }
+  DeviceBuffer da(a), db(b);
+  matmul_ref(problem, {.a = a.view(), .b = b.view(), .bias = {}, .c = want.view()});
+  const auto worst = [&](Fp32Products fp32) {
+    const std::string name = "tf32x3_bound/" + std::string(fp32_products_name(fp32));
+    GuardedBuffer c(name, DType::kF32, problem.m * problem.n);
+    GuardedBuffer scratch(name + "/scratch", DType::kU8, scratch_bytes(problem, fp32));
+    DeviceBuffer dc(c), ds(scratch);
+    prepare_matmul_cuda(problem, fp32)
+        ->run({.a = da.view(),
+               .b = db.view(),
+               .bias = {},
+               .c = dc.view(),
+               .scratch = scratch_of(ds, problem, fp32)},
+              nullptr, nullptr);
+    dc.download();
+    double largest = 0.0;
+    for (int64_t i = 0; i < c.count(); ++i) {
+      // All operands are positive: the sum of absolute values is the sum.
+      const double limit = matmul_tf32x3_error_bound(problem, want.load(i));
+      largest = std::max(largest, std::abs(c.load(i) - want.load(i)) / limit);
+    }
+    return largest;
+  };
+  EXPECT_LE(worst(Fp32Products::kTf32x3), 1.0);
+  EXPECT_GT(worst(Fp32Products::kTf32), 1.0);
+}
+
 TEST(MatmulCuda, LayersInBf16) {
   check_layer(37, 48, 64, DType::kBF16);
   check_layer(200, 384, 96, DType::kBF16);
@@ -159,7 +210,11 @@ TEST(MatmulCuda, TwoRunsGiveTheSameBits) {
   DeviceBuffer da(a), db(b), d1(first), d2(second), ds(scratch);
   for (DeviceBuffer* c : {&d1, &d2}) {
     const auto matmul = prepare_matmul_cuda(problem, Fp32Products::kF32);
-    matmul->run({.a = da.view(), .b = db.view(), .bias = {}, .c = c->view(), .scratch = workspace(ds)},
+    matmul->run({.a = da.view(),
+                 .b = db.view(),
+                 .bias = {},
+                 .c = c->view(),
+                 .scratch = scratch_of(ds, problem, Fp32Products::kF32)},
                 nullptr, nullptr);
     c->download();
   }

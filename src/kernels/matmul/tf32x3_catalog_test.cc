@@ -1,0 +1,52 @@
+// Which products the three TF32 products take, the words with which they decline others, and their scratch.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/catalog/catalog.h"
+#include "kernels/matmul/catalog.h"
+
+namespace plimsoll {
+namespace {
+
+Problem problem_of(int64_t m, int64_t n, int64_t k, int sm = 90, DType dtype = DType::kF32) {
+  Problem problem = matmul_catalog_problem({.m = m, .n = n, .k = k, .a = dtype, .b = dtype, .c = dtype});
+  problem.device = KernelDevice::kCuda;
+  problem.sm = sm;
+  problem.dims.emplace_back("tf32x3", 1);
+  return problem;
+}
+
+std::string reason(const Problem& problem) {
+  for (const Refusal& refusal : select_kernel(problem).refused) {
+    if (refusal.row->implementation == "matmul_cuda_tf32x3") return refusal.reason;
+  }
+  return "not refused";
+}
+
+TEST(Tf32x3Catalog, TakesLargeProductsOfThoseWhoAskForIt) {
+  const Selection selection = select_kernel(problem_of(2048, 1024, 4096));
+  ASSERT_NE(selection.row, nullptr);
+  EXPECT_EQ(selection.row->implementation, "matmul_cuda_tf32x3");
+  EXPECT_EQ(selection.scratch_bytes, 12 * (2048 + 1024) * 4096 + kCublasLtWorkspaceBytes);
+  // Each operand begins at a multiple of 256 bytes.
+  const Selection odd = select_kernel(problem_of(65, 67, 71));
+  EXPECT_EQ(odd.scratch_bytes,
+            (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);
+}
+
+TEST(Tf32x3Catalog, RefusalsSayWhy) {
+  Problem not_asked = problem_of(2048, 1024, 4096);
+  not_asked.dims.pop_back();
+  EXPECT_EQ(reason(not_asked),
+            "products of fp32 operands are not asked for as three of tf32 (--matmul_precision tf32x3)");
+  EXPECT_EQ(reason(problem_of(2048, 1024, 4096, 75)), "compute capability 7.5 has no tf32; 8.0 has");
+  EXPECT_EQ(reason(problem_of(2048, 2, 1024)), "splitting pays from 64 rows, columns and terms on");
+  EXPECT_EQ(reason(problem_of(64, 64, 5'000'000)), "splits at most 4194240 terms and 2^32 numbers");
+  EXPECT_EQ(select_kernel(problem_of(2048, 2, 1024)).row->implementation, "matmul_cuda_cublaslt");
+  EXPECT_EQ(select_kernel(problem_of(2048, 1024, 1024, 90, DType::kBF16)).row->implementation,
+            "matmul_cuda_cublaslt");
+}
+
+}  // namespace
+}  // namespace plimsoll
