@@ -62,6 +62,7 @@ CASES = {
     "large_tf32": case("tf32", 32, 36, 21),
     "large_fp32": case("fp32", 32, 15, 12),
     "large4_fp32": case("fp32", 4, 60, 36),
+    "large4_tf32x3": case("tf32x3", 4, 90, 36),
     "large4_fp16": case("fp16", 4, 180, 60),
     "large4_bf16": case("bf16", 4, 180, 60),
     "accumulate_fp16": case("fp16", 1, 90, 24, accumulation=4),
@@ -70,7 +71,7 @@ CASES = {
     "eval_bf16": case("bf16", 64, 72, 40, kind="eval"),
     "first_step": case("bf16", 32, 1, 1, kind="first_step"),
 }
-PRECISION_WORDS = {"fp32": [], "tf32": ["--tf32"], "bf16": ["--bf16"], "fp16": ["--fp16"]}
+PRECISION_WORDS = {"fp32": [], "tf32": ["--tf32"], "tf32x3": ["--matmul_precision", "tf32x3"], "bf16": ["--bf16"], "fp16": ["--fp16"]}
 SHORT_ROWS = 3668
 CHECK_ROWS, CHECK_LABELS = 256, 4
 CHECK_MODEL = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=4)
@@ -103,12 +104,13 @@ def write_texts(path, lengths, tokenizer, num_labels):
 def loss_bound(precision):
     """Largest relative difference of the two losses of the small model.
 
-    fp32: 1e-5, both sides sum in another order only. The others round what each product reads or writes to a unit u
+    fp32: 1e-5, both sides sum in another order only. tf32x3 (fp32 on the peer's side): the same, and 2^-21 that splitting
+    loses of a product. The others round what each product reads or writes to a unit u
     (tf32 and fp16 2^-11, bf16 2^-9), each side at other places: some 12 roundings a layer, 4 layers, two sides, so that a
     sample's loss differs by about u sqrt(2 x 48) = 10 u. The mean over 256 samples would shrink this by 16 if they were
     independent; they share the weights, so it is taken as a shrinkage by 4 only: 2.5 u."""
-    unit = {"tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-9}
-    return 1e-5 if precision == "fp32" else 2.5 * unit[precision]
+    unit = {"fp32": 0.0, "tf32x3": 2.0**-21, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-9}
+    return (1e-5 if precision in ("fp32", "tf32x3") else 0.0) + 2.5 * unit[precision]
 
 
 class Gauge:

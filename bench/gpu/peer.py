@@ -21,7 +21,7 @@ from transformers import (AutoTokenizer, BertConfig, BertForSequenceClassificati
 
 from compare import CHECK_LABELS, CHECK_MODEL, MODELS, SHORT_ROWS, short_lengths  # noqa: E402
 
-TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TYPES = {"fp32": torch.float32, "tf32": torch.float32, "tf32x3": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Rows(torch.utils.data.Dataset):

@@ -66,6 +66,10 @@ class ExecutorBackend {
   // afterwards. Cost: a second on a CPU, less on a GPU.
   virtual Ceilings measure_ceilings() = 0;
 
+  // The plan's tuning table with what it lacks, measured in the arena's memory, which is filled anew after
+  // that. Where products are not tuned: the table as it is.
+  virtual TuningTable measure_products(const Plan& plan) { return plan.request.tuning; }
+
   // The end of the highest byte of the arena that was ever written, as observed; all of it where buffers lie
   // apart.
   virtual int64_t high_water_bytes() const = 0;

@@ -37,6 +37,11 @@ class Executor {
   // memory is refused.
   explicit Executor(const Plan& plan, uint8_t fill = kArenaPoison);
 
+  // The tuning table that the plan should have (see tuning.h). The executor reads the plan's when it binds a
+  // bucket, so the caller puts the table into the plan before the first batch is staged. Requires: nothing
+  // was written yet, for measuring needs the arena. Cost: some seconds on a GPU, nothing on a CPU.
+  TuningTable measure_products() { return backend_->measure_products(plan_); }
+
   // An input or output where the host sees it; an output is current after this call, which waits for what
   // runs. On a CPU the other persistent buffers too (weights, states). Errors: kInternal for those on a GPU.
   View tensor(const std::string& name) const;

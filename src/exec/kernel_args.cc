@@ -431,21 +431,7 @@ MseBwdArgs mse_bwd_args(const BindContext& context) {
 }
 
 MatmulProblem matmul_problem(const BindContext& context) {
-  const bool ta = context.attributes().integer("ta") != 0;
-  const bool tb = context.attributes().integer("tb") != 0;
-  return {.m = context.output_size(0, 0),
-          .n = context.output_size(0, 1),
-          .k = context.input_size(0, ta ? 0 : 1),
-          .trans_a = ta ? Transpose::kYes : Transpose::kNo,
-          .trans_b = tb ? Transpose::kYes : Transpose::kNo,
-          .a = context.input(0).dtype,
-          .b = context.input(1).dtype,
-          .c = context.output(0).dtype,
-          .bias_dtype = context.has_input(2) ? context.input(2).dtype : DType::kF32,
-          .bias = context.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
-          .writes = context.has_input(3) ? MatmulWrites::kOverwriteOrAdd : MatmulWrites::kOverwriteOnly,
-          .num_threads = context.request().num_threads,
-          .isa = context.request().isa};
+  return planned_product(context.view(), context.bucket(), context.request(), context.kernel()).problem;
 }
 
 MatmulArgs matmul_args(const BindContext& context) {

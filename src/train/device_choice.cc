@@ -155,8 +155,31 @@ void set_full_evaluation(const Arguments& arguments, PlanRequest& request, std::
   request.activation_dtype = request.dtype;
 }
 
-void set_precision(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
+// --tf32 is Trainer's name for one of --matmul_precision's words; the two may say the same but not
+// contradict.
+void set_fp32_products(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
+  const std::string& word = arguments.matmul_precision;
+  const bool takes_tf32 = word == "tf32" || word == "tf32x3";
+  const bool names_fp32 = takes_tf32 || word == "fp32";
+  if (arguments.tf32 && names_fp32 && *arguments.tf32 != (word == "tf32")) {
+    throw_error(ErrorCode::kUsage, "--tf32 {} and --matmul_precision {} contradict each other; leave one out",
+                *arguments.tf32 ? "True" : "False", word);
+  }
+  if (!takes_tf32 && !arguments.tf32.value_or(false)) return;
   const bool on_gpu = request.device == KernelDevice::kCuda;
+  if (!on_gpu && !takes_tf32) {
+    notes.emplace_back("--tf32 has no effect on a CPU");
+    return;
+  }
+  if (!on_gpu || request.gpu.tf32_tflops == 0) {
+    throw_error(ErrorCode::kUsage,
+                "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
+                takes_tf32 ? "matmul_precision " + word : "tf32", request.device_label);
+  }
+  request.fp32_products = word == "tf32x3" ? Fp32Products::kTf32x3 : Fp32Products::kTf32;
+}
+
+void set_precision(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
   if (arguments.bf16) {
     require_bf16("bf16", request);
     request.activation_dtype = DType::kBF16;
@@ -169,19 +192,7 @@ void set_precision(const Arguments& arguments, PlanRequest& request, std::vector
   set_gradient_type(arguments, request);
   set_full_evaluation(arguments, request, notes);
   if (request.dtype != DType::kF32) return;
-  const bool wants_tf32 = arguments.tf32.value_or(false) || arguments.matmul_precision == "tf32";
-  if (!wants_tf32) return;
-  if (!on_gpu && arguments.matmul_precision != "tf32") {
-    notes.emplace_back("--tf32 has no effect on a CPU");
-    return;
-  }
-  if (!on_gpu || request.gpu.tf32_tflops == 0) {
-    throw_error(ErrorCode::kUsage,
-                "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
-                arguments.matmul_precision == "tf32" ? "matmul_precision tf32" : "tf32",
-                request.device_label);
-  }
-  request.tf32 = true;
+  set_fp32_products(arguments, request, notes);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/run_data.h"
 #include "train/run_state.h"
+#include "train/tuning_cache.h"
 
 namespace plimsoll {
 namespace {
@@ -37,7 +38,7 @@ HubEnvironment hub_environment(const Environment& environment) {
 class Setup {
  public:
   Setup(const Arguments& arguments, RunPurpose purpose, const Environment& environment, FileSystem& files)
-      : arguments_(arguments), hub_(hub_environment(environment)), files_(files) {
+      : arguments_(arguments), environment_(environment), hub_(hub_environment(environment)), files_(files) {
     if (!arguments.cache_dir.empty()) hub_.hf_hub_cache = arguments.cache_dir;
     setup_.arguments = arguments;
     setup_.purpose = purpose;
@@ -268,13 +269,17 @@ class Setup {
     if (goes_on_elsewhere()) plan_for_any_batch();
   }
 
+  // The checkpoint that the run goes on from, if nothing is wrong with it; "" for none.
+  std::string resumed_folder() const {
+    if (arguments_.resume_from_checkpoint != "True") return arguments_.resume_from_checkpoint;
+    return find_newest_verified(files_, arguments_.output_dir, VerifyDepth::kSizes).path;
+  }
+
   // Whether a run goes on at a place whose batches are not those that a run from the start makes: with
   // another batch size, other data, or an epoch begun anew. What is wrong with the checkpoint is said when it
   // is read.
   bool goes_on_elsewhere() const {
-    std::string path = arguments_.resume_from_checkpoint;
-    if (path.empty()) return false;
-    if (path == "True") path = find_newest_verified(files_, arguments_.output_dir, VerifyDepth::kSizes).path;
+    const std::string path = resumed_folder();
     if (path.empty()) return false;
     try {
       const RunState state = parse_run_state(open_checkpoint(files_, path).run_state_json, path);
@@ -351,7 +356,8 @@ class Setup {
     const std::string mixed = request.activation_dtype == DType::kF16    ? "fp16"
                               : request.activation_dtype == DType::kBF16 ? "bf16"
                                                                          : "";
-    const std::string products = !mixed.empty() ? mixed : request.tf32 ? "tf32" : "fp32";
+    const std::string products =
+        !mixed.empty() ? mixed : std::string(fp32_products_name(request.fp32_products));
     if (arguments_.matmul_precision == "auto" || arguments_.matmul_precision == products) return;
     const bool is_half = arguments_.matmul_precision == "bf16" || arguments_.matmul_precision == "fp16";
     throw_error(ErrorCode::kUsage,
@@ -435,9 +441,34 @@ class Setup {
       request.recompute = std::move(found.best.choice);
       note(budget_words(found));
     }
+    if (request.device == KernelDevice::kCuda) set_tuning();
+  }
+
+  // The algorithms of products: a run that goes on keeps those of its checkpoint, for the same bits; others
+  // take what an earlier run of their kind measured, or measure.
+  void set_tuning() {
+    PlanRequest& request = setup_.request;
+    if (const std::string folder = is_plan() ? "" : resumed_folder(); !folder.empty()) {
+      const std::string path = join_path(folder, kTuningFile);
+      if (files_.status(path)) {
+        request.tuning = read_tuning_table(files_, path, setup_.warnings);
+        // On another kind of card its choices are worth nothing.
+        const bool is_ours =
+            request.tuning.empty() || request.tuning.card.find(request.gpu.product) != std::string::npos;
+        if (is_ours) return;
+        request.tuning = {};
+      }
+    }
+    if (arguments_.full_determinism) return;
+    const std::string folder = tuning_cache_folder(arguments_.tuning_cache, environment_);
+    if (folder.empty()) return;
+    setup_.tuning_file = join_path(folder, tuning_file_name(request));
+    request.tuning = read_tuning_table(files_, setup_.tuning_file, setup_.warnings);
+    request.measures_products = !is_plan();
   }
 
   const Arguments& arguments_;
+  const Environment& environment_;
   HubEnvironment hub_;
   FileSystem& files_;
   RunSetup setup_;

@@ -53,6 +53,7 @@ struct RunSetup {
   std::string token_cache;  // a line for people: which tokens were read or kept where; "" without text
   std::vector<std::string> warnings;
   std::vector<std::string> notes;
+  std::string tuning_file;  // where the tuning table lies between runs; "" where none is kept
   PlanRequest request;
 };
 

@@ -1,13 +1,16 @@
 #include "train/session.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <string_view>
 
+#include "base/hash.h"
 #include "optim/loss_scale.h"
 #include "plan/search/suggest.h"
 #include "show/monitor/host.h"
 #include "train/device_choice.h"
+#include "train/tuning_cache.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -51,18 +54,37 @@ std::string Session::allocate() {
   require_free_memory(plan_);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   executor_ = std::make_unique<Executor>(plan_);
+  const std::string tuned = measure_products();
   if (setup_.arguments.profile) ceilings_ = executor_->measure_ceilings();
   initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed),
                      setup_.model.initializer_range);
   executor_->zero_states();
-  if (!setup_.weights || !setup_.weights->has_weights()) return {};
+  if (!setup_.weights || !setup_.weights->has_weights()) return tuned;
   const LoadReport report = load_weights(
       *executor_, *setup_.weights,
       setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail);
   const std::string architecture = setup_.model.model_type == "distilbert"
                                        ? "DistilBertForSequenceClassification"
                                        : "BertForSequenceClassification";
-  return describe_load(report, architecture, setup_.weights->path());
+  const std::string loaded = describe_load(report, architecture, setup_.weights->path());
+  return tuned.empty() || loaded.empty() ? tuned + loaded : tuned + "\n" + loaded;
+}
+
+std::string Session::measure_products() {
+  if (!plan_.request.measures_products) return {};
+  const size_t known = plan_.request.tuning.products.size();
+  const auto start = std::chrono::steady_clock::now();
+  TuningTable table = executor_->measure_products();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const bool changed = !(table == plan_.request.tuning);
+  plan_.request.tuning = std::move(table);
+  const std::string hash = to_hex(tuning_table_hash(plan_.request.tuning));
+  const std::string& file = setup_.tuning_file;
+  if (!changed) return fmt::format("matrix products: {} tuned before, {} ({})", known, file, hash);
+  const std::string fault = keep_tuning_table(files_, file, plan_.request.tuning);
+  return fmt::format("matrix products: {} shapes measured in {:.1f} s, kept in {} ({}){}",
+                     plan_.request.tuning.products.size(), seconds, file, hash,
+                     fault.empty() ? "" : "\nwarning: " + fault);
 }
 
 MicroBatch Session::make_batch() const {

@@ -40,8 +40,9 @@ class Session {
   const Plan& plan() const { return plan_; }
   FileSystem& files() const { return files_; }
 
-  // Takes the arena, fills weights (from the folder, else fresh). Errors: kWillNotFit before anything is
-  // taken. Returns what was loaded, in Hugging Face's words; "" when nothing was loaded.
+  // Takes the arena, measures matrix products where the plan asks for it, fills weights (from the folder,
+  // else fresh). Errors: kWillNotFit before anything is taken. Returns lines for people: what was measured,
+  // and what was loaded in Hugging Face's words; "" for neither.
   std::string allocate();
   bool is_allocated() const { return executor_ != nullptr; }
   Executor& executor() { return *executor_; }
@@ -78,6 +79,8 @@ class Session {
   const Ceilings& ceilings() const { return ceilings_; }
 
  private:
+  std::string measure_products();
+
   RunSetup setup_;
   FileSystem& files_;
   Plan plan_;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "train/trainer.h"
+#include "train/tuning_cache.h"
 #include "train/weights.h"
 
 namespace plimsoll {
@@ -55,6 +56,9 @@ CheckpointContents TrainLoop::checkpoint_contents() {
   if (!arguments_.save_only_model) {
     contents.optimizer_tensors = state_tensors(session_.executor());
     contents.run_state_json = run_state_json(state_);
+    // An empty one too: a run that goes on from here then takes the library's first choices as this one did.
+    if (session_.plan().is_on_gpu())
+      contents.extra.push_back({kTuningFile, tuning_table_json(session_.plan().request.tuning)});
     contents.streamed.push_back(
         {kLogFile, [this](const PutText& put) { write_log(state_.log_history, put); }});
   }

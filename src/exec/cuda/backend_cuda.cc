@@ -13,6 +13,7 @@
 #include "exec/backend.h"
 #include "exec/cuda/bind_cuda.h"
 #include "exec/cuda/ceilings_cuda.h"
+#include "exec/cuda/measure_products.h"
 #include "exec/cuda/module_range.h"
 #include "kernels/optimizer/weight_copy_cuda.h"
 
@@ -174,6 +175,17 @@ class CudaBackend final : public ExecutorBackend {
     const Ceilings ceilings = measure_ceilings_cuda(device_, transient, plan_.request);
     fill(plan_.persistent_bytes, std::ssize(transient), fill_);
     return ceilings;
+  }
+
+  TuningTable measure_products(const Plan& plan) override {
+    if (plan.request.separate_buffers) return plan.request.tuning;
+    // More than this is not rotated through; a larger part of the arena would only have to be filled twice.
+    constexpr int64_t kMost = int64_t{6} << 30;
+    const int64_t bytes = std::min(arena_.bytes(), kMost);
+    TuningTable table = tune_products(plan, *make_cuda_measurer(device_, arena_.data(), bytes));
+    device_.fill(arena_.data(), fill_, bytes);
+    device_.synchronize();
+    return table;
   }
 
   int64_t high_water_bytes() const override {

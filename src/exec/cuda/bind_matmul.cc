@@ -5,8 +5,13 @@ namespace plimsoll {
 
 std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream) {
   if (context.op().def->name() != "matmul") return {};
-  const Fp32Products fp32 = context.request().tf32 ? Fp32Products::kTf32 : Fp32Products::kF32;
-  std::shared_ptr<CudaMatmul> matmul = prepare_matmul_cuda(matmul_problem(context), fp32);
+  const PlannedProduct product =
+      planned_product(context.view(), context.bucket(), context.request(), context.kernel());
+  const TuningTable& table = context.request().tuning;
+  const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
+                                  ? nullptr
+                                  : table.nearest(product_key(product.problem, product.fp32));
+  std::shared_ptr<CudaMatmul> matmul = prepare_matmul_cuda(product.problem, product.fp32, tuned);
   return [matmul, args = matmul_args(context), flag = accumulate_of(context), stream] {
     matmul->run(args, flag, stream);
   };

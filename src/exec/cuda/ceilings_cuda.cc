@@ -63,7 +63,19 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
                            const PlanRequest& request) {
   const DType dtype = product_type(request);
   if (dtype == DType::kF64) return 0;
-  const int64_t n = ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192);
+  const Fp32Products fp32 = dtype == DType::kF32 ? request.fp32_products : Fp32Products::kF32;
+  MatmulProblem problem{.a = dtype, .b = dtype, .c = dtype};
+  const auto set_size = [&](int64_t size) { problem.m = problem.n = problem.k = size; };
+  const auto scratch_bytes = [&] {
+    return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
+  };
+  set_size(ceiling_product_size(std::ssize(memory), kCublasLtWorkspaceBytes, dtype, 8192));
+  // Split operands take their part of the memory.
+  while (problem.n > 0 &&
+         scratch_bytes() + 3 * problem.n * problem.n * dtype_bytes(dtype) > std::ssize(memory)) {
+    set_size(problem.n - 128);
+  }
+  const int64_t n = problem.n;
   if (n == 0) return 0;
   const int64_t bytes = n * n * dtype_bytes(dtype);
   std::vector<std::byte> noise(static_cast<size_t>(int64_t{128} * n * dtype_bytes(dtype)));
@@ -71,15 +83,13 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
   for (int64_t at = 0; at < 2 * bytes; at += std::ssize(noise)) {
     device.copy_to_device(memory.data() + at, noise.data(), std::ssize(noise));
   }
-  const MatmulProblem problem{.m = n, .n = n, .k = n, .a = dtype, .b = dtype, .c = dtype};
-  const std::unique_ptr<CudaMatmul> product =
-      prepare_matmul_cuda(problem, request.tf32 ? Fp32Products::kTf32 : Fp32Products::kF32);
+  const std::unique_ptr<CudaMatmul> product = prepare_matmul_cuda(problem, fp32);
   std::byte* at = memory.data();
   const MatmulArgs args{.a = {at, dtype},
                         .b = {at + bytes, dtype},
                         .bias = {},
                         .c = {at + 2 * bytes, dtype},
-                        .scratch = {at + 3 * bytes, static_cast<size_t>(kCublasLtWorkspaceBytes)}};
+                        .scratch = {at + 3 * bytes, static_cast<size_t>(scratch_bytes())}};
   const double seconds = stopwatch.best_seconds(5, [&] { product->run(args, nullptr, device.stream()); });
   return 1e-9 * static_cast<double>(matmul_flops(problem)) / seconds;
 }

@@ -19,6 +19,12 @@ DType arithmetic_type(const OpView& op) {
   return DType::kF32;
 }
 
+double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
+  if (type != DType::kF32 || fp32 == Fp32Products::kF32) return product_gflops(gpu, type);
+  // Three products are done for one.
+  return 1e3 * gpu.tf32_tflops / (fp32 == Fp32Products::kTf32x3 ? 3.0 : 1.0);
+}
+
 // The slower of arithmetic and traffic at the shares of the rates that steps reach, joined with what an op
 // takes at the least: target/gpu_efficiency.h.
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
@@ -29,11 +35,15 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
     return std::hypot(1e3 * traffic, gpu_least_ms(GpuWork::kOther, GpuPrecision::kF32));
   const GpuWork work = op.op.def->name().starts_with("attention") ? GpuWork::kAttention : GpuWork::kProduct;
   const DType type = arithmetic_type(op);
-  const bool is_tf32 = type == DType::kF32 && request.tf32 && gpu.tf32_tflops > 0;
+  // Attention multiplies in tf32 where products do, but not as three of them.
+  const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
+  const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
+                       (request.fp32_products == Fp32Products::kTf32 || is_three);
   const GpuPrecision precision = dtype_bytes(type) == 2 ? GpuPrecision::kHalf
                                  : is_tf32              ? GpuPrecision::kTf32
                                                         : GpuPrecision::kF32;
-  const double gflops = is_tf32 ? 1e3 * gpu.tf32_tflops : product_gflops(gpu, type);
+  const double gflops =
+      is_tf32 ? gpu_product_gflops(gpu, type, request.fp32_products) : product_gflops(gpu, type);
   const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
   return std::hypot(1e3 * std::max(arithmetic, traffic), gpu_least_ms(work, precision));
 }
@@ -125,9 +135,8 @@ double model_flops(const ProgramPlan& program, const Bucket& bucket) {
 
 double peak_product_gflops(const PlanRequest& request) {
   if (request.device != KernelDevice::kCuda) return 0;
-  const DType dtype = request.activation_dtype.value_or(request.dtype);
-  return dtype == DType::kF32 && request.tf32 ? 1e3 * request.gpu.tf32_tflops
-                                              : product_gflops(request.gpu, dtype);
+  return gpu_product_gflops(request.gpu, request.activation_dtype.value_or(request.dtype),
+                            request.fp32_products);
 }
 
 double OperationsAnatomy::samples_per_s() const {

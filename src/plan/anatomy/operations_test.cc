@@ -83,7 +83,7 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
     request.gpu = *find_gpu_target("h200");
     request.gradient_accumulation_steps = c.accumulation;
     if (c.bf16) request.activation_dtype = DType::kBF16;
-    request.tf32 = c.tf32;
+    request.fp32_products = c.tf32 ? Fp32Products::kTf32 : Fp32Products::kF32;
     const double predicted = operations_anatomy(build_plan(request)).samples_per_s();
     EXPECT_NEAR(predicted / c.samples_per_s, 1, 0.15)
         << c.model << " " << c.sequences << " x " << c.longest << ", accumulation " << c.accumulation << ": "
@@ -102,6 +102,22 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_DOUBLE_EQ(three.segment(Segment::kOptimizer).flops, one.segment(Segment::kOptimizer).flops);
   EXPECT_EQ(three.samples, 12);
   EXPECT_EQ(three.tokens, 384);
+}
+
+TEST(OperationsAnatomy, ProductsOnTensorCoresShortenTheEstimateOnAGpu) {
+  PlanRequest request = preset_request("bert-large-uncased", 4, 512);
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  const auto ms = [&](Fp32Products products) {
+    request.fp32_products = products;
+    return operations_anatomy(build_plan(request)).total().ms;
+  };
+  const double fp32 = ms(Fp32Products::kF32);
+  const double three = ms(Fp32Products::kTf32x3);
+  const double one = ms(Fp32Products::kTf32);
+  EXPECT_LT(one, three);
+  EXPECT_LT(three, fp32);
+  EXPECT_GT(three, 1.5 * one);
 }
 
 TEST(OperationsAnatomy, FasterInstructionsAndMoreThreadsShortenTheEstimate) {

@@ -90,6 +90,7 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     add("writes_add", op.has_input(3) ? 1 : 0);
     add("b", static_cast<int64_t>(op.input(1).type.dtype));
     add("c", static_cast<int64_t>(op.output(0).type.dtype));
+    if (request.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
     return problem;
   }
   if (name.starts_with("attention")) {
@@ -100,7 +101,7 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     add("S", bucket.longest);
     add("H", heads);
     add("D", op.in_shape(0)[1].offset / 3 / heads);
-    if (request.tf32) add("tf32", 1);
+    if (request.fp32_products == Fp32Products::kTf32) add("tf32", 1);
     return problem;
   }
   if (name == "embedding_sum" || name == "embedding_bwd") {

@@ -16,11 +16,13 @@
 #include "graph/ir/graph.h"
 #include "graph/passes/pass.h"
 #include "kernels/catalog/catalog.h"
+#include "kernels/matmul/catalog.h"
 #include "models/model.h"
 #include "optim/optimizer.h"
 #include "plan/layout/layout.h"
 #include "target/cpu_isa.h"
 #include "target/gpu_target.h"
+#include "target/tuning_table.h"
 
 namespace plimsoll {
 
@@ -69,10 +71,12 @@ struct PlanRequest {
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   KernelDevice device = KernelDevice::kCpu;
-  bool tf32 = false;              // products of fp32 operands on tensor cores, rounded to 11 bits: GPUs only
-  GpuTarget gpu;                  // where device is kCuda
-  int gpu_ordinal = 0;            // among the visible ones; no part of what is planned
-  bool holds_gpu_driver = false;  // the process has opened it, also where it then runs on a CPU
+  Fp32Products fp32_products = Fp32Products::kF32;  // other than as they are: GPUs only
+  GpuTarget gpu;                                    // where device is kCuda
+  TuningTable tuning = {};         // algorithms of products on a GPU; empty: the library's first choices
+  bool measures_products = false;  // what the table lacks is measured before the first step
+  int gpu_ordinal = 0;             // among the visible ones; no part of what is planned
+  bool holds_gpu_driver = false;   // the process has opened it, also where it then runs on a CPU
   // Buckets whose programs a GPU keeps captured: those that the data falls into, if it is known.
   int train_buckets = kMaxCapturedBuckets;
   int evaluate_buckets = kMaxCapturedBuckets;
@@ -239,6 +243,19 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 std::vector<Bucket> make_ladder(const Bucket& largest);
 // The smallest bucket that holds so many tokens. Requires: tokens fit into the largest.
 const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);
+
+// The product that a matmul op is in a bucket, as its kernel is asked for it, and how fp32 operands are
+// multiplied there: as the request says, but plainly where the plan's kernel is not that of three products.
+struct PlannedProduct {
+  MatmulProblem problem = {};
+  Fp32Products fp32 = Fp32Products::kF32;
+};
+PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
+                               std::string_view kernel);
+// The distinct products of a program in one bucket and how many ops each has; none on a CPU.
+std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const ProgramPlan& program,
+                                                                     const Bucket& bucket,
+                                                                     const PlanRequest& request);
 
 // What a kernel must know of an op to accept it and state its scratch; kernel_problem.cc.
 Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest& request);

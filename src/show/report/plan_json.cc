@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/hash.h"
 #include "base/python_json.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/modules.h"
@@ -159,6 +160,9 @@ Json request_json(const PlanRequest& request) {
       {"isa", cpu_isa_name(request.isa)},
       {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
       {"device", request.device_label},
+      {"fp32_products", fp32_products_name(request.fp32_products)},
+      {"tuning",
+       {{"products", request.tuning.products.size()}, {"xxh3", to_hex(tuning_table_hash(request.tuning))}}},
       {"reference_kernels", request.reference_kernels},
       {"recompute",
        request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy) : "chosen"},

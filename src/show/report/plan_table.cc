@@ -247,7 +247,10 @@ std::string_view precision_words(DType dtype) {
 
 std::string precision_words(const PlanRequest& request) {
   if (!request.activation_dtype || *request.activation_dtype == request.dtype)
-    return std::string(precision_words(request.dtype));
+    return std::string(precision_words(request.dtype)) +
+           (request.fp32_products == Fp32Products::kF32
+                ? std::string()
+                : fmt::format(" ({} products)", fp32_products_name(request.fp32_products)));
   return fmt::format("{} mixed", precision_words(*request.activation_dtype));
 }
 

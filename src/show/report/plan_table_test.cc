@@ -78,6 +78,12 @@ TEST(PlanTable, NamesThePrecision) {
   request.activation_dtype = DType::kBF16;
   request.isa = CpuIsa::kAmx;
   EXPECT_NE(plan_table(build_plan(request)).find(" parameters, bf16 mixed, AdamW\n"), std::string::npos);
+  request = small_request();
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.fp32_products = Fp32Products::kTf32x3;
+  EXPECT_NE(plan_table(build_plan(request)).find(" parameters, fp32 (tf32x3 products), AdamW\n"),
+            std::string::npos);
 }
 
 TEST(PlanTable, TheVerdictStandsLast) {
@@ -125,6 +131,25 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
         "formulas that people quote", "> AdamW in fp32", "AdamW, mixed precision"}) {
     EXPECT_NE(why.find(words), std::string::npos) << words << "\n" << why;
   }
+}
+
+TEST(PlanWhy, SaysHowEachProductIsDone) {
+  PlanRequest request = small_request();
+  EXPECT_EQ(plan_why(build_plan(request)).find("matrix products of"), std::string::npos);
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.fp32_products = Fp32Products::kTf32x3;
+  const ProductKey key =
+      products_of(*build_plan(request).train, request.train_bucket, request).begin()->first;
+  request.tuning.products[key] = {
+      .ms = 0.125, .first_ms = 0.25, .num_candidates = 8, .words = "algorithm 66, tile 20"};
+  const std::string why = plan_why(build_plan(request));
+  for (const char* words : {"matrix products of train, 128 tokens", "f32*f32->f32 by tf32x3",
+                            "matmul_cuda_tf32x3", "the library's first choice, not measured",
+                            "0.125 ms, the best of 8 (first choice 0.250): algorithm 66, tile 20"}) {
+    EXPECT_NE(why.find(words), std::string::npos) << words << "\n" << why;
+  }
+  for (const std::string& line : lines_of(why)) EXPECT_LE(display_width(line), 100u) << line;
 }
 
 TEST(PlanWhy, SaysWhyFasterKernelsDecline) {

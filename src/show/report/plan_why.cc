@@ -38,6 +38,27 @@ std::string kernels_text(const ProgramPlan& program) {
   return text;
 }
 
+// How each product of the largest bucket is done, by the tuning table.
+std::string products_text(const ProgramPlan& program, const PlanRequest& request) {
+  const auto products = products_of(program, program.bucket, request);
+  if (products.empty()) return "";
+  std::string text = fmt::format("matrix products of {}, {} tokens\n", program.name, program.bucket.tokens);
+  for (const auto& [key, product] : products) {
+    const TunedProduct* exact = request.tuning.find(key);
+    const TunedProduct* near = request.tuning.nearest(key);
+    std::string words = "the library's first choice, not measured";
+    if (exact != nullptr) {
+      words = fmt::format("{:.3f} ms, the best of {} (first choice {:.3f}): {}", exact->ms,
+                          exact->num_candidates, exact->first_ms, exact->words);
+    } else if (near != nullptr) {
+      words = "as the nearest that was measured: " + near->words;
+    }
+    text += left_aligned("  " + product_key_text(key), 66) +
+            right_aligned(fmt::format("{} x", product.second), 8) + "\n      " + wrapped(words, 94, 8);
+  }
+  return text + "\n";
+}
+
 std::string passes_text(const ProgramPlan& program) {
   std::string text = fmt::format("passes of {}\n", program.name);
   for (const PassRecord& pass : program.passes) {
@@ -78,7 +99,9 @@ std::string formulas_text(const Plan& plan) {
 std::string plan_why(const Plan& plan) {
   std::string text;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (*program) text += kernels_text(**program) + "\n" + passes_text(**program) + "\n";
+    if (!*program) continue;
+    text += kernels_text(**program) + "\n" + products_text(**program, plan.request) + passes_text(**program) +
+            "\n";
   }
   const std::string saved = saved_text(plan);
   if (!saved.empty()) text += saved + "\n";

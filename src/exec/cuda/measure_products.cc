@@ -1,0 +1,133 @@
+#include "exec/cuda/measure_products.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "device/cuda/error.h"
+#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/one_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+// Operands are taken from so much memory in turn, at least twice the cache of an H200 (50 MiB) and of what
+// comes after it, so that no run finds them there.
+constexpr int64_t kRotatedBytes = 320 * kMiB;
+constexpr int kRuns = 5;
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+// Where one set of operands lies, from the start of the set.
+struct Operands {
+  explicit Operands(const MatmulProblem& p)
+      : b(aligned(p.m * p.k * dtype_bytes(p.a))),
+        c(b + aligned(p.k * p.n * dtype_bytes(p.b))),
+        bias(c + aligned(p.m * p.n * dtype_bytes(p.c))),
+        bytes(bias + aligned(p.n * dtype_bytes(p.bias_dtype))) {}
+  int64_t b, c, bias, bytes;
+};
+
+class CudaMeasurer final : public ProductMeasurer {
+ public:
+  CudaMeasurer(CudaDevice& device, std::byte* memory, int64_t bytes)
+      : device_(device), memory_(memory), bytes_(bytes) {
+    for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
+    fill();
+  }
+  ~CudaMeasurer() override {
+    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+  }
+  CudaMeasurer(const CudaMeasurer&) = delete;
+  CudaMeasurer& operator=(const CudaMeasurer&) = delete;
+
+  std::string card() const override { return device_.info().name; }
+  std::string library() const override { return matmul_library_cuda(); }
+  int64_t workspace_bytes() const override { return kCublasLtWorkspaceBytes; }
+  double seconds() const override {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  std::vector<TunedProduct> candidates(const PlannedProduct& product, int most) override {
+    return matmul_candidates_cuda(product.problem, product.fp32, most);
+  }
+
+  std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) override {
+    const MatmulProblem& problem = product.problem;
+    const int64_t scratch_bytes =
+        kCublasLtWorkspaceBytes +
+        (product.fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : int64_t{0});
+    const Operands places(problem);
+    const int64_t room = bytes_ - scratch_bytes;
+    if (room < places.bytes) return std::nullopt;
+    const int64_t sets =
+        std::clamp<int64_t>((kRotatedBytes + places.bytes - 1) / places.bytes, 1, room / places.bytes);
+    const std::unique_ptr<CudaMatmul> matmul = prepare_matmul_cuda(problem, product.fp32, &candidate);
+    if (matmul->description().find(candidate.words) == std::string::npos) return std::nullopt;
+    const bool adds = problem.writes == MatmulWrites::kOverwriteOrAdd;
+    // The bits of 1.0f, as the flag has them that turns overwriting into adding.
+    const int32_t* flag = adds ? static_cast<const int32_t*>(one_on_device()) : nullptr;
+    int64_t turn = 0;
+    const auto run = [&] {
+      std::byte* set = memory_ + scratch_bytes + turn++ % sets * places.bytes;
+      matmul->run({.a = {set, problem.a},
+                   .b = {set + places.b, problem.b},
+                   .bias = problem.bias == MatmulBias::kRow ? ConstView{set + places.bias, problem.bias_dtype}
+                                                            : ConstView{},
+                   .c = {set + places.c, problem.c},
+                   .scratch = {memory_, static_cast<size_t>(scratch_bytes)}},
+                  flag, device_.stream());
+    };
+    run();
+    std::vector<float> times;
+    for (int i = 0; i < kRuns; ++i) {
+      PLIMSOLL_CUDA(cudaEventRecord(events_[2 * i], device_.stream()));
+      run();
+      PLIMSOLL_CUDA(cudaEventRecord(events_[2 * i + 1], device_.stream()));
+    }
+    device_.synchronize();
+    for (int i = 0; i < kRuns; ++i) {
+      PLIMSOLL_CUDA(cudaEventElapsedTime(&times.emplace_back(), events_[2 * i], events_[2 * i + 1]));
+    }
+    std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+    return static_cast<double>(times[kRuns / 2]);
+  }
+
+ private:
+  // Numbers of either sign between 0.5 and 2, whichever type reads them: a product of zeros draws less power
+  // and runs faster than one of a model's numbers.
+  void fill() {
+    std::vector<uint16_t> host(static_cast<size_t>(std::min(bytes_, 4 * kMiB) / 2));
+    uint64_t state = 1;
+    for (uint16_t& bits : host) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      bits = static_cast<uint16_t>(((state >> 33) & 0x80ffu) | 0x3f00u);
+    }
+    const auto piece = static_cast<int64_t>(host.size() * 2);
+    if (piece == 0) return;
+    device_.copy_to_device(memory_, host.data(), piece);
+    for (int64_t at = piece; at < bytes_; at += piece) {
+      PLIMSOLL_CUDA(cudaMemcpyAsync(memory_ + at, memory_, static_cast<size_t>(std::min(piece, bytes_ - at)),
+                                    cudaMemcpyDeviceToDevice, device_.stream()));
+    }
+    device_.synchronize();
+  }
+
+  CudaDevice& device_;
+  std::byte* memory_;
+  int64_t bytes_;
+  cudaEvent_t events_[2 * kRuns] = {};
+};
+
+}  // namespace
+
+std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes) {
+  return std::make_unique<CudaMeasurer>(device, memory, bytes);
+}
+
+}  // namespace plimsoll

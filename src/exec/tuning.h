@@ -1,0 +1,52 @@
+// Which algorithm each matrix product of a plan gets: tries those that the product library proposes, in the
+// order of what matters most, within a limit of time. What it is not: it runs nothing itself; a device's
+// measurer does, so that this logic is the same on every device and is tested without one.
+//
+// Thread-safety: one caller. Ownership: borrows plan and measurer for the call.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/build/plan.h"
+#include "target/tuning_table.h"
+
+namespace plimsoll {
+
+struct TuningLimits {
+  int candidates = 8;  // of the library's, best guess first
+  // Another than the library's first choice is taken where it saves at least this share of the time: medians
+  // of a few runs scatter by about a hundredth on an H200.
+  double least_gain = 0.02;
+  double seconds = 3.0;          // after so long no product of another bucket than the largest is begun
+  double largest_seconds = 9.0;  // and none of those any more
+};
+
+// What a device does for it.
+class ProductMeasurer {
+ public:
+  virtual ~ProductMeasurer() = default;
+  virtual std::string card() const = 0;
+  virtual std::string library() const = 0;
+  virtual int64_t workspace_bytes() const = 0;
+  // At most `most` algorithms, the library's first choice first; without times. Empty where it has none.
+  virtual std::vector<TunedProduct> candidates(const PlannedProduct& product, int most) = 0;
+  // Milliseconds of one run with cold caches, as a median; nothing where the algorithm is refused or the
+  // operands have no room.
+  virtual std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) = 0;
+  // Of a clock that only goes forward.
+  virtual double seconds() const = 0;
+};
+
+// The table of the plan's request, with what it lacks: the products of the largest buckets, then those of
+// smaller ones, far apart first, while time is left. A table that is of another card, library or workspace is
+// begun anew; one that has all products of the largest buckets is complete and returned as it is, so that
+// runs of the same kind take the same algorithms.
+TuningTable tune_products(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits = {});
+
+// Buckets of a ladder in the order in which they are measured: the largest, then every eighth below it, every
+// fourth, every second, and the rest. Indices into the ladder.
+std::vector<size_t> tuning_order(size_t num_buckets);
+
+}  // namespace plimsoll

@@ -1,0 +1,184 @@
+// The choice of algorithms, with a measurer that makes up times and a clock: no GPU is needed.
+#include "exec/tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "kernels/matmul/catalog.h"
+#include "plan/anatomy/plan_case.h"
+
+namespace plimsoll {
+namespace {
+
+PlanRequest gpu_request() {
+  PlanRequest request = small_request();
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  return request;
+}
+
+// Times by the number of the candidate; every measurement takes a tenth of a second.
+class StubMeasurer final : public ProductMeasurer {
+ public:
+  std::string card() const override { return card_name; }
+  std::string library() const override { return "cuBLASLt 1"; }
+  int64_t workspace_bytes() const override { return 1024; }
+  double seconds() const override { return clock; }
+
+  std::vector<TunedProduct> candidates(const PlannedProduct&, int most) override {
+    std::vector<TunedProduct> list(std::min(times.size(), static_cast<size_t>(most)));
+    for (size_t i = 0; i < list.size(); ++i) list[i].algorithm[0] = static_cast<uint8_t>(i);
+    return list;
+  }
+  std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) override {
+    ++measurements;
+    clock += seconds_each;
+    measured.insert(product_key(product.problem, product.fp32));
+    const double ms = times[candidate.algorithm[0]];
+    return ms < 0 ? std::nullopt : std::optional(ms);
+  }
+
+  std::string card_name = "NVIDIA H200";
+  std::vector<double> times = {1.0, 0.9, 1.1};
+  double seconds_each = 0.0;
+  double clock = 100.0;
+  int measurements = 0;
+  std::set<ProductKey> measured;
+};
+
+int chosen(const TuningTable& table) {
+  EXPECT_FALSE(table.empty());
+  std::set<int> numbers;
+  for (const auto& [key, product] : table.products) numbers.insert(product.algorithm[0]);
+  EXPECT_EQ(numbers.size(), 1u);
+  return numbers.empty() ? -1 : *numbers.begin();
+}
+
+TEST(Tuning, TakesTheFastest) {
+  const Plan plan = build_plan(gpu_request());
+  StubMeasurer measurer;
+  const TuningTable table = tune_products(plan, measurer);
+  EXPECT_EQ(chosen(table), 1);
+  EXPECT_EQ(table.card, "NVIDIA H200");
+  EXPECT_EQ(table.library, "cuBLASLt 1");
+  EXPECT_EQ(table.workspace_bytes, 1024);
+  const TunedProduct& product = table.products.begin()->second;
+  EXPECT_EQ(product.ms, 0.9);
+  EXPECT_EQ(product.first_ms, 1.0);
+  EXPECT_EQ(product.num_candidates, 3);
+  // Every product of every bucket, for time is not short.
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    for (const Bucket& bucket : (*program)->ladder) {
+      for (const auto& [key, planned] : products_of(**program, bucket, plan.request))
+        EXPECT_NE(table.find(key), nullptr) << product_key_text(key);
+    }
+  }
+}
+
+TEST(Tuning, KeepsTheFirstChoiceWithinTheNoise) {
+  StubMeasurer measurer;
+  measurer.times = {1.0, 0.99, 0.985};
+  EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 0);
+  measurer.times = {1.0, 0.97, 0.96};
+  EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 2);
+}
+
+TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
+  StubMeasurer measurer;
+  measurer.times = {1.0, -1.0, 0.5, -1.0};
+  EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 2);
+  measurer.times = {-1.0, 0.5};
+  EXPECT_TRUE(tune_products(build_plan(gpu_request()), measurer).empty()) << "nothing to compare with";
+  measurer.times = {};
+  EXPECT_TRUE(tune_products(build_plan(gpu_request()), measurer).empty());
+}
+
+TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
+  PlanRequest request = gpu_request();
+  StubMeasurer first;
+  first.seconds_each = 0.06;  // too slow for any but the largest buckets
+  request.tuning = tune_products(build_plan(request), first);
+  StubMeasurer second;
+  second.times = {1.0, 2.0};
+  EXPECT_EQ(tune_products(build_plan(request), second), request.tuning);
+  EXPECT_EQ(second.measurements, 0);
+  // Of another card, library or workspace: all anew.
+  second.card_name = "NVIDIA H100";
+  const TuningTable other = tune_products(build_plan(request), second);
+  EXPECT_EQ(other.card, "NVIDIA H100");
+  EXPECT_EQ(chosen(other), 0);
+}
+
+TEST(Tuning, TimeIsShort) {
+  const Plan plan = build_plan(gpu_request());
+  const size_t in_largest = products_of(*plan.train, plan.train->bucket, plan.request).size() +
+                            products_of(*plan.evaluate, plan.evaluate->bucket, plan.request).size();
+  ASSERT_GT(in_largest, 8u);
+  // The largest buckets take all of the time: no other is begun.
+  StubMeasurer slow;
+  slow.seconds_each = 3.0 / static_cast<double>(3 * in_largest);
+  const TuningTable largest_only = tune_products(plan, slow);
+  EXPECT_LE(slow.measured.size(), in_largest + 1);
+  for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, plan.request))
+    EXPECT_NE(largest_only.find(key), nullptr);
+  // Nine seconds are the end even of those.
+  StubMeasurer slower;
+  slower.seconds_each = 1.0;
+  EXPECT_EQ(tune_products(plan, slower).products.size(), 3u);
+  EXPECT_EQ(slower.measurements, 9);
+}
+
+TEST(Tuning, OrderOfBuckets) {
+  EXPECT_EQ(tuning_order(0), std::vector<size_t>{});
+  EXPECT_EQ(tuning_order(1), std::vector<size_t>{0});
+  EXPECT_EQ(tuning_order(10), (std::vector<size_t>{9, 1, 5, 7, 3, 8, 6, 4, 2, 0}));
+  for (size_t n = 1; n < 70; ++n) {
+    std::vector<size_t> order = tuning_order(n);
+    EXPECT_EQ(order.front(), n - 1);
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(order[i], i);
+  }
+}
+
+// The table is no part of the memory: the same plan with and without.
+TEST(Tuning, ATableChangesNoByteOfThePlan) {
+  PlanRequest request = gpu_request();
+  const Plan without = build_plan(request);
+  StubMeasurer measurer;
+  request.tuning = tune_products(without, measurer);
+  const Plan with = build_plan(request);
+  EXPECT_EQ(with.arena_bytes, without.arena_bytes);
+  EXPECT_EQ(with.train->offsets, without.train->offsets);
+}
+
+TEST(Tuning, NothingIsTunedOnACpu) {
+  StubMeasurer measurer;
+  EXPECT_TRUE(tune_products(build_plan(small_request()), measurer).empty());
+  EXPECT_EQ(measurer.measurements, 0);
+}
+
+TEST(Products, WhatThePlanKnowsOfThem) {
+  PlanRequest request = gpu_request();
+  request.fp32_products = Fp32Products::kTf32x3;
+  const Plan plan = build_plan(request);
+  int split = 0;
+  int plain = 0;
+  int64_t ops = 0;
+  for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, request)) {
+    EXPECT_EQ(product_key(product.first.problem, product.first.fp32), key);
+    (product.first.fp32 == Fp32Products::kTf32x3 ? split : plain) += 1;
+    EXPECT_EQ(key.form.find(" by tf32x3") != std::string::npos, product.first.fp32 == Fp32Products::kTf32x3);
+    ops += product.second;
+  }
+  EXPECT_GE(split, 4);
+  EXPECT_GE(plain, 1) << "the classifier's products are too small to split";
+  const auto& graph_ops = plan.train->graph.ops();
+  EXPECT_EQ(ops, std::count_if(graph_ops.begin(), graph_ops.end(),
+                               [](const Op& op) { return op.def->name() == "matmul"; }));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,47 @@
+// The matrix products of a plan, as the tuning table and the executor ask for them.
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
+                               std::string_view kernel) {
+  const bool ta = op.attributes().integer("ta") != 0;
+  const bool tb = op.attributes().integer("tb") != 0;
+  PlannedProduct product{.fp32 = request.fp32_products};
+  // What the plan leaves to the library alone is plain fp32 where others are three products.
+  if (product.fp32 == Fp32Products::kTf32x3 && kernel != "matmul_cuda_tf32x3")
+    product.fp32 = Fp32Products::kF32;
+  product.problem = {.m = op.out_shape(0)[0].at(bucket),
+                     .n = op.out_shape(0)[1].at(bucket),
+                     .k = op.in_shape(0)[ta ? 0 : 1].at(bucket),
+                     .trans_a = ta ? Transpose::kYes : Transpose::kNo,
+                     .trans_b = tb ? Transpose::kYes : Transpose::kNo,
+                     .a = op.input(0).type.dtype,
+                     .b = op.input(1).type.dtype,
+                     .c = op.output(0).type.dtype,
+                     .bias_dtype = op.has_input(2) ? op.input(2).type.dtype : DType::kF32,
+                     .bias = op.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
+                     .writes = op.has_input(3) ? MatmulWrites::kOverwriteOrAdd : MatmulWrites::kOverwriteOnly,
+                     .num_threads = request.num_threads,
+                     .isa = request.isa};
+  return product;
+}
+
+std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const ProgramPlan& program,
+                                                                     const Bucket& bucket,
+                                                                     const PlanRequest& request) {
+  std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products;
+  if (request.device != KernelDevice::kCuda) return products;
+  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+    const OpView op{program.graph, program.graph.ops()[i]};
+    if (op.op.def->name() != "matmul" || program.ops[i].kernel == nullptr) continue;
+    const PlannedProduct product =
+        planned_product(op, bucket, request, program.ops[i].kernel->implementation);
+    auto& [planned, count] = products[product_key(product.problem, product.fp32)];
+    planned = product;
+    ++count;
+  }
+  return products;
+}
+
+}  // namespace plimsoll
