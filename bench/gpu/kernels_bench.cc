@@ -44,6 +44,7 @@ constexpr int64_t kPoolBytes = int64_t{3} << 30;
 constexpr int kCalls = 10;
 constexpr int kBatches = 9;
 constexpr int64_t kTokens = 16384;
+constexpr int64_t kManyTokens = 65536;  // tensors of 128 MiB and more, well beyond any cache
 
 // Device memory that is handed out again and again, round and round.
 class Pool {
@@ -220,8 +221,8 @@ void measure_rows(Bench& bench, DType dtype, int64_t C) {
   });
 }
 
-void measure_norms(Bench& bench, DType dtype, int64_t C, double p) {
-  const int64_t T = kTokens, n = T * C;
+void measure_norms(Bench& bench, DType dtype, int64_t C, double p, int64_t T = kTokens) {
+  const int64_t n = T * C;
   const int64_t bytes = n * dtype_bytes(dtype);
   Pool &in = bench.in, &out = bench.out;
   const View rng = integers(DType::kI64, {42, 7});
@@ -445,6 +446,10 @@ void run(std::string_view filter) {
     for (const double p : {0.1, 0.0}) measure_norms(bench, dtype, 1024, p);
     measure_embeddings(bench, dtype, 1024);
     measure_losses(bench, dtype);
+  }
+  for (const double p : {0.1, 0.0}) {
+    measure_norms(bench, DType::kBF16, 1024, p, kManyTokens);
+    measure_norms(bench, DType::kF32, 1024, p, kManyTokens);
   }
   measure_norms(bench, DType::kBF16, 768, 0.1);
   measure_norms(bench, DType::kBF16, 384, 0.1);

@@ -49,6 +49,12 @@ void attention_fwd_cuda_mma_of(const AttentionFwdArgs& args, const int64_t* rng,
 void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
                                const AttentionBlockRows& rows, CudaStream stream);
 
+// By warpgroups of Hopper's tensor cores (wgmma) where the device has them and heads are no wider than 64,
+// else as *_cuda_mma does it: what that does too where sequences fill a block and heads are wider than 32.
+// Error bounds are those of *_cuda_mma; bits are not those of mma.sync.
+void attention_fwd_cuda_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+
 // *_cuda_mma or else *_cuda_tiled, as the type and the head size allow on the current device. Scratch as
 // for *_cuda_mma.
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);

@@ -46,6 +46,10 @@ constexpr Kernels kMmaSmall = {"mma of 64 rows",
                                },
                                attention_bwd_cuda_mma_scratch_bytes, true};
 
+// By warpgroups where the device has them.
+constexpr Kernels kWgmma = {"wgmma", attention_fwd_cuda_wgmma, attention_bwd_cuda_wgmma,
+                            attention_bwd_cuda_mma_scratch_bytes, true};
+
 constexpr Kernels kTf32 = {"tf32", attention_fwd_cuda_tf32, attention_bwd_cuda_tf32,
                            attention_bwd_cuda_mma_scratch_bytes, true};
 
@@ -200,7 +204,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
   if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
-  return {&kTiled, &kMma, &kMmaSmall};
+  return {&kTiled, &kMma, &kMmaSmall, &kWgmma};
 }
 
 struct HeadCase {
@@ -246,9 +250,9 @@ struct Family {
   DType dtype;
 };
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {{&kTiled, DType::kF32},     {&kTiled, DType::kBF16},
-                                          {&kMma, DType::kBF16},      {&kMma, DType::kF16},
-                                          {&kMmaSmall, DType::kBF16}, {&kTf32, DType::kF32}};
+  static const std::vector<Family> all = {
+      {&kTiled, DType::kF32},     {&kTiled, DType::kBF16}, {&kMma, DType::kBF16},   {&kMma, DType::kF16},
+      {&kMmaSmall, DType::kBF16}, {&kTf32, DType::kF32},   {&kWgmma, DType::kBF16}, {&kWgmma, DType::kF16}};
   return all;
 }
 

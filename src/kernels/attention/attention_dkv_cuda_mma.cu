@@ -5,112 +5,15 @@
 
 #include "device/cuda/error.h"
 #include "kernels/attention/attention_grid.cuh"
-#include "kernels/attention/attention_mma.cuh"
+#include "kernels/attention/attention_steps.cuh"
 
 namespace plimsoll {
 namespace attention {
 namespace {
 
-constexpr int kQueries = 64;  // of a tile
-
 // k and v, two tiles of q and of d_o, then lse, delta and the bits of dropout of two tiles.
 constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
-}
-
-// Brings what belongs to a tile of queries, one value a row: lse, delta and, a word for 32 keys of the block,
-// the bits of dropout. Beyond the sequence's end all are zero, as are q and d_o: such rows add nothing.
-template <int kRows, bool kDropout>
-__device__ void fetch_row_values(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout,
-                                 int row, float* values) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int query = row + thread % kQueries;
-  const bool is_there = query < work.count;
-  const int t = work.first + (is_there ? query : 0);
-  const int64_t at = static_cast<int64_t>(work.head) * args.tokens + t;
-  const float* from = thread < kQueries ? args.lse : args.delta;
-  copy_4(shared_address(values + thread), from + at, is_there);
-  if constexpr (kDropout) {
-    auto* words = reinterpret_cast<uint32_t*>(values + 2 * kQueries);
-    const int num_words = (args.longest + 31) / 32;
-#pragma unroll 1
-    for (int i = thread; i < kRows / 32 * kQueries; i += kMmaThreads) {
-      const int word = work.row / 32 + i / kQueries;
-      const bool has_word = is_there && 32 * word < work.count;
-      if (args.keep != nullptr) {
-        const int64_t index =
-            (static_cast<int64_t>(work.head) * num_words + (has_word ? word : 0)) * args.tokens + t;
-        copy_4(shared_address(words + i), args.keep + index, has_word);
-      } else {
-        words[i] = has_word ? keep_word(dropout, t, args.heads, work.head, word) : 0;
-      }
-    }
-  }
-}
-
-// Turns scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p m
-// (without the factor of m) and d_x. `values` and `keep` are at the step's first query; the lane's keep bits
-// start at `place` of a word.
-template <DType kType, int kM, int kN, bool kDropout>
-__device__ void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
-                              const uint32_t* keep, int place, float (&x)[kM][kN][4], float (&y)[kM][kN][4],
-                              uint32_t (&p)[kM][8 * kN / kDepth<kType>][4],
-                              uint32_t (&d_x)[kM][8 * kN / kDepth<kType>][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int n = 0; n < kN; ++n) {
-    const int column = 8 * n + lane % 4 * 2;
-    const float2 lse = *reinterpret_cast<const float2*>(values + column);
-    const float2 delta = *reinterpret_cast<const float2*>(values + kQueries + column);
-    const float offsets[2] = {lse.x * kLog2E, lse.y * kLog2E}, deltas[2] = {delta.x, delta.y};
-    uint32_t bits[2] = {0, 0};
-    if constexpr (kDropout) {
-      const uint2 two = *reinterpret_cast<const uint2*>(keep + column);
-      bits[0] = two.x >> place;
-      bits[1] = two.y >> place;
-    }
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        float probability = exp2_approx(fmaf(x[m][n][e], exponent, -offsets[e % 2]));
-        float factor = y[m][n][e];
-        float kept_probability = probability;
-        if constexpr (kDropout) {
-          const bool kept = (bits[e % 2] >> (2 * m + e / 2) & 1) != 0;
-          factor = kept ? factor * args.keep_scale : 0.0f;
-          kept_probability = kept ? probability : 0.0f;
-        }
-        y[m][n][e] = probability * (factor - deltas[e % 2]);
-        x[m][n][e] = kept_probability;
-      }
-    }
-  }
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int part = 0; part < 8 * kN / kDepth<kType>; ++part) {
-      take_fragment<kType>(p[m][part], x[m], part);
-      take_fragment<kType>(d_x[m][part], y[m], part);
-    }
-  }
-}
-
-// Where the mask is causal, hides key rows from earlier queries.
-template <int kM, int kN>
-__device__ void hide_queries(int key, int query, float (&score)[kM][kN][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int ahead = key + 16 * m + e / 2 * 8 + lane / 4 - (query + lane % 4 * 2 + e % 2);
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        if (ahead > 8 * n) score[m][n][e] = -INFINITY;
-      }
-    }
-  }
 }
 
 // acc[m] += a[m] times kDepth * kParts rows of a tile.
@@ -186,7 +89,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
     copy_tile<kType, kDim, kQueries>(args, work, args.q, args.q_stride, row, queries + stage * kTile);
     copy_tile<kType, kDim, kQueries>(args, work, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim,
                                      row, queries + (2 + stage) * kTile);
-    fetch_row_values<kRows, kDropout>(args, work, dropout, row, row_values + stage * kValues);
+    fetch_row_values<kRows, kMmaThreads, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
   copy_tile<kType, kDim, kRows>(args, work, args.k, args.k_stride, work.row, base);
   copy_tile<kType, kDim, kRows>(args, work, args.v, args.v_stride, work.row, base + kOwn);

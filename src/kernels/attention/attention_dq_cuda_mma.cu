@@ -4,65 +4,16 @@
 
 #include "device/cuda/error.h"
 #include "kernels/attention/attention_grid.cuh"
-#include "kernels/attention/attention_mma.cuh"
+#include "kernels/attention/attention_steps.cuh"
 
 namespace plimsoll {
 namespace attention {
 namespace {
 
-constexpr int kKeys = 64;  // of a tile
-
 // q and d_o, two tiles of keys and of values, delta.
 constexpr int dq_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }
-
-// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory.
-template <DType kType, int kDim, int kM>
-__device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const std::byte* d_o,
-                           float* delta) {
-  constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int chunk = lane % kChunks;
-#pragma unroll 4
-  for (int r = lane / kChunks; r < 16 * kM; r += 32 / kChunks) {
-    const int row = warp * 16 * kM + r;
-    const bool is_there = work.row + row < work.count;
-    float sum = 0.0f;
-    if (is_there && 16 * chunk < kBytes * args.head_dim) {
-      const auto* from = static_cast<const std::byte*>(args.o) +
-                         (static_cast<int64_t>(work.first + work.row + row) * args.heads + work.head) *
-                             args.head_dim * kBytes +
-                         16 * chunk;
-      const uint4 x = *reinterpret_cast<const uint4*>(from);
-      const uint4 y = *reinterpret_cast<const uint4*>(d_o + lane_offset<kWidth>(row, chunk));
-      const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if constexpr (kType == DType::kF32) {
-          sum = fmaf(__uint_as_float(xs[i]), __uint_as_float(ys[i]), sum);
-        } else {
-          const float2 a = unpack<kType>(xs[i]), b = unpack<kType>(ys[i]);
-          sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
-        }
-      }
-    }
-#pragma unroll
-    for (int apart = 1; apart < kChunks; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-    if (chunk == 0) {
-      delta[row] = sum;
-      if (is_there)
-        args.delta[static_cast<int64_t>(work.head) * args.tokens + work.first + work.row + row] = sum;
-    }
-  }
-  __syncwarp();
-}
-
-// What a lane needs of its rows: lse in bits, delta, and how many keys of the sequence the row sees.
-template <int kM>
-struct RowValues {
-  float lse[kM][2], delta[kM][2];
-};
 
 // Turns scores x and products y of one step of 16 keys into the left operand d_x of the next product.
 template <DType kType, int kM, bool kDropout>
@@ -85,23 +36,6 @@ __device__ void differentiate(const AttentionKernelArgs& args, const RowValues<k
     }
 #pragma unroll
     for (int part = 0; part < 16 / kDepth<kType>; ++part) take_fragment<kType>(d_x[part][m], x[m], part);
-  }
-}
-
-// Hides keys as a score of minus infinity, for which p is zero.
-template <int kM>
-__device__ void hide_keys(const AttentionKernelArgs& args, const Work& work, int row, int key,
-                          float (&score)[kM][2][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int seen = row + 16 * m + e / 2 * 8 + lane / 4 + 1;
-      const int end = (args.causal ? min(work.count, seen) : work.count) - key - lane % 4 * 2 - e % 2;
-      if (end <= 0) score[m][0][e] = -INFINITY;
-      if (end <= 8) score[m][1][e] = -INFINITY;
-    }
   }
 }
 

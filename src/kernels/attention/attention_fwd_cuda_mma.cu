@@ -2,13 +2,11 @@
 
 #include "device/cuda/error.h"
 #include "kernels/attention/attention_grid.cuh"
-#include "kernels/attention/attention_mma.cuh"
+#include "kernels/attention/attention_steps.cuh"
 
 namespace plimsoll {
 namespace attention {
 namespace {
-
-constexpr int kKeys = 64;  // of a tile
 
 // Two tiles of keys and of values, one in use and one on its way, after the queries.
 constexpr int fwd_mma_bytes(int dim, int rows) {
@@ -44,19 +42,6 @@ __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by
   }
 }
 
-// Rounded probabilities of columns of the left operand number `step`, zeros where dropout says so.
-template <DType kType, int kM>
-__device__ void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t (&a)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (kType == DType::kF32) {
-      if (!keep.keeps(2 * m + i % 2, step, i / 2)) a[i] = 0;
-    } else {
-      a[i] &= keep.mask(2 * m + i % 2, 2 * step + i / 2);
-    }
-  }
-}
-
 // out[m] += p times the values of a tile.
 template <DType kType, int kDim, int kM, bool kDropout>
 __device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], const KeepDraw<kM>& keep, uint32_t v,
@@ -78,63 +63,6 @@ __device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], const Kee
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(out[m][2 * n], a[m], b[0], b[1]);
         multiply_add<kType>(out[m][2 * n + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
-}
-
-// Hides the keys from number `end` of a row on.
-template <int kM>
-__device__ void hide_keys(const AttentionKernelArgs& args, const Work& work, int warp_row, int key,
-                          float (&score)[kM][kKeys / 8][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = warp_row + 16 * m + 8 * half + lane / 4;
-      const int end = (args.causal ? min(work.count, row + 1) : work.count) - key - lane % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n) {
-        if (8 * n >= end) score[m][n][2 * half] = -INFINITY;
-        if (8 * n + 1 >= end) score[m][n][2 * half + 1] = -INFINITY;
-      }
-    }
-  }
-}
-
-// The online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in units of bits: `exponent` is scale
-// log2(e). Sums are a lane's own until the end. Turns scores into probabilities.
-template <int kDim, int kM>
-__device__ void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
-                       float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
-#pragma unroll
-  for (int m = 0; m < kM; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float top = largest[m][half];
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n) {
-        top = fmaxf(top, fmaxf(score[m][n][2 * half], score[m][n][2 * half + 1]));
-      }
-      top = max_of_quad(top);
-      const float old = exp2_approx((largest[m][half] - top) * exponent);
-      largest[m][half] = top;
-      const float offset = top * exponent;
-      float total = sum[m][half] * old;
-#pragma unroll
-      for (int n = 0; n < kKeys / 8; ++n) {
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          score[m][n][e] = exp2_approx(fmaf(score[m][n][e], exponent, -offset));
-          total += score[m][n][e];
-        }
-      }
-      sum[m][half] = total;
-#pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        out[m][n][2 * half] *= old;
-        out[m][n][2 * half + 1] *= old;
       }
     }
   }

@@ -45,5 +45,10 @@ void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stre
 void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dq_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
 void launch_attention_dkv_mma(const AttentionKernelArgs& args, int rows, CudaStream stream);
+// For 16-bit heads of up to 64 on a device of compute capability 9.0, where the program was built for it
+// (PLIMSOLL_HAS_WGMMA).
+void launch_attention_fwd_wgmma(const AttentionKernelArgs& args, CudaStream stream);
+void launch_attention_dq_wgmma(const AttentionKernelArgs& args, CudaStream stream);
+void launch_attention_dkv_wgmma(const AttentionKernelArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

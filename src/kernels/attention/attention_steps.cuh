@@ -1,0 +1,224 @@
+// What the kernels of attention on tensor cores do between their products, to the accumulators that a warp
+// holds: hide, exponentiate, drop, differentiate. Layouts are those of attention_mma.cuh. Device code only.
+#pragma once
+
+#include "kernels/attention/attention_mma.cuh"
+
+namespace plimsoll::attention {
+
+inline constexpr int kKeys = 64;     // of a tile that passes by in the kernels over queries
+inline constexpr int kQueries = 64;  // of one in the kernel over keys
+
+// Hides the keys from number `end` of a row on.
+template <int kM, int kN>
+__device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& work, int warp_row, int key,
+                                 float (&score)[kM][kN][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * m + 8 * half + lane / 4;
+      const int end = (args.causal ? min(work.count, row + 1) : work.count) - key - lane % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        if (8 * n >= end) score[m][n][2 * half] = -INFINITY;
+        if (8 * n + 1 >= end) score[m][n][2 * half + 1] = -INFINITY;
+      }
+    }
+  }
+}
+
+// The online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in units of bits: `exponent` is scale
+// log2(e). Sums are a lane's own until the end. Turns scores into probabilities.
+template <int kDim, int kM>
+__device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
+                              float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float top = largest[m][half];
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+        top = fmaxf(top, fmaxf(score[m][n][2 * half], score[m][n][2 * half + 1]));
+      }
+      top = max_of_quad(top);
+      const float old = exp2_approx((largest[m][half] - top) * exponent);
+      largest[m][half] = top;
+      const float offset = top * exponent;
+      float total = sum[m][half] * old;
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          score[m][n][e] = exp2_approx(fmaf(score[m][n][e], exponent, -offset));
+          total += score[m][n][e];
+        }
+      }
+      sum[m][half] = total;
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        out[m][n][2 * half] *= old;
+        out[m][n][2 * half + 1] *= old;
+      }
+    }
+  }
+}
+
+// Rounded probabilities of columns of the left operand number `step`, zeros where dropout says so.
+template <DType kType, int kM>
+__device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t (&a)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kType == DType::kF32) {
+      if (!keep.keeps(2 * m + i % 2, step, i / 2)) a[i] = 0;
+    } else {
+      a[i] &= keep.mask(2 * m + i % 2, 2 * step + i / 2);
+    }
+  }
+}
+
+// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory.
+template <DType kType, int kDim, int kM>
+__device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, const std::byte* d_o,
+                                  float* delta) {
+  constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int chunk = lane % kChunks;
+#pragma unroll 4
+  for (int r = lane / kChunks; r < 16 * kM; r += 32 / kChunks) {
+    const int row = warp * 16 * kM + r;
+    const bool is_there = work.row + row < work.count;
+    float sum = 0.0f;
+    if (is_there && 16 * chunk < kBytes * args.head_dim) {
+      const auto* from = static_cast<const std::byte*>(args.o) +
+                         (static_cast<int64_t>(work.first + work.row + row) * args.heads + work.head) *
+                             args.head_dim * kBytes +
+                         16 * chunk;
+      const uint4 x = *reinterpret_cast<const uint4*>(from);
+      const uint4 y = *reinterpret_cast<const uint4*>(d_o + lane_offset<kWidth>(row, chunk));
+      const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (kType == DType::kF32) {
+          sum = fmaf(__uint_as_float(xs[i]), __uint_as_float(ys[i]), sum);
+        } else {
+          const float2 a = unpack<kType>(xs[i]), b = unpack<kType>(ys[i]);
+          sum = fmaf(a.y, b.y, fmaf(a.x, b.x, sum));
+        }
+      }
+    }
+#pragma unroll
+    for (int apart = 1; apart < kChunks; apart *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+    if (chunk == 0) {
+      delta[row] = sum;
+      if (is_there)
+        args.delta[static_cast<int64_t>(work.head) * args.tokens + work.first + work.row + row] = sum;
+    }
+  }
+  __syncwarp();
+}
+
+// What a lane needs of its rows: lse in bits, delta, and how many keys of the sequence the row sees.
+template <int kM>
+struct RowValues {
+  float lse[kM][2], delta[kM][2];
+};
+
+// Brings what belongs to a tile of queries, one value a row: lse, delta and, a word for 32 keys of the block,
+// the bits of dropout. Beyond the sequence's end all are zero, as are q and d_o: such rows add nothing.
+template <int kRows, int kThreads, bool kDropout>
+__device__ inline void fetch_row_values(const AttentionKernelArgs& args, const Work& work,
+                                        const Dropout& dropout, int row, float* values) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int query = row + thread % kQueries;
+  const bool is_there = query < work.count;
+  const int t = work.first + (is_there ? query : 0);
+  const int64_t at = static_cast<int64_t>(work.head) * args.tokens + t;
+  const float* from = thread < kQueries ? args.lse : args.delta;
+  if (thread < 2 * kQueries) copy_4(shared_address(values + thread), from + at, is_there);
+  if constexpr (kDropout) {
+    auto* words = reinterpret_cast<uint32_t*>(values + 2 * kQueries);
+    const int num_words = (args.longest + 31) / 32;
+#pragma unroll 1
+    for (int i = thread; i < kRows / 32 * kQueries; i += kThreads) {
+      const int word = work.row / 32 + i / kQueries;
+      const bool has_word = is_there && 32 * word < work.count;
+      if (args.keep != nullptr) {
+        const int64_t index =
+            (static_cast<int64_t>(work.head) * num_words + (has_word ? word : 0)) * args.tokens + t;
+        copy_4(shared_address(words + i), args.keep + index, has_word);
+      } else {
+        words[i] = has_word ? keep_word(dropout, t, args.heads, work.head, word) : 0;
+      }
+    }
+  }
+}
+
+// Turns scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p m
+// (without the factor of m) and d_x. `values` and `keep` are at the step's first query; the lane's keep bits
+// start at `place` of a word.
+template <DType kType, int kM, int kN, bool kDropout>
+__device__ inline void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
+                                     const uint32_t* keep, int place, float (&x)[kM][kN][4],
+                                     float (&y)[kM][kN][4], uint32_t (&p)[kM][8 * kN / kDepth<kType>][4],
+                                     uint32_t (&d_x)[kM][8 * kN / kDepth<kType>][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+    const int column = 8 * n + lane % 4 * 2;
+    const float2 lse = *reinterpret_cast<const float2*>(values + column);
+    const float2 delta = *reinterpret_cast<const float2*>(values + kQueries + column);
+    const float offsets[2] = {lse.x * kLog2E, lse.y * kLog2E}, deltas[2] = {delta.x, delta.y};
+    uint32_t bits[2] = {0, 0};
+    if constexpr (kDropout) {
+      const uint2 two = *reinterpret_cast<const uint2*>(keep + column);
+      bits[0] = two.x >> place;
+      bits[1] = two.y >> place;
+    }
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float probability = exp2_approx(fmaf(x[m][n][e], exponent, -offsets[e % 2]));
+        float factor = y[m][n][e];
+        float kept_probability = probability;
+        if constexpr (kDropout) {
+          const bool kept = (bits[e % 2] >> (2 * m + e / 2) & 1) != 0;
+          factor = kept ? factor * args.keep_scale : 0.0f;
+          kept_probability = kept ? probability : 0.0f;
+        }
+        y[m][n][e] = probability * (factor - deltas[e % 2]);
+        x[m][n][e] = kept_probability;
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int part = 0; part < 8 * kN / kDepth<kType>; ++part) {
+      take_fragment<kType>(p[m][part], x[m], part);
+      take_fragment<kType>(d_x[m][part], y[m], part);
+    }
+  }
+}
+
+// Where the mask is causal, hides key rows from earlier queries.
+template <int kM, int kN>
+__device__ inline void hide_queries(int key, int query, float (&score)[kM][kN][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int ahead = key + 16 * m + e / 2 * 8 + lane / 4 - (query + lane % 4 * 2 + e % 2);
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        if (ahead > 8 * n) score[m][n][e] = -INFINITY;
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::attention

@@ -1,0 +1,129 @@
+// Products on Hopper's tensor cores, by a warpgroup of four warps at a time (wgmma: compute capability 9.0
+// alone, code for sm_90a), of tiles of 64 rows of 64 16-bit elements. They are asynchronous: between
+// close_products() and wait_for_products() nobody touches their accumulators. A warp's accumulators and left
+// operands are those of mma.sync, 16 rows of the warpgroup's 64. Device code only.
+#pragma once
+
+#include "kernels/attention/attention_steps.cuh"
+
+namespace plimsoll::attention {
+
+inline constexpr int kWarpgroup = 128;  // threads
+inline constexpr int kWgmmaDim = 64;
+inline constexpr uint32_t kWgmmaTile = 64 * kWgmmaDim * 2;  // bytes
+
+// A tile of rows of 64 16-bit elements as attention_mma.cuh lays it out is what the hardware calls a swizzle
+// of 128 bytes, where it starts at a multiple of 1024: groups of eight rows lie 1024 bytes apart.
+__device__ inline uint64_t descriptor(uint32_t tile) {
+  return static_cast<uint64_t>((tile & 0x3ffffu) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
+         uint64_t{1} << 62;
+}
+__device__ inline void begin_products() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void close_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int kPending>
+__device__ inline void wait_for_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// What ordinary stores and copies left in shared memory becomes visible to products.
+__device__ inline void show_to_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Keeps the compiler from moving what reads accumulators before the wait.
+template <int kN>
+__device__ inline void hold(float (&acc)[kN][4]) {
+#pragma unroll
+  for (auto& four : acc) {
+#pragma unroll
+    for (float& x : four) asm volatile("" : "+f"(x)::"memory");
+  }
+}
+
+// acc (+)= 64 rows of a times the 64 rows of b, both over 16 columns of the tiles.
+template <DType kType>
+__device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
+  if constexpr (kType == DType::kBF16) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
+        "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
+        "%31}, %32, %33, p, 1, 1, 0, 0;\n}"
+        : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
+          "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+          "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]),
+          "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+          "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+          "+f"(c[7][2]), "+f"(c[7][3])
+        : "l"(a), "l"(b), "r"(adds));
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
+        "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
+        "%31}, %32, %33, p, 1, 1, 0, 0;\n}"
+        : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
+          "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+          "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]),
+          "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+          "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+          "+f"(c[7][2]), "+f"(c[7][3])
+        : "l"(a), "l"(b), "r"(adds));
+  }
+}
+
+// acc (+)= the left operand times 16 rows of b, over its 64 columns.
+template <DType kType>
+__device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
+  if constexpr (kType == DType::kBF16) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
+        "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
+        "%31}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
+        : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
+          "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+          "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]),
+          "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+          "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+          "+f"(c[7][2]), "+f"(c[7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+  } else {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, "
+        "%11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
+        "%31}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
+        : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),
+          "+f"(c[1][2]), "+f"(c[1][3]), "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+          "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]), "+f"(c[4][0]), "+f"(c[4][1]),
+          "+f"(c[4][2]), "+f"(c[4][3]), "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+          "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]), "+f"(c[7][0]), "+f"(c[7][1]),
+          "+f"(c[7][2]), "+f"(c[7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+  }
+}
+
+// A warpgroup starts copying 64 rows; what lies beyond the sequence or the head size is zero.
+template <DType kType>
+__device__ inline void copy_64(const AttentionKernelArgs& args, const Work& work, const void* data,
+                               int64_t stride, int row, uint32_t tile) {
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  const int chunk = thread % 8, first = thread / 8;
+  const bool has_columns = 8 * chunk < args.head_dim;
+  const auto* from = static_cast<const std::byte*>(data) +
+                     (static_cast<int64_t>(work.first + row + first) * stride +
+                      static_cast<int64_t>(work.head) * args.head_dim) *
+                         2 +
+                     16 * chunk;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int r = first + 16 * i;
+    const bool is_there = has_columns && row + r < work.count;
+    copy_16(tile + lane_offset<64>(r, chunk), is_there ? from + 16 * i * stride * 2 : data, is_there);
+  }
+}
+
+}  // namespace plimsoll::attention
