@@ -56,6 +56,7 @@ void check(const Precision& precision) {
   ASSERT_EQ(errors.size(), fixtures().cases().size());
   std::printf("%-44s %s: error over its unit\n", "", precision.name);
   double worst = 0;
+  size_t compared = 0;
   for (const json& item : fixtures().cases()) {
     const std::string name = item.at("name");
     SCOPED_TRACE(std::string(precision.name) + ", " + name);
@@ -67,6 +68,14 @@ void check(const Precision& precision) {
     Trainer trainer(fixtures().arguments(settings, folder.path() + "/run"));
     const TrainOutput output = trainer.train();
     trainer.save_model(folder.path() + "/model");
+    // A step that fp16's loss scale skipped moves the whole run: what follows is another one than the
+    // reference's.
+    const std::vector<double> skipped = testing::column(output, "skipped_steps", "skipped_steps");
+    if (!skipped.empty() && skipped.back() > 0) {
+      std::printf("%-44s skipped %.0f steps: not compared\n", name.c_str(), skipped.back());
+      continue;
+    }
+    ++compared;
     const double r = precision.units;
     const bool adam = settings.value("optim", "adamw_torch") != "sgd";
     const bool relu = item.at("model").get<std::string>().starts_with("distilbert");
@@ -88,7 +97,9 @@ void check(const Precision& precision) {
     for (const double one : ratios) EXPECT_LE(one, kTimesTrainer);
     worst = std::max(worst, *std::max_element(std::begin(ratios), std::end(ratios)));
   }
-  std::printf("%s: worst %.2f\n", precision.name, worst);
+  std::printf("%s: worst %.2f of %zu cases\n", precision.name, worst, compared);
+  // Only losses of regressions overflow at the first scale: 8 of the cases.
+  EXPECT_GE(compared, fixtures().cases().size() - 8);
 }
 
 // The first case once, to learn whether this device takes the precision at all.

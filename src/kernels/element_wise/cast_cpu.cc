@@ -37,7 +37,7 @@ HWY_INLINE hn::Vec<D> load_any(D d, const F16* from) {
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
 }
 template <class D>
-HWY_INLINE void store_any(D d, hn::Vec<D> value, F16* to) {
+HWY_INLINE void store_any([[maybe_unused]] D d, hn::Vec<D> value, F16* to) {
   const hn::Rebind<hwy::float16_t, D> d16;
   hn::StoreU(hn::DemoteTo(d16, value), d16, reinterpret_cast<hwy::float16_t*>(to));
 }
