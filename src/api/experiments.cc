@@ -191,7 +191,7 @@ std::vector<Words> values_of(const std::string& sweep) {
 
 nlohmann::json read_object(const std::string& path) {
   constexpr int64_t kMost = int64_t{64} << 20;
-  const auto object = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
+  auto object = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
   if (!object.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
   return object;
 }

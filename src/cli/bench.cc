@@ -221,8 +221,10 @@ class Bench {
       if (stop_signal != 0) return false;
       if (!draws) continue;
       const std::string line = child.last_line();
-      const std::string shown = line.starts_with("step ") ? line : std::string("starting");
-      std::fprintf(stderr, "\r\033[K%.*s", 110, (head + ": " + shown).c_str());
+      std::string shown = head;
+      shown += ": ";
+      shown += line.starts_with("step ") ? line : "starting";
+      std::fprintf(stderr, "\r\033[K%.*s", 110, shown.c_str());
       std::fflush(stderr);
     }
     if (draws) std::fputs("\r\033[K", stderr);

@@ -45,6 +45,7 @@ Child::Child(const std::vector<std::string>& words, std::string log) : log_(std:
                 log_ + ": cannot be written: " + std::strerror(errno) + "; check --output_dir");
   }
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
   const pid_t parent = getpid();

@@ -46,9 +46,7 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
     }
   }
   numbers[255] = 1.0f;
-  for (int i = 0; is_signed && i < 127; ++i) {
-    numbers[static_cast<size_t>(126 - i)] = -numbers[static_cast<size_t>(128 + i)];
-  }
+  for (size_t i = 0; is_signed && i < 127; ++i) numbers[126 - i] = -numbers[128 + i];
   return numbers;
 }
 
