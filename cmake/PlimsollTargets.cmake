@@ -47,7 +47,12 @@ function(plimsoll_test name)
   if("gpu" IN_LIST ARG_LABELS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   else()
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "CUDA_VISIBLE_DEVICES=")
+  endif()
+  # The programs that a test starts inherit it.
+  if(PLIMSOLL_SANITIZE)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+                 "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/leaks_of_libraries.txt:print_suppressions=0")
   endif()
 endfunction()
 
