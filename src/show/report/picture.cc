@@ -78,27 +78,15 @@ std::string Picture::svg() const {
 namespace {
 
 // The functions of the library that pictures use, by the names of their headers.
+#define PLIMSOLL_CAIRO_FUNCTIONS(apply)                                                                  \
+  apply(image_surface_create) apply(surface_destroy) apply(surface_write_to_png) apply(status_to_string) \
+      apply(create) apply(destroy) apply(scale) apply(paint) apply(set_source_rgb) apply(rectangle)      \
+          apply(fill) apply(set_line_width) apply(move_to) apply(line_to) apply(stroke)                  \
+              apply(select_font_face) apply(set_font_size) apply(text_extents) apply(show_text)
+
 struct Cairo {
-#define PLIMSOLL_CAIRO(name) decltype(&cairo_##name) name = nullptr
-  PLIMSOLL_CAIRO(image_surface_create);
-  PLIMSOLL_CAIRO(surface_destroy);
-  PLIMSOLL_CAIRO(surface_write_to_png);
-  PLIMSOLL_CAIRO(status_to_string);
-  PLIMSOLL_CAIRO(create);
-  PLIMSOLL_CAIRO(destroy);
-  PLIMSOLL_CAIRO(scale);
-  PLIMSOLL_CAIRO(paint);
-  PLIMSOLL_CAIRO(set_source_rgb);
-  PLIMSOLL_CAIRO(rectangle);
-  PLIMSOLL_CAIRO(fill);
-  PLIMSOLL_CAIRO(set_line_width);
-  PLIMSOLL_CAIRO(move_to);
-  PLIMSOLL_CAIRO(line_to);
-  PLIMSOLL_CAIRO(stroke);
-  PLIMSOLL_CAIRO(select_font_face);
-  PLIMSOLL_CAIRO(set_font_size);
-  PLIMSOLL_CAIRO(text_extents);
-  PLIMSOLL_CAIRO(show_text);
+#define PLIMSOLL_CAIRO(name) decltype(&cairo_##name) name = nullptr;
+  PLIMSOLL_CAIRO_FUNCTIONS(PLIMSOLL_CAIRO)
 #undef PLIMSOLL_CAIRO
 };
 
@@ -114,26 +102,8 @@ std::optional<Cairo> open_cairo() {
   if (library == nullptr) return std::nullopt;
   Cairo cairo;
   bool all = true;
-#define PLIMSOLL_CAIRO(name) all = find(library, "cairo_" #name, cairo.name) && all
-  PLIMSOLL_CAIRO(image_surface_create);
-  PLIMSOLL_CAIRO(surface_destroy);
-  PLIMSOLL_CAIRO(surface_write_to_png);
-  PLIMSOLL_CAIRO(status_to_string);
-  PLIMSOLL_CAIRO(create);
-  PLIMSOLL_CAIRO(destroy);
-  PLIMSOLL_CAIRO(scale);
-  PLIMSOLL_CAIRO(paint);
-  PLIMSOLL_CAIRO(set_source_rgb);
-  PLIMSOLL_CAIRO(rectangle);
-  PLIMSOLL_CAIRO(fill);
-  PLIMSOLL_CAIRO(set_line_width);
-  PLIMSOLL_CAIRO(move_to);
-  PLIMSOLL_CAIRO(line_to);
-  PLIMSOLL_CAIRO(stroke);
-  PLIMSOLL_CAIRO(select_font_face);
-  PLIMSOLL_CAIRO(set_font_size);
-  PLIMSOLL_CAIRO(text_extents);
-  PLIMSOLL_CAIRO(show_text);
+#define PLIMSOLL_CAIRO(name) all = find(library, "cairo_" #name, cairo.name) && all;
+  PLIMSOLL_CAIRO_FUNCTIONS(PLIMSOLL_CAIRO)
 #undef PLIMSOLL_CAIRO
   return all ? std::optional(cairo) : std::nullopt;
 }
