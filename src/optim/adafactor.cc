@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "graph/ops/ops.h"
 #include "graph/ops/update_parts.h"
+#include "optim/emit_update.h"
 #include "optim/optimizer.h"
 
 namespace plimsoll {
@@ -12,47 +14,31 @@ namespace {
 // with beta1 either has a momentum in its shape. All fp32 (fp64 in an f64 graph).
 void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                double weight_decay, ValueId clip, ValueId finite, bool factored) {
-  std::vector<ValueId> inputs{graph.input("learning_rate"), graph.input("step"), clip, finite};
-  std::vector<std::string> names;
-  std::vector<std::vector<int64_t>> rows;
   const AdafactorOptions& options = config.adafactor;
-  for (const Parameter& parameter : group) {
-    const Value weight = graph.value(parameter.weight);
-    const Shape& shape = weight.type.shape;
-    const DType dtype = weight.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-    rows.push_back(part_rows(graph, parameter));
-    inputs.push_back(parameter.weight);
-    inputs.push_back(parameter.gradient);
-    names.push_back(weight.name + ".updated");
-    const auto add_state = [&](const std::string& state, Shape state_shape) {
-      inputs.push_back(
-          graph.add_value(state + "/" + weight.name, {dtype, state_shape}, Storage::kOptimizerState));
-      names.push_back(state + ".updated/" + weight.name);
-    };
+  const auto states = [&](const Parameter& parameter, const ValueType& weight) {
+    const DType dtype = whole_state_dtype(weight);
+    std::vector<UpdateState> of;
     if (factored) {
-      add_state("adafactor.row", Shape{shape[0]});
-      add_state("adafactor.column", Shape{std::ssize(rows.back()), shape[1]});
+      of.push_back({"adafactor.row", {dtype, Shape{weight.shape[0]}}});
+      of.push_back(
+          {"adafactor.column", {dtype, Shape{std::ssize(part_rows(graph, parameter)), weight.shape[1]}}});
     } else {
-      add_state("adafactor.v", shape);
+      of.push_back({"adafactor.v", {dtype, weight.shape}});
     }
-    if (options.beta1) add_state("adafactor.m", shape);
-    if (parameter.copy != kNoValue) {
-      inputs.push_back(parameter.copy);
-      names.push_back(graph.value(parameter.copy).name + ".updated");
-    }
-  }
-  emit_all(graph, adafactor_op(), std::move(inputs),
-           {{"epsilon1", options.epsilon1},
-            {"epsilon2", options.epsilon2},
-            {"clip_threshold", options.clip_threshold},
-            {"decay_rate", options.decay_rate},
-            {"beta1", options.beta1.value_or(-1.0)},
-            {"weight_decay", weight_decay},
-            {"scale_parameter", int64_t{options.scale_parameter}},
-            {"factored", int64_t{factored}},
-            {kPartRows, part_rows_text(rows)},
-            {"copies", int64_t{group.front().copy != kNoValue}}},
-           names);
+    if (options.beta1) of.push_back({"adafactor.m", {dtype, weight.shape}});
+    return of;
+  };
+  emit_update(graph, adafactor_op(), group, states,
+              {{"epsilon1", options.epsilon1},
+               {"epsilon2", options.epsilon2},
+               {"clip_threshold", options.clip_threshold},
+               {"decay_rate", options.decay_rate},
+               {"beta1", options.beta1.value_or(-1.0)},
+               {"weight_decay", weight_decay},
+               {"scale_parameter", int64_t{options.scale_parameter}},
+               {"factored", int64_t{factored}},
+               {kPartRows, part_rows_text(graph, group)}},
+              clip, finite);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 // checkpoint one fp32. Embeddings, and tensors of fewer than 4096 elements, keep their states in fp32, as
 // bitsandbytes and Trainer have it.
 #include <algorithm>
+#include <utility>
 
 #include "graph/ops/ops.h"
 #include "graph/ops/update_parts.h"
+#include "optim/emit_update.h"
 #include "optim/optimizer.h"
 
 namespace plimsoll {
@@ -40,34 +42,18 @@ Split split(const Graph& graph, std::span<const Parameter> group) {
 // Appends the update of `group` with these states, each a value of codes and one of absmax.
 void add_update(Graph& graph, std::span<const Parameter> group, const OpSchema& op,
                 std::span<const std::string> states, Attributes attributes, ValueId clip, ValueId finite) {
-  std::vector<ValueId> inputs{graph.input("learning_rate"), graph.input("step"), clip, finite};
-  std::vector<std::string> names;
-  std::vector<std::vector<int64_t>> rows;
-  for (const Parameter& parameter : group) {
-    const Value weight = graph.value(parameter.weight);
-    const DType dtype = weight.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const auto states_of = [&](const Parameter& parameter, const ValueType& weight) {
     int64_t blocks = 0;
     for (const int64_t elements : part_elements(graph, parameter)) blocks += (elements + kBlock - 1) / kBlock;
-    inputs.push_back(parameter.weight);
-    inputs.push_back(parameter.gradient);
-    names.push_back(weight.name + ".updated");
+    std::vector<UpdateState> of;
     for (const std::string& state : states) {
-      inputs.push_back(graph.add_value(state + "/" + weight.name, {DType::kU8, weight.type.shape},
-                                       Storage::kOptimizerState));
-      inputs.push_back(graph.add_value(state + ".absmax/" + weight.name, {dtype, Shape{blocks}},
-                                       Storage::kOptimizerState));
-      names.push_back(state + ".updated/" + weight.name);
-      names.push_back(state + ".absmax.updated/" + weight.name);
+      of.push_back({state, {DType::kU8, weight.shape}});
+      of.push_back({state + ".absmax", {whole_state_dtype(weight), Shape{blocks}}});
     }
-    if (parameter.copy != kNoValue) {
-      inputs.push_back(parameter.copy);
-      names.push_back(graph.value(parameter.copy).name + ".updated");
-    }
-    rows.push_back(part_rows(graph, parameter));
-  }
-  attributes.set(kPartRows, part_rows_text(rows));
-  attributes.set("copies", int64_t{group.front().copy != kNoValue});
-  emit_all(graph, op, std::move(inputs), std::move(attributes), names);
+    return of;
+  };
+  attributes.set(kPartRows, part_rows_text(graph, group));
+  emit_update(graph, op, group, states_of, std::move(attributes), clip, finite);
 }
 
 }  // namespace

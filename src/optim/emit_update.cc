@@ -1,0 +1,44 @@
+#include "optim/emit_update.h"
+
+#include <utility>
+
+#include "graph/ops/ops.h"
+#include "graph/ops/update_parts.h"
+
+namespace plimsoll {
+
+DType whole_state_dtype(const ValueType& weight) {
+  return weight.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+std::string part_rows_text(const Graph& graph, std::span<const Parameter> group) {
+  std::vector<std::vector<int64_t>> rows;
+  for (const Parameter& parameter : group) rows.push_back(part_rows(graph, parameter));
+  return part_rows_text(rows);
+}
+
+void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
+                 const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite) {
+  std::vector<ValueId> inputs{graph.input("learning_rate"), graph.input("step"), clip, finite};
+  std::vector<std::string> names;
+  for (const Parameter& parameter : group) {
+    const Value weight = graph.value(parameter.weight);
+    inputs.push_back(parameter.weight);
+    inputs.push_back(parameter.gradient);
+    names.push_back(weight.name + ".updated");
+    for (const UpdateState& state : states_of(parameter, weight.type)) {
+      inputs.push_back(
+          graph.add_value(state.name + "/" + parameter.name, state.type, Storage::kOptimizerState));
+      names.push_back(state.name + ".updated/" + parameter.name);
+    }
+    for (const ValueId other : {parameter.copy, parameter.remainder}) {
+      if (other == kNoValue) continue;
+      inputs.push_back(other);
+      names.push_back(graph.value(other).name + ".updated");
+    }
+  }
+  attributes.set("copies", int64_t{group.front().copy != kNoValue});
+  emit_all(graph, op, std::move(inputs), std::move(attributes), names);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,36 @@
+// The op that updates a group of parameters, with its operands in the order of graph/ops/update.h and the
+// names of what it writes: what the updates of all optimizers have alike. Which states a parameter has is the
+// optimizer's to say, as are the op and its constants. Pure functions of their arguments and the graph;
+// thread-safe as the graph is.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/ops/op.h"
+#include "optim/optimizer.h"
+
+namespace plimsoll {
+
+// "adamw.m": the value is named "adamw.m/WEIGHT", its next version "adamw.m.updated/WEIGHT".
+struct UpdateState {
+  std::string name;
+  ValueType type;
+};
+using UpdateStatesOf = std::function<std::vector<UpdateState>(const Parameter&, const ValueType& weight)>;
+
+// fp32, in an f64 graph fp64: of states that are kept whole, whatever their weight is kept in.
+DType whole_state_dtype(const ValueType& weight);
+
+// The attribute part_rows of an update of this group.
+std::string part_rows_text(const Graph& graph, std::span<const Parameter> group);
+
+// Declares the states of every parameter and appends `op` to the graph; sets {copies}, where the other
+// attributes are the caller's. Requires: the parameters have names and are stored alike, all with a copy or
+// none.
+void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,
+                 const UpdateStatesOf& states_of, Attributes attributes, ValueId clip, ValueId finite);
+
+}  // namespace plimsoll
