@@ -19,92 +19,28 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
+
+import runs
 
 BLOCKS = 20
 SETTINGS = {"learning_rate": 1e-4, "weight_decay": 0.01, "per_device_train_batch_size": 32, "logging_steps": 1}
-MAX_LENGTH = 128
-
-
-def read_rows(path):
-    rows = [line.rstrip("\n").split("\t") for line in open(path, encoding="utf-8")]
-    sentence, label = rows[0].index("sentence"), rows[0].index("label")
-    return [(row[sentence], row[label]) for row in rows[1:]]
 
 
 def peer_curves(words):
-    """Trainer's side, in a process of its own: a curve a seed, as JSON."""
-    import torch
-    from transformers import (AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding, Trainer,
-                              TrainerCallback, TrainingArguments, set_seed)
-
-    class Recorder(TrainerCallback):
-        def __init__(self):
-            self.losses = []
-
-        def on_log(self, arguments, state, control, logs=None, **more):
-            if "loss" in logs:
-                self.losses.append(logs["loss"])
-
-    rows = read_rows(words.train)
-    labels = sorted({label for _, label in rows})
-    tokenizer = AutoTokenizer.from_pretrained(words.model)
-    tokens = tokenizer([text for text, _ in rows], truncation=True, max_length=MAX_LENGTH)
-    data = [dict(input_ids=ids, labels=labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
-    curves = []
-    for seed in range(1, words.seeds + 1):
-        set_seed(seed)
-        model = AutoModelForSequenceClassification.from_pretrained(words.model, num_labels=len(labels), dtype=torch.float32)
-        recorder = Recorder()
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = TrainingArguments(folder, seed=seed, max_steps=words.steps, save_strategy="no", report_to=[],
-                                          disable_tqdm=True, use_cpu=words.device == "cpu", **SETTINGS)
-            Trainer(model=model, args=arguments, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer),
-                    callbacks=[recorder]).train()
-        curves.append(recorder.losses)
+    trainer = runs.TrainerRuns(words.model, words.train, words.device)
+    curves = [trainer.run(seed, {**SETTINGS, "max_steps": words.steps})[0] for seed in range(1, words.seeds + 1)]
     print("\n" + json.dumps(curves))
 
 
-def our_curve(words, precision, folder):
-    output = os.path.join(folder, precision)
-    command = [words.program, "train", "--model_name_or_path", words.model, "--train_file", words.train, "--max_seq_length",
-               str(MAX_LENGTH), "--max_steps", str(words.steps), "--save_strategy", "no", "--seed", "77", "--device", words.device,
-               "--output_dir", output]
-    for key, value in SETTINGS.items():
-        command += [f"--{key}", str(value)]
-    if precision != "fp32":
-        command.append(f"--{precision}")
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{precision}: exit code {done.returncode}: {done.stderr[-2000:]}")
-    entries = [json.loads(line) for line in open(os.path.join(output, "log.jsonl"))]
-    return [entry["loss"] for entry in entries if "loss" in entry]
+def our_curve(words, precision):
+    arguments = {**SETTINGS, "max_steps": words.steps, **({} if precision == "fp32" else {precision: None})}
+    return runs.plimsoll_run(words.program, words.model, words.train, words.device, 77, arguments)[0]
 
 
 def blocks_of(curve):
     size = len(curve) // BLOCKS
     return [statistics.fmean(curve[i * size:(i + 1) * size]) for i in range(BLOCKS)]
-
-
-def student_cdf(t, degrees):
-    """By Simpson's rule over the density. Requires: t >= 0."""
-    density = lambda x: (1 + x * x / degrees) ** (-(degrees + 1) / 2)
-    scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
-    n = 4000
-    width = t / n
-    inner = sum((4 if i % 2 else 2) * density(i * width) for i in range(1, n))
-    return 0.5 + scale * width / 3 * (density(0) + inner + density(t))
-
-
-def student_bound(level, degrees):
-    """|t| that is exceeded with probability `level`."""
-    low, high = 0.0, 1000.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if 2 * (1 - student_cdf(middle, degrees)) > level else (low, middle)
-    return high
 
 
 def judge(curves, ours):
@@ -122,7 +58,7 @@ def judge(curves, ours):
     tail = t_of([statistics.fmean(peer[-last:]) for peer in peers], statistics.fmean(mine[-last:]))
     return {"blocks": mine, "t": ts, "worst_t": max(ts, key=abs), "last_fifth_t": tail,
             "inside": sum(min(column) <= x <= max(column) for column, x in zip(columns, mine)) / BLOCKS,
-            "worst_bound": student_bound(0.01 / BLOCKS, n - 1), "last_fifth_bound": student_bound(0.01, n - 1)}
+            "worst_bound": runs.student_bound(0.01 / BLOCKS, n - 1), "last_fifth_bound": runs.student_bound(0.01, n - 1)}
 
 
 def main():
@@ -141,15 +77,10 @@ def main():
     if words.peer:
         return peer_curves(words)
     os.makedirs(words.out, exist_ok=True)
-    again = [sys.argv[0], words.program, words.model, words.train, "--steps", str(words.steps), "--seeds", str(words.seeds),
-             "--device", words.device, "--peer"]
-    peer = subprocess.Popen([words.python] + again, stdout=subprocess.PIPE, text=True, env=dict(os.environ, HF_HUB_OFFLINE="1"))
-    with tempfile.TemporaryDirectory() as folder:
-        ours = {precision: our_curve(words, precision, folder) for precision in words.precisions.split(",")}
-    text = peer.communicate()[0]
-    if peer.returncode != 0:
-        sys.exit(f"Trainer ended with {peer.returncode}")
-    curves = json.loads(text.strip().splitlines()[-1])
+    peer = runs.start_peer(words.python, sys.argv[0], [words.program, words.model, words.train, "--steps", str(words.steps),
+                                                       "--seeds", str(words.seeds), "--device", words.device])
+    ours = {precision: our_curve(words, precision) for precision in words.precisions.split(",")}
+    curves = runs.answer_of(peer)
     result = {"trainer": curves, "plimsoll": ours, "judged": {p: judge(curves, curve) for p, curve in ours.items()}}
     with open(os.path.join(words.out, "loss_curves.json"), "w") as file:
         json.dump(result, file)

@@ -1,0 +1,110 @@
+"""Fine-tuning a pretrained encoder on labelled text, by Hugging Face's Trainer and by Plimsoll, with the same arguments.
+
+What loss_curves.py and accuracy.py share; nothing here judges. PyTorch and transformers are imported where Trainer runs only.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+MAX_LENGTH = 128
+
+
+def read_rows(path):
+    """[(sentence, label)] of a TSV with these columns."""
+    rows = [line.rstrip("\n").split("\t") for line in open(path, encoding="utf-8")]
+    sentence, label = rows[0].index("sentence"), rows[0].index("label")
+    return [(row[sentence], row[label]) for row in rows[1:]]
+
+
+class TrainerRuns:
+    """Runs of Trainer on one training file, tokenised once."""
+
+    def __init__(self, model, train, device):
+        from transformers import AutoTokenizer
+        self.model, self.device = model, device
+        rows = read_rows(train)
+        self.labels = sorted({label for _, label in rows})
+        self.tokenizer = AutoTokenizer.from_pretrained(model)
+        self.data = self.tokens_of(rows)
+
+    def tokens_of(self, rows):
+        tokens = self.tokenizer([text for text, _ in rows], truncation=True, max_length=MAX_LENGTH)
+        return [dict(input_ids=ids, labels=self.labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
+
+    def run(self, seed, arguments, evaluation=None, dtype="float32", adapt=lambda model: model):
+        """(loss of every logged step, accuracy on `evaluation` or None). adapt: what becomes of the model before training."""
+        import torch
+        from transformers import (AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, TrainerCallback,
+                                  TrainingArguments, set_seed)
+        losses = []
+
+        class Recorder(TrainerCallback):
+            def on_log(self, arguments, state, control, logs=None, **more):
+                if "loss" in logs:
+                    losses.append(logs["loss"])
+
+        set_seed(seed)
+        model = adapt(AutoModelForSequenceClassification.from_pretrained(
+            self.model, num_labels=len(self.labels), dtype=getattr(torch, dtype)))
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(
+                model=model, train_dataset=self.data, eval_dataset=evaluation, callbacks=[Recorder()],
+                args=TrainingArguments(folder, seed=seed, save_strategy="no", report_to=[], disable_tqdm=True,
+                                       use_cpu=self.device == "cpu", **arguments),
+                data_collator=DataCollatorWithPadding(self.tokenizer),
+                compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())})
+            trainer.train()
+            accuracy = trainer.evaluate()["eval_accuracy"] if evaluation else None
+        return losses, accuracy
+
+
+def plimsoll_run(program, model, train, device, seed, arguments, validation=None):
+    """The same of Plimsoll. `arguments`: a dictionary as Trainer takes it; None as a value: a switch alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [program, "train", "--model_name_or_path", model, "--train_file", train, "--max_seq_length", str(MAX_LENGTH),
+                   "--save_strategy", "no", "--seed", str(seed), "--device", device, "--output_dir", folder]
+        if validation:
+            command += ["--validation_file", validation, "--do_eval"]
+        for key, value in arguments.items():
+            command += [f"--{key}"] + ([] if value is None else [str(value)])
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"exit code {done.returncode} of {' '.join(command)}:\n{done.stderr[-2000:]}")
+        entries = [json.loads(line) for line in open(os.path.join(folder, "log.jsonl"))]
+        accuracy = json.load(open(os.path.join(folder, "all_results.json")))["eval_accuracy"] if validation else None
+        return [entry["loss"] for entry in entries if "loss" in entry], accuracy
+
+
+def start_peer(python, script, words):
+    """`script --peer WORDS` in a process of its own, whose last line is JSON."""
+    return subprocess.Popen([python, script, *words, "--peer"], stdout=subprocess.PIPE, text=True,
+                            env=dict(os.environ, HF_HUB_OFFLINE="1"))
+
+
+def answer_of(peer):
+    text = peer.communicate()[0]
+    if peer.returncode != 0:
+        sys.exit(f"Trainer ended with {peer.returncode}")
+    return json.loads(text.strip().splitlines()[-1])
+
+
+def student_cdf(t, degrees):
+    """By Simpson's rule over the density. Requires: t >= 0."""
+    density = lambda x: (1 + x * x / degrees) ** (-(degrees + 1) / 2)
+    scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
+    n = 4000
+    width = t / n
+    inner = sum((4 if i % 2 else 2) * density(i * width) for i in range(1, n))
+    return 0.5 + scale * width / 3 * (density(0) + inner + density(t))
+
+
+def student_bound(level, degrees):
+    """|t| that is exceeded with probability `level`."""
+    low, high = 0.0, 1000.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 2 * (1 - student_cdf(middle, degrees)) > level else (low, middle)
+    return high
