@@ -14,6 +14,7 @@
 #include "plimsoll/methods.h"
 #include "show/report/fit_table.h"
 #include "target/gpu_target.h"
+#include "train/host_memory.h"
 #include "train/run_setup.h"
 
 namespace plimsoll {
@@ -59,6 +60,12 @@ Arguments with_methods(const Arguments& arguments, const MethodSet& methods) {
   return changed;
 }
 
+std::string names_of(const MethodSet& methods) {
+  std::string names;
+  for (const Method* method : methods) names += (names.empty() ? "" : " with ") + std::string(method->name);
+  return names;
+}
+
 std::vector<std::string> words_of(const MethodSet& methods, const FitAnswer& answer) {
   std::vector<std::string> words;
   for (const Method* method : methods) words.insert(words.end(), method->words.begin(), method->words.end());
@@ -94,7 +101,9 @@ class Fit {
     FitReport& report = report_;
     report.plans_per_s = plan_ms_ > 0 ? 1e3 * static_cast<double>(report.num_plans) / plan_ms_ : 0;
     for (const auto& [reason, sets] : refused_) {
-      report.refused += fmt::format("not possible: {}: {}\n", sets, reason);
+      std::vector<std::string> names;
+      for (const MethodSet& set : sets) names.push_back(names_of(set));
+      report.refused += fmt::format("not possible: {}: {}\n", fmt::join(names, ", "), reason);
     }
     if (report.rows.empty())
       throw_error(ErrorCode::kUsage, "no set of methods is possible here\n{}", report.refused);
@@ -145,12 +154,14 @@ class Fit {
     std::vector<MethodSet> sets;
     FitQuestion question{.effective_batch = effective_, .longest = length_};
     if (compares_cards()) question.num_detailed = 0;
+    question.num_threads = base_.num_threads > 0 ? static_cast<int>(base_.num_threads) : available_threads();
     for (const MethodSet& set : tried) {
       try {
         Arguments arguments = with_methods(base_, set);
         arguments.device = device;
         const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment_, posix_file_system());
-        FitCandidate candidate{.methods = {}, .request = setup.request};
+        FitCandidate candidate{
+            .methods = {}, .request = setup.request, .host_bytes_per_token = batch_bytes_per_token(setup)};
         candidate.request.evaluate = evaluates_;
         question.longest = setup.request.train_bucket.longest;
         question.most_tokens = setup.model.max_position_embeddings;
@@ -184,11 +195,19 @@ class Fit {
                        [](const Method* method) { return !method->not_on_cpu.empty(); });
   }
 
-  void note_refusal(const MethodSet& set, const std::string& reason) {
+  // By what the program says of it, without the arguments that it names first: those are the set.
+  void note_refusal(const MethodSet& set, const std::string& said) {
+    std::string reason = said.substr(0, said.find('\n'));
+    const size_t colon = reason.find(": ");
+    if (reason.starts_with("--") && colon != std::string::npos) reason.erase(0, colon + 2);
+    std::vector<MethodSet>& sets = refused_[reason];
     // A set that contains a refused one is refused for the same reason: the smaller one is named.
-    std::string& sets = refused_[reason.substr(0, reason.find('\n'))];
-    if (!sets.empty()) return;
-    for (const Method* method : set) sets += (sets.empty() ? "" : ", ") + std::string(method->name);
+    const bool is_named = std::any_of(sets.begin(), sets.end(), [&](const MethodSet& named) {
+      return std::all_of(named.begin(), named.end(), [&](const Method* method) {
+        return std::find(set.begin(), set.end(), method) != set.end();
+      });
+    });
+    if (!is_named) sets.push_back(set);
   }
 
   void add_row(const std::string& device, const MethodSet& set, const FitAnswer& answer) {
@@ -254,8 +273,9 @@ class Fit {
     throw_error(ErrorCode::kWillNotFit,
                 "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} tokens a step, needs {} MiB "
                 "({}), short by "
-                "{} MiB\n  shorten it with --max_seq_length, take a smaller model, or allow --memory {}MiB",
-                allowed, label_, effective_, length_, needed, methods, needed - allowed, needed);
+                "{} MiB\n  shorten it with --max_seq_length, take a smaller model, or allow --memory {}MiB{}",
+                allowed, label_, effective_, length_, needed, methods, needed - allowed, needed,
+                options_.with_other_paths ? "" : "; --all_methods tries other optimizers too");
   }
 
   std::string subject() const {
@@ -295,7 +315,7 @@ class Fit {
   std::string label_;
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
-  std::map<std::string, std::string> refused_;  // by reason
+  std::map<std::string, std::vector<MethodSet>> refused_;  // by reason
   double plan_ms_ = 0;
   FitReport report_;
 };

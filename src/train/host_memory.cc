@@ -99,6 +99,12 @@ void ReadingMemory::release(const TextSplit& text) {
   held_bytes_ -= text.held_bytes();
 }
 
+int64_t batch_bytes_per_token(const RunSetup& setup) {
+  constexpr int64_t kBytes = 16;  // id, type, position and label
+  const Arguments& arguments = setup.arguments;
+  return kBytes * (1 + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
+}
+
 HostMemory estimate_host_memory(const RunSetup& setup) {
   HostMemory host;
   const int64_t threads = setup.request.num_threads;
@@ -113,9 +119,7 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
                     bytes_of(setup.predict) + bytes_of(setup.predict_mismatched);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
-  const int64_t slots =
-      1 + setup.arguments.dataloader_num_workers * setup.arguments.dataloader_prefetch_factor.value_or(2);
-  host.data_bytes += slots * 16 * setup.request.train_bucket.tokens;
+  host.data_bytes += batch_bytes_per_token(setup) * setup.request.train_bucket.tokens;
   host.data_bytes += num_log_records(setup) * kBytesPerLogRecord;
   host.data_bytes += regression_rows(setup) * kBytesPerRegressionRow;
   if (setup.reading_bytes > 0) {

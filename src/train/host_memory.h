@@ -29,6 +29,9 @@ class ReadingMemory {
 // Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
 int64_t train_buckets_used(const RunSetup& setup);
 
+// Of the training batches that the loader holds, the one in use among them, for a token of the largest.
+int64_t batch_bytes_per_token(const RunSetup& setup);
+
 // Process, data and I/O buffers. See the constants in the source for how each was measured.
 HostMemory estimate_host_memory(const RunSetup& setup);
 

@@ -3,11 +3,16 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "base/file.h"
+#include "plan/build/plan.h"
 #include "plimsoll/fit.h"
+#include "plimsoll/methods.h"
 #include "plimsoll/plan.h"
 #include "tests/bad_input/binary.h"
 #include "tests/training/tiny_folder.h"
+#include "train/run_setup.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -44,6 +49,8 @@ TEST(Fit, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_EQ(row.micro_batch * row.accumulation, 64);
     EXPECT_LE(row.samples_per_s, last) << "ranked by speed";
     last = row.samples_per_s;
+    // The limits are those of the first twelve rows; three of them tell.
+    if (checked == 3) continue;
     // plan_run has room for an evaluation too; one of a single sequence needs no more than training.
     const Words chosen = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     const PlanReport plan = plan_run(arguments_of(chosen));
@@ -65,47 +72,115 @@ TEST(Fit, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // A loaded machine is slower than the 200 plans a second that an idle one makes.
+  // By one thread; a loaded machine is slower than the 200 plans a second that an idle one makes.
   EXPECT_GT(report.plans_per_s, 20);
   RecordProperty("plans_per_s", std::to_string(report.plans_per_s));
 }
 
-TEST(Fit, TrainTakesTheAnswersAndHoldsWhatTheySay) {
+Plan planned(const Arguments& arguments, RunPurpose purpose) {
+  PlanRequest request = prepare_run(arguments, purpose, Environment{}, posix_file_system()).request;
+  request.evaluate = false;
+  return build_plan(request);
+}
+
+// Methods whose rows fit, by name, each row's command taken by `train --dry_run` of a program of its own, and
+// what it would hold as the row says: to the byte but for the data, which `fit` does not read.
+std::set<std::string> check_commands(const FitReport& report, const Words& words, const TestFolder& folder) {
+  std::set<std::string> methods;
+  for (const FitRow& row : report.rows) {
+    if (row.micro_batch == 0) continue;
+    const Words taken = joined(joined(words, row.arguments), {"--output_dir", folder.path("out")});
+    const Plan plan = planned(arguments_of(taken), RunPurpose::kTrain);
+    Arguments without_data = arguments_of(taken);
+    without_data.dataset_name.clear();
+    const Plan told = planned(without_data, RunPurpose::kPlan);
+    EXPECT_EQ(told.total_bytes(), row.total_bytes) << nlohmann::json(row.arguments);
+    EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
+    // A process for each method alone: sets are what was planned above.
+    if (row.methods.size() < 2) {
+      const ProcessResult result =
+          run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+    }
+    methods.insert(row.methods.begin(), row.methods.end());
+  }
+  return methods;
+}
+
+Words tiny_words(const TestFolder& folder) {
+  return {"--config_name",
+          folder.path("model"),
+          "--dataset_name",
+          "dummy",
+          "--dummy_seq_length",
+          "32",
+          "--dummy_num_samples",
+          "64",
+          "--max_seq_length",
+          "32",
+          "--use_cpu",
+          "--num_threads",
+          "1"};
+}
+
+TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
+  const TestFolder folder("fit_every");
+  write_tiny_model(folder);
+  const Words words = tiny_words(folder);
+  const FitReport report =
+      fit_run({.arguments = arguments_of(words), .effective_batch_size = 8, .with_other_paths = true});
+  const std::set<std::string> methods = check_commands(report, words, folder);
+  int expected = 0;
+  for (const Method& method : method_table()) {
+    if (method.kind != "optimizer" && method.kind != "recompute") continue;
+    EXPECT_TRUE(methods.contains(std::string(method.name))) << method.name;
+    ++expected;
+  }
+  EXPECT_GE(expected, 8);
+  // A machine without products in bf16 says so, once.
+  if (!methods.contains("bf16")) {
+    EXPECT_TRUE(contains(report.refused, "bf16")) << report.refused;
+  }
+}
+
+TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
-  const Words words{"--config_name",
-                    folder.path("model"),
-                    "--dataset_name",
-                    "dummy",
-                    "--dummy_seq_length",
-                    "32",
-                    "--dummy_num_samples",
-                    "64",
-                    "--max_seq_length",
-                    "32",
-                    "--use_cpu",
-                    "--num_threads",
-                    "1"};
+  const Words words = tiny_words(folder);
   // Between what the smallest and the largest split need.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
   ASSERT_FALSE(all.rows.empty());
   int64_t least = all.rows[0].smallest_bytes;
   for (const FitRow& row : all.rows) least = std::min(least, row.smallest_bytes);
-  options.arguments.memory_limit = least + (all.rows[0].total_bytes - least) / 2 + 100000;
-  const FitReport report = fit_run(options);
-  int checked = 0;
+  const int64_t limit = least + (all.rows[0].total_bytes - least) / 2 + 100000;
+  options.arguments.memory_limit = limit;
+  const Words limited = joined(words, {"--memory_limit", std::to_string(limit)});
+  EXPECT_GE(check_commands(fit_run(options), limited, folder).size(), 1u);
+}
+
+// A card that is not here: `plan` goes the way of `train`.
+TEST(Fit, EveryMethodOnACardIsPlannedToTheByte) {
+  const TestFolder folder("fit_card");
+  write_tiny_model(folder);
+  const Words words{"--config_name",    folder.path("model"),
+                    "--max_seq_length", "32",
+                    "--device",         "h200",
+                    "--num_threads",    "1"};
+  const FitReport report =
+      fit_run({.arguments = arguments_of(words), .effective_batch_size = 8, .with_other_paths = true});
+  std::set<std::string> methods;
   for (const FitRow& row : report.rows) {
-    if (row.micro_batch == 0) continue;
-    const Words command =
-        joined(joined(joined({"train"}, words), row.arguments),
-               {"--dry_run", "--memory_limit", std::to_string(*options.arguments.memory_limit),
-                "--output_dir", folder.path("out")});
-    const ProcessResult result = run_plimsoll(command, folder.path("log"));
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    ++checked;
+    ASSERT_GT(row.micro_batch, 0);
+    const Plan plan = planned(arguments_of(joined(words, row.arguments)), RunPurpose::kPlan);
+    EXPECT_EQ(plan.total_bytes(), row.total_bytes) << nlohmann::json(row.arguments);
+    methods.insert(row.methods.begin(), row.methods.end());
   }
-  EXPECT_GE(checked, 1);
+  for (const Method& method : method_table()) {
+    if (method.kind == "accumulation") continue;
+    EXPECT_TRUE(methods.contains(std::string(method.name))) << method.name;
+  }
+  EXPECT_GE(methods.size(), 13u);
 }
 
 TEST(Fit, SaysWhatIsMissingWhereNothingFits) {

@@ -310,11 +310,10 @@ void resolve_offsets(const Plan& plan, int64_t begin, ProgramPlan& program) {
   }
   for (size_t i = 0; i < program.offsets.size(); ++i) {
     const ValueId root = root_of(program.graph, ValueId{static_cast<uint32_t>(i)});
+    program.offsets[i] = program.offsets[index_of(root)];
+    if (program.graph.value(root).storage == Storage::kTransient) continue;
     const auto it = plan.persistent_by_name.find(program.graph.value(root).name);
-    const bool transient = program.graph.value(root).storage == Storage::kTransient;
-    program.offsets[i] = transient || it == plan.persistent_by_name.end()
-                             ? program.offsets[index_of(root)]
-                             : plan.persistent[it->second].offset;
+    if (it != plan.persistent_by_name.end()) program.offsets[i] = plan.persistent[it->second].offset;
   }
 }
 

@@ -1,9 +1,13 @@
 #include "plan/search/fit.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <map>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -35,6 +39,8 @@ class Planner {
   PlanRequest request_of(const Shape& shape) const {
     PlanRequest request = candidate_.request;
     request.train_bucket = full_bucket(shape.micro_batch, shape.longest);
+    request.host.data_bytes += candidate_.host_bytes_per_token *
+                               (request.train_bucket.tokens - candidate_.request.train_bucket.tokens);
     request.gradient_accumulation_steps = shape.accumulation;
     if (request.evaluate)
       request.evaluate_bucket = full_bucket(request.evaluate_bucket.sequences, shape.longest);
@@ -124,30 +130,60 @@ void choose_limits(Planner& planner, const FitQuestion& question, FitAnswer& ans
       });
 }
 
+// Calls work(i) for i from 0 to count - 1 on so many threads, this one among them. What a call throws is
+// thrown here once all have ended.
+template <typename Work>
+void for_each_of(size_t count, int num_threads, const Work& work) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr thrown;
+  std::mutex mutex;
+  const auto take = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        thrown = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < std::min(static_cast<size_t>(num_threads), count); ++i) threads.emplace_back(take);
+  take();
+  threads.clear();
+  if (thrown) std::rethrow_exception(thrown);
+}
+
 }  // namespace
 
 FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuestion& question) {
   PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
                  "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
+  PLIMSOLL_CHECK(question.num_threads >= 1, "{} threads", question.num_threads);
   FitSearch search;
   std::deque<Planner> planners;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    FitAnswer answer{.candidate = i};
-    choose_split(planners.emplace_back(candidates[i]), question, answer);
-    search.answers.push_back(answer);
+    planners.emplace_back(candidates[i]);
+    search.answers.push_back({.candidate = i});
   }
+  for_each_of(candidates.size(), question.num_threads,
+              [&](size_t i) { choose_split(planners[i], question, search.answers[i]); });
   std::stable_sort(search.answers.begin(), search.answers.end(), [](const FitAnswer& a, const FitAnswer& b) {
     if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
     return a.micro_batch > 0 ? a.samples_per_s > b.samples_per_s : a.smallest_bytes < b.smallest_bytes;
   });
-  for (size_t i = 0; i < std::min(search.answers.size(), question.num_detailed); ++i) {
-    FitAnswer& answer = search.answers[i];
-    choose_limits(planners[answer.candidate], question, answer);
-  }
+  for_each_of(std::min(search.answers.size(), question.num_detailed), question.num_threads, [&](size_t i) {
+    choose_limits(planners[search.answers[i].candidate], question, search.answers[i]);
+  });
+  double busy_ms = 0;
   for (const Planner& planner : planners) {
     search.num_plans += planner.num_plans();
-    search.plan_ms += planner.plan_ms();
+    busy_ms += planner.plan_ms();
   }
+  // Threads have between them as many milliseconds as that for each of the wall clock's.
+  const size_t most = std::max<size_t>(1, candidates.size());
+  search.plan_ms = busy_ms / static_cast<double>(std::min(static_cast<size_t>(question.num_threads), most));
   return search;
 }
 

@@ -15,6 +15,7 @@ namespace plimsoll {
 struct FitCandidate {
   std::vector<std::string> methods = {};  // names, for people; empty: as it is
   PlanRequest request;                    // with memory_limit_bytes
+  int64_t host_bytes_per_token = 0;       // of request.host.data_bytes, for a token of train_bucket
 };
 
 struct FitQuestion {
@@ -23,6 +24,7 @@ struct FitQuestion {
   int64_t most_tokens = 512;     // that the model has positions for
   int64_t largest_batch = 4096;  // where the search for the largest batch ends
   size_t num_detailed = 12;      // so many answers, the first ones, get largest_batch and longest_sequence
+  int num_threads = 1;  // that plan candidates side by side; the answers are the same with any number
 };
 
 // What fits of one candidate. Every figure is that of a plan made by build_plan() for exactly it.
@@ -41,11 +43,11 @@ struct FitSearch {
   std::vector<FitAnswer> answers =
       {};  // those that fit, fastest first, then those that do not, smallest first
   int64_t num_plans = 0;
-  double plan_ms = 0;  // time of all of them
+  double plan_ms = 0;  // what placing them took, of the clock on the wall
 };
 
-// Cost: for each candidate two graphs and a placing for each divisor of the batch, for the detailed ones some
-// twenty more.
+// Requires: num_threads >= 1. Cost: for each candidate two graphs and a placing for each divisor of the
+// batch, for the detailed ones some twenty more.
 FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuestion& question);
 
 }  // namespace plimsoll

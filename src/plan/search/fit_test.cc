@@ -122,5 +122,33 @@ TEST(SearchFit, RanksTheFastestFirstAndWhatDoesNotFitLast) {
   EXPECT_EQ(search.answers[1].longest_sequence, 256);
 }
 
+TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
+  std::vector<FitCandidate> candidates;
+  for (int i = 1; i <= 9; ++i) candidates.push_back(candidate_of(i * bytes_of(candidate_of(0), 1, 1, 32)));
+  FitQuestion question{.effective_batch = 12, .longest = 32, .most_tokens = 128, .largest_batch = 100};
+  const FitSearch one = search_fit(candidates, question);
+  question.num_threads = 4;
+  const FitSearch four = search_fit(candidates, question);
+  EXPECT_EQ(four.num_plans, one.num_plans);
+  ASSERT_EQ(four.answers.size(), one.answers.size());
+  for (size_t i = 0; i < one.answers.size(); ++i) {
+    const FitAnswer& a = one.answers[i];
+    const FitAnswer& b = four.answers[i];
+    EXPECT_EQ(b.candidate, a.candidate);
+    EXPECT_EQ(b.micro_batch, a.micro_batch);
+    EXPECT_EQ(b.total_bytes, a.total_bytes);
+    EXPECT_EQ(b.largest_batch, a.largest_batch);
+    EXPECT_EQ(b.longest_sequence, a.longest_sequence);
+  }
+}
+
+// What one of the threads throws reaches the caller.
+TEST(SearchFit, ARefusedCandidateIsAnErrorOnAnyThread) {
+  std::vector<FitCandidate> candidates(6, candidate_of(int64_t{1} << 40));
+  candidates[4].request.optimizer_in_backward = true;  // which no split with accumulation can
+  const FitQuestion question{.effective_batch = 4, .longest = 16, .num_threads = 3};
+  EXPECT_THROW(search_fit(candidates, question), Error);
+}
+
 }  // namespace
 }  // namespace plimsoll
