@@ -1,5 +1,6 @@
 #include "api/run_reports.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 

@@ -3,6 +3,7 @@
 // an H200, CPUs as one with AMX.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <map>

@@ -1,6 +1,7 @@
 // `plimsoll fit`: its answers are plans that run, its refusals say what is missing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -2,6 +2,8 @@
 // no two of its buffers overlap.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/anatomy/plan_case.h"
 #include "tests/spine/plan_grid.h"
 

@@ -1,6 +1,8 @@
 // The plan: its layout against its lower bound on every preset, its speed, and properties of every buffer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/analysis/liveness.h"
 #include "tests/spine/tiny_run.h"
 

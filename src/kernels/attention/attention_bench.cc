@@ -3,6 +3,7 @@
 // tile of the products reaches alone on one thread times the number of threads is left to the reader.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>

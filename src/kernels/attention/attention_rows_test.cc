@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

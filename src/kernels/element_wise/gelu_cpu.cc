@@ -1,5 +1,7 @@
 #include "kernels/element_wise/gelu.h"
 
+#include <algorithm>
+
 #include "device/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE

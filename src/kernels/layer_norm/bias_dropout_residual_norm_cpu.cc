@@ -1,5 +1,7 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
+#include <algorithm>
+
 #include "device/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE

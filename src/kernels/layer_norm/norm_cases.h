@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/kernel_cases.h"

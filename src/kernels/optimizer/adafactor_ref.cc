@@ -1,5 +1,6 @@
 #include "kernels/optimizer/adafactor.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"

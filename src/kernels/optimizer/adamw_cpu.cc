@@ -1,5 +1,7 @@
 #include "kernels/optimizer/adamw.h"
 
+#include <algorithm>
+
 #include "device/cpu/simd_targets.h"
 #include "kernels/optimizer/piece_cpu.h"
 #include "kernels/optimizer/update_piece_cpu.h"
