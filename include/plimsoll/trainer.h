@@ -20,7 +20,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plimsoll/arguments.h"
@@ -58,6 +60,18 @@ class Batch {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// A parameter as a rule of one's own sees it: where it lies in the planned memory, valid during the call.
+struct OwnParameter {
+  // As checkpoints name it; queries, keys and values, which are one matrix here, as "...query_key_value...".
+  std::string_view name;
+  std::span<float> weights;  // to be changed
+  std::span<const float> gradients;
+  // Those of --optim, zero before the first update, in checkpoints like all: two with adamw_torch, one with
+  // lion or sgd with momentum, none with sgd. What the rule makes of them is its own.
+  std::span<const std::span<float>> states;
+};
+using UpdateRule = std::function<void(const OwnParameter& parameter)>;
 
 // Called before long work with a line for people ("device cpu: ...", "loading ...").
 using Announce = std::function<void(const std::string& line)>;
@@ -134,6 +148,10 @@ class Trainer {
   // weight, and the loss scale is smaller from here on. Errors: kUsage before forward_backward(); kNotFinite,
   // the step is then dropped and nothing is updated.
   double update(double learning_rate);
+  // The same by a rule of one's own, called for one parameter after the other, in the memory of the plan:
+  // nothing is clipped, no gradient is looked at. Errors: as above; kUsage on a GPU, whose memory the rule
+  // cannot reach, with --optimizer_in_backward, and where --optim or --dtype keep anything else than fp32.
+  void update_by(const UpdateRule& rule);
   int64_t step() const;  // updates done
 
   MemoryFigures memory() const;

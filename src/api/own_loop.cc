@@ -1,5 +1,6 @@
 // A loop of the user's own over the engine: batches, forward and backward, updates.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -61,6 +62,13 @@ void Trainer::Impl::require_training(const char* function) const {
   throw_error(ErrorCode::kUsage,
               "{} needs training data, and this Trainer was made to {} only: make it with Task::kTrain",
               function, session.setup().purpose == RunPurpose::kEvaluate ? "evaluate" : "predict");
+}
+
+void Trainer::Impl::require_gradients(const char* function) const {
+  require_training(function);
+  if (own_step.micro_batches > 0) return;
+  throw_error(ErrorCode::kUsage, "{} without gradients: call forward_backward(batch) before each {}",
+              function, function);
 }
 
 void Trainer::Impl::require_no_gradients(const char* function) const {
@@ -126,24 +134,64 @@ double Trainer::forward_backward(const Batch& batch) {
   return loss * step.denominator / static_cast<double>(info.num_sequences);
 }
 
+void Trainer::Impl::finish_gradients() {
+  const OwnStep step = std::exchange(own_step, {});
+  const auto rows = static_cast<double>(step.rows);
+  if (step.denominator != rows) scale_gradients(session.executor(), step.denominator / rows);
+}
+
 double Trainer::update(double learning_rate) {
-  impl_->require_training("update()");
-  if (impl_->own_step.micro_batches == 0) {
-    throw_error(ErrorCode::kUsage,
-                "update() without gradients: call forward_backward(batch) before each update()");
-  }
+  impl_->require_gradients("update()");
   if (!std::isfinite(learning_rate) || learning_rate < 0) {
     throw_error(ErrorCode::kUsage, "update({}): a learning rate is a finite number, 0 or above",
                 learning_rate);
   }
-  const OwnStep step = std::exchange(impl_->own_step, {});
-  const auto rows = static_cast<double>(step.rows);
-  if (step.denominator != rows) scale_gradients(impl_->session.executor(), step.denominator / rows);
+  impl_->finish_gradients();
   impl_->session.update(
       learning_rate_of_step(impl_->session.plan().request.optimizer, learning_rate, impl_->steps + 1),
       impl_->steps + 1);
   ++impl_->steps;
   return impl_->session.executor().grad_norm();
+}
+
+void Trainer::Impl::require_own_update() const {
+  const Plan& planned = session.plan();
+  const char* reason = nullptr;
+  if (planned.is_on_gpu()) {
+    reason = "the weights lie on a GPU, where a rule of the host's cannot reach them: give --use_cpu";
+  } else if (planned.request.optimizer_in_backward) {
+    reason = "--optimizer_in_backward updates before gradients are all there: leave it out";
+  } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||
+             planned.request.dtype != DType::kF32) {
+    reason = "the weights are not kept as whole fp32 numbers: leave --dtype out";
+  }
+  for (const PersistentBuffer& buffer : planned.persistent) {
+    const bool is_read = buffer.storage == Storage::kOptimizerState || buffer.storage == Storage::kGradient;
+    if (reason == nullptr && is_read && buffer.type.dtype != DType::kF32)
+      reason = "states or gradients are not kept in fp32: give --optim sgd, or another whose states are";
+  }
+  if (reason != nullptr) throw_error(ErrorCode::kUsage, "update_by(): {}", reason);
+}
+
+void Trainer::update_by(const UpdateRule& rule) {
+  impl_->require_gradients("update_by()");
+  impl_->require_own_update();
+  impl_->finish_gradients();
+  Executor& executor = impl_->session.executor();
+  if (impl_->own_parameters.empty()) impl_->own_parameters = executor.updated_parameters();
+  // No optimizer has more states of a weight's shape.
+  std::array<std::span<float>, 4> states;
+  for (const UpdatedParameter& parameter : impl_->own_parameters) {
+    const auto count = static_cast<size_t>(parameter.count);
+    PLIMSOLL_CHECK(parameter.states.size() <= states.size(), "{} states", parameter.states.size());
+    for (size_t i = 0; i < parameter.states.size(); ++i) states[i] = {parameter.states[i].as<float>(), count};
+    rule({.name = parameter.name,
+          .weights = {parameter.weight.as<float>(), count},
+          .gradients = {parameter.gradient.as<float>(), count},
+          .states = std::span(states).first(parameter.states.size())});
+  }
+  executor.note_own_update();
+  ++impl_->steps;
 }
 
 int64_t Trainer::step() const {

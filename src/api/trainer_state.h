@@ -45,10 +45,16 @@ struct Trainer::Impl {
   bool batches_started = false;
   int64_t steps = 0;
   OwnStep own_step;
+  std::vector<UpdatedParameter> own_parameters;  // found at the first update by a rule of the user's own
 
   void start();
   // Throws kUsage, saying what to call first, where this Trainer was not made to train.
   void require_training(const char* function) const;
+  void require_gradients(const char* function) const;
+  // Throws kUsage, with the reason, where the plan keeps what a rule of the user's own cannot work on.
+  void require_own_update() const;
+  // Ends the step whose gradients are there: they are those of the mean over its samples after it.
+  void finish_gradients();
   // Throws kUsage while gradients wait for update(): the same memory serves other programs.
   void require_no_gradients(const char* function) const;
   // The first phase that ends tells of the initialisation too, as in Trainer.

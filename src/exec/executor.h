@@ -31,6 +31,15 @@ struct HostBatch {
   int64_t num_tokens() const { return static_cast<int64_t>(ids.size()); }
 };
 
+// What an update of the host's own reads and writes of a parameter, where it lies.
+struct UpdatedParameter {
+  std::string name;
+  int64_t count = 0;  // elements of weight, gradient and each state
+  View weight;
+  ConstView gradient;
+  std::vector<View> states;
+};
+
 class Executor {
  public:
   // Takes the arena and fills it with `fill`. The plan must outlive the executor. Errors: kDevice where
@@ -68,6 +77,15 @@ class Executor {
   bool finite() const { return tensor("finite").load(0) != 0.0; }
   // The first parameter whose gradient is not finite, or "". Valid right after the optimizer segment.
   std::string first_bad_gradient() const;
+  // Every parameter, its gradient and those of its states that have its shape, in the order of the update.
+  // The gradients are there between the backward and the optimizer segment. Requires: a CPU, weights that are
+  // whole, gradients that outlive the backward segment.
+  std::vector<UpdatedParameter> updated_parameters() const;
+  // The host has changed weights or states where they lie.
+  void note_own_update() {
+    copies_are_stale_ = true;
+    updated_ = false;
+  }
   // For a batch whose loss is not finite, and that is still staged for training: runs its forward segment
   // once more and names the first value in the order of the program that is not finite, "the weight 'x'" or
   // "'y' in module z"; "" where none of those that the backward pass keeps is. Cost: a forward pass and

@@ -1,6 +1,7 @@
 // Loops of a user's own over the engine: the example runs; the steps are the Trainer's bit for bit; what is
 // called in the wrong order says what to call first.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <cmath>
 #include <cstdio>
@@ -8,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <sstream>
 
 #include "plimsoll/trainer.h"
 #include "tests/training/tiny_folder.h"
@@ -15,24 +18,100 @@
 namespace plimsoll {
 namespace {
 
+struct ExampleRun {
+  int exit_code = -1;
+  std::string output;
+  int64_t number_after(const std::string& words) const {
+    const size_t at = output.find(words);
+    return at == std::string::npos ? -1 : std::atoll(output.c_str() + at + words.size());
+  }
+};
+
+ExampleRun run_example(const std::string& name, const std::string& words) {
+  const std::string command = std::string(PLIMSOLL_BINARY_DIR) + "/examples/" + name + " " + words + " 2>&1";
+  ExampleRun run;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return run;
+  char buffer[512];
+  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) run.output += buffer;
+  const int status = pclose(pipe);
+  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return run;
+}
+
 TEST(OwnLoop, RunsAndLearns) {
   const testing::TestFolder folder("own_loop");
   const std::string model = testing::write_tiny_model(folder, 0.0);
-  const std::string command = std::string(PLIMSOLL_BINARY_DIR) + "/examples/own_loop " + model + " dummy " +
-                              folder.path("out") + " 40 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  ASSERT_NE(pipe, nullptr);
-  std::string output;
-  char buffer[512];
-  while (std::fgets(buffer, sizeof buffer, pipe) != nullptr) output += buffer;
-  ASSERT_EQ(pclose(pipe), 0) << output;
+  const ExampleRun run = run_example("own_loop", model + " dummy " + folder.path("out") + " 40");
+  ASSERT_EQ(run.exit_code, 0) << run.output;
   double first = 0;
   double last = 0;
+  const std::string& output = run.output;
   ASSERT_EQ(std::sscanf(output.c_str() + output.find("step 1 "), "step 1  loss %lf", &first), 1) << output;
   ASSERT_EQ(std::sscanf(output.c_str() + output.find("step 40 "), "step 40  loss %lf", &last), 1) << output;
   EXPECT_GT(first, 0.0);
   EXPECT_LT(last, 2.0 * first);
   EXPECT_TRUE(std::filesystem::exists(folder.path("out") + "/model.safetensors"));
+}
+
+// "Does this use the same amount of memory? Indeed it does": what the example plans and takes is what the
+// Trainer plans for the same arguments, to the byte, and it is used to its last kibibyte.
+TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
+  const testing::TestFolder folder("own_loop_methods");
+  const std::string model = testing::write_tiny_model(folder);
+  const std::string common =
+      "--per_device_train_batch_size 4 --gradient_accumulation_steps 2 --use_cpu --num_threads 1 ";
+  int checked = 0;
+  for (const std::string methods :
+       {"", "--gradient_accumulation_steps 1", "--gradient_checkpointing True", "--optim adamw_8bit",
+        "--bf16 --gradient_checkpointing True --optim adamw_8bit"}) {
+    SCOPED_TRACE(methods);
+    const std::string words = common + methods;
+    const ExampleRun run = run_example("own_loop", model + " dummy " + folder.path("out") + " 3 " + words);
+    // In the program's own words where this CPU multiplies no bf16.
+    if (run.exit_code == 2 && methods.starts_with("--bf16")) {
+      EXPECT_NE(run.output.find("this CPU multiplies no bf16"), std::string::npos) << run.output;
+      continue;
+    }
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    std::istringstream stream(words + " --config_name " + model +
+                              " --dataset_name dummy --dummy_num_samples 64 --dummy_seq_length 16 "
+                              "--max_steps 3 --dry_run --output_dir " +
+                              folder.path("dry"));
+    const std::vector<std::string> train{std::istream_iterator<std::string>(stream), {}};
+    const int64_t planned = Trainer(parse_arguments(train).arguments).plan().arena_bytes;
+    ASSERT_GT(planned, 0);
+    EXPECT_EQ(run.number_after("planned: "), planned) << run.output;
+    EXPECT_EQ(run.number_after("held: "), planned) << run.output;
+    const int64_t used = run.number_after("used to ");
+    EXPECT_LE(used, planned);
+    EXPECT_GT(used, planned - 1024);
+    ++checked;
+  }
+  EXPECT_GE(checked, 4);
+}
+
+TEST(OwnLoop, AnOptimizerOfOnesOwnHoldsWhatTrainPlans) {
+  const testing::TestFolder folder("own_optimizer");
+  const std::string model = testing::write_tiny_model(folder, 0.0);
+  for (const std::string more : {"", "--gradient_checkpointing True"}) {
+    const ExampleRun run = run_example("own_optimizer", model + " " + folder.path("out") + " " + more);
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    Arguments arguments;
+    arguments.config_name = model;
+    arguments.dataset_name = "dummy";
+    arguments.dummy_num_samples = 64;
+    arguments.dummy_seq_length = 16;
+    arguments.max_steps = 20;
+    arguments.device = "cpu";
+    arguments.optim = "sgd";
+    arguments.optim_args = {{"momentum", "0.9"}};
+    arguments.gradient_checkpointing = !more.empty();
+    arguments.output_dir = folder.path("dry");
+    const int64_t planned = Trainer(arguments).plan().arena_bytes;
+    EXPECT_EQ(run.number_after("planned: "), planned) << run.output;
+    EXPECT_EQ(run.number_after("held: "), planned) << run.output;
+  }
 }
 
 // Rows of many lengths, a last batch that is short, dropout off where `dropout` is 0.
@@ -195,6 +274,86 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
       expect_usage(call, "Task::kTrain");
     }
   }
+}
+
+// The rule of the library's own SGD, written by a user: the same weights. Without decay an update rounds once
+// or twice, in fp64 or fp32: a few units in the last place of weights below 1, over six steps.
+TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
+  for (const int64_t accumulation : {1, 2}) {
+    SCOPED_TRACE(accumulation);
+    const testing::TestFolder folder("own_rule");
+    Arguments arguments = uneven_arguments(folder, 0.0);
+    arguments.gradient_accumulation_steps = accumulation;
+    arguments.optim = "sgd";
+    arguments.optim_args = {{"momentum", "0.9"}};
+    arguments.max_grad_norm = 0;
+    arguments.max_steps = 6;
+    Trainer theirs(arguments);
+    Trainer ours(arguments);
+    std::vector<std::vector<float>> weights[2];
+    int64_t elements = 0;
+    for (int step = 0; step < 6; ++step) {
+      for (int64_t micro = 0; micro < accumulation; ++micro) {
+        theirs.forward_backward(theirs.next_batch());
+        ours.forward_backward(ours.next_batch());
+      }
+      theirs.update(1e-2);
+      ours.update_by([&](const OwnParameter& parameter) {
+        ASSERT_EQ(parameter.states.size(), 1u);
+        ASSERT_EQ(parameter.gradients.size(), parameter.weights.size());
+        for (size_t i = 0; i < parameter.weights.size(); ++i) {
+          float& momentum = parameter.states[0][i];
+          if (step == 0) {
+            ASSERT_EQ(momentum, 0.0f) << parameter.name;
+            ++elements;
+          }
+          momentum = 0.9f * momentum + parameter.gradients[i];
+          parameter.weights[i] -= 1e-2f * momentum;
+        }
+      });
+    }
+    EXPECT_EQ(elements, ours.num_parameters());
+    // A rule without an effect shows the weights of both.
+    for (Trainer* trainer : {&theirs, &ours}) {
+      trainer->forward_backward(trainer->next_batch());
+      trainer->update_by([&](const OwnParameter& parameter) {
+        weights[trainer == &ours].emplace_back(parameter.weights.begin(), parameter.weights.end());
+      });
+    }
+    ASSERT_EQ(weights[0].size(), weights[1].size());
+    ASSERT_FALSE(weights[0].empty());
+    for (size_t k = 0; k < weights[0].size(); ++k) {
+      for (size_t i = 0; i < weights[0][k].size(); ++i)
+        ASSERT_NEAR(weights[1][k][i], weights[0][k][i], 1e-6) << k << " " << i;
+    }
+  }
+}
+
+TEST(OwnLoop, ARuleIsRefusedWhereItCannotWork) {
+  const testing::TestFolder folder("own_rule_refused");
+  Arguments arguments = uneven_arguments(folder);
+  const UpdateRule rule = [](const OwnParameter&) { FAIL() << "it must not be called"; };
+  Trainer early(arguments);
+  expect_usage([&] { early.update_by(rule); }, "call forward_backward(batch) before each update_by()");
+  arguments.optimizer_in_backward = true;
+  arguments.max_grad_norm = 0;
+  Trainer in_backward(arguments);
+  in_backward.forward_backward(in_backward.next_batch());
+  expect_usage([&] { in_backward.update_by(rule); }, "--optimizer_in_backward updates before");
+  // A model with tensors of 4096 elements, whose states have 8 bits.
+  arguments = Arguments{};
+  arguments.config_name = "MiniLM-L6-H384-uncased";
+  arguments.dataset_name = "dummy";
+  arguments.dummy_num_samples = 4;
+  arguments.dummy_seq_length = 8;
+  arguments.per_device_train_batch_size = 1;
+  arguments.max_steps = 2;
+  arguments.num_threads = 1;
+  arguments.output_dir = folder.path("out");
+  arguments.optim = "adamw_8bit";
+  Trainer eight_bit(arguments);
+  eight_bit.forward_backward(eight_bit.next_batch());
+  expect_usage([&] { eight_bit.update_by(rule); }, "not kept in fp32: give --optim sgd");
 }
 
 // A run after a loop of one's own, and one after a run, begin with an optimizer that remembers nothing.
