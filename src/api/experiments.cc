@@ -150,6 +150,9 @@ std::vector<Row> our_rows(ExperimentDevice device) {
                         {"batch 1", {"batch 1"}, batch(1)},
                         {"batch 8", {"batch 8"}, batch(8)}};
   if (device == ExperimentDevice::kCpu) return rows;
+  const Words at_use =
+      merged(merged(merged(kSplit, kCheckpointing), {"--fp16", "True", "--optim", "adafactor"}),
+             {"--weight_copies", "at_use"});
   const std::vector<Row> on_gpu{
       {"bf16 mixed", {"bf16 mixed"}, bf16},
       {"tf32", {"tf32"}, {"--tf32", "True"}},
@@ -160,6 +163,12 @@ std::vector<Row> our_rows(ExperimentDevice device) {
        {"bf16", "batch 32", "checkpointing"},
        merged(merged(bf16, batch(32)), kCheckpointing)},
       {"acc., bf16", {"accumulation", "bf16"}, merged(kSplit, bf16)},
+      {"the 7th, copies at use",
+       {"accumulation", "checkpointing", "fp16", "Adafactor", "copies at use"},
+       at_use},
+      {"the 7th, copies at use, fp16 gradients",
+       {"accumulation", "checkpointing", "fp16", "Adafactor", "copies at use", "fp16 gradients"},
+       merged(at_use, {"--gradient_dtype", "fp16"})},
   };
   rows.insert(rows.end(), on_gpu.begin(), on_gpu.end());
   return rows;

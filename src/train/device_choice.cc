@@ -113,6 +113,19 @@ void set_gradient_type(const Arguments& arguments, PlanRequest& request) {
   request.gradient_dtype = dtype;
 }
 
+void set_weight_copies(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
+  request.copies_at_use = arguments.weight_copies == "at_use";
+  if (!request.copies_at_use) return;
+  if (request.device == KernelDevice::kCpu) {
+    notes.emplace_back(
+        "--weight_copies at_use has no effect on a CPU, whose products round fp32 weights on their way");
+  } else if (!request.activation_dtype || request.dtype != DType::kF32) {
+    notes.emplace_back(
+        "--weight_copies at_use has no effect where nothing of fp32 is beside 16 bits: give --fp16 or --bf16 "
+        "too");
+  }
+}
+
 // Pure bf16: weights, activations and gradients.
 void set_weight_type(const Arguments& arguments, PlanRequest& request) {
   if (arguments.dtype != "bfloat16") return;
@@ -190,6 +203,7 @@ void set_precision(const Arguments& arguments, PlanRequest& request, std::vector
   }
   set_weight_type(arguments, request);
   set_gradient_type(arguments, request);
+  set_weight_copies(arguments, request, notes);
   set_full_evaluation(arguments, request, notes);
   if (request.dtype != DType::kF32) return;
   set_fp32_products(arguments, request, notes);

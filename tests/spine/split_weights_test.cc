@@ -2,73 +2,24 @@
 // bit, as with fp32 and a copy, from either form into the other, in two bytes a parameter less.
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "tests/spine/tiny_run.h"
+#include "tests/spine/tiny_steps.h"
 
 namespace plimsoll {
 namespace {
 
-using testing::TinyBatch;
 using testing::TinyCase;
 
-constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-const std::vector<int> kLengths{5, 1, 7, 3};
-
 Plan plan_of(const TinyCase& test, MasterWeights masters) {
-  PlanRequest request = testing::tiny_request(test, kBucket);
+  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.weight_copies = true;
   request.gradient_dtype = DType::kF32;  // which the CPU's optimizers read
   request.optimizer.master_weights = masters;
   return build_plan(request);
 }
 
-struct TinyRun {
-  TinyCase test;
-  Plan plan;
-  Executor executor;
-  int64_t micro = 0;
-  std::vector<double> losses = {};
-
-  TinyRun(const TinyCase& tiny, MasterWeights masters)
-      : test(tiny), plan(plan_of(tiny, masters)), executor(plan) {
-    testing::fill_weights(executor);
-  }
-  void steps(int64_t first, int64_t last) {
-    for (int64_t step = first; step <= last; ++step) {
-      for (int64_t a = 0; a < test.accumulation; ++a) {
-        ++micro;
-        executor.set_accumulate(a > 0);
-        const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(micro));
-        losses.push_back(
-            testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
-      }
-      executor.set_update(1e-2, step);
-      executor.run(ProgramKind::kTrain, Segment::kOptimizer);
-      ASSERT_TRUE(executor.finite());
-    }
-    executor.stage(ProgramKind::kEvaluate, testing::tiny_batch(test, kLengths, 99).view(), 4.0);
-    executor.run(ProgramKind::kEvaluate, Segment::kForward);
-    losses.push_back(executor.loss());
-  }
-  std::vector<std::string> names() const {
-    std::vector<std::string> all;
-    for (const WeightSpec& spec : plan.weights) all.push_back(spec.name);
-    for (const PersistentBuffer& buffer : plan.persistent) {
-      if (buffer.storage == Storage::kOptimizerState) all.push_back(buffer.name);
-    }
-    return all;
-  }
+struct TinyRun : testing::TinySteps {
+  TinyRun(const TinyCase& tiny, MasterWeights masters) : TinySteps(tiny, plan_of(tiny, masters)) {}
 };
-
-void expect_equal(const TinyRun& a, const TinyRun& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  const std::vector<std::string> names = a.names();
-  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
-  for (const std::string& name : names) {
-    EXPECT_EQ(testing::bytes_of(a.executor, name), testing::bytes_of(b.executor, name)) << name;
-  }
-}
 
 std::vector<TinyCase> cases() {
   return {{.activations = DType::kBF16},

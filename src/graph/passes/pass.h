@@ -70,6 +70,9 @@ Pass fuse_pass();
 // for devices whose products take both operands in one type. Gradients of the copies have the type
 // `gradients`.
 Pass weight_copies_pass(DType gradients);
+// weight_copies.cc: copies of matrices are made before each product that reads one, and die with it. The same
+// bits as kept copies in fp16; in bf16, whose kept copies round ties away from zero, ties go to even.
+Pass copies_at_use_pass(DType copies);
 // split_weights.cc: weights that are read as copies only lose their masters; the optimizer keeps what the
 // copies leave of fp32 (base/split_f32.h).
 Pass split_weights_pass(DType copies);

@@ -34,6 +34,55 @@ void use_copies(Graph& graph, DType gradients) {
   graph.replace_ops(std::move(ops));
 }
 
+// The fp32 matrix that each value is a kept copy of, by the value; kNoValue for everything else. A copy that
+// an update writes stays one.
+std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
+  const std::string suffix = weight_copy_name("", dtype);
+  std::vector<ValueId> masters(graph.values().size(), kNoValue);
+  for (size_t i = 0; i < masters.size(); ++i) {
+    const Value& value = graph.values()[i];
+    if (value.storage != Storage::kWeight || value.type.dtype != dtype || value.type.shape.rank() < 2)
+      continue;
+    if (value.name.ends_with(suffix)) {
+      masters[i] = graph.find(value.name.substr(0, value.name.size() - suffix.size()));
+    }
+  }
+  for (const Value& value : graph.values()) {
+    if (value.version_of != kNoValue) masters[index_of(value.version_of)] = kNoValue;
+  }
+  return masters;
+}
+
+// Every op that reads such a copy gets one of its own, just before it.
+void copy_at_use(Graph& graph, DType dtype) {
+  const std::vector<ValueId> masters = masters_of_matrix_copies(graph, dtype);
+  std::vector<Op> ops;
+  std::vector<Op> old_ops = graph.ops();
+  for (Op& op : old_ops) {
+    for (ValueId& input : op.inputs) {
+      if (input == kNoValue || index_of(input) >= masters.size()) continue;
+      const ValueId master = masters[index_of(input)];
+      if (master == kNoValue) continue;
+      const ValueType type = graph.value(input).type;
+      input =
+          graph.add_value(graph.unique_name(graph.value(master).name + ".read"), type, Storage::kTransient);
+      graph.value(input).module = op.module;
+      ops.push_back({.def = &cast_op(),
+                     .inputs = {master},
+                     .outputs = {input},
+                     .attributes = {{"dtype", std::string(dtype_name(dtype))}},
+                     .segment = op.segment,
+                     .module = op.module});
+    }
+    ops.push_back(std::move(op));
+  }
+  for (size_t i = 0; i < masters.size(); ++i) {
+    if (masters[i] != kNoValue) graph.values()[i].storage = Storage::kTransient;
+  }
+  graph.replace_ops(std::move(ops));
+  graph.drop_unused_values();
+}
+
 }  // namespace
 
 std::string weight_copy_name(std::string_view weight, DType dtype) {
@@ -46,6 +95,13 @@ Pass weight_copies_pass(DType gradients) {
       .numerics = Numerics::kChanging,
       .help = "lets products of 16-bit activations read 16-bit copies of weights that the optimizer keeps",
       .run = [gradients](Graph& graph) { use_copies(graph, gradients); }};
+}
+
+Pass copies_at_use_pass(DType copies) {
+  return {.name = "copies_at_use",
+          .numerics = copies == DType::kF16 ? Numerics::kPreserving : Numerics::kChanging,
+          .help = "makes 16-bit copies of matrices before each product instead of keeping them",
+          .run = [copies](Graph& graph) { copy_at_use(graph, copies); }};
 }
 
 }  // namespace plimsoll

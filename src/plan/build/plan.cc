@@ -44,6 +44,18 @@ bool splits_weights(const PlanRequest& request) {
          request.optimizer.master_weights != MasterWeights::kWhole && takes_split_weights(request.optimizer);
 }
 
+bool copies_at_use(const PlanRequest& request) {
+  return request.copies_at_use && request.activation_dtype && !splits_weights(request);
+}
+
+// Where the pass may be left out, updates go on to write the copies.
+bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
+  const bool pass_runs =
+      copies_at_use(request) && request.passes.stop_after < 0 &&
+      !request.passes.disabled.contains(copies_at_use_pass(*request.activation_dtype).name);
+  return !pass_runs || shape.rank() < 2;
+}
+
 // From the model's graph to one in the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
@@ -105,6 +117,9 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
                         .decays = weights[i].decays,
                         .is_embedding = is_embedding(graph, graph.find(weights[i].name)),
                         .part_rows = rows_of_parts(weights[i])};
+    if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
+      parameter.copy = kNoValue;
+    }
     if (parameter.weight == kNoValue) {
       parameter.weight = std::exchange(parameter.copy, kNoValue);
       parameter.remainder = graph.add_value(remainder_name(weights[i].name),
@@ -137,6 +152,7 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
     passes.run(graph, accumulate_pass());
   }
   passes.run(graph, recompute_pass(request.recompute));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.train_bucket));
   passes.run(graph, in_place_pass());
@@ -150,6 +166,7 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kEvaluate));
   Graph& graph = forward.graph;
   lower(graph, request, passes);
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
   ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};

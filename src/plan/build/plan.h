@@ -83,6 +83,9 @@ struct PlanRequest {
   std::string device_label = "cpu";
   bool reference_kernels = false;  // force the plain references
   bool weight_copies = false;      // also where the device's products would round weights on their way
+  // 16-bit copies of matrices are made before each product, and live no longer: 2 bytes a parameter less.
+  // Weights in two parts, and products that round weights on their way, have no copies.
+  bool copies_at_use = false;
   // No two buffers share a place, and a backend takes a block of memory for each: for sanitizers.
   bool separate_buffers = false;
   HostMemory host;

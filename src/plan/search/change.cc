@@ -86,6 +86,13 @@ void Change::use_optimizer_in_backward() {
   arguments_.emplace_back("--optimizer_in_backward");
 }
 
+void Change::use_copies_at_use() {
+  request_.copies_at_use = true;
+  arguments_.emplace_back("--weight_copies at_use");
+  // Ties of bf16 go the other way.
+  if (request_.activation_dtype == DType::kBF16) effect_ = std::max(effect_, Effect::kRounding);
+}
+
 void Change::use_recompute(RecomputePolicy policy) {
   request_.recompute = {.policy = policy};
   arguments_.push_back(policy == RecomputePolicy::kFull
@@ -177,6 +184,10 @@ bool can_use_sgd(const PlanRequest& request) {
 bool can_update_in_backward(const PlanRequest& request) {
   return request.train && !request.optimizer_in_backward && request.optimizer.max_grad_norm == 0.0 &&
          request.gradient_accumulation_steps == 1;
+}
+
+bool can_copy_at_use(const Plan& plan) {
+  return !plan.request.copies_at_use && !plan.weight_copies.empty();
 }
 
 bool evaluation_is_larger(const Plan& plan) {

@@ -41,6 +41,7 @@ class Change {
   void use_sgd();  // without momentum, so without states
   void use_bf16();
   void use_optimizer_in_backward();
+  void use_copies_at_use();
   void use_recompute(RecomputePolicy policy);
   // The least recomputed time that fits the limit: choose_recompute. Where nothing fits, the change is that
   // of RecomputePolicy::kFull.
@@ -77,6 +78,7 @@ std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request);
 bool can_use_bf16(const PlanRequest& request);
 bool can_use_sgd(const PlanRequest& request);
 bool can_update_in_backward(const PlanRequest& request);
+bool can_copy_at_use(const Plan& plan);
 // The evaluation needs more than training does.
 bool evaluation_is_larger(const Plan& plan);
 

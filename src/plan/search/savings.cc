@@ -39,6 +39,7 @@ std::vector<Change> changes_to_try(const Plan& plan) {
     add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
   }
   if (can_update_in_backward(request)) add([](Change& change) { change.use_optimizer_in_backward(); });
+  if (can_copy_at_use(plan)) add([](Change& change) { change.use_copies_at_use(); });
   const std::vector<int64_t> lengths = shorter_lengths(request);
   if (!lengths.empty()) add([&](Change& change) { change.use_length(lengths.front()); });
   if (can_use_sgd(request)) add([](Change& change) { change.use_sgd(); });

@@ -53,6 +53,23 @@ TEST(Savings, Bf16IsThatOfTheArgument) {
   EXPECT_EQ(find(cheapest_savings(bf16), "--bf16"), nullptr) << "it is there already";
 }
 
+TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
+  PlanRequest request = many_activations();
+  request.model = *find_preset("bert-base-uncased");
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.activation_dtype = DType::kF16;
+  const Plan plan = build_plan(request);
+  const std::vector<Suggestion> savings = cheapest_savings(plan);
+  const Suggestion* copies = find(savings, "--weight_copies at_use");
+  ASSERT_NE(copies, nullptr);
+  EXPECT_EQ(copies->effect, Effect::kNone);
+  request.copies_at_use = true;
+  const Plan changed = build_plan(request);
+  EXPECT_EQ(copies->total_bytes, changed.total_bytes());
+  EXPECT_EQ(find(cheapest_savings(changed), "--weight_copies"), nullptr) << "it is there already";
+}
+
 // What changes the result stands behind what does not, however much it saves; all of them save something.
 TEST(Savings, TheCheapestStandFirst) {
   int seen = 0;

@@ -25,6 +25,7 @@ class Search {
     try_sizes(smaller_micro_batches(request), &Change::use_micro_batch);
     try_recomputing();
     if (can_update_in_backward(request)) try_one(&Change::use_optimizer_in_backward);
+    if (can_copy_at_use(plan_)) try_one(&Change::use_copies_at_use);
     if (can_use_bf16(request)) try_one(&Change::use_bf16);
     if (evaluation_is_larger(plan_))
       try_sizes(smaller_evaluation_batches(request), &Change::use_evaluation_batch);

@@ -1,0 +1,127 @@
+// 16-bit copies of matrices that are made before each product and live no longer: the same trajectory as with
+// copies that are kept, in 2 bytes a parameter less, with every method that computes in 16 bits.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/spine/plan_grid.h"
+#include "tests/spine/tiny_steps.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyCase;
+using testing::TinySteps;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+Plan plan_of(const TinyCase& test, bool at_use) {
+  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+  request.weight_copies = true;
+  request.copies_at_use = at_use;
+  return build_plan(request);
+}
+
+int64_t elements_of_matrices(const Plan& plan) {
+  int64_t elements = 0;
+  for (const WeightCopy& pair : plan.weight_copies) {
+    const Shape& shape = plan.buffer(pair.copy).type.shape;
+    if (shape.rank() > 1) elements += shape.elements({});
+  }
+  return elements;
+}
+
+bool keeps_matrices(const Plan& plan) {
+  return elements_of_matrices(plan) > 0;
+}
+
+std::vector<TinyCase> fp16_cases() {
+  const auto fp16 = [](TinyCase test) {
+    test.reference_kernels = true;
+    test.activations = DType::kF16;
+    return test;
+  };
+  return {fp16({}),
+          fp16({.model_type = "distilbert", .accumulation = 3}),
+          fp16({.optimizer = {.kind = OptimizerKind::kAdafactor}}),
+          fp16({.optimizer = {.kind = OptimizerKind::kAdamW8Bit}}),
+          fp16({.accumulation = 2, .recompute = {.policy = RecomputePolicy::kFull}}),
+          fp16({.recompute = {.policy = RecomputePolicy::kSelective}})};
+}
+
+TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {
+  for (const TinyCase& test : fp16_cases()) {
+    TinySteps at_use(test, plan_of(test, true)), kept(test, plan_of(test, false));
+    EXPECT_FALSE(keeps_matrices(at_use.plan));
+    EXPECT_TRUE(keeps_matrices(kept.plan));
+    at_use.steps(1, 4);
+    kept.steps(1, 4);
+    expect_equal(at_use, kept);
+  }
+}
+
+// Ties of bf16 go to even here and away from zero in kept copies: 2^-16 of all roundings, none of which is in
+// this trajectory's weights.
+TEST(CopiesAtUse, UpdatesGoOnInBf16) {
+  const TinyCase test{
+      .optimizer = {.kind = OptimizerKind::kSgd}, .reference_kernels = true, .activations = DType::kBF16};
+  TinySteps at_use(test, plan_of(test, true)), kept(test, plan_of(test, false));
+  EXPECT_FALSE(keeps_matrices(at_use.plan));
+  at_use.steps(1, 4);
+  kept.steps(1, 4);
+  expect_equal(at_use, kept);
+}
+
+// A run that leaves the pass out, or stops before it, keeps its copies and updates them.
+TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
+  const TinyCase test{.reference_kernels = true, .activations = DType::kF16};
+  for (const bool bisect : {false, true}) {
+    PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+    request.weight_copies = true;
+    if (bisect) {
+      request.passes.stop_after = 4;
+    } else {
+      request.passes.disabled = {"copies_at_use"};
+    }
+    TinySteps kept(test, build_plan(request));
+    request.copies_at_use = true;
+    TinySteps off(test, build_plan(request));
+    EXPECT_TRUE(keeps_matrices(off.plan));
+    off.steps(1, 2);
+    kept.steps(1, 2);
+    expect_equal(off, kept);
+  }
+}
+
+TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
+  const TinyCase test{.accumulation = 2, .reference_kernels = true, .activations = DType::kF16};
+  const Plan kept = plan_of(test, false), at_use = plan_of(test, true);
+  int64_t kept_bytes = 0, bytes = 0;
+  for (const PersistentBuffer& buffer : kept.persistent) kept_bytes += buffer.bytes;
+  for (const PersistentBuffer& buffer : at_use.persistent) bytes += buffer.bytes;
+  EXPECT_GE(kept_bytes - bytes, 2 * elements_of_matrices(kept));
+  EXPECT_TRUE(std::ranges::none_of(at_use.persistent, [](const PersistentBuffer& buffer) {
+    return buffer.type.dtype == DType::kF16 && buffer.type.shape.rank() > 1;
+  }));
+}
+
+// What the card shows as used, with a context of 527 MiB in it; Trainer: 4418.
+TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
+  PlanRequest request;
+  request.model = *find_preset("bert-large-uncased");
+  request.optimizer.kind = OptimizerKind::kAdafactor;
+  request.activation_dtype = DType::kF16;
+  request.gradient_accumulation_steps = 4;
+  request.train_bucket = request.evaluate_bucket = {.tokens = 512, .sequences = 1, .longest = 512};
+  request.recompute.policy = RecomputePolicy::kFull;
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.train_buckets = request.evaluate_buckets = 1;
+  request.copies_at_use = true;
+  EXPECT_LE(build_plan(request).total_bytes(), 3350 * kMiB);
+  request.gradient_dtype = DType::kF16;
+  EXPECT_LE(build_plan(request).total_bytes(), 2700 * kMiB);
+}
+
+}  // namespace
+}  // namespace plimsoll
