@@ -1,9 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "kernels/element_wise/cuda_cases.h"
 #include "kernels/optimizer/adafactor_cuda.h"
 #include "kernels/optimizer/adafactor_test_tensors.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/optimizer_cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {
@@ -19,30 +18,12 @@ struct Options {
   double finite = 1.0;
 };
 
-// The scalars of a step, as the executor keeps them on the device.
-struct Scalars {
-  GuardedBuffer lr{"lr", DType::kF32, 1}, step = integers(DType::kI64, {1}), clip{"clip", DType::kF32, 1},
-                                          finite{"finite", DType::kF32, 1};
-
-  explicit Scalars(const Options& options) {
-    lr.fill(1e-3);
-    step.view().as<int64_t>()[0] = options.step;
-    clip.fill(0.7);
-    finite.fill(options.finite);
-  }
-  template <class View>
-  AdafactorArgs args(std::span<const AdafactorTensor> tensors, const Options& options, const View& view) {
-    return {.tensors = tensors,
-            .learning_rate = view(lr),
-            .step = view(step),
-            .clip_coefficient = view(clip),
-            .finite = view(finite),
-            .clip_threshold = options.clip_threshold,
-            .beta1 = options.beta1,
-            .weight_decay = options.weight_decay,
-            .scale_by_parameter = options.scale};
-  }
-};
+AdafactorArgs args_of(const Options& options, AdafactorArgs args) {
+  args.clip_threshold = options.clip_threshold;
+  args.beta1 = options.beta1;
+  args.scale_by_parameter = options.scale;
+  return args;
+}
 
 // More tensors than one launch takes.
 std::vector<AdafactorShape> many_shapes() {
@@ -55,18 +36,12 @@ void check(const Options& options, const std::vector<AdafactorShape>& shapes) {
   AdafactorList start("adafactor_cuda/start", DType::kF32, shapes),
       want("adafactor_cuda/want", DType::kF64, shapes), got("adafactor_cuda/got", DType::kF32, shapes);
   start.fill();
-  std::vector<GuardedBuffer> grads, low;
-  for (size_t i = 0; i < start.size(); ++i) {
-    const int64_t count = start.param(i).count();
-    grads.emplace_back("adafactor_cuda/typed", options.grads, count).assign(start.grad(i).to_doubles());
-    start.grad(i).assign(grads.back().to_doubles());
-    low.emplace_back("adafactor_cuda/low", options.low, count);
-  }
+  NarrowBuffers narrow("adafactor_cuda", start, options.grads, options.low);
   want.copy_from(start);
   got.copy_from(start);
-  Scalars scalars(options);
+  DeviceScalars scalars(1e-3, options.step, 0.7, options.finite);
   const AdafactorArgs reference =
-      scalars.args(want.tensors(), options, [](GuardedBuffer& buffer) { return ConstView(buffer.view()); });
+      args_of(options, scalars.args<AdafactorArgs>(want.tensors(), options.weight_decay, kOnHost));
   adafactor_ref(reference);
   Twins gpu;
   GuardedBuffer scratch = scratch_of(got.scratch_bytes());
@@ -75,9 +50,9 @@ void check(const Options& options, const std::vector<AdafactorShape>& shapes) {
   for (size_t i = 0; i < got.size(); ++i) {
     AdafactorTensor tensor = got.tensors()[i];
     tensor.param = gpu(got.param(i));
-    tensor.grad = gpu(grads[i]);
+    tensor.grad = gpu(narrow.grads[i]);
     tensor.m = gpu(got.m(i));
-    tensor.low = gpu(low[i]);
+    tensor.low = gpu(narrow.low[i]);
     if (tensor.is_matrix()) {
       tensor.row = gpu(got.row(i));
       tensor.column = gpu(got.column(i));
@@ -86,10 +61,11 @@ void check(const Options& options, const std::vector<AdafactorShape>& shapes) {
       tensor.v = gpu(got.column(i));
     }
     tensors.push_back(tensor);
-    outputs.insert(outputs.end(), {&got.param(i), &got.column(i), &got.m(i), &low[i]});
+    outputs.insert(outputs.end(), {&got.param(i), &got.column(i), &got.m(i), &narrow.low[i]});
   }
   run_twice(gpu, outputs, [&] {
-    AdafactorArgs args = scalars.args(tensors, options, [&](GuardedBuffer& b) { return ConstView(gpu(b)); });
+    AdafactorArgs args =
+        args_of(options, scalars.args<AdafactorArgs>(tensors, options.weight_decay, on_device(gpu)));
     args.scratch = gpu(scratch);
     adafactor_cuda(args, nullptr);
   });
@@ -98,12 +74,7 @@ void check(const Options& options, const std::vector<AdafactorShape>& shapes) {
     return;
   }
   expect_adafactor_within(start, want, got, reference);
-  for (size_t i = 0; i < got.size(); ++i) {
-    GuardedBuffer want_low("want low", low[i].dtype(), low[i].count());
-    want_low.assign(got.param(i).to_doubles());
-    if (low[i].dtype() == DType::kBF16) assign_upper_halves(want_low, got.param(i));
-    expect_same_bits(low[i], want_low);
-  }
+  expect_copies(got, narrow.low);
 }
 
 TEST(AdafactorCuda, OneStepMatchesTheReference) {

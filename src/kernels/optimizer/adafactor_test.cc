@@ -11,6 +11,7 @@
 #include "device/cpu/parallel.h"
 #include "kernels/optimizer/adafactor_test_tensors.h"
 #include "kernels/optimizer/optimizer_fixture.h"
+#include "kernels/optimizer/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/simd_targets.h"
 
@@ -31,22 +32,15 @@ struct AdafactorCase {
 };
 #include "kernels/optimizer/fixtures/adafactor_values.inc"
 
-// The scalars of a step, as the executor keeps them, and the scratch.
-struct Call {
-  double lr = 1e-3;
-  int64_t step = 1;
-  float clip = 1.0f;
-  float finite = 1.0f;
+// The scalars of a step and the scratch.
+struct Call : test::Scalars {
   GuardedBuffer scratch;
 
   explicit Call(const AdafactorList& list) : scratch("scratch", DType::kU8, list.scratch_bytes()) {}
   AdafactorArgs args(const AdafactorList& list) {
-    return {.tensors = list.tensors(),
-            .learning_rate = {&lr, DType::kF64},
-            .step = {&step, DType::kI64},
-            .clip_coefficient = {&clip, DType::kF32},
-            .finite = {&finite, DType::kF32},
-            .scratch = scratch.view()};
+    auto args = test::update_args<AdafactorArgs>(list.tensors(), views(), 0.0);
+    args.scratch = scratch.view();
+    return args;
   }
 };
 
@@ -202,12 +196,11 @@ TEST(Adafactor, KeepsA16BitCopyOfTheParameters) {
     AdafactorList list("adafactor_low", DType::kF32, {{130, 1030, true}});
     list.fill();
     const int64_t count = list.param(0).count();
-    GuardedBuffer low("adafactor_low/bf16", DType::kBF16, count), want("want", DType::kBF16, count);
+    GuardedBuffer low("adafactor_low/bf16", DType::kBF16, count);
     list.mutable_tensors()[0].low = low.view();
     Call call(list);
     kernel(call.args(list));
-    test::assign_upper_halves(want, list.param(0));
-    EXPECT_TRUE(test::compare_bits(low, want).ok());
+    EXPECT_TRUE(test::compare_bits(low, test::copy_of_parameters(list.param(0), DType::kBF16)).ok());
     EXPECT_EQ(low.broken_guard(), GuardedBuffer::kIntact);
   }
 }

@@ -2,17 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "device/cpu/parallel.h"
 #include "kernels/optimizer/global_norm.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/optimizer_fixture.h"
+#include "kernels/optimizer/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/simd_targets.h"
@@ -22,7 +20,9 @@ namespace {
 
 using test::compare;
 using test::GuardedBuffer;
+using test::Scalars;
 using test::TensorList;
+using test::TestedUpdate;
 
 struct AdamwCase {
   double lr, beta1, beta2, epsilon, weight_decay, max_norm;
@@ -31,21 +31,14 @@ struct AdamwCase {
 };
 #include "kernels/optimizer/fixtures/adamw_values.inc"
 
-// The scalars of a step, as the executor keeps them.
-struct Scalars {
-  double lr = 1e-3;
-  int64_t step = 1;
-  float clip = 1.0f;
-  float finite = 1.0f;
-  AdamwArgs args(std::span<const OptimizerTensor> tensors, double weight_decay) {
-    return {.tensors = tensors,
-            .learning_rate = {&lr, DType::kF64},
-            .step = {&step, DType::kI64},
-            .clip_coefficient = {&clip, DType::kF32},
-            .finite = {&finite, DType::kF32},
-            .weight_decay = weight_decay};
-  }
-};
+AdamwArgs make_args(std::span<const OptimizerTensor> tensors, const Scalars& scalars, double weight_decay) {
+  return test::update_args<AdamwArgs>(tensors, scalars.views(), weight_decay);
+}
+const TestedUpdate kUpdate{
+    .name = "adamw",
+    .ref = [](auto tensors, auto& scalars, double decay) { adamw_ref(make_args(tensors, scalars, decay)); },
+    .cpu = [](auto tensors, auto& scalars, double decay) { adamw_cpu(make_args(tensors, scalars, decay)); },
+    .states = {&TensorList::m, &TensorList::v}};
 
 // One update from the same starting values, held to the bound of the contract.
 void check_one_step(int64_t step, double lr, double weight_decay, float clip) {
@@ -55,35 +48,10 @@ void check_one_step(int64_t step, double lr, double weight_decay, float clip) {
       got("adamw/got", DType::kF32, test::kAwkwardCounts);
   want.copy_from(start);
   got.copy_from(start);
-  Scalars scalars{.lr = lr, .step = step, .clip = clip};
-  adamw_ref(scalars.args(want.tensors(), weight_decay));
-  adamw_cpu(scalars.args(got.tensors(), weight_decay));
-  const AdamwArgs args = scalars.args(want.tensors(), weight_decay);
-  const AdamwCoefficients c = adamw_coefficients(args);
-  for (size_t i = 0; i < start.size(); ++i) {
-    const int64_t count = start.param(i).count();
-    if (count == 0) continue;
-    std::vector<double> param_limits, m_limits, v_limits;
-    for (int64_t j = 0; j < count; ++j) {
-      const auto larger = [&](GuardedBuffer& a, GuardedBuffer& b) {
-        return std::max(std::fabs(a.load(j)), std::fabs(b.load(j)));
-      };
-      const double v = want.v(i).load(j);
-      const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
-      const AdamwErrorBound bound =
-          adamw_error_bound(c, larger(start.param(i), want.param(i)), larger(start.m(i), want.m(i)), v,
-                            std::fabs(start.grad(i).load(j)), denominator);
-      param_limits.push_back(bound.param);
-      m_limits.push_back(bound.m);
-      v_limits.push_back(bound.v);
-    }
-    const auto param = compare(got.param(i), want.param(i), {.per_element = param_limits});
-    EXPECT_TRUE(param.ok()) << "tensor " << i << " param " << param;
-    const auto m = compare(got.m(i), want.m(i), {.per_element = m_limits});
-    EXPECT_TRUE(m.ok()) << "tensor " << i << " m " << m;
-    const auto v = compare(got.v(i), want.v(i), {.per_element = v_limits});
-    EXPECT_TRUE(v.ok()) << "tensor " << i << " v " << v;
-  }
+  const Scalars scalars{.lr = lr, .step = step, .clip = clip};
+  kUpdate.ref(want.tensors(), scalars, weight_decay);
+  kUpdate.cpu(got.tensors(), scalars, weight_decay);
+  test::expect_adamw_within(start, want, got, make_args(want.tensors(), scalars, weight_decay));
 }
 
 TEST(Adamw, OneStepMatchesTheReferenceOnEveryInstructionSet) {
@@ -94,42 +62,29 @@ TEST(Adamw, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-double fixture_gradient(int step, int i) {
-  return ((step * 7 + i * 13) % 17 - 8) / 8.0;
-}
-
 // Fifty steps of one fixture. limit(step) is the largest difference from PyTorch's weights.
 template <typename Limit>
 void check_fixture(const AdamwCase& c, DType dtype, void (*norm_kernel)(const GlobalNormArgs&),
                    void (*adamw_kernel)(const AdamwArgs&), Limit&& limit) {
   TensorList list("adamw_torch", dtype, {6});
-  for (int i = 0; i < 6; ++i) {
-    list.param(0).view().store(i, (i - 2.5) / 4.0);
-    list.m(0).view().store(i, 0.0);
-    list.v(0).view().store(i, 0.0);
-  }
-  constexpr int kSteps[] = {1, 2, 10, 50};
-  size_t next = 0;
-  for (int step = 1; step <= 50; ++step) {
-    for (int i = 0; i < 6; ++i) list.grad(0).view().store(i, fixture_gradient(step, i));
-    double norm = 0.0, clip = 1.0, lr = c.lr * (1.0 - (step - 1) / 64.0);
-    const int64_t t = step;
-    norm_kernel({.tensors = list.tensors(), .norm = {&norm, DType::kF64}});
-    clip_coefficient_ref(
-        {.norm = {&norm, DType::kF64}, .coefficient = {&clip, DType::kF64}, .max_norm = c.max_norm});
-    adamw_kernel({.tensors = list.tensors(),
-                  .learning_rate = {&lr, DType::kF64},
-                  .step = {&t, DType::kI64},
-                  .clip_coefficient = {&clip, DType::kF64},
-                  .beta1 = c.beta1,
-                  .beta2 = c.beta2,
-                  .epsilon = c.epsilon,
-                  .weight_decay = c.weight_decay});
-    if (step != kSteps[next]) continue;
-    const auto result = compare(list.param(0), c.params[next++], {.absolute = limit(step)});
-    EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
-  }
-  EXPECT_EQ(next, std::size(kSteps));
+  list.clear_states();
+  test::run_fixture(
+      list, c.lr, c.max_norm,
+      [&](test::FixtureScalars& scalars) {
+        adamw_kernel({.tensors = list.tensors(),
+                      .learning_rate = {&scalars.lr, DType::kF64},
+                      .step = {&scalars.step, DType::kI64},
+                      .clip_coefficient = {&scalars.clip, DType::kF64},
+                      .beta1 = c.beta1,
+                      .beta2 = c.beta2,
+                      .epsilon = c.epsilon,
+                      .weight_decay = c.weight_decay});
+      },
+      [&](size_t index, int step) {
+        const auto result = compare(list.param(0), c.params[index], {.absolute = limit(step)});
+        EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
+      },
+      {.norm = norm_kernel});
   const auto m = compare(list.m(0), c.m, {.absolute = limit(50) / c.lr});
   EXPECT_TRUE(m.ok()) << m;
   const auto v = compare(list.v(0), c.v, {.absolute = limit(50) / c.lr});
@@ -158,68 +113,15 @@ TEST(Adamw, Fp32StaysNearPyTorchOverFiftySteps) {
 }
 
 TEST(Adamw, NothingChangesWhenTheFlagSaysNotFinite) {
-  for (const auto kernel : {adamw_ref, adamw_cpu}) {
-    TensorList list("adamw_flag", DType::kF32, {100, 5000}), before("adamw_flag", DType::kF32, {100, 5000});
-    list.fill();
-    list.grad(1).view().store(3, std::numeric_limits<double>::infinity());
-    before.copy_from(list);
-    Scalars scalars{.finite = 0.0f};
-    kernel(scalars.args(list.tensors(), 0.1));
-    for (size_t i = 0; i < list.size(); ++i) {
-      EXPECT_TRUE(test::compare_bits(list.param(i), before.param(i)).ok());
-      EXPECT_TRUE(test::compare_bits(list.m(i), before.m(i)).ok());
-      EXPECT_TRUE(test::compare_bits(list.v(i), before.v(i)).ok());
-    }
-  }
+  test::expect_no_change_when_not_finite(kUpdate);
 }
 
 TEST(Adamw, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
-  const int before = num_threads();
-  TensorList start("adamw_threads", DType::kF32, test::kAwkwardCounts);
-  start.fill();
-  TensorList one("one", DType::kF32, test::kAwkwardCounts);
-  one.copy_from(start);
-  Scalars scalars{.step = 3};
-  set_num_threads(1);
-  // Tensor by tensor: the split into calls must not matter either.
-  for (size_t i = 0; i < one.size(); ++i) adamw_cpu(scalars.args(one.tensors().subspan(i, 1), 0.01));
-  for (const int threads : {1, 2, 5}) {
-    set_num_threads(threads);
-    TensorList many("many", DType::kF32, test::kAwkwardCounts);
-    many.copy_from(start);
-    adamw_cpu(scalars.args(many.tensors(), 0.01));
-    for (size_t i = 0; i < one.size(); ++i) {
-      if (one.param(i).count() == 0) continue;
-      EXPECT_TRUE(test::compare_bits(many.param(i), one.param(i)).ok()) << threads << " " << i;
-      EXPECT_TRUE(test::compare_bits(many.m(i), one.m(i)).ok()) << threads << " " << i;
-      EXPECT_TRUE(test::compare_bits(many.v(i), one.v(i)).ok()) << threads << " " << i;
-    }
-  }
-  set_num_threads(before);
+  test::expect_same_bits_for_any_threads_and_grouping(kUpdate);
 }
 
 TEST(Adamw, KeepsA16BitCopyOfTheParameters) {
-  for (const auto kernel : {adamw_ref, adamw_cpu}) {
-    for (const DType low : {DType::kBF16, DType::kF16}) {
-      TensorList list("adamw_low", DType::kF32, test::kAwkwardCounts);
-      list.fill();
-      std::vector<GuardedBuffer> copies;
-      for (size_t i = 0; i < list.size(); ++i) {
-        copies.emplace_back("adamw_low/copy", low, list.param(i).count());
-        list.mutable_tensors()[i].low = copies.back().view();
-      }
-      Scalars scalars{.lr = 0.05, .step = 2};
-      kernel(scalars.args(list.tensors(), 0.01));
-      for (size_t i = 0; i < list.size(); ++i) {
-        if (copies[i].count() == 0) continue;
-        GuardedBuffer want("adamw_low/want", low, copies[i].count());
-        want.assign(list.param(i).to_doubles());
-        if (low == DType::kBF16) assign_upper_halves(want, list.param(i));
-        EXPECT_TRUE(test::compare_bits(copies[i], want).ok()) << i;
-        EXPECT_EQ(copies[i].broken_guard(), GuardedBuffer::kIntact);
-      }
-    }
-  }
+  test::expect_16_bit_copies(kUpdate);
 }
 
 // Bit for bit the trajectory of whole parameters, ties included: a third of the weights begin as ones.
@@ -251,9 +153,9 @@ TEST(Adamw, SplitParametersAreWholeOnesInTwoParts) {
       split.mutable_tensors()[i].remainder = rest[i].view();
     }
     for (int64_t step = 1; step <= 50; ++step) {
-      Scalars scalars{.lr = 0.01, .step = step};
-      kernel(scalars.args(whole.tensors(), 0.01));
-      kernel(scalars.args(split.tensors(), 0.01));
+      const Scalars scalars{.lr = 0.01, .step = step};
+      kernel(make_args(whole.tensors(), scalars, 0.01));
+      kernel(make_args(split.tensors(), scalars, 0.01));
     }
     int64_t compared = 0;
     for (size_t i = 0; i < split.size(); ++i) {
@@ -296,9 +198,9 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
       list.mutable_tensors()[i].param = weights.back().view();
     }
     for (int64_t step = 1; step <= 400; ++step) {
-      Scalars scalars{.lr = kRate, .step = step};
-      kernel(scalars.args(exact.tensors(), 0.0));
-      AdamwArgs args = scalars.args(list.tensors(), 0.0);
+      const Scalars scalars{.lr = kRate, .step = step};
+      kernel(make_args(exact.tensors(), scalars, 0.0));
+      AdamwArgs args = make_args(list.tensors(), scalars, 0.0);
       args.noise_seed = 7;
       args.noise_site = 100;
       kernel(args);
@@ -316,12 +218,12 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
     const auto one_step = [&](uint64_t seed, int64_t step, uint32_t site) {
       weights[0].fill(0.9375);
       weights[1].fill(0.9375);
-      Scalars scalars{.lr = kRate, .step = step};
+      const Scalars scalars{.lr = kRate, .step = step};
       for (size_t i = 0; i < 2; ++i) {
         list.m(i).fill(0.5);
         list.v(i).fill(0.5);
       }
-      AdamwArgs args = scalars.args(list.tensors(), 0.0);
+      AdamwArgs args = make_args(list.tensors(), scalars, 0.0);
       args.noise_seed = seed;
       args.noise_site = site;
       kernel(args);
@@ -347,9 +249,9 @@ TEST(Adamw, GradientsIn16BitsAreReadAsFp32) {
     }
     got.copy_from(want);
     for (size_t i = 0; i < got.size(); ++i) got.mutable_tensors()[i].grad = grads[i].view();
-    Scalars scalars{.lr = 0.05, .step = 2};
-    adamw_cpu(scalars.args(want.tensors(), 0.01));
-    adamw_cpu(scalars.args(got.tensors(), 0.01));
+    const Scalars scalars{.lr = 0.05, .step = 2};
+    adamw_cpu(make_args(want.tensors(), scalars, 0.01));
+    adamw_cpu(make_args(got.tensors(), scalars, 0.01));
     for (size_t i = 0; i < want.size(); ++i) {
       if (want.param(i).count() == 0) continue;
       EXPECT_TRUE(test::compare_bits(got.param(i), want.param(i)).ok()) << i;
@@ -361,10 +263,8 @@ TEST(Adamw, GradientsIn16BitsAreReadAsFp32) {
 TEST(Adamw, StepZeroAndWrongTypesAreOurBugs) {
   TensorList list("adamw_bad", DType::kF64, {3});
   list.fill();
-  Scalars scalars{.step = 0};
-  EXPECT_THROW(adamw_ref(scalars.args(list.tensors(), 0.0)), Error);
-  scalars.step = 1;
-  EXPECT_THROW(adamw_cpu(scalars.args(list.tensors(), 0.0)), Error);
+  EXPECT_THROW(kUpdate.ref(list.tensors(), {.step = 0}, 0.0), Error);
+  EXPECT_THROW(kUpdate.cpu(list.tensors(), {.step = 1}, 0.0), Error);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "device/cpu/parallel.h"
 #include "kernels/optimizer/eight_bit_test_tensors.h"
 #include "kernels/optimizer/optimizer_fixture.h"
+#include "kernels/optimizer/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/simd_targets.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 using test::EightBitList;
 using test::GuardedBuffer;
+using test::Scalars;
 
 #include "kernels/optimizer/fixtures/eight_bit_values.inc"
 
@@ -131,28 +133,12 @@ TEST(Lion8Bit, TheReferenceHasTheStatesOfTheFixtureOverTwentySteps) {
   EXPECT_EQ(next, std::size(kSeen));
 }
 
-// The scalars of a step, as the executor keeps them.
-struct Scalars {
-  double lr = 1e-3;
-  int64_t step = 1;
-  float clip = 0.7f;
-  float finite = 1.0f;
-  AdamwArgs adamw(const EightBitList& list) {
-    return {.tensors = list.tensors(),
-            .learning_rate = {&lr, DType::kF64},
-            .step = {&step, DType::kI64},
-            .clip_coefficient = {&clip, DType::kF32},
-            .finite = {&finite, DType::kF32},
-            .weight_decay = 0.01};
-  }
-  LionArgs lion(const EightBitList& list) {
-    return {.tensors = list.tensors(),
-            .learning_rate = {&lr, DType::kF64},
-            .clip_coefficient = {&clip, DType::kF32},
-            .finite = {&finite, DType::kF32},
-            .weight_decay = 0.01};
-  }
-};
+AdamwArgs adamw_args(const EightBitList& list, const Scalars& scalars) {
+  return test::update_args<AdamwArgs>(list.tensors(), scalars.views(), 0.01);
+}
+LionArgs lion_args(const EightBitList& list, const Scalars& scalars) {
+  return test::update_args<LionArgs>(list.tensors(), scalars.views(), 0.01);
+}
 
 TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   test::for_each_simd_target([] {
@@ -163,15 +149,15 @@ TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
       start.fill();
       want.copy_from(start);
       got.copy_from(start);
-      Scalars scalars{.step = step};
-      adamw_8bit_ref(scalars.adamw(want));
-      adamw_8bit_cpu(scalars.adamw(got));
-      test::expect_adamw_8bit(start, want, got, scalars.adamw(want));
+      const Scalars scalars{.step = step, .clip = 0.7f};
+      adamw_8bit_ref(adamw_args(want, scalars));
+      adamw_8bit_cpu(adamw_args(got, scalars));
+      test::expect_adamw_8bit(start, want, got, adamw_args(want, scalars));
       want.copy_from(start);
       got.copy_from(start);
-      lion_8bit_ref(scalars.lion(want));
-      lion_8bit_cpu(scalars.lion(got));
-      test::expect_lion_8bit(start, want, got, scalars.lion(want));
+      lion_8bit_ref(lion_args(want, scalars));
+      lion_8bit_cpu(lion_args(got, scalars));
+      test::expect_lion_8bit(start, want, got, lion_args(want, scalars));
       for (size_t i = 0; i < got.size(); ++i) {
         for (GuardedBuffer* buffer : got.states(i)) EXPECT_EQ(buffer->broken_guard(), GuardedBuffer::kIntact);
       }
@@ -193,11 +179,11 @@ TEST(EightBit, NothingChangesWhenTheFlagSaysNotFinite) {
       before("eight_bit_flag", DType::kF32, {300, 5000});
   list.fill();
   before.copy_from(list);
-  Scalars scalars{.finite = 0.0f};
-  adamw_8bit_ref(scalars.adamw(list));
-  adamw_8bit_cpu(scalars.adamw(list));
-  lion_8bit_ref(scalars.lion(list));
-  lion_8bit_cpu(scalars.lion(list));
+  const Scalars scalars{.clip = 0.7f, .finite = 0.0f};
+  adamw_8bit_ref(adamw_args(list, scalars));
+  adamw_8bit_cpu(adamw_args(list, scalars));
+  lion_8bit_ref(lion_args(list, scalars));
+  lion_8bit_cpu(lion_args(list, scalars));
   expect_same(list, before);
 }
 
@@ -207,8 +193,8 @@ TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
   start_fixture(list);
   list.grad(0).fill(0.0);
   const std::vector<double> before = list.param(0).to_doubles();
-  Scalars scalars;
-  AdamwArgs args = scalars.adamw(list);
+  const Scalars scalars{.clip = 0.7f};
+  AdamwArgs args = adamw_args(list, scalars);
   args.weight_decay = 0.0;
   adamw_8bit_cpu(args);
   EXPECT_EQ(list.param(0).to_doubles(), before);
@@ -223,15 +209,15 @@ TEST(EightBit, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   start.fill();
   one.copy_from(start);
   many.copy_from(start);
-  Scalars scalars;
+  const Scalars scalars{.clip = 0.7f};
   set_num_threads(1);
   for (size_t i = 0; i < one.size(); ++i) {
-    AdamwArgs args = scalars.adamw(one);
+    AdamwArgs args = adamw_args(one, scalars);
     args.tensors = args.tensors.subspan(i, 1);
     adamw_8bit_cpu(args);
   }
   set_num_threads(3);
-  adamw_8bit_cpu(scalars.adamw(many));
+  adamw_8bit_cpu(adamw_args(many, scalars));
   set_num_threads(before);
   expect_same(one, many);
 }
@@ -239,9 +225,9 @@ TEST(EightBit, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
 TEST(EightBit, WrongTypesAreOurBugs) {
   EightBitList list("eight_bit_bad", DType::kF64, {300});
   list.fill();
-  Scalars scalars;
-  EXPECT_THROW(adamw_8bit_cpu(scalars.adamw(list)), Error);
-  EXPECT_THROW(lion_8bit_cpu(scalars.lion(list)), Error);
+  const Scalars scalars{.clip = 0.7f};
+  EXPECT_THROW(adamw_8bit_cpu(adamw_args(list, scalars)), Error);
+  EXPECT_THROW(lion_8bit_cpu(lion_args(list, scalars)), Error);
 }
 
 }  // namespace

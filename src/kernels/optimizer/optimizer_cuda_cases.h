@@ -6,6 +6,7 @@
 
 #include "kernels/element_wise/cuda_cases.h"
 #include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/update_bounds.h"
 
 namespace plimsoll::test {
 
@@ -34,13 +35,11 @@ inline std::vector<OptimizerTensor> on_gpu(Twins& gpu, TensorList& list,
 }
 
 // The 16-bit copies are the parameters, rounded.
-inline void expect_copies(TensorList& list, const std::vector<GuardedBuffer>& low) {
+template <typename List>
+void expect_copies(List& list, const std::vector<GuardedBuffer>& low) {
   for (size_t i = 0; i < list.size(); ++i) {
     if (low[i].count() == 0) continue;
-    GuardedBuffer want("want low", low[i].dtype(), low[i].count());
-    want.assign(list.param(i).to_doubles());
-    if (low[i].dtype() == DType::kBF16) assign_upper_halves(want, list.param(i));
-    expect_same_bits(low[i], want);
+    expect_same_bits(low[i], copy_of_parameters(list.param(i), low[i].dtype()));
   }
 }
 
@@ -50,29 +49,75 @@ inline auto on_device(Twins& gpu) {
   return [&gpu](GuardedBuffer& buffer) { return ConstView(gpu(buffer)); };
 }
 
-// A reference list in double and one for the GPU with the same numbers, gradients in a type of their own, and
-// 16-bit copies.
-struct UpdateCase {
-  TensorList start, want, got;
+// The scalars of a step, as the executor keeps them on the device.
+struct DeviceScalars {
+  GuardedBuffer lr{"lr", DType::kF32, 1}, step = integers(DType::kI64, {1}), clip{"clip", DType::kF32, 1},
+                                          finite{"finite", DType::kF32, 1};
+
+  DeviceScalars(double lr_value, int64_t step_value, double clip_value, double finite_value = 1.0) {
+    lr.fill(lr_value);
+    step.view().as<int64_t>()[0] = step_value;
+    clip.fill(clip_value);
+    finite.fill(finite_value);
+  }
+  // The arguments of an update, its scalars where view(buffer) says.
+  template <typename Args, typename View>
+  Args args(decltype(Args::tensors) tensors, double weight_decay, const View& view) {
+    return update_args<Args>(tensors, {view(lr), view(step), view(clip), view(finite)}, weight_decay);
+  }
+};
+
+// Gradients in a type of their own, which `start` then has rounded, and room for 16-bit copies.
+struct NarrowBuffers {
   std::vector<GuardedBuffer> grads, low;
 
-  UpdateCase(const std::string& name, const std::vector<int64_t>& counts, DType grad_type, DType low_type)
-      : start(name + "/start", DType::kF32, counts),
-        want(name + "/want", DType::kF64, counts),
-        got(name + "/got", DType::kF32, counts) {
-    start.fill();
-    for (size_t i = 0; i < counts.size(); ++i) {
-      start.m(i).fill_uniform(0.01, 2.0);  // a sum of squares has no sign
-      grads.emplace_back(name + "/typed", grad_type, counts[i]).assign(start.grad(i).to_doubles());
+  template <typename List>
+  NarrowBuffers(const std::string& name, List& start, DType grad_type, DType low_type) {
+    for (size_t i = 0; i < start.size(); ++i) {
+      const int64_t count = start.param(i).count();
+      grads.emplace_back(name + "/typed", grad_type, count).assign(start.grad(i).to_doubles());
       start.grad(i).assign(grads.back().to_doubles());
-      low.emplace_back(name + "/low", low_type, counts[i]);
+      low.emplace_back(name + "/low", low_type, count);
     }
+  }
+};
+
+inline void fill_plainly(TensorList& list) {
+  list.fill();
+}
+// The first state is a sum of squares, which has no sign.
+inline void fill_with_sum_of_squares(TensorList& list) {
+  list.fill();
+  for (size_t i = 0; i < list.size(); ++i) list.m(i).fill_uniform(0.01, 2.0);
+}
+
+// A reference list in double and one for the GPU with the same numbers.
+struct UpdateCase {
+  TensorList start, want, got;
+  NarrowBuffers narrow;
+
+  // `fill` makes the numbers to start from.
+  UpdateCase(const std::string& name, const std::vector<int64_t>& counts, DType grad_type, DType low_type,
+             void (*fill)(TensorList&))
+      : start(filled(name + "/start", counts, fill)),
+        want(name + "/want", DType::kF64, counts),
+        got(name + "/got", DType::kF32, counts),
+        narrow(name, start, grad_type, low_type) {
     want.copy_from(start);
     got.copy_from(start);
   }
+  static TensorList filled(const std::string& name, const std::vector<int64_t>& counts,
+                           void (*fill)(TensorList&)) {
+    TensorList list(name, DType::kF32, counts);
+    fill(list);
+    return list;
+  }
+  std::vector<OptimizerTensor> tensors_on(Twins& gpu) { return on_gpu(gpu, got, &narrow.grads, &narrow.low); }
   std::vector<GuardedBuffer*> outputs() {
     std::vector<GuardedBuffer*> list;
-    for (size_t i = 0; i < got.size(); ++i) list.insert(list.end(), {&got.param(i), &got.m(i), &low[i]});
+    for (size_t i = 0; i < got.size(); ++i) {
+      list.insert(list.end(), {&got.param(i), &got.m(i), &narrow.low[i]});
+    }
     return list;
   }
 };

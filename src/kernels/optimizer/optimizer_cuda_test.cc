@@ -18,39 +18,12 @@
 namespace plimsoll::test {
 namespace {
 
-// The scalars of a step, as the executor keeps them on the device.
-struct Scalars {
-  GuardedBuffer lr{"lr", DType::kF32, 1}, step = integers(DType::kI64, {1}), clip{"clip", DType::kF32, 1},
-                                          finite{"finite", DType::kF32, 1};
+SgdArgs with_momentum(SgdArgs args, double momentum, Nesterov nesterov) {
+  args.momentum = momentum;
+  args.nesterov = nesterov;
+  return args;
+}
 
-  Scalars(double lr_value, int64_t step_value, double clip_value, double finite_value = 1.0) {
-    lr.fill(lr_value);
-    step.view().as<int64_t>()[0] = step_value;
-    clip.fill(clip_value);
-    finite.fill(finite_value);
-  }
-  template <class View>
-  AdamwArgs adamw(std::span<const OptimizerTensor> tensors, double weight_decay, const View& view) {
-    return {.tensors = tensors,
-            .learning_rate = view(lr),
-            .step = view(step),
-            .clip_coefficient = view(clip),
-            .finite = view(finite),
-            .weight_decay = weight_decay};
-  }
-  template <class View>
-  SgdArgs sgd(std::span<const OptimizerTensor> tensors, double momentum, Nesterov nesterov,
-              const View& view) {
-    return {.tensors = tensors,
-            .learning_rate = view(lr),
-            .step = view(step),
-            .clip_coefficient = view(clip),
-            .finite = view(finite),
-            .momentum = momentum,
-            .weight_decay = 0.01,
-            .nesterov = nesterov};
-  }
-};
 struct AdamwStepCase {
   int64_t step;
   double lr, weight_decay, clip;
@@ -58,52 +31,19 @@ struct AdamwStepCase {
 };
 
 void check_adamw(const AdamwStepCase& test, const std::vector<int64_t>& counts) {
-  TensorList start("adamw_cuda/start", DType::kF32, counts), want("adamw_cuda/want", DType::kF64, counts),
-      got("adamw_cuda/got", DType::kF32, counts);
-  start.fill();
-  std::vector<GuardedBuffer> grads, low;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    grads.emplace_back("adamw_cuda/typed", test.grads, counts[i]).assign(start.grad(i).to_doubles());
-    start.grad(i).assign(grads.back().to_doubles());
-    low.emplace_back("adamw_cuda/low", test.low, counts[i]);
-  }
-  want.copy_from(start);
-  got.copy_from(start);
-  Scalars scalars(test.lr, test.step, test.clip);
-  const AdamwArgs reference = scalars.adamw(want.tensors(), test.weight_decay, kOnHost);
+  UpdateCase lists("adamw_cuda", counts, test.grads, test.low, fill_plainly);
+  DeviceScalars scalars(test.lr, test.step, test.clip);
+  const auto reference = scalars.args<AdamwArgs>(lists.want.tensors(), test.weight_decay, kOnHost);
   adamw_ref(reference);
   Twins gpu;
-  const std::vector<OptimizerTensor> tensors = on_gpu(gpu, got, &grads, &low);
-  std::vector<GuardedBuffer*> outputs;
-  for (size_t i = 0; i < got.size(); ++i) {
-    outputs.insert(outputs.end(), {&got.param(i), &got.m(i), &got.v(i), &low[i]});
-  }
+  const std::vector<OptimizerTensor> tensors = lists.tensors_on(gpu);
+  std::vector<GuardedBuffer*> outputs = lists.outputs();
+  for (size_t i = 0; i < lists.got.size(); ++i) outputs.push_back(&lists.got.v(i));
   run_twice(gpu, outputs, [&] {
-    adamw_cuda(scalars.adamw(tensors, test.weight_decay, [&](GuardedBuffer& b) { return ConstView(gpu(b)); }),
-               nullptr);
+    adamw_cuda(scalars.args<AdamwArgs>(tensors, test.weight_decay, on_device(gpu)), nullptr);
   });
-  const AdamwCoefficients c = adamw_coefficients(reference);
-  for (size_t i = 0; i < start.size(); ++i) {
-    if (counts[i] == 0) continue;
-    std::vector<double> param_limits, m_limits, v_limits;
-    for (int64_t j = 0; j < counts[i]; ++j) {
-      const auto larger = [&](GuardedBuffer& a, GuardedBuffer& b) {
-        return std::max(std::fabs(a.load(j)), std::fabs(b.load(j)));
-      };
-      const double v = want.v(i).load(j);
-      const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + reference.epsilon;
-      const AdamwErrorBound bound =
-          adamw_error_bound(c, larger(start.param(i), want.param(i)), larger(start.m(i), want.m(i)), v,
-                            std::fabs(start.grad(i).load(j)), denominator);
-      param_limits.push_back(bound.param);
-      m_limits.push_back(bound.m);
-      v_limits.push_back(bound.v);
-    }
-    expect_within(got.param(i), want.param(i), param_limits);
-    expect_within(got.m(i), want.m(i), m_limits);
-    expect_within(got.v(i), want.v(i), v_limits);
-  }
-  expect_copies(got, low);
+  expect_adamw_within(lists.start, lists.want, lists.got, reference);
+  expect_copies(lists.got, lists.narrow.low);
 }
 
 TEST(AdamwCuda, OneStepMatchesTheReference) {
@@ -146,12 +86,11 @@ TEST(AdamwCuda, SplitParametersAreWholeOnesInTwoParts) {
       splits[i].param = gpu(high[i]);
       splits[i].remainder = gpu(rest[i]);
     }
-    std::vector<Scalars> scalars;
+    std::vector<DeviceScalars> scalars;
     for (int64_t step = 1; step <= 20; ++step) scalars.emplace_back(0.01, step, 0.7);
-    for (Scalars& step : scalars) {
-      const auto view = [&](GuardedBuffer& b) { return ConstView(gpu(b)); };
-      adamw_cuda(step.adamw(wholes, 0.01, view), nullptr);
-      adamw_cuda(step.adamw(splits, 0.01, view), nullptr);
+    for (DeviceScalars& step : scalars) {
+      adamw_cuda(step.args<AdamwArgs>(wholes, 0.01, on_device(gpu)), nullptr);
+      adamw_cuda(step.args<AdamwArgs>(splits, 0.01, on_device(gpu)), nullptr);
     }
     gpu.download();
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -183,16 +122,16 @@ TEST(AdamwCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
     }
     want.copy_from(start);
     got.copy_from(start);
-    Scalars scalars(0.003, 9, 0.7);
+    DeviceScalars scalars(0.003, 9, 0.7);
     for (size_t i = 0; i < counts.size(); ++i) want.mutable_tensors()[i].param = expected[i].view();
-    AdamwArgs reference = scalars.adamw(want.tensors(), 0.01, kOnHost);
+    auto reference = scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost);
     reference.noise_seed = 0x123456789abcdefu;
     reference.noise_site = 1u << 30;
     adamw_ref(reference);
     Twins gpu;
     std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
     for (size_t i = 0; i < counts.size(); ++i) tensors[i].param = gpu(weights[i]);
-    AdamwArgs args = scalars.adamw(tensors, 0.01, [&](GuardedBuffer& b) { return ConstView(gpu(b)); });
+    auto args = scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu));
     args.noise_seed = reference.noise_seed;
     args.noise_site = reference.noise_site;
     adamw_cuda(args, nullptr);
@@ -290,12 +229,11 @@ TEST(AdamwCuda, NothingChangesWhenTheFlagSaysNotFinite) {
       before("adamw_cuda/flag", DType::kF32, {100, 5000});
   list.fill();
   before.copy_from(list);
-  Scalars scalars(0.1, 1, 1.0, 0.0);
+  DeviceScalars scalars(0.1, 1, 1.0, 0.0);
   Twins gpu;
   const std::vector<OptimizerTensor> tensors = on_gpu(gpu, list);
-  adamw_cuda(scalars.adamw(tensors, 0.1, [&](GuardedBuffer& b) { return ConstView(gpu(b)); }), nullptr);
-  sgd_cuda(scalars.sgd(tensors, 0.9, Nesterov::kOff, [&](GuardedBuffer& b) { return ConstView(gpu(b)); }),
-           nullptr);
+  adamw_cuda(scalars.args<AdamwArgs>(tensors, 0.1, on_device(gpu)), nullptr);
+  sgd_cuda(with_momentum(scalars.args<SgdArgs>(tensors, 0.01, on_device(gpu)), 0.9, Nesterov::kOff), nullptr);
   gpu.download();
   for (size_t i = 0; i < list.size(); ++i) {
     expect_same_bits(list.param(i), before.param(i));
@@ -312,51 +250,27 @@ struct SgdStepCase {
 };
 
 void check_sgd(const SgdStepCase& test) {
-  const std::vector<int64_t>& counts = kAwkwardCounts;
-  TensorList start("sgd_cuda/start", DType::kF32, counts), want("sgd_cuda/want", DType::kF64, counts),
-      got("sgd_cuda/got", DType::kF32, counts);
-  start.fill();
-  std::vector<GuardedBuffer> grads, low;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    grads.emplace_back("sgd_cuda/typed", test.grads, counts[i]).assign(start.grad(i).to_doubles());
-    start.grad(i).assign(grads.back().to_doubles());
-    low.emplace_back("sgd_cuda/low", DType::kBF16, counts[i]);
-  }
-  want.copy_from(start);
-  got.copy_from(start);
-  for (size_t i = 0; i < got.size(); ++i) {
+  UpdateCase lists("sgd_cuda", kAwkwardCounts, test.grads, DType::kBF16, fill_plainly);
+  for (size_t i = 0; i < lists.got.size(); ++i) {
     // The first step reads no buffer.
-    if (test.step == 1) got.m(i).poison();
+    if (test.step == 1) lists.got.m(i).poison();
   }
-  Scalars scalars(0.03, test.step, 0.6);
-  const double lr = scalars.lr.load(0);
-  sgd_ref(scalars.sgd(want.tensors(), test.momentum, test.nesterov, kOnHost));
+  DeviceScalars scalars(0.03, test.step, 0.6);
+  const SgdArgs reference =
+      with_momentum(scalars.args<SgdArgs>(lists.want.tensors(), 0.01, kOnHost), test.momentum, test.nesterov);
+  sgd_ref(reference);
   Twins gpu;
-  std::vector<OptimizerTensor> tensors = on_gpu(gpu, got, &grads, &low);
+  std::vector<OptimizerTensor> tensors = lists.tensors_on(gpu);
   if (test.momentum == 0.0) {
     for (OptimizerTensor& tensor : tensors) tensor.m = {};
   }
-  std::vector<GuardedBuffer*> outputs;
-  for (size_t i = 0; i < got.size(); ++i) outputs.insert(outputs.end(), {&got.param(i), &got.m(i), &low[i]});
-  run_twice(gpu, outputs, [&] {
-    sgd_cuda(scalars.sgd(tensors, test.momentum, test.nesterov,
-                         [&](GuardedBuffer& b) { return ConstView(gpu(b)); }),
-             nullptr);
+  run_twice(gpu, lists.outputs(), [&] {
+    sgd_cuda(
+        with_momentum(scalars.args<SgdArgs>(tensors, 0.01, on_device(gpu)), test.momentum, test.nesterov),
+        nullptr);
   });
-  for (size_t i = 0; i < start.size(); ++i) {
-    if (counts[i] == 0) continue;
-    std::vector<double> param_limits, m_limits;
-    for (int64_t j = 0; j < counts[i]; ++j) {
-      const SgdErrorBound bound =
-          sgd_error_bound(lr, test.momentum, 0.01, std::fabs(start.param(i).load(j)),
-                          std::fabs(start.m(i).load(j)), std::fabs(start.grad(i).load(j)));
-      param_limits.push_back(bound.param);
-      m_limits.push_back(bound.m);
-    }
-    expect_within(got.param(i), want.param(i), param_limits);
-    if (test.momentum != 0.0) expect_within(got.m(i), want.m(i), m_limits);
-  }
-  expect_copies(got, low);
+  expect_sgd_within(lists.start, lists.want, lists.got, reference);
+  expect_copies(lists.got, lists.narrow.low);
 }
 
 TEST(SgdCuda, OneStepMatchesTheReference) {

@@ -25,22 +25,25 @@ struct FixtureScalars {
   int64_t step = 0;
 };
 
-// Runs 50 steps on `list` (one tensor of six elements): update(scalars) is one call of the kernel, and
-// seen(index, step) is called after each of kFixtureSeen.
+// The kernels that find the coefficient of clipping.
+struct FixtureClipping {
+  void (*norm)(const GlobalNormArgs&) = global_norm_ref;
+  void (*coefficient)(const ClipCoefficientArgs&) = clip_coefficient_ref;
+};
+
+// Runs 50 steps on `list` (one tensor of six elements) with the states that it has: update(scalars) is one
+// call of the kernel, and seen(index, step) is called after each of kFixtureSeen.
 template <typename Update, typename Seen>
-void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& update, Seen&& seen) {
-  for (int i = 0; i < kFixtureCount; ++i) {
-    list.param(0).view().store(i, (i - 2.5) / 4.0);
-    list.m(0).view().store(i, 0.0);
-    list.v(0).view().store(i, 0.0);
-  }
+void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& update, Seen&& seen,
+                 const FixtureClipping& clipping = {}) {
+  for (int i = 0; i < kFixtureCount; ++i) list.param(0).view().store(i, (i - 2.5) / 4.0);
   size_t next = 0;
   for (int step = 1; step <= 50; ++step) {
     for (int i = 0; i < kFixtureCount; ++i) list.grad(0).view().store(i, fixture_gradient(step, i));
     FixtureScalars scalars{.lr = peak_lr * (1.0 - (step - 1) / 64.0), .step = step};
     double norm = 0.0;
-    global_norm_ref({.tensors = list.tensors(), .norm = {&norm, DType::kF64}});
-    clip_coefficient_ref(
+    clipping.norm({.tensors = list.tensors(), .norm = {&norm, DType::kF64}});
+    clipping.coefficient(
         {.norm = {&norm, DType::kF64}, .coefficient = {&scalars.clip, DType::kF64}, .max_norm = max_norm});
     update(scalars);
     if (step == kFixtureSeen[next]) seen(next++, step);

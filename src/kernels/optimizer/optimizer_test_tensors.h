@@ -22,6 +22,14 @@ inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param)
   }
 }
 
+// The copy that an update keeps of fp32 parameters beside them.
+inline GuardedBuffer copy_of_parameters(const GuardedBuffer& param, DType dtype) {
+  GuardedBuffer copy("copy of " + param.name(), dtype, param.count());
+  copy.assign(param.to_doubles());
+  if (dtype == DType::kBF16) assign_upper_halves(copy, param);
+  return copy;
+}
+
 class TensorList {
  public:
   // Every tensor has param, grad, m and v of this type; they are poisoned until filled or copied.
@@ -53,6 +61,13 @@ class TensorList {
       grad(i).fill_normal();
       m(i).fill_normal(0.0, 0.5);
       v(i).fill_uniform(0.01, 2.0);
+    }
+  }
+  // As before the first update.
+  void clear_states() {
+    for (size_t i = 0; i < size(); ++i) {
+      m(i).fill(0.0);
+      v(i).fill(0.0);
     }
   }
   // The same numbers as another list, converted.

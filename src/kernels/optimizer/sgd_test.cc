@@ -2,14 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
+#include <span>
 
-#include "device/cpu/parallel.h"
 #include "kernels/optimizer/global_norm.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/optimizer_fixture.h"
+#include "kernels/optimizer/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/simd_targets.h"
@@ -50,6 +47,19 @@ SgdArgs make_args(std::span<const OptimizerTensor> tensors, const double& lr, co
           .nesterov = options.nesterov};
 }
 
+// With these options; the decay is the test's.
+template <void (*kKernel)(const SgdArgs&), size_t kOption>
+void update(std::span<const OptimizerTensor> tensors, const test::Scalars& scalars, double weight_decay) {
+  auto args = test::update_args<SgdArgs>(tensors, scalars.views(), weight_decay);
+  args.momentum = kOptions[kOption].momentum;
+  args.nesterov = kOptions[kOption].nesterov;
+  kKernel(args);
+}
+const test::TestedUpdate kWithMomentum{
+    .name = "sgd", .ref = update<sgd_ref, 3>, .cpu = update<sgd_cpu, 3>, .states = {&TensorList::m}};
+const test::TestedUpdate kWithNesterov{
+    .name = "sgd", .ref = update<sgd_ref, 4>, .cpu = update<sgd_cpu, 4>, .states = {&TensorList::m}};
+
 // One update from the same starting values, held to the bound of the contract.
 void check_one_step(const Options& options, int64_t step) {
   const double lr = 0.03;
@@ -67,23 +77,7 @@ void check_one_step(const Options& options, int64_t step) {
   }
   sgd_ref(make_args(want.tensors(), lr, step, clip, options));
   sgd_cpu(make_args(got.tensors(), lr, step, clip, options));
-  for (size_t i = 0; i < start.size(); ++i) {
-    const int64_t count = start.param(i).count();
-    if (count == 0) continue;
-    std::vector<double> param_limits, m_limits;
-    for (int64_t j = 0; j < count; ++j) {
-      const SgdErrorBound bound =
-          sgd_error_bound(lr, options.momentum, options.weight_decay, std::fabs(start.param(i).load(j)),
-                          std::fabs(start.m(i).load(j)), std::fabs(start.grad(i).load(j)));
-      param_limits.push_back(bound.param);
-      m_limits.push_back(bound.m);
-    }
-    const auto param = compare(got.param(i), want.param(i), {.per_element = param_limits});
-    EXPECT_TRUE(param.ok()) << "tensor " << i << " param " << param;
-    if (options.momentum == 0.0) continue;
-    const auto m = compare(got.m(i), want.m(i), {.per_element = m_limits});
-    EXPECT_TRUE(m.ok()) << "tensor " << i << " m " << m;
-  }
+  test::expect_sgd_within(start, want, got, make_args(want.tensors(), lr, step, clip, options));
 }
 
 TEST(Sgd, OneStepMatchesTheReferenceOnEveryInstructionSet) {
@@ -97,29 +91,23 @@ TEST(Sgd, OneStepMatchesTheReferenceOnEveryInstructionSet) {
 
 template <typename Limit>
 void check_fixture(const SgdCase& c, DType dtype, void (*kernel)(const SgdArgs&), Limit&& limit) {
-  TensorList list("sgd_torch", dtype, {6});
-  for (int i = 0; i < 6; ++i) list.param(0).view().store(i, (i - 2.5) / 4.0);
-  constexpr int kSteps[] = {1, 2, 10, 50};
-  size_t next = 0;
-  for (int step = 1; step <= 50; ++step) {
-    for (int i = 0; i < 6; ++i) list.grad(0).view().store(i, ((step * 7 + i * 13) % 17 - 8) / 8.0);
-    double norm = 0.0, clip = 1.0, lr = c.lr * (1.0 - (step - 1) / 64.0);
-    const int64_t t = step;
-    global_norm_ref({.tensors = list.tensors(), .norm = {&norm, DType::kF64}});
-    clip_coefficient_cpu(
-        {.norm = {&norm, DType::kF64}, .coefficient = {&clip, DType::kF64}, .max_norm = c.max_norm});
-    kernel({.tensors = list.tensors(),
-            .learning_rate = {&lr, DType::kF64},
-            .step = {&t, DType::kI64},
-            .clip_coefficient = {&clip, DType::kF64},
-            .momentum = c.momentum,
-            .weight_decay = c.weight_decay,
-            .nesterov = c.nesterov});
-    if (step != kSteps[next]) continue;
-    const auto result = compare(list.param(0), c.params[next++], {.absolute = limit(step)});
-    EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
-  }
-  EXPECT_EQ(next, std::size(kSteps));
+  TensorList list("sgd_torch", dtype, {6});  // its momentum is poison: the first step reads none
+  test::run_fixture(
+      list, c.lr, c.max_norm,
+      [&](test::FixtureScalars& scalars) {
+        kernel({.tensors = list.tensors(),
+                .learning_rate = {&scalars.lr, DType::kF64},
+                .step = {&scalars.step, DType::kI64},
+                .clip_coefficient = {&scalars.clip, DType::kF64},
+                .momentum = c.momentum,
+                .weight_decay = c.weight_decay,
+                .nesterov = c.nesterov});
+      },
+      [&](size_t index, int step) {
+        const auto result = compare(list.param(0), c.params[index], {.absolute = limit(step)});
+        EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
+      },
+      {.coefficient = clip_coefficient_cpu});
   if (c.momentum == 0.0) return;
   const auto m = compare(list.m(0), c.m, {.absolute = limit(50) / c.lr});
   EXPECT_TRUE(m.ok()) << m;
@@ -143,61 +131,15 @@ TEST(Sgd, Fp32StaysNearPyTorchOverFiftySteps) {
 }
 
 TEST(Sgd, NothingChangesWhenTheFlagSaysNotFinite) {
-  const double lr = 0.1;
-  const int64_t step = 2;
-  const float clip = 1.0f, finite = 0.0f;
-  for (const auto kernel : {sgd_ref, sgd_cpu}) {
-    TensorList list("sgd_flag", DType::kF32, {100}), before("sgd_flag_before", DType::kF32, {100});
-    list.fill();
-    before.copy_from(list);
-    SgdArgs args = make_args(list.tensors(), lr, step, clip, kOptions[3]);
-    args.finite = {&finite, DType::kF32};
-    kernel(args);
-    EXPECT_TRUE(test::compare_bits(list.param(0), before.param(0)).ok());
-    EXPECT_TRUE(test::compare_bits(list.m(0), before.m(0)).ok());
-  }
+  test::expect_no_change_when_not_finite(kWithMomentum);
 }
 
-TEST(Sgd, SameBitsForAnyNumberOfThreads) {
-  const int before = num_threads();
-  const double lr = 0.1;
-  const int64_t step = 2;
-  const float clip = 0.5f;
-  TensorList start("sgd_threads", DType::kF32, test::kAwkwardCounts);
-  start.fill();
-  TensorList one("one", DType::kF32, test::kAwkwardCounts), many("many", DType::kF32, test::kAwkwardCounts);
-  one.copy_from(start);
-  many.copy_from(start);
-  set_num_threads(1);
-  sgd_cpu(make_args(one.tensors(), lr, step, clip, kOptions[4]));
-  set_num_threads(3);
-  sgd_cpu(make_args(many.tensors(), lr, step, clip, kOptions[4]));
-  set_num_threads(before);
-  for (size_t i = 0; i < one.size(); ++i) {
-    if (one.param(i).count() == 0) continue;
-    EXPECT_TRUE(test::compare_bits(many.param(i), one.param(i)).ok()) << i;
-    EXPECT_TRUE(test::compare_bits(many.m(i), one.m(i)).ok()) << i;
-  }
+TEST(Sgd, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
+  test::expect_same_bits_for_any_threads_and_grouping(kWithNesterov);
 }
 
 TEST(Sgd, KeepsA16BitCopyOfTheParameters) {
-  for (const auto kernel : {sgd_ref, sgd_cpu}) {
-    TensorList list("sgd_low", DType::kF32, {5000, 3});
-    list.fill();
-    test::GuardedBuffer first("sgd_low/bf16", DType::kBF16, 5000), second("sgd_low/f16", DType::kF16, 3);
-    list.mutable_tensors()[0].low = first.view();
-    list.mutable_tensors()[1].low = second.view();
-    const double lr = 0.3;
-    const int64_t step = 2;
-    const float clip = 1.0f;
-    kernel(make_args(list.tensors(), lr, step, clip, kOptions[3]));
-    for (test::GuardedBuffer* low : {&first, &second}) {
-      test::GuardedBuffer want("sgd_low/want", low->dtype(), low->count());
-      want.assign(list.param(low == &first ? 0 : 1).to_doubles());
-      EXPECT_TRUE(test::compare_bits(*low, want).ok()) << low->name();
-      EXPECT_EQ(low->broken_guard(), test::GuardedBuffer::kIntact);
-    }
-  }
+  test::expect_16_bit_copies(kWithMomentum);
 }
 
 TEST(Sgd, NesterovWithoutMomentumIsOurBug) {

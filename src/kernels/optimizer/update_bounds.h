@@ -1,0 +1,109 @@
+// What tests of updates on a CPU and on a GPU share: the scalars of a step as a kernel's arguments, and one
+// update held to the bounds of the contracts. For tests of this folder. Thread-safe: no state.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/lion.h"
+#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/sgd.h"
+
+namespace plimsoll::test {
+
+struct ScalarViews {
+  ConstView lr, step, clip, finite;
+};
+
+// The arguments of a kernel's update; an update that does not depend on the step has no such argument. What
+// is the optimizer's own keeps its default.
+template <typename Args>
+Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, double weight_decay) {
+  Args args{.tensors = tensors,
+            .learning_rate = scalars.lr,
+            .clip_coefficient = scalars.clip,
+            .finite = scalars.finite,
+            .weight_decay = weight_decay};
+  if constexpr (requires { args.step; }) args.step = scalars.step;
+  return args;
+}
+
+// Of one tensor, an element each; a state without limits is not compared.
+struct UpdateLimits {
+  std::vector<double> param, m, v;
+};
+// Holds every tensor of `got` to `want`: limits(i, j, all) appends those of element j of tensor i.
+template <typename Limits>
+void expect_update_within(TensorList& want, TensorList& got, Limits&& limits) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (want.param(i).count() == 0) continue;
+    UpdateLimits all;
+    for (int64_t j = 0; j < want.param(i).count(); ++j) limits(i, j, all);
+    const auto expect = [&](GuardedBuffer& a, GuardedBuffer& b, const std::vector<double>& per_element,
+                            const char* what) {
+      const auto result = compare(a, b, {.per_element = per_element});
+      EXPECT_TRUE(result.ok()) << "tensor " << i << " " << what << " " << result;
+    };
+    expect(got.param(i), want.param(i), all.param, "param");
+    if (!all.m.empty()) expect(got.m(i), want.m(i), all.m, "m");
+    if (!all.v.empty()) expect(got.v(i), want.v(i), all.v, "v");
+  }
+}
+
+// One update of `start` by the reference (`want`, with `args`) and by a kernel (`got`).
+inline void expect_adamw_within(TensorList& start, TensorList& want, TensorList& got, const AdamwArgs& args) {
+  const AdamwCoefficients c = adamw_coefficients(args);
+  expect_update_within(want, got, [&](size_t i, int64_t j, UpdateLimits& limits) {
+    const auto larger = [&](GuardedBuffer& a, GuardedBuffer& b) {
+      return std::max(std::fabs(a.load(j)), std::fabs(b.load(j)));
+    };
+    const double v = want.v(i).load(j);
+    const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
+    const AdamwErrorBound bound =
+        adamw_error_bound(c, larger(start.param(i), want.param(i)), larger(start.m(i), want.m(i)), v,
+                          std::fabs(start.grad(i).load(j)), denominator);
+    limits.param.push_back(bound.param);
+    limits.m.push_back(bound.m);
+    limits.v.push_back(bound.v);
+  });
+}
+
+inline void expect_lion_within(TensorList& start, TensorList& want, TensorList& got, const LionArgs& args) {
+  const LionCoefficients k = lion_coefficients(args);
+  expect_update_within(want, got, [&](size_t i, int64_t j, UpdateLimits& limits) {
+    const LionErrorBound bound =
+        lion_error_bound(k, start.param(i).load(j), start.m(i).load(j), start.grad(i).load(j));
+    limits.param.push_back(bound.param);
+    limits.m.push_back(bound.m);
+  });
+}
+
+inline void expect_adagrad_within(TensorList& start, TensorList& want, TensorList& got,
+                                  const AdagradArgs& args) {
+  const double rate = adagrad_rate(args), clip = args.clip_coefficient.load(0);
+  expect_update_within(want, got, [&](size_t i, int64_t j, UpdateLimits& limits) {
+    const double p = std::fabs(start.param(i).load(j));
+    const double gradient = clip * std::fabs(start.grad(i).load(j)) + args.weight_decay * p;
+    const AdagradErrorBound bound = adagrad_error_bound(rate, args.epsilon, p, gradient, want.m(i).load(j));
+    limits.param.push_back(bound.param);
+    limits.m.push_back(bound.v);
+  });
+}
+
+inline void expect_sgd_within(TensorList& start, TensorList& want, TensorList& got, const SgdArgs& args) {
+  const double lr = args.learning_rate.load(0);
+  expect_update_within(want, got, [&](size_t i, int64_t j, UpdateLimits& limits) {
+    const SgdErrorBound bound =
+        sgd_error_bound(lr, args.momentum, args.weight_decay, std::fabs(start.param(i).load(j)),
+                        std::fabs(start.m(i).load(j)), std::fabs(start.grad(i).load(j)));
+    limits.param.push_back(bound.param);
+    if (args.momentum != 0.0) limits.m.push_back(bound.m);
+  });
+}
+
+}  // namespace plimsoll::test

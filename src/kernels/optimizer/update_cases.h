@@ -1,0 +1,121 @@
+// What every optimizer's update keeps to, whatever its formula: nothing changes where a gradient is not
+// finite, the same bits for any number of threads and any grouping, exact 16-bit copies. For tests of this
+// folder on a CPU. Not thread-safe: it sets the number of threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "device/cpu/parallel.h"
+#include "kernels/optimizer/update_bounds.h"
+
+namespace plimsoll::test {
+
+// The scalars of a step, as the executor keeps them.
+struct Scalars {
+  double lr = 1e-3;
+  int64_t step = 1;
+  float clip = 1.0f;
+  float finite = 1.0f;
+
+  ScalarViews views() const {
+    return {{&lr, DType::kF64}, {&step, DType::kI64}, {&clip, DType::kF32}, {&finite, DType::kF32}};
+  }
+};
+
+// An optimizer under test: its kernels on the update of a list at a step.
+struct TestedUpdate {
+  using Kernel = void (*)(std::span<const OptimizerTensor>, const Scalars&, double weight_decay);
+  std::string name;
+  Kernel ref, cpu;
+  std::vector<GuardedBuffer& (TensorList::*)(size_t)> states;
+  void (*fill)(TensorList&) = [](TensorList& list) { list.fill(); };
+};
+
+inline void expect_same_tensor(const TestedUpdate& update, TensorList& got, TensorList& want, size_t i) {
+  EXPECT_TRUE(compare_bits(got.param(i), want.param(i)).ok()) << i;
+  for (const auto state : update.states) {
+    EXPECT_TRUE(compare_bits((got.*state)(i), (want.*state)(i)).ok()) << i;
+  }
+}
+
+inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
+  for (const auto kernel : {update.ref, update.cpu}) {
+    TensorList list(update.name + "_flag", DType::kF32, {100, 5000}),
+        before(update.name + "_flag", DType::kF32, {100, 5000});
+    update.fill(list);
+    list.grad(1).view().store(3, std::numeric_limits<double>::infinity());
+    before.copy_from(list);
+    kernel(list.tensors(), {.finite = 0.0f}, 0.1);
+    for (size_t i = 0; i < list.size(); ++i) expect_same_tensor(update, list, before, i);
+  }
+}
+
+// No gradient so far and none now is no step, and a NaN stays one.
+inline void expect_no_step_without_gradient(const TestedUpdate& update) {
+  for (const auto kernel : {update.ref, update.cpu}) {
+    TensorList list(update.name + "_zero", DType::kF32, {40});
+    update.fill(list);
+    for (const auto state : update.states) (list.*state)(0).fill(0.0);
+    list.grad(0).fill(0.0);
+    list.grad(0).view().store(7, std::nan(""));
+    const std::vector<double> before = list.param(0).to_doubles();
+    kernel(list.tensors(), {}, 0.0);
+    for (int64_t i = 0; i < 40; ++i) {
+      if (i == 7) {
+        EXPECT_TRUE(std::isnan(list.param(0).load(i)));
+      } else {
+        EXPECT_EQ(list.param(0).load(i), before[static_cast<size_t>(i)]);
+      }
+    }
+  }
+}
+
+inline void expect_same_bits_for_any_threads_and_grouping(const TestedUpdate& update) {
+  const int before = num_threads();
+  TensorList start(update.name + "_threads", DType::kF32, kAwkwardCounts);
+  update.fill(start);
+  TensorList one("one", DType::kF32, kAwkwardCounts);
+  one.copy_from(start);
+  const Scalars scalars{.step = 3};
+  set_num_threads(1);
+  // Tensor by tensor: the split into calls must not matter either.
+  for (size_t i = 0; i < one.size(); ++i) update.cpu(one.tensors().subspan(i, 1), scalars, 0.01);
+  for (const int threads : {1, 2, 3, 5}) {
+    SCOPED_TRACE(threads);
+    set_num_threads(threads);
+    TensorList many("many", DType::kF32, kAwkwardCounts);
+    many.copy_from(start);
+    update.cpu(many.tensors(), scalars, 0.01);
+    for (size_t i = 0; i < one.size(); ++i) {
+      if (one.param(i).count() != 0) expect_same_tensor(update, many, one, i);
+    }
+  }
+  set_num_threads(before);
+}
+
+inline void expect_16_bit_copies(const TestedUpdate& update) {
+  for (const auto kernel : {update.ref, update.cpu}) {
+    for (const DType low : {DType::kBF16, DType::kF16}) {
+      TensorList list(update.name + "_low", DType::kF32, kAwkwardCounts);
+      update.fill(list);
+      std::vector<GuardedBuffer> copies;
+      for (size_t i = 0; i < list.size(); ++i) {
+        copies.emplace_back(update.name + "_low/copy", low, list.param(i).count());
+        list.mutable_tensors()[i].low = copies.back().view();
+      }
+      kernel(list.tensors(), {.lr = 0.05, .step = 2}, 0.01);
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (copies[i].count() == 0) continue;
+        EXPECT_TRUE(compare_bits(copies[i], copy_of_parameters(list.param(i), low)).ok()) << i;
+        EXPECT_EQ(copies[i].broken_guard(), GuardedBuffer::kIntact);
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::test
