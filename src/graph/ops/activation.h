@@ -1,0 +1,79 @@
+// Element-wise functions f with f(0) = 0 and their gradients, as ops. Stateless; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+
+// Which value of the forward op its gradient is found from.
+enum class ActivationGradientReads : uint8_t { kInput, kOutput };
+
+// y = f(x), of x's type.
+class ActivationOp final : public OpSchema {
+ public:
+  ActivationOp(std::string_view name, double flops_per_element, ActivationGradientReads reads,
+               const OpSchema& (*backward)())
+      : name_(name), flops_per_element_(flops_per_element), reads_(reads), backward_(backward) {}
+
+  std::string_view name() const override { return name_; }
+  OpGroup group() const override { return OpGroup::kElementWise; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 1, op, "x");
+    return {op.input(0).type};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return flops_per_element_ * static_cast<double>(op.out_shape(0).elements(bucket));
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    return {op.out_shape(0).has_token_rows() ? inputs[0] : Tail::kNone};  // f(0) = 0
+  }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
+  void gradient(GradientContext& context) const override {
+    const ValueId d_y = context.d_output(0);
+    if (d_y == kNoValue || !context.wants(0)) return;
+    const ValueId read =
+        reads_ == ActivationGradientReads::kInput ? context.op().inputs[0] : context.op().outputs[0];
+    context.set(0, emit(context.graph(), backward_(), {read, d_y}));
+  }
+
+ private:
+  std::string_view name_;
+  double flops_per_element_;
+  ActivationGradientReads reads_;
+  const OpSchema& (*backward_)();
+};
+
+// d_x of the value that it reads, and of d_y, in d_y's type.
+class ActivationBwdOp final : public OpSchema {
+ public:
+  ActivationBwdOp(std::string_view name, double flops_per_element)
+      : name_(name), flops_per_element_(flops_per_element) {}
+
+  std::string_view name() const override { return name_; }
+  OpGroup group() const override { return OpGroup::kElementWise; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 2 && op.in_shape(0) == op.in_shape(1), op,
+                    "two operands of one shape");
+    return {op.input(1).type};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return flops_per_element_ * static_cast<double>(op.out_shape(0).elements(bucket));
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    return {op.out_shape(0).has_token_rows() ? inputs[1] : Tail::kNone};
+  }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {0, 1}; }
+
+ private:
+  std::string_view name_;
+  double flops_per_element_;
+};
+
+}  // namespace plimsoll
