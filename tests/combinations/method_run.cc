@@ -1,12 +1,15 @@
 #include "tests/combinations/method_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
+#include "base/philox.h"
 #include "plan/build/plan.h"
 #include "train/run_setup.h"
 
@@ -16,8 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kSteps = 4;
-constexpr int64_t kBatch = 6;
-constexpr int64_t kMicroBatch = 3;  // with accumulation, two of them
+constexpr uint32_t kMostDraws = 20000;
 
 bool accumulates(const MethodSet& set) {
   return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->name == "accumulation"; });
@@ -65,13 +67,14 @@ Arguments MethodRuns::arguments_of(const MethodSet& set, Dropout dropout, const 
       tiny_arguments(dropout == Dropout::kOn ? with_dropout_ : without_dropout_, folder_.path(output));
   arguments.config_name = tiny.config_name;
   arguments.dataset_name = tiny.dataset_name;
-  arguments.dummy_num_samples = kBatch * kSteps;
-  arguments.dummy_seq_length = 12;
+  arguments.dummy_num_samples = 2 * shape_.micro_batch * kSteps;
+  arguments.dummy_seq_length = shape_.tokens;
   arguments.output_dir = tiny.output_dir;
   arguments.device = tiny.device;
-  arguments.num_threads = 1;
+  arguments.num_threads = shape_.threads;
+  arguments.seed = shape_.seed;
   // The same sequences a step with and without accumulation.
-  arguments.per_device_train_batch_size = accumulates(set) ? kMicroBatch : kBatch;
+  arguments.per_device_train_batch_size = (accumulates(set) ? 1 : 2) * shape_.micro_batch;
   arguments.max_steps = kSteps;
   arguments.learning_rate = 1e-3;
   arguments.logging_steps = 1;
@@ -185,6 +188,38 @@ void MethodRuns::check(const MethodSet& set) {
   check_memory(set);
   check_losses(set);
   check_resume(set);
+}
+
+int MethodRuns::check_random_sets(int count) {
+  const MethodSet methods = available();
+  std::set<std::string> seen;
+  int checked = 0;
+  for (uint32_t draw = 0; draw < kMostDraws && checked < count; ++draw) {
+    MethodSet set;
+    for (uint32_t i = 0; i < methods.size(); ++i) {
+      // Of alternatives, as of optimizers, a set takes one: each is in about a third of the draws.
+      if (philox4x32_10({draw, i, 0, 0}, {17, 5})[0] % 3 == 0) set.push_back(methods[i]);
+    }
+    if (set.size() < 2 || !set_different_arguments(set)) continue;
+    const auto random = philox4x32_10({draw, 0, 1, 0}, {17, 5});
+    shape_ = {.micro_batch = 1 + random[0] % 4,
+              .tokens = 5 + random[1] % 12,
+              .threads = random[2] % 16 == 0 ? 2 : 1,
+              .seed = 1 + random[3] % 1000};
+    const std::string text = fmt::format("{}; {} x {}, {} threads", words_of(set), shape_.micro_batch,
+                                         shape_.tokens, shape_.threads);
+    if (!seen.insert(text).second) continue;
+    SCOPED_TRACE(fmt::format("{}, seed {}", text, shape_.seed));
+    const std::string why = refusal(set);
+    if (!why.empty()) {
+      EXPECT_NE(why.find("--"), std::string::npos) << why;
+      continue;
+    }
+    check(set);
+    ++checked;
+  }
+  shape_ = {};
+  return checked;
 }
 
 }  // namespace plimsoll::testing

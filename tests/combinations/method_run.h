@@ -15,6 +15,14 @@ using MethodSet = std::vector<const Method*>;
 // "bf16 + sgd"; "nothing" for an empty set.
 std::string words_of(const MethodSet& set);
 
+// What a run is beside its methods.
+struct RunShape {
+  int64_t micro_batch = 3;  // a step has two of them, or one batch of as many sequences
+  int64_t tokens = 12;      // of a sequence
+  int64_t threads = 1;
+  int64_t seed = 42;
+};
+
 class MethodRuns {
  public:
   // Writes its models below `folder`, which outlives it.
@@ -34,6 +42,10 @@ class MethodRuns {
   //     another path.
   //  3. A run that stops and goes on ends with the same bits.
   void check(const MethodSet& set);
+  // Of random sets of two methods or more that differ in methods or shape until so many were checked, each in
+  // a shape of its own; a set that is refused must be so by an argument's name. Returns how many were
+  // checked.
+  int check_random_sets(int count);
 
  private:
   enum class Dropout { kOn, kOff };
@@ -44,6 +56,7 @@ class MethodRuns {
   void check_resume(const MethodSet& set);
 
   const TestFolder& folder_;
+  RunShape shape_ = {};
   std::string with_dropout_;
   std::string without_dropout_;
 };
