@@ -142,6 +142,8 @@ std::vector<Row> our_rows(ExperimentDevice device) {
                         {"selective recompute", {"selective recompute"}, {"--recompute", "selective"}},
                         {"SGD", {"SGD"}, {"--optim", "sgd"}},
                         {"Lion", {"Lion"}, {"--optim", "lion_32bit"}},
+                        {"8-bit Lion", {"8-bit Lion"}, {"--optim", "lion_8bit"}},
+                        {"Adagrad", {"Adagrad"}, {"--optim", "adagrad"}},
                         {"update in the backward pass",
                          {"update in the backward pass"},
                          {"--optimizer_in_backward", "True", "--max_grad_norm", "0"}},

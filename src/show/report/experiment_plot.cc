@@ -19,6 +19,7 @@ constexpr int kRowHeight = 28;
 constexpr int kNames = 360;  // where the first panel begins
 constexpr int kPanel = 370;  // its width
 constexpr int kBetween = 90;
+constexpr double kNumber = 52;  // a number of four digits and its distance from the bar
 constexpr std::string_view kInk = "#222222";
 constexpr std::string_view kGrey = "#dddddd";
 constexpr std::string_view kMemory = "#0072B2";
@@ -50,7 +51,10 @@ void draw_panel(Picture& picture, const std::vector<Bar>& bars, double left, std
     picture.rectangle(left, y + 5, bars[i].measured * scale, kRowHeight - 10, colour);
     const double mark = left + bars[i].predicted * scale;
     if (bars[i].predicted > 0) picture.line(mark, y + 2, mark, y + kRowHeight - 2, "#000000", 2.5);
-    const double end = std::max(bars[i].measured, bars[i].predicted) * scale;
+    // The number is the bar's: beside the bar, or behind a mark that would cross it.
+    const double bar = bars[i].measured * scale;
+    const bool is_free = mark - left <= bar || mark - left > bar + kNumber;
+    const double end = is_free ? bar : mark - left;
     picture.text(left + end + 6, y + kRowHeight - 9, short_number(bars[i].measured), 12, kInk);
   }
   picture.line(left, kTop, left, bottom, kInk, 1);
