@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/ops/dequantize.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -14,6 +15,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &adamw_op(),
                                       &adamw_8bit_op(),
                                       &adjust_loss_scale_op(),
+                                      &add_columns_op(),
                                       &add_op(),
                                       &attention_op(),
                                       &attention_bwd_op(),
@@ -27,6 +29,8 @@ const std::vector<const OpSchema*>& registry() {
                                       &bias_grad_op(),
                                       &cast_op(),
                                       &clip_coefficient_op(),
+                                      &columns_op(),
+                                      &dequantize_op(),
                                       &dropout_op(),
                                       &embedding_bwd_op(),
                                       &embedding_sum_op(),

@@ -4,6 +4,7 @@
 
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
+#include "graph/passes/quantized_weights.h"
 
 namespace plimsoll {
 
@@ -27,7 +28,8 @@ void PassManager::run(Graph& graph, const Pass& pass) {
 std::vector<PassInfo> all_passes() {
   std::vector<PassInfo> infos;
   for (const Pass& pass :
-       {precision_pass(DType::kBF16), fuse_pass(), weight_copies_pass(DType::kBF16),
+       {precision_pass(DType::kBF16), frozen_weights_pass(DType::kBF16, {}),
+        quantized_weights_pass("nf4", {}), fuse_pass(), weight_copies_pass(DType::kBF16),
         split_weights_pass(DType::kBF16), copies_at_use_pass(DType::kF16), common_subexpression_pass(),
         dead_code_pass({}), accumulate_pass(), recompute_pass({}), reorder_pass({}), in_place_pass()}) {
     infos.push_back({pass.name, pass.numerics, pass.help});

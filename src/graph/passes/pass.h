@@ -64,6 +64,8 @@ std::vector<PassInfo> all_passes();
 
 // precision.cc: 16-bit activations in a forward graph whose weights stay as they are.
 Pass precision_pass(DType activations);
+// frozen_weights.cc: frozen weights that only products of `dtype` activations read are held in that type.
+Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
 // fuse.cc: forward patterns into fused ops.
 Pass fuse_pass();
 // weight_copies.cc: products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,

@@ -1,0 +1,98 @@
+// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. Its gradient is itself
+// where it takes every column; nothing else is differentiated.
+//
+// add_columns(x_TN, y_TK) {first}: x with y added to the columns from `first` on. Gradient: d_x = d_z, d_y =
+// those columns of d_z.
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+class Columns final : public OpSchema {
+ public:
+  std::string_view name() const override { return "columns"; }
+  OpGroup group() const override { return OpGroup::kElementWise; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    const int64_t first = op.attributes().integer("first");
+    const int64_t count = op.attributes().integer("count");
+    expect_operands(op.num_inputs() == 1 && op.in_shape(0).rank() == 2 && op.in_shape(0)[1].is_constant() &&
+                        first >= 0 && count > 0 && first + count <= op.in_shape(0)[1].offset,
+                    op, "x[T,N] and a range of its columns");
+    return {{op.input(0).type.dtype, Shape{op.in_shape(0)[0], count}}};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return static_cast<double>(op.out_shape(0).elements(bucket));
+  }
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    return 2.0 * static_cast<double>(op.output(0).bytes(bucket));
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    return {op.out_shape(0).has_token_rows() ? inputs[0] : Tail::kNone};
+  }
+  std::vector<int> may_overwrite(const OpView& op, int) const override {
+    return op.in_shape(0) == op.out_shape(0) ? std::vector<int>{0} : std::vector<int>{};
+  }
+  std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
+  void gradient(GradientContext& context) const override {
+    const ValueId d_y = context.d_output(0);
+    if (d_y == kNoValue || !context.wants(0)) return;
+    const Op& op = context.op();
+    const Value& x = context.graph().value(op.inputs[0]);
+    PLIMSOLL_CHECK(x.type.shape[1].offset == op.attributes.integer("count"),
+                   "columns of '{}' has no gradient, it takes some of them", x.name);
+    context.set(0, emit(context.graph(), *this, {d_y}, op.attributes, "d_" + x.name));
+  }
+};
+
+class AddColumns final : public OpSchema {
+ public:
+  std::string_view name() const override { return "add_columns"; }
+  OpGroup group() const override { return OpGroup::kElementWise; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 2 && op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 &&
+                        op.in_shape(0)[0] == op.in_shape(1)[0] &&
+                        op.input(0).type.dtype == op.input(1).type.dtype,
+                    op, "x[T,N], y[T,K] of one type");
+    const int64_t first = op.attributes().integer("first");
+    expect_operands(first >= 0 && first + op.in_shape(1)[1].offset <= op.in_shape(0)[1].offset, op,
+                    "a range of the columns of x");
+    return {op.input(0).type};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return static_cast<double>(op.in_shape(1).elements(bucket));
+  }
+  // In place, as it runs where nobody else reads x.
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    return 3.0 * static_cast<double>(op.input(1).bytes(bucket));
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    if (!op.out_shape(0).has_token_rows()) return {Tail::kNone};
+    return {inputs[0] == Tail::kZero && inputs[1] == Tail::kZero ? Tail::kZero : Tail::kFinite};
+  }
+  std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
+  void gradient(GradientContext& context) const override {
+    const ValueId d_z = context.d_output(0);
+    if (d_z == kNoValue) return;
+    const Op& op = context.op();
+    if (context.wants(1)) {
+      const Value& y = context.graph().value(op.inputs[1]);
+      const Attributes attributes{
+          {"first", op.attributes.integer("first")}, {"count", y.type.shape[1].offset}, {"scale", 1.0}};
+      context.set(1, emit(context.graph(), columns_op(), {d_z}, attributes, "d_" + y.name));
+    }
+    if (context.wants(0)) context.set(0, d_z);
+  }
+};
+
+}  // namespace
+
+const OpSchema& columns_op() {
+  static const Columns op;
+  return op;
+}
+const OpSchema& add_columns_op() {
+  static const AddColumns op;
+  return op;
+}
+
+}  // namespace plimsoll

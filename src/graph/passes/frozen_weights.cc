@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// A weight that nothing updates and that only products of 16-bit activations read needs no master beside what
+// they read: it is held in their type.
+void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) {
+  std::vector<bool> lowers(graph.values().size(), false);
+  for (const std::string& name : frozen) {
+    const ValueId id = graph.find(name);
+    if (id != kNoValue && graph.value(id).type.dtype == DType::kF32) lowers[index_of(id)] = true;
+  }
+  std::vector<bool> read(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (op.inputs[i] == kNoValue) continue;
+      const bool by_product =
+          op.def == &matmul_op() && i == 1 && graph.value(op.inputs[0]).type.dtype == dtype;
+      read[index_of(op.inputs[i])] = true;
+      if (!by_product) lowers[index_of(op.inputs[i])] = false;
+    }
+  }
+  for (size_t i = 0; i < lowers.size(); ++i) {
+    if (lowers[i] && read[i]) graph.values()[i].type.dtype = dtype;
+  }
+}
+
+}  // namespace
+
+Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen) {
+  return {
+      .name = "frozen_weights",
+      .numerics = Numerics::kChanging,
+      .help =
+          "holds weights that adapters leave as they are in 16 bits, where only 16-bit products read them",
+      .run = [dtype, frozen = std::move(frozen)](Graph& graph) { hold_in(graph, dtype, frozen); }};
+}
+
+}  // namespace plimsoll
