@@ -41,6 +41,7 @@ enum class ArgumentGroup {
   kRun,
   kSchedule,
   kOptimizer,
+  kAdapter,
   kPrecision,
   kMemory,
   kLoader,
@@ -50,8 +51,9 @@ enum class ArgumentGroup {
   kHub,
   kDistributed
 };
-// Whose name a setting has: TrainingArguments, run_glue or run_clm, or Plimsoll's own.
-enum class ArgumentOrigin { kTrainer, kScript, kPlimsoll };
+// Whose name a setting has: TrainingArguments, run_glue or run_clm, LoraConfig or BitsAndBytesConfig, or
+// Plimsoll's own.
+enum class ArgumentOrigin { kTrainer, kScript, kPeft, kPlimsoll };
 // What Plimsoll does with a setting that differs from its default.
 enum class ArgumentStatus { kImplemented, kNoEffect, kRefused };
 

@@ -247,11 +247,7 @@ std::vector<std::string> Trainer::label_names() const {
 
 void Trainer::save_model(const std::string& folder) {
   impl_->start();
-  ModelContents contents;
-  contents.config_text = model_config_json(impl_->session.setup().model);
-  contents.tensors = weight_tensors(impl_->session.executor());
-  contents.carried = impl_->session.tokenizer_files();
-  save_model_folder(posix_file_system(), folder, contents);
+  save_model_folder(posix_file_system(), folder, impl_->session.model_contents());
 }
 
 void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {

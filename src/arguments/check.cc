@@ -267,6 +267,31 @@ void resolve_words(Arguments& a) {
   }
 }
 
+// One setting of adapters asks for them; the rank is then PEFT's.
+void resolve_adapter(Arguments& a) {
+  if (a.lora_bias != "none") {
+    throw_error(
+        ErrorCode::kUsage,
+        "--lora_bias {}: this version trains no biases beside adapters; --modules_to_save trains whole "
+        "modules, biases included",
+        a.lora_bias);
+  }
+  if (a.load_in_4bit && a.load_in_8bit) {
+    throw_error(ErrorCode::kUsage, "--load_in_4bit and --load_in_8bit exclude each other; give one of them");
+  }
+  const bool wants = a.lora_alpha || a.lora_dropout > 0.0 || !a.lora_target_modules.empty() ||
+                     !a.modules_to_save.empty() || a.use_rslora;
+  if (wants && !a.lora_r && a.adapter_name_or_path.empty()) a.lora_r = 8;
+  const std::string_view compute = a.bf16 ? "bfloat16" : a.fp16 ? "float16" : "float32";
+  if (a.load_in_4bit && a.bnb_4bit_compute_dtype != "auto" && a.bnb_4bit_compute_dtype != compute) {
+    throw_error(ErrorCode::kUsage,
+                "--bnb_4bit_compute_dtype {}: products are computed in the type of the activations, which is "
+                "{} here; "
+                "--bf16 makes it bfloat16",
+                a.bnb_4bit_compute_dtype, compute);
+  }
+}
+
 std::vector<std::string> notes_of(const Arguments& arguments) {
   std::vector<std::string> notes;
   for (const Setting& setting : settings()) {
@@ -300,6 +325,7 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   resolve_strategies(arguments);
   check_best_model(arguments);
   resolve_metric(arguments);
+  resolve_adapter(arguments);
   return notes_of(arguments);
 }
 

@@ -23,6 +23,7 @@ struct Option {
   std::string where;
   bool is_flag = false;
   bool is_list = false;
+  bool is_repeatable = false;    // lists add up
   bool may_stand_alone = false;  // a flag, or a text that then means True
   bool is_negated = false;
 };
@@ -126,6 +127,13 @@ class CommandLine {
   }
 
   void add(const Option& option, const std::string& text) {
+    if (option.is_repeatable) {
+      const auto before = std::ranges::find(layer_, option.name, &Assignment::name);
+      if (before != layer_.end()) {
+        before->value = before->value.get<std::string>() + "," + text;
+        return;
+      }
+    }
     layer_.push_back({option.name, option.where, nlohmann::ordered_json(text), true});
   }
 
@@ -134,6 +142,7 @@ class CommandLine {
     if (const Setting* setting = find_setting(name)) {
       option.is_flag = setting->is_flag();
       option.is_list = setting->is_list();
+      option.is_repeatable = setting->info.unit == "repeatable";
       option.may_stand_alone = setting->info.unit == "flag";
       return option;
     }

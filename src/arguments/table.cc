@@ -178,6 +178,8 @@ std::string_view to_string(ArgumentGroup group) {
       return "schedule";
     case ArgumentGroup::kOptimizer:
       return "optimizer";
+    case ArgumentGroup::kAdapter:
+      return "adapter";
     case ArgumentGroup::kPrecision:
       return "precision";
     case ArgumentGroup::kMemory:
@@ -204,6 +206,8 @@ std::string_view to_string(ArgumentOrigin origin) {
       return "TrainingArguments";
     case ArgumentOrigin::kScript:
       return "example scripts";
+    case ArgumentOrigin::kPeft:
+      return "PEFT";
     case ArgumentOrigin::kPlimsoll:
       return "Plimsoll";
   }

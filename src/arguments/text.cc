@@ -120,8 +120,8 @@ void append_group_page(std::string& out, ArgumentGroup group) {
     if (!info.note.empty())
       meaning += fmt::format(" {}: {}.", info.status == ArgumentStatus::kRefused ? "Refused" : "No effect",
                              info.note);
-    const bool has_unit =
-        !info.unit.empty() && info.unit != "json" && info.unit != "secret" && info.unit != "flag";
+    const bool has_unit = !info.unit.empty() && info.unit != "json" && info.unit != "secret" &&
+                          info.unit != "flag" && info.unit != "repeatable";
     out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} |\n", info.name, info.type,
                        has_unit ? fmt::format(", {}", info.unit) : std::string{}, escaped(info.default_text),
                        escaped(range_text(info)), to_string(info.origin), to_string(info.status),
@@ -132,8 +132,8 @@ void append_group_page(std::string& out, ArgumentGroup group) {
 // How many names of each origin there are, by what is done with them.
 void append_counts(std::string& out) {
   out += "| from | implemented | no effect | refused | all |\n|---|---|---|---|---|\n";
-  for (const ArgumentOrigin origin :
-       {ArgumentOrigin::kTrainer, ArgumentOrigin::kScript, ArgumentOrigin::kPlimsoll}) {
+  for (const ArgumentOrigin origin : {ArgumentOrigin::kTrainer, ArgumentOrigin::kScript,
+                                      ArgumentOrigin::kPeft, ArgumentOrigin::kPlimsoll}) {
     out += fmt::format("| {} |", to_string(origin));
     int64_t all = 0;
     for (const ArgumentStatus status :

@@ -18,6 +18,7 @@ int run_inspect(const std::vector<std::string>& words);
 int run_tokenize(const std::vector<std::string>& words);
 int run_fit(const std::vector<std::string>& words);
 int run_bench(const std::vector<std::string>& words);
+int run_merge(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 
 // The plan's table, with --modules and --why what they add; --json writes it to its file, or with - prints it

@@ -88,6 +88,8 @@ constexpr Command kCommands[] = {
     {"bench", run_bench,
      "every method alone and combined, one process each: time, memory, predicted beside measured; "
      "--experiments, --sweep, --peer"},
+    {"merge", run_merge,
+     "a base model and an adapter made one model: plimsoll merge --adapter DIR --output_dir DIR"},
     {"monitor", run_monitor,
      "what the GPUs hold and do: memory, processes, clocks, power, heat; --watch, --json, --capabilities"},
 };
@@ -124,10 +126,9 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
   }
-  throw Error(
-      ErrorCode::kUsage,
-      "'" + words[0] +
-          "' is no command; there are train, plan, eval, predict, inspect, tokenize, fit, bench, monitor");
+  throw Error(ErrorCode::kUsage, "'" + words[0] +
+                                     "' is no command; there are train, plan, eval, predict, inspect, "
+                                     "tokenize, fit, bench, merge, monitor");
 }
 
 // What was printed counts as done only when it has left the process. A run that failed keeps its own code.

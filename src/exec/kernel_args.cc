@@ -226,6 +226,24 @@ ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context) {
           .T = context.input_size(0, 0),
           .C = context.input_size(0, 1)};
 }
+ColumnsFwdArgs columns_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .y = context.output(0),
+          .T = context.input_size(0, 0),
+          .N = context.input_size(0, 1),
+          .K = context.output_size(0, 1),
+          .first = context.attributes().integer("first"),
+          .scale = context.attributes().number("scale")};
+}
+AddColumnsFwdArgs add_columns_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .y = context.input(1),
+          .z = context.output(0),
+          .T = context.input_size(0, 0),
+          .N = context.input_size(0, 1),
+          .K = context.input_size(1, 1),
+          .first = context.attributes().integer("first")};
+}
 CastFwdArgs cast_args(const BindContext& context) {
   return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
 }

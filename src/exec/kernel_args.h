@@ -10,6 +10,7 @@
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
+#include "kernels/element_wise/columns.h"
 #include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/gelu.h"
 #include "kernels/element_wise/scale_shift.h"
@@ -62,6 +63,8 @@ BiasAddFwdArgs bias_add_args(const BindContext& context);
 BiasGradArgs bias_grad_args(const BindContext& context);
 ScaleShiftFwdArgs scale_shift_fwd_args(const BindContext& context);
 ScaleShiftBwdArgs scale_shift_bwd_args(const BindContext& context);
+ColumnsFwdArgs columns_args(const BindContext& context);
+AddColumnsFwdArgs add_columns_args(const BindContext& context);
 CastFwdArgs cast_args(const BindContext& context);
 FillArgs fill_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);

@@ -14,7 +14,12 @@
 
 namespace plimsoll {
 
-enum class Initializer : uint8_t { kNormal, kZeros, kOnes };
+enum class Initializer : uint8_t {
+  kNormal,
+  kZeros,
+  kOnes,
+  kUniform  // between -1 / sqrt(columns) and that: Kaiming's uniform with the slope sqrt(5)
+};
 
 // A tensor of a checkpoint that fills some rows of a weight. Several spellings are tried in order.
 struct WeightPart {
@@ -30,6 +35,10 @@ struct WeightSpec {
   bool decays = true;  // weight decay applies (not to biases and norms, as in Trainer)
   std::vector<WeightPart> parts;
   int64_t zero_row = -1;  // starts as zero whatever the initializer says: the padding token's; -1: none
+  bool trainable = true;  // no: it has no gradient and no states, and keeps what was loaded
+  // Which files have it: a model's, an adapter's (under PEFT's names), or both.
+  bool in_model = true;
+  bool in_adapter = false;
 
   int64_t elements() const {
     int64_t n = 1;

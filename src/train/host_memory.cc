@@ -62,6 +62,18 @@ int64_t regression_rows(const RunSetup& setup) {
   return rows;
 }
 
+// A matrix in fp32 on its way into 4 or 8 bits, and its codes.
+int64_t quantizing_bytes(const RunSetup& setup) {
+  const std::optional<LoraConfig>& lora = setup.request.lora;
+  if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
+  int64_t largest = 0;
+  for (const WeightSpec& spec : model_weights(setup.model)) {
+    if (spec.shape.size() != 2 || spec.name.find("embeddings") != std::string::npos) continue;
+    for (const WeightPart& part : spec.parts) largest = std::max(largest, part.num_rows * spec.shape[1]);
+  }
+  return 6 * largest;
+}
+
 }  // namespace
 
 int64_t train_buckets_used(const RunSetup& setup) {
@@ -126,7 +138,7 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
     host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.reading_bytes;
     if (setup.tokenizer) host.reading_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   }
-  host.io_bytes = kIoBytes;
+  host.io_bytes = kIoBytes + quantizing_bytes(setup);
   return host;
 }
 

@@ -1,5 +1,6 @@
 #include "train/run_setup.h"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "io/ckpt/checkpoint.h"
 #include "io/data/loader.h"
 #include "io/hub/hub_cache.h"
+#include "models/lora_config.h"
 #include "plan/search/budget.h"
 #include "train/device_choice.h"
 #include "train/host_memory.h"
@@ -45,7 +47,10 @@ class Setup {
   }
 
   RunSetup build() && {
+    find_adapter();
     find_model();
+    set_adapter();
+    set_base_weights();
     find_tokenizer();
     check_length();
     if (!is_plan()) read_run_data(setup_, files_);
@@ -75,7 +80,7 @@ class Setup {
   }
 
   void find_model() {
-    const std::string& name = arguments_.model_name_or_path;
+    const std::string& name = setup_.base_model;
     if (name.empty() && arguments_.config_name.empty()) {
       throw_error(ErrorCode::kUsage,
                   "no model: give --model_name_or_path FOLDER (weights, config.json, tokenizer) or "
@@ -90,8 +95,9 @@ class Setup {
       } else {
         setup_.weights =
             ModelFolder::open(files_, resolve(name), is_plan() ? WeightsNeeded::kNo : WeightsNeeded::kYes);
-        setup_.model =
-            parse_model_config(setup_.weights->config_text(), setup_.weights->path() + "/config.json");
+        const ModelFolder& source =
+            setup_.adapter && !setup_.adapter->config_text().empty() ? *setup_.adapter : *setup_.weights;
+        setup_.model = parse_model_config(source.config_text(), source.path() + "/config.json");
       }
       setup_.model_label = name;
     }
@@ -113,6 +119,107 @@ class Setup {
     // Completion in a shell leaves a slash behind.
     while (setup_.model_label.size() > 1 && setup_.model_label.ends_with('/')) setup_.model_label.pop_back();
     setup_.model_label = fs::path(setup_.model_label).filename().string();
+  }
+
+  // An adapter that carries a tokenizer was trained with it.
+  std::string tokenizer_folder_of_model() const {
+    const bool has_own = setup_.adapter && !setup_.adapter->tokenizer_files().empty();
+    return has_own ? setup_.adapter->path() : setup_.weights->path();
+  }
+
+  // The folder of an adapter may stand in the place of the model's: it names its base.
+  void find_adapter() {
+    setup_.base_model = arguments_.model_name_or_path;
+    const std::string& given = arguments_.adapter_name_or_path.empty() ? arguments_.model_name_or_path
+                                                                       : arguments_.adapter_name_or_path;
+    std::error_code ignored;
+    if (given.empty() || (is_plan() && find_preset(given) && !fs::exists(given, ignored))) return;
+    const bool is_named = !arguments_.adapter_name_or_path.empty();
+    const std::string path = resolve(given);
+    if (!is_named && !files_.status(join_path(path, kAdapterConfigFile))) return;
+    ModelFolder folder = ModelFolder::open(files_, path, WeightsNeeded::kNo);
+    if (!folder.is_adapter()) {
+      if (!is_named) return;
+      throw_error(ErrorCode::kBadData,
+                  "--adapter_name_or_path {}: it has no {}; a whole model is given as "
+                  "--model_name_or_path",
+                  given, kAdapterConfigFile);
+    }
+    const AdapterConfig config =
+        parse_adapter_config(folder.adapter_config_text(), join_path(path, kAdapterConfigFile));
+    if (!is_named || setup_.base_model.empty()) setup_.base_model = config.base_model;
+    if (setup_.base_model.empty()) {
+      throw_error(ErrorCode::kUsage,
+                  "{}: the adapter does not say what its base model is: give --model_name_or_path BASE "
+                  "--adapter_name_or_path {}",
+                  given, given);
+    }
+    check_against_adapter(config.lora);
+    setup_.request.lora = config.lora;
+    setup_.adapter = std::move(folder);
+  }
+
+  // Settings beside an adapter say the same as it does.
+  void check_against_adapter(const LoraConfig& lora) const {
+    const auto differ = [&](const char* name, const auto& given, const auto& has) {
+      throw_error(ErrorCode::kUsage,
+                  "--{} {}: the adapter has {}; leave the setting out, or begin a new adapter", name, given,
+                  has);
+    };
+    if (arguments_.lora_r && *arguments_.lora_r != lora.r) differ("lora_r", *arguments_.lora_r, lora.r);
+    if (arguments_.lora_alpha && *arguments_.lora_alpha != lora.alpha)
+      differ("lora_alpha", *arguments_.lora_alpha, lora.alpha);
+    if (!arguments_.lora_target_modules.empty()) {
+      StringList given = arguments_.lora_target_modules;
+      std::sort(given.begin(), given.end());
+      if (given != lora.target_modules)
+        differ("lora_target_modules", fmt::format("{}", fmt::join(given, ",")),
+               fmt::format("{}", fmt::join(lora.target_modules, ",")));
+    }
+  }
+
+  // What of the adapter the model must know, and a new adapter's settings.
+  void set_adapter() {
+    if (setup_.adapter) {
+      const auto head = setup_.adapter->find(std::string(kAdapterPrefix) + "classifier.weight");
+      if (setup_.adapter->config_text().empty() && head.tensor != nullptr && head.tensor->shape.size() == 2 &&
+          head.tensor->shape[0] != setup_.model.num_labels) {
+        setup_.model.num_labels = head.tensor->shape[0];
+        setup_.model.id2label.clear();
+      }
+      if (arguments_.lora_dropout > 0) setup_.request.lora->dropout = arguments_.lora_dropout;
+      return;
+    }
+    if (!arguments_.lora_r) return;
+    if (setup_.purpose == RunPurpose::kEvaluate || setup_.purpose == RunPurpose::kPredict) {
+      throw_error(ErrorCode::kUsage,
+                  "--lora_r {}: there is no adapter to evaluate; give --adapter_name_or_path FOLDER",
+                  *arguments_.lora_r);
+    }
+    setup_.request.lora = LoraConfig{.r = *arguments_.lora_r,
+                                     .alpha = arguments_.lora_alpha.value_or(8.0),
+                                     .dropout = arguments_.lora_dropout,
+                                     .target_modules = arguments_.lora_target_modules,
+                                     .modules_to_save = arguments_.modules_to_save,
+                                     .use_rslora = arguments_.use_rslora};
+  }
+
+  // How the base of adapters is held.
+  void set_base_weights() {
+    const bool is_asked = arguments_.load_in_4bit || arguments_.load_in_8bit;
+    if (!is_asked) return;
+    if (!setup_.request.lora) {
+      throw_error(ErrorCode::kUsage,
+                  "--load_in_{}bit: weights in {} bits are not trained; give --lora_r to train adapters "
+                  "beside them, or "
+                  "--adapter_name_or_path",
+                  arguments_.load_in_4bit ? 4 : 8, arguments_.load_in_4bit ? 4 : 8);
+    }
+    LoraConfig& lora = *setup_.request.lora;
+    lora.base_weights = arguments_.load_in_8bit                   ? BaseWeights::kInt8
+                        : arguments_.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4
+                                                                  : BaseWeights::kNf4;
+    lora.double_quant = arguments_.load_in_4bit && arguments_.bnb_4bit_use_double_quant;
   }
 
   void note(std::string text) { setup_.notes.push_back(std::move(text)); }
@@ -150,8 +257,8 @@ class Setup {
     }
     std::string folder = !arguments_.tokenizer_name.empty() && !(is_plan() && !names_training_data())
                              ? resolve(arguments_.tokenizer_name)
-                         : setup_.weights && !arguments_.model_name_or_path.empty() ? setup_.weights->path()
-                                                                                    : std::string();
+                         : setup_.weights && !setup_.base_model.empty() ? tokenizer_folder_of_model()
+                                                                        : std::string();
     if (is_plan()) read_data_for_plan(folder);
     if (is_plan()) return;
     if (folder.empty()) {
@@ -404,6 +511,7 @@ class Setup {
     request.label_smoothing = arguments_.label_smoothing_factor;
     request.train = setup_.purpose == RunPurpose::kTrain || (is_plan() && !plans_full_evaluation());
     request.evaluate = setup_.purpose != RunPurpose::kTrain || setup_.evaluate || setup_.predict;
+    request.freeze = arguments_.freeze;
     request.optimizer = parse_optimizer(arguments_.optim, arguments_.optim_args);
     request.optimizer.beta1 = arguments_.adam_beta1;
     request.optimizer.beta2 = arguments_.adam_beta2;

@@ -31,6 +31,8 @@ struct RunSetup {
   ModelConfig model;
   std::string model_label;               // for tables
   std::optional<ModelFolder> weights;    // nothing: every weight is initialised
+  std::optional<ModelFolder> adapter;    // that the run begins with
+  std::string base_model;                // as an adapter that is saved names it
   std::unique_ptr<Tokenizer> tokenizer;  // nothing for the dummy data set
   std::string tokenizer_folder;
   LabelScheme labels;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "models/lora_config.h"
 #include "optim/loss_scale.h"
 #include "plan/search/suggest.h"
 #include "show/monitor/host.h"
@@ -62,7 +63,9 @@ std::string Session::allocate() {
   if (!setup_.weights || !setup_.weights->has_weights()) return tuned;
   const LoadReport report = load_weights(
       *executor_, *setup_.weights,
-      setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail);
+      setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail,
+      setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone);
+  if (setup_.adapter) load_adapter(*executor_, *setup_.adapter);
   const std::string architecture = setup_.model.model_type == "distilbert"
                                        ? "DistilBertForSequenceClassification"
                                        : "BertForSequenceClassification";
@@ -198,6 +201,18 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
   if (metric_names.size() > 1) add_combined_score(list);
   for (const auto& [name, value] : list) metrics[name] = value;
   return metrics;
+}
+
+ModelContents Session::model_contents() const {
+  ModelContents contents;
+  contents.config_text = model_config_json(setup_.model);
+  if (setup_.request.lora) {
+    contents.adapter_config_text = adapter_config_json(
+        {.lora = *setup_.request.lora, .base_model = setup_.base_model}, setup_.model.model_type);
+  }
+  contents.tensors = weight_tensors(*executor_);
+  contents.carried = tokenizer_files();
+  return contents;
 }
 
 std::vector<CarriedFile> Session::tokenizer_files() const {

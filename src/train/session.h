@@ -71,8 +71,8 @@ class Session {
   int64_t micro_batches_done() const { return micro_batches_; }
   void set_micro_batches_done(int64_t n) { micro_batches_ = n; }
 
-  // The tokenizer's files, to be carried byte for byte into every saved model.
-  std::vector<CarriedFile> tokenizer_files() const;
+  // What a saved model or adapter consists of. Valid while the session lives.
+  ModelContents model_contents() const;
 
   MemoryFigures memory() const;
   // What the device can do at most, measured before the run where it is profiled.
@@ -80,6 +80,8 @@ class Session {
 
  private:
   std::string measure_products();
+  // The tokenizer's files, to be carried byte for byte into every saved model.
+  std::vector<CarriedFile> tokenizer_files() const;
 
   RunSetup setup_;
   FileSystem& files_;

@@ -39,6 +39,14 @@ std::string names_of(const std::vector<ListedCheckpoint>& checkpoints) {
 }
 
 void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
+  if (executor.plan().request.lora) return load_adapter(executor, checkpoint.model);
+  if (checkpoint.model.is_adapter()) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: it is the checkpoint of a run with adapters; resume with the --lora_r and other settings of "
+        "adapters of that run",
+        checkpoint.path);
+  }
   const LoadReport report = load_weights(executor, checkpoint.model, OnShapeMismatch::kTreatAsMissing);
   if (!report.mismatched.empty()) {
     const ShapeMismatch& first = report.mismatched.front();

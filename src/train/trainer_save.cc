@@ -47,9 +47,7 @@ CheckpointContents TrainLoop::checkpoint_contents() {
   state_.saved_at_end = control_.stop || state_.step >= state_.max_steps;
   if (metric_state_) state_.schedule_state = state_values(*metric_state_);
   CheckpointContents contents;
-  contents.model.config_text = model_config_json(session_.setup().model);
-  contents.model.tensors = weight_tensors(session_.executor());
-  contents.model.carried = session_.tokenizer_files();
+  contents.model = session_.model_contents();
   contents.run = state_.run;
   contents.streamed.push_back(
       {std::string(kTrainerStateFile), [this](const PutText& put) { write_trainer_state(state_, put); }});
@@ -101,7 +99,7 @@ void TrainLoop::choose_final_weights() {
   const std::string path = best_checkpoint_path(state_);
   const int64_t step = checkpoint_step(path).value_or(state_.step);
   if (step != state_.step) {
-    load_weights(session_.executor(), ModelFolder::open(session_.files(), path), OnShapeMismatch::kFail);
+    load_saved(session_.executor(), ModelFolder::open(session_.files(), path));
   }
   if (best.empty()) {
     closing_lines_.push_back(

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "device/cpu/parallel.h"
+#include "exec/quantized_weights.h"
 
 namespace plimsoll {
 namespace {
@@ -36,12 +37,32 @@ void fill_normal(const View& view, int64_t first, int64_t count, const RandomSit
   });
 }
 
+// Likewise, uniform between -bound and bound.
+void fill_uniform(const View& view, int64_t first, int64_t count, const RandomSite& where, double bound) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double u =
+        (static_cast<double>(philox_element(where, static_cast<uint64_t>(first + i))) + 0.5) / 4294967296.0;
+    view.store(i, bound * (2.0 * u - 1.0));
+  }
+}
+
 // What passes through the host's memory at a time, in elements.
 constexpr int64_t kPieceElements = int64_t{1} << 18;
+
+// The same numbers, quantized part by part.
+void initialise_quantized(Executor& executor, const WeightSpec& spec, const RandomSite& where, double range) {
+  for (size_t i = 0; i < spec.parts.size(); ++i) {
+    std::vector<float> values(static_cast<size_t>(spec.parts[i].num_rows * spec.shape[1]));
+    const View view{values.data(), DType::kF32};
+    fill_normal(view, spec.parts[i].first_row * spec.shape[1], std::ssize(values), where, range);
+    write_quantized(executor, spec, i, view);
+  }
+}
 
 void initialise(Executor& executor, const WeightSpec& spec, uint64_t seed, double range) {
   const DType dtype = executor.plan().type_of(spec.name).dtype;
   const RandomSite where{.seed = seed, .step = 0xFFFFFFFFu, .site = static_cast<uint32_t>(hash64(spec.name))};
+  if (is_quantized(executor.plan(), spec.name)) return initialise_quantized(executor, spec, where, range);
   const int64_t width = spec.elements() / spec.shape[0];
   std::vector<std::byte> bytes(
       static_cast<size_t>(std::min(kPieceElements, spec.elements()) * dtype_bytes(dtype)));
@@ -50,6 +71,8 @@ void initialise(Executor& executor, const WeightSpec& spec, uint64_t seed, doubl
     const int64_t count = std::min(kPieceElements, spec.elements() - first);
     if (spec.initializer == Initializer::kNormal) {
       fill_normal(piece, first, count, where, range);
+    } else if (spec.initializer == Initializer::kUniform) {
+      fill_uniform(piece, first, count, where, 1.0 / std::sqrt(static_cast<double>(width)));
     } else {
       const double value = spec.initializer == Initializer::kOnes ? 1.0 : 0.0;
       for (int64_t i = 0; i < count; ++i) piece.store(i, value);
@@ -85,22 +108,93 @@ void read_stored(Executor& executor, const std::string& name, int64_t first_row,
   }
 }
 
-LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch) {
+namespace {
+
+// The tensors of the weights that `is_wanted` chooses, under their names on disk with a prefix.
+template <typename IsWanted>
+std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view prefix,
+                                         const IsWanted& is_wanted) {
   std::vector<WantedTensor> wanted;
   for (const WeightSpec& spec : executor.plan().weights) {
+    if (!is_wanted(spec)) continue;
     for (const WeightPart& part : spec.parts) {
       std::vector<int64_t> shape = spec.shape;
       shape[0] = part.num_rows;
+      std::vector<std::string> names = part.disk_names;
+      for (std::string& name : names) name.insert(0, prefix);
       wanted.push_back(
-          {.names = part.disk_names,
+          {.names = std::move(names),
            .shape = std::move(shape),
            .first_row = part.first_row,
            .read = [&executor, &spec, &part](const SafetensorsFile& file, const StoredTensor& tensor) {
+             if (is_quantized(executor.plan(), spec.name)) {
+               std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+               file.read(tensor, {values.data(), DType::kF32});
+               const auto index = static_cast<size_t>(&part - spec.parts.data());
+               return write_quantized(executor, spec, index, View{values.data(), DType::kF32});
+             }
              read_stored(executor, spec.name, part.first_row, file, tensor);
            }});
     }
   }
-  return folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = {"position_ids"}});
+  return wanted;
+}
+
+}  // namespace
+
+LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch,
+                        WeightsFrom from) {
+  const auto wanted = wanted_tensors(executor, "", [&](const WeightSpec& spec) {
+    return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
+  });
+  LoadReport report = folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = {"position_ids"}});
+  if (from == WeightsFrom::kModelUnderAdapter) {
+    // What the adapter brings in its place is not left out.
+    const auto adapted =
+        wanted_tensors(executor, "", [](const WeightSpec& spec) { return spec.in_model && spec.in_adapter; });
+    std::erase_if(report.unused, [&](const std::string& name) {
+      return std::any_of(adapted.begin(), adapted.end(), [&](const WantedTensor& tensor) {
+        return std::find(tensor.names.begin(), tensor.names.end(), name) != tensor.names.end();
+      });
+    });
+  }
+  return report;
+}
+
+void load_adapter(Executor& executor, const ModelFolder& folder) {
+  if (!folder.is_adapter()) {
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: it has no {}: it is a whole model and no adapter; give it as --model_name_or_path, or leave "
+        "the settings of adapters out",
+        folder.path(), kAdapterConfigFile);
+  }
+  const auto wanted =
+      wanted_tensors(executor, kAdapterPrefix, [](const WeightSpec& spec) { return spec.in_adapter; });
+  const LoadReport report =
+      folder.load(wanted, {.on_mismatch = OnShapeMismatch::kTreatAsMissing, .ignored_suffixes = {}});
+  if (!report.mismatched.empty()) {
+    const ShapeMismatch& first = report.mismatched.front();
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' has the shape {}, this model needs {}: the adapter is of another base "
+                "model, rank "
+                "or number of labels; take the base that its {} names",
+                folder.path(), first.stored_name, shape_text(first.found), shape_text(first.wanted),
+                kAdapterConfigFile);
+  }
+  if (!report.missing.empty() || !report.unused.empty()) {
+    const bool lacks = !report.missing.empty();
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' {}: the adapter is of another base model or has other modules than its {} says",
+        folder.path(), lacks ? report.missing.front() : report.unused.front(),
+        lacks ? "is missing" : "belongs to no module of this model", kAdapterConfigFile);
+  }
+}
+
+void load_saved(Executor& executor, const ModelFolder& folder) {
+  if (executor.plan().request.lora) return load_adapter(executor, folder);
+  load_weights(executor, folder, OnShapeMismatch::kFail);
 }
 
 namespace {
@@ -124,14 +218,17 @@ TensorSource source_of(const Executor& executor, const std::string& buffer, int6
 
 std::vector<TensorSource> weight_tensors(const Executor& executor) {
   std::vector<TensorSource> tensors;
+  const bool is_adapter = executor.plan().request.lora.has_value();
   for (const WeightSpec& spec : executor.plan().weights) {
+    if (is_adapter && !spec.in_adapter) continue;
     const int64_t row_bytes =
         spec.elements() / spec.shape[0] * dtype_bytes(executor.plan().type_of(spec.name).dtype);
     for (const WeightPart& part : spec.parts) {
       std::vector<int64_t> shape = spec.shape;
       shape[0] = part.num_rows;
-      tensors.push_back(source_of(executor, spec.name, part.first_row * row_bytes, part.disk_names.front(),
-                                  std::move(shape)));
+      std::string name = (is_adapter ? std::string(kAdapterPrefix) : std::string()) + part.disk_names.front();
+      tensors.push_back(
+          source_of(executor, spec.name, part.first_row * row_bytes, std::move(name), std::move(shape)));
     }
   }
   return tensors;

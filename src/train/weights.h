@@ -15,16 +15,27 @@ namespace plimsoll {
 // by Box and Muller.
 void initialise_weights(Executor& executor, uint64_t seed, double range);
 
-// Loads what the folder has into the weights; the rest keeps what it holds. The report is in Hugging Face's
-// words. Errors: kBadData, see ModelFolder::load.
-LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch);
+// Whether a model's folder is all there is, or an adapter comes after it with the rest.
+enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
+
+// Loads what a model's folder has into the weights; the rest keeps what it holds. The report is in Hugging
+// Face's words. Errors: kBadData, see ModelFolder::load.
+LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch,
+                        WeightsFrom from = WeightsFrom::kModelAlone);
+
+// Loads an adapter and the modules that were saved with it. Errors: kBadData naming the tensor, and both
+// shapes where it does not fit this base model.
+void load_adapter(Executor& executor, const ModelFolder& folder);
+
+// Loads what a checkpoint of this run holds: the model, or its adapter. Errors: kBadData.
+void load_saved(Executor& executor, const ModelFolder& folder);
 
 // A stored tensor into the rows of a persistent buffer from `first_row` on, on whichever device that lies.
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor);
 
-// The weights as a checkpoint names them; parts of fused weights are rows of them. Valid while the
-// executor lives.
+// The weights as a checkpoint names them, in a run with adapters those alone; parts of fused weights are rows
+// of them. Valid while the executor lives.
 std::vector<TensorSource> weight_tensors(const Executor& executor);
 // The optimizer's states by their names in the plan.
 std::vector<TensorSource> state_tensors(const Executor& executor);

@@ -105,6 +105,16 @@ std::vector<Case> argument_cases() {
       // Where the CPU has bf16 instructions it is no mistake.
       cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
                      : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
+      argument("ArgumentFreezeMatchesNothing", 2,
+               {"--freeze bert.embedings.*", "near it are bert.embeddings."},
+               {"--freeze", "bert.embedings.*"}),
+      argument("ArgumentFreezeAPart", 2, {"*.query.weight", "self.key.weight", "frozen together"},
+               {"--freeze", "*.query.weight"}),
+      argument("ArgumentLoraRank", 2, {"--lora_r: 0 is outside [1, 65536]"}, {"--lora_r", "0"}),
+      argument("ArgumentLoraTarget", 2, {"--lora_target_modules quary", "near it are query"},
+               {"--lora_target_modules", "quary"}),
+      argument("ArgumentLoraExpression", 2, {"no regular expression"}, {"--lora_target_modules", ".*[query"}),
+      argument("ArgumentLoraModuleToSave", 2, {"--modules_to_save poler"}, {"--modules_to_save", "poler"}),
       argument("ArgumentOptimizerUnknown", 2, {"--optim", "did you mean 'adamw_torch'"},
                {"--optim", "adamw_troch"}),
       argument("ArgumentOptimizerNotHere", 2, {"galore_adamw", "low rank", "--optim adamw_8bit"},

@@ -86,7 +86,8 @@ def weights_of(model):
     return {name: p.detach().to(torch.float64).numpy().copy() for name, p in model.named_parameters()}
 
 
-def run_reference(case, dtype, accumulate=False, **settings):
+def run_reference(case, dtype, accumulate=False, adapt=lambda model: model, **settings):
+    """adapt: what is done to the model before it is trained (frozen, given adapters)."""
     torch.set_default_dtype(dtype)
     path = case["arguments"]["model_name_or_path"]
     problem = case["arguments"]["problem_type"]
@@ -105,7 +106,7 @@ def run_reference(case, dtype, accumulate=False, **settings):
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, **keywords)
-        model = load_model(path, problem, dtype)
+        model = adapt(load_model(path, problem, dtype))
         trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[recorder],
                           eval_dataset=Rows(validation, tokenizer, problem, length) if validation else None,
                           data_collator=DataCollatorWithPadding(tokenizer))

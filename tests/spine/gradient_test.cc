@@ -33,6 +33,16 @@ std::vector<GradientCase> gradient_cases() {
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
+  TinyCase frozen;
+  frozen.freeze = {"bert.embeddings.*", "bert.encoder.layer.0.*", "*.bias"};
+  cases.push_back({"frozen", frozen});
+  TinyCase lora;
+  lora.lora = LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.2};
+  cases.push_back({"lora", lora});
+  lora.model_type = "distilbert";
+  lora.lora = LoraConfig{.r = 2, .alpha = 2.0};
+  lora.lora->target_modules = {"all-linear"};
+  cases.push_back({"lora everywhere", lora});
   return cases;
 }
 
@@ -84,6 +94,10 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
     testing::fill_weights(executor);
     size_t base = 0;
     for (const WeightSpec& spec : plan.weights) {
+      if (!spec.trainable) {
+        for (int64_t i = 0; i < spec.elements(); ++i) EXPECT_EQ(gradient[base++], 0.0) << spec.name;
+        continue;
+      }
       const View view = executor.tensor(spec.name);
       // Three elements of every weight.
       for (int64_t i : {int64_t{0}, spec.elements() / 3, spec.elements() - 1}) {

@@ -76,6 +76,24 @@ std::vector<TinyCase> all_cases() {
   cases.push_back({.problem_type = ProblemType::kRegression});
   cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
   cases.push_back({.activations = DType::kBF16});
+  for (const std::vector<std::string>& freeze :
+       {std::vector<std::string>{"bert.embeddings.*", "bert.encoder.layer.0.*"}, {"*.weight"}}) {
+    TinyCase frozen{.accumulation = freeze.size() == 1 ? 2 : 1};
+    frozen.freeze = freeze;
+    cases.push_back(frozen);
+  }
+  const auto add_lora = [&cases](TinyCase test, const LoraConfig& lora) {
+    test.lora = lora;
+    cases.push_back(test);
+  };
+  LoraConfig everywhere;
+  everywhere.target_modules = {"all-linear"};
+  add_lora({.accumulation = 2}, LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1});
+  add_lora({.model_type = "distilbert"}, everywhere);
+  add_lora({}, LoraConfig{.base_weights = BaseWeights::kNf4, .double_quant = true});
+  add_lora({.accumulation = 2}, LoraConfig{.base_weights = BaseWeights::kInt8});
+  add_lora({.activations = DType::kBF16}, LoraConfig{.base_weights = BaseWeights::kFp4});
+  add_lora({.activations = DType::kBF16}, LoraConfig{.r = 4, .dropout = 0.1});
   cases.push_back({.model_type = "distilbert", .accumulation = 2, .activations = DType::kBF16});
   return cases;
 }

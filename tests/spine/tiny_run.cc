@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 #include "device/cuda/cuda_device.h"
+#include "exec/quantized_weights.h"
 
 namespace plimsoll::testing {
 
@@ -32,6 +33,8 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.label_smoothing = test.label_smoothing;
   request.dtype = test.dtype;
   request.activation_dtype = test.activations;
+  request.freeze = test.freeze;
+  request.lora = test.lora;
   request.optimizer = test.optimizer;
   request.gradient_accumulation_steps = test.accumulation;
   request.train_bucket = bucket;
@@ -95,8 +98,10 @@ HostBatch TinyBatch::view() const {
 void fill_weights(Executor& executor, double deviation) {
   uint32_t site = 1000;
   for (const WeightSpec& spec : executor.plan().weights) {
+    const bool quantized = is_quantized(executor.plan(), spec.name);
     std::vector<std::byte> bytes = bytes_of(executor, spec.name);
-    const View view{bytes.data(), executor.plan().type_of(spec.name).dtype};
+    if (quantized) bytes.resize(static_cast<size_t>(spec.elements()) * 4);
+    const View view{bytes.data(), quantized ? DType::kF32 : executor.plan().type_of(spec.name).dtype};
     ++site;
     for (int64_t i = 0; i < spec.elements(); ++i) {
       const double uniform = static_cast<double>(philox_element({.seed = 5, .step = 0, .site = site},
@@ -105,7 +110,11 @@ void fill_weights(Executor& executor, double deviation) {
       const double noise = (uniform - 0.5) * 3.46 * deviation;
       view.store(i, spec.initializer == Initializer::kOnes ? 1.0 + noise : noise);
     }
-    executor.write(spec.name, 0, bytes);
+    for (size_t part = 0; quantized && part < spec.parts.size(); ++part) {
+      const int64_t offset = 4 * spec.parts[part].first_row * spec.shape[1];
+      write_quantized(executor, spec, part, ConstView{bytes.data() + offset, DType::kF32});
+    }
+    if (!quantized) executor.write(spec.name, 0, bytes);
   }
   executor.zero_states();
 }

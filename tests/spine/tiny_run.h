@@ -26,6 +26,8 @@ struct TinyCase {
   bool separate_buffers = false;
   RecomputeChoice recompute = {};
   bool optimizer_in_backward = false;
+  std::vector<std::string> freeze = {};
+  std::optional<LoraConfig> lora = {};
 };
 
 ModelConfig tiny_model(const TinyCase& test);

@@ -1,3 +1,4 @@
+#include "exec/dequantize_args.h"
 #include "exec/kernel_args.h"
 
 namespace plimsoll {
@@ -83,6 +84,11 @@ std::function<void()> bind_element_wise_cpu(const BindContext& context) {
   if (name == "scale_shift") {
     return ready(context.pick(scale_shift_fwd_ref, scale_shift_fwd_cpu), scale_shift_fwd_args(context));
   }
+  if (name == "columns") return ready(context.pick(columns_fwd_ref, columns_fwd_cpu), columns_args(context));
+  if (name == "add_columns")
+    return ready(context.pick(add_columns_fwd_ref, add_columns_fwd_cpu), add_columns_args(context));
+  if (name == "dequantize")
+    return ready(context.pick(dequantize_ref, dequantize_cpu), dequantize_args(context));
   if (name == "cast") return ready(context.pick(cast_fwd_ref, cast_fwd_cpu), cast_args(context));
   if (name == "fill") return ready(context.pick(fill_ref, fill_cpu), fill_args(context));
   if (name == "dropout") return bind_dropout(context);

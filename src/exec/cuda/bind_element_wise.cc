@@ -1,11 +1,14 @@
 #include "exec/cuda/bind_cuda.h"
+#include "exec/dequantize_args.h"
 #include "kernels/element_wise/activation_cuda.h"
 #include "kernels/element_wise/add_cuda.h"
 #include "kernels/element_wise/cast_cuda.h"
+#include "kernels/element_wise/columns_cuda.h"
 #include "kernels/element_wise/dropout_cuda.h"
 #include "kernels/element_wise/gelu_cuda.h"
 #include "kernels/element_wise/scale_shift_cuda.h"
 #include "kernels/optimizer/tensor_scan_cuda.h"
+#include "kernels/quantization/dequantize_cuda.h"
 
 namespace plimsoll {
 namespace {
@@ -36,6 +39,9 @@ std::function<void()> bind_element_wise_cuda(const BindContext& context, CudaStr
   if (name == "bias_add") return given(stream, bias_add_fwd_cuda, bias_add_args(context));
   if (name == "bias_gelu") return given(stream, bias_gelu_fwd_cuda, bias_gelu_fwd_args(context));
   if (name == "scale_shift") return given(stream, scale_shift_fwd_cuda, scale_shift_fwd_args(context));
+  if (name == "columns") return given(stream, columns_fwd_cuda, columns_args(context));
+  if (name == "add_columns") return given(stream, add_columns_fwd_cuda, add_columns_args(context));
+  if (name == "dequantize") return given(stream, dequantize_cuda, dequantize_args(context));
   if (name == "cast") return given(stream, cast_fwd_cuda, cast_args(context));
   if (name == "fill") return given(stream, fill_cuda, fill_args(context));
   if (name == "dropout") return given(stream, dropout_fwd_cuda, dropout_args(context), rng_of(context));

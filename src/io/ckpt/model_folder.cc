@@ -141,10 +141,10 @@ std::map<std::string, SafetensorsFile> open_shards(FileSystem& files, const std:
   return shards;
 }
 
-std::vector<SafetensorsFile> open_weights(FileSystem& files, const std::string& folder,
-                                          WeightsNeeded needed) {
+std::vector<SafetensorsFile> open_weights(FileSystem& files, const std::string& folder, WeightsNeeded needed,
+                                          std::string_view single_name) {
   std::vector<SafetensorsFile> opened;
-  const std::string single = join_path(folder, kWeightsFile);
+  const std::string single = join_path(folder, single_name);
   const std::string index_path = join_path(folder, kWeightsIndexFile);
   // As in transformers, the single file wins where both are.
   if (is_file(files, single)) {
@@ -197,15 +197,31 @@ ModelFolder ModelFolder::open(FileSystem& files, const std::string& path, Weight
   ModelFolder model;
   model.path_ = path;
   const std::string config_path = join_path(path, kConfigFile);
-  if (!is_file(files, config_path)) {
+  const std::string adapter_path = join_path(path, kAdapterConfigFile);
+  const bool has_model =
+      is_file(files, join_path(path, kWeightsFile)) || is_file(files, join_path(path, kWeightsIndexFile));
+  if (!has_model && is_file(files, adapter_path)) {
+    model.adapter_config_text_ = read_text_file(files, adapter_path, kMaxConfigBytes);
+    parse_untrusted_json_object(model.adapter_config_text_, adapter_path);
+    if (!is_file(files, join_path(path, kAdapterWeightsFile))) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: it has {}, but no {}. Check that the folder holds a whole adapter; save one that lies in "
+          "adapter_model.bin again, with PEFT's save_pretrained",
+          path, kAdapterConfigFile, kAdapterWeightsFile);
+    }
+  }
+  if (!is_file(files, config_path) && !model.is_adapter()) {
     throw_error(ErrorCode::kBadData,
                 "{}: it has no {}. Check that the folder holds a whole Hugging Face model", path,
                 kConfigFile);
   }
-  model.config_text_ = read_text_file(files, config_path, kMaxConfigBytes);
-  parse_untrusted_json_object(model.config_text_, config_path);
+  if (is_file(files, config_path)) {
+    model.config_text_ = read_text_file(files, config_path, kMaxConfigBytes);
+    parse_untrusted_json_object(model.config_text_, config_path);
+  }
   model.tokenizer_files_ = find_tokenizer_files(files, path);
-  model.weights_ = open_weights(files, path, needed);
+  model.weights_ = open_weights(files, path, needed, model.is_adapter() ? kAdapterWeightsFile : kWeightsFile);
   for (size_t i = 0; i < model.weights_.size(); ++i) {
     for (const StoredTensor& tensor : model.weights_[i].tensors()) model.file_of_.emplace(tensor.name, i);
   }

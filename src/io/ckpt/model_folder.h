@@ -27,6 +27,9 @@ namespace plimsoll {
 inline constexpr std::string_view kConfigFile = "config.json";
 inline constexpr std::string_view kWeightsFile = "model.safetensors";
 inline constexpr std::string_view kWeightsIndexFile = "model.safetensors.index.json";
+// Of an adapter, as PEFT names them.
+inline constexpr std::string_view kAdapterConfigFile = "adapter_config.json";
+inline constexpr std::string_view kAdapterWeightsFile = "adapter_model.safetensors";
 inline constexpr int64_t kDefaultMaxShardBytes = 50'000'000'000;
 
 // model.safetensors.index.json: which file holds which tensor. Pure; checks that every file name stays inside
@@ -93,8 +96,11 @@ class ModelFolder {
                           WeightsNeeded needed = WeightsNeeded::kYes);
 
   const std::string& path() const { return path_; }
-  // config.json as it lies on the disk; checked to be a JSON object.
+  // config.json as it lies on the disk; checked to be a JSON object. An adapter's folder may lack it: "".
   const std::string& config_text() const { return config_text_; }
+  // adapter_config.json, likewise; "" in the folder of a whole model.
+  const std::string& adapter_config_text() const { return adapter_config_text_; }
+  bool is_adapter() const { return !adapter_config_text_.empty(); }
   // Names of the tokenizer's files that are there, sorted; to be carried byte for byte.
   const std::vector<std::string>& tokenizer_files() const { return tokenizer_files_; }
   bool has_weights() const { return !weights_.empty(); }
@@ -115,6 +121,7 @@ class ModelFolder {
   ModelFolder() = default;
   std::string path_;
   std::string config_text_;
+  std::string adapter_config_text_;
   std::vector<std::string> tokenizer_files_;
   std::vector<SafetensorsFile> weights_;
   std::map<std::string, size_t, std::less<>> file_of_;  // tensor name -> index in weights_
@@ -127,6 +134,8 @@ struct CarriedFile {
 
 struct ModelContents {
   std::string config_text;  // JSON object; written as Hugging Face does (indent 2, sorted keys, newline)
+  // Where it is not empty, the tensors are an adapter's: they go to its file, with this text beside them.
+  std::string adapter_config_text = {};
   std::vector<TensorSource> tensors;
   std::vector<CarriedFile> carried;
   int64_t max_shard_bytes = kDefaultMaxShardBytes;

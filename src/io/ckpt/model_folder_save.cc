@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -32,9 +33,8 @@ std::vector<Shard> split_into_shards(const std::vector<TensorSource>& tensors, i
   return shards;
 }
 
-std::string shard_name(size_t i, size_t count) {
-  return count == 1 ? std::string(kWeightsFile)
-                    : fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, count);
+std::string shard_name(size_t i, size_t count, std::string_view single = kWeightsFile) {
+  return count == 1 ? std::string(single) : fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, count);
 }
 
 // "model-00001-of-00003.safetensors"
@@ -63,13 +63,15 @@ std::string index_text(const std::vector<Shard>& shards) {
 // first, the weights after them, the index of the weights last.
 std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string& folder,
                                            const std::string& prefix, const ModelContents& contents) {
+  const bool is_adapter = !contents.adapter_config_text.empty();
   std::vector<WrittenFile> written;
   const auto path_of = [&](std::string_view name) { return join_path(folder, prefix + std::string(name)); };
   const auto record = [&](WrittenFile file, std::string_view name) {
     file.name = name;
     written.push_back(std::move(file));
   };
-  std::set<std::string, std::less<>> taken = {std::string(kConfigFile)};
+  std::set<std::string, std::less<>> taken = {std::string(kConfigFile), std::string(kAdapterConfigFile),
+                                              std::string(kAdapterWeightsFile)};
   const nlohmann::json config = parse_untrusted_json_object(contents.config_text, std::string(kConfigFile));
   record(write_synced_file(files, path_of(kConfigFile), python_json(config, 2) + "\n"), kConfigFile);
   for (const CarriedFile& carried : contents.carried) {
@@ -79,9 +81,17 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
                    "a carried file may not be named {}", name);
     record(copy_synced_file(files, carried.source_path, path_of(name)), name);
   }
-  const std::vector<Shard> shards = split_into_shards(contents.tensors, contents.max_shard_bytes);
+  if (is_adapter) {
+    const nlohmann::json adapter =
+        parse_untrusted_json_object(contents.adapter_config_text, std::string(kAdapterConfigFile));
+    record(write_synced_file(files, path_of(kAdapterConfigFile), python_json(adapter, 2) + "\n"),
+           kAdapterConfigFile);
+  }
+  // An adapter is one file, whatever its size.
+  const std::vector<Shard> shards = split_into_shards(
+      contents.tensors, is_adapter ? std::numeric_limits<int64_t>::max() : contents.max_shard_bytes);
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shard_name(i, shards.size());
+    const std::string name = shard_name(i, shards.size(), is_adapter ? kAdapterWeightsFile : kWeightsFile);
     record(write_safetensors(files, path_of(name), shards[i].tensors), name);
   }
   if (shards.size() > 1)
@@ -95,8 +105,9 @@ std::vector<std::string> stale_weights(FileSystem& files, const std::string& fol
                                        const std::vector<WrittenFile>& written) {
   std::vector<std::string> stale;
   for (const FolderEntry& entry : files.list(folder)) {
-    const bool weights =
-        entry.name == kWeightsFile || entry.name == kWeightsIndexFile || is_shard_name(entry.name);
+    const bool weights = entry.name == kWeightsFile || entry.name == kWeightsIndexFile ||
+                         is_shard_name(entry.name) || entry.name == kAdapterWeightsFile ||
+                         entry.name == kAdapterConfigFile;
     if (weights && std::ranges::find(written, entry.name, &WrittenFile::name) == written.end()) {
       stale.push_back(entry.name);
     }

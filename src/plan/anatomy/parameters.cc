@@ -87,6 +87,12 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
       rule.bytes_per_parameter, rule.made_of, static_cast<double>(rule.bytes) / 1048576.0, here.sum(),
       here.weights, here.states, here.gradients);
   if (!plan.train) return text + " The rule counts no activations.";
+  if (plan.num_trainable_parameters() < here.num_parameters) {
+    text += fmt::format(
+        " Only {:.1f} % of the parameters are trained; the others have neither gradients nor states.",
+        100.0 * static_cast<double>(plan.num_trainable_parameters()) /
+            static_cast<double>(here.num_parameters));
+  }
   if (plan.request.gradient_accumulation_steps > 1) {
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
   } else if (here.gradients * static_cast<double>(here.num_parameters) >

@@ -16,12 +16,14 @@ std::string_view kernel_of(std::string_view op) {
   };
   static constexpr Pair kForward[] = {
       {"add", "add_fwd"},
+      {"add_columns", "add_columns_fwd"},
       {"attention", "attention_fwd"},
       {"bce_with_logits", "bce_with_logits_fwd"},
       {"bias_add", "bias_add_fwd"},
       {"bias_dropout_residual_norm", "bias_dropout_residual_norm_fwd"},
       {"bias_gelu", "bias_gelu_fwd"},
       {"cast", "cast_fwd"},
+      {"columns", "columns_fwd"},
       {"dropout", "dropout_fwd"},
       {"embedding_sum", "embedding_sum_fwd"},
       {"first_token", "first_token_fwd"},
@@ -119,6 +121,11 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
         op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");
     problem.dtype = computes_in_f32 ? DType::kF32 : op.input(4).type.dtype;
     if (name == "adafactor") add("scratch", adafactor_scratch_bytes(op));
+    return problem;
+  }
+  if (name == "dequantize") {
+    problem.dtype = op.output(0).type.dtype;
+    add("N", op.out_shape(0).elements(bucket));
     return problem;
   }
   // Element-wise and row-wise ops: rows, columns and elements of the first operand.

@@ -9,6 +9,9 @@
 #include "graph/autodiff/autodiff.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
+#include "graph/passes/quantized_weights.h"
+#include "kernels/quantization/catalog.h"
+#include "models/freeze.h"
 
 namespace plimsoll {
 namespace {
@@ -23,6 +26,55 @@ ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
           .dtype = request.dtype,
           .problem_type = request.problem_type,
           .label_smoothing = request.label_smoothing};
+}
+
+// The weights of the run's model: which of them are trained, and those of adapters.
+std::vector<WeightSpec> run_weights(const PlanRequest& request) {
+  std::vector<WeightSpec> weights = model_weights(request.model);
+  if (request.lora) add_lora_weights(weights, request.model.model_type, *request.lora);
+  freeze_weights(weights, request.freeze);
+  return weights;
+}
+
+QuantizedFormat quantized_format(const LoraConfig& lora) {
+  switch (lora.base_weights) {
+    case BaseWeights::kInt8:
+      return QuantizedFormat::kInt8;
+    case BaseWeights::kFp4:
+      return QuantizedFormat::kFp4;
+    case BaseWeights::kNf4:
+    case BaseWeights::kAsLoaded:
+      break;
+  }
+  return QuantizedFormat::kNf4;
+}
+
+// The base's matrices; the pass leaves tables alone. The parts of a weight are modules of the checkpoint.
+std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
+  std::vector<QuantizedWeight> list;
+  for (const WeightSpec& spec : run_weights(request)) {
+    if (spec.trainable || spec.in_adapter || spec.shape.size() != 2) continue;
+    const auto parts = std::ssize(spec.parts);
+    const QuantizedSizes sizes =
+        quantized_sizes(quantized_format(*request.lora),
+                        request.lora->double_quant ? ScaleQuantization::kDouble : ScaleQuantization::kNone,
+                        spec.shape[0], spec.shape[1], parts);
+    list.push_back({.name = spec.name,
+                    .parts = parts,
+                    .num_codes = sizes.codes,
+                    .num_scales = sizes.scales,
+                    .num_second_scales = sizes.second_scales});
+  }
+  return list;
+}
+
+ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
+  ForwardGraph forward = build_forward(request.model, forward_options(request, mode));
+  if (request.lora) {
+    const auto targets = lora_targets(model_weights(request.model), request.model.model_type, *request.lora);
+    add_lora(forward.graph, targets, *request.lora, mode);
+  }
+  return forward;
 }
 
 // Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
@@ -60,6 +112,19 @@ bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
   passes.run(graph, fuse_pass());
+  if (request.lora && request.lora->base_weights != BaseWeights::kAsLoaded) {
+    passes.run(graph,
+               quantized_weights_pass(std::string(quantized_format_name(quantized_format(*request.lora))),
+                                      quantized_weights(request)));
+  }
+  // What a run with adapters saves is not the base, which may be rounded once where it is loaded.
+  if (request.activation_dtype && request.lora) {
+    std::vector<std::string> frozen;
+    for (const WeightSpec& spec : run_weights(request)) {
+      if (!spec.trainable && !spec.in_adapter) frozen.push_back(spec.name);
+    }
+    passes.run(graph, frozen_weights_pass(*request.activation_dtype, std::move(frozen)));
+  }
   if (request.activation_dtype && products_want_copies(request)) {
     // Gradients that add up over micro-batches do so in fp32.
     const bool accumulates = request.gradient_accumulation_steps > 1;
@@ -92,42 +157,51 @@ std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
   return rows;
 }
 
-ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
-  PassManager passes(request.passes);
-  ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kTrain));
-  Graph& graph = forward.graph;
-  verify(graph, "after building the model");
-  lower(graph, request, passes);
+// What is trained: what the loss is differentiated by, and what is then updated.
+struct Trained {
   std::vector<ValueId> wanted;
-  std::vector<ValueId> copies;
-  for (const WeightSpec& spec : weights) {
-    copies.push_back(copy_of(graph, spec.name, request));
-    wanted.push_back(copies.back() != kNoValue ? copies.back() : graph.find(spec.name));
-  }
-  // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
-  const LossScale loss_scale =
-      request.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
-  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
   std::vector<Parameter> parameters;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    Parameter parameter{.name = weights[i].name,
-                        .weight = graph.find(weights[i].name),
-                        .gradient = gradients[i],
-                        .copy = copies[i],
-                        .decays = weights[i].decays,
-                        .is_embedding = is_embedding(graph, graph.find(weights[i].name)),
-                        .part_rows = rows_of_parts(weights[i])};
+};
+
+Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights, const PlanRequest& request) {
+  Trained trained;
+  for (const WeightSpec& spec : weights) {
+    Parameter parameter{.name = spec.name,
+                        .weight = graph.find(spec.name),
+                        .copy = copy_of(graph, spec.name, request),
+                        .decays = spec.decays,
+                        .is_embedding = is_embedding(graph, graph.find(spec.name)),
+                        .part_rows = rows_of_parts(spec)};
+    const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
     if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
       parameter.copy = kNoValue;
     }
     if (parameter.weight == kNoValue) {
       parameter.weight = std::exchange(parameter.copy, kNoValue);
-      parameter.remainder = graph.add_value(remainder_name(weights[i].name),
-                                            {DType::kU8, Shape{2 * weights[i].elements()}}, Storage::kWeight);
+      parameter.remainder = graph.add_value(remainder_name(spec.name),
+                                            {DType::kU8, Shape{2 * spec.elements()}}, Storage::kWeight);
       graph.value(parameter.remainder).module = graph.value(parameter.weight).module;
     }
-    parameters.push_back(std::move(parameter));
+    // A frozen weight in two halves keeps both: it is saved as it was loaded.
+    if (!spec.trainable) continue;
+    trained.wanted.push_back(read);
+    trained.parameters.push_back(std::move(parameter));
   }
+  return trained;
+}
+
+ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
+  PassManager passes(request.passes);
+  ForwardGraph forward = adapted_forward(request, Mode::kTrain);
+  Graph& graph = forward.graph;
+  verify(graph, "after building the model");
+  lower(graph, request, passes);
+  auto [wanted, parameters] = trained_parameters(graph, weights, request);
+  // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
+  const LossScale loss_scale =
+      request.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
+  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
   if (request.optimizer_in_backward) {
     if (loss_scale) {
       throw_error(
@@ -163,7 +237,7 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
 
 ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
-  ForwardGraph forward = build_forward(request.model, forward_options(request, Mode::kEvaluate));
+  ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
   Graph& graph = forward.graph;
   lower(graph, request, passes);
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
@@ -384,6 +458,12 @@ int64_t Plan::num_parameters() const {
   return n;
 }
 
+int64_t Plan::num_trainable_parameters() const {
+  int64_t n = 0;
+  for (const WeightSpec& spec : weights) n += spec.trainable ? spec.elements() : 0;
+  return n;
+}
+
 std::vector<Bucket> make_ladder(const Bucket& largest) {
   std::vector<Bucket> ladder;
   int64_t tokens = 16;
@@ -415,7 +495,7 @@ Plan build_plan(const PlanRequest& request) {
 }
 
 PlanGraphs build_graphs(const PlanRequest& request) {
-  PlanGraphs graphs{.weights = model_weights(request.model)};
+  PlanGraphs graphs{.weights = run_weights(request)};
   if (request.train) graphs.train = build_train_graph(request, graphs.weights);
   if (request.evaluate) graphs.evaluate = build_evaluate_graph(request);
   return graphs;

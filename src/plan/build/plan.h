@@ -17,6 +17,7 @@
 #include "graph/passes/pass.h"
 #include "kernels/catalog/catalog.h"
 #include "kernels/matmul/catalog.h"
+#include "models/lora.h"
 #include "models/model.h"
 #include "optim/optimizer.h"
 #include "plan/layout/layout.h"
@@ -64,6 +65,8 @@ struct PlanRequest {
   std::optional<DType> activation_dtype = {};  // kBF16: bf16 mixed, fp32 masters; kF16: with loss scaling
   bool train = true;
   bool evaluate = true;
+  std::vector<std::string> freeze = {};  // patterns of names of parameters that keep what was loaded
+  std::optional<LoraConfig> lora = {};
   OptimizerConfig optimizer;
   int64_t gradient_accumulation_steps = 1;
   Bucket train_bucket;  // the largest batch of this data in this order, or batch x maximum length
@@ -220,6 +223,7 @@ struct Plan {
   // What a persistent buffer holds, or a split weight's two together: fp32.
   ValueType type_of(const std::string& name) const;
   int64_t num_parameters() const;
+  int64_t num_trainable_parameters() const;
 };
 
 // Builds the plan. Pure: allocates nothing of the run, asks the machine nothing. Errors: kUsage where a

@@ -16,7 +16,7 @@ std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
   if (sizes.empty()) return std::nullopt;
   if (plan.request.gradient_accumulation_steps > 1) return sizes.front();
-  const int64_t gradient_bytes = plan.num_parameters() * dtype_bytes(DType::kF32);
+  const int64_t gradient_bytes = plan.num_trainable_parameters() * dtype_bytes(DType::kF32);
   return plan.train->transient_bytes / 2 > gradient_bytes ? sizes.front() : sizes.back();
 }
 

@@ -110,6 +110,7 @@ Json parameters_json(const Plan& plan) {
                       {"applies", formula.applies}});
   }
   return {{"num_parameters", parameters.num_parameters},
+          {"num_trainable_parameters", plan.num_trainable_parameters()},
           {"bytes_per_parameter",
            {{"weights", parameters.weights},
             {"states", parameters.states},
@@ -153,6 +154,7 @@ Json request_json(const PlanRequest& request) {
       {"train", request.train},
       {"evaluate", request.evaluate},
       {"optimizer", optimizer_kind_name(request.optimizer.kind)},
+      {"freeze", request.freeze},
       {"gradient_accumulation_steps", request.gradient_accumulation_steps},
       {"train_bucket", bucket_json(request.train_bucket)},
       {"evaluate_bucket", bucket_json(request.evaluate_bucket)},

@@ -19,6 +19,24 @@ namespace {
 
 constexpr size_t kLabelWidth = 29;
 
+// ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
+std::string trainable_words(const Plan& plan) {
+  int64_t trainable_bytes = 0;
+  int64_t bytes = 0;
+  for (const WeightSpec& spec : plan.weights) {
+    const ValueType type = plan.type_of(spec.name);
+    const int64_t weight_bytes = type.shape.elements({}) * dtype_bytes(type.dtype);
+    bytes += weight_bytes;
+    if (spec.trainable) trainable_bytes += weight_bytes;
+  }
+  const auto mib = [](int64_t n) { return static_cast<double>(n) / 1048576.0; };
+  return fmt::format(", {} trainable ({:.1f} %; {:.1f} of {:.1f} MiB of weights)",
+                     count_text(plan.num_trainable_parameters()),
+                     100.0 * static_cast<double>(plan.num_trainable_parameters()) /
+                         static_cast<double>(plan.num_parameters()),
+                     mib(trainable_bytes), mib(bytes));
+}
+
 std::string title(const Plan& plan) {
   const PlanRequest& request = plan.request;
   const Bucket& bucket = plan.train ? request.train_bucket : request.evaluate_bucket;
@@ -26,6 +44,7 @@ std::string title(const Plan& plan) {
   std::string first = fmt::format("{} for sequence classification, {} parameters, {}", name,
                                   count_text(plan.num_parameters()), precision_words(request));
   if (plan.train) first += ", " + optimizer_words(request.optimizer);
+  if (plan.train && plan.num_trainable_parameters() < plan.num_parameters()) first += trainable_words(plan);
   std::string text =
       fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.train && request.gradient_accumulation_steps > 1) {

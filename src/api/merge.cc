@@ -1,0 +1,60 @@
+#include "plimsoll/merge.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "io/hub/hub_cache.h"
+#include "models/lora_config.h"
+#include "train/merge_adapter.h"
+
+namespace plimsoll {
+namespace {
+
+HubEnvironment hub_environment(const Environment& environment) {
+  const auto get = [&](const char* name) -> std::optional<std::string> {
+    const auto it = environment.find(name);
+    return it == environment.end() ? std::nullopt : std::optional(it->second);
+  };
+  return {.hf_hub_cache = get("HF_HUB_CACHE"),
+          .huggingface_hub_cache = get("HUGGINGFACE_HUB_CACHE"),
+          .hf_home = get("HF_HOME"),
+          .xdg_cache_home = get("XDG_CACHE_HOME"),
+          .home = get("HOME")};
+}
+
+}  // namespace
+
+std::string merge_adapter(const MergeOptions& options, const Environment& environment) {
+  if (options.adapter.empty()) throw_error(ErrorCode::kUsage, "merge: give --adapter FOLDER");
+  if (options.output_dir.empty()) throw_error(ErrorCode::kUsage, "merge: give --output_dir FOLDER");
+  FileSystem& files = posix_file_system();
+  const HubEnvironment hub = hub_environment(environment);
+  const ModelFolder adapter = ModelFolder::open(files, resolve_model_folder(files, hub, options.adapter));
+  if (!adapter.is_adapter()) {
+    throw_error(ErrorCode::kBadData, "{}: it has no {}: it is a whole model already", options.adapter,
+                kAdapterConfigFile);
+  }
+  std::string base_name = options.base;
+  if (base_name.empty()) {
+    base_name =
+        parse_adapter_config(adapter.adapter_config_text(), join_path(adapter.path(), kAdapterConfigFile))
+            .base_model;
+  }
+  if (base_name.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "{}: the adapter does not say what its base model is: give --model_name_or_path BASE",
+                options.adapter);
+  }
+  const ModelFolder base = ModelFolder::open(files, resolve_model_folder(files, hub, base_name));
+  if (base.is_adapter()) {
+    throw_error(ErrorCode::kBadData, "{}: it is an adapter itself; the base is a whole model", base_name);
+  }
+  const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);
+  return fmt::format("{}: {} with {} adapted modules merged and {} tensors as the adapter has them",
+                     options.output_dir, base_name, report.num_merged, report.num_saved);
+}
+
+}  // namespace plimsoll

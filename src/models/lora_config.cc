@@ -1,0 +1,137 @@
+#include "models/lora_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+const Json* present(const Json& config, const char* key) {
+  const auto it = config.find(key);
+  return it == config.end() || it->is_null() ? nullptr : &*it;
+}
+
+[[noreturn]] void refuse(std::string_view where, const char* key, const Json& value,
+                         std::string_view wanted) {
+  throw_error(ErrorCode::kUsage, "{}: \"{}\" is {}; this program has {}", where, key, value.dump(), wanted);
+}
+
+// A list of names, or one text.
+std::vector<std::string> names_of(const Json& config, const char* key, std::string_view where) {
+  const Json* value = present(config, key);
+  if (value == nullptr) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  std::vector<std::string> names;
+  if (value->is_array()) {
+    for (const Json& name : *value) {
+      if (name.is_string()) names.push_back(name.get<std::string>());
+    }
+  }
+  if (!value->is_array() || names.size() != value->size()) {
+    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, names of modules are wanted", where, key,
+                value->dump());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+double number_of(const Json& config, const char* key, double otherwise, double least,
+                 std::string_view where) {
+  const Json* value = present(config, key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_number() || value->get<double>() < least) {
+    throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, a number from {} is wanted", where, key,
+                value->dump(), least);
+  }
+  return value->get<double>();
+}
+
+bool flag_of(const Json& config, const char* key) {
+  const Json* value = present(config, key);
+  return value != nullptr && value->is_boolean() && value->get<bool>();
+}
+
+// What changes the meaning of the matrices and is not here.
+void refuse_variants(const Json& config, std::string_view where) {
+  for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
+    if (flag_of(config, key)) refuse(where, key, true, "false");
+  }
+  for (const char* key : {"rank_pattern", "alpha_pattern", "layers_to_transform", "layer_replication",
+                          "target_parameters", "trainable_token_indices", "exclude_modules"}) {
+    const Json* value = present(config, key);
+    if (value != nullptr && !(value->is_structured() && value->empty())) refuse(where, key, *value, "null");
+  }
+  if (const Json* bias = present(config, "bias"); bias != nullptr && *bias != "none") {
+    refuse(where, "bias", *bias, "\"none\"");
+  }
+}
+
+}  // namespace
+
+AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
+  const Json config = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!config.is_object()) throw_error(ErrorCode::kBadData, "{}: it is no JSON object", where);
+  const Json* type = present(config, "peft_type");
+  if (type == nullptr || *type != "LORA") {
+    refuse(where, "peft_type", type == nullptr ? Json(nullptr) : *type, "\"LORA\"");
+  }
+  refuse_variants(config, where);
+  AdapterConfig adapter;
+  const double r = number_of(config, "r", 8, 1, where);
+  adapter.lora.r = static_cast<int64_t>(r);
+  if (static_cast<double>(adapter.lora.r) != r || r > 65536) {
+    throw_error(ErrorCode::kBadData, "{}: \"r\" is {}, an integer from 1 to 65536 is wanted", where, r);
+  }
+  adapter.lora.alpha = number_of(config, "lora_alpha", 8, 0, where);
+  adapter.lora.dropout = number_of(config, "lora_dropout", 0, 0, where);
+  if (adapter.lora.dropout >= 1) {
+    throw_error(ErrorCode::kBadData, "{}: \"lora_dropout\" is {}, it must be below 1", where,
+                adapter.lora.dropout);
+  }
+  adapter.lora.use_rslora = flag_of(config, "use_rslora");
+  adapter.lora.target_modules = names_of(config, "target_modules", where);
+  adapter.lora.modules_to_save = names_of(config, "modules_to_save", where);
+  if (const Json* base = present(config, "base_model_name_or_path"); base != nullptr && base->is_string()) {
+    adapter.base_model = base->get<std::string>();
+  }
+  return adapter;
+}
+
+std::string adapter_config_json(const AdapterConfig& config, std::string_view model_type) {
+  const LoraConfig& lora = config.lora;
+  std::vector<std::string> saved{"classifier", "score"};
+  for (const std::string& module : lora.modules_to_save) {
+    if (std::find(saved.begin(), saved.end(), module) == saved.end()) saved.push_back(module);
+  }
+  std::vector<std::string> targets = lora.target_modules;
+  if (targets.empty() && model_type == "bert") targets = {"query", "value"};
+  const bool is_text =
+      targets.size() == 1 &&
+      (targets[0] == "all-linear" || targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos);
+  // An integer is written as one, as PEFT has it.
+  const bool is_whole = lora.alpha == static_cast<double>(static_cast<int64_t>(lora.alpha));
+  const Json json{{"alpha_pattern", Json::object()},
+                  {"base_model_name_or_path", config.base_model},
+                  {"bias", "none"},
+                  {"fan_in_fan_out", false},
+                  {"inference_mode", true},
+                  {"init_lora_weights", true},
+                  {"layers_pattern", nullptr},
+                  {"layers_to_transform", nullptr},
+                  {"lora_alpha", is_whole ? Json(static_cast<int64_t>(lora.alpha)) : Json(lora.alpha)},
+                  {"lora_dropout", lora.dropout},
+                  {"modules_to_save", saved},
+                  {"peft_type", "LORA"},
+                  {"r", lora.r},
+                  {"rank_pattern", Json::object()},
+                  {"revision", nullptr},
+                  {"target_modules", is_text ? Json(targets[0]) : Json(targets)},
+                  {"task_type", "SEQ_CLS"},
+                  {"use_dora", false},
+                  {"use_rslora", lora.use_rslora}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,201 @@
+#include "train/merge_adapter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "models/lora_config.h"
+#include "models/model.h"
+
+namespace plimsoll {
+namespace {
+
+using Located = ModelFolder::Located;
+
+std::vector<double> read_all(const Located& located) {
+  std::vector<double> values(static_cast<size_t>(located.tensor->num_elements()));
+  located.file->read(*located.tensor, {values.data(), DType::kF64});
+  return values;
+}
+
+Located find_any(const ModelFolder& folder, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (const Located located = folder.find(name); located.tensor != nullptr) return located;
+  }
+  return {};
+}
+
+// The element type of a stored tensor. Errors: kBadData where this program has none like it.
+DType type_of(const Located& located) {
+  const auto dtype = stored_type_dtype(located.tensor->type);
+  if (!dtype || !is_floating(*dtype)) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' is stored as {}; numbers of 16, 32 or 64 bits are wanted",
+                located.file->path(), located.tensor->name, stored_type_name(located.tensor->type));
+  }
+  return *dtype;
+}
+
+// Serves a tensor piece by piece out of memory that it holds from the first piece to the last.
+template <typename Make>
+TensorSource made_source(std::string name, DType dtype, std::vector<int64_t> shape, Make make) {
+  TensorSource source{.name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
+  const int64_t size = source.size_bytes();
+  source.fill = [make = std::move(make), dtype, size, bytes = std::make_shared<std::vector<std::byte>>()](
+                    int64_t offset, std::span<std::byte> piece) {
+    if (bytes->empty()) {
+      bytes->resize(static_cast<size_t>(size));
+      const std::vector<double> values = make();
+      const View view{bytes->data(), dtype};
+      for (int64_t i = 0; i < std::ssize(values); ++i) view.store(i, values[static_cast<size_t>(i)]);
+    }
+    std::memcpy(piece.data(), bytes->data() + offset, piece.size());
+    if (offset + std::ssize(piece) == size) std::vector<std::byte>().swap(*bytes);
+  };
+  return source;
+}
+
+class Merge {
+ public:
+  Merge(const ModelFolder& base, const ModelFolder& adapter)
+      : base_(base),
+        adapter_(adapter),
+        config_(parse_adapter_config(adapter.adapter_config_text(),
+                                     join_path(adapter.path(), kAdapterConfigFile))) {
+    const bool has_config = !adapter.config_text().empty();
+    const ModelFolder& source = has_config ? adapter : base;
+    model_ = parse_model_config(source.config_text(), join_path(source.path(), kConfigFile));
+    set_labels(has_config);
+    specs_ = model_weights(model_);
+    targets_ = lora_targets(specs_, model_.model_type, config_.lora);
+    add_lora_weights(specs_, model_.model_type, config_.lora);
+  }
+
+  ModelContents contents(MergeReport& report) {
+    ModelContents contents;
+    contents.config_text = model_config_json(model_);
+    for (const WeightSpec& spec : specs_) {
+      if (!spec.in_model) continue;
+      for (const WeightPart& part : spec.parts) contents.tensors.push_back(tensor_of(spec, part, report));
+    }
+    return contents;
+  }
+
+ private:
+  // The head of an adapter may have other labels than the base.
+  void set_labels(bool has_config) {
+    const Located head = adapter_.find(std::string(kAdapterPrefix) + "classifier.weight");
+    if (has_config || head.tensor == nullptr || head.tensor->shape.empty()) return;
+    if (head.tensor->shape[0] == model_.num_labels) return;
+    model_.num_labels = head.tensor->shape[0];
+    model_.id2label.clear();
+  }
+
+  Located of_adapter(const std::string& name, const std::vector<int64_t>& shape) const {
+    const Located located = adapter_.find(std::string(kAdapterPrefix) + name);
+    if (located.tensor == nullptr) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: the tensor '{}{}' is missing: the adapter is of another model than {}",
+                  adapter_.path(), kAdapterPrefix, name, base_.path());
+    }
+    check_shape(adapter_, located, shape);
+    return located;
+  }
+
+  void check_shape(const ModelFolder& folder, const Located& located,
+                   const std::vector<int64_t>& shape) const {
+    if (located.tensor->shape == shape) return;
+    throw_error(
+        ErrorCode::kBadData,
+        "{}: the tensor '{}' has the shape {}, {} is wanted: the adapter {} does not belong to the base {}",
+        folder.path(), located.tensor->name, shape_text(located.tensor->shape), shape_text(shape),
+        adapter_.path(), base_.path());
+  }
+
+  // What tensors that the base lacks are stored in: as its others.
+  DType usual_type() const {
+    for (const SafetensorsFile& file : base_.weight_files()) {
+      for (const StoredTensor& tensor : file.tensors()) {
+        const auto dtype = stored_type_dtype(tensor.type);
+        if (dtype && is_floating(*dtype)) return *dtype;
+      }
+    }
+    return DType::kF32;
+  }
+
+  TensorSource tensor_of(const WeightSpec& spec, const WeightPart& part, MergeReport& report) const {
+    const std::string& name = part.disk_names.front();
+    std::vector<int64_t> shape = spec.shape;
+    shape[0] = part.num_rows;
+    const Located stored = find_any(base_, part.disk_names);
+    if (spec.in_adapter) {
+      ++report.num_saved;
+      const Located saved = of_adapter(name, shape);
+      const DType dtype = stored.tensor != nullptr ? type_of(stored) : usual_type();
+      return made_source(name, dtype, shape, [saved] { return read_all(saved); });
+    }
+    if (stored.tensor == nullptr) {
+      throw_error(
+          ErrorCode::kBadData,
+          "{}: the tensor '{}' is missing, and the adapter {} does not have it either: nothing says what it "
+          "was in training",
+          base_.path(), name, adapter_.path());
+    }
+    check_shape(base_, stored, shape);
+    const auto target = std::find_if(targets_.begin(), targets_.end(), [&](const LoraTarget& candidate) {
+      return candidate.module + ".weight" == name;
+    });
+    if (target == targets_.end()) {
+      return made_source(name, type_of(stored), shape, [stored] { return read_all(stored); });
+    }
+    ++report.num_merged;
+    const int64_t r = config_.lora.r;
+    const Located a = of_adapter(target->a(), {r, target->in});
+    const Located b = of_adapter(target->b(), {target->out, r});
+    return made_source(name, type_of(stored), shape, [stored, a, b, r, scale = config_.lora.scale()] {
+      return merged(read_all(stored), read_all(a), read_all(b), r, scale);
+    });
+  }
+
+  // w_NK + scale b_NR a_RK.
+  static std::vector<double> merged(std::vector<double> w, const std::vector<double>& a,
+                                    const std::vector<double>& b, int64_t r, double scale) {
+    const int64_t columns = std::ssize(a) / r;
+    const int64_t rows = std::ssize(b) / r;
+    for (int64_t n = 0; n < rows; ++n) {
+      double* row = w.data() + n * columns;
+      for (int64_t i = 0; i < r; ++i) {
+        const double factor = scale * b[static_cast<size_t>(n * r + i)];
+        const double* from = a.data() + i * columns;
+        for (int64_t k = 0; k < columns; ++k) row[k] += factor * from[k];
+      }
+    }
+    return w;
+  }
+
+  const ModelFolder& base_;
+  const ModelFolder& adapter_;
+  AdapterConfig config_;
+  ModelConfig model_;
+  std::vector<WeightSpec> specs_;
+  std::vector<LoraTarget> targets_;
+};
+
+}  // namespace
+
+MergeReport merge_adapter(FileSystem& files, const ModelFolder& base, const ModelFolder& adapter,
+                          const std::string& output) {
+  MergeReport report;
+  Merge merge(base, adapter);
+  ModelContents contents = merge.contents(report);
+  const ModelFolder& tokenizer = adapter.tokenizer_files().empty() ? base : adapter;
+  for (const std::string& name : tokenizer.tokenizer_files()) {
+    contents.carried.push_back({join_path(tokenizer.path(), name)});
+  }
+  save_model_folder(files, output, contents);
+  return report;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,197 @@
+// Adapters and frozen parameters beside PEFT and Trainer: make_adapter_fixtures.py says how the reference was
+// made. The unit is the distance of the reference's own fp32 run from its fp64 run, the limit ten of it, as
+// in parity_test.cc.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "plimsoll/merge.h"
+#include "plimsoll/trainer.h"
+#include "tests/parity/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+using testing::fixtures;
+using testing::read_json;
+using testing::ScratchFolder;
+
+constexpr double kTimesReference = 10.0;
+using Tensors = std::map<std::string, std::vector<double>>;
+
+const json& adapter_cases() {
+  static const json cases = read_json(fixtures().path("adapters/cases.json"));
+  return cases;
+}
+
+// The reference's tensors after the case, without the case's name.
+Tensors expected_of(const std::string& name) {
+  Tensors expected;
+  for (const auto& [key, values] : testing::read_tensors(fixtures().path("adapters/expected.safetensors"))) {
+    if (key.starts_with(name + "/")) expected[key.substr(name.size() + 1)] = values;
+  }
+  return expected;
+}
+
+double worst_relative(const TrainOutput& output, const char* key, const json& expected) {
+  size_t step = 0;
+  double worst = 0;
+  for (const LogRecord& record : output.log_history) {
+    if (!record.values.contains("loss")) continue;
+    const double want = expected.at(step++);
+    worst = std::max(worst, std::fabs(record.values.at(key) - want) / std::fabs(want));
+  }
+  return step == expected.size() ? worst : INFINITY;
+}
+
+double distance(const Tensors& found, const Tensors& expected) {
+  double sum = 0;
+  for (const auto& [name, values] : expected) {
+    const std::vector<double>& other = found.at(name);
+    EXPECT_EQ(other.size(), values.size()) << name;
+    for (size_t i = 0; i < values.size(); ++i) sum += (other[i] - values[i]) * (other[i] - values[i]);
+  }
+  return std::sqrt(sum);
+}
+
+void expect_as_reference(const std::string& name, const json& item, const TrainOutput& output,
+                         const Tensors& found, const Tensors& expected) {
+  const double loss =
+      worst_relative(output, "loss", item.at("loss")) / item.at("fp32_loss_error").get<double>();
+  const double norm = worst_relative(output, "grad_norm", item.at("grad_norm")) /
+                      item.at("fp32_grad_norm_error").get<double>();
+  const double weights = distance(found, expected) / item.at("update_norm").get<double>() /
+                         item.at("fp32_weight_error").get<double>();
+  std::printf("%-16s loss %6.2f norm %6.2f weights %6.2f\n", name.c_str(), loss, norm, weights);
+  EXPECT_LE(loss, kTimesReference);
+  EXPECT_LE(norm, kTimesReference);
+  EXPECT_LE(weights, kTimesReference);
+}
+
+TEST(AdapterParity, TwentyStepsOfPeftsAdapters) {
+  const json& cases = adapter_cases().at("lora");
+  ASSERT_GE(cases.size(), 3u);
+  for (const auto& [name, item] : cases.items()) {
+    SCOPED_TRACE(name);
+    const ScratchFolder folder("adapter_" + name);
+    Arguments arguments = fixtures().arguments(item.at("arguments"), folder.path() + "/run");
+    arguments.adapter_name_or_path = fixtures().path("adapters/" + name);
+    Trainer trainer(arguments);
+    const TrainOutput output = trainer.train();
+    trainer.save_model(folder.path() + "/saved");
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/saved/model.safetensors"));
+    const Tensors found = testing::read_tensors(folder.path() + "/saved/adapter_model.safetensors");
+    const Tensors expected = expected_of(name);
+    // PEFT's names and no others.
+    ASSERT_EQ(found.size(), expected.size());
+    expect_as_reference(name, item, output, found, expected);
+    const json saved = read_json(folder.path() + "/saved/adapter_config.json");
+    const json start = read_json(fixtures().path("adapters/" + name + "/adapter_config.json"));
+    for (const char* key :
+         {"peft_type", "task_type", "r", "lora_alpha", "use_rslora", "bias", "target_modules"}) {
+      EXPECT_EQ(saved.at(key), start.at(key)) << key;
+    }
+  }
+}
+
+// Beside a base in 4 bits: the numbers of bitsandbytes, whatever codes and scales they lie in.
+TEST(AdapterParity, TwentyStepsBesideABaseInFourBits) {
+  const json& cases = adapter_cases().at("quantized");
+  ASSERT_GE(cases.size(), 2u);
+  for (const auto& [name, item] : cases.items()) {
+    SCOPED_TRACE(name);
+    const ScratchFolder folder("quantized_" + name);
+    Arguments arguments = fixtures().arguments(item.at("arguments"), folder.path() + "/run");
+    arguments.adapter_name_or_path = fixtures().path("adapters/query_value");
+    arguments.load_in_4bit = true;
+    arguments.bnb_4bit_quant_type = item.at("kind");
+    arguments.bnb_4bit_use_double_quant = item.at("double");
+    Trainer trainer(arguments);
+    const TrainOutput output = trainer.train();
+    trainer.save_model(folder.path() + "/saved");
+    expect_as_reference(name, item, output,
+                        testing::read_tensors(folder.path() + "/saved/adapter_model.safetensors"),
+                        expected_of(name));
+  }
+}
+
+TEST(AdapterParity, TwentyStepsWithFrozenParameters) {
+  const json& cases = adapter_cases().at("frozen");
+  ASSERT_GE(cases.size(), 2u);
+  for (const auto& [name, item] : cases.items()) {
+    SCOPED_TRACE(name);
+    const ScratchFolder folder("frozen_" + name);
+    Arguments arguments = fixtures().arguments(item.at("arguments"), folder.path() + "/run");
+    arguments.freeze = item.at("freeze").get<StringList>();
+    Trainer trainer(arguments);
+    const TrainOutput output = trainer.train();
+    trainer.save_model(folder.path() + "/saved");
+    const Tensors found = testing::read_tensors(folder.path() + "/saved/model.safetensors");
+    expect_as_reference(name, item, output, found, expected_of(name));
+    // What is frozen keeps every bit.
+    const Tensors start = testing::read_tensors(fixtures().path("models/bert/model.safetensors"));
+    const std::string frozen =
+        name == "half" ? "bert.embeddings.word_embeddings.weight" : "classifier.weight";
+    EXPECT_EQ(found.at(frozen), start.at(frozen));
+    EXPECT_EQ(found.size(), start.size());
+  }
+}
+
+std::vector<double> logits_of(Arguments arguments) {
+  Trainer trainer(std::move(arguments), Task::kPredict);
+  std::vector<double> logits;
+  for (const Prediction& prediction : trainer.predict()) {
+    for (float logit : prediction.logits) logits.push_back(static_cast<double>(logit));
+  }
+  return logits;
+}
+
+double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0;
+  double square = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    difference += (a.at(i) - b[i]) * (a.at(i) - b[i]);
+    square += b[i] * b[i];
+  }
+  return std::sqrt(difference / square);
+}
+
+// An adapter that PEFT trained gives PEFT's logits, by either of its names, and merged into its base.
+TEST(AdapterParity, LogitsOfAnAdapterAndOfTheMergedModel) {
+  const json& item = adapter_cases().at("trained");
+  std::vector<double> expected;
+  for (const json& row : item.at("logits")) {
+    for (const json& logit : row) expected.push_back(logit);
+  }
+  const ScratchFolder folder("adapter_logits");
+  const json settings{{"model_name_or_path", "models/bert"},
+                      {"train_file", "data/single.tsv"},
+                      {"test_file", "data/single.tsv"},
+                      {"problem_type", "single_label_classification"},
+                      {"max_seq_length", 48},
+                      {"max_predict_samples", 8}};
+  Arguments arguments = fixtures().arguments(settings, folder.path() + "/run");
+  arguments.adapter_name_or_path = fixtures().path("adapters/trained");
+  const double limit = kTimesReference * item.at("fp32_logits_error").get<double>();
+  const std::vector<double> adapted = logits_of(arguments);
+  ASSERT_EQ(adapted.size(), expected.size());
+  EXPECT_LE(relative_distance(adapted, expected), limit);
+
+  const std::string merged = folder.path() + "/merged";
+  merge_adapter({.adapter = fixtures().path("adapters/trained"),
+                 .base = fixtures().path("models/bert"),
+                 .output_dir = merged});
+  arguments.adapter_name_or_path.clear();
+  // The base alone says something else.
+  EXPECT_GT(relative_distance(logits_of(arguments), expected), 0.01);
+  arguments.model_name_or_path = merged;
+  // A merged weight is rounded once more: half a unit of the last place of fp32 each.
+  EXPECT_LE(relative_distance(logits_of(arguments), expected), 2.0 * limit);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,219 @@
+// Runs that train a part of a model, or adapters beside it: what they hold, what they save, and that they go
+// on bit for bit.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "plimsoll/merge.h"
+#include "plimsoll/plan.h"
+#include "plimsoll/trainer.h"
+#include "tests/training/stable_log.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::read_file;
+using testing::stable_log;
+using testing::TestFolder;
+
+// A tiny model with weights, as a base that adapters can be saved for.
+std::string write_base(const TestFolder& folder) {
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("base_run"));
+  arguments.save_strategy = "no";
+  Trainer(arguments).save_model(folder.path("base"));
+  return folder.path("base");
+}
+
+Arguments lora_arguments(const std::string& base, const std::string& output_dir) {
+  Arguments arguments = testing::tiny_arguments("", output_dir);
+  arguments.model_name_or_path = base;
+  arguments.lora_r = 2;
+  arguments.lora_alpha = 3.0;
+  arguments.lora_dropout = 0.1;
+  return arguments;
+}
+
+void expect_resumes(const Arguments& whole, const TestFolder& folder, const std::vector<std::string>& saved) {
+  const TrainOutput expected = Trainer(whole).train();
+  ASSERT_EQ(expected.step, 12);
+  for (const int step : {1, 6, 11}) {
+    SCOPED_TRACE("resumed after step " + std::to_string(step));
+    Arguments rest = whole;
+    rest.output_dir = folder.path("rest" + std::to_string(step));
+    rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-" + std::to_string(step);
+    EXPECT_EQ(stable_log(Trainer(rest).train().log_history), stable_log(expected.log_history));
+    for (const std::string& file : saved) {
+      const std::string wanted = read_file(whole.output_dir + "/checkpoint-12/" + file);
+      ASSERT_FALSE(wanted.empty()) << file;
+      EXPECT_TRUE(read_file(rest.output_dir + "/checkpoint-12/" + file) == wanted) << file;
+    }
+  }
+}
+
+TEST(Freeze, ResumesBitForBit) {
+  const TestFolder folder("freeze_resume");
+  Arguments whole = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("whole"));
+  whole.freeze = {"bert.embeddings.*", "bert.encoder.layer.0.*"};
+  expect_resumes(whole, folder, {"model.safetensors", "optimizer.safetensors"});
+}
+
+TEST(Lora, ResumesBitForBit) {
+  const TestFolder folder("lora_resume");
+  const std::string base = write_base(folder);
+  expect_resumes(lora_arguments(base, folder.path("whole")), folder,
+                 {"adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors"});
+  EXPECT_FALSE(std::filesystem::exists(folder.path("whole") + "/checkpoint-12/model.safetensors"));
+}
+
+TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
+  const TestFolder folder("qlora_resume");
+  const std::string base = write_base(folder);
+  Arguments arguments = lora_arguments(base, folder.path("whole"));
+  arguments.load_in_4bit = true;
+  arguments.bnb_4bit_use_double_quant = true;
+  expect_resumes(arguments, folder, {"adapter_model.safetensors", "optimizer.safetensors"});
+}
+
+// The base's matrices: 4 bits a number with a byte for 64 of them, or 8 bits with four bytes for a row.
+TEST(Lora, PlansTheBaseInItsBits) {
+  const TestFolder folder("qlora_plan");
+  const std::string base = write_base(folder);
+  const auto weights_of = [&](const Arguments& arguments) {
+    const std::string json = Trainer(arguments).plan().json;
+    const size_t at = json.find("\"model_weights\": ");
+    EXPECT_NE(at, std::string::npos);
+    return std::stoll(json.substr(at + 17));
+  };
+  Arguments arguments = lora_arguments(base, folder.path("run"));
+  const int64_t whole = weights_of(arguments);
+  arguments.load_in_8bit = true;
+  const int64_t eight = weights_of(arguments);
+  arguments.load_in_8bit = false;
+  arguments.load_in_4bit = true;
+  const int64_t four = weights_of(arguments);
+  // 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers, and the pooler's; small arrays end at multiples of 64
+  // bytes.
+  const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
+  EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
+  EXPECT_LT(four, whole - 3 * numbers);
+  EXPECT_LT(four, eight);
+}
+
+TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
+  const TestFolder folder("lora_goes_on");
+  const std::string base = write_base(folder);
+  Arguments arguments = lora_arguments(base, folder.path("first"));
+  arguments.save_strategy = "no";
+  Trainer first(arguments);
+  first.train();
+  first.save_model(folder.path("adapter"));
+  const auto loss_of = [&](const std::string& model, const std::string& adapter) {
+    Arguments more = testing::tiny_arguments("", folder.path("more"));
+    std::filesystem::remove_all(more.output_dir);
+    more.model_name_or_path = model;
+    more.adapter_name_or_path = adapter;
+    more.save_strategy = "no";
+    more.max_steps = 1;
+    more.learning_rate = 0.0;
+    more.config_overrides = {{"hidden_dropout_prob", "0"}, {"attention_probs_dropout_prob", "0"}};
+    return Trainer(more).train().metrics.at("train_loss");
+  };
+  const std::string adapter = folder.path("adapter");
+  EXPECT_EQ(loss_of(adapter, ""), loss_of(base, adapter));
+  EXPECT_NE(loss_of(base, ""), loss_of(base, adapter));
+  merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
+  // A weight of the merged model is rounded to fp32 once more; the dropout of the adapter is on in the other.
+  Arguments plain = testing::tiny_arguments("", folder.path("plain"));
+  plain.model_name_or_path = folder.path("merged");
+  plain.save_strategy = "no";
+  plain.max_steps = 1;
+  Trainer merged(plain);
+  EXPECT_EQ(merged.num_parameters(),
+            Trainer(lora_arguments(base, folder.path("x"))).num_parameters() - 2 * 2 * 64);
+}
+
+TEST(Lora, HoldsStatesOfWhatIsTrainedAlone) {
+  const TestFolder folder("lora_holds");
+  const std::string base = write_base(folder);
+  Arguments arguments = lora_arguments(base, folder.path("run"));
+  arguments.gradient_accumulation_steps = 1;
+  arguments.save_strategy = "no";
+  Trainer trainer(arguments);
+  trainer.train();
+  EXPECT_GT(trainer.memory().arena_high_water_bytes, 0);
+  EXPECT_LE(trainer.memory().arena_high_water_bytes, trainer.memory().arena_bytes);
+  EXPECT_NE(trainer.plan().table.find(" trainable ("), std::string::npos) << trainer.plan().table;
+  // Two layers, query and value, A and B of rank 2 and width 16, and the classifier for two labels.
+  const int64_t trained = 2 * 2 * 2 * 32 + 2 * 16 + 2;
+  EXPECT_NE(trainer.plan().json.find("\"num_trainable_parameters\": " + std::to_string(trained)),
+            std::string::npos);
+}
+
+std::string message_of(const Arguments& arguments, ErrorCode code) {
+  try {
+    Trainer(arguments).train();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Lora, SaysWhatIsWrong) {
+  const TestFolder folder("lora_wrong");
+  const std::string base = write_base(folder);
+  Arguments arguments = lora_arguments(base, folder.path("run"));
+  arguments.lora_target_modules = {"quary"};
+  const std::string unknown = message_of(arguments, ErrorCode::kUsage);
+  EXPECT_NE(unknown.find("near it are query"), std::string::npos) << unknown;
+  arguments.lora_target_modules = {"word_embeddings"};
+  const std::string table = message_of(arguments, ErrorCode::kUsage);
+  EXPECT_NE(table.find("no linear module"), std::string::npos) << table;
+  arguments.lora_target_modules = {};
+  arguments.lora_bias = "all";
+  EXPECT_NE(message_of(arguments, ErrorCode::kUsage).find("--lora_bias all"), std::string::npos);
+  arguments.lora_bias = "none";
+  arguments.load_in_4bit = true;
+  arguments.load_in_8bit = true;
+  EXPECT_NE(message_of(arguments, ErrorCode::kUsage).find("exclude each other"), std::string::npos);
+  arguments.load_in_8bit = false;
+  arguments.bnb_4bit_compute_dtype = "bfloat16";
+  EXPECT_NE(message_of(arguments, ErrorCode::kUsage).find("--bf16"), std::string::npos);
+  arguments.bnb_4bit_compute_dtype = "auto";
+  arguments.load_in_4bit = false;
+  arguments.lora_r = 0;
+  EXPECT_NE(message_of(arguments, ErrorCode::kUsage).find("lora_r"), std::string::npos);
+  arguments.lora_r = 2;
+  arguments.max_steps = 1;
+  Trainer trainer(arguments);
+  trainer.train();
+  trainer.save_model(folder.path("adapter"));
+
+  // A base of another width.
+  std::filesystem::create_directories(folder.path("other"));
+  std::ofstream(folder.path("other") + "/config.json")
+      << R"({"model_type": "bert", "vocab_size": 150, "hidden_size": 8, "num_hidden_layers": 2,)"
+      << R"( "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 32})";
+  Arguments other = testing::tiny_arguments(folder.path("other"), folder.path("other_run"));
+  other.save_strategy = "no";
+  Trainer(other).save_model(folder.path("other_base"));
+  other = testing::tiny_arguments("", folder.path("wrong"));
+  other.model_name_or_path = folder.path("other_base");
+  other.adapter_name_or_path = folder.path("adapter");
+  std::filesystem::remove(folder.path("adapter") + "/config.json");
+  const std::string shapes = message_of(other, ErrorCode::kBadData);
+  EXPECT_NE(shapes.find("the tensor 'base_model.model."), std::string::npos) << shapes;
+  EXPECT_NE(shapes.find("[2, 16], this model needs [2, 8]"), std::string::npos) << shapes;
+
+  // Checkpoints of one kind do not carry on runs of the other.
+  Arguments whole = testing::tiny_arguments("", folder.path("whole"));
+  whole.model_name_or_path = base;
+  whole.resume_from_checkpoint = folder.path("run") + "/checkpoint-1";
+  const std::string adapters = message_of(whole, ErrorCode::kBadData);
+  EXPECT_NE(adapters.find("--lora_r"), std::string::npos) << adapters;
+}
+
+}  // namespace
+}  // namespace plimsoll
