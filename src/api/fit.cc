@@ -23,7 +23,12 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 using MethodSet = std::vector<const Method*>;
 
-// Every set with at most one method of each kind. Accumulation is the search's own.
+bool has_kind(const MethodSet& set, std::string_view kind) {
+  return std::any_of(set.begin(), set.end(), [&](const Method* method) { return method->kind == kind; });
+}
+
+// Every set with at most one method of each kind. Accumulation is the search's own; and where a part is
+// trained, another optimizer saves little of the little that its states are.
 std::vector<MethodSet> method_sets(bool with_other_paths) {
   std::vector<std::string_view> kinds;
   for (const Method& method : method_table()) {
@@ -37,6 +42,7 @@ std::vector<MethodSet> method_sets(bool with_other_paths) {
       for (const Method& method : method_table()) {
         if (method.kind != kind) continue;
         if (method.effect == MethodEffect::kOtherPath && !with_other_paths) continue;
+        if (method.kind == "trained part" && has_kind(sets[i], "optimizer")) continue;
         sets.push_back(sets[i]);
         sets.back().push_back(&method);
       }
@@ -138,10 +144,8 @@ class Fit {
       search_sets(device, sets);
       return;
     }
-    const auto middle = std::stable_partition(sets.begin(), sets.end(), [](const MethodSet& set) {
-      return std::none_of(set.begin(), set.end(),
-                          [](const Method* method) { return method->kind == "recompute"; });
-    });
+    const auto middle = std::stable_partition(
+        sets.begin(), sets.end(), [](const MethodSet& set) { return !has_kind(set, "recompute"); });
     const auto before = static_cast<std::ptrdiff_t>(report_.rows.size());
     search_sets(device, {sets.begin(), middle});
     const bool fits = std::any_of(report_.rows.begin() + before, report_.rows.end(),

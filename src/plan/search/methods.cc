@@ -85,6 +85,22 @@ const std::vector<Method>& method_table() {
        .kind = "optimizer",
        .effect = MethodEffect::kOtherPath,
        .help = "Gradient descent without states."},
+      {.name = "freeze",
+       .words = {"--freeze", "*embeddings*"},
+       .kind = "trained part",
+       .effect = MethodEffect::kOtherPath,
+       .help = "Leaves the tables of embeddings as they are: no gradients and no states for them."},
+      {.name = "lora",
+       .words = {"--lora_r", "8", "--lora_target_modules", "all-linear"},
+       .kind = "trained part",
+       .effect = MethodEffect::kOtherPath,
+       .help = "Trains two narrow matrices beside each linear module, and the classifier."},
+      {.name = "qlora",
+       .words = {"--lora_r", "8", "--lora_target_modules", "all-linear", "--load_in_4bit",
+                 "--bnb_4bit_use_double_quant"},
+       .kind = "trained part",
+       .effect = MethodEffect::kOtherPath,
+       .help = "The same beside linear modules held in 4 bits a weight."},
   };
   return kMethods;
 }

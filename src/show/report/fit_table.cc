@@ -23,8 +23,15 @@ std::string count_or_dash(int64_t count) {
   return count > 0 ? fmt::format("{}", count) : "-";
 }
 
+// A word as a shell takes it for what it is.
+std::string quoted(const std::string& word) {
+  return word.find_first_of("*?[ ") == std::string::npos ? word : "'" + word + "'";
+}
+
 std::string command_of(const FitRow& row, const FitTableContext& context) {
-  return fmt::format("plimsoll train {} {}", context.command, fmt::join(row.arguments, " "));
+  std::string command = "plimsoll train " + context.command;
+  for (const std::string& word : row.arguments) command += " " + quoted(word);
+  return command;
 }
 
 }  // namespace
