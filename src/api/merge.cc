@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "base/check.h"
@@ -23,6 +24,17 @@ HubEnvironment hub_environment(const Environment& environment) {
           .hf_home = get("HF_HOME"),
           .xdg_cache_home = get("XDG_CACHE_HOME"),
           .home = get("HOME")};
+}
+
+// Weights that are read may not be replaced.
+void refuse_same_folder(const std::string& output, const std::string& read, std::string_view what) {
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(output, read, ignored)) return;
+  throw_error(
+      ErrorCode::kUsage,
+      "--output_dir {}: it is the folder of {}, which would be lost; give the merged model a folder of "
+      "its own",
+      output, what);
 }
 
 }  // namespace
@@ -52,6 +64,8 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   if (base.is_adapter()) {
     throw_error(ErrorCode::kBadData, "{}: it is an adapter itself; the base is a whole model", base_name);
   }
+  refuse_same_folder(options.output_dir, adapter.path(), "the adapter");
+  refuse_same_folder(options.output_dir, base.path(), "the base model");
   const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);
   return fmt::format("{}: {} with {} adapted modules merged and {} tensors as the adapter has them",
                      options.output_dir, base_name, report.num_merged, report.num_saved);

@@ -116,9 +116,10 @@ std::string results_table(const LogHistory& history) {
 
 std::string front_matter(const RunSetup& setup, const std::vector<std::string>& metrics) {
   const Arguments& a = setup.arguments;
-  std::string text = "---\nlibrary_name: transformers\n";
-  if (!a.model_name_or_path.empty()) text += "base_model: " + yaml_text(a.model_name_or_path) + "\n";
-  text += "tags:\n- generated_from_trainer\n- plimsoll\n";
+  const bool is_adapter = setup.request.lora.has_value();
+  std::string text = fmt::format("---\nlibrary_name: {}\n", is_adapter ? "peft" : "transformers");
+  if (!setup.base_model.empty()) text += "base_model: " + yaml_text(setup.base_model) + "\n";
+  text += fmt::format("tags:\n- generated_from_trainer\n- plimsoll\n{}", is_adapter ? "- lora\n" : "");
   if (!a.task_name.empty()) text += "datasets:\n- glue\n";
   if (metrics.size() > 1) {
     text += "metrics:\n";
@@ -126,6 +127,13 @@ std::string front_matter(const RunSetup& setup, const std::vector<std::string>& 
   }
   return text + "pipeline_tag: text-classification\nmodel-index:\n- name: " + yaml_text(run_title(a)) +
          "\n  results: []\n---\n";
+}
+
+std::string what_it_is(const RunSetup& setup) {
+  if (setup.base_model.empty()) return "A model trained from scratch (" + setup.model_label + ")";
+  const std::optional<LoraConfig>& lora = setup.request.lora;
+  return (lora ? fmt::format("A LoRA adapter of rank {} for `", lora->r) : "A fine-tuned version of `") +
+         setup.base_model + "`";
 }
 
 std::string file_name(const std::string& path) {
@@ -159,9 +167,8 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
   std::string text = front_matter(setup, keys) + "\n" + std::string(kMark) +
                      " Complete it, and take this line out if it shall not be\nwritten over. -->\n\n# " +
                      run_title(a) + "\n\n";
-  text += (a.model_name_or_path.empty() ? "A model trained from scratch (" + setup.model_label + ")"
-                                        : "A fine-tuned version of `" + a.model_name_or_path + "`") +
-          (a.task_name.empty() ? "." : " on the task " + a.task_name + " of GLUE.") + "\n";
+  text +=
+      what_it_is(setup) + (a.task_name.empty() ? "." : " on the task " + a.task_name + " of GLUE.") + "\n";
   if (last) {
     text += fmt::format("After {} of {} steps, on the validation data:\n", last->step, setup.max_steps);
     for (const std::string& key : keys)

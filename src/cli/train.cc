@@ -28,7 +28,9 @@ void on_signal(int signal) {
 // The last line: what lies in the output folder, and what was left alone there.
 std::string outcome_text(const Arguments& arguments, const TrainOutput& output,
                          const std::vector<std::string>& written) {
-  std::string text = "wrote " + arguments.output_dir + ": model.safetensors, all_results.json, log.jsonl";
+  const bool is_adapter = arguments.lora_r || !arguments.adapter_name_or_path.empty();
+  std::string text = "wrote " + arguments.output_dir + (is_adapter ? ": adapter_" : ": ") +
+                     "model.safetensors, all_results.json, log.jsonl";
   for (const std::string& name : written) text += ", " + name;
   if (!output.best_checkpoint.empty()) text += "; best " + output.best_checkpoint;
   if (std::find(written.begin(), written.end(), "README.md") == written.end())

@@ -51,6 +51,7 @@ class Setup {
     find_model();
     set_adapter();
     set_base_weights();
+    check_adapter_folder();
     find_tokenizer();
     check_length();
     if (!is_plan()) read_run_data(setup_, files_);
@@ -220,6 +221,20 @@ class Setup {
                         : arguments_.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4
                                                                   : BaseWeights::kNf4;
     lora.double_quant = arguments_.load_in_4bit && arguments_.bnb_4bit_use_double_quant;
+  }
+
+  // What is saved as an adapter takes the place of weights in its folder, and those of the base are needed.
+  void check_adapter_folder() const {
+    std::error_code ignored;
+    if (setup_.purpose != RunPurpose::kTrain || !setup_.request.lora || !setup_.weights ||
+        !fs::equivalent(setup_.weights->path(), arguments_.output_dir, ignored)) {
+      return;
+    }
+    throw_error(
+        ErrorCode::kUsage,
+        "--output_dir {}: it is the folder of the base model, whose weights an adapter needs and would "
+        "replace there; give the adapter a folder of its own",
+        arguments_.output_dir);
   }
 
   void note(std::string text) { setup_.notes.push_back(std::move(text)); }

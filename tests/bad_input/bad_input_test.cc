@@ -56,6 +56,9 @@ TEST(BadInput, Data) {
 TEST(BadInput, Arguments) {
   run_cases(argument_cases());
 }
+TEST(BadInput, Adapters) {
+  run_cases(adapter_cases());
+}
 TEST(BadInput, Checkpoints) {
   run_cases(checkpoint_cases());
 }
@@ -116,7 +119,7 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   size_t count = 0;
   size_t bad = 0;
   for (const auto& cases : {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(),
-                            checkpoint_cases()}) {
+                            adapter_cases(), checkpoint_cases()}) {
     for (const Case& one : cases) {
       names.insert(one.name);
       ++count;

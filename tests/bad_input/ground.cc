@@ -61,6 +61,11 @@ Ground::Ground() : folder_("bad_input") {
   for (const char* name : {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"}) {
     fs::copy_file(run() + "/" + name, model() + "/" + name);
   }
+  const ProcessResult adapted =
+      run_plimsoll(train_adapter(adapter(), {"--lora_r", "2", "--max_steps", "2"}), path("log"));
+  if (adapted.exit_code == 0) return;
+  complaint_ =
+      "the good adapter's run ended with " + std::to_string(adapted.exit_code) + ":\n" + adapted.output;
 }
 
 std::string Ground::file(const std::string& name, std::string_view text) const {
@@ -109,6 +114,12 @@ std::string Ground::run_copy() const {
   return copy;
 }
 
+std::string Ground::adapter_copy() const {
+  const std::string copy = path("adapter_copy" + std::to_string(++copies_));
+  fs::copy(adapter(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  return copy;
+}
+
 Words Ground::predict(const std::string& model) const {
   return {"predict",         "--model_name_or_path", model, "--test_file", data(), "--output_dir",
           path("predicted"), "--num_threads",        "1"};
@@ -125,6 +136,13 @@ Words Ground::tokenize(const std::string& tokenizer) const {
 Words Ground::train(const std::string& train_file, const Words& more) const {
   Words words = {"train",     "--model_name_or_path", model(), "--train_file", train_file, "--output_dir",
                  path("out"), "--num_threads",        "1",     "--dry_run"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words Ground::train_adapter(const std::string& run, const Words& more) const {
+  Words words = {"train", "--model_name_or_path", model(), "--train_file",  data(), "--output_dir",
+                 run,     "--save_steps",         "1",     "--num_threads", "1"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

@@ -14,7 +14,8 @@ namespace plimsoll::testing {
 using Words = std::vector<std::string>;
 
 // A folder with a fine-tuned model (config.json, model.safetensors, vocab.txt, tokenizer_config.json), a run
-// with a checkpoint, and data. Made once, by training; a case copies what it spoils.
+// with a checkpoint, a run that trained an adapter, and data. Made once, by training; a case copies what it
+// spoils.
 class Ground {
  public:
   Ground();
@@ -26,6 +27,7 @@ class Ground {
   std::string model() const { return path("model"); }
   std::string data() const { return path("train.tsv"); }
   std::string run() const { return path("run"); }
+  std::string adapter() const { return path("adapter"); }
 
   // A file of this text. Returns its path.
   std::string file(const std::string& name, std::string_view text) const;
@@ -38,12 +40,14 @@ class Ground {
   std::string model_with_header(const std::function<void(std::string&)>& change) const;
   // A copy of the run.
   std::string run_copy() const;
+  std::string adapter_copy() const;
 
   // Commands that read one kind of input.
   Words predict(const std::string& model) const;
   Words plan(const std::string& config) const;
   Words tokenize(const std::string& tokenizer) const;
   Words train(const std::string& train_file, const Words& more = {}) const;
+  Words train_adapter(const std::string& run, const Words& more) const;
   Words train_dummy(const Words& more = {}) const;
   Words resume(const std::string& run, const Words& more = {}) const;
 
@@ -66,6 +70,7 @@ std::vector<Case> config_cases();
 std::vector<Case> tokenizer_cases();
 std::vector<Case> data_cases();
 std::vector<Case> argument_cases();
+std::vector<Case> adapter_cases();
 std::vector<Case> checkpoint_cases();
 
 // The first `from` in `text` becomes `to`; throws if it is not there, so that no case is spoiled in vain.

@@ -1,0 +1,170 @@
+// Adapters that are spoiled, of another model or rank, and what would lose one.
+#include <filesystem>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Predictions with a copy of the adapter in which something is changed.
+Case changed(std::string name, int exit_code, Words message,
+             std::function<void(const Ground&, const std::string&)> change) {
+  return {std::move(name), exit_code, std::move(message), [change = std::move(change)](const Ground& ground) {
+            const std::string adapter = ground.adapter_copy();
+            change(ground, adapter);
+            return ground.predict(adapter);
+          }};
+}
+
+Case config_replacing(std::string name, int exit_code, Words message, std::string from, std::string to) {
+  return changed(
+      std::move(name), exit_code, std::move(message),
+      [from = std::move(from), to = std::move(to)](const Ground& ground, const std::string& adapter) {
+        std::string text = read_file(adapter + "/adapter_config.json");
+        replace_first(text, from, to);
+        ground.file(fs::path(adapter).filename().string() + "/adapter_config.json", text);
+      });
+}
+
+Case merge(std::string name, int exit_code, Words message, std::function<Words(const Ground&)> more) {
+  return {std::move(name), exit_code, std::move(message), [more = std::move(more)](const Ground& ground) {
+            Words words = more(ground);
+            words.insert(words.begin(), "merge");
+            return words;
+          }};
+}
+
+std::vector<Case> file_cases() {
+  return {
+      changed("AdapterGood", 0, {"predict"}, [](const Ground&, const std::string&) {}),
+      changed("AdapterCut", 4, {"adapter_model.safetensors"},
+              [](const Ground&, const std::string& adapter) {
+                const std::string file = adapter + "/adapter_model.safetensors";
+                fs::resize_file(file, fs::file_size(file) / 2);
+              }),
+      changed("AdapterWithoutWeights", 4, {"adapter_model.safetensors"},
+              [](const Ground&, const std::string& adapter) {
+                fs::remove(adapter + "/adapter_model.safetensors");
+              }),
+      config_replacing("AdapterNoJson", 4, {"adapter_config.json", "not valid JSON"}, "{", "["),
+      config_replacing("AdapterOfAnotherKind", 2, {"adapter_config.json", "\"peft_type\"", "\"LORA\""},
+                       "\"LORA\"", "\"IA3\""),
+      config_replacing("AdapterDora", 2, {"adapter_config.json", "\"use_dora\""}, "\"use_dora\": false",
+                       "\"use_dora\": true"),
+      config_replacing("AdapterOfAnotherRank", 4, {"lora_A.weight", "[2, 16]", "[4, 16]", "rank"}, "\"r\": 2",
+                       "\"r\": 4"),
+      config_replacing("AdapterNegativeRank", 4, {"adapter_config.json", "\"r\" is -2"}, "\"r\": 2",
+                       "\"r\": -2"),
+      config_replacing("AdapterNegativeAlpha", 4, {"adapter_config.json", "\"lora_alpha\" is -8"},
+                       "\"lora_alpha\": 8", "\"lora_alpha\": -8"),
+      config_replacing("AdapterOfOtherModules", 4, {"attention.self.key.lora_A.weight", "is missing"},
+                       "\"query\"", "\"key\""),
+      config_replacing("AdapterOfUnknownModules", 2, {"quary", "near it are query"}, "\"query\"",
+                       "\"quary\""),
+      config_replacing("AdapterWithoutItsBase", 4, {"/nowhere/"}, "\"base_model_name_or_path\": \"",
+                       "\"base_model_name_or_path\": \"/nowhere"),
+  };
+}
+
+}  // namespace
+
+std::vector<Case> adapter_cases() {
+  std::vector<Case> cases = file_cases();
+  const auto resume = [](const Ground& ground, const Words& more) {
+    const std::string adapter = ground.adapter_copy();
+    Words words = ground.train_adapter(adapter, more);
+    words.insert(words.end(), {"--max_steps", "3", "--resume_from_checkpoint", adapter + "/checkpoint-2"});
+    return words;
+  };
+  const std::vector<Case> runs{
+      {"AdapterThatIsAModel",
+       4,
+       {"--adapter_name_or_path", "adapter_config.json", "--model_name_or_path"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--adapter_name_or_path", ground.model()});
+       }},
+      {"AdapterBesideAnotherRank",
+       2,
+       {"--lora_r 4", "the adapter has 2"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(), {"--adapter_name_or_path", ground.adapter(), "--lora_r", "4"});
+       }},
+      {"AdapterOverItsBase",
+       2,
+       {"--output_dir", "the folder of the base model", "a folder of its own"},
+       [](const Ground& ground) {
+         const std::string base = ground.model_with("", "");
+         return Words{"train",
+                      "--model_name_or_path",
+                      base,
+                      "--train_file",
+                      ground.data(),
+                      "--output_dir",
+                      base,
+                      "--num_threads",
+                      "1",
+                      "--lora_r",
+                      "2"};
+       }},
+      {"AdapterResumed",
+       0,
+       {"checkpoint-2", "wrote"},
+       [resume](const Ground& ground) {
+         return resume(ground, {"--lora_r", "2"});
+       }},
+      {"AdapterResumedWithAnotherRank",
+       4,
+       {"checkpoint-2", "lora_A.weight", "[2, 16]", "[3, 16]"},
+       [resume](const Ground& ground) {
+         return resume(ground, {"--lora_r", "3"});
+       }},
+      {"AdapterResumedAsAModel",
+       4,
+       {"checkpoint-2", "--lora_r"},
+       [resume](const Ground& ground) { return resume(ground, {}); }},
+      merge("MergeGood", 0, {"2 adapted modules merged", "2 tensors"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--output_dir", ground.path("new/merged")};
+            }),
+      merge("MergeOfNoFolder", 4, {"nowhere"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.path("nowhere"), "--output_dir", ground.path("merged")};
+            }),
+      merge("MergeOfAModel", 4, {"adapter_config.json", "a whole model already"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.model(), "--output_dir", ground.path("merged")};
+            }),
+      merge("MergeWithoutFolder", 2, {"--output_dir"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter()};
+            }),
+      merge("MergeUnknownOption", 2, {"--adaptor", "--adapter"},
+            [](const Ground& ground) {
+              return Words{"--adaptor", ground.adapter()};
+            }),
+      merge("MergeOverTheAdapter", 2, {"--output_dir", "the folder of the adapter"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--output_dir", ground.adapter() + "/"};
+            }),
+      merge("MergeOverTheBase", 2, {"--output_dir", "the folder of the base model"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--output_dir", ground.model()};
+            }),
+      merge("MergeIntoAFile", 7, {"train.tsv"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--output_dir", ground.data()};
+            }),
+      merge("MergeCut", 4, {"adapter_model.safetensors"},
+            [](const Ground& ground) {
+              const std::string adapter = ground.adapter_copy();
+              fs::resize_file(adapter + "/adapter_model.safetensors", 100);
+              return Words{"--adapter", adapter, "--output_dir", ground.path("merged")};
+            }),
+  };
+  cases.insert(cases.end(), runs.begin(), runs.end());
+  return cases;
+}
+
+}  // namespace plimsoll::testing
