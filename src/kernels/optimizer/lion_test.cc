@@ -115,7 +115,8 @@ TEST(Lion, KeepsA16BitCopyOfTheParameters) {
 TEST(Lion, BetasOutsideTheirRangeAndWrongTypesAreOurBugs) {
   TensorList list("lion_bad", DType::kF64, {3});
   list.fill();
-  LionArgs args = make_args(list.tensors(), Scalars(), 0.0);
+  const Scalars scalars;
+  LionArgs args = make_args(list.tensors(), scalars, 0.0);
   EXPECT_THROW(lion_cpu(args), Error);
   args.beta1 = 1.0;
   EXPECT_THROW(lion_ref(args), Error);
