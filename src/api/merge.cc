@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <optional>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -13,18 +12,6 @@
 
 namespace plimsoll {
 namespace {
-
-HubEnvironment hub_environment(const Environment& environment) {
-  const auto get = [&](const char* name) -> std::optional<std::string> {
-    const auto it = environment.find(name);
-    return it == environment.end() ? std::nullopt : std::optional(it->second);
-  };
-  return {.hf_hub_cache = get("HF_HUB_CACHE"),
-          .huggingface_hub_cache = get("HUGGINGFACE_HUB_CACHE"),
-          .hf_home = get("HF_HOME"),
-          .xdg_cache_home = get("XDG_CACHE_HOME"),
-          .home = get("HOME")};
-}
 
 // Weights that are read may not be replaced.
 void refuse_same_folder(const std::string& output, const std::string& read, std::string_view what) {

@@ -25,18 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-HubEnvironment hub_environment(const Environment& environment) {
-  const auto get = [&](const char* name) -> std::optional<std::string> {
-    const auto it = environment.find(name);
-    return it == environment.end() ? std::nullopt : std::optional(it->second);
-  };
-  return {.hf_hub_cache = get("HF_HUB_CACHE"),
-          .huggingface_hub_cache = get("HUGGINGFACE_HUB_CACHE"),
-          .hf_home = get("HF_HOME"),
-          .xdg_cache_home = get("XDG_CACHE_HOME"),
-          .home = get("HOME")};
-}
-
 class Setup {
  public:
   Setup(const Arguments& arguments, RunPurpose purpose, const Environment& environment, FileSystem& files)

@@ -85,6 +85,18 @@ std::string commit_of(FileSystem& files, const std::string& repository, const st
 
 }  // namespace
 
+HubEnvironment hub_environment(const std::map<std::string, std::string>& environment) {
+  const auto get = [&](const char* name) -> std::optional<std::string> {
+    const auto it = environment.find(name);
+    return it == environment.end() ? std::nullopt : std::optional(it->second);
+  };
+  return {.hf_hub_cache = get("HF_HUB_CACHE"),
+          .huggingface_hub_cache = get("HUGGINGFACE_HUB_CACHE"),
+          .hf_home = get("HF_HOME"),
+          .xdg_cache_home = get("XDG_CACHE_HOME"),
+          .home = get("HOME")};
+}
+
 std::string hub_cache_folder(const HubEnvironment& environment) {
   for (const auto* value : {&environment.hf_hub_cache, &environment.huggingface_hub_cache}) {
     if (is_set(*value)) return expand_home(**value, environment);

@@ -4,6 +4,7 @@
 // variables. Thread-safety: pure apart from reading the file system.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ struct HubEnvironment {
   std::optional<std::string> xdg_cache_home;         // XDG_CACHE_HOME
   std::optional<std::string> home;                   // HOME
 };
+
+// Those of a process, by name.
+HubEnvironment hub_environment(const std::map<std::string, std::string>& environment);
 
 // The folder with the models--org--name folders: HF_HUB_CACHE, else HUGGINGFACE_HUB_CACHE, else HF_HOME/hub,
 // else XDG_CACHE_HOME/huggingface/hub, else HOME/.cache/huggingface/hub. "~/" at the start of a value is

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/optimizer/eight_bit.h"
 #include "kernels/quantization/quantization.h"
 
 namespace plimsoll {
@@ -28,33 +29,6 @@ constexpr std::array<float, 16> kNf4Numbers = {-1.0f,
 constexpr std::array<float, 16> kFp4Numbers = {
     0.0f, 0.0625f / 12.0f,  8.0f / 12.0f,  1.0f,  4.0f / 12.0f,  0.5f,  2.0f / 12.0f,  0.25f,
     0.0f, -0.0625f / 12.0f, -8.0f / 12.0f, -1.0f, -4.0f / 12.0f, -0.5f, -2.0f / 12.0f, -0.25f};
-
-// As bitsandbytes builds them in fp32: for every decade from 10^-6 to 1 the middles of equal bins, from 1 to
-// 64 on either side of 0; and 0, and 1.
-std::array<float, 256> make_scale_numbers() {
-  constexpr float kDecade[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
-  std::vector<float> numbers{0.0f, 1.0f};
-  for (int decade = 0; decade < 7; ++decade) {
-    const int bins = 1 << decade;
-    const float step = (1.0f - 0.1f) / static_cast<float>(bins);
-    // Limits of bins from either end, so that both ends are exact.
-    const auto limit = [&](int i) {
-      const double wide = static_cast<double>(step);
-      return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i
-                                                   : 1.0 - wide * (bins - i));
-    };
-    for (int i = 0; i < bins; ++i) {
-      const float middle = (limit(i) + limit(i + 1)) / 2.0f;
-      const float number = kDecade[decade] * middle;
-      numbers.push_back(number);
-      numbers.push_back(-number);
-    }
-  }
-  std::sort(numbers.begin(), numbers.end());
-  std::array<float, 256> sorted{};
-  std::copy(numbers.begin(), numbers.end(), sorted.begin());
-  return sorted;
-}
 
 // Ascending numbers with their codes, and the middles between them.
 struct Ladder {
@@ -156,7 +130,7 @@ std::span<const float, 16> four_bit_numbers(QuantizedFormat format) {
 }
 
 std::span<const float, 256> scale_numbers() {
-  static const std::array<float, 256> numbers = make_scale_numbers();
+  static constexpr std::array<float, 256> numbers = eight_bit_numbers(EightBitSign::kSigned);
   return numbers;
 }
 
