@@ -5,33 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "models/json_file.h"
 
 namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
-
-// JSON nested deeper than this is refused before it is parsed into a tree.
-constexpr int kMaxDepth = 64;
-
-Json parse_json(std::string_view text, std::string_view where) {
-  int depth = 0;
-  const auto guard = [&](int level, Json::parse_event_t, Json&) {
-    depth = std::max(depth, level);
-    if (level > kMaxDepth)
-      throw_error(ErrorCode::kBadData, "{}: nested deeper than {} levels", where, kMaxDepth);
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), guard);
-  } catch (const Json::parse_error& error) {
-    throw_error(ErrorCode::kBadData, "{}: not readable as JSON at byte {} ({}); download the file again",
-                where, error.byte, error.what());
-  } catch (const Json::out_of_range& error) {
-    throw_error(ErrorCode::kBadData, "{}: a number is too large ({}); correct it or download the file again",
-                where, error.what());
-  }
-}
 
 class Reader {
  public:
@@ -167,7 +146,7 @@ void refuse_variants(const Json& json, const Reader& reader, std::string_view wh
 }  // namespace
 
 ModelConfig parse_model_config(std::string_view text, std::string_view where) {
-  const Json json = parse_json(text, where);
+  const Json json = parse_model_json(text, where);
   if (!json.is_object())
     throw_error(ErrorCode::kBadData, "{}: a JSON object is expected, found {}", where, json.type_name());
   const Reader reader(json, where);

@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kWeightSuffix = ".weight";
+// More than names of modules ask for.
+constexpr size_t kMaxExpressionLength = 1000;
 // Draws of the model's own dropout count up from 0.
 constexpr int64_t kFirstSite = int64_t{1} << 20;
 
@@ -100,9 +102,17 @@ bool is_saved_whole(std::string_view parameter, const LoraConfig& config) {
               fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
+// The text may come with somebody's adapter. Matching takes time in proportion to the states of the
+// expression (no references back to groups), and the states are bounded: by the length here, and by the
+// library where counted repetitions multiply them.
 std::regex expression_of(const std::string& text) {
+  if (text.size() > kMaxExpressionLength) {
+    throw_error(ErrorCode::kUsage,
+                "--lora_target_modules: an expression of {} characters; at most {} are read", text.size(),
+                kMaxExpressionLength);
+  }
   try {
-    return std::regex(text, std::regex::ECMAScript);
+    return std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const std::regex_error& error) {
     throw_error(ErrorCode::kUsage, "--lora_target_modules {}: it is no regular expression ({})", text,
                 error.what());

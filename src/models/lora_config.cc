@@ -1,12 +1,19 @@
 #include "models/lora_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "models/json_file.h"
 
 namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
+
+// Wider than any model: a rank beyond it is a mistake.
+constexpr int64_t kMaxRank = 65536;
 
 const Json* present(const Json& config, const char* key) {
   const auto it = config.find(key);
@@ -71,7 +78,7 @@ void refuse_variants(const Json& config, std::string_view where) {
 }  // namespace
 
 AdapterConfig parse_adapter_config(std::string_view text, std::string_view where) {
-  const Json config = Json::parse(text.begin(), text.end(), nullptr, false);
+  const Json config = parse_model_json(text, where);
   if (!config.is_object()) throw_error(ErrorCode::kBadData, "{}: it is no JSON object", where);
   const Json* type = present(config, "peft_type");
   if (type == nullptr || *type != "LORA") {
@@ -80,10 +87,11 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   refuse_variants(config, where);
   AdapterConfig adapter;
   const double r = number_of(config, "r", 8, 1, where);
-  adapter.lora.r = static_cast<int64_t>(r);
-  if (static_cast<double>(adapter.lora.r) != r || r > 65536) {
-    throw_error(ErrorCode::kBadData, "{}: \"r\" is {}, an integer from 1 to 65536 is wanted", where, r);
+  if (r > kMaxRank || std::floor(r) != r) {
+    throw_error(ErrorCode::kBadData, "{}: \"r\" is {}, an integer from 1 to {} is wanted", where, r,
+                kMaxRank);
   }
+  adapter.lora.r = static_cast<int64_t>(r);
   adapter.lora.alpha = number_of(config, "lora_alpha", 8, 0, where);
   adapter.lora.dropout = number_of(config, "lora_dropout", 0, 0, where);
   if (adapter.lora.dropout >= 1) {
@@ -110,8 +118,8 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
   const bool is_text =
       targets.size() == 1 &&
       (targets[0] == "all-linear" || targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos);
-  // An integer is written as one, as PEFT has it.
-  const bool is_whole = lora.alpha == static_cast<double>(static_cast<int64_t>(lora.alpha));
+  // An integer is written as one, as PEFT has it; doubles are exact on all integers up to 2^53.
+  const bool is_whole = std::floor(lora.alpha) == lora.alpha && lora.alpha <= 0x1p53;
   const Json json{{"alpha_pattern", Json::object()},
                   {"base_model_name_or_path", config.base_model},
                   {"bias", "none"},

@@ -1,0 +1,47 @@
+// Fuzzes what reads adapter_config.json and chooses the modules that it names. Anything but an adapter or an
+// Error of bad data or usage is a finding; so is an adapter that changes when it is written and read again.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/check.h"
+#include "models/config.h"
+#include "models/lora_config.h"
+#include "models/model.h"
+
+namespace plimsoll {
+namespace {
+
+// A model of two layers, of either architecture.
+std::vector<WeightSpec> small_model(std::string_view preset) {
+  ModelConfig config = *find_preset(preset);
+  config.num_hidden_layers = 2;
+  return model_weights(config);
+}
+
+void check_adapter(std::string_view text) {
+  const AdapterConfig adapter = parse_adapter_config(text, "fuzz");
+  const std::string written = adapter_config_json(adapter, "bert");
+  const AdapterConfig again = parse_adapter_config(written, "fuzz");
+  PLIMSOLL_CHECK(adapter_config_json(again, "bert") == written);
+  PLIMSOLL_CHECK(again.lora.r == adapter.lora.r && again.lora.alpha == adapter.lora.alpha &&
+                 again.lora.dropout == adapter.lora.dropout &&
+                 again.lora.use_rslora == adapter.lora.use_rslora && again.base_model == adapter.base_model);
+  static const std::vector<WeightSpec> bert = small_model("bert-base-uncased");
+  static const std::vector<WeightSpec> distilbert = small_model("distilbert-base-uncased");
+  std::vector<WeightSpec> specs = adapter.lora.use_rslora ? distilbert : bert;
+  add_lora_weights(specs, adapter.lora.use_rslora ? "distilbert" : "bert", adapter.lora);
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    plimsoll::check_adapter({reinterpret_cast<const char*>(data), size});
+  } catch (const plimsoll::Error& error) {
+    if (error.code() != plimsoll::ErrorCode::kBadData && error.code() != plimsoll::ErrorCode::kUsage) throw;
+  }
+  return 0;
+}
