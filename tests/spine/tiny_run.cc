@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "base/philox.h"
+#include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "exec/quantized_weights.h"
 
@@ -54,6 +55,9 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     const CudaDeviceInfo& info = devices.front();
     request.device = KernelDevice::kCuda;
     request.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
+  } else if (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512) {
+    // oneDNN has no bf16 products there, not even emulated ones.
+    request.reference_kernels = true;
   }
   return request;
 }
