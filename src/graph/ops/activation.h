@@ -23,6 +23,7 @@ class ActivationOp final : public OpSchema {
 
   std::string_view name() const override { return name_; }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 1, op, "x");
     return {op.input(0).type};

@@ -8,6 +8,7 @@ class Add final : public OpSchema {
  public:
   std::string_view name() const override { return "add"; }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 2 && op.input(0).type == op.input(1).type, op,
                     "two operands of one type");

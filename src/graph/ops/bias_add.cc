@@ -10,6 +10,7 @@ class BiasAdd final : public OpSchema {
  public:
   std::string_view name() const override { return "bias_add"; }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 2 && op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 1 &&
                         op.in_shape(0)[1] == op.in_shape(1)[0],

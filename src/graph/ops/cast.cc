@@ -9,6 +9,7 @@ class Cast final : public OpSchema {
  public:
   std::string_view name() const override { return "cast"; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     const auto dtype = parse_dtype(op.attributes().word("dtype"));
     expect_operands(op.num_inputs() == 1 && dtype && is_floating(*dtype), op, "x and a floating-point type");

@@ -12,6 +12,7 @@ class Columns final : public OpSchema {
  public:
   std::string_view name() const override { return "columns"; }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     const int64_t first = op.attributes().integer("first");
     const int64_t count = op.attributes().integer("count");
@@ -48,6 +49,7 @@ class AddColumns final : public OpSchema {
  public:
   std::string_view name() const override { return "add_columns"; }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 2 && op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 &&
                         op.in_shape(0)[0] == op.in_shape(1)[0] &&

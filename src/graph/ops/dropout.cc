@@ -10,6 +10,7 @@ class Dropout final : public OpSchema {
  public:
   std::string_view name() const override { return "dropout"; }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 2 && op.input(1).type.dtype == DType::kI64, op, "x, rng i64[2]");
     const double p = op.attributes().number("p");

@@ -49,6 +49,9 @@ class Matmul final : public OpSchema {
     return {inputs[0] == Tail::kZero && !op.has_input(2) ? Tail::kZero : Tail::kFinite};
   }
 
+  bool works_row_by_row(const OpView& op) const override {
+    return op.attributes().integer("ta") == 0 && !op.in_shape(1).depends_on_bucket() && !op.has_input(3);
+  }
   int into_input(const OpView&, int) const override { return 3; }
   int accumulate_flag_input() const override { return 4; }
 

@@ -11,6 +11,7 @@ class Normalize final : public OpSchema {
  public:
   std::string_view name() const override { return "normalize"; }
   OpGroup group() const override { return OpGroup::kNormalization; }
+  bool works_row_by_row(const OpView&) const override { return true; }
   std::vector<ValueType> infer(const OpView& op) const override {
     expect_operands(op.num_inputs() == 1 && op.in_shape(0).rank() == 2, op, "x[T,C]");
     const DType dtype = op.input(0).type.dtype;

@@ -72,6 +72,13 @@ class OpSchema : public OpDef {
   // default is an op that works row by row: finite in, finite out.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
+  // Whether a row of each output depends on the same row of the operands that have rows, and otherwise only
+  // on operands without: f(x)[r] = f(x[r]) for any choice of rows r. Random draws are counted anew by row.
+  virtual bool works_row_by_row(const OpView& op) const {
+    static_cast<void>(op);
+    return false;
+  }
+
   // Inputs whose bytes output i may take over when nobody reads them later.
   virtual std::vector<int> may_overwrite(const OpView& op, int output) const {
     static_cast<void>(op);

@@ -28,7 +28,7 @@ void PassManager::run(Graph& graph, const Pass& pass) {
 std::vector<PassInfo> all_passes() {
   std::vector<PassInfo> infos;
   for (const Pass& pass :
-       {precision_pass(DType::kBF16), frozen_weights_pass(DType::kBF16, {}),
+       {unread_rows_pass(), precision_pass(DType::kBF16), frozen_weights_pass(DType::kBF16, {}),
         quantized_weights_pass("nf4", {}), fuse_pass(), weight_copies_pass(DType::kBF16),
         split_weights_pass(DType::kBF16), copies_at_use_pass(DType::kF16), common_subexpression_pass(),
         dead_code_pass({}), accumulate_pass(), recompute_pass({}), reorder_pass({}), in_place_pass()}) {

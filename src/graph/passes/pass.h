@@ -66,6 +66,9 @@ std::vector<PassInfo> all_passes();
 Pass precision_pass(DType activations);
 // frozen_weights.cc: frozen weights that only products of `dtype` activations read are held in that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
+// unread_rows.cc: rows that nobody reads are not computed: behind the last attention a classifier reads the
+// first token of each sequence only. Draws of dropout there count those rows.
+Pass unread_rows_pass();
 // fuse.cc: forward patterns into fused ops.
 Pass fuse_pass();
 // weight_copies.cc: products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,

@@ -40,12 +40,14 @@ TEST(OperationsAnatomy, SumsEqualThoseOfTheOps) {
 
 TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
   // Linear layers: 2 flops x tokens x weights, forward once and backward twice (the first layer's inputs are
-  // embeddings, whose gradient is wanted too); the pooler sees one row a sequence.
+  // embeddings, whose gradient is wanted too). Behind the last layer's attention one row a sequence is
+  // computed, the one that the pooler reads.
   const PlanRequest request = preset_request("bert-base-uncased", 8, 128);
   const Plan plan = build_plan(request);
   const double tokens = 8 * 128;
-  const double layer = 4.0 * 768 * 768 + 2.0 * 768 * 3072;
-  const double linear = 2 * tokens * 12 * layer;
+  const double behind_attention = 768.0 * 768 + 2.0 * 768 * 3072;
+  const double layer = 3.0 * 768 * 768 + behind_attention;
+  const double linear = 2 * tokens * (12 * layer - behind_attention) + 2 * 8 * behind_attention;
   const double attention = 12 * 4.0 * 8 * 128 * 128 * 768;
   const OperationsAnatomy operations = operations_anatomy(plan);
   const auto& products = operations.by_group[index_of(OpGroup::kContraction)];

@@ -110,6 +110,7 @@ bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
 
 // From the model's graph to one in the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
+  passes.run(graph, unread_rows_pass());
   if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
   passes.run(graph, fuse_pass());
   if (request.lora && request.lora->base_weights != BaseWeights::kAsLoaded) {
