@@ -213,6 +213,11 @@ void Executor::run(ProgramKind kind, Segment segment) {
   }
 }
 
+int64_t Executor::high_water_bytes() const {
+  const int64_t unit = arena_alignment(plan_.request.device);
+  return (backend_->high_water_bytes() + unit - 1) / unit * unit;
+}
+
 const Bucket& Executor::current_bucket(ProgramKind kind) const {
   return program(kind).bucket;
 }

@@ -93,8 +93,9 @@ class Executor {
   std::string first_bad_value();
 
   const Bucket& current_bucket(ProgramKind kind) const;
-  // The end of the highest byte of the arena that was written, as observed. Cost on a GPU: copies the arena.
-  int64_t high_water_bytes() const { return backend_->high_water_bytes(); }
+  // The end of the highest unit of the arena's alignment, in which buffers are handed out, that holds a byte
+  // which was written, as observed. Cost on a GPU: copies the arena.
+  int64_t high_water_bytes() const;
   const Plan& plan() const { return plan_; }
 
   // With loss scaling: the scale of the last step's gradients, and the steps that an overflow has skipped,

@@ -141,7 +141,6 @@ void add_plan(const std::vector<std::string>& words, MemoryTruth& truth) {
   const Plan plan = build_plan(prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system()).request);
   truth.planned_arena_bytes = plan.arena_bytes;
   truth.is_on_gpu = plan.is_on_gpu();
-  truth.alignment = arena_alignment(plan.request.device);
   truth.tensors_end = plan.persistent_bytes;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
@@ -172,8 +171,10 @@ void expect_truth(const MemoryTruth& truth) {
   ASSERT_TRUE(truth.ok()) << "memory.json is missing or incomplete";
   EXPECT_EQ(truth.predicted_bytes, truth.arena_bytes + truth.constant_bytes);
   EXPECT_EQ(truth.arena_bytes, truth.planned_arena_bytes);
+  // Byte for byte where a tensor ends the arena. What lies behind the last tensor is scratch, of which a
+  // kernel may leave the end unwritten.
   EXPECT_LE(truth.high_water_bytes, truth.arena_bytes);
-  EXPECT_GT(truth.high_water_bytes, truth.tensors_end - truth.alignment);
+  EXPECT_GE(truth.high_water_bytes, truth.tensors_end);
   EXPECT_LE(truth.measured_bytes, truth.predicted_bytes);
   if (!truth.is_on_gpu) return;
   // What NVML counts comes within 1 % or 64 MiB of the prediction.

@@ -15,7 +15,6 @@ struct MemoryTruth {
   // What lies behind that is scratch of kernels.
   int64_t planned_arena_bytes = -1;
   bool is_on_gpu = false;
-  int64_t alignment = 64;
   int64_t tensors_end = -1;
   int64_t arena_bytes = -1;
   int64_t high_water_bytes = -1;
