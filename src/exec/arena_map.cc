@@ -20,13 +20,15 @@ int64_t exact_bytes(const PersistentBuffer& buffer) {
 
 }  // namespace
 
-ArenaMap::ArenaMap(const Plan& plan, const std::function<std::byte*(int64_t)>& take) {
+ArenaMap::ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take) {
   PLIMSOLL_CHECK(plan.request.separate_buffers, "buffers of this plan share their places");
-  for (const PersistentBuffer& buffer : plan.persistent)
-    blocks_.push_back({buffer.offset, exact_bytes(buffer)});
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.space == space) blocks_.push_back({buffer.offset, exact_bytes(buffer)});
+  }
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
-    for (const TransientBuffer& buffer : (*program)->buffers) {
+    for (const TransientBuffer& buffer :
+         space == Space::kDevice ? (*program)->buffers : (*program)->host_buffers) {
       blocks_.push_back({buffer.offset, exact_bytes(**program, buffer)});
     }
   }

@@ -22,9 +22,9 @@ class ArenaMap {
 
   // The whole arena in one block.
   explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
-  // `take(bytes)` gives a block for each buffer of the plan, of exactly the bytes that the largest bucket
-  // uses.
-  ArenaMap(const Plan& plan, const std::function<std::byte*(int64_t)>& take);
+  // `take(bytes)` gives a block for each buffer that the plan has in this space, of exactly the bytes that
+  // the largest bucket uses.
+  ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take);
 
   // The address of a place. Errors: kInternal where no buffer is. Cost: O(log blocks).
   std::byte* at(int64_t offset) const;

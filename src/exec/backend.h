@@ -38,8 +38,8 @@ class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
 
-  // Where ops see the arena's bytes.
-  virtual const ArenaMap& arena() const = 0;
+  // Where ops see the bytes of a space's arena.
+  virtual const ArenaMap& arena(Space space) const = 0;
   // Where the host reads and writes the input or output at this offset of the arena. On a CPU that is the
   // arena; on a GPU its twin in pinned memory, see before_host_writes() and before_host_reads().
   virtual std::byte* exchange(int64_t offset) const = 0;
@@ -48,16 +48,17 @@ class ExecutorBackend {
   virtual void before_host_reads() = 0;
 
   // Persistent memory that is no input or output: weights, states, gradients. Both wait.
-  virtual void read(int64_t offset, std::span<std::byte> bytes) const = 0;
-  virtual void write(int64_t offset, std::span<const std::byte> bytes) = 0;
-  virtual void fill(int64_t offset, int64_t bytes, uint8_t value) = 0;
+  virtual void read(Space space, int64_t offset, std::span<std::byte> bytes) const = 0;
+  virtual void write(Space space, int64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) = 0;
 
   // Rounds fp32 weights into the 16-bit copies that products read.
   virtual void copy_weights(ConstView from, View to, int64_t count) = 0;
 
   // Errors: kInternal for an op that has no binder.
   virtual std::function<void()> bind(const BindContext& context) const = 0;
-  // Runs the ops of one segment in order. May return before the device is done.
+  // Runs the ops of one segment in order, copies between spaces beside them where the device can. May return
+  // before the device is done.
   virtual void run(BoundProgram& program, Segment segment) = 0;
   // The same, one op after the other, adding to `times` (by index of op in the program).
   virtual void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) = 0;

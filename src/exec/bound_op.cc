@@ -7,16 +7,16 @@ View BindContext::place(ValueId id) const {
   const int64_t offset = program_.offsets[index_of(id)];
   if (offset < 0) return {};
   const Value& value = program_.graph.value(id);
-  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= plan_.arena_bytes,
-                 "'{}' ends at {} in an arena of {} bytes", value.name, offset + value.bytes(bucket_),
-                 plan_.arena_bytes);
-  if (value.bytes(program_.bucket) == 0) return {arena_.at(0), value.type.dtype};
-  return {arena_.at(offset), value.type.dtype};
+  const int64_t arena_bytes = plan_.arena_bytes_of(value.space);
+  PLIMSOLL_CHECK(offset + value.bytes(bucket_) <= arena_bytes, "'{}' ends at {} in an arena of {} bytes",
+                 value.name, offset + value.bytes(bucket_), arena_bytes);
+  if (value.bytes(program_.bucket) == 0) return {arenas_.device.at(0), value.type.dtype};
+  return {arenas_.of(value.space).at(offset), value.type.dtype};
 }
 
 View BindContext::scratch() const {
   const OpPlan& plan = program_.ops[index_];
-  return plan.scratch_bytes > 0 ? View{arena_.at(plan.scratch_offset), DType::kU8} : View{};
+  return plan.scratch_bytes > 0 ? View{arenas_.device.at(plan.scratch_offset), DType::kU8} : View{};
 }
 
 std::function<void()> bind_cpu(const BindContext& context) {

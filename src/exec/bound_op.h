@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,18 +22,28 @@ struct BoundOp {
   uint32_t index = 0;  // of the op in its program
 };
 
+// The arenas of both spaces.
+struct ArenaMaps {
+  const ArenaMap& device;
+  const ArenaMap& host;
+  const ArenaMap& of(Space space) const { return space == Space::kDevice ? device : host; }
+};
+
 // Everything a binder may ask of the plan: where operands lie and how large they are in this bucket.
 class BindContext {
  public:
-  BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, const ArenaMap& arena,
+  BindContext(const Plan& plan, const ProgramPlan& program, const Bucket& bucket, ArenaMaps arenas,
               uint32_t index)
-      : plan_(plan), program_(program), bucket_(bucket), arena_(arena), index_(index) {}
+      : plan_(plan), program_(program), bucket_(bucket), arenas_(arenas), index_(index) {}
 
   const Op& op() const { return program_.graph.ops()[index_]; }
   OpView view() const { return {program_.graph, op()}; }
   const Bucket& bucket() const { return bucket_; }
   const Attributes& attributes() const { return op().attributes; }
   const PlanRequest& request() const { return plan_.request; }
+
+  // Of a copy, where to; nothing for other ops.
+  std::optional<Space> copies_to() const { return program_.ops[index_].copies_to; }
 
   bool has_input(int i) const { return view().has_input(i); }
   // Null view for an absent operand and for an output without a place.
@@ -64,7 +75,7 @@ class BindContext {
   const Plan& plan_;
   const ProgramPlan& program_;
   Bucket bucket_;
-  const ArenaMap& arena_;
+  ArenaMaps arenas_;
   uint32_t index_;
 };
 

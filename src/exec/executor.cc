@@ -30,6 +30,9 @@ View Executor::tensor(const std::string& name) const {
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
       "'{}' lies on the GPU: it is read and written by copies", name);
+  // On a CPU the host's arena is as near as the other.
+  if (buffer.space == Space::kHost)
+    return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
 }
 
@@ -39,7 +42,7 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
-  backend_->read(buffer.offset + offset, bytes);
+  backend_->read(buffer.space, buffer.offset + offset, bytes);
 }
 
 void Executor::write(const std::string& name, int64_t offset, std::span<const std::byte> bytes) {
@@ -48,7 +51,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
-  backend_->write(buffer.offset + offset, bytes);
+  backend_->write(buffer.space, buffer.offset + offset, bytes);
   copies_are_stale_ = true;
   if (buffer.storage == Storage::kOptimizerState) updated_ = false;
 }
@@ -184,7 +187,8 @@ BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
   bound.bucket = bucket;
   bound.ops.reserve(target.plan->graph.ops().size());
   for (uint32_t i = 0; i < target.plan->graph.ops().size(); ++i) {
-    const BindContext context(plan_, *target.plan, bucket, backend_->arena(), i);
+    const ArenaMaps arenas{backend_->arena(Space::kDevice), backend_->arena(Space::kHost)};
+    const BindContext context(plan_, *target.plan, bucket, arenas, i);
     bound.ops.push_back(
         {.run = backend_->bind(context), .segment = target.plan->graph.ops()[i].segment, .index = i});
   }
@@ -196,8 +200,9 @@ void Executor::refresh_copies() {
   for (const WeightCopy& pair : plan_.weight_copies) {
     const PersistentBuffer& weight = plan_.buffer(pair.weight);
     const PersistentBuffer& copy = plan_.buffer(pair.copy);
-    backend_->copy_weights(ConstView{backend_->arena().at(weight.offset), weight.type.dtype},
-                           View{backend_->arena().at(copy.offset), copy.type.dtype}, elements(pair.weight));
+    backend_->copy_weights(ConstView{backend_->arena(weight.space).at(weight.offset), weight.type.dtype},
+                           View{backend_->arena(copy.space).at(copy.offset), copy.type.dtype},
+                           elements(pair.weight));
   }
 }
 
@@ -225,14 +230,14 @@ const Bucket& Executor::current_bucket(ProgramKind kind) const {
 void Executor::zero_states() {
   for (const PersistentBuffer& buffer : plan_.persistent) {
     if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
-    backend_->fill(buffer.offset, buffer.bytes, 0);
+    backend_->fill(buffer.space, buffer.offset, buffer.bytes, 0);
   }
   for (const InitialState& state : plan_.initial_states) {
     const PersistentBuffer& buffer = plan_.buffer(state.name);
     std::vector<std::byte> bytes(static_cast<size_t>(elements(state.name) * dtype_bytes(buffer.type.dtype)));
     const View view{bytes.data(), buffer.type.dtype};
     for (int64_t i = 0; i < elements(state.name); ++i) view.store(i, state.value);
-    backend_->write(buffer.offset, bytes);
+    backend_->write(buffer.space, buffer.offset, bytes);
   }
   updated_ = false;
 }

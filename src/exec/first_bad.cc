@@ -13,14 +13,14 @@ class FiniteCheck {
  public:
   explicit FiniteCheck(const ExecutorBackend& backend) : backend_(backend), piece_(size_t{1} << 20) {}
 
-  bool is_finite(int64_t offset, DType type, int64_t count) {
+  bool is_finite(Space space, int64_t offset, DType type, int64_t count) {
     if (!is_floating(type)) return true;
     const int64_t width = dtype_bytes(type);
     const int64_t bytes = count * width;
     for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece_)) {
       const std::span part =
           std::span(piece_).first(static_cast<size_t>(std::min<int64_t>(std::ssize(piece_), bytes - begin)));
-      backend_.read(offset + begin, part);
+      backend_.read(space, offset + begin, part);
       const ConstView view{part.data(), type};
       for (int64_t i = 0; i < std::ssize(part) / width; ++i) {
         if (!std::isfinite(view.load(i))) return false;
@@ -53,7 +53,8 @@ std::string Executor::first_bad_gradient() const {
     for (ValueId id : op.inputs) {
       const Value& value = program_plan.graph.value(id);
       const int64_t count = value.type.shape.elements(program_plan.bucket);
-      if (!check.is_finite(program_plan.offsets[index_of(id)], value.type.dtype, count)) return value.name;
+      if (!check.is_finite(value.space, program_plan.offsets[index_of(id)], value.type.dtype, count))
+        return value.name;
     }
   }
   return {};
@@ -77,7 +78,7 @@ std::string Executor::first_bad_value() {
   const auto is_bad = [&](ValueId id) {
     const Value& value = graph.value(id);
     return is_filled_from_the_front(value.type.shape) &&
-           !check.is_finite(target.plan->offsets[index_of(id)], value.type.dtype,
+           !check.is_finite(value.space, target.plan->offsets[index_of(id)], value.type.dtype,
                             value.type.shape.elements(target.staged));
   };
   for (const Op& op : graph.ops()) {

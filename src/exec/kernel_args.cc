@@ -247,6 +247,17 @@ AddColumnsFwdArgs add_columns_args(const BindContext& context) {
 CastFwdArgs cast_args(const BindContext& context) {
   return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
 }
+std::vector<CopyArgs> copy_args(const BindContext& context) {
+  std::vector<CopyArgs> copies;
+  for (int i = 0; i < context.view().num_outputs(); ++i) {
+    const View to = context.output(i);
+    copies.push_back({.from = static_cast<const std::byte*>(context.input(i).data),
+                      .to = static_cast<std::byte*>(to.data),
+                      .bytes = context.output_elements(i) * dtype_bytes(to.dtype)});
+  }
+  return copies;
+}
+
 FillArgs fill_args(const BindContext& context) {
   return {.x = context.output(0),
           .count = context.output_elements(0),

@@ -11,6 +11,7 @@
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
 #include "kernels/element_wise/columns.h"
+#include "kernels/element_wise/copy.h"
 #include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/gelu.h"
 #include "kernels/element_wise/scale_shift.h"
@@ -67,6 +68,8 @@ ColumnsFwdArgs columns_args(const BindContext& context);
 AddColumnsFwdArgs add_columns_args(const BindContext& context);
 CastFwdArgs cast_args(const BindContext& context);
 FillArgs fill_args(const BindContext& context);
+// One for each value that the op copies.
+std::vector<CopyArgs> copy_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
 
 EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context);

@@ -6,8 +6,11 @@ namespace plimsoll {
 std::vector<UpdatedParameter> Executor::updated_parameters() const {
   const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
   const Graph& graph = program_plan.graph;
+  PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
+                 "states lie in the host's memory, where an update finds copies");
   const auto view_of = [&](ValueId id) {
-    return View{backend_->arena().at(program_plan.offsets[index_of(id)]), graph.value(id).type.dtype};
+    return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),
+                graph.value(id).type.dtype};
   };
   std::vector<UpdatedParameter> parameters;
   for (const Op& op : graph.ops()) {

@@ -63,7 +63,19 @@ const Row& row_of(OptimizerKind kind) {
   return *row;
 }
 
-// One op for each group of parameters that are updated alike, numbered on from `num_updated`.
+// The end of the parameters from `first` on that one op updates.
+size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t first, int64_t most_elements) {
+  if (most_elements == 0) return group.size();
+  int64_t elements = 0;
+  size_t end = first;
+  for (; end < group.size(); ++end) {
+    elements += graph.value(group[end].weight).type.shape.elements({});
+    if (end > first && elements > most_elements) break;
+  }
+  return end;
+}
+
+// One op for each group of parameters that are updated alike, or several, numbered on from `num_updated`.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
                  ValueId clip, ValueId finite, int64_t& num_updated) {
   const Row& row = row_of(config.kind);
@@ -76,7 +88,12 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
         parameter.index = num_updated++;
         group.push_back(std::move(parameter));
       }
-      if (!group.empty()) row.add(graph, group, config, decays ? config.weight_decay : 0.0, clip, finite);
+      for (size_t first = 0; first < group.size();) {
+        const size_t end = end_of_op(graph, group, first, config.most_elements_at_once);
+        row.add(graph, std::span(group).subspan(first, end - first), config,
+                decays ? config.weight_decay : 0.0, clip, finite);
+        first = end;
+      }
     }
   }
 }

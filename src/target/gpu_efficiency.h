@@ -47,6 +47,9 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
 // Of the data sheet's bytes a second.
 inline constexpr double kGpuShareOfBandwidth = 0.83;
 
+// Of the link to the host's memory: packets and acknowledgements take the rest. Not measured on a card.
+inline constexpr double kGpuShareOfLink = 0.85;
+
 // Milliseconds, launch included, within a captured program.
 constexpr double gpu_least_ms(GpuWork work, GpuPrecision precision) {
   switch (work) {

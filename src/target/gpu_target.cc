@@ -16,25 +16,27 @@ constexpr const char* kTakenConstant = "not measured on this card: an H200's";
 constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
 // Memory as nvidia-smi prints it; rates of the public data sheets, without sparsity. SXM forms where a card
-// has several.
+// has several. Links are PCI Express of 16 lanes as the sheets name its generation, 16 GB/s each way in the
+// third, 32 in the fourth and 64 in the fifth.
 const std::array kTargets{
-    GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, kConstant, kSheet,
+    GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, kConstant, kSheet,
               kMeasuredConstant},
-    GpuTarget{"h100", "H100", 90, 81559 * kMiB, 3350, 67, 494, 989, 989, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"a100-80gb", "A100-SXM4-80GB", 80, 81920 * kMiB, 2039, 19.5, 156, 312, 312, kConstant, kSheet,
+    GpuTarget{"h100", "H100", 90, 81559 * kMiB, 3350, 67, 494, 989, 989, 64, kConstant, kSheet,
               kTakenConstant},
-    GpuTarget{"a100-40gb", "A100-SXM4-40GB", 80, 40960 * kMiB, 1555, 19.5, 156, 312, 312, kConstant, kSheet,
+    GpuTarget{"a100-80gb", "A100-SXM4-80GB", 80, 81920 * kMiB, 2039, 19.5, 156, 312, 312, 32, kConstant,
+              kSheet, kTakenConstant},
+    GpuTarget{"a100-40gb", "A100-SXM4-40GB", 80, 40960 * kMiB, 1555, 19.5, 156, 312, 312, 32, kConstant,
+              kSheet, kTakenConstant},
+    GpuTarget{"l4", "L4", 89, 23034 * kMiB, 300, 30.3, 60, 121, 121, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 31.2, 35, 70, 70, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"t4", "T4", 75, 15360 * kMiB, 320, 8.1, 0, 0, 65, 16, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"v100-16gb", "V100-SXM2-16GB", 70, 16160 * kMiB, 900, 15.7, 0, 0, 125, 16, kConstant, kSheet,
               kTakenConstant},
-    GpuTarget{"l4", "L4", 89, 23034 * kMiB, 300, 30.3, 60, 121, 121, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 31.2, 35, 70, 70, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"t4", "T4", 75, 15360 * kMiB, 320, 8.1, 0, 0, 65, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"v100-16gb", "V100-SXM2-16GB", 70, 16160 * kMiB, 900, 15.7, 0, 0, 125, kConstant, kSheet,
+    GpuTarget{"5090", "RTX 5090", 120, 32607 * kMiB, 1792, 104.8, 104.8, 209.5, 209.5, 64, kConstant, kSheet,
               kTakenConstant},
-    GpuTarget{"5090", "RTX 5090", 120, 32607 * kMiB, 1792, 104.8, 104.8, 209.5, 209.5, kConstant, kSheet,
+    GpuTarget{"4090", "RTX 4090", 89, 24564 * kMiB, 1008, 82.6, 82.6, 165.2, 165.2, 32, kConstant, kSheet,
               kTakenConstant},
-    GpuTarget{"4090", "RTX 4090", 89, 24564 * kMiB, 1008, 82.6, 82.6, 165.2, 165.2, kConstant, kSheet,
-              kTakenConstant},
-    GpuTarget{"3090", "RTX 3090", 86, 24576 * kMiB, 936, 35.6, 35.6, 71, 71, kConstant, kSheet,
+    GpuTarget{"3090", "RTX 3090", 86, 24576 * kMiB, 936, 35.6, 35.6, 71, 71, 32, kConstant, kSheet,
               kTakenConstant},
 };
 
@@ -72,6 +74,7 @@ GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocess
           .tf32_tflops = sm >= 80 ? 2 * f32 : 0,
           .bf16_tflops = sm >= 80 ? 4 * f32 : 0,
           .f16_tflops = 4 * f32,
+          .link_gb_per_s = sm >= 80 ? 32.0 : 16.0,
           .constant_bytes = kConstant,
           .provenance = "guessed from its multiprocessors: the table does not know this card",
           .constant_provenance = kTakenConstant};

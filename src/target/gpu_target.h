@@ -23,6 +23,7 @@ struct GpuTarget {
   double tf32_tflops = 0;      // dense products on tensor cores; 0: none
   double bf16_tflops = 0;      // 0: none
   double f16_tflops = 0;
+  double link_gb_per_s = 0;  // to the host's memory, each way; both at once
   // Of a process that trains: context, the program's modules, library handles.
   int64_t constant_bytes = 0;
   std::string provenance = {};           // of the rates

@@ -23,6 +23,7 @@ TEST(GpuTarget, RowsAreWholeAndDistinct) {
     EXPECT_GT(target.memory_bytes, int64_t{8} << 30) << target.name;
     EXPECT_GT(target.memory_gb_per_s, 0) << target.name;
     EXPECT_GT(target.f32_tflops, 0) << target.name;
+    EXPECT_GE(target.link_gb_per_s, 16) << target.name;
     EXPECT_GT(target.f16_tflops, 0) << target.name;
     EXPECT_EQ(target.bf16_tflops > 0, target.sm >= 80) << target.name;
     EXPECT_EQ(target.tf32_tflops > 0, target.sm >= 80) << target.name;

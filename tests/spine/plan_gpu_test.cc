@@ -84,6 +84,54 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }
 
+// States in the host's memory: 8 bytes a parameter less on the card, the same bytes there, and near the lower
+// bounds of both.
+TEST(PlanGpu, OptimizerStatesGoToTheHost) {
+  int plans = 0;
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const int64_t accumulation : {1, 4}) {
+        GridPoint point = full_batch("bert-large-uncased", 1, 512);
+        point.gpu = "h200";
+        point.optimizer = kind;
+        point.activations = dtype;
+        point.accumulation = accumulation;
+        SCOPED_TRACE(fmt::format("{}, {}", text_of(point), optimizer_kind_name(kind)));
+        const Plan without = plan_of(point);
+        point.offload_optimizer = true;
+        const Plan plan = plan_of(point);
+        expect_near_lower_bound(*plan.train, text_of(point));
+        expect_addresses(plan);
+        EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
+        EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
+        EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
+        // What is on the host was on the card, up to the rounding of sizes.
+        int64_t on_card = 0;
+        for (const PersistentBuffer& buffer : plan.persistent) {
+          if (buffer.space == Space::kDevice) on_card += buffer.bytes;
+          if (buffer.storage != Storage::kOptimizerState) continue;
+          EXPECT_EQ(buffer.space == Space::kDevice, buffer.name.starts_with("loss_scale")) << buffer.name;
+        }
+        EXPECT_EQ(on_card, plan.persistent_bytes);
+        EXPECT_EQ(on_card + plan.host_persistent_bytes, without.persistent_bytes);
+        EXPECT_LT(plan.total_bytes(), without.total_bytes());
+        ++plans;
+      }
+    }
+  }
+  EXPECT_EQ(plans, 18);
+}
+
+TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
+  GridPoint point = full_batch("bert-large-uncased", 1, 512);
+  point.gpu = "h200";
+  point.recompute = RecomputePolicy::kFull;
+  point.optimizer_in_backward = true;
+  EXPECT_GE(plan_of(point).total_bytes(), 4500 * kMiB);
+  point.offload_optimizer = true;
+  EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
+}
+
 TEST(PlanGpu, Fp16IsPlannedWithItsScaleAndCopies) {
   GridPoint point = full_batch("bert-large-uncased", 4, 512);
   point.gpu = "h200";

@@ -18,6 +18,10 @@ struct GridPoint {
   int num_threads = 2;
   std::string gpu = {};  // a card of the table; empty: a CPU
   RecomputePolicy recompute = RecomputePolicy::kCheap;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  bool offload_optimizer = false;
+  bool offload_activations = false;
+  bool optimizer_in_backward = false;  // and no clipping
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {
@@ -43,6 +47,11 @@ inline Plan plan_of(const GridPoint& point) {
   request.num_threads = point.num_threads;
   request.optimizer.master_weights = point.master_weights;
   request.recompute.policy = point.recompute;
+  request.optimizer.kind = point.optimizer;
+  request.offload_optimizer = point.offload_optimizer;
+  request.offload_activations = point.offload_activations;
+  request.optimizer_in_backward = point.optimizer_in_backward;
+  if (point.optimizer_in_backward) request.optimizer.max_grad_norm = 0.0;
   request.isa = CpuIsa::kAvx512;
   if (point.activations != DType::kF32) {
     request.activation_dtype = point.activations;

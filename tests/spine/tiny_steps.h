@@ -28,6 +28,7 @@ struct TinySteps {
   void steps(int64_t first, int64_t last) {
     const std::vector<int> lengths{5, 1, 7, 3};
     for (int64_t step = first; step <= last; ++step) {
+      if (test.optimizer_in_backward) executor.set_update(1e-2, step);
       for (int64_t a = 0; a < test.accumulation; ++a) {
         ++micro;
         executor.set_accumulate(a > 0);

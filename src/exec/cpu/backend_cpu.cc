@@ -3,6 +3,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/cpu/arena.h"
@@ -78,25 +80,29 @@ class CpuBackend final : public ExecutorBackend {
         arena_(plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
         fill_(fill),
         map_(plan.request.separate_buffers
-                 ? ArenaMap(plan, [this](int64_t bytes) { return take_block(bytes); })
-                 : ArenaMap(arena_.data(), arena_.bytes())) {
+                 ? ArenaMap(plan, Space::kDevice, [this](int64_t bytes) { return take_block(bytes); })
+                 : ArenaMap(arena_.data(), arena_.bytes())),
+        host_arena_(take_host_arena(plan, fill)),
+        host_map_(plan.request.separate_buffers
+                      ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_block(bytes); })
+                      : ArenaMap(host_arena_ ? host_arena_->data() : nullptr, plan.host_arena_bytes)) {
     set_num_threads(plan.request.num_threads);
     flush_denormals_on_all_threads();
   }
 
-  const ArenaMap& arena() const override { return map_; }
+  const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
   std::byte* exchange(int64_t offset) const override { return map_.at(offset); }
   void before_host_writes() override {}
   void before_host_reads() override {}
 
-  void read(int64_t offset, std::span<std::byte> bytes) const override {
-    std::memcpy(bytes.data(), map_.at(offset), bytes.size());
+  void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
+    std::memcpy(bytes.data(), arena(space).at(offset), bytes.size());
   }
-  void write(int64_t offset, std::span<const std::byte> bytes) override {
-    std::memcpy(map_.at(offset), bytes.data(), bytes.size());
+  void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
+    std::memcpy(arena(space).at(offset), bytes.data(), bytes.size());
   }
-  void fill(int64_t offset, int64_t bytes, uint8_t value) override {
-    map_.for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
+  void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) override {
+    arena(space).for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
       std::memset(data, value, static_cast<size_t>(part));
     });
   }
@@ -108,6 +114,7 @@ class CpuBackend final : public ExecutorBackend {
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
   void run(BoundProgram& program, Segment segment) override {
+    if (plan_.request.late_copies) return run_copies_late(program, segment);
     for (const BoundOp& op : program.ops) {
       if (op.segment == segment) op.run();
     }
@@ -140,6 +147,33 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
+  // Each copy right before the op that waits for it: what a device may do at the latest.
+  static void run_copies_late(const BoundProgram& program, Segment segment) {
+    std::vector<const BoundOp*> under_way;
+    const auto finish = [&](uint32_t position) {
+      std::erase_if(under_way, [&](const BoundOp* copy) {
+        if (program.plan->ops[copy->index].copy_end > position) return false;
+        copy->run();
+        return true;
+      });
+    };
+    for (const BoundOp& op : program.ops) {
+      if (op.segment != segment) continue;
+      finish(op.index);
+      if (program.plan->ops[op.index].copies_to) {
+        under_way.push_back(&op);
+      } else {
+        op.run();
+      }
+    }
+    for (const BoundOp* copy : under_way) copy->run();
+  }
+
+  static std::optional<CpuArena> take_host_arena(const Plan& plan, uint8_t fill) {
+    if (plan.host_arena_bytes == 0 || plan.request.separate_buffers) return std::nullopt;
+    return std::optional<CpuArena>(std::in_place, plan.host_arena_bytes, fill);
+  }
+
   struct AlignedDelete {
     void operator()(std::byte* data) const { operator delete(data, kBlockAlignment); }
   };
@@ -156,6 +190,8 @@ class CpuBackend final : public ExecutorBackend {
   uint8_t fill_;
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // where buffers lie apart
   ArenaMap map_;
+  std::optional<CpuArena> host_arena_;  // where the plan keeps something apart from the device's
+  ArenaMap host_map_;
 };
 
 }  // namespace

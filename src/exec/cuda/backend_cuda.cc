@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <list>
 #include <optional>
 #include <vector>
@@ -70,22 +71,30 @@ class CudaBackend final : public ExecutorBackend {
         device_(plan.request.gpu_ordinal),
         arena_(device_, plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
         map_(plan.request.separate_buffers
-                 ? ArenaMap(plan, [this](int64_t bytes) { return take_block(bytes); })
-                 : ArenaMap(arena_.data(), arena_.bytes())) {
+                 ? ArenaMap(plan, Space::kDevice, [this](int64_t bytes) { return take_block(bytes); })
+                 : ArenaMap(arena_.data(), arena_.bytes())),
+        host_map_(plan.request.separate_buffers
+                      ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_host_block(bytes); })
+                      : ArenaMap(take_host_arena(plan), plan.host_arena_bytes)) {
     // What the host computes (fresh weights) it computes on all threads.
     set_num_threads(plan.request.num_threads);
     find_exchange(plan);
     twin_ = PinnedMemory(exchange_end_ - exchange_begin_);
     std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
     for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
+    if (plan.host_arena_bytes > 0) make_copy_streams(plan);
   }
   ~CudaBackend() override {
     for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+    for (cudaEvent_t event : copy_events_) static_cast<void>(cudaEventDestroy(event));
+    for (cudaStream_t stream : copy_streams_) {
+      if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
+    }
   }
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
 
-  const ArenaMap& arena() const override { return map_; }
+  const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
   std::byte* exchange(int64_t offset) const override {
     PLIMSOLL_CHECK(offset >= exchange_begin_ && offset < exchange_end_, "offset {} is no input or output",
                    offset);
@@ -107,16 +116,33 @@ class CudaBackend final : public ExecutorBackend {
     upload_under_way_ = false;
   }
 
-  void read(int64_t offset, std::span<std::byte> bytes) const override {
+  void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
     CudaDevice& device = const_cast<CudaDevice&>(device_);
+    if (space == Space::kHost) {
+      device.synchronize();
+      std::memcpy(bytes.data(), host_map_.at(offset), bytes.size());
+      return;
+    }
     device.copy_to_host(bytes.data(), map_.at(offset), std::ssize(bytes));
     device.synchronize();
   }
-  void write(int64_t offset, std::span<const std::byte> bytes) override {
+  void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
+    if (space == Space::kHost) {
+      device_.synchronize();
+      std::memcpy(host_map_.at(offset), bytes.data(), bytes.size());
+      return;
+    }
     device_.copy_to_device(map_.at(offset), bytes.data(), std::ssize(bytes));
     device_.synchronize();
   }
-  void fill(int64_t offset, int64_t bytes, uint8_t value) override {
+  void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) override {
+    if (space == Space::kHost) {
+      device_.synchronize();
+      host_map_.for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
+        std::memset(data, value, static_cast<size_t>(part));
+      });
+      return;
+    }
     map_.for_each_part(offset, offset + bytes, [this, value](int64_t, std::byte* data, int64_t part) {
       device_.fill(data, value, part);
     });
@@ -128,7 +154,8 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   std::function<void()> bind(const BindContext& context) const override {
-    return bind_cuda(context, device_.stream());
+    const std::optional<Space> to = context.copies_to();
+    return bind_cuda(context, to ? copy_streams_[index_of(*to)] : device_.stream());
   }
 
   void run(BoundProgram& program, Segment segment) override {
@@ -158,7 +185,12 @@ class CudaBackend final : public ExecutorBackend {
       if (op.segment != segment) continue;
       range.enter(program, op);
       PLIMSOLL_CUDA(cudaEventRecord(events_[0], device_.stream()));
-      op.run();
+      if (const std::optional<Space> to = program.plan->ops[op.index].copies_to) {
+        start_copy(op, *to, 0);
+        wait_for_copy(0);
+      } else {
+        op.run();
+      }
       PLIMSOLL_CUDA(cudaEventRecord(events_[1], device_.stream()));
       PLIMSOLL_CUDA(cudaEventSynchronize(events_[1]));
       float milliseconds = 0;
@@ -173,7 +205,7 @@ class CudaBackend final : public ExecutorBackend {
     const std::span<std::byte> transient(arena_.data() + plan_.persistent_bytes,
                                          static_cast<size_t>(plan_.arena_bytes - plan_.persistent_bytes));
     const Ceilings ceilings = measure_ceilings_cuda(device_, transient, plan_.request);
-    fill(plan_.persistent_bytes, std::ssize(transient), fill_);
+    fill(Space::kDevice, plan_.persistent_bytes, std::ssize(transient), fill_);
     return ceilings;
   }
 
@@ -200,9 +232,22 @@ class CudaBackend final : public ExecutorBackend {
     return blocks_.back().data();
   }
 
+  std::byte* take_host_block(int64_t bytes) {
+    host_blocks_.emplace_back(bytes);
+    return host_blocks_.back().data();
+  }
+
+  std::byte* take_host_arena(const Plan& plan) {
+    if (plan.host_arena_bytes == 0) return nullptr;
+    std::byte* data = take_host_block(plan.host_arena_bytes);
+    std::memset(data, fill_, static_cast<size_t>(plan.host_arena_bytes));
+    return data;
+  }
+
   void find_exchange(const Plan& plan) {
     exchange_begin_ = outputs_begin_ = exchange_end_ = plan.persistent_bytes;
     for (const PersistentBuffer& buffer : plan.persistent) {
+      if (buffer.space == Space::kHost) continue;
       if (buffer.storage == Storage::kInput) exchange_begin_ = std::min(exchange_begin_, buffer.offset);
       if (buffer.storage == Storage::kOutput) outputs_begin_ = std::min(outputs_begin_, buffer.offset);
     }
@@ -219,13 +264,63 @@ class CudaBackend final : public ExecutorBackend {
     upload_under_way_ = true;
   }
 
-  static void give(const BoundProgram& program, Segment segment) {
+  // Copies go to streams of their own, one for each direction. A copy starts when the ops before it are done,
+  // and the ops' stream waits for it where the plan says; at the end of a segment none is under way.
+  void give(const BoundProgram& program, Segment segment) {
     ModuleRange range;
+    under_way_.clear();
+    size_t num_copies = 0;
     for (const BoundOp& op : program.ops) {
       if (op.segment != segment) continue;
       range.enter(program, op);
-      op.run();
+      wait_for_copies(op.index);
+      const OpPlan& plan = program.plan->ops[op.index];
+      if (!plan.copies_to) {
+        op.run();
+        continue;
+      }
+      start_copy(op, *plan.copies_to, num_copies);
+      under_way_.push_back({plan.copy_end, num_copies++});
     }
+    wait_for_copies(std::numeric_limits<uint32_t>::max());
+  }
+
+  void start_copy(const BoundOp& op, Space to, size_t number) {
+    cudaStream_t stream = copy_streams_[index_of(to)];
+    PLIMSOLL_CUDA(cudaEventRecord(events_[2], device_.stream()));
+    PLIMSOLL_CUDA(cudaStreamWaitEvent(stream, events_[2], 0));
+    op.run();
+    PLIMSOLL_CUDA(cudaEventRecord(copy_events_[number], stream));
+  }
+
+  void wait_for_copy(size_t number) {
+    PLIMSOLL_CUDA(cudaStreamWaitEvent(device_.stream(), copy_events_[number], 0));
+  }
+
+  // Those that have to be over before the op at this position.
+  void wait_for_copies(uint32_t position) {
+    std::erase_if(under_way_, [&](const std::pair<uint32_t, size_t>& copy) {
+      if (copy.first > position) return false;
+      wait_for_copy(copy.second);
+      return true;
+    });
+  }
+
+  void make_copy_streams(const Plan& plan) {
+    for (cudaStream_t& stream : copy_streams_) {
+      PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    size_t most = 0;
+    for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+      if (!*program) continue;
+      most = std::max(most, static_cast<size_t>(std::ranges::count_if(
+                                (*program)->ops, [](const OpPlan& op) { return op.copies_to.has_value(); })));
+    }
+    copy_events_.resize(most);
+    for (cudaEvent_t& event : copy_events_) {
+      PLIMSOLL_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
+    under_way_.reserve(most);
   }
 
   // At most as many captured segments are kept as the plan counts.
@@ -249,6 +344,8 @@ class CudaBackend final : public ExecutorBackend {
   CudaArena arena_;
   std::vector<CudaArena> blocks_;  // where buffers lie apart
   ArenaMap map_;
+  std::vector<PinnedMemory> host_blocks_;  // the host's arena, or its buffers where they lie apart
+  ArenaMap host_map_;
   PinnedMemory twin_;  // of [exchange_begin_, exchange_end_)
   int64_t exchange_begin_ = 0;
   int64_t outputs_begin_ = 0;
@@ -257,7 +354,10 @@ class CudaBackend final : public ExecutorBackend {
   bool upload_under_way_ = false;
   bool outputs_stale_ = false;
   std::list<std::pair<BoundProgram*, Segment>> kept_;  // captured, the one used the longest ago first
-  cudaEvent_t events_[2] = {};
+  cudaEvent_t events_[3] = {};                         // two for times, one that copies wait for
+  cudaStream_t copy_streams_[kNumSpaces] = {};         // by the space that they copy to
+  std::vector<cudaEvent_t> copy_events_;
+  std::vector<std::pair<uint32_t, size_t>> under_way_;  // copies: the position that waits, and the event
 };
 
 }  // namespace

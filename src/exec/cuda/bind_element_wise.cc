@@ -4,6 +4,7 @@
 #include "kernels/element_wise/add_cuda.h"
 #include "kernels/element_wise/cast_cuda.h"
 #include "kernels/element_wise/columns_cuda.h"
+#include "kernels/element_wise/copy_cuda.h"
 #include "kernels/element_wise/dropout_cuda.h"
 #include "kernels/element_wise/gelu_cuda.h"
 #include "kernels/element_wise/scale_shift_cuda.h"
@@ -42,6 +43,11 @@ std::function<void()> bind_element_wise_cuda(const BindContext& context, CudaStr
   if (name == "columns") return given(stream, columns_fwd_cuda, columns_args(context));
   if (name == "add_columns") return given(stream, add_columns_fwd_cuda, add_columns_args(context));
   if (name == "dequantize") return given(stream, dequantize_cuda, dequantize_args(context));
+  if (name == "copy") {
+    return [copies = copy_args(context), stream] {
+      for (const CopyArgs& copy : copies) copy_cuda(copy, stream);
+    };
+  }
   if (name == "cast") return given(stream, cast_fwd_cuda, cast_args(context));
   if (name == "fill") return given(stream, fill_cuda, fill_args(context));
   if (name == "dropout") return given(stream, dropout_fwd_cuda, dropout_args(context), rng_of(context));

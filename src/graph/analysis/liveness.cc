@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/analysis/copies.h"
+
 namespace plimsoll {
 
 ValueId root_of(const Graph& graph, ValueId id) {
@@ -23,13 +25,19 @@ std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket
       order.push_back(static_cast<uint32_t>(root));
     }
     range.bytes = std::max(range.bytes, graph.value(id).bytes(bucket));
-    range.last = position;
+    range.last = std::max(range.last, position);
   };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     for (ValueId id : graph.ops()[i].inputs) {
       if (id != kNoValue) touch(id, i);
     }
     for (ValueId id : graph.ops()[i].outputs) touch(id, i);
+  }
+  for (const CopyInFlight& copy : find_copies(graph)) {
+    const Op& op = graph.ops()[copy.op];
+    const auto count = static_cast<std::ptrdiff_t>(op.attributes.integer("count"));
+    for (auto id = op.inputs.begin(); id != op.inputs.begin() + count; ++id) touch(*id, copy.end - 1);
+    for (ValueId id : op.outputs) touch(id, copy.end - 1);
   }
   std::vector<LiveRange> ranges;
   ranges.reserve(order.size());

@@ -1,9 +1,11 @@
 // When the bytes of each transient value are in use. Values that are versions of one another share one
 // buffer.
 //
-// A buffer is live from the position of its producer up to the last op that may still touch it. With one
-// stream that is the last reader in the list; the positions are of the schedule, so two buffers whose
-// intervals do not meet are ordered by happens-before and may share bytes.
+// A buffer is live from the position of its producer up to the last op that may still touch it: the last
+// reader in the list, or the op before the one that waits for a copy of it (copies.h). The positions are of
+// the schedule; an op starts when those before it are done, copies under way excepted, whose operands stay
+// live until the wait. So two buffers whose intervals do not meet are ordered by happens-before and may share
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@ struct LiveRange {
   ValueId root = kNoValue;
   int64_t bytes = 0;   // in the given bucket, the largest of its versions
   uint32_t first = 0;  // position of the op that writes it first
-  uint32_t last = 0;   // position of the last op that reads or writes it
+  uint32_t last = 0;   // position of the last op while which it may be read or written
 };
 
 // Every transient buffer of a program in the order of `first`. Requires: the graph verifies.

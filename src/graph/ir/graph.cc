@@ -70,10 +70,14 @@ OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes att
   }
   for (size_t i = 0; i < types.size(); ++i) {
     const int source = def.writes_into({*this, ops_.back()}, static_cast<int>(i));
-    if (source < 0) continue;
     Value& written = value(ops_.back().outputs[i]);
+    if (source < 0) {
+      written.space = def.output_space({*this, ops_.back()}, static_cast<int>(i));
+      continue;
+    }
     written.version_of = ops_.back().inputs[static_cast<size_t>(source)];
     written.storage = value(written.version_of).storage;
+    written.space = value(written.version_of).space;
   }
   return id;
 }

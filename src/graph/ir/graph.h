@@ -11,6 +11,8 @@
 //     older version stands before its producer.
 //  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
 //  5. Every op's outputs have the types that its definition infers.
+//  6. A value lies in one memory space, a newer version in that of the older. Ops work on values of the
+//     device; those that cross spaces, copies, may read and write values of the host too.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +58,13 @@ constexpr bool is_persistent(Storage storage) {
 }
 std::string_view storage_name(Storage storage);
 
+// Which memory a value lies in: the device's, or the host's beside it, from which the device copies.
+enum class Space : uint8_t { kDevice, kHost };
+inline constexpr int kNumSpaces = 2;
+constexpr size_t index_of(Space space) {
+  return static_cast<size_t>(space);
+}
+
 // Which part of a step an op belongs to. Segments run in the order of the step schedule, which is plan data.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
 std::string_view segment_name(Segment segment);
@@ -76,6 +85,7 @@ struct Value {
   ValueId version_of = kNoValue;  // the value whose bytes this one takes over
   bool is_parameter_gradient = false;
   ModuleId module{0};
+  Space space = Space::kDevice;
 
   int64_t bytes(const Bucket& bucket) const { return type.shape.elements(bucket) * dtype_bytes(type.dtype); }
 };
@@ -179,6 +189,14 @@ class OpDef {
     static_cast<void>(output);
     return -1;
   }
+  // Where an output lies that occupies no input's bytes.
+  virtual Space output_space(const OpView& op, int output) const {
+    static_cast<void>(op);
+    static_cast<void>(output);
+    return Space::kDevice;
+  }
+  // Whether its operands may lie in the host's memory.
+  virtual bool crosses_spaces() const { return false; }
 };
 
 }  // namespace plimsoll

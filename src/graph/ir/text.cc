@@ -26,6 +26,7 @@ std::string op_text(const Graph& graph, const Op& op) {
     if (value.version_of != kNoValue) line += " into %" + graph.value(value.version_of).name;
     if (value.storage == Storage::kOutput) line += " !output";
     if (value.is_parameter_gradient) line += " !gradient";
+    if (value.space == Space::kHost) line += " !host";
   }
   line += fmt::format(" = {}(", op.def->name());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -119,6 +120,7 @@ struct ParsedOutput {
   std::string into;
   bool is_output = false;
   bool is_gradient = false;
+  bool is_on_host = false;
 };
 
 ParsedOutput parse_output(Line& line) {
@@ -130,6 +132,7 @@ ParsedOutput parse_output(Line& line) {
   if (line.take("into %")) output.into = line.until(" ,=");
   if (line.take("!output")) output.is_output = true;
   if (line.take("!gradient")) output.is_gradient = true;
+  if (line.take("!host")) output.is_on_host = true;
   return output;
 }
 
@@ -184,6 +187,10 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
       if (older == kNoValue) line.fail(fmt::format("unknown value '%{}'", outputs[i].into));
       value.version_of = older;
       value.storage = graph.value(older).storage;
+      value.space = graph.value(older).space;
+    }
+    if ((value.space == Space::kHost) != outputs[i].is_on_host) {
+      line.fail(fmt::format("'%{}' lies in the host's memory in one of text and '{}'", value.name, op_name));
     }
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;
@@ -206,7 +213,8 @@ bool parse_declaration(Graph& graph, Line& line) {
     if (!line.take(std::string(storage_name(storage)) + " %")) continue;
     const std::string name(line.until(":"));
     line.expect(":");
-    graph.add_value(name, parse_type(line), storage);
+    const ValueId id = graph.add_value(name, parse_type(line), storage);
+    if (line.take("!host")) graph.value(id).space = Space::kHost;
     return true;
   }
   return false;
@@ -219,7 +227,8 @@ std::string print_graph(const Graph& graph) {
   ModuleId module{0};
   for (const Value& value : graph.values()) {
     if (value.producer != kNoOp || value.version_of != kNoValue) continue;
-    text += fmt::format("  {} %{}: {}\n", storage_name(value.storage), value.name, type_text(value.type));
+    text += fmt::format("  {} %{}: {}{}\n", storage_name(value.storage), value.name, type_text(value.type),
+                        value.space == Space::kHost ? " !host" : "");
   }
   Segment segment = Segment::kForward;
   bool first = true;

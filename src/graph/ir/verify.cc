@@ -24,6 +24,14 @@ std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t 
                          op.def->name());
     }
   }
+  if (op.def->crosses_spaces()) return std::nullopt;
+  for (const std::vector<ValueId>* operands : {&op.inputs, &op.outputs}) {
+    for (ValueId id : *operands) {
+      if (id == kNoValue || graph.value(id).space == Space::kDevice) continue;
+      return fmt::format("op {} '{}' works on '{}', which lies in the host's memory", index, op.def->name(),
+                         graph.value(id).name);
+    }
+  }
   return std::nullopt;
 }
 
@@ -41,6 +49,9 @@ std::optional<std::string> check_values(const Graph& graph) {
       continue;
     }
     const Value& older = graph.value(value.version_of);
+    if (older.space != value.space) {
+      return fmt::format("'{}' takes the bytes of '{}' in another memory space", value.name, older.name);
+    }
     const Bucket probe{.tokens = 5, .sequences = 3, .longest = 4};
     if (older.bytes(probe) < value.bytes(probe)) {
       return fmt::format("'{}' ({}) does not fit into the bytes of '{}' ({})", value.name,

@@ -40,6 +40,7 @@ const OpSchema& bias_grad_op();
 const OpSchema& cast_op();
 const OpSchema& clip_coefficient_op();
 const OpSchema& columns_op();
+const OpSchema& copy_op();
 const OpSchema& dropout_op();
 const OpSchema& embedding_bwd_op();
 const OpSchema& embedding_sum_op();

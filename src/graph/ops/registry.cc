@@ -30,6 +30,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &cast_op(),
                                       &clip_coefficient_op(),
                                       &columns_op(),
+                                      &copy_op(),
                                       &dequantize_op(),
                                       &dropout_op(),
                                       &embedding_bwd_op(),

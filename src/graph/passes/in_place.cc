@@ -8,7 +8,8 @@ namespace plimsoll {
 namespace {
 
 bool same_bytes(const Value& a, const Value& b) {
-  return a.type.shape == b.type.shape && dtype_bytes(a.type.dtype) == dtype_bytes(b.type.dtype);
+  return a.space == b.space && a.type.shape == b.type.shape &&
+         dtype_bytes(a.type.dtype) == dtype_bytes(b.type.dtype);
 }
 
 void share_bytes(Graph& graph) {

@@ -31,7 +31,8 @@ std::vector<PassInfo> all_passes() {
        {unread_rows_pass(), precision_pass(DType::kBF16), frozen_weights_pass(DType::kBF16, {}),
         quantized_weights_pass("nf4", {}), fuse_pass(), weight_copies_pass(DType::kBF16),
         split_weights_pass(DType::kBF16), copies_at_use_pass(DType::kF16), common_subexpression_pass(),
-        dead_code_pass({}), accumulate_pass(), recompute_pass({}), reorder_pass({}), in_place_pass()}) {
+        dead_code_pass({}), accumulate_pass(), recompute_pass({}), reorder_pass({}), in_place_pass(),
+        offload_activations_pass({}, 0), offload_states_pass()}) {
     infos.push_back({pass.name, pass.numerics, pass.help});
   }
   return infos;

@@ -95,5 +95,9 @@ Pass recompute_pass(RecomputeChoice choice);
 Pass reorder_pass(const Bucket& bucket);
 // in_place.cc: an output takes over the bytes of an input that dies there.
 Pass in_place_pass();
+// offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes.
+Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes);
+// offload_states.cc: what only updates read lives in the host's memory and is copied for each update.
+Pass offload_states_pass();
 
 }  // namespace plimsoll

@@ -12,8 +12,9 @@ int64_t sum_of(const PurposeBytes& bytes) {
 
 PurposeBytes persistent_bytes(const Plan& plan) {
   PurposeBytes sums{};
-  for (const PersistentBuffer& buffer : plan.persistent)
-    sums[index_of(purpose_of(buffer.storage))] += buffer.bytes;
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.space == Space::kDevice) sums[index_of(purpose_of(buffer.storage))] += buffer.bytes;
+  }
   return sums;
 }
 

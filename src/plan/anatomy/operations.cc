@@ -59,6 +59,42 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
   return 1e3 * std::max(arithmetic, traffic);
 }
 
+// Follows the ops' stream and the two of copies, and gives every copy the time that the ops' stream waits for
+// it.
+void add_waits(const ProgramPlan& program, const GpuTarget& gpu, std::vector<OpEstimate>& estimates) {
+  struct UnderWay {
+    size_t op;
+    uint32_t end;
+    double done_ms;
+  };
+  std::vector<UnderWay> under_way;
+  double now_ms = 0;
+  std::array<double, kNumSpaces> free_ms{};
+  const auto wait = [&](size_t position) {
+    for (const UnderWay& copy : under_way) {
+      if (copy.end > position || copy.done_ms <= now_ms) continue;
+      estimates[copy.op].ms += copy.done_ms - now_ms;
+      now_ms = copy.done_ms;
+    }
+    std::erase_if(under_way, [&](const UnderWay& copy) { return copy.end <= position; });
+  };
+  for (size_t i = 0; i < estimates.size(); ++i) {
+    wait(i);
+    const OpPlan& op = program.ops[i];
+    if (!op.copies_to) {
+      now_ms += estimates[i].ms;
+      continue;
+    }
+    // Every byte is read at one end and written at the other.
+    const double copy_ms = 1e3 * estimates[i].bytes / 2 / (kGpuShareOfLink * gpu.link_gb_per_s * 1e9);
+    double& queue_ms = free_ms[index_of(*op.copies_to)];
+    queue_ms = std::max(queue_ms, now_ms) + copy_ms;
+    estimates[i].ms = 0;
+    under_way.push_back({i, op.copy_end, queue_ms});
+  }
+  wait(estimates.size());
+}
+
 const ProgramPlan* program_of(const Plan& plan) {
   if (plan.train) return &*plan.train;
   return plan.evaluate ? &*plan.evaluate : nullptr;
@@ -98,6 +134,9 @@ std::vector<OpEstimate> estimate_ops(const Plan& plan, const ProgramPlan& progra
                          .bytes = cost.bytes,
                          .ms = estimated_ms(schema, view, cost, plan.request),
                          .runs_per_step = runs[index_of(op.segment)]});
+  }
+  if (plan.is_on_gpu() && program.ops.size() == estimates.size()) {
+    add_waits(program, plan.request.gpu, estimates);
   }
   return estimates;
 }

@@ -2,7 +2,8 @@
 // by group and by segment. Pure; thread-safe.
 //
 // Times are estimates from the tables of rates in target/cpu_target.h, target/gpu_target.h and
-// target/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic. Ops
+// target/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic. Copies
+// between a GPU and the host run beside other ops: theirs is the time that others wait for them. Ops
 // and bytes are those of the largest bucket, every row a real token.
 #pragma once
 

@@ -123,6 +123,13 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     if (name == "adafactor") add("scratch", adafactor_scratch_bytes(op));
     return problem;
   }
+  if (name == "copy") {
+    // Bytes of any type; fp32 stands for all.
+    int64_t bytes = 0;
+    for (ValueId id : op.op.outputs) bytes += op.graph.value(id).bytes(bucket);
+    add("N", bytes);
+    return problem;
+  }
   if (name == "dequantize") {
     problem.dtype = op.output(0).type.dtype;
     add("N", op.out_shape(0).elements(bucket));

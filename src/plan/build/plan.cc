@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "graph/analysis/copies.h"
 #include "graph/analysis/liveness.h"
 #include "graph/analysis/tail.h"
 #include "graph/autodiff/autodiff.h"
@@ -191,6 +192,12 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
   return trained;
 }
 
+OptimizerConfig optimizer_of(const PlanRequest& request) {
+  OptimizerConfig config = request.optimizer;
+  if (request.offload_optimizer) config.most_elements_at_once = request.offload_elements;
+  return config;
+}
+
 ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
@@ -217,9 +224,9 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
           "are {} and {}",
           request.gradient_accumulation_steps, request.optimizer.max_grad_norm);
     }
-    add_optimizer_in_backward(graph, parameters, request.optimizer);
+    add_optimizer_in_backward(graph, parameters, optimizer_of(request));
   } else {
-    add_optimizer(graph, parameters, request.optimizer, loss_scale);
+    add_optimizer(graph, parameters, optimizer_of(request), loss_scale);
   }
   verify(graph, "after autodiff and optimizer");
   if (request.gradient_accumulation_steps > 1) {
@@ -231,6 +238,10 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.train_bucket));
   passes.run(graph, in_place_pass());
+  if (request.offload_activations) {
+    passes.run(graph, offload_activations_pass(request.train_bucket, request.offload_least_bytes));
+  }
+  if (request.offload_optimizer) passes.run(graph, offload_states_pass());
   ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.train_bucket};
   program.passes = passes.records();
   return program;
@@ -272,6 +283,7 @@ std::vector<bool> find_placeless(const Graph& graph) {
 Purpose purpose_of(const Graph& graph, const LiveRange& range) {
   const Value& value = graph.value(range.root);
   if (value.is_parameter_gradient) return Purpose::kGradients;
+  if (value.producer != kNoOp && graph.op(value.producer).def == &copy_op()) return Purpose::kFunctionality;
   const Segment born = graph.ops()[range.first].segment;
   const Segment dies = graph.ops()[range.last].segment;
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
@@ -310,6 +322,10 @@ void choose_kernels(ProgramPlan& program, const PlanRequest& request) {
     program.ops[i] = {
         .kernel = selection.row, .refused = selection.refused, .scratch_bytes = selection.scratch_bytes};
   }
+  for (const CopyInFlight& copy : find_copies(program.graph)) {
+    program.ops[copy.op].copies_to = copy.to;
+    program.ops[copy.op].copy_end = copy.end;
+  }
 }
 
 // What the captured programs hold on the GPU: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket,
@@ -319,36 +335,57 @@ int64_t graph_bytes_of(const Plan& plan) {
   const auto bytes = [](const std::optional<ProgramPlan>& program, int buckets) {
     if (!program) return int64_t{0};
     const int64_t kept = std::min<int64_t>({buckets, kMaxCapturedBuckets, std::ssize(program->ladder)});
-    return kept * std::ssize(program->graph.ops()) * kGraphBytesPerOp;
+    // Every value that is copied is a node of its own.
+    int64_t nodes = std::ssize(program->graph.ops());
+    for (const Op& op : program->graph.ops()) nodes += op.def == &copy_op() ? std::ssize(op.outputs) - 1 : 0;
+    return kept * nodes * kGraphBytesPerOp;
   };
   return bytes(plan.train, plan.request.train_buckets) + bytes(plan.evaluate, plan.request.evaluate_buckets);
 }
 
-// Transient buffers and scratch get offsets relative to the transient region.
+// Offsets of one space's buffers, relative to its transient region.
+Layout assign(std::vector<TransientBuffer>& buffers, const PlanRequest& request) {
+  if (buffers.empty()) return {};
+  std::vector<LiveBuffer> live;
+  live.reserve(buffers.size());
+  for (const TransientBuffer& buffer : buffers) live.push_back({buffer.bytes, buffer.first, buffer.last});
+  const int64_t alignment = arena_alignment(request.device);
+  Layout layout =
+      request.separate_buffers ? separate_offsets(live, alignment) : assign_offsets(live, alignment);
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].offset = layout.offsets[i];
+  return layout;
+}
+
+// Transient buffers and scratch get offsets relative to the transient region of their space.
 void lay_out(ProgramPlan& program, const PlanRequest& request) {
   const std::vector<bool> placeless = find_placeless(program.graph);
-  std::vector<LiveBuffer> buffers;
   for (const LiveRange& range : find_live_ranges(program.graph, program.bucket)) {
     if (placeless[index_of(range.root)]) continue;
-    program.buffers.push_back({.root = range.root,
-                               .purpose = purpose_of(program.graph, range),
-                               .bytes = rounded(range.bytes, request),
-                               .first = range.first,
-                               .last = range.last});
-    buffers.push_back({range.bytes, range.first, range.last});
+    const bool is_on_host = program.graph.value(range.root).space == Space::kHost;
+    (is_on_host ? program.host_buffers : program.buffers)
+        .push_back({.root = range.root,
+                    .purpose = purpose_of(program.graph, range),
+                    .bytes = rounded(range.bytes, request),
+                    .first = range.first,
+                    .last = range.last});
   }
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
     if (program.ops[i].scratch_bytes == 0) continue;
     program.buffers.push_back(
         {.op = i, .bytes = rounded(program.ops[i].scratch_bytes, request), .first = i, .last = i});
-    buffers.push_back({program.ops[i].scratch_bytes, i, i});
   }
-  const int64_t alignment = arena_alignment(request.device);
-  const Layout layout =
-      request.separate_buffers ? separate_offsets(buffers, alignment) : assign_offsets(buffers, alignment);
+  const Layout layout = assign(program.buffers, request);
   program.transient_bytes = layout.bytes;
   program.lower_bound_bytes = layout.lower_bound_bytes;
-  for (size_t i = 0; i < buffers.size(); ++i) program.buffers[i].offset = layout.offsets[i];
+  const Layout host = assign(program.host_buffers, request);
+  program.host_transient_bytes = host.bytes;
+  program.host_lower_bound_bytes = host.lower_bound_bytes;
+}
+
+bool is_read(const Graph& graph, const std::string& name) {
+  const ValueId id = graph.find(name);
+  return std::ranges::any_of(
+      graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
 }
 
 // Persistent buffers of both programs in one list; a name is one buffer, as large as its largest use.
@@ -364,7 +401,8 @@ void add_persistent(Plan& plan, const ProgramPlan& program) {
                                  .storage = value.storage,
                                  .type = value.type,
                                  .bytes = bytes,
-                                 .module = program.graph.module_name(value.module)});
+                                 .module = program.graph.module_name(value.module),
+                                 .space = value.space});
       continue;
     }
     PersistentBuffer& buffer = plan.persistent[it->second];
@@ -373,25 +411,37 @@ void add_persistent(Plan& plan, const ProgramPlan& program) {
                    storage_name(buffer.storage), type_text(buffer.type), storage_name(value.storage),
                    type_text(value.type));
     buffer.bytes = std::max(buffer.bytes, bytes);
+    if (buffer.space == value.space) continue;
+    // What the host keeps may be declared elsewhere, but nothing reads it there.
+    PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(program.graph, value.name),
+                   "'{}' lies in the host's memory in one program and in the device's in another",
+                   value.name);
   }
 }
 
 void place_persistent(Plan& plan) {
-  int64_t offset = 0;
+  int64_t device = 0;
+  int64_t host = 0;
   for (Storage storage :
        {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput, Storage::kOutput}) {
     for (PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage != storage) continue;
-      buffer.offset = offset;
-      offset += buffer.bytes;
+      int64_t& end = buffer.space == Space::kHost ? host : device;
+      buffer.offset = end;
+      end += buffer.bytes;
     }
   }
-  plan.persistent_bytes = offset;
+  plan.persistent_bytes = device;
+  plan.host_persistent_bytes = host;
 }
 
-// `begin`: where the program's transient region starts.
-void resolve_offsets(const Plan& plan, int64_t begin, ProgramPlan& program) {
+// `begin` and `host_begin`: where the program's transient regions start.
+void resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin, ProgramPlan& program) {
   program.offsets.assign(program.graph.values().size(), -1);
+  for (TransientBuffer& buffer : program.host_buffers) {
+    buffer.offset += host_begin;
+    program.offsets[index_of(buffer.root)] = buffer.offset;
+  }
   for (TransientBuffer& buffer : program.buffers) {
     buffer.offset += begin;
     if (buffer.root != kNoValue) {
@@ -532,12 +582,17 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
   }
   int64_t transient = 0;
   int64_t bound = 0;
+  int64_t host_transient = 0;
+  int64_t host_bound = 0;
   for (std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
     const int64_t below = request.separate_buffers ? transient : 0;
-    resolve_offsets(plan, plan.persistent_bytes + below, **program);
+    const int64_t host_below = request.separate_buffers ? host_transient : 0;
+    resolve_offsets(plan, plan.persistent_bytes + below, plan.host_persistent_bytes + host_below, **program);
     transient = std::max(transient, below + (*program)->transient_bytes);
     bound = std::max(bound, (*program)->lower_bound_bytes);
+    host_transient = std::max(host_transient, host_below + (*program)->host_transient_bytes);
+    host_bound = std::max(host_bound, (*program)->host_lower_bound_bytes);
   }
   if (plan.scales_loss()) plan.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
   // What updates weights runs once the learning rate of the step is there.
@@ -553,6 +608,8 @@ Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
   }
   plan.arena_bytes = plan.persistent_bytes + transient;
   plan.lower_bound_bytes = plan.persistent_bytes + bound;
+  plan.host_arena_bytes = plan.host_persistent_bytes + host_transient;
+  plan.host_lower_bound_bytes = plan.host_persistent_bytes + host_bound;
   plan.host.data_bytes += std::max<int64_t>(0, plan.host.reading_bytes - plan.host_bytes());
   return plan;
 }

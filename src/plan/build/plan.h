@@ -1,10 +1,10 @@
 // The plan: everything a run will do and hold, before anything is allocated. Pure data; the same on every
 // machine for the same request. The executor obeys it and adds nothing.
 //
-// One arena per memory space. It begins with what lives across programs (weights, optimizer states, gradients
-// that accumulate, inputs and outputs that the host exchanges); above lies one region that the programs use
-// in turn, as large as the largest of them. Offsets hold for every bucket, because no value grows when its
-// bucket shrinks.
+// One arena per memory space: the device's, and the host's for what a run keeps there. An arena begins with
+// what lives across programs (weights, optimizer states, gradients that accumulate, inputs and outputs that
+// the host exchanges); above lies one region that the programs use in turn, as large as the largest of them.
+// Offsets hold for every bucket, because no value grows when its bucket shrinks.
 #pragma once
 
 #include <cstdint>
@@ -96,15 +96,26 @@ struct PlanRequest {
   std::string memory_limit_label = "--memory_limit";  // what set it, for messages
   RecomputeChoice recompute;
   bool optimizer_in_backward = false;  // no clipping, no accumulation
+  // Optimizer states, and the parts of weights that only updates read, lie in the host's memory.
+  bool offload_optimizer = false;
+  // Of one update then: 64 MiB of AdamW's moments, so much that starting a copy costs nothing beside it.
+  int64_t offload_elements = int64_t{8} << 20;
+  // Saved values of at least so many bytes lie there between the forward and the backward pass.
+  bool offload_activations = false;
+  int64_t offload_least_bytes = int64_t{1} << 20;
+  // A CPU does each copy at the last moment that the plan allows in place of the first: for tests.
+  bool late_copies = false;
   PassOptions passes;
 };
 
 // How one op runs.
 struct OpPlan {
   const KernelRow* kernel = nullptr;
-  std::vector<Refusal> refused = {};  // faster rows that declined, and why
-  int64_t scratch_offset = -1;        // from the start of the arena
-  int64_t scratch_bytes = 0;          // in the largest bucket
+  std::vector<Refusal> refused = {};    // faster rows that declined, and why
+  int64_t scratch_offset = -1;          // from the start of the arena
+  int64_t scratch_bytes = 0;            // in the largest bucket
+  std::optional<Space> copies_to = {};  // of a copy: it runs beside the ops after it
+  uint32_t copy_end = 0;                // and has ended before the op at this position starts
 };
 
 // What a transient buffer is for, in the terms of the anatomy.
@@ -136,13 +147,16 @@ struct ProgramPlan {
   Graph graph = Graph();
   Bucket bucket = {};               // the largest
   std::vector<Bucket> ladder = {};  // buckets a batch may run in, smallest first; the last is `bucket`
-  std::vector<int64_t> offsets =
-      {};  // of each value from the start of the arena; -1 for values that get no place
+  // Of each value from the start of its space's arena; -1 for values that get no place.
+  std::vector<int64_t> offsets = {};
   std::vector<OpPlan> ops = {};
-  std::vector<TransientBuffer> buffers = {};
+  std::vector<TransientBuffer> buffers = {};       // on the device
+  std::vector<TransientBuffer> host_buffers = {};  // in the host's arena
   int64_t transient_bytes = 0;
   int64_t lower_bound_bytes = 0;  // of transient_bytes
-  int64_t library_bytes = 0;      // the most that the library of one of its kernels allocates by itself
+  int64_t host_transient_bytes = 0;
+  int64_t host_lower_bound_bytes = 0;
+  int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates by itself
   std::vector<PassRecord> passes = {};
 };
 
@@ -153,6 +167,7 @@ struct PersistentBuffer {
   int64_t offset = 0;
   int64_t bytes = 0;
   std::string module = {};
+  Space space = Space::kDevice;
 };
 
 // What a process holds on a GPU beside its arena. Bytes.
@@ -201,7 +216,10 @@ struct Plan {
   std::optional<ProgramPlan> evaluate = {};
   std::vector<ScheduleEntry> step_schedule = {};
   int64_t arena_bytes = 0;
-  int64_t lower_bound_bytes = 0;  // persistent plus the larger program's bound
+  int64_t lower_bound_bytes = 0;      // persistent plus the larger program's bound
+  int64_t host_persistent_bytes = 0;  // the same of the host's arena: zeros where nothing is kept there
+  int64_t host_arena_bytes = 0;
+  int64_t host_lower_bound_bytes = 0;
   HostMemory host = {};           // the request's, with what the chosen kernels' libraries may take
   GpuConstant gpu_constant = {};  // zeros on a CPU
   double build_ms = 0;
@@ -215,7 +233,12 @@ struct Plan {
   // What the device holds, as its own gauge counts it: the process on a CPU, the card on a GPU.
   int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
   // What the process holds in the machine's memory.
-  int64_t host_bytes() const { return is_on_gpu() ? host.total() + staging_bytes() : total_bytes(); }
+  int64_t host_bytes() const {
+    return (is_on_gpu() ? host.total() + staging_bytes() : total_bytes()) + host_arena_bytes;
+  }
+  int64_t arena_bytes_of(Space space) const {
+    return space == Space::kDevice ? arena_bytes : host_arena_bytes;
+  }
   // The buffers that the host exchanges with the device at every run of a program; on a GPU they lie a second
   // time in pinned memory.
   int64_t staging_bytes() const;

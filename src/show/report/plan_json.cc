@@ -169,6 +169,8 @@ Json request_json(const PlanRequest& request) {
       {"recompute",
        request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy) : "chosen"},
       {"optimizer_in_backward", request.optimizer_in_backward},
+      {"offload_activations", request.offload_activations},
+      {"offload_optimizer", request.offload_optimizer},
       {"memory_limit_bytes", nullptr},
       {"host",
        {{"process_bytes", request.host.process_bytes},
@@ -189,8 +191,8 @@ Json spaces_json(const Plan& plan) {
                     {"library_bytes", plan.is_on_gpu() ? 0 : plan.host.library_bytes}});
   if (plan.is_on_gpu()) {
     spaces.push_back({{"name", "host"},
-                      {"arena_bytes", plan.staging_bytes()},
-                      {"lower_bound_bytes", plan.staging_bytes()},
+                      {"arena_bytes", plan.staging_bytes() + plan.host_arena_bytes},
+                      {"lower_bound_bytes", plan.staging_bytes() + plan.host_lower_bound_bytes},
                       {"constant_bytes", plan.host.total()},
                       {"library_bytes", plan.host.library_bytes}});
   }

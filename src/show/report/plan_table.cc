@@ -185,6 +185,28 @@ std::string arena_words(const Plan& plan) {
       mib_text(plan.arena_bytes), above, mib_text(plan.lower_bound_bytes));
 }
 
+// What lies in the host's memory, by purpose.
+std::string host_words(const Plan& plan) {
+  if (plan.host_arena_bytes == 0) return "";
+  PurposeBytes bytes{};
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.space == Space::kHost) bytes[index_of(purpose_of(buffer.storage))] += buffer.bytes;
+  }
+  bytes[index_of(Purpose::kSaved)] += plan.host_arena_bytes - plan.host_persistent_bytes;
+  std::vector<std::string> parts;
+  for (int p = 0; p < kNumPurposes; ++p) {
+    const int64_t part = bytes[static_cast<size_t>(p)];
+    if (part > 0)
+      parts.push_back(fmt::format("{} {}", purpose_name(static_cast<Purpose>(p)), mib_text(part)));
+  }
+  return wrapped(fmt::format(
+      "pinned host memory {} MiB, taken once too: {}; {:.1f} % above the lower bound ({})",
+      mib_text(plan.host_arena_bytes), fmt::join(parts, ", "),
+      100.0 * (static_cast<double>(plan.host_arena_bytes) / static_cast<double>(plan.host_lower_bound_bytes) -
+               1.0),
+      mib_text(plan.host_lower_bound_bytes)));
+}
+
 std::string formula_words(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
@@ -296,8 +318,8 @@ std::string optimizer_words(const OptimizerConfig& optimizer) {
 std::string plan_table(const Plan& plan, Characters characters) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   return title(plan) + memory_table(plan, anatomy, characters) + constant_words(anatomy) +
-         peak_words(anatomy) + arena_words(plan) + formula_words(plan) + operations_table(plan) +
-         recompute_table(plan) + verdict(plan);
+         peak_words(anatomy) + arena_words(plan) + host_words(plan) + formula_words(plan) +
+         operations_table(plan) + recompute_table(plan) + verdict(plan);
 }
 
 std::string savings_text(const Plan& plan, const std::vector<Suggestion>& savings) {

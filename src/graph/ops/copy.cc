@@ -1,0 +1,56 @@
+// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory
+// space, "host" or "device". With {into} the outputs are newer versions of those values. It starts when the
+// ops before it are done, and runs beside those after it until the first that needs its end: see
+// graph/analysis/copies.h. What stands in `after` is not read: it has to be there before this copy starts.
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+class Copy final : public OpSchema {
+ public:
+  std::string_view name() const override { return "copy"; }
+  OpGroup group() const override { return OpGroup::kDataMovement; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    const int n = count(op);
+    const bool into = writes_older(op);
+    const std::string& to = op.attributes().word("to");
+    expect_operands(n >= 1 && op.num_inputs() >= (into ? 2 : 1) * n && (to == "host" || to == "device"), op,
+                    "as many values as {count} says, twice that with {into}, to host or device");
+    std::vector<ValueType> types;
+    for (int i = 0; i < n; ++i) {
+      expect_operands(!into || op.input(n + i).type == op.input(i).type, op, "values of one type");
+      types.push_back(op.input(i).type);
+    }
+    return types;
+  }
+  double flops(const OpView&, const Bucket&) const override { return 0; }
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    double sum = 0;
+    for (int i = 0; i < count(op); ++i) sum += 2.0 * static_cast<double>(op.input(i).bytes(bucket));
+    return sum;
+  }
+  std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
+    return {inputs.begin(), inputs.begin() + count(op)};
+  }
+  int writes_into(const OpView& op, int output) const override {
+    return writes_older(op) ? count(op) + output : -1;
+  }
+  Space output_space(const OpView& op, int) const override {
+    return op.attributes().word("to") == "host" ? Space::kHost : Space::kDevice;
+  }
+  bool crosses_spaces() const override { return true; }
+
+ private:
+  static int count(const OpView& op) { return static_cast<int>(op.attributes().integer("count")); }
+  static bool writes_older(const OpView& op) { return op.attributes().integer_or("into", 0) != 0; }
+};
+
+}  // namespace
+
+const OpSchema& copy_op() {
+  static const Copy op;
+  return op;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,164 @@
+// Where copies end, and the two passes that make them: as text, graph in, graph out.
+#include "graph/analysis/copies.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/analysis/liveness.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+Graph graph_of(const std::string& text) {
+  Graph graph = parse_graph(text, find_op);
+  verify(graph, "in a test");
+  return graph;
+}
+
+constexpr const char* kSaved = R"(graph saved {
+  input %x: f32[T,4]
+  output %y: f32[1]
+  forward @a
+  %a: f32[T,4] = tanh(%x)
+  %b: f32[T,4] = tanh(%a)
+  %c: f32[T,4] = tanh(%b)
+  %d: f32[T,4] = tanh(%c)
+  %e: f32[T,4] = tanh(%d)
+  backward @a
+  %d_e: f32[T,4] = tanh_bwd(%e, %e)
+  %d_d: f32[T,4] = tanh_bwd(%d_e, %d)
+  %d_c: f32[T,4] = tanh_bwd(%d_d, %c)
+  %d_b: f32[T,4] = tanh_bwd(%d_c, %b)
+  %d_a: f32[T,4] = tanh_bwd(%d_b, %a)
+}
+)";
+
+TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
+  Graph graph = graph_of(kSaved);
+  offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
+  verify(graph, "after the pass");
+  EXPECT_EQ(print_graph(graph), R"(graph saved {
+  input %x: f32[T,4]
+  output %y: f32[1]
+  forward @a
+  %a: f32[T,4] = tanh(%x)
+  %a.on_host: f32[T,4] !host = copy(%a) {count=1, into=0, to="host"}
+  %b: f32[T,4] = tanh(%a)
+  %b.on_host: f32[T,4] !host = copy(%b) {count=1, into=0, to="host"}
+  %c: f32[T,4] = tanh(%b)
+  %c.on_host: f32[T,4] !host = copy(%c, %a.on_host) {count=1, into=0, to="host"}
+  %d: f32[T,4] = tanh(%c)
+  %e: f32[T,4] = tanh(%d)
+  backward @a
+  %c.back: f32[T,4] = copy(%c.on_host) {count=1, into=0, to="device"}
+  %b.back: f32[T,4] = copy(%b.on_host) {count=1, into=0, to="device"}
+  %d_e: f32[T,4] = tanh_bwd(%e, %e)
+  %d_d: f32[T,4] = tanh_bwd(%d_e, %d)
+  %d_c: f32[T,4] = tanh_bwd(%d_d, %c.back)
+  %a.back: f32[T,4] = copy(%a.on_host) {count=1, into=0, to="device"}
+  %d_b: f32[T,4] = tanh_bwd(%d_c, %b.back)
+  %d_a: f32[T,4] = tanh_bwd(%d_b, %a.back)
+}
+)");
+  // The text says the same graph.
+  EXPECT_EQ(print_graph(graph_of(print_graph(graph))), print_graph(graph));
+}
+
+TEST(OffloadActivations, LeavesWhatIsSmall) {
+  Graph graph = graph_of(kSaved);
+  offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 129).run(graph);
+  EXPECT_EQ(print_graph(graph), print_graph(graph_of(kSaved)));
+}
+
+TEST(Copies, EndBeforeWhatNeedsThem) {
+  Graph graph = graph_of(kSaved);
+  offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
+  const std::vector<CopyInFlight> copies = find_copies(graph);
+  ASSERT_EQ(copies.size(), 6u);
+  // %a's copy ends before %c's starts, the others to the host with the forward pass.
+  EXPECT_EQ(copies[0].op, 1u);
+  EXPECT_EQ(copies[0].end, 5u);
+  EXPECT_EQ(copies[1].end, 8u);
+  EXPECT_EQ(copies[2].end, 8u);
+  // Back before the readers.
+  EXPECT_EQ(copies[3].op, 8u);
+  EXPECT_EQ(copies[3].end, 12u);
+  EXPECT_EQ(copies[4].end, 14u);
+  EXPECT_EQ(copies[5].end, 15u);
+  // What is copied lives until the wait, what comes back from the start of its copy.
+  for (const LiveRange& range : find_live_ranges(graph, {.tokens = 8, .sequences = 1, .longest = 8})) {
+    const std::string& name = graph.value(range.root).name;
+    if (name == "a") {
+      EXPECT_EQ(range.last, 4u);
+    } else if (name == "b") {
+      EXPECT_EQ(range.last, 7u);
+    } else if (name == "c.back") {
+      EXPECT_EQ(range.first, 8u);
+      EXPECT_EQ(range.last, 12u);
+    }
+  }
+}
+
+constexpr const char* kUpdates = R"(graph updates {
+  input %lr: f64[1]
+  input %step: i64[1]
+  input %finite: f32[1]
+  weight %p: f32[4]
+  state %m: f32[4]
+  weight %q: f32[4]
+  state %n: f32[4]
+  weight %r: f32[4]
+  state %o: f32[4]
+  input %g: f32[4]
+  forward @a
+  %x: f32[4] = tanh(%p)
+  %y: f32[4] = tanh(%q)
+  %z: f32[4] = tanh(%r)
+  optimizer @optimizer
+  %p.1: f32[4] into %p, %m.1: f32[4] into %m = lion(%lr, %step, _, %finite, %p, %g, %m) {copies=0}
+  %q.1: f32[4] into %q, %n.1: f32[4] into %n = lion(%lr, %step, _, %finite, %q, %g, %n) {copies=0}
+  %r.1: f32[4] into %r, %o.1: f32[4] into %o = lion(%lr, %step, _, %finite, %r, %g, %o) {copies=0}
+}
+)";
+
+TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
+  Graph graph = graph_of(kUpdates);
+  offload_states_pass().run(graph);
+  verify(graph, "after the pass");
+  const std::string text = print_graph(graph);
+  EXPECT_NE(text.find("state %m: f32[4] !host\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("weight %p: f32[4]\n"), std::string::npos) << text;
+  EXPECT_EQ(text.substr(text.find("  optimizer @optimizer")), R"(  optimizer @optimizer
+  %m.staged: f32[4] = copy(%m) {count=1, into=0, to="device"}
+  %n.staged: f32[4] = copy(%n) {count=1, into=0, to="device"}
+  %p.1: f32[4] into %p, %m.1: f32[4] into %m.staged = lion(%lr, %step, _, %finite, %p, %g, %m.staged) {copies=0}
+  %m.stored: f32[4] into %m !host = copy(%m.1, %m) {count=1, into=1, to="host"}
+  %o.staged: f32[4] = copy(%o, %m.stored) {count=1, into=0, to="device"}
+  %q.1: f32[4] into %q, %n.1: f32[4] into %n.staged = lion(%lr, %step, _, %finite, %q, %g, %n.staged) {copies=0}
+  %n.stored: f32[4] into %n !host = copy(%n.1, %n) {count=1, into=1, to="host"}
+  %r.1: f32[4] into %r, %o.1: f32[4] into %o.staged = lion(%lr, %step, _, %finite, %r, %g, %o.staged) {copies=0}
+  %o.stored: f32[4] into %o !host = copy(%o.1, %o) {count=1, into=1, to="host"}
+}
+)") << text;
+  EXPECT_EQ(print_graph(graph_of(text)), text);
+}
+
+TEST(Spaces, OnlyCopiesMayReadTheHosts) {
+  Graph graph = graph_of(R"(graph bad {
+  input %x: f32[4]
+  forward @a
+  %a: f32[4] = tanh(%x)
+}
+)");
+  graph.value(graph.find("x")).space = Space::kHost;
+  const auto violation = find_violation(graph);
+  ASSERT_TRUE(violation.has_value());
+  EXPECT_NE(violation->find("works on 'x', which lies in the host's memory"), std::string::npos)
+      << *violation;
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,261 @@
+// What a run keeps in the host's memory: the same bits as without, with copies at the first and at the last
+// moment that the plan allows, and properties of plans with two spaces. On a CPU both spaces are its own
+// memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/analysis/liveness.h"
+#include "tests/spine/plan_grid.h"
+#include "tests/spine/tiny_steps.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyCase;
+using testing::TinySteps;
+
+enum class Kept { kOnDevice, kOnHost, kActivationsOnHost, kBothOnHost };
+enum class Copies { kAtOnce, kLate };
+
+// Updates of few elements each, so that a tiny model has several.
+Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
+  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+  request.offload_optimizer = kept == Kept::kOnHost || kept == Kept::kBothOnHost;
+  request.offload_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
+  request.offload_least_bytes = 256;
+  request.late_copies = copies == Copies::kLate;
+  request.offload_elements = 600;
+  return build_plan(request);
+}
+
+std::vector<TinyCase> cases() {
+  std::vector<TinyCase> list(1);
+  const auto add = [&](const auto& change) { change(list.emplace_back()); };
+  const auto add_optimizer = [&](OptimizerKind kind, double weight_decay, int64_t hidden) {
+    add([&](TinyCase& test) {
+      test.optimizer.kind = kind;
+      test.optimizer.weight_decay = weight_decay;
+      test.hidden = hidden;
+    });
+  };
+  add_optimizer(OptimizerKind::kAdamW8Bit, 0.01, 64);
+  add_optimizer(OptimizerKind::kAdafactor, 0.01, 16);
+  add_optimizer(OptimizerKind::kLion, 0.01, 16);
+  add_optimizer(OptimizerKind::kLion8Bit, 0.0, 64);
+  add_optimizer(OptimizerKind::kAdagrad, 0.0, 16);
+  add([](TinyCase& test) {
+    test.optimizer.kind = OptimizerKind::kAdafactor;
+    test.optimizer.adafactor.beta1 = 0.9;
+    test.optimizer.adafactor.scale_parameter = true;
+  });
+  add([](TinyCase& test) {
+    test.optimizer.kind = OptimizerKind::kSgd;
+    test.optimizer.momentum = 0.9;
+  });
+  add([](TinyCase& test) {
+    test.model_type = "distilbert";
+    test.accumulation = 3;
+  });
+  add([](TinyCase& test) { test.recompute.policy = RecomputePolicy::kFull; });
+  add([](TinyCase& test) {
+    test.optimizer.max_grad_norm = 0.0;
+    test.optimizer_in_backward = true;
+  });
+  add([](TinyCase& test) { test.freeze = {"*embeddings*"}; });
+  add([](TinyCase& test) {
+    test.lora.emplace();
+    test.lora->r = 2;
+    test.lora->alpha = 4.0;
+    test.lora->target_modules = {"query", "value"};
+  });
+  add([](TinyCase& test) {
+    test.dtype = DType::kF64;
+    test.accumulation = 2;
+    test.reference_kernels = true;
+  });
+  add([](TinyCase& test) { test.separate_buffers = true; });
+  return list;
+}
+
+// The same with weights in 16 bits, by the references.
+TinyCase split_case() {
+  TinyCase test;
+  test.optimizer.weight_decay = 0.01;
+  test.reference_kernels = true;
+  test.activations = DType::kBF16;
+  return test;
+}
+
+constexpr Kept kWays[] = {Kept::kOnHost, Kept::kActivationsOnHost, Kept::kBothOnHost};
+
+TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
+  for (const TinyCase& test : cases()) {
+    SCOPED_TRACE(fmt::format("{} {} accumulated {}", optimizer_kind_name(test.optimizer.kind),
+                             test.model_type, test.accumulation));
+    TinySteps without(test, plan_of(test, Kept::kOnDevice));
+    without.steps(1, 12);
+    for (const Kept kept : kWays) {
+      for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+        TinySteps with(test, plan_of(test, kept, copies));
+        EXPECT_GT(with.plan.host_arena_bytes, 0);
+        with.steps(1, 12);
+        expect_equal(with, without);
+      }
+    }
+  }
+}
+
+TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
+  for (const MasterWeights masters : {MasterWeights::kSplit, MasterWeights::kWhole}) {
+    TinyCase test = split_case();
+    const auto plan = [&](Kept kept) {
+      PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+      request.weight_copies = true;
+      request.gradient_dtype = DType::kF32;
+      request.optimizer.master_weights = masters;
+      request.offload_optimizer = kept == Kept::kOnHost;
+      request.late_copies = true;
+      request.offload_elements = 600;
+      return build_plan(request);
+    };
+    TinySteps with(test, plan(Kept::kOnHost)), without(test, plan(Kept::kOnDevice));
+    int on_host = 0;
+    for (const PersistentBuffer& buffer : with.plan.persistent) {
+      on_host += buffer.space == Space::kHost && buffer.storage == Storage::kWeight ? 1 : 0;
+    }
+    EXPECT_GT(on_host, 5);
+    with.steps(1, 6);
+    without.steps(1, 6);
+    expect_equal(with, without);
+  }
+}
+
+// What an arena holds at the start leaves no trace.
+TEST(Offload, ReadsNothingThatWasNotWritten) {
+  TinyCase test;
+  test.accumulation = 2;
+  const Plan plan = plan_of(test, Kept::kBothOnHost, Copies::kLate);
+  const auto weights_after = [&](uint8_t fill) {
+    Executor executor(plan, fill);
+    testing::fill_weights(executor);
+    for (int64_t step = 1; step <= 3; ++step) {
+      for (int64_t a = 0; a < 2; ++a) {
+        executor.set_accumulate(a > 0);
+        const auto seed = static_cast<uint32_t>(2 * step + a);
+        testing::forward_backward(executor, testing::tiny_batch(test, {5, 1, 7, 3}, seed), seed, 8.0);
+      }
+      executor.set_update(1e-2, step);
+      executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    }
+    std::vector<std::vector<std::byte>> bytes;
+    for (const WeightSpec& spec : plan.weights) bytes.push_back(testing::bytes_of(executor, spec.name));
+    return bytes;
+  };
+  EXPECT_EQ(weights_after(0x00), weights_after(0xFF));
+}
+
+// A checkpoint holds weights and states by name, wherever they lie: a run goes on after every step, and with
+// the states elsewhere.
+TEST(OffloadOptimizer, GoesOnAfterEveryStepWithOrWithout) {
+  TinyCase test;
+  test.optimizer.kind = OptimizerKind::kAdamW8Bit;
+  test.hidden = 64;
+  constexpr int64_t kSteps = 4;
+  TinySteps whole(test, plan_of(test, Kept::kOnDevice));
+  whole.steps(1, kSteps);
+  for (int64_t at = 1; at < kSteps; ++at) {
+    for (const Kept before_kept : {Kept::kOnDevice, Kept::kOnHost}) {
+      for (const Kept after_kept : {Kept::kOnDevice, Kept::kOnHost}) {
+        TinySteps before(test, plan_of(test, before_kept)), after(test, plan_of(test, after_kept));
+        before.steps(1, at);
+        for (const std::string& name : before.names())
+          after.executor.write(name, 0, testing::bytes_of(before.executor, name));
+        after.micro = before.micro;
+        after.steps(at + 1, kSteps);
+        for (const std::string& name : whole.names()) {
+          ASSERT_EQ(testing::bytes_of(after.executor, name), testing::bytes_of(whole.executor, name)) << name;
+        }
+      }
+    }
+  }
+}
+
+// The rules of copies, checked without the analysis that liveness uses. A copy under way is one that no op
+// has waited for yet.
+void expect_sound(const ProgramPlan& program) {
+  const Graph& graph = program.graph;
+  std::map<uint32_t, uint32_t> end_of;
+  for (uint32_t i = 0; i < program.ops.size(); ++i) {
+    if (!program.ops[i].copies_to) continue;
+    end_of[i] = program.ops[i].copy_end;
+    ASSERT_GT(end_of[i], i);
+    for (uint32_t k = i + 1; k < end_of[i]; ++k) ASSERT_EQ(graph.ops()[k].segment, graph.ops()[i].segment);
+  }
+  for (const auto& [copy, end] : end_of) {
+    const Op& op = graph.ops()[copy];
+    const auto count = static_cast<size_t>(op.attributes.integer("count"));
+    for (uint32_t k = copy + 1; k < end; ++k) {
+      for (ValueId id : graph.ops()[k].inputs) {
+        for (ValueId brought : op.outputs) ASSERT_NE(id, brought) << "read before it is there";
+      }
+      for (ValueId id : graph.ops()[k].outputs) {
+        for (size_t n = 0; n < count; ++n) {
+          ASSERT_FALSE(graph.value(id).version_of == op.inputs[n]) << "written while it is copied";
+        }
+      }
+    }
+    // The operands' buffers are live until the copy has ended.
+    for (const auto* buffers : {&program.buffers, &program.host_buffers}) {
+      for (const TransientBuffer& buffer : *buffers) {
+        if (buffer.root == kNoValue) continue;
+        const auto holds = [&](ValueId id) { return root_of(graph, id) == buffer.root; };
+        const bool is_operand =
+            std::any_of(op.inputs.begin(), op.inputs.begin() + static_cast<int64_t>(count), holds) ||
+            std::any_of(op.outputs.begin(), op.outputs.end(), holds);
+        if (!is_operand) continue;
+        ASSERT_LE(buffer.first, copy);
+        ASSERT_GE(buffer.last, end - 1);
+      }
+    }
+  }
+}
+
+void expect_apart_in_each_space(const Plan& plan) {
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    if (!*program) continue;
+    expect_apart(**program, (*program)->name);
+    ProgramPlan host = **program;
+    host.buffers = host.host_buffers;
+    expect_apart(host, (*program)->name + ", host");
+  }
+  std::array<std::vector<std::pair<int64_t, int64_t>>, kNumSpaces> places;
+  for (const PersistentBuffer& buffer : plan.persistent)
+    places[index_of(buffer.space)].emplace_back(buffer.offset, buffer.offset + buffer.bytes);
+  for (auto& list : places) {
+    std::sort(list.begin(), list.end());
+    for (size_t i = 1; i < list.size(); ++i) ASSERT_LE(list[i - 1].second, list[i].first);
+  }
+}
+
+TEST(Offload, CopiesAreOrderedAndBuffersApart) {
+  for (const TinyCase& test : cases()) {
+    const Plan without = plan_of(test, Kept::kOnDevice);
+    for (const Kept kept : kWays) {
+      const Plan plan = plan_of(test, kept);
+      expect_sound(*plan.train);
+      expect_apart_in_each_space(plan);
+      const auto is_copy = [](const OpPlan& op) { return op.copies_to.has_value(); };
+      EXPECT_GT(std::count_if(plan.train->ops.begin(), plan.train->ops.end(), is_copy), 2);
+      EXPECT_EQ(plan.host_arena_bytes, plan.host_persistent_bytes + plan.train->host_transient_bytes);
+      if (kept == Kept::kActivationsOnHost) {
+        EXPECT_LE(plan.train->lower_bound_bytes, without.train->lower_bound_bytes);
+        EXPECT_EQ(plan.host_persistent_bytes, 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
