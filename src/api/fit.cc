@@ -28,7 +28,7 @@ bool has_kind(const MethodSet& set, std::string_view kind) {
 }
 
 // Every set with at most one method of each kind. Accumulation is the search's own; and where a part is
-// trained, another optimizer saves little of the little that its states are.
+// trained, another optimizer saves little of the little that its states are. The same goes for moving them.
 std::vector<MethodSet> method_sets(bool with_other_paths) {
   std::vector<std::string_view> kinds;
   for (const Method& method : method_table()) {
@@ -43,6 +43,8 @@ std::vector<MethodSet> method_sets(bool with_other_paths) {
         if (method.kind != kind) continue;
         if (method.effect == MethodEffect::kOtherPath && !with_other_paths) continue;
         if (method.kind == "trained part" && has_kind(sets[i], "optimizer")) continue;
+        const bool has_few_states = method.kind == "trained part" || method.kind == "optimizer";
+        if (has_few_states && has_kind(sets[i], "offload")) continue;
         sets.push_back(sets[i]);
         sets.back().push_back(&method);
       }

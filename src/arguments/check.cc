@@ -33,6 +33,17 @@ void check_contradictions(const Arguments& a) {
                 "or a GPU (--device cuda:0)",
                 a.fp16 ? "fp16" : "fp16_full_eval", a.fp16 ? "bf16" : "bf16_full_eval");
   }
+  if ((a.use_cpu || a.device == "cpu") && a.offload_optimizer) {
+    throw_error(ErrorCode::kUsage,
+                "--offload_optimizer: on a CPU optimizer states lie in the host's memory already; leave it "
+                "out, or give a GPU (--device cuda:0)");
+  }
+  if ((a.use_cpu || a.device == "cpu") && a.offload_activations) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--offload_activations: on a CPU activations lie in the host's memory already; leave it out, or "
+        "give a GPU (--device cuda:0)");
+  }
   if (a.use_cpu && a.device != "auto" && a.device != "cpu") {
     throw_error(ErrorCode::kUsage, "--use_cpu and --device {} exclude each other; give one of them",
                 a.device);
@@ -77,6 +88,12 @@ void check_recompute(const Arguments& a) {
                 asked);
   }
   if (!a.recompute_budget) return;
+  if (a.offload_activations) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--recompute_budget weighs what a card holds against computing it again, and --offload_activations "
+        "takes it away from there; give one of them, or --recompute full beside --offload_activations");
+  }
   if (flag == true || a.recompute != "auto") {
     throw_error(ErrorCode::kUsage,
                 "--recompute_budget chooses what is computed again, and {} does too; give one of them",

@@ -161,10 +161,17 @@ TEST(ResolveArguments, FillsInWhatDependsOnOthers) {
 TEST(ResolveArguments, ChecksOptimizerAndDevice) {
   EXPECT_NO_THROW(parse({"--optim", "adamw_torch"}));
   EXPECT_NO_THROW(parse({"--optim", "sgd", "--optim_args", "momentum=0.9"}));
+  for (const char* paged : {"paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit", "paged_lion_8bit"}) {
+    EXPECT_NO_THROW(parse({"--optim", paged}));
+  }
+  EXPECT_EQ(error_of({"--optim", "paged_ademamix_8bit"}),
+            "--optim paged_ademamix_8bit: this program does not have that update; the nearest is --optim "
+            "adamw_8bit");
+  EXPECT_NO_THROW(parse({"--offload_optimizer", "--device", "h200"}));
   EXPECT_EQ(
-      error_of({"--optim", "paged_adamw_32bit"}),
-      "--optim paged_adamw_32bit: paged states live in host memory, and this program keeps all states on the "
-      "device; the nearest is --optim adamw_torch_fused");
+      error_of({"--offload_optimizer", "--use_cpu"}),
+      "--offload_optimizer: on a CPU optimizer states lie in the host's memory already; leave it out, or "
+      "give a GPU (--device cuda:0)");
   const std::string unknown = error_of({"--optim", "adamw_troch"});
   EXPECT_TRUE(unknown.starts_with("--optim: 'adamw_troch' is none of adamw_torch_fused, adamw_torch, "));
   EXPECT_TRUE(unknown.ends_with(", did you mean 'adamw_torch'?")) << unknown;

@@ -6,8 +6,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::string_view kNoPaging =
-    "paged states live in host memory, and this program keeps all states on the device";
 constexpr std::string_view kProjection =
     "it projects gradients to a low rank, which this program does not do";
 constexpr std::string_view kNotWritten = "this program does not have that update";
@@ -29,6 +27,12 @@ constexpr std::array kNames = {
     OptimizerName{.name = "adamw_8bit", .runs = "adamw_8bit"},
     OptimizerName{.name = "adamw_bnb_8bit", .runs = "adamw_8bit"},
     OptimizerName{.name = "lion_8bit", .runs = "lion_8bit"},
+    OptimizerName{.name = "paged_adamw_32bit", .runs = "adamw", .is_paged = true},
+    OptimizerName{.name = "paged_adamw", .runs = "adamw", .is_paged = true},
+    OptimizerName{.name = "paged_adamw_8bit", .runs = "adamw_8bit", .is_paged = true},
+    OptimizerName{.name = "paged_lion_32bit", .runs = "lion", .is_paged = true},
+    OptimizerName{.name = "paged_lion", .runs = "lion", .is_paged = true},
+    OptimizerName{.name = "paged_lion_8bit", .runs = "lion_8bit", .is_paged = true},
     OptimizerName{.name = "adamw_torch_xla", .reason = "it is for TPUs", .nearest = "adamw_torch_fused"},
     OptimizerName{
         .name = "adamw_torch_npu_fused", .reason = "it is for NPUs", .nearest = "adamw_torch_fused"},
@@ -42,12 +46,8 @@ constexpr std::array kNames = {
                   .nearest = "adamw_8bit"},
     OptimizerName{.name = "ademamix", .reason = kNotWritten, .nearest = "adamw_torch_fused"},
     OptimizerName{.name = "ademamix_8bit", .reason = kNotWritten, .nearest = "adamw_8bit"},
-    OptimizerName{.name = "paged_adamw_32bit", .reason = kNoPaging, .nearest = "adamw_torch_fused"},
-    OptimizerName{.name = "paged_adamw_8bit", .reason = kNoPaging, .nearest = "adamw_8bit"},
     OptimizerName{.name = "paged_ademamix_32bit", .reason = kNotWritten, .nearest = "adamw_torch_fused"},
     OptimizerName{.name = "paged_ademamix_8bit", .reason = kNotWritten, .nearest = "adamw_8bit"},
-    OptimizerName{.name = "paged_lion_32bit", .reason = kNoPaging, .nearest = "lion_32bit"},
-    OptimizerName{.name = "paged_lion_8bit", .reason = kNoPaging, .nearest = "lion_8bit"},
     OptimizerName{.name = "rmsprop", .reason = kNotWritten, .nearest = "adagrad"},
     OptimizerName{.name = "rmsprop_bnb", .reason = kNotWritten, .nearest = "adagrad"},
     OptimizerName{.name = "rmsprop_bnb_8bit", .reason = kNotWritten, .nearest = "lion_8bit"},

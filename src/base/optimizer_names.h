@@ -12,6 +12,8 @@ struct OptimizerName {
   // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, adamw_8bit or lion_8bit.
   // Empty where the name is refused.
   std::string_view runs = {};
+  // Whether its states lie in the host's memory: on a GPU they are copied for each update.
+  bool is_paged = false;
   // Where it is refused: why, and the nearest name that runs.
   std::string_view reason = {};
   std::string_view nearest = {};

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/optimizer_names.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "show/monitor/host.h"
@@ -209,6 +210,40 @@ void set_precision(const Arguments& arguments, PlanRequest& request, std::vector
   set_fp32_products(arguments, request, notes);
 }
 
+// What lies in the host's memory. On a CPU everything does.
+void set_offload(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
+  const OptimizerName* name = find_optimizer_name(arguments.optim);
+  const bool is_paged = name != nullptr && name->is_paged;
+  if (request.device == KernelDevice::kCpu) {
+    if (arguments.offload_optimizer) {
+      throw_error(ErrorCode::kUsage,
+                  "--offload_optimizer: on a CPU optimizer states lie in the host's memory already; leave it "
+                  "out, or give a GPU (--device cuda:0)");
+    }
+    if (arguments.offload_activations) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--offload_activations: on a CPU activations lie in the host's memory already; leave it out, or "
+          "give a GPU (--device cuda:0)");
+    }
+    if (is_paged && request.train) {
+      notes.push_back(
+          fmt::format("--optim {}: on a CPU states lie in the host's memory already, so that it is {}",
+                      arguments.optim, name->runs));
+    }
+    return;
+  }
+  request.offload_activations = request.train && arguments.offload_activations;
+  if (!arguments.offload_optimizer && !is_paged) return;
+  // Of 16-bit training whole weights can move.
+  if (request.train && optimizer_state_names(request.optimizer).empty() && !request.activation_dtype) {
+    throw_error(ErrorCode::kUsage,
+                "--offload_optimizer: --optim {} has no states to keep in the host's memory; leave it out",
+                arguments.optim);
+  }
+  request.offload_optimizer = request.train;
+}
+
 }  // namespace
 
 void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads, PlanRequest& request,
@@ -238,6 +273,7 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
   }
   request.holds_gpu_driver = is_cuda_driver_open();
   set_precision(arguments, request, notes);
+  set_offload(arguments, request, notes);
   request.memory_limit_bytes = arguments.memory_limit;
   if (request.device == KernelDevice::kCuda) {
     if (!arguments.memory_limit || *arguments.memory_limit > request.gpu.memory_bytes) {

@@ -92,8 +92,8 @@ std::function<void()> bind_element_wise_cpu(const BindContext& context) {
   if (name == "cast") return ready(context.pick(cast_fwd_ref, cast_fwd_cpu), cast_args(context));
   if (name == "fill") return ready(context.pick(fill_ref, fill_cpu), fill_args(context));
   if (name == "copy") {
-    return [copies = copy_args(context)] {
-      for (const CopyArgs& copy : copies) copy_cpu(copy);
+    return [copies = copy_args(context), run = context.pick(copy_ref, copy_cpu)] {
+      for (const CopyArgs& copy : copies) run(copy);
     };
   }
   if (name == "dropout") return bind_dropout(context);

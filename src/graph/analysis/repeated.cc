@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/ops/ops.h"
+
 namespace plimsoll {
 
 std::vector<bool> find_repeated_ops(const Graph& graph) {
@@ -10,7 +12,8 @@ std::vector<bool> find_repeated_ops(const Graph& graph) {
   bool is_first = true;
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    if (op.segment != Segment::kBackward) continue;
+    // What a copy brings back is no computation.
+    if (op.segment != Segment::kBackward || op.def == &copy_op()) continue;
     const bool reads_gradient = is_first || std::any_of(op.inputs.begin(), op.inputs.end(), [&](ValueId id) {
                                   return id != kNoValue && derives[index_of(id)];
                                 });
