@@ -5,9 +5,6 @@
 // {split} p is bf16 and each parameter has one more value, u8[2 n], the lower halves of the fp32 numbers
 // whose upper halves p holds (base/split_f32.h); both are written. Where p is bf16 and nothing is beside it,
 // p' is rounded stochastically with the noise of {noise_seed, noise_site}.
-//
-// sgd(lr, step, clip, finite, p_0, g_0, b_0?, ...) {momentum, nesterov, weight_decay}: torch.optim.SGD;
-// outputs p' and, where there is momentum, b' per parameter.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 
@@ -23,25 +20,10 @@ class Adamw final : public Update {
   double flops_per_element() const override { return 15.0; }
 };
 
-class Sgd final : public Update {
- public:
-  std::string_view name() const override { return "sgd"; }
-
- protected:
-  int values_per_parameter(const OpView& op) const override {
-    return (op.attributes().number("momentum") > 0.0 ? 3 : 2) + copies(op);
-  }
-  double flops_per_element() const override { return 6.0; }
-};
-
 }  // namespace
 
 const OpSchema& adamw_op() {
   static const Adamw op;
-  return op;
-}
-const OpSchema& sgd_op() {
-  static const Sgd op;
   return op;
 }
 

@@ -3,9 +3,6 @@
 // bits (Dettmers et al., arXiv 2110.02861): a code per element and fp32 per block of 256 elements of a part.
 // Outputs are new versions of the same bytes. Nothing is written where finite is 0. With {copies} each
 // parameter has one more value, a 16-bit copy of p', written too.
-//
-// lion_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, p_1, ...) {beta1, beta2, weight_decay,
-// part_rows}: the same of lion.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 
@@ -21,23 +18,10 @@ class Adamw8Bit final : public Update {
   double flops_per_element() const override { return 60.0; }
 };
 
-class Lion8Bit final : public Update {
- public:
-  std::string_view name() const override { return "lion_8bit"; }
-
- protected:
-  int values_per_parameter(const OpView& op) const override { return 4 + copies(op); }
-  double flops_per_element() const override { return 35.0; }
-};
-
 }  // namespace
 
 const OpSchema& adamw_8bit_op() {
   static const Adamw8Bit op;
-  return op;
-}
-const OpSchema& lion_8bit_op() {
-  static const Lion8Bit op;
   return op;
 }
 

@@ -1,0 +1,27 @@
+// sgd(lr, step, clip, finite, p_0, g_0, b_0?, ...) {momentum, nesterov, weight_decay}: torch.optim.SGD;
+// outputs p' and, where there is momentum, b' per parameter.
+#include "graph/ops/ops.h"
+#include "graph/ops/update.h"
+
+namespace plimsoll {
+namespace {
+
+class Sgd final : public Update {
+ public:
+  std::string_view name() const override { return "sgd"; }
+
+ protected:
+  int values_per_parameter(const OpView& op) const override {
+    return (op.attributes().number("momentum") > 0.0 ? 3 : 2) + copies(op);
+  }
+  double flops_per_element() const override { return 6.0; }
+};
+
+}  // namespace
+
+const OpSchema& sgd_op() {
+  static const Sgd op;
+  return op;
+}
+
+}  // namespace plimsoll
