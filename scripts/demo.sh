@@ -97,7 +97,7 @@ set -- "$@" --train_file "$data/train.tsv" --validation_file "$data/validation.t
   --eval_strategy steps --eval_steps "$every" --max_eval_samples 2000 \
   --save_strategy steps --save_steps "$every" --save_total_limit 2 \
   --load_best_model_at_end --metric_for_best_model accuracy --logging_steps 50 --seed 42 ${DEMO_ARGS:-}
-echo "planned without reading data or weights, for $batch x 128 tokens; the run plans again for the largest batch of the data:"
+echo "planned without the weights, for the largest batch that the lengths of the data make; the run plans the same:"
 show_command "$plimsoll" plan "$@"
 "$plimsoll" plan "$@"
 
