@@ -184,6 +184,15 @@ TEST(Layers, NoCycle) {
   }
 }
 
+TEST(Layers, EveryRoomIsAFolder) {
+  for (const auto& [room, allowed] : read_layers()) {
+    const fs::path folder = room == "include" ? kRoot / room : kRoot / "src" / room;
+    EXPECT_TRUE(fs::is_directory(folder))
+        << "src/LAYERS has the room " << room << ", and there is no " << folder
+        << ": take its line out, or write it as its folder is called";
+  }
+}
+
 TEST(Layers, NoHomelessNames) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {
     const std::string stem = entry.path().stem().string();
