@@ -41,6 +41,10 @@ if(TARGET plimsoll_api)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
 
+# README runs the examples from the build directory.
+if(TARGET own_loop)
+  add_dependencies(plimsoll_product own_loop own_optimizer)
+endif()
 if(TARGET plimsoll_demo_programs)
   add_dependencies(plimsoll_product plimsoll_demo_programs)
 endif()
