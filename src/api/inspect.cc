@@ -142,16 +142,8 @@ struct LineTokenizer::Impl {
 
 LineTokenizer::LineTokenizer(const std::string& name, const Environment& environment)
     : impl_(std::make_unique<Impl>()) {
-  const auto get = [&](const char* key) -> std::optional<std::string> {
-    const auto it = environment.find(key);
-    return it == environment.end() ? std::nullopt : std::optional(it->second);
-  };
-  const HubEnvironment hub{.hf_hub_cache = get("HF_HUB_CACHE"),
-                           .huggingface_hub_cache = get("HUGGINGFACE_HUB_CACHE"),
-                           .hf_home = get("HF_HOME"),
-                           .xdg_cache_home = get("XDG_CACHE_HOME"),
-                           .home = get("HOME")};
-  impl_->tokenizer = Tokenizer::load(resolve_model_folder(posix_file_system(), hub, name));
+  impl_->tokenizer = Tokenizer::load(resolve_model_folder(posix_file_system(), hub_environment(environment),
+                                                          name, "main", kTokenizerArgument));
 }
 
 LineTokenizer::~LineTokenizer() = default;

@@ -31,7 +31,9 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   if (options.output_dir.empty()) throw_error(ErrorCode::kUsage, "merge: give --output_dir FOLDER");
   FileSystem& files = posix_file_system();
   const HubEnvironment hub = hub_environment(environment);
-  const ModelFolder adapter = ModelFolder::open(files, resolve_model_folder(files, hub, options.adapter));
+  const FolderArgument argument{.name = "--adapter", .holds = kAdapterArgument.holds};
+  const ModelFolder adapter =
+      ModelFolder::open(files, resolve_model_folder(files, hub, options.adapter, "main", argument));
   if (!adapter.is_adapter()) {
     throw_error(ErrorCode::kBadData, "{}: it has no {}: it is a whole model already", options.adapter,
                 kAdapterConfigFile);

@@ -55,13 +55,13 @@ class Setup {
   bool is_plan() const { return setup_.purpose == RunPurpose::kPlan; }
   void warn(std::string text) { setup_.warnings.push_back(std::move(text)); }
 
-  std::string resolve(const std::string& name) const {
-    return resolve_model_folder(files_, hub_, name, arguments_.model_revision);
+  std::string resolve(const std::string& name, const FolderArgument& argument) const {
+    return resolve_model_folder(files_, hub_, name, arguments_.model_revision, argument);
   }
 
   std::string resolve_config() const {
     try {
-      return resolve(arguments_.config_name);
+      return resolve(arguments_.config_name, kConfigArgument);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}\nPresets that need nothing of this: {}", error.what(),
                                             fmt::join(preset_names(), ", ")));
@@ -82,8 +82,8 @@ class Setup {
       if (is_plan() && preset && !fs::exists(name, ignored)) {
         setup_.model = *preset;
       } else {
-        setup_.weights =
-            ModelFolder::open(files_, resolve(name), is_plan() ? WeightsNeeded::kNo : WeightsNeeded::kYes);
+        setup_.weights = ModelFolder::open(files_, resolve(name, kModelArgument),
+                                           is_plan() ? WeightsNeeded::kNo : WeightsNeeded::kYes);
         const ModelFolder& source =
             setup_.adapter && !setup_.adapter->config_text().empty() ? *setup_.adapter : *setup_.weights;
         setup_.model = parse_model_config(source.config_text(), source.path() + "/config.json");
@@ -124,7 +124,7 @@ class Setup {
     std::error_code ignored;
     if (given.empty() || (is_plan() && find_preset(given) && !fs::exists(given, ignored))) return;
     const bool is_named = !arguments_.adapter_name_or_path.empty();
-    const std::string path = resolve(given);
+    const std::string path = resolve(given, is_named ? kAdapterArgument : kModelArgument);
     if (!is_named && !files_.status(join_path(path, kAdapterConfigFile))) return;
     ModelFolder folder = ModelFolder::open(files_, path, WeightsNeeded::kNo);
     if (!folder.is_adapter()) {
@@ -259,7 +259,7 @@ class Setup {
       return;
     }
     std::string folder = !arguments_.tokenizer_name.empty() && !(is_plan() && !names_training_data())
-                             ? resolve(arguments_.tokenizer_name)
+                             ? resolve(arguments_.tokenizer_name, kTokenizerArgument)
                          : setup_.weights && !setup_.base_model.empty() ? tokenizer_folder_of_model()
                                                                         : std::string();
     if (is_plan()) read_data_for_plan(folder);

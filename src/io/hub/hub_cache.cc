@@ -55,16 +55,17 @@ std::string repository_folder(std::string_view name) {
 }
 
 // Two ways to get it: into the cache, where it is found under its name, or into a folder.
-std::string how_to_get(const std::string& name, const std::string& revision) {
+std::string how_to_get(const std::string& name, const std::string& revision, const FolderArgument& argument) {
   const bool main = revision == "main";
   const std::string folder = file_name(name);
   return fmt::format(
       "Plimsoll does not download it by itself. Get it into the cache with\n"
-      "  huggingface-cli download {0}{1}\n"
+      "  hf download {0}{1}\n"
       "or into a folder with\n"
       "  git lfs install && git clone {2}https://huggingface.co/{0} {3}\n"
-      "and then use --model_name_or_path ./{3}",
-      name, main ? "" : " --revision " + revision, main ? "" : "--branch " + revision + " ", folder);
+      "and then use {4} ./{3}",
+      name, main ? "" : " --revision " + revision, main ? "" : "--branch " + revision + " ", folder,
+      argument.name);
 }
 
 // The commit that a branch or tag leads to; the revision itself where it is a commit.
@@ -118,7 +119,7 @@ bool is_hub_name(std::string_view text) {
 }
 
 std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environment, const std::string& name,
-                              const std::string& revision) {
+                              const std::string& revision, const FolderArgument& argument) {
   PLIMSOLL_CHECK(is_hub_name(name), "'{}' is no hub name", name);
   if (!is_revision(revision)) {
     throw_error(ErrorCode::kUsage, "--model_revision '{}' is no branch, tag or commit", revision);
@@ -127,34 +128,34 @@ std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environme
   if (!is_folder(files, repository)) {
     throw_error(ErrorCode::kBadData,
                 "'{}' is neither a folder here nor in Hugging Face's cache (looked for '{}'). {}", name,
-                repository, how_to_get(name, revision));
+                repository, how_to_get(name, revision, argument));
   }
   const std::string snapshots = join_path(repository, "snapshots");
   std::string snapshot = join_path(snapshots, commit_of(files, repository, revision));
   if (!is_folder(files, snapshot)) {
     throw_error(ErrorCode::kBadData,
                 "'{}' is in Hugging Face's cache, but not its revision '{}' (looked for '{}'). {}", name,
-                revision, snapshot, how_to_get(name, revision));
+                revision, snapshot, how_to_get(name, revision, argument));
   }
   return snapshot;
 }
 
 std::string resolve_model_folder(FileSystem& files, const HubEnvironment& environment,
-                                 const std::string& name_or_path, const std::string& revision) {
+                                 const std::string& name_or_path, const std::string& revision,
+                                 const FolderArgument& argument) {
   const auto status = name_or_path.empty() ? std::nullopt : files.status(name_or_path);
   if (status && status->kind == FileKind::kFolder) return name_or_path;
   if (status) {
-    throw_error(ErrorCode::kBadData,
-                "'{}' is a file; a model is a folder with config.json and model.safetensors. Use '{}'?",
-                name_or_path, parent_folder(name_or_path));
+    throw_error(ErrorCode::kBadData, "{} '{}' is a file; {}. Use '{}'?", argument.name, name_or_path,
+                argument.holds, parent_folder(name_or_path));
   }
   if (!is_hub_name(name_or_path)) {
     throw_error(ErrorCode::kBadData,
-                "'{}' is neither a folder on this machine nor a name on the Hugging Face hub (org/name). "
-                "Check the path",
-                name_or_path);
+                "{} '{}' is neither a folder on this machine nor a name on the Hugging Face hub (org/name). "
+                "Check the path; {}",
+                argument.name, name_or_path, argument.holds);
   }
-  return find_in_hub_cache(files, environment, name_or_path, revision);
+  return find_in_hub_cache(files, environment, name_or_path, revision, argument);
 }
 
 }  // namespace plimsoll

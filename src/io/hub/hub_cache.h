@@ -13,6 +13,21 @@
 
 namespace plimsoll {
 
+// The argument whose value is looked for, and what its folder holds, in words for messages.
+struct FolderArgument {
+  std::string_view name;
+  std::string_view holds;
+};
+inline constexpr FolderArgument kModelArgument{
+    .name = "--model_name_or_path", .holds = "a model is a folder with config.json and model.safetensors"};
+inline constexpr FolderArgument kConfigArgument{.name = "--config_name",
+                                                .holds = "a configuration is a folder with config.json"};
+inline constexpr FolderArgument kTokenizerArgument{
+    .name = "--tokenizer_name", .holds = "a tokenizer is a folder with tokenizer.json or vocab.txt"};
+inline constexpr FolderArgument kAdapterArgument{
+    .name = "--adapter_name_or_path",
+    .holds = "an adapter is a folder with adapter_config.json and adapter_model.safetensors"};
+
 // Values of the environment variables of the same names; nothing or empty where unset.
 struct HubEnvironment {
   std::optional<std::string> hf_hub_cache;           // HF_HUB_CACHE
@@ -38,11 +53,13 @@ bool is_hub_name(std::string_view text);
 // commit. Errors: kBadData if it is not in the cache; the message says how to get it and where it was looked
 // for.
 std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environment, const std::string& name,
-                              const std::string& revision = "main");
+                              const std::string& revision = "main",
+                              const FolderArgument& argument = kModelArgument);
 
-// What --model_name_or_path means: a folder on this machine if it is one, else a hub name. Errors: kBadData
-// as above, and if the text is neither.
+// What the value of such an argument means: a folder on this machine if it is one, else a hub name. Errors:
+// kBadData as above, and if the text is neither.
 std::string resolve_model_folder(FileSystem& files, const HubEnvironment& environment,
-                                 const std::string& name_or_path, const std::string& revision = "main");
+                                 const std::string& name_or_path, const std::string& revision = "main",
+                                 const FolderArgument& argument = kModelArgument);
 
 }  // namespace plimsoll

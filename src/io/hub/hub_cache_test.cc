@@ -80,13 +80,16 @@ TEST_F(HubCacheTest, SaysHowToGetWhatIsNotThere) {
             "'org/other' is neither a folder here nor in Hugging Face's cache (looked for "
             "'/hf/hub/models--org--other'). "
             "Plimsoll does not download it by itself. Get it into the cache with\n"
-            "  huggingface-cli download org/other\n"
+            "  hf download org/other\n"
             "or into a folder with\n"
             "  git lfs install && git clone https://huggingface.co/org/other other\n"
             "and then use --model_name_or_path ./other");
+  const std::string tokenizer =
+      failure_of([&] { resolve_model_folder(files_, environment_, "nodir", "main", kTokenizerArgument); });
+  EXPECT_TRUE(tokenizer.ends_with("and then use --tokenizer_name ./nodir")) << tokenizer;
   const std::string revision = failure_of([&] { find_in_hub_cache(files_, environment_, "org/name", "v2"); });
   EXPECT_NE(revision.find("but not its revision 'v2'"), std::string::npos) << revision;
-  EXPECT_NE(revision.find("huggingface-cli download org/name --revision v2"), std::string::npos) << revision;
+  EXPECT_NE(revision.find("hf download org/name --revision v2"), std::string::npos) << revision;
   EXPECT_NE(failure_of([&] {
               find_in_hub_cache(files_, environment_, "org/name", "gone");
             }).find("snapshots/def456"),
@@ -94,10 +97,14 @@ TEST_F(HubCacheTest, SaysHowToGetWhatIsNotThere) {
 }
 
 TEST_F(HubCacheTest, RefusesWhatIsNoModel) {
-  EXPECT_NE(failure_of([&] {
-              resolve_model_folder(files_, environment_, "/here/file");
-            }).find("is a file; a model is a folder"),
-            std::string::npos);
+  EXPECT_EQ(failure_of([&] { resolve_model_folder(files_, environment_, "/here/file"); }),
+            "--model_name_or_path '/here/file' is a file; a model is a folder with config.json and "
+            "model.safetensors. Use '/here'?");
+  EXPECT_EQ(
+      failure_of(
+          [&] { resolve_model_folder(files_, environment_, "/here/file", "main", kTokenizerArgument); }),
+      "--tokenizer_name '/here/file' is a file; a tokenizer is a folder with tokenizer.json or vocab.txt. "
+      "Use '/here'?");
   EXPECT_NE(failure_of([&] {
               resolve_model_folder(files_, environment_, "./nowhere");
             }).find("neither a folder on this machine nor a name"),
