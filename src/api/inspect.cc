@@ -77,9 +77,10 @@ std::string inspect_tokenizer(const std::string& path) {
          special("sep", ids.sep) + special("mask", ids.mask);
 }
 
-std::string inspect_folder(const std::string& path) {
+Inspection inspect_folder(const std::string& path) {
   FileSystem& files = posix_file_system();
-  std::string text;
+  Inspection found;
+  std::string& text = found.text;
   if (fs::exists(path + "/config.json")) {
     const ModelFolder folder = ModelFolder::open(files, path, WeightsNeeded::kNo);
     const ModelConfig config = parse_model_config(folder.config_text(), path + "/config.json");
@@ -94,6 +95,7 @@ std::string inspect_folder(const std::string& path) {
   }
   if (fs::exists(path + "/" + std::string(kManifestFile))) {
     const auto damage = find_damage(files, path, VerifyDepth::kHashes);
+    found.is_whole = !damage;
     text += damage ? "checkpoint DAMAGED: " + *damage + "\n"
                    : "checkpoint verifies: every size and hash is as the manifest says\n";
     if (!damage && fs::exists(path + "/" + std::string(kRunStateFile))) {
@@ -110,24 +112,24 @@ std::string inspect_folder(const std::string& path) {
         "{}: a folder without config.json and without a tokenizer; give a model, a checkpoint or a data file",
         path);
   }
-  return text;
+  return found;
 }
 
 }  // namespace
 
-std::string inspect_path(const std::string& path) {
+Inspection inspect_path(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw_error(ErrorCode::kUsage, "'{}': no such file or folder", path);
   if (fs::is_directory(path)) return inspect_folder(path);
-  if (path.ends_with(".safetensors")) return inspect_safetensors(path);
+  if (path.ends_with(".safetensors")) return {.text = inspect_safetensors(path)};
   if (fs::path(path).filename() == "tokenizer.json" || fs::path(path).filename() == "vocab.txt") {
-    return inspect_tokenizer(fs::path(path).parent_path().empty() ? "."
-                                                                  : fs::path(path).parent_path().string());
+    const fs::path folder = fs::path(path).parent_path();
+    return {.text = inspect_tokenizer(folder.empty() ? "." : folder.string())};
   }
-  if (const auto run_file = inspect_run_file(path)) return *run_file;
+  if (const auto run_file = inspect_run_file(path)) return {.text = *run_file};
   const std::string extension = fs::path(path).extension().string();
   for (const char* data : {".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"}) {
-    if (extension == data) return inspect_table(path);
+    if (extension == data) return {.text = inspect_table(path)};
   }
   throw_error(
       ErrorCode::kUsage,

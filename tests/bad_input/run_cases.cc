@@ -316,6 +316,18 @@ std::vector<Case> argument_cases() {
               "checkpoint-2/trainer_state.json"),
       inspect("InspectResults", {"***** all metrics *****", "train_loss"}, "all_results.json"),
       inspect("InspectRunState", {"inspect its folder"}, "checkpoint-2/run_state.json"),
+      inspect("InspectCheckpoint", {"checkpoint verifies", "step 2 of 2"}, "checkpoint-2"),
+      {"InspectDamagedCheckpoint",
+       4,
+       {"checkpoint DAMAGED: ", "model.safetensors", "train.tsv: 8 rows"},
+       [](const Ground& ground) {
+         const std::string checkpoint = ground.run_copy() + "/checkpoint-2";
+         std::string weights = read_file(checkpoint + "/model.safetensors");
+         weights.back() = static_cast<char>(weights.back() ^ 1);
+         ground.file(fs::relative(checkpoint, ground.path("")).string() + "/model.safetensors", weights);
+         // What comes after it is shown all the same.
+         return Words{"inspect", checkpoint, ground.data()};
+       }},
       {"InspectDataWithSteps",
        0,
        {"2 rows", "'text'", "label"},
