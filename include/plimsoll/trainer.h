@@ -107,8 +107,9 @@ class Trainer {
   // Mean loss and metrics over the validation data, keys with the prefix "eval_".
   MetricMap evaluate();
   // Scores for every row of the test data, in order, handed over batch by batch: nothing of them is kept.
-  // Errors: kUsage where there is no such data.
-  void predict(const std::function<void(Prediction prediction)>& take, TestSet set = TestSet::kTest);
+  // Returns how fast it was and, where the rows have labels, mean loss and metrics; keys with the prefix
+  // "predict_". Labels in a --test_file are not read. Errors: kUsage where there is no such data.
+  MetricMap predict(const std::function<void(Prediction prediction)>& take, TestSet set = TestSet::kTest);
   // All of them at once, in memory that is the caller's and stands in no plan.
   std::vector<Prediction> predict(TestSet set = TestSet::kTest);
   bool has_test_set(TestSet set) const;

@@ -209,7 +209,7 @@ bool Trainer::has_test_set(TestSet set) const {
   return (set == TestSet::kTest ? setup.predict : setup.predict_mismatched).has_value();
 }
 
-void Trainer::predict(const std::function<void(Prediction prediction)>& take, TestSet set) {
+MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& take, TestSet set) {
   impl_->require_no_gradients("predict()");
   const RunSetup& setup = impl_->session.setup();
   if (setup.predict && !has_test_set(set)) {
@@ -221,6 +221,7 @@ void Trainer::predict(const std::function<void(Prediction prediction)>& take, Te
         "nothing to predict: give --test_file FILE, and --do_predict where the run trains or evaluates too");
   }
   impl_->start();
+  const auto start = std::chrono::steady_clock::now();
   std::vector<std::vector<float>> batch;
   const auto progress = [&](int64_t done, int64_t all) {
     for (std::vector<float>& row : batch) {
@@ -232,7 +233,17 @@ void Trainer::predict(const std::function<void(Prediction prediction)>& take, Te
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
   const Dataset& data = set == TestSet::kTest ? *setup.predict : *setup.predict_mismatched;
-  impl_->session.evaluate(data, setup.metric_names, &batch, progress);
+  MetricMap metrics;
+  for (const auto& [key, value] : impl_->session.evaluate(data, setup.metric_names, &batch, progress)) {
+    metrics["predict_" + key] = value;
+  }
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const int64_t rows = data.num_rows();
+  const int64_t size = setup.arguments.per_device_eval_batch_size;
+  metrics.merge(speed_metrics(
+      "predict", {.seconds = taken.count(), .samples = rows, .steps = (rows + size - 1) / size}));
+  metrics["predict_samples"] = static_cast<double>(rows);
+  return metrics;
 }
 
 std::vector<Prediction> Trainer::predict(TestSet set) {

@@ -32,7 +32,8 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments);
 int evaluate_and_predict(const Arguments& arguments, Task task);
 
 // Predicts the test data into output_dir/predict_results[_TASK].txt, MNLI's mismatched data into
-// _mnli-mm.txt, and says so.
+// _mnli-mm.txt, and says so; prints how fast that was, with metrics where there are labels, and saves it as
+// predict_results.json.
 void write_predictions(Trainer& trainer, const Arguments& arguments);
 
 // The variables that the library is told of.

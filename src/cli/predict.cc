@@ -12,26 +12,35 @@ namespace {
 
 // A line as soon as it is there, so that memory does not grow with the rows; the file gets its name when it
 // is whole.
-void write_predictions(Trainer& trainer, TestSet set, const std::string& folder, const std::string& task) {
+MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& folder,
+                            const std::string& task) {
   const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::binary);
   // run_glue's form: index and prediction.
   file << "index\tprediction\n";
   int64_t rows = 0;
-  trainer.predict([&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; },
-                  set);
+  MetricMap metrics = trainer.predict(
+      [&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; }, set);
   if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
   std::filesystem::rename(unfinished, path);
   print("wrote " + std::to_string(rows) + " predictions to " + path);
+  return metrics;
 }
 
 }  // namespace
 
 void write_predictions(Trainer& trainer, const Arguments& arguments) {
-  write_predictions(trainer, TestSet::kTest, arguments.output_dir, arguments.task_name);
-  if (trainer.has_test_set(TestSet::kMismatched))
-    write_predictions(trainer, TestSet::kMismatched, arguments.output_dir, arguments.task_name + "-mm");
+  MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments.output_dir, arguments.task_name);
+  if (trainer.has_test_set(TestSet::kMismatched)) {
+    // Beside those of the other data under names that end as run_glue's.
+    for (const auto& [key, value] : write_predictions(trainer, TestSet::kMismatched, arguments.output_dir,
+                                                      arguments.task_name + "-mm")) {
+      metrics[key + "_mm"] = value;
+    }
+  }
+  print(metrics_text("predict", metrics));
+  trainer.save_metrics("predict", metrics);
 }
 
 int evaluate_and_predict(const Arguments& arguments, Task task) {

@@ -85,6 +85,28 @@ TEST(Files, TrainEvaluatePredictWriteWhatHuggingFaceWrites) {
   EXPECT_TRUE(lines.starts_with("index\tprediction\n0\t")) << lines;
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 9) << lines;
   EXPECT_NE(lines.find("\n7\t"), std::string::npos) << lines;
+  const std::vector<std::string> predict_keys = {"predict_runtime", "predict_samples",
+                                                 "predict_samples_per_second", "predict_steps_per_second"};
+  expect_keys(ground.path("predicted") + "/predict_results.json", predict_keys);
+  expect_keys(ground.path("predicted") + "/all_results.json", predict_keys);
+  EXPECT_NE(read_file(ground.path("predicted") + "/predict_results.json").find("\"predict_samples\": 8,"),
+            std::string::npos);
+  EXPECT_NE(predict.output.find("***** predict metrics *****"), std::string::npos) << predict.output;
+}
+
+TEST(Files, PredictingAfterTrainingWritesItsResultsToo) {
+  const Ground ground;
+  ASSERT_TRUE(ground.is_good()) << ground.complaint();
+  const std::string out = ground.path("trained");
+  Words words = ground.train_dummy({"--max_steps", "1", "--do_predict", "--output_dir", out});
+  std::erase(words, "--dry_run");
+  const ProcessResult train = run_plimsoll(words, ground.path("log"));
+  ASSERT_EQ(train.exit_code, 0) << train.output;
+  // Random data has labels.
+  expect_keys(out + "/predict_results.json",
+              {"predict_runtime", "predict_samples", "predict_samples_per_second", "predict_steps_per_second",
+               "predict_loss", "predict_accuracy"});
+  expect_keys(out + "/all_results.json", {"predict_samples", "train_loss"});
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ namespace {
 constexpr double kLargestWhole = 9007199254740992.0;
 
 bool counts_whole(std::string_view key) {
-  return key.ends_with("_samples") || key == "step" || key == "num_input_tokens_seen" ||
-         key.find("_mem_") != std::string_view::npos;
+  return key.ends_with("_samples") || key.ends_with("_samples_mm") || key == "step" ||
+         key == "num_input_tokens_seen" || key.find("_mem_") != std::string_view::npos;
 }
 
 bool is_whole(double value) {

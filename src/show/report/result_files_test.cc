@@ -32,6 +32,8 @@ TEST(ResultFiles, EqualPythonsJson) {
             "    \"train_samples\": 3668\n"
             "}");
   EXPECT_EQ(results_json({}), "{}");
+  // MNLI's second set, whose names end as run_glue's.
+  EXPECT_EQ(results_json({{"predict_samples_mm", 2}}), "{\n    \"predict_samples_mm\": 2\n}");
 }
 
 TEST(ResultFiles, WhatIsNotFiniteIsNull) {
