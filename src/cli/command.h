@@ -44,6 +44,9 @@ bool is_terminal();
 // output.
 void say(const std::string& line);
 void print(const std::string& text);
+// What --help of a command prints that takes the arguments of a run: its usage, then the arguments of the
+// topic; of one group or one argument, that alone.
+void print_arguments_help(const std::string& usage, const std::string& topic);
 // Sends what was printed on its way: for somebody who waits for it.
 void flush_output();
 // Whether standard output took no more at some time: the program then ends with kDevice, and what only prints

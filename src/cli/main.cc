@@ -50,6 +50,11 @@ void print(const std::string& text) {
   if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
 }
 
+void print_arguments_help(const std::string& usage, const std::string& topic) {
+  const std::string help = arguments_help(topic);
+  print(topic.empty() || topic == "all" ? "usage: " + usage + "\n\n" + help : help);
+}
+
 void flush_output() {
   note_output(std::fflush(stdout) == 0);
 }

@@ -6,7 +6,10 @@ namespace plimsoll::cli {
 int run_plan(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    print(arguments_help(parsed.help_topic));
+    print_arguments_help(
+        "plimsoll plan [FILE.json|FILE.yaml] --model_name_or_path MODEL|--config_name PRESET [--why] "
+        "[--modules] [--json FILE] [arguments of train]",
+        parsed.help_topic);
     return 0;
   }
   say_all(parsed.warnings, parsed.notes);

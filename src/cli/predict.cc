@@ -62,7 +62,11 @@ namespace {
 int run_task(const std::vector<std::string>& words, Task task) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    print(arguments_help(parsed.help_topic));
+    const std::string name = task == Task::kEvaluate ? "eval" : "predict";
+    const std::string data = task == Task::kEvaluate ? "--validation_file" : "--test_file";
+    print_arguments_help("plimsoll " + name + " [FILE.json|FILE.yaml] --model_name_or_path MODEL " + data +
+                             " FILE --output_dir DIR [arguments]",
+                         parsed.help_topic);
     return 0;
   }
   say_all(parsed.warnings, parsed.notes);

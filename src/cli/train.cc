@@ -43,7 +43,10 @@ std::string outcome_text(const Arguments& arguments, const TrainOutput& output,
 int run_train(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    print(arguments_help(parsed.help_topic));
+    print_arguments_help(
+        "plimsoll train [FILE.json|FILE.yaml] --model_name_or_path MODEL --train_file FILE "
+        "[--validation_file FILE --do_eval] --output_dir DIR [arguments]",
+        parsed.help_topic);
     return 0;
   }
   say_all(parsed.warnings, parsed.notes);

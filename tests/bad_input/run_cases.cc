@@ -302,7 +302,11 @@ std::vector<Case> argument_cases() {
        [](const Ground& ground) {
          return Words{"inspect", ground.run() + "/loss.svg"};
        }},
-      words("CommandHelpOfACommand", 0, {"--learning_rate", "Peak learning rate"}, {"help", "train"}),
+      words("CommandHelpOfACommand", 0, {"usage: plimsoll train ", "--learning_rate", "Peak learning rate"},
+            {"help", "train"}),
+      words("PlanHelp", 0, {"usage: plimsoll plan ", "--learning_rate"}, {"plan", "--help"}),
+      words("EvalHelp", 0, {"usage: plimsoll eval ", "--validation_file FILE"}, {"eval", "--help"}),
+      words("PredictHelp", 0, {"usage: plimsoll predict ", "--test_file FILE"}, {"predict", "--help"}),
       argument("ArgumentOutputIsEmpty", 2, {"--output_dir is empty"}, {"--output_dir", ""}),
       argument("ArgumentDummyLongerThanTheModel", 0, {"warning: --dummy_seq_length 100", "32 tokens"},
                {"--dummy_seq_length", "100"}),
