@@ -154,6 +154,7 @@ std::vector<Case> argument_cases() {
       argument("ArgumentDeviceOfTheTable", 2, {"--device h200", "plan", "cuda:N"}, {"--device", "h200"}),
       argument("ArgumentDeviceNotInTheTable", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),
       argument("ArgumentDeviceUnknown", 2, {"--device", "abacus"}, {"--device", "abacus"}),
+      argument("ArgumentLabelNames", 2, {"--label_names", "--label_column_name"}, {"--label_names", "kind"}),
       argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "there are"},
                {"--disable_pass", "nothing"}),
       argument("ArgumentOverrideUnknown", 2, {"hiden_size"}, {"--config_overrides", "hiden_size=3"}),
