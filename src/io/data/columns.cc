@@ -16,6 +16,18 @@ bool looks_like_index(const std::string& column) {
   return column == "id" || column == "idx" || column == "index" || column == "guid" || column == "ID";
 }
 
+// Where the names of the columns stand: JSON has those of its first row.
+std::string place_of_columns(const Table& table) {
+  if (!table.is_typed() || table.num_rows() == 0) return table.file_name();
+  return fmt::format("{}:{}", table.file_name(), table.line(0));
+}
+
+std::string first_row_hint(const Table& table) {
+  return table.is_typed() ? "\n  the keys of the first row are the columns: write a key there even if its "
+                            "value is empty"
+                          : "";
+}
+
 // Tab-separated text in a .csv file is the commonest reason for a missing column.
 std::string separator_hint(const Table& table) {
   if (table.num_columns() == 1 && table.columns()[0].find('\t') != std::string::npos) {
@@ -29,8 +41,8 @@ std::string separator_hint(const Table& table) {
 
 void require_column(const Table& table, const std::string& name) {
   if (table.find_column(name) < 0) {
-    throw_error(ErrorCode::kBadData, "{}: expected a column '{}', found {}{}", table.file_name(), name,
-                table.column_list(), separator_hint(table));
+    throw_error(ErrorCode::kBadData, "{}: expected a column '{}', found {}{}{}", place_of_columns(table),
+                name, table.column_list(), first_row_hint(table), separator_hint(table));
   }
 }
 
@@ -64,10 +76,10 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
   }
   if (candidates.empty()) {
     throw_error(ErrorCode::kBadData,
-                "{}: expected a text column beside the label '{}', found {}{}; the texts belong in columns "
-                "of their own, "
-                "such as sentence, or sentence1 and sentence2",
-                table.file_name(), options.label, table.column_list(), separator_hint(table));
+                "{}: expected a text column beside the label '{}', found {}; the texts belong in columns of "
+                "their own, such as sentence, or sentence1 and sentence2{}{}",
+                place_of_columns(table), options.label, table.column_list(), first_row_hint(table),
+                separator_hint(table));
   }
   const auto has = [&](const char* name) {
     return std::find(candidates.begin(), candidates.end(), name) != candidates.end();
@@ -99,8 +111,10 @@ ColumnChoice inferred_columns(const Table& table, const ColumnOptions& options) 
 void require_label_column(const Table& table, const std::string& label) {
   if (table.find_column(label) >= 0) return;
   throw_error(ErrorCode::kBadData,
-              "{}: no column '{}' for the labels among {}{}; call it so, or name it with --label_column_name",
-              table.file_name(), label, table.column_list(), separator_hint(table));
+              "{}: no column '{}' for the labels among {}; call it so, or name it with "
+              "--label_column_name{}{}",
+              place_of_columns(table), label, table.column_list(), first_row_hint(table),
+              separator_hint(table));
 }
 
 ColumnChoice choose_columns(const Table& table, const ColumnOptions& options) {

@@ -72,8 +72,27 @@ TEST(Columns, SayWhatIsExpectedAndFound) {
   EXPECT_NE(error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("the header holds tabs: name the file .tsv"),
             std::string::npos);
   EXPECT_NE(error("a;label\n1;2\n", {{"a"}, "label"}).find("semicolons"), std::string::npos);
+  // What to write, then why it may be that it is not found.
+  EXPECT_EQ(
+      error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
+      "4: f.csv: no column 'label' for the labels among 'a;label'; call it so, or name it with "
+      "--label_column_name\n  the header holds semicolons: fields must be separated by commas (.csv) or "
+      "tabs (.tsv)");
   EXPECT_TRUE(error("a,b\n1,2\n", {{"a", "b", "a"}, "label"}).starts_with("2: 3 text columns are named"));
   EXPECT_TRUE(error("a,b\n1,2\n", {{"a"}, "a"}).starts_with("2: the column 'a' is named both"));
+}
+
+TEST(Columns, OfJsonAreThoseOfItsFirstRow) {
+  const Table table = jsonl("\n{\"label\": 1}\n{\"text\": \"a\", \"label\": 0}\n");
+  const std::string hint = "the keys of the first row are the columns";
+  for (const ColumnOptions& options : {ColumnOptions{}, ColumnOptions{{"text"}, "label"}}) {
+    const std::string error = error_of([&] { choose_columns(table, options); });
+    EXPECT_TRUE(error.starts_with("4: f.jsonl:2: expected a ")) << error;
+    EXPECT_NE(error.find(hint), std::string::npos) << error;
+  }
+  const std::string error = error_of([&] { require_label_column(table, "kind"); });
+  EXPECT_TRUE(error.starts_with("4: f.jsonl:2: no column 'kind'")) << error;
+  EXPECT_NE(error.find(hint), std::string::npos) << error;
 }
 
 TEST(TextSplit, GivesTextsLabelsAndLines) {

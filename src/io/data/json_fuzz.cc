@@ -30,7 +30,7 @@ void read_all(uint8_t choice, std::string bytes) {
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     for (int64_t column = 0; column < table.num_columns(); ++column) {
       if (table.kind(row, column) == CellKind::kList) {
-        parse_json_list(table.cell(row, column));
+        find_json_list(table.cell(row, column)).value();
       }
     }
   }

@@ -323,12 +323,11 @@ bool looks_like_jsonl(const TextFile& file) {
   return !(rest_is_empty && document["data"].is_array());
 }
 
-std::vector<JsonItem> parse_json_list(std::string_view text) {
+std::optional<std::vector<JsonItem>> find_json_list(std::string_view text) {
   simdjson::dom::parser parser;
   const simdjson::padded_string padded(text);
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
-  PLIMSOLL_CHECK(parsed.error() == simdjson::SUCCESS && parsed.value_unsafe().is_array(), "not a list: {}",
-                 text);
+  if (parsed.error() != simdjson::SUCCESS || !parsed.value_unsafe().is_array()) return std::nullopt;
   std::vector<JsonItem> items;
   const simdjson::dom::array list = parsed.value_unsafe();
   for (const simdjson::dom::element item : list) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,11 +30,12 @@ Table read_jsonl(const TextFile& file);
 // True if a text that begins with an object is one object a line, false if the object is the whole document.
 bool looks_like_jsonl(const TextFile& file);
 
-// The items of a kList cell. Requires: the text is one.
+// An item of a list.
 struct JsonItem {
   CellKind kind = CellKind::kNull;
   std::string text;
 };
-std::vector<JsonItem> parse_json_list(std::string_view text);
+// Nothing where the text is no list of JSON; a kList cell always is one.
+std::optional<std::vector<JsonItem>> find_json_list(std::string_view text);
 
 }  // namespace plimsoll

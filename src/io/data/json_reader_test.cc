@@ -48,7 +48,7 @@ TEST(JsonReader, KeepsKindsAndNestedValuesAsText) {
   }
   EXPECT_EQ(table.cell(0, 3), "[1.0,0]");
   EXPECT_EQ(table.cell(0, 5), "18446744073709551615");
-  const std::vector<JsonItem> items = parse_json_list(table.cell(0, 3));
+  const std::vector<JsonItem> items = find_json_list(table.cell(0, 3)).value();
   ASSERT_EQ(items.size(), 2u);
   EXPECT_EQ(items[0].kind, CellKind::kFloat);
   EXPECT_EQ(items[1].kind, CellKind::kInteger);

@@ -65,18 +65,31 @@ double finite_number(const TextSplit& split, int64_t row, std::string_view text)
   return *value;
 }
 
+bool is_label_list(const TextSplit& split, int64_t row) {
+  const CellKind kind = split.label_kind(row);
+  return kind == CellKind::kList || (kind == CellKind::kText && trimmed(split.label(row)).starts_with('['));
+}
+
 std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter) {
   const CellKind kind = split.label_kind(row);
-  if (kind == CellKind::kList) {
-    std::vector<JsonItem> items = parse_json_list(split.label(row));
-    for (const JsonItem& item : items) {
+  if (is_label_list(split, row)) {
+    std::optional<std::vector<JsonItem>> items = find_json_list(split.label(row));
+    if (!items.has_value()) {
+      fail_at_row(split, row,
+                  fmt::format("the label begins with '[' and is no list of JSON: {}\n  write [0, 1, 0] or "
+                              "[\"a\", \"b\"], in quotes where the file's fields are separated by commas; or "
+                              "names separated by '{}', the first without '['",
+                              excerpt(split.label(row)), delimiter));
+    }
+    for (JsonItem& item : *items) {
       if (item.kind == CellKind::kNull || item.kind == CellKind::kList || item.kind == CellKind::kObject) {
         fail_at_row(split, row,
                     fmt::format("a list of labels holds {}: {}", cell_kind_name(item.kind),
                                 excerpt(split.label(row))));
       }
+      if (item.kind == CellKind::kBool) item.text.assign(1, item.text == "true" ? '1' : '0');
     }
-    return items;
+    return std::move(*items);
   }
   if (kind == CellKind::kObject) {
     fail_at_row(split, row, fmt::format("the label is an object: {}", excerpt(split.label(row))));

@@ -27,11 +27,15 @@ std::string class_name(std::string_view text, bool integers);
 // Null, or text of nothing but blanks.
 bool is_label_missing(const TextSplit& split, int64_t row);
 
+// A list of JSON, or text that is written as one, in brackets.
+bool is_label_list(const TextSplit& split, int64_t row);
+
 // The text as a number that fp32 holds. Errors: kBadData with the row's file:line.
 double finite_number(const TextSplit& split, int64_t row, std::string_view text);
 
-// The items of a multi-label cell: of a list, or of text separated by the delimiter. Errors: kBadData with
-// the row's file:line for an item that is no label.
+// The items of a multi-label cell: of a list, or of text separated by the delimiter. true and false are 1 and
+// 0, of kind kBool. Errors: kBadData with the row's file:line for an item that is no label, and for text that
+// begins with '[' and is no list of JSON.
 std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter);
 
 }  // namespace plimsoll

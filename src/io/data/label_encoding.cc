@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "io/data/label_cells.h"
+#include "io/data/label_lists.h"
 #include "io/data/labels.h"
 #include "io/data/text_file.h"
 
@@ -150,7 +151,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
       continue;
     }
     std::vector<JsonItem> items = {{split.label_kind(row), std::string(split.label(row))}};
-    if (split.label_kind(row) == CellKind::kList) {
+    if (is_label_list(split, row)) {
       items = label_items(split, row, scheme.delimiter);
     }
     if (static_cast<int64_t>(items.size()) != labels.width) {
@@ -170,6 +171,13 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
   return labels;
 }
 
+// Whether a file that goes with a model's own list of labels writes vectors of 0 and 1 in the place of names
+// or ids: the model may have been trained on vectors, and does not say so.
+bool writes_vectors(const TextSplit& split, const LabelScheme& scheme) {
+  return scheme.accepts_ids && scheme.id_of("0") < 0 && scheme.id_of("1") < 0 &&
+         survey_lists(split, scheme.delimiter).are_vectors();
+}
+
 }  // namespace
 
 Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {
@@ -183,7 +191,7 @@ Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse
   if (scheme.problem == ProblemType::kSingleLabel) {
     return encode_classes(split, scheme, use);
   }
-  return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty()
+  return scheme.problem == ProblemType::kMultiLabel && !scheme.names.empty() && !writes_vectors(split, scheme)
              ? encode_sets(split, scheme, use)
              : encode_values(split, scheme, use);
 }

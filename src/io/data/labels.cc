@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "io/data/label_cells.h"
+#include "io/data/label_lists.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {
@@ -42,7 +43,7 @@ LabelScheme infer_regression(const TextSplit& train) {
     if (is_label_missing(train, row)) {
       fail_at_row(train, row, "this row has no label; fill it in, or take the row out");
     }
-    if (train.label_kind(row) == CellKind::kList) {
+    if (is_label_list(train, row)) {
       const std::vector<JsonItem> items = label_items(train, row, ',');
       width = static_cast<int64_t>(items.size());
       for (const JsonItem& item : items) {
@@ -66,50 +67,26 @@ LabelScheme infer_multi_label(const TextSplit& train, char delimiter) {
   LabelScheme scheme;
   scheme.problem = ProblemType::kMultiLabel;
   scheme.delimiter = delimiter;
-  bool all_integers = true;
-  bool any_float = false;
-  bool binary_vectors = true;  // every list as long as the first and made of 0 and 1
-  bool repeats = false;        // a set of classes never repeats one, a vector of 0 and 1 does
-  size_t width = 0;
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     if (train.label_kind(row) == CellKind::kNull) {
       fail_at_row(train, row, "this row has no label\n  a row of no class is an empty list");
     }
-    std::vector<JsonItem> items = label_items(train, row, delimiter);
-    width = row == 0 ? items.size() : width;
-    binary_vectors = binary_vectors && items.size() == width;
-    std::vector<std::string> seen;
-    for (JsonItem& item : items) {
-      any_float = any_float || item.kind == CellKind::kFloat;
-      all_integers = all_integers && as_integer(item.text).has_value();
-      const std::optional<double> value = as_number(item.text);
-      binary_vectors = binary_vectors && item.kind != CellKind::kText && (value == 0.0 || value == 1.0);
-      repeats = repeats || std::find(seen.begin(), seen.end(), item.text) != seen.end();
-      seen.push_back(item.text);
-    }
-    scheme.names.insert(scheme.names.end(), seen.begin(), seen.end());
-    if (scheme.names.size() > 4096) {
-      sort_names(scheme.names, false);
-    }
   }
-  if (any_float || (binary_vectors && repeats)) {
-    if (!binary_vectors || width == 0) {
-      throw_error(ErrorCode::kBadData,
-                  "{}: lists of numbers as multi-label targets must all have one length and hold 0 or 1 only",
-                  train.table().file_name());
-    }
-    scheme.names.clear();
-    scheme.num_labels = static_cast<int64_t>(width);
-    return scheme;
-  }
-  if (scheme.names.empty()) {
+  LabelLists lists = survey_lists(train, delimiter);
+  if (lists.names.empty()) {
     throw_error(ErrorCode::kBadData, "{}: no row has a label", train.table().file_name());
   }
-  scheme.integer_names = all_integers;
-  for (std::string& name : scheme.names) {
-    name = class_name(name, all_integers);
+  if (lists.are_vectors()) {
+    require_vectors(train, delimiter);
+    scheme.num_labels = static_cast<int64_t>(lists.width);
+    return scheme;
   }
-  sort_names(scheme.names, all_integers);
+  scheme.names = std::move(lists.names);
+  scheme.integer_names = lists.all_integers;
+  for (std::string& name : scheme.names) {
+    name = class_name(name, scheme.integer_names);
+  }
+  sort_names(scheme.names, scheme.integer_names);
   scheme.num_labels = static_cast<int64_t>(scheme.names.size());
   return scheme;
 }
@@ -261,6 +238,30 @@ LabelScheme given_labels(std::vector<std::string> names, LabelOrigin origin) {
   scheme.num_labels = static_cast<int64_t>(scheme.names.size());
   scheme.accepts_ids = true;
   return scheme;
+}
+
+bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id) {
+  if (scheme.names.empty() || scheme.names.size() >= model_names_by_id.size()) {
+    return false;
+  }
+  std::vector<std::string> names = model_names_by_id;
+  std::vector<bool> taken(names.size());
+  for (const std::string& name : scheme.names) {
+    const auto found = std::find_if(names.begin(), names.end(),
+                                    [&](const std::string& other) { return lower(other) == lower(name); });
+    if (found == names.end() || taken[static_cast<size_t>(found - names.begin())]) {
+      return false;
+    }
+    taken[static_cast<size_t>(found - names.begin())] = true;
+    *found = name;  // as the data spells it
+  }
+  const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };
+  scheme.integer_names = scheme.integer_names && std::all_of(names.begin(), names.end(), is_integer);
+  scheme.names = std::move(names);
+  scheme.ids.clear();
+  scheme.num_labels = static_cast<int64_t>(scheme.names.size());
+  scheme.origin = LabelOrigin::kModel;
+  return true;
 }
 
 bool take_model_order(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id) {

@@ -2,10 +2,11 @@
 //
 // Inference, as Hugging Face's run_glue does it: all labels integers: classes, sorted as numbers; numbers
 // with at least one float: regression; else classes, sorted as strings (by code point). Lists (JSON): lists
-// of class names mean multi-label, lists of floats mean one target a class (a multi-hot vector), or several
-// regression targets when regression is asked for. In CSV, TSV and strings of JSON a multi-label cell, only
-// when that problem type is asked for, holds class names separated by LabelOptions::delimiter; an empty cell
-// has no class.
+// of class names mean multi-label, lists of 0 and 1 one target a class (a multi-hot vector; label_lists.h has
+// the rule that tells them from sets of the classes 0 and 1), or several regression targets when regression
+// is asked for. In CSV, TSV and strings of JSON a multi-label cell, only when that problem type is asked for,
+// holds class names separated by LabelOptions::delimiter, or begins with '[' and is such a list; an empty
+// cell has no class.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +74,10 @@ LabelScheme given_labels(std::vector<std::string> names, LabelOrigin origin = La
 // Takes the order of a model that was fine-tuned before (label2id of its config.json) if it has the same
 // classes, compared without case; returns false and changes nothing otherwise.
 bool take_model_order(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id);
+
+// Takes the list of a model that was fine-tuned before, if it has all classes of the scheme, compared without
+// case, and more: a file may hold a part of them. Returns false and changes nothing otherwise.
+bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id);
 
 enum class LabelUse {
   kRequired,  // a label that the scheme has not is an error

@@ -105,6 +105,65 @@ TEST(Labels, FollowTheProblemTypeThatIsAskedFor) {
   EXPECT_EQ(encode_labels(targets, two).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
+// [0, 1] is a set of two classes or a vector of two targets; label_lists.h has the rule.
+TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
+  const Names classes = {"0", "1"};
+  const struct {
+    const char* name;
+    Names labels;
+    Names names;  // empty: vectors
+    int64_t num_labels;
+    std::vector<float> values;
+  } cases[] = {
+      {"two targets", {"[1, 0]", "[0, 1]"}, {}, 2, {1, 0, 0, 1}},
+      {"two targets, both", {"[0, 1]", "[0, 1]"}, {}, 2, {0, 1, 0, 1}},
+      {"none of two targets", {"[0, 0]", "[0, 1]"}, {}, 2, {0, 0, 0, 1}},
+      {"three targets", {"[0, 1, 0]", "[1, 1, 1]"}, {}, 3, {0, 1, 0, 1, 1, 1}},
+      {"one target as a float", {"[1.0]", "[0]"}, {}, 1, {1, 0}},
+      {"true and false", {"[true, false]", "[false, true]"}, {}, 2, {1, 0, 0, 1}},
+      {"sets of two lengths", {"[0]", "[1]", "[0, 1]"}, classes, 2, {1, 0, 0, 1, 1, 1}},
+      {"sets, one empty", {"[]", "[0]", "[1]"}, classes, 2, {0, 0, 1, 0, 0, 1}},
+      {"sets of one class", {"[0]", "[1]"}, classes, 2, {1, 0, 0, 1}},
+      {"sets in quotes", {"[\"0\", \"1\"]", "[\"1\", \"0\"]"}, classes, 2, {1, 1, 1, 1}},
+      {"sets of other ids", {"[1, 0]", "[0, 2]"}, {"0", "1", "2"}, 3, {1, 1, 0, 1, 0, 1}},
+  };
+  for (const auto& c : cases) {
+    const TextSplit split = json_labels(c.labels);
+    const LabelScheme scheme = infer_labels(split, {ProblemType::kMultiLabel, ','});
+    EXPECT_EQ(scheme.names, c.names) << c.name;
+    EXPECT_EQ(scheme.num_labels, c.num_labels) << c.name;
+    EXPECT_EQ(encode_labels(split, scheme).values, c.values) << c.name;
+  }
+}
+
+TEST(Labels, ATextInBracketsIsAList) {
+  const TextSplit vectors = csv_labels({"[0,1,0]", " [1, 1, 0]"});
+  const LabelScheme targets = infer_labels(vectors, {ProblemType::kMultiLabel, ','});
+  EXPECT_TRUE(targets.names.empty());
+  EXPECT_EQ(encode_labels(vectors, targets).values, (std::vector<float>{0, 1, 0, 1, 1, 0}));
+  const TextSplit sets = csv_labels({"[\"\"b\"\", \"\"a\"\"]", "a", ""});
+  const LabelScheme names = infer_labels(sets, {ProblemType::kMultiLabel, ','});
+  EXPECT_EQ(names.names, (Names{"a", "b"}));
+  EXPECT_EQ(encode_labels(sets, names).values, (std::vector<float>{1, 1, 1, 0, 0, 0}));
+  const TextSplit values = csv_labels({"[1.5, 2]", "[0, -1]"});
+  const LabelScheme regression = infer_labels(values, {ProblemType::kRegression, ','});
+  EXPECT_EQ(encode_labels(values, regression).values, (std::vector<float>{1.5f, 2, 0, -1}));
+}
+
+// A model that was trained on vectors names its classes LABEL_0, ...; its labels are ids or vectors.
+TEST(Labels, VectorsGoWithAModelsOwnLabels) {
+  LabelScheme scheme = given_labels({"LABEL_0", "LABEL_1", "LABEL_2"});
+  scheme.problem = ProblemType::kMultiLabel;
+  EXPECT_EQ(encode_labels(json_labels({"[0, 1, 0]", "[1, 1, 0]"}), scheme).values,
+            (std::vector<float>{0, 1, 0, 1, 1, 0}));
+  EXPECT_EQ(encode_labels(json_labels({"[0, 2]", "[1]"}), scheme).values,
+            (std::vector<float>{1, 0, 1, 0, 1, 0}));
+  EXPECT_NE(error_of([&] {
+              encode_labels(json_labels({"[0, 1, 0]", "[1, 1]"}), scheme);
+            }).find("4: train.jsonl:2: this label has 2 numbers, those of the model have 3"),
+            std::string::npos);
+}
+
 TEST(Labels, BecomeIds) {
   const TextSplit train = csv_labels({"b", "a", "c", "a"});
   const LabelScheme scheme = infer_labels(train);
@@ -141,6 +200,20 @@ TEST(Labels, TakeTheOrderOfAModel) {
   EXPECT_EQ(scheme.names_by_id(), (Names{"pos", "neg", "neu"}));
 }
 
+TEST(Labels, TakeTheListOfAModelThatHasMore) {
+  LabelScheme scheme = infer_labels(csv_labels({"neg", "pos"}));
+  EXPECT_FALSE(take_model_list(scheme, {"POS", "NEG"})) << "as many: take_model_order";
+  EXPECT_FALSE(take_model_list(scheme, {"LABEL_0", "LABEL_1", "LABEL_2"}));
+  EXPECT_FALSE(take_model_list(scheme, {"POS", "NEU", "ODD"}));
+  EXPECT_TRUE(take_model_list(scheme, {"POS", "NEU", "NEG"}));
+  EXPECT_EQ(scheme.num_labels, 3);
+  EXPECT_EQ(scheme.names_by_id(), (Names{"pos", "NEU", "neg"}));
+  EXPECT_EQ(encode_labels(csv_labels({"neg", "NEU"}), scheme).classes, (std::vector<int32_t>{2, 1}));
+  LabelScheme numbers = infer_labels(csv_labels({"2", "00"}));
+  EXPECT_TRUE(take_model_list(numbers, {"0", "1", "2"}));
+  EXPECT_EQ(encode_labels(csv_labels({"02", "1"}), numbers).classes, (std::vector<int32_t>{2, 1}));
+}
+
 TEST(Labels, SayWhatIsWrongAndWhere) {
   const LabelScheme ab = infer_labels(csv_labels({"a", "b"}));
   const auto infer = [](const TextSplit& split, std::optional<ProblemType> problem = std::nullopt) {
@@ -168,7 +241,18 @@ TEST(Labels, SayWhatIsWrongAndWhere) {
       {"list for one class", infer(json_labels({"[1]"}), ProblemType::kSingleLabel),
        "4: train.jsonl:1: the label is a list"},
       {"list of lists", infer(json_labels({"[[1]]"})), "4: train.jsonl:1: a list of labels holds a list"},
-      {"vectors of two lengths", infer(json_labels({"[1.0, 0.0]", "[1.0]"})), "must all have one length"},
+      {"vectors of two lengths", infer(json_labels({"[1.0, 0.0]", "[1.0]"})),
+       "4: train.jsonl:2: a list of 1 numbers as label, that of line 1 has 2: [1.0]"},
+      {"vectors of integers of two lengths", infer(json_labels({"[1, 0]", "[0, 1]", "[1]"})),
+       "4: train.jsonl:3: a list of 1 numbers as label, that of line 1 has 2: [1]"},
+      {"vector with another number", infer(json_labels({"[1, 0, 0]", "[0, 0, 2]"})),
+       "4: train.jsonl:2: a list of 0 and 1 holds '2': [0,0,2]"},
+      {"vector with a fraction", infer(json_labels({"[1.0, 0.0]", "[0.5, 1.0]"})),
+       "4: train.jsonl:2: a list of 0 and 1 holds '0.5'"},
+      {"brackets that are no list", infer(csv_labels({"a", "[0,1"}), ProblemType::kMultiLabel),
+       "4: train.csv:3: the label begins with '[' and is no list of JSON: [0,1"},
+      {"vector without brackets", infer(csv_labels({"0,1", "1,0,0"}), ProblemType::kMultiLabel),
+       "4: train.csv:3: the label names a class twice: 1,0,0"},
       {"targets of two lengths", infer(json_labels({"[1.5, 2]", "[1]"}), ProblemType::kRegression),
        "4: train.jsonl:2: this label has 1 numbers, the first row's has 2"},
       {"empty item", infer(csv_labels({"a,,b"}), ProblemType::kMultiLabel),
