@@ -106,8 +106,9 @@ std::string log_text(const std::vector<Json>& records) {
   int64_t steps_logged = 0;
   int64_t evaluations = 0;
   const auto is_speed = [](const std::string& name) {
-    return name.ends_with("_per_second") || name.ends_with("_runtime") || name.ends_with("_fraction") ||
-           name.find("_mem_") != std::string::npos || name.find("_samples") != std::string::npos;
+    return name.find("_per_second") != std::string::npos || name.find("_runtime") != std::string::npos ||
+           name.ends_with("_fraction") || name.find("_mem_") != std::string::npos ||
+           name.find("_samples") != std::string::npos;
   };
   for (const Json& record : records) {
     const auto step = static_cast<int64_t>(record["step"].is_number() ? record["step"].get<double>() : 0.0);

@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "train/speed.h"
+
 namespace plimsoll {
 namespace {
 
@@ -48,10 +50,12 @@ std::string metric_title(std::string_view key) {
 // The metrics of an evaluation that say how good the model is, the loss first.
 std::vector<std::string> quality_keys(const MetricMap& metrics) {
   static const std::set<std::string, std::less<>> kSpeed = {
-      "eval_runtime", "eval_samples", "eval_loss", "eval_samples_per_second", "eval_steps_per_second"};
+      "eval_runtime", "eval_samples", "eval_samples_per_second", "eval_steps_per_second"};
   std::vector<std::string> keys = {"eval_loss"};
   for (const auto& [key, value] : metrics) {
-    if (key.starts_with("eval_") && !kSpeed.contains(key) && key.find("_mem_") == std::string::npos) {
+    const std::string stem = key.ends_with(kMismatchedSuffix) ? key.substr(0, key.size() - 3) : key;
+    if (key.starts_with("eval_") && key != "eval_loss" && !kSpeed.contains(stem) &&
+        key.find("_mem_") == std::string::npos) {
       keys.push_back(key);
     }
   }

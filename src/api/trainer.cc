@@ -172,35 +172,32 @@ MetricMap Trainer::evaluate() {
                 "nothing to evaluate: give --validation_file FILE, and --do_eval where the run trains too");
   }
   impl_->start();
-  const MemoryPhase memory;
-  const auto start = std::chrono::steady_clock::now();
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
-  MetricMap metrics;
-  for (const auto& [key, value] :
-       impl_->session.evaluate(*setup.evaluate, setup.metric_names, nullptr, progress)) {
-    metrics["eval_" + key] = value;
-  }
-  if (setup.evaluate_mismatched) {
-    for (const auto& [key, value] :
-         impl_->session.evaluate(*setup.evaluate_mismatched, setup.metric_names, nullptr, progress)) {
-      metrics["eval_" + key + "_mm"] = value;
-    }
-  }
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  const int64_t rows = setup.evaluate->num_rows();
-  const int64_t batch = setup.arguments.per_device_eval_batch_size;
-  metrics.merge(speed_metrics(
-      "eval", {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
-  metrics["eval_samples"] = static_cast<double>(rows);
+  // Each set has its own time, rows and memory.
+  const auto evaluate_set = [&](const Dataset& data) {
+    const MemoryPhase memory;
+    const auto start = std::chrono::steady_clock::now();
+    MetricMap metrics;
+    for (const auto& [key, value] : impl_->session.evaluate(data, setup.metric_names, nullptr, progress))
+      metrics["eval_" + key] = value;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    const int64_t rows = data.num_rows();
+    const int64_t batch = setup.arguments.per_device_eval_batch_size;
+    metrics.merge(speed_metrics(
+        "eval", {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
+    metrics["eval_samples"] = static_cast<double>(rows);
+    if (!setup.arguments.skip_memory_metrics) metrics.merge(memory.end("eval"));
+    return metrics;
+  };
+  MetricMap metrics = evaluate_set(*setup.evaluate);
+  if (setup.evaluate_mismatched)
+    metrics.merge(with_suffix(evaluate_set(*setup.evaluate_mismatched), kMismatchedSuffix));
   if (impl_->loop && impl_->arguments().include_num_input_tokens_seen != "no") {
     metrics["num_input_tokens_seen"] = static_cast<double>(impl_->loop->tokens_seen());
   }
-  if (!impl_->arguments().skip_memory_metrics) {
-    metrics.merge(memory.end("eval"));
-    impl_->add_init_metrics(metrics);
-  }
+  if (!impl_->arguments().skip_memory_metrics) impl_->add_init_metrics(metrics);
   return metrics;
 }
 

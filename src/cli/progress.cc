@@ -56,7 +56,9 @@ void Progress::on_log(const LogRecord& record) {
   }
   std::string text = "eval @ " + std::to_string(record.step) + ":";
   for (const auto& [key, value] : record.values) {
-    if (!key.starts_with("eval_") || key.ends_with("_per_second") || key == "eval_runtime") continue;
+    if (!key.starts_with("eval_") || key.find("_per_second") != std::string::npos ||
+        key.starts_with("eval_runtime"))
+      continue;
     std::snprintf(line, sizeof line, "  %s %.4f", key.substr(5).c_str(), value);
     text += line;
   }

@@ -60,7 +60,7 @@ class DataReading {
     if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
     PlanRequest request;
     std::vector<std::string> ignored;
-    choose_device(arguments_, setup_.purpose, num_run_threads(arguments_), request, ignored);
+    choose_device(arguments_, setup_.asked, num_run_threads(arguments_), request, ignored);
     if (request.device != KernelDevice::kCpu) return;
     throw_error(
         ErrorCode::kWillNotFit,
@@ -290,10 +290,18 @@ class DataReading {
       setup_.labels.problem = options.problem.value_or(setup_.model.problem_type.value_or(by_count));
       if (setup_.labels.problem == ProblemType::kRegression) setup_.labels.names.clear();
     }
-    if (!setup_.model.id2label.empty() && !setup_.labels.names.empty() &&
-        !take_model_order(setup_.labels, setup_.model.id2label)) {
-      warn_of_other_labels();
+    if (setup_.model.id2label.empty() || setup_.labels.names.empty()) return;
+    const int64_t num_in_data = setup_.labels.num_labels;
+    if (take_model_order(setup_.labels, setup_.model.id2label)) return;
+    // A head that is made anew has the size that the data needs.
+    const bool keeps_head = setup_.weights && !arguments_.ignore_mismatched_sizes && task == nullptr;
+    if (keeps_head && take_model_list(setup_.labels, setup_.model.id2label)) {
+      setup_.notes.push_back(
+          fmt::format("the training data has {} of the model's {} labels: the model keeps its list, {}",
+                      num_in_data, setup_.labels.num_labels, fmt::join(setup_.labels.names, ", ")));
+      return;
     }
+    warn_of_other_labels();
   }
 
   RunSetup& setup_;

@@ -18,6 +18,7 @@
 #include "train/metrics.h"
 #include "train/run_data.h"
 #include "train/run_state.h"
+#include "train/speed.h"
 #include "train/tuning_cache.h"
 
 namespace plimsoll {
@@ -32,6 +33,7 @@ class Setup {
     if (!arguments.cache_dir.empty()) hub_.hf_hub_cache = arguments.cache_dir;
     setup_.arguments = arguments;
     setup_.purpose = purpose;
+    setup_.asked = arguments.dry_run ? RunPurpose::kPlan : purpose;
   }
 
   RunSetup build() && {
@@ -53,15 +55,25 @@ class Setup {
 
  private:
   bool is_plan() const { return setup_.purpose == RunPurpose::kPlan; }
+  // Also of a plan that reads data, and of --dry_run.
+  bool ends_with_plan() const { return setup_.asked == RunPurpose::kPlan; }
   void warn(std::string text) { setup_.warnings.push_back(std::move(text)); }
 
   std::string resolve(const std::string& name, const FolderArgument& argument) const {
     return resolve_model_folder(files_, hub_, name, arguments_.model_revision, argument);
   }
 
+  // A config.json stands for its folder.
+  std::string config_name() const {
+    const fs::path given(arguments_.config_name);
+    std::error_code ignored;
+    if (given.filename() != "config.json" || !fs::is_regular_file(given, ignored)) return given.string();
+    return given.has_parent_path() ? given.parent_path().string() : ".";
+  }
+
   std::string resolve_config() const {
     try {
-      return resolve(arguments_.config_name, kConfigArgument);
+      return resolve(config_name(), kConfigArgument);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}\nPresets that need nothing of this: {}", error.what(),
                                             fmt::join(preset_names(), ", ")));
@@ -99,7 +111,7 @@ class Setup {
         const ModelFolder folder = ModelFolder::open(files_, resolve_config(), WeightsNeeded::kNo);
         setup_.model = parse_model_config(folder.config_text(), folder.path() + "/config.json");
       }
-      if (setup_.model_label.empty()) setup_.model_label = arguments_.config_name;
+      if (setup_.model_label.empty()) setup_.model_label = config_name();
     }
     std::string overrides;
     for (const auto& [key, value] : arguments_.config_overrides)
@@ -424,9 +436,10 @@ class Setup {
       names.insert(names.end(), metrics.begin(), metrics.end());
       if (setup_.metric_names.size() > 1) names.emplace_back("combined_score");
     }
-    const size_t num_names = names.size();
-    for (size_t i = 0; setup_.evaluate_mismatched && i < num_names; ++i) names.push_back(names[i] + "_mm");
     for (const char* speed : {"runtime", "samples_per_second", "steps_per_second"}) names.emplace_back(speed);
+    const size_t num_names = names.size();
+    for (size_t i = 0; setup_.evaluate_mismatched && i < num_names; ++i)
+      names.push_back(names[i] + kMismatchedSuffix);
     std::string wanted = arguments_.metric_for_best_model;
     if (wanted.starts_with("eval_")) wanted.erase(0, 5);
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return;
@@ -528,7 +541,7 @@ class Setup {
                                : largest_batch_without_data(arguments_.per_device_train_batch_size,
                                                             max_seq_length(setup_)));
     request.evaluate_bucket = evaluate_bucket();
-    choose_device(arguments_, setup_.purpose, num_run_threads(arguments_), request, setup_.notes);
+    choose_device(arguments_, setup_.asked, num_run_threads(arguments_), request, setup_.notes);
     refuse_other_precisions(request);
     warn_of_bf16_checkpoint();
     if (!arguments_.dump_passes.empty()) dump_passes_into(arguments_.dump_passes, request.passes);
@@ -559,7 +572,7 @@ class Setup {
   // take what an earlier run of their kind measured, or measure.
   void set_tuning() {
     PlanRequest& request = setup_.request;
-    if (const std::string folder = is_plan() ? "" : resumed_folder(); !folder.empty()) {
+    if (const std::string folder = ends_with_plan() ? "" : resumed_folder(); !folder.empty()) {
       const std::string path = join_path(folder, kTuningFile);
       if (files_.status(path)) {
         request.tuning = read_tuning_table(files_, path, setup_.warnings);
@@ -575,7 +588,7 @@ class Setup {
     if (folder.empty()) return;
     setup_.tuning_file = join_path(folder, tuning_file_name(request));
     request.tuning = read_tuning_table(files_, setup_.tuning_file, setup_.warnings);
-    request.measures_products = !is_plan();
+    request.measures_products = !ends_with_plan();
   }
 
   const Arguments& arguments_;

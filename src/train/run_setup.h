@@ -28,6 +28,8 @@ enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
 struct RunSetup {
   Arguments arguments;
   RunPurpose purpose = RunPurpose::kTrain;
+  // What was asked for: a plan stays one where it reads data, and so is --dry_run. A plan needs no GPU.
+  RunPurpose asked = RunPurpose::kTrain;
   ModelConfig model;
   std::string model_label;               // for tables
   std::optional<ModelFolder> weights;    // nothing: every weight is initialised

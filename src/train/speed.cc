@@ -15,4 +15,10 @@ MetricMap speed_metrics(const std::string& split, const PhaseWork& work) {
           {split + "_steps_per_second", rate(work.steps)}};
 }
 
+MetricMap with_suffix(const MetricMap& metrics, const std::string& suffix) {
+  MetricMap named;
+  for (const auto& [key, value] : metrics) named[key + suffix] = value;
+  return named;
+}
+
 }  // namespace plimsoll

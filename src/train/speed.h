@@ -19,4 +19,8 @@ struct PhaseWork {
 // three, as Trainer rounds them.
 MetricMap speed_metrics(const std::string& split, const PhaseWork& work);
 
+// What is behind the names of the metrics of MNLI's second set: eval_accuracy_mm, as run_glue writes them.
+inline constexpr const char* kMismatchedSuffix = "_mm";
+MetricMap with_suffix(const MetricMap& metrics, const std::string& suffix);
+
 }  // namespace plimsoll

@@ -265,27 +265,30 @@ void TrainLoop::log_step(const StepInfo& info) {
 // Returns false, and leaves no trace, where an interrupt ended it before its last batch.
 bool TrainLoop::evaluate(const StepInfo& info) {
   struct Interrupted {};
-  const auto start = Clock::now();
   const RunSetup& setup = session_.setup();
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
     if (done < all && stop_requested_.load(std::memory_order_relaxed)) throw Interrupted();
   };
   MetricMap metrics;
+  // Each set has its own time and rows.
   const auto add = [&](const Dataset& data, const char* suffix) {
+    const auto start = Clock::now();
+    MetricMap of_set;
     for (const auto& [key, value] : session_.evaluate(data, setup.metric_names, nullptr, progress))
-      metrics["eval_" + key + suffix] = value;
+      of_set["eval_" + key] = value;
+    const int64_t rows = data.num_rows();
+    const int64_t batch = arguments_.per_device_eval_batch_size;
+    of_set.merge(speed_metrics(
+        "eval", {.seconds = ms_since(start) / 1000.0, .samples = rows, .steps = (rows + batch - 1) / batch}));
+    metrics.merge(with_suffix(of_set, suffix));
   };
   try {
     add(*setup.evaluate, "");
-    if (setup.evaluate_mismatched) add(*setup.evaluate_mismatched, "_mm");
+    if (setup.evaluate_mismatched) add(*setup.evaluate_mismatched, kMismatchedSuffix);
   } catch (const Interrupted&) {
     return false;
   }
-  const int64_t rows = setup.evaluate->num_rows();
-  const int64_t batch = arguments_.per_device_eval_batch_size;
-  metrics.merge(speed_metrics(
-      "eval", {.seconds = ms_since(start) / 1000.0, .samples = rows, .steps = (rows + batch - 1) / batch}));
   record({.step = info.step, .epoch = info.epoch, .values = metrics});
   // An evaluation before the first step moves neither the learning rate nor the best model, as in Trainer.
   if (info.step > 0) update_best(info, metrics);

@@ -151,7 +151,15 @@ std::vector<Case> argument_cases() {
       argument("ArgumentOldName", 0, {"old name", "eval_strategy"}, {"--evaluation_strategy", "epoch"}),
       argument("ArgumentRemovedName", 0, {"logging_dir", "ignored"}, {"--logging_dir", "logs"}),
       argument("ArgumentDeviceNotHere", 7, {"--device cuda:99", "--device cpu"}, {"--device", "cuda:99"}),
-      argument("ArgumentDeviceOfTheTable", 2, {"--device h200", "plan", "cuda:N"}, {"--device", "h200"}),
+      {"ArgumentDeviceOfTheTable",
+       2,
+       {"--device h200", "plan", "cuda:N"},
+       [](const Ground& ground) {
+         Words command = ground.train_dummy({"--device", "h200"});
+         std::erase(command, "--dry_run");
+         return command;
+       }},
+      argument("ArgumentDryRunForACardThatIsNotHere", 0, {"not asked: rates of"}, {"--device", "h200"}),
       argument("ArgumentDeviceNotInTheTable", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),
       argument("ArgumentDeviceUnknown", 2, {"--device", "abacus"}, {"--device", "abacus"}),
       argument("ArgumentLabelNames", 2, {"--label_names", "--label_column_name"}, {"--label_names", "kind"}),

@@ -108,11 +108,13 @@ TEST(MetricsBlock, ShowsWhatIsRare) {
   EXPECT_EQ(metrics_block("eval", {{"eval_mcc", std::nan("")},
                                    {"eval_runtime", 90061.999},
                                    {"init_mem_cpu_alloc_delta", 1364197376.0},
-                                   {"eval_samples", 408}}),
+                                   {"eval_samples", 408},
+                                   {"eval_samples_mm", 409}}),
             "***** eval metrics *****\n"
             "  eval_mcc                 =               nan\n"
             "  eval_runtime             = 1 day, 1:01:01.99\n"
             "  eval_samples             =               408\n"
+            "  eval_samples_mm          =               409\n"
             "  init_mem_cpu_alloc_delta =            1301MB\n");
 }
 

@@ -1,0 +1,154 @@
+// What a run is set up with before its plan: the device of a plan, the model's folder, its labels; and the
+// metrics of MNLI's two sets.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "plimsoll/plan.h"
+#include "plimsoll/trainer.h"
+#include "tests/training/tiny_folder.h"
+#include "train/run_setup.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TestFolder;
+
+RunSetup setup_of(const Arguments& arguments, RunPurpose purpose) {
+  return prepare_run(arguments, purpose, {}, posix_file_system());
+}
+
+std::string refusal(const Arguments& arguments, RunPurpose purpose) {
+  try {
+    setup_of(arguments, purpose);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string written(const TestFolder& folder, const std::string& name, const std::string& text) {
+  std::ofstream(folder.path(name)) << text;
+  return folder.path(name);
+}
+
+// A tiny model with a vocabulary, and a run on this file.
+Arguments arguments_with_file(const TestFolder& folder, const std::string& rows) {
+  const std::string model = testing::write_tiny_model(folder);
+  testing::write_uneven_rows(folder, 4);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.dataset_name.clear();
+  arguments.tokenizer_name = model;
+  arguments.max_steps = 1;
+  arguments.train_file = written(folder, "train.csv", rows);
+  return arguments;
+}
+
+// A card that is not in this machine, with data that is read.
+TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
+  const TestFolder folder("plan_for_card");
+  const Arguments with_file = arguments_with_file(folder, "sentence,label\na b,x\nc,y\n");
+  const std::string model = folder.path("model");
+  for (Arguments arguments : {with_file, testing::tiny_arguments(model, folder.path("run"))}) {
+    arguments.device = "l4";
+    arguments.tuning_cache = folder.path("tuning");
+    const RunSetup plan = setup_of(arguments, RunPurpose::kPlan);
+    EXPECT_TRUE(plan.train.has_value());
+    EXPECT_EQ(plan.request.device, KernelDevice::kCuda);
+    EXPECT_FALSE(plan.request.measures_products) << "there is no GPU to measure on";
+    EXPECT_NE(refusal(arguments, RunPurpose::kTrain).find("--device l4: a card to plan for"),
+              std::string::npos);
+    arguments.dry_run = true;
+    const RunSetup dry = setup_of(arguments, RunPurpose::kTrain);
+    EXPECT_FALSE(dry.request.measures_products);
+    EXPECT_EQ(build_plan(dry.request).total_bytes(), build_plan(plan.request).total_bytes());
+    EXPECT_TRUE(Trainer(arguments).plan().fits);
+  }
+}
+
+TEST(Setup, AConfigJsonStandsForItsFolder) {
+  const TestFolder folder("config_file");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  const RunSetup of_folder = setup_of(arguments, RunPurpose::kPlan);
+  arguments.config_name = model + "/config.json";
+  const RunSetup of_file = setup_of(arguments, RunPurpose::kPlan);
+  EXPECT_EQ(of_file.model.hidden_size, 16);
+  EXPECT_EQ(of_file.model_label, of_folder.model_label);
+  arguments.config_name = written(folder, "other.json", "{}");
+  EXPECT_NE(refusal(arguments, RunPurpose::kPlan).find("is a file"), std::string::npos);
+}
+
+TEST(Setup, AModelKeepsItsLabelsWhereTheDataHasAPartOfThem) {
+  const TestFolder folder("part_of_labels");
+  Arguments arguments = arguments_with_file(folder, "sentence,label\na,neg\nb,neu\nc,pos\n");
+  {
+    Trainer trainer(arguments);
+    trainer.train();
+    trainer.save_model(folder.path("tuned"));
+  }
+  arguments.config_name.clear();
+  arguments.model_name_or_path = folder.path("tuned");
+  arguments.output_dir = folder.path("again");
+  arguments.train_file = written(folder, "part.csv", "sentence,label\na,POS\nb,neg\nc,POS\n");
+  const std::vector<std::string> list = {"neg", "neu", "POS"};
+  for (const RunPurpose purpose : {RunPurpose::kPlan, RunPurpose::kTrain}) {
+    const RunSetup setup = setup_of(arguments, purpose);
+    EXPECT_EQ(setup.model.num_labels, 3);
+    EXPECT_EQ(setup.model.id2label, list);
+    EXPECT_EQ(setup.train->labels.classes, (std::vector<int32_t>{2, 0, 2}));
+    ASSERT_FALSE(setup.notes.empty());
+    EXPECT_EQ(setup.notes[0],
+              "the training data has 2 of the model's 3 labels: the model keeps its list, neg, neu, POS");
+  }
+  EXPECT_EQ(Trainer(arguments).train().step, 1);
+
+  // A label of its own, or a head that is made anew: the data's list, as it stands.
+  arguments.ignore_mismatched_sizes = true;
+  EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.num_labels, 2);
+  arguments.ignore_mismatched_sizes = false;
+  arguments.train_file = written(folder, "other.csv", "sentence,label\na,pos\nb,odd\n");
+  EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.num_labels, 2);
+}
+
+TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
+  const TestFolder folder("mnli");
+  Arguments arguments = arguments_with_file(folder, "");
+  arguments.train_file.clear();
+  std::filesystem::create_directories(folder.path("MNLI"));
+  const std::string header = "index\tsentence1\tsentence2\tgold_label\n";
+  const std::string row = "0\ta\tb\tneutral\n";
+  written(folder, "MNLI/train.tsv", header + row + row);
+  written(folder, "MNLI/dev_matched.tsv", header + row);
+  written(folder, "MNLI/dev_mismatched.tsv", header + row + row + row);
+  arguments.task_name = "mnli";
+  arguments.dataset_name = folder.path("MNLI");
+  arguments.eval_strategy = "steps";
+  arguments.eval_steps = 1;
+  arguments.do_eval = true;
+  arguments.skip_memory_metrics = false;
+  Trainer trainer(arguments);
+  const TrainOutput output = trainer.train();
+  const MetricMap metrics = trainer.evaluate();
+  EXPECT_EQ(metrics.at("eval_samples"), 1);
+  EXPECT_EQ(metrics.at("eval_samples_mm"), 3);
+  const std::vector<std::string> names = {"eval_loss", "eval_accuracy", "eval_runtime",
+                                          "eval_samples_per_second", "eval_steps_per_second"};
+  MetricMap logged;
+  for (const LogRecord& record : output.log_history) {
+    if (record.values.contains("eval_loss")) logged = record.values;
+  }
+  for (const std::string& name : names) {
+    for (const std::string& key : {name, name + "_mm"}) {
+      EXPECT_TRUE(metrics.contains(key)) << key;
+      EXPECT_TRUE(logged.contains(key)) << key << " in the log";
+    }
+  }
+  EXPECT_TRUE(metrics.contains("eval_mem_cpu_alloc_delta_mm"));
+  // One batch each, three rows and one: the second's rates are of its own rows and time.
+  EXPECT_NEAR(metrics.at("eval_samples_per_second_mm") / metrics.at("eval_steps_per_second_mm"), 3.0, 0.1);
+  EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
+}
+
+}  // namespace
+}  // namespace plimsoll
