@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/anatomy/plan_case.h"
+#include "show/report/plan_table.h"
 
 namespace plimsoll {
 namespace {
@@ -55,6 +56,31 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
   EXPECT_EQ(text, plan_json(build_plan(request))) << "nothing that was timed may be in it";
   EXPECT_TRUE(text.starts_with("{\n  \"by_phase\": {\n    \"eval\": {\n"));
   EXPECT_TRUE(text.ends_with("}\n"));
+}
+
+// States on the host: a space of its own in the object and a line in the table, and a step that waits for the
+// link.
+TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
+  PlanRequest request = preset_request("all-MiniLM-L6-v2", 8, 64);
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  const Json without = Json::parse(plan_json(build_plan(request)));
+  request.offload_optimizer = true;
+  const Plan plan = build_plan(request);
+  const Json json = Json::parse(plan_json(plan));
+  ASSERT_EQ(json["spaces"].size(), 2u);
+  EXPECT_EQ(json["spaces"][0]["arena_bytes"], plan.arena_bytes);
+  EXPECT_EQ(json["spaces"][1]["name"], "host");
+  EXPECT_EQ(json["spaces"][1]["arena_bytes"], plan.staging_bytes() + plan.host_arena_bytes);
+  EXPECT_EQ(json["total_bytes"], plan.arena_bytes + plan.constant_bytes());
+  EXPECT_LT(json["total_bytes"], without["total_bytes"]);
+  EXPECT_NE(plan_table(plan).find("pinned host memory"), std::string::npos);
+  // Both moments of every parameter go each way once, both ways at a time.
+  const double one_way_ms =
+      1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.gpu.link_gb_per_s * 1e9);
+  const double more_ms = json["estimate"]["ms"].get<double>() - without["estimate"]["ms"].get<double>();
+  EXPECT_GT(more_ms, one_way_ms);
+  EXPECT_LT(more_ms, 3 * one_way_ms);
 }
 
 TEST(MemoryJson, HasTheAgreedKeys) {
