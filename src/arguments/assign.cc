@@ -11,7 +11,13 @@ namespace plimsoll {
 namespace {
 
 void set_value(const Assignment& assignment, const Setting& setting, ParseResult& result) {
-  if (assignment.is_text) {
+  const auto* text = assignment.value.get_ptr<const std::string*>();
+  const OldValue* old = text == nullptr ? nullptr : find_old_value(setting.info.name, *text);
+  if (old != nullptr) {
+    set_from_text(result.arguments, setting, old->replacement, assignment.where);
+    result.warnings.push_back(fmt::format("{} {} is an old name, read as --{} {}", assignment.where,
+                                          old->value, old->setting, old->replacement));
+  } else if (assignment.is_text) {
     set_from_text(result.arguments, setting, assignment.value.get_ref<const std::string&>(),
                   assignment.where);
   } else {

@@ -1,6 +1,7 @@
 // The table against Hugging Face's names, and the reader of command lines.
 #include "plimsoll/arguments.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -228,6 +229,27 @@ TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
     const ParseResult result = parse_arguments(words);
     EXPECT_EQ(result.warnings.size(), 1u) << old.name;
   }
+}
+
+TEST(ArgumentTable, EveryOldValueIsReadAsAnotherAndWarnsOnce) {
+  ASSERT_GE(old_values().size(), 1u);
+  for (const OldValue& old : old_values()) {
+    const Setting* setting = find_setting(old.setting);
+    ASSERT_NE(setting, nullptr) << old.setting;
+    const ParseResult result =
+        parse_arguments(std::vector<std::string>{"--" + std::string(old.setting), std::string(old.value)});
+    EXPECT_EQ(value_text(result.arguments, *setting), old.replacement);
+    EXPECT_TRUE(result.explicitly_set.contains(std::string(old.setting)));
+    ASSERT_EQ(result.warnings.size(), 1u) << old.value;
+    EXPECT_EQ(result.warnings[0], fmt::format("--{0} {1} is an old name, read as --{0} {2}", old.setting,
+                                              old.value, old.replacement));
+  }
+}
+
+TEST(ParseArguments, ATaskIsReadInAnyCase) {
+  EXPECT_EQ(parse({"--dataset_name", "glue", "--task_name", "MRPC"}).arguments.task_name, "mrpc");
+  EXPECT_EQ(error_of({"--task_name", "MRP"}),
+            "--task_name: 'MRP' is none of cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli");
 }
 
 TEST(ParseArguments, DefaultsAreHuggingFaces) {

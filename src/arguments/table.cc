@@ -136,6 +136,17 @@ const OldName* find_old_name(std::string_view name) {
   return found == old_names().end() ? nullptr : &*found;
 }
 
+const std::vector<OldValue>& old_values() {
+  static const std::vector<OldValue> table = {{"optim", "adamw_hf", "adamw_torch"}};
+  return table;
+}
+
+const OldValue* find_old_value(std::string_view setting, std::string_view value) {
+  const auto found = std::ranges::find_if(
+      old_values(), [&](const OldValue& old) { return old.setting == setting && old.value == value; });
+  return found == old_values().end() ? nullptr : &*found;
+}
+
 std::vector<std::string_view> split_choices(std::string_view choices) {
   std::vector<std::string_view> words;
   while (!choices.empty()) {

@@ -46,6 +46,16 @@ struct OldName {
 const std::vector<OldName>& old_names();
 const OldName* find_old_name(std::string_view name);
 
+// A value of Transformers before version 5 that has another name now.
+struct OldValue {
+  std::string_view setting;
+  std::string_view value;
+  std::string_view replacement;
+};
+const std::vector<OldValue>& old_values();
+// Null if it is none.
+const OldValue* find_old_value(std::string_view setting, std::string_view value);
+
 // The words of "a|b|c".
 std::vector<std::string_view> split_choices(std::string_view choices);
 // ", did you mean 'x'?" with the word that is nearest to `word`, or "" if none is near.

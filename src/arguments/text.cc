@@ -157,6 +157,9 @@ void append_old_names_page(std::string& out) {
                                     : fmt::format("`{} {}`", old.replacement, old.true_value);
     out += fmt::format("| `{}` | {} |\n", old.name, meaning);
   }
+  for (const OldValue& old : old_values()) {
+    out += fmt::format("| `{0} {1}` | `{0} {2}` |\n", old.setting, old.value, old.replacement);
+  }
 }
 
 constexpr int kNumGroups = static_cast<int>(ArgumentGroup::kDistributed) + 1;

@@ -154,6 +154,8 @@ std::string choice_from_text(const Setting& setting, std::string_view text) {
     return std::ranges::find(choices, word) != choices.end();
   };
   if (is_choice(text)) return std::string(text);
+  // MRPC is mrpc, as run_glue reads it.
+  if (std::string word = lower(text); setting.info.name == "task_name" && is_choice(word)) return word;
   if (const auto flag = bool_from_text(text)) {
     const std::string_view word = *flag ? "all" : "no";
     if (is_choice(word)) return std::string(word);
