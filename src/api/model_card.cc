@@ -53,7 +53,8 @@ std::vector<std::string> quality_keys(const MetricMap& metrics) {
       "eval_runtime", "eval_samples", "eval_samples_per_second", "eval_steps_per_second"};
   std::vector<std::string> keys = {"eval_loss"};
   for (const auto& [key, value] : metrics) {
-    const std::string stem = key.ends_with(kMismatchedSuffix) ? key.substr(0, key.size() - 3) : key;
+    const std::string stem =
+        key.ends_with(kMismatchedSuffix) ? key.substr(0, key.size() - kMismatchedSuffix.size()) : key;
     if (key.starts_with("eval_") && key != "eval_loss" && !kSpeed.contains(stem) &&
         key.find("_mem_") == std::string::npos) {
       keys.push_back(key);

@@ -178,16 +178,8 @@ MetricMap Trainer::evaluate() {
   // Each set has its own time, rows and memory.
   const auto evaluate_set = [&](const Dataset& data) {
     const MemoryPhase memory;
-    const auto start = std::chrono::steady_clock::now();
-    MetricMap metrics;
-    for (const auto& [key, value] : impl_->session.evaluate(data, setup.metric_names, nullptr, progress))
-      metrics["eval_" + key] = value;
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    const int64_t rows = data.num_rows();
-    const int64_t batch = setup.arguments.per_device_eval_batch_size;
-    metrics.merge(speed_metrics(
-        "eval", {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
-    metrics["eval_samples"] = static_cast<double>(rows);
+    MetricMap metrics = impl_->session.evaluate(data, "eval", nullptr, progress);
+    metrics["eval_samples"] = static_cast<double>(data.num_rows());
     if (!setup.arguments.skip_memory_metrics) metrics.merge(memory.end("eval"));
     return metrics;
   };
@@ -218,7 +210,6 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
         "nothing to predict: give --test_file FILE, and --do_predict where the run trains or evaluates too");
   }
   impl_->start();
-  const auto start = std::chrono::steady_clock::now();
   std::vector<std::vector<float>> batch;
   const auto progress = [&](int64_t done, int64_t all) {
     for (std::vector<float>& row : batch) {
@@ -230,16 +221,8 @@ MetricMap Trainer::predict(const std::function<void(Prediction prediction)>& tak
     for (const auto& callback : impl_->callbacks) callback->on_evaluate_progress(done, all);
   };
   const Dataset& data = set == TestSet::kTest ? *setup.predict : *setup.predict_mismatched;
-  MetricMap metrics;
-  for (const auto& [key, value] : impl_->session.evaluate(data, setup.metric_names, &batch, progress)) {
-    metrics["predict_" + key] = value;
-  }
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  const int64_t rows = data.num_rows();
-  const int64_t size = setup.arguments.per_device_eval_batch_size;
-  metrics.merge(speed_metrics(
-      "predict", {.seconds = taken.count(), .samples = rows, .steps = (rows + size - 1) / size}));
-  metrics["predict_samples"] = static_cast<double>(rows);
+  MetricMap metrics = impl_->session.evaluate(data, "predict", &batch, progress);
+  metrics["predict_samples"] = static_cast<double>(data.num_rows());
   return metrics;
 }
 

@@ -439,7 +439,7 @@ class Setup {
     for (const char* speed : {"runtime", "samples_per_second", "steps_per_second"}) names.emplace_back(speed);
     const size_t num_names = names.size();
     for (size_t i = 0; setup_.evaluate_mismatched && i < num_names; ++i)
-      names.push_back(names[i] + kMismatchedSuffix);
+      names.push_back(std::string(names[i]).append(kMismatchedSuffix));
     std::string wanted = arguments_.metric_for_best_model;
     if (wanted.starts_with("eval_")) wanted.erase(0, 5);
     if (std::find(names.begin(), names.end(), wanted) != names.end()) return;

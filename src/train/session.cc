@@ -11,6 +11,7 @@
 #include "plan/search/suggest.h"
 #include "show/monitor/host.h"
 #include "train/device_choice.h"
+#include "train/speed.h"
 #include "train/tuning_cache.h"
 #include "train/weights.h"
 
@@ -147,9 +148,23 @@ UpdateOutcome Session::update(double learning_rate, int64_t step) {
               step, executor_->first_bad_gradient(), weights);
 }
 
-MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>& metric_names,
-                            std::vector<std::vector<float>>* all_logits,
+MetricMap Session::evaluate(const Dataset& data, const std::string& split,
+                            std::vector<std::vector<float>>* logits,
                             const std::function<void(int64_t, int64_t)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  MetricMap metrics;
+  for (const auto& [key, value] : loss_and_metrics(data, logits, progress))
+    metrics[split + "_" + key] = value;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  const int64_t rows = data.num_rows();
+  const int64_t batch = setup_.arguments.per_device_eval_batch_size;
+  metrics.merge(
+      speed_metrics(split, {.seconds = taken.count(), .samples = rows, .steps = (rows + batch - 1) / batch}));
+  return metrics;
+}
+
+MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
+                                    const std::function<void(int64_t, int64_t)>& progress) {
   const ProblemType problem = setup_.request.problem_type;
   const int64_t num_labels = setup_.model.num_labels;
   Sampler sampler(
@@ -188,7 +203,8 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
   if (data.labels.empty()) return metrics;
   metrics["loss"] = loss_sum / static_cast<double>(std::max<int64_t>(rows, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
-  const std::vector<std::string> wanted = metric_names.empty() ? default_metric_names(problem) : metric_names;
+  const std::vector<std::string> wanted =
+      setup_.metric_names.empty() ? default_metric_names(problem) : setup_.metric_names;
   const std::vector<std::string_view> names(wanted.begin(), wanted.end());
   MetricList list;
   if (problem == ProblemType::kSingleLabel) {
@@ -198,7 +214,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::vector<std::string>&
   } else {
     list = regression_metrics(pairs, names);
   }
-  if (metric_names.size() > 1) add_combined_score(list);
+  if (setup_.metric_names.size() > 1) add_combined_score(list);
   for (const auto& [name, value] : list) metrics[name] = value;
   return metrics;
 }

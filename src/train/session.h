@@ -62,10 +62,9 @@ class Session {
   // first bad tensor, where no smaller scale would help; nothing is updated then.
   UpdateOutcome update(double learning_rate, int64_t step);
 
-  // Mean loss and metrics over a data set, in order, without dropout. Keys without prefix: loss, accuracy,
-  // ...
-  MetricMap evaluate(const Dataset& data, const std::vector<std::string>& metric_names,
-                     std::vector<std::vector<float>>* logits,
+  // Mean loss and the run's metrics over a data set, in order, without dropout, and how fast that was:
+  // <split>_loss, <split>_accuracy, ..., <split>_runtime and the rates of train/speed.h.
+  MetricMap evaluate(const Dataset& data, const std::string& split, std::vector<std::vector<float>>* logits,
                      const std::function<void(int64_t, int64_t)>& progress);
 
   int64_t micro_batches_done() const { return micro_batches_; }
@@ -79,6 +78,9 @@ class Session {
   const Ceilings& ceilings() const { return ceilings_; }
 
  private:
+  // Keys without a split.
+  MetricMap loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* logits,
+                             const std::function<void(int64_t, int64_t)>& progress);
   std::string measure_products();
   // The tokenizer's files, to be carried byte for byte into every saved model.
   std::vector<CarriedFile> tokenizer_files() const;

@@ -15,9 +15,9 @@ MetricMap speed_metrics(const std::string& split, const PhaseWork& work) {
           {split + "_steps_per_second", rate(work.steps)}};
 }
 
-MetricMap with_suffix(const MetricMap& metrics, const std::string& suffix) {
+MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix) {
   MetricMap named;
-  for (const auto& [key, value] : metrics) named[key + suffix] = value;
+  for (const auto& [key, value] : metrics) named[std::string(key).append(suffix)] = value;
   return named;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "plimsoll/training.h"
 
@@ -20,7 +21,7 @@ struct PhaseWork {
 MetricMap speed_metrics(const std::string& split, const PhaseWork& work);
 
 // What is behind the names of the metrics of MNLI's second set: eval_accuracy_mm, as run_glue writes them.
-inline constexpr const char* kMismatchedSuffix = "_mm";
-MetricMap with_suffix(const MetricMap& metrics, const std::string& suffix);
+inline constexpr std::string_view kMismatchedSuffix = "_mm";
+MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix);
 
 }  // namespace plimsoll

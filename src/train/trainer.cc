@@ -272,16 +272,8 @@ bool TrainLoop::evaluate(const StepInfo& info) {
   };
   MetricMap metrics;
   // Each set has its own time and rows.
-  const auto add = [&](const Dataset& data, const char* suffix) {
-    const auto start = Clock::now();
-    MetricMap of_set;
-    for (const auto& [key, value] : session_.evaluate(data, setup.metric_names, nullptr, progress))
-      of_set["eval_" + key] = value;
-    const int64_t rows = data.num_rows();
-    const int64_t batch = arguments_.per_device_eval_batch_size;
-    of_set.merge(speed_metrics(
-        "eval", {.seconds = ms_since(start) / 1000.0, .samples = rows, .steps = (rows + batch - 1) / batch}));
-    metrics.merge(with_suffix(of_set, suffix));
+  const auto add = [&](const Dataset& data, std::string_view suffix) {
+    metrics.merge(with_suffix(session_.evaluate(data, "eval", nullptr, progress), suffix));
   };
   try {
     add(*setup.evaluate, "");

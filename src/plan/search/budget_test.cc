@@ -90,10 +90,10 @@ TEST(Budget, IsKeptAndNeverSlowerThanAPolicyThatFits) {
   EXPECT_GE(faster, cases) << "mixing pays between the policies";
 }
 
-// At 0/10 nothing but the policy that recomputes all fits.
+// From a tenth of the way on; at 0/10 nothing is faster than the policy that recomputes all.
 TEST(Budget, MixesWhereNoPolicyUsesTheBudgetUp) {
   int faster = 0;
-  expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {1, 3, 7}, faster);
+  expect_never_worse(request_of({"bert-large-uncased", 32, 512, 1, true, "h200"}), {0, 1, 3, 7}, faster);
   EXPECT_EQ(faster, 3);
 }
 
