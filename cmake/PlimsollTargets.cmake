@@ -1,6 +1,7 @@
 # plimsoll_library(NAME SOURCES ... DEPS ...): one room or sub-room of the house.
-# plimsoll_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [SLOW_SANITIZED WHY] [NOT_SANITIZED WHY]): a
-#   GoogleTest program registered with CTest as one test. Both WHYs are sentences: SLOW_SANITIZED gives the label
+# plimsoll_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
+#   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is about what a long one takes:
+#   CTest begins with those, so that none is left alone at the end. Both WHYs are sentences: SLOW_SANITIZED gives the label
 #   slow_sanitized, which .ci/run leaves out of its sanitized tests; NOT_SANITIZED keeps a test that cannot hold under any
 #   sanitizer out of those builds.
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
@@ -17,7 +18,7 @@ function(plimsoll_test name)
   if(NOT PLIMSOLL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT;SLOW_SANITIZED;NOT_SANITIZED" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST;SLOW_SANITIZED;NOT_SANITIZED" "SOURCES;DEPS;LABELS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR ARG_KEYWORDS_MISSING_VALUES OR "slow_sanitized" IN_LIST ARG_LABELS)
     message(FATAL_ERROR "plimsoll_test(${name}): cannot read '${ARG_UNPARSED_ARGUMENTS}', or a WHY is missing for "
                         "'${ARG_KEYWORDS_MISSING_VALUES}' or slow_sanitized")
@@ -43,6 +44,9 @@ function(plimsoll_test name)
     set(ARG_TIMEOUT 600)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
   # What is tested is the CPU, on a machine with a GPU too; tests of the GPU have the label gpu and run alone on it.
   if("gpu" IN_LIST ARG_LABELS)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)

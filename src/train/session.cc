@@ -56,7 +56,7 @@ std::string Session::allocate() {
   require_free_memory(plan_);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
   executor_ = std::make_unique<Executor>(plan_);
-  const std::string tuned = measure_products();
+  std::string tuned = measure_products();
   if (setup_.arguments.profile) ceilings_ = executor_->measure_ceilings();
   initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed),
                      setup_.model.initializer_range);
@@ -154,7 +154,7 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
   const auto start = std::chrono::steady_clock::now();
   MetricMap metrics;
   for (const auto& [key, value] : loss_and_metrics(data, logits, progress))
-    metrics[split + "_" + key] = value;
+    metrics[fmt::format("{}_{}", split, key)] = value;
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   const int64_t rows = data.num_rows();
   const int64_t batch = setup_.arguments.per_device_eval_batch_size;

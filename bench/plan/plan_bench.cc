@@ -1,0 +1,44 @@
+// How long it takes to know: the plan of BERT-large, and what fits into 12 GiB of a card that need not be
+// here.
+#include <benchmark/benchmark.h>
+
+#include <string>
+#include <vector>
+
+#include "plimsoll/fit.h"
+#include "plimsoll/plan.h"
+
+namespace plimsoll {
+namespace {
+
+Arguments arguments_of(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"--config_name", "bert-large-uncased", "--max_seq_length", "512"};
+  words.insert(words.end(), more.begin(), more.end());
+  return parse_arguments(words).arguments;
+}
+
+void plan(benchmark::State& state, const std::vector<std::string>& more) {
+  const Arguments arguments = arguments_of(more);
+  for (auto _ : state) benchmark::DoNotOptimize(plan_run(arguments).total_bytes);
+}
+BENCHMARK_CAPTURE(plan, bert_large_cpu, std::vector<std::string>{"--use_cpu"})->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, bert_large_h200, std::vector<std::string>{"--device", "h200", "--bf16"})
+    ->Unit(benchmark::kMillisecond);
+
+// plans_per_s: by one thread, in the time that planning itself took.
+void fit(benchmark::State& state) {
+  const FitOptions options{
+      .arguments = arguments_of({"--device", "l4", "--memory_limit", "12GiB", "--num_threads", "1"}),
+      .effective_batch_size = 64};
+  for (auto _ : state) {
+    const FitReport report = fit_run(options);
+    state.counters["plans"] = static_cast<double>(report.num_plans);
+    state.counters["plans_per_s"] = report.plans_per_s;
+  }
+}
+BENCHMARK(fit)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace plimsoll
+
+BENCHMARK_MAIN();
