@@ -58,14 +58,16 @@ std::string Session::allocate() {
   executor_ = std::make_unique<Executor>(plan_);
   std::string tuned = measure_products();
   if (setup_.arguments.profile) ceilings_ = executor_->measure_ceilings();
-  initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed),
-                     setup_.model.initializer_range);
+  const bool has_weights = setup_.weights && setup_.weights->has_weights();
+  const WeightsFrom from = setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone;
+  initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed), setup_.model.initializer_range,
+                     has_weights ? &*setup_.weights : nullptr, from);
   executor_->zero_states();
-  if (!setup_.weights || !setup_.weights->has_weights()) return tuned;
+  if (!has_weights) return tuned;
   const LoadReport report = load_weights(
       *executor_, *setup_.weights,
       setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail,
-      setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone);
+      from);
   if (setup_.adapter) load_adapter(*executor_, *setup_.adapter);
   const std::string architecture = setup_.model.model_type == "distilbert"
                                        ? "DistilBertForSequenceClassification"

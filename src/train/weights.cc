@@ -87,10 +87,6 @@ void initialise(Executor& executor, const WeightSpec& spec, uint64_t seed, doubl
 
 }  // namespace
 
-void initialise_weights(Executor& executor, uint64_t seed, double range) {
-  for (const WeightSpec& spec : executor.plan().weights) initialise(executor, spec, seed, range);
-}
-
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor) {
   const DType dtype = executor.plan().type_of(name).dtype;
@@ -140,13 +136,38 @@ std::vector<WantedTensor> wanted_tensors(Executor& executor, std::string_view pr
   return wanted;
 }
 
+// Whether a weight is loaded from a model's folder where that has it.
+bool comes_from_model(const WeightSpec& spec, WeightsFrom from) {
+  return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
+}
+
+bool is_stored_whole(const WeightSpec& spec, const ModelFolder& folder) {
+  return std::ranges::all_of(spec.parts, [&](const WeightPart& part) {
+    for (const std::string& name : part.disk_names) {
+      const StoredTensor* tensor = folder.find(name).tensor;
+      if (tensor == nullptr) continue;
+      std::vector<int64_t> shape = spec.shape;
+      shape[0] = part.num_rows;
+      return tensor->shape == shape;
+    }
+    return false;
+  });
+}
+
 }  // namespace
+
+void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder,
+                        WeightsFrom from) {
+  for (const WeightSpec& spec : executor.plan().weights) {
+    if (folder != nullptr && comes_from_model(spec, from) && is_stored_whole(spec, *folder)) continue;
+    initialise(executor, spec, seed, range);
+  }
+}
 
 LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch,
                         WeightsFrom from) {
-  const auto wanted = wanted_tensors(executor, "", [&](const WeightSpec& spec) {
-    return spec.in_model && !(spec.in_adapter && from == WeightsFrom::kModelUnderAdapter);
-  });
+  const auto wanted =
+      wanted_tensors(executor, "", [&](const WeightSpec& spec) { return comes_from_model(spec, from); });
   LoadReport report = folder.load(wanted, {.on_mismatch = on_mismatch, .ignored_suffixes = {"position_ids"}});
   if (from == WeightsFrom::kModelUnderAdapter) {
     // What the adapter brings in its place is not left out.

@@ -10,13 +10,14 @@
 
 namespace plimsoll {
 
-// Fills every weight from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as
-// its spec says. The same seed gives the same weights on every machine: the normal numbers come from Philox
-// by Box and Muller.
-void initialise_weights(Executor& executor, uint64_t seed, double range);
-
 // Whether a model's folder is all there is, or an adapter comes after it with the rest.
 enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
+
+// Fills weights from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as their
+// specs say: all of them, or those that load_weights from `folder` does not fill. The same seed gives a
+// weight the same numbers on every machine: the normal numbers come from Philox by Box and Muller.
+void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
+                        WeightsFrom from = WeightsFrom::kModelAlone);
 
 // Loads what a model's folder has into the weights; the rest keeps what it holds. The report is in Hugging
 // Face's words. Errors: kBadData, see ModelFolder::load.
