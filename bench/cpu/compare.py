@@ -6,6 +6,9 @@ usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python 
 PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (lengths of the mixed case are made with it).
 Both sides train random weights with dropout 0.1 on sequences of the same lengths. The work is checked before its time
 counts: each side's mean loss must be that of four classes that cannot be learned in a few steps (ln 4 = 1.386, within 0.5).
+
+The case first_step is ours alone: seconds from the start of the process to the end of the first step of MiniLM, 32 x 128, less
+the median of the steps after it. The weights are those of TOKENIZER_FOLDER where it has a model.safetensors, else random.
 """
 import argparse
 import json
@@ -16,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 CASES = {
     "base_fp32": dict(model="bert-base-uncased", batch=8, length=128, steps=6),
@@ -25,6 +29,7 @@ CASES = {
     "mixed_fp32": dict(model="all-MiniLM-L6-v2", batch=32, length=None, steps=10),
     "mixed_bf16": dict(model="all-MiniLM-L6-v2", batch=32, length=None, steps=16, bf16=True),
 }
+FIRST_STEP = "first_step"
 
 
 def lengths_of(case):
@@ -46,15 +51,21 @@ def write_texts(path, lengths, tokenizer):
             file.write(" ".join(generator.choice(words) for _ in range(length - 2)) + f"\tclass{i % 4}\n")
 
 
-def run_ours(program, case, tokenizer, threads, folder):
+def words_of(program, case, tokenizer, threads, folder):
     data = os.path.join(folder, "train.tsv")
     write_texts(data, lengths_of(case), tokenizer)
-    out = os.path.join(folder, "out")
     words = [program, "train", "--config_name", case["model"], "--tokenizer_name", tokenizer, "--train_file", data,
-             "--max_seq_length", "256", "--output_dir", out, "--per_device_train_batch_size", str(case["batch"]),
-             "--max_steps", str(case["steps"]), "--save_strategy", "no", "--logging_strategy", "no", "--num_threads", str(threads)]
+             "--max_seq_length", "256", "--output_dir", os.path.join(folder, "out"),
+             "--per_device_train_batch_size", str(case["batch"]), "--max_steps", str(case["steps"]), "--save_strategy", "no",
+             "--num_threads", str(threads)]
     if case.get("bf16"):
         words.append("--bf16")
+    return words
+
+
+def run_ours(program, case, tokenizer, threads, folder):
+    out = os.path.join(folder, "out")
+    words = words_of(program, case, tokenizer, threads, folder) + ["--logging_strategy", "no"]
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode != 0:
         return dict(error=done.stderr.strip().splitlines()[-1])
@@ -66,12 +77,47 @@ def run_ours(program, case, tokenizer, threads, folder):
                 peak_mib=memory["measured_peak_bytes"] / 2**20, predicted_mib=memory["predicted_total_bytes"] / 2**20)
 
 
+def run_first_step(program, tokenizer, threads, folder):
+    """Seconds to the end of each step, as its line of the log arrives."""
+    words = words_of(program, CASES["mini_fp32"], tokenizer, threads, folder)
+    words += ["--logging_steps", "1", "--disable_tqdm", "True"]
+    if os.path.exists(os.path.join(tokenizer, "model.safetensors")):
+        words[words.index("--config_name") + 1] = tokenizer
+        words[words.index("--config_name")] = "--model_name_or_path"
+    start = time.monotonic()
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = [(time.monotonic() - start, line) for line in process.stdout]
+    if process.wait() != 0:
+        sys.exit(f"{FIRST_STEP}: {lines[-1][1]}")
+    times = [seconds for seconds, line in lines if line.startswith("step ")]
+    steps = [after - before for before, after in zip(times, times[1:])]
+    return dict(first_s=times[0], step_s=statistics.median(steps), other_s=times[0] - statistics.median(steps))
+
+
+def measure_first_step(arguments):
+    runs = []
+    for _ in range(arguments.pairs):
+        with tempfile.TemporaryDirectory() as folder:
+            runs.append(run_first_step(arguments.program, arguments.tokenizer, arguments.threads, folder))
+    other = [run["other_s"] for run in runs]
+    print(f"{FIRST_STEP:<12} {statistics.median(run['first_s'] for run in runs):.2f} s to the end of the first step, of which "
+          f"{statistics.median(run['step_s'] for run in runs):.2f} the step; the rest {statistics.median(other):.2f} "
+          f"({min(other):.2f}-{max(other):.2f})", flush=True)
+    return dict(case=FIRST_STEP, ours=runs)
+
+
 def run_peer(python, name, threads):
     done = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer.py"), name, str(threads)],
                           capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS=str(threads)))
     if done.returncode != 0:
         return dict(error=done.stderr.strip().splitlines()[-1])
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def write_rows(arguments, rows):
+    if arguments.out:
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
 
 
 def main():
@@ -81,12 +127,16 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", default=",".join([*CASES, FIRST_STEP]))
     parser.add_argument("--out")
     arguments = parser.parse_args()
     rows = []
     print(f"{'case':<12} {'ours/s':>9} {'spread':>13} {'peer/s':>9} {'spread':>13} {'ratio':>6} {'MiB':>7} {'plan':>7} {'peer':>7} {'ratio':>6}")
     for name in arguments.cases.split(","):
+        if name == FIRST_STEP:
+            rows.append(measure_first_step(arguments))
+            write_rows(arguments, rows)
+            continue
         case = CASES[name]
         ours, peer = [], []
         for _ in range(arguments.pairs):
@@ -105,9 +155,7 @@ def main():
         rows.append(row)
         print(f"{name:<12} {statistics.median(a):9.2f} {min(a):6.2f}-{max(a):6.2f} {statistics.median(b):9.2f} {min(b):6.2f}-{max(b):6.2f} "
               f"{row['speed_ratio']:5.2f}x {m:7.0f} {ours[0]['predicted_mib']:7.0f} {n:7.0f} {row['memory_ratio']:5.2f}x", flush=True)
-        if arguments.out:
-            with open(arguments.out, "w", encoding="utf-8") as file:
-                json.dump(rows, file, indent=1)
+        write_rows(arguments, rows)
 
 
 if __name__ == "__main__":
