@@ -140,6 +140,9 @@ std::vector<Row> our_rows(ExperimentDevice device) {
   const Words bf16{"--bf16", "True"};
   std::vector<Row> rows{{"gradient checkpointing", {"gradient checkpointing"}, kCheckpointing},
                         {"selective recompute", {"selective recompute"}, {"--recompute", "selective"}},
+                        {"moments in bf16",
+                         {"moments in bf16"},
+                         {"--optim_args", "momentum_dtype=bfloat16,variance_dtype=bfloat16"}},
                         {"SGD", {"SGD"}, {"--optim", "sgd"}},
                         {"Lion", {"Lion"}, {"--optim", "lion_32bit"}},
                         {"8-bit Lion", {"8-bit Lion"}, {"--optim", "lion_8bit"}},

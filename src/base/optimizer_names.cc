@@ -19,6 +19,7 @@ constexpr std::array kNames = {
     OptimizerName{.name = "adamw_torch", .runs = "adamw"},
     OptimizerName{.name = "adamw", .runs = "adamw"},
     OptimizerName{.name = "adamw_apex_fused", .runs = "adamw"},
+    OptimizerName{.name = "adamw_anyprecision", .runs = "adamw"},
     OptimizerName{.name = "sgd", .runs = "sgd"},
     OptimizerName{.name = "adafactor", .runs = "adafactor"},
     OptimizerName{.name = "adagrad", .runs = "adagrad"},
@@ -36,9 +37,6 @@ constexpr std::array kNames = {
     OptimizerName{.name = "adamw_torch_xla", .reason = "it is for TPUs", .nearest = "adamw_torch_fused"},
     OptimizerName{
         .name = "adamw_torch_npu_fused", .reason = "it is for NPUs", .nearest = "adamw_torch_fused"},
-    OptimizerName{.name = "adamw_anyprecision",
-                  .reason = "its states in other types are not here",
-                  .nearest = "adamw_torch_fused"},
     OptimizerName{
         .name = "adamw_torch_4bit", .reason = "states in 4 bits are not here", .nearest = "adamw_8bit"},
     OptimizerName{.name = "adamw_torch_8bit",

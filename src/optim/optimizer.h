@@ -56,11 +56,15 @@ struct OptimizerConfig {
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};
+  // Of AdamW's moments, in graphs that are not fp64.
+  DType momentum_dtype = DType::kF32;
+  DType variance_dtype = DType::kF32;
   double max_grad_norm = 1.0;  // 0 switches clipping off
   MasterWeights master_weights = MasterWeights::kAuto;
   // An op updates at most so many elements, or one parameter; 0: no limit. Each has the same bits either way.
   int64_t most_elements_at_once = 0;
-  uint64_t noise_seed = 0;  // of the stochastic rounding of weights that are bf16 alone
+  uint64_t noise_seed =
+      0;  // of the stochastic rounding of weights that are bf16 alone, and of bf16 variances
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 

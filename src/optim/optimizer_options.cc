@@ -47,7 +47,25 @@ bool truth_of(const std::string& text) {
   return text == "True" || text == "true" || text == "1" || text == "yes";
 }
 
+DType moment_dtype(const std::string& key, const std::string& text) {
+  if (text == "float32" || text == "fp32") return DType::kF32;
+  if (text == "bfloat16" || text == "bf16") return DType::kBF16;
+  throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', it must be float32 or bfloat16", key, text);
+}
+
 constexpr Option kAdamwOptions[] = {
+    {"momentum_dtype", [](OptimizerConfig& c, const std::string& key,
+                          const std::string& text) { c.momentum_dtype = moment_dtype(key, text); }},
+    {"variance_dtype", [](OptimizerConfig& c, const std::string& key,
+                          const std::string& text) { c.variance_dtype = moment_dtype(key, text); }},
+    {"use_kahan_summation",
+     [](OptimizerConfig&, const std::string& key, const std::string& text) {
+       if (!truth_of(text)) return;
+       throw_error(ErrorCode::kUsage,
+                   "--optim_args: {} is {}, there is no such sum here: with --bf16 weights are kept in two "
+                   "halves that together are exact (master_weights=split), in the same 4 bytes",
+                   key, text);
+     }},
     {"master_weights", [](OptimizerConfig& c, const std::string&, const std::string& text) {
        if (text != "whole" && text != "split") {
          throw_error(ErrorCode::kUsage, "--optim_args: master_weights is '{}', it must be whole or split",

@@ -48,6 +48,18 @@ TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
       "--optim_args: 'beta1' is no argument of lion_32bit (the betas are --adam_beta1 and --adam_beta2)");
 }
 
+TEST(OptimizerOptions, AdamwTakesTheTypesOfItsMoments) {
+  const OptimizerConfig config = parse_optimizer(
+      "adamw_anyprecision",
+      {{"momentum_dtype", "bfloat16"}, {"variance_dtype", "float32"}, {"use_kahan_summation", "False"}});
+  EXPECT_EQ(config.momentum_dtype, DType::kBF16);
+  EXPECT_EQ(config.variance_dtype, DType::kF32);
+  EXPECT_EQ(error_of("adamw_torch", {{"variance_dtype", "float16"}}),
+            "--optim_args: variance_dtype is 'float16', it must be float32 or bfloat16");
+  EXPECT_NE(error_of("adamw_anyprecision", {{"use_kahan_summation", "True"}}).find("master_weights=split"),
+            std::string::npos);
+}
+
 TEST(OptimizerOptions, AdafactorTakesAllOfHuggingFaces) {
   const AdafactorOptions defaults = parse_optimizer("adafactor", {}).adafactor;
   EXPECT_EQ(defaults, AdafactorOptions());

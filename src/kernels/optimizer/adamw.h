@@ -8,12 +8,16 @@
 // Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (ICLR 2019), algorithm 2, in the
 // order of operations of torch.optim.AdamW (amsgrad and maximize off). Nothing is updated when finite is
 // 0.
-// Types: references take any floating type; CPU kernels f32 moments, gradients of f32, bf16 or f16 and
-// parameters in f32, split (tensor_list.h) or in bf16. learning_rate, clip_coefficient and finite: 1 element
-// of f32 or f64; step: 1 element of i64. Stochastic rounding: a bf16 parameter without a remainder is rounded
-// from fp32 by round_stochastically (base/split_f32.h); the noise of element i of tensor k is the upper half
-// of philox_element({noise_seed, step, noise_site
-// + k}, i), a pure function of step and element.
+// Types: references take any floating type; CPU kernels moments of f32 or bf16 (either may be either),
+// gradients of f32, bf16 or f16 and parameters in f32, split (tensor_list.h) or in bf16. learning_rate,
+// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64.
+// Rounding to bf16: the update is computed from what was stored, in fp32, and the weight moves by the moments
+// before they are rounded. m is rounded to nearest, ties to even: it changes by 1 - beta1 of its distance
+// from g, far more than the spacing of bf16 (2^-8). v and a bf16 parameter without a remainder change by less
+// than half of that spacing, so that to nearest they would stand still; they are rounded by
+// round_stochastically (base/split_f32.h). The noise of element i of tensor k is philox_element({noise_seed,
+// step, noise_site + k}, i), a pure function of step and element: its upper half for the parameter, its lower
+// half for v.
 // Accumulation: lr weight_decay, lr/bc1, 1/sqrt(bc2) and 1 - beta are computed in double once per call and
 // rounded to fp32 once. The decay and the Adam term are added before they meet p, so that p is rounded
 // once per update; multiplying p by a rounded 1 - lr weight_decay, as PyTorch does, loses most digits of a
@@ -23,7 +27,8 @@
 // Scratch: none.
 // Repeatability: same bits for any number of threads.
 // Error: adamw_error_bound below, per element and step.
-// Cost: reads p, g, m, v and writes p, m, v: 28 bytes per parameter in f32; 15 FLOPs.
+// Cost: reads p, g, m, v and writes p, m, v: 28 bytes per parameter in f32, 20 with moments in bf16; 15
+// FLOPs.
 #pragma once
 
 #include <cmath>
@@ -46,7 +51,7 @@ struct AdamwArgs {
   double beta2 = 0.999;                           // Requires: in [0, 1)
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  // Of bf16 parameters without a remainder.
+  // Of bf16 parameters without a remainder, and of v in bf16.
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 };
@@ -65,7 +70,7 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args);
 // Whether the call updates anything: finite is absent or not 0.
 bool update_allowed(ConstView finite);
 
-// Whether the parameter is bf16 alone, and what its noise is drawn with.
+// Whether the parameter is bf16 alone, and what the noise of a tensor is drawn with.
 bool rounds_stochastically(const OptimizerTensor& tensor);
 RandomSite noise_of(const AdamwArgs& args, size_t tensor);
 
@@ -93,7 +98,7 @@ inline AdamwErrorBound adamw_error_bound(const AdamwCoefficients& c, double p, d
 
 void adamw_ref(const AdamwArgs& args);
 
-// Requires: m and v of every tensor are f32.
+// Requires: m and v of every tensor are f32 or bf16.
 void adamw_cpu(const AdamwArgs& args);
 
 }  // namespace plimsoll

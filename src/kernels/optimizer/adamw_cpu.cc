@@ -60,18 +60,19 @@ AdamwPieceFunction adamw_piece_cpu() {
 void adamw_cpu(const AdamwArgs& args) {
   if (!update_allowed(args.finite)) return;
   const AdamwCoefficients c = adamw_coefficients(args);
+  const auto is_moment = [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; };
   for (const OptimizerTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(
         (tensor.param.dtype == DType::kBF16 || (tensor.param.dtype == DType::kF32 && !tensor.remainder)) &&
-            is_floating(tensor.grad.dtype) && tensor.grad.dtype != DType::kF64 &&
-            tensor.m.dtype == DType::kF32 && tensor.v.dtype == DType::kF32,
+            is_floating(tensor.grad.dtype) && tensor.grad.dtype != DType::kF64 && is_moment(tensor.m.dtype) &&
+            is_moment(tensor.v.dtype),
         "AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
         dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
   const AdamwPieceFunction piece_function = adamw_piece_cpu();
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
-    const auto update = [&](float* p, const float* g, int64_t first, int64_t length) {
+    const auto update = [&](float* p, const float* g, float* m, float* v, int64_t length) {
       piece_function(AdamwPiece{.decay = static_cast<float>(c.decay),
                                 .step_size = static_cast<float>(c.step_size),
                                 .inverse_sqrt_bc2 = static_cast<float>(c.inverse_sqrt_bc2),
@@ -81,33 +82,43 @@ void adamw_cpu(const AdamwArgs& args) {
                                 .epsilon = static_cast<float>(args.epsilon),
                                 .p = p,
                                 .g = g,
-                                .m = tensor.m.as<float>() + first,
-                                .v = tensor.v.as<float>() + first},
+                                .m = m,
+                                .v = v},
                      length);
     };
     const bool is_whole = tensor.param.dtype == DType::kF32;
-    if (is_whole && tensor.grad.dtype == DType::kF32) {
-      update(tensor.param.as<float>() + begin, tensor.grad.as<float>() + begin, begin, count);
+    if (is_whole && tensor.grad.dtype == DType::kF32 && tensor.m.dtype == DType::kF32 &&
+        tensor.v.dtype == DType::kF32) {
+      update(tensor.param.as<float>() + begin, tensor.grad.as<float>() + begin, tensor.m.as<float>() + begin,
+             tensor.v.as<float>() + begin, count);
       store_low_copy(tensor, begin, count);
       return;
     }
     // What lies in 16 bits is fp32 for as long as it lies in the cache.
     float parameters[kTensorGrain];
     float gradients[kTensorGrain];
+    float first_moments[kTensorGrain];
+    float second_moments[kTensorGrain];
+    const RandomSite noise = noise_of(args, index);
     for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
       const int64_t length = std::min(kTensorGrain, begin + count - first);
-      const float* g = floats_of(tensor.grad, first, length, gradients);
+      float* p = parameters;
+      if (tensor.remainder) {
+        join_piece(tensor, first, length, parameters);
+      } else {
+        p = floats_to_change(tensor.param, first, length, parameters);
+      }
+      float* m = floats_to_change(tensor.m, first, length, first_moments);
+      float* v = floats_to_change(tensor.v, first, length, second_moments);
+      update(p, floats_of(tensor.grad, first, length, gradients), m, v, length);
+      narrow_piece(m, tensor.m, first, length);
+      if (v == second_moments) round_piece(v, tensor.v, noise, NoiseHalf::kLower, first, length);
       if (is_whole) {
-        update(tensor.param.as<float>() + first, g, first, length);
         store_low_copy(tensor, first, length);
       } else if (tensor.remainder) {
-        join_piece(tensor, first, length, parameters);
-        update(parameters, g, first, length);
-        split_piece(parameters, tensor, first, length);
+        split_piece(p, tensor, first, length);
       } else {
-        floats_of(tensor.param, first, length, parameters);
-        update(parameters, g, first, length);
-        round_piece(parameters, tensor, noise_of(args, index), first, length);
+        round_piece(p, tensor.param, noise, NoiseHalf::kUpper, first, length);
       }
     }
   });

@@ -47,12 +47,18 @@ void adamw_ref(const AdamwArgs& args) {
       const double v = tensor.v.load(i) + c.one_minus_beta2 * (g * g - tensor.v.load(i));
       const double p = load_parameter(tensor, i);
       const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
-      tensor.m.store(i, m);
-      tensor.v.store(i, v);
       const double updated = p - c.decay * p - c.step_size * m / denominator;
+      const uint32_t number = philox_element(noise, static_cast<uint64_t>(i));
+      tensor.m.store(i, m);
+      if (tensor.v.dtype == DType::kBF16) {
+        tensor.v.as<BF16>()[i].bits =
+            round_stochastically(static_cast<float>(v), static_cast<uint16_t>(number & 0xffffu));
+      } else {
+        tensor.v.store(i, v);
+      }
       if (rounds_stochastically(tensor)) {
-        const auto bits = static_cast<uint16_t>(philox_element(noise, static_cast<uint64_t>(i)) >> 16);
-        tensor.param.as<BF16>()[i].bits = round_stochastically(static_cast<float>(updated), bits);
+        tensor.param.as<BF16>()[i].bits =
+            round_stochastically(static_cast<float>(updated), static_cast<uint16_t>(number >> 16));
       } else {
         store_parameter(tensor, i, updated);
       }

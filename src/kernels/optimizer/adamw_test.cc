@@ -19,7 +19,9 @@ namespace plimsoll {
 namespace {
 
 using test::compare;
+using test::count_neighbours;
 using test::GuardedBuffer;
+using test::NarrowMoments;
 using test::Scalars;
 using test::TensorList;
 using test::TestedUpdate;
@@ -235,6 +237,109 @@ TEST(Adamw, WeightsInBf16AloneFollowFp32OnAverage) {
     EXPECT_NE(one_step(1, 4, 5), first);
     EXPECT_NE(one_step(1, 3, 6), first);
   }
+}
+
+// The noise is the reference's; what it decides on is fp32 there and fp64 here, off by some 2^-22 of a number
+// whose spacing is 2^-8: one in 16000 falls on the other side.
+TEST(Adamw, MomentsInBf16AreTheReferences) {
+  test::for_each_simd_target([] {
+    for (const DType weights : {DType::kF32, DType::kBF16}) {
+      TensorList want("adamw_moments", DType::kF32, test::kAwkwardCounts),
+          got("adamw_moments", DType::kF32, test::kAwkwardCounts);
+      want.fill();
+      got.copy_from(want);
+      NarrowMoments want_moments(want), got_moments(got);
+      want_moments.give_to(want);
+      got_moments.give_to(got);
+      std::vector<GuardedBuffer> want_weights, got_weights;
+      for (size_t i = 0; i < want.size() && weights == DType::kBF16; ++i) {
+        for (auto* both : {&want_weights, &got_weights}) {
+          both->emplace_back("adamw_moments/p", weights, want.param(i).count())
+              .assign(want.param(i).to_doubles());
+        }
+        want.mutable_tensors()[i].param = want_weights[i].view();
+        got.mutable_tensors()[i].param = got_weights[i].view();
+      }
+      const Scalars scalars{.lr = 0.003, .step = 9, .clip = 0.7f};
+      AdamwArgs args = make_args(want.tensors(), scalars, 0.01);
+      args.noise_seed = 0x123456789abcdefu;
+      args.noise_site = 1u << 30;
+      adamw_ref(args);
+      args.tensors = got.tensors();
+      adamw_cpu(args);
+      int64_t others = 0, all = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        all += want.param(i).count();
+        others += count_neighbours(got_moments.m[i], want_moments.m[i]);
+        others += count_neighbours(got_moments.v[i], want_moments.v[i]);
+        if (weights == DType::kBF16) {
+          others += count_neighbours(got_weights[i], want_weights[i]);
+          continue;
+        }
+        // A weight moves by the moments before they are rounded.
+        for (int64_t k = 0; k < want.param(i).count(); ++k)
+          ASSERT_NEAR(got.param(i).load(k), want.param(i).load(k),
+                      4e-7 + 4e-7 * std::abs(want.param(i).load(k)));
+        EXPECT_EQ(got_moments.v[i].broken_guard(), GuardedBuffer::kIntact);
+      }
+      EXPECT_GT(all, 60000);
+      EXPECT_LT(others, all / 1000);
+    }
+  });
+}
+
+// A variance that shrinks by a thousandth a step, a quarter of the spacing of bf16: rounded to nearest it
+// would stay. 400 roundings, each off by at most a spacing of 2^-8 with variance at most a quarter of its
+// square, sum to a deviation of at most 10 spacings, and the mean of 20000 to 2.8e-4.
+TEST(Adamw, VariancesInBf16FollowFp32OnAverage) {
+  constexpr int64_t kCount = 20000;
+  for (const auto kernel : {adamw_ref, adamw_cpu}) {
+    TensorList list("adamw_variance", DType::kF32, {kCount});
+    list.param(0).fill(1.0);
+    list.grad(0).fill(0.0);
+    list.m(0).fill(0.0);
+    list.v(0).fill(1.0);
+    NarrowMoments moments(list);
+    moments.give_to(list);
+    for (int64_t step = 1; step <= 400; ++step) {
+      const Scalars scalars{.lr = 0.0, .step = step};
+      AdamwArgs args = make_args(list.tensors(), scalars, 0.0);
+      args.noise_seed = 7;
+      kernel(args);
+    }
+    double mean = 0;
+    for (int64_t k = 0; k < kCount; ++k) mean += moments.v[0].load(k) / double(kCount);
+    EXPECT_NEAR(mean, std::pow(0.999, 400), 5 * 2.8e-4);
+  }
+}
+
+TEST(Adamw, MomentsInBf16AreTheSameForAnyThreadsAndAnyGrouping) {
+  const int before = num_threads();
+  const auto run = [](int threads, bool tensor_by_tensor) {
+    set_num_threads(threads);
+    TensorList list("adamw_threads", DType::kF32, test::kAwkwardCounts);
+    list.fill();
+    NarrowMoments moments(list);
+    moments.give_to(list);
+    const Scalars scalars{.step = 3};
+    for (size_t i = 0; i < list.size(); i += tensor_by_tensor ? 1 : list.size()) {
+      AdamwArgs args =
+          make_args(list.tensors().subspan(i, tensor_by_tensor ? 1 : list.size()), scalars, 0.01);
+      args.noise_site = static_cast<uint32_t>(i);
+      adamw_cpu(args);
+    }
+    std::vector<double> all;
+    for (size_t i = 0; i < list.size(); ++i) {
+      for (const GuardedBuffer* buffer : {&list.param(i), &moments.m[i], &moments.v[i]}) {
+        const std::vector<double> numbers = buffer->to_doubles();
+        all.insert(all.end(), numbers.begin(), numbers.end());
+      }
+    }
+    return all;
+  };
+  const std::vector<double> one = run(1, true);
+  for (const int threads : {1, 2, 5}) EXPECT_EQ(run(threads, false), one) << threads;
+  set_num_threads(before);
 }
 
 TEST(Adamw, GradientsIn16BitsAreReadAsFp32) {

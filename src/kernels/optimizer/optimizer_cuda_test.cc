@@ -152,6 +152,46 @@ TEST(AdamwCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
   }
 }
 
+// As weights in bf16 alone: the reference's noise, beside whole, split and rounded weights.
+TEST(AdamwCuda, MomentsInBf16AreTheReferences) {
+  for (const std::vector<int64_t>& counts : {kAwkwardCounts, many_counts()}) {
+    TensorList want("adamw_cuda/moments", DType::kF32, counts),
+        got("adamw_cuda/moments", DType::kF32, counts);
+    want.fill();
+    got.copy_from(want);
+    NarrowMoments want_moments(want), got_moments(got);
+    want_moments.give_to(want);
+    DeviceScalars scalars(0.003, 9, 0.7);
+    auto reference = scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost);
+    reference.noise_seed = 0x123456789abcdefu;
+    reference.noise_site = 1u << 30;
+    adamw_ref(reference);
+    Twins gpu;
+    std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      tensors[i].m = gpu(got_moments.m[i]);
+      tensors[i].v = gpu(got_moments.v[i]);
+    }
+    auto args = scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu));
+    args.noise_seed = reference.noise_seed;
+    args.noise_site = reference.noise_site;
+    adamw_cuda(args, nullptr);
+    gpu.download();
+    int64_t others = 0, all = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      all += counts[i];
+      others += count_neighbours(got_moments.m[i], want_moments.m[i]);
+      others += count_neighbours(got_moments.v[i], want_moments.v[i]);
+      for (int64_t k = 0; k < counts[i]; ++k) {
+        ASSERT_NEAR(got.param(i).load(k), want.param(i).load(k),
+                    4e-7 + 4e-7 * std::fabs(want.param(i).load(k)));
+      }
+    }
+    EXPECT_LT(others, 20 + all / 1000);
+    EXPECT_GT(all, 60000);
+  }
+}
+
 TEST(WeightCopyCuda, RoundsAsTheUpdateDoes) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     GuardedBuffer weight("copy/weight", DType::kF32, 70001), got("copy/got", dtype, 70001),

@@ -80,4 +80,22 @@ class TensorList {
   std::vector<OptimizerTensor> tensors_;
 };
 
+// Moments of a list in bf16, in buffers of their own.
+struct NarrowMoments {
+  std::vector<GuardedBuffer> m, v;
+
+  explicit NarrowMoments(TensorList& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      m.emplace_back("adamw_moments/m", DType::kBF16, list.m(i).count()).assign(list.m(i).to_doubles());
+      v.emplace_back("adamw_moments/v", DType::kBF16, list.v(i).count()).assign(list.v(i).to_doubles());
+    }
+  }
+  void give_to(TensorList& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      list.mutable_tensors()[i].m = m[i].view();
+      list.mutable_tensors()[i].v = v[i].view();
+    }
+  }
+};
+
 }  // namespace plimsoll::test

@@ -124,15 +124,28 @@ const float* floats_of(const ConstView& view, int64_t begin, int64_t count, floa
   return buffer;
 }
 
-void round_piece(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise, int64_t begin,
+float* floats_to_change(const View& view, int64_t begin, int64_t count, float* buffer) {
+  if (view.dtype == DType::kF32) return view.as<float>() + begin;
+  floats_of(view, begin, count, buffer);
+  return buffer;
+}
+
+void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count) {
+  if (view.dtype == DType::kF32) return;
+  BF16* narrow = view.as<BF16>() + begin;
+  for (int64_t i = 0; i < count; ++i) narrow[i].bits = f32_to_bf16(whole[i]);
+}
+
+void round_piece(const float* whole, const View& view, const RandomSite& noise, NoiseHalf half, int64_t begin,
                  int64_t count) {
   PLIMSOLL_CHECK(begin % 4 == 0, "noise comes four elements at a time, not from {} on", begin);
-  BF16* param = tensor.param.as<BF16>() + begin;
+  BF16* rounded = view.as<BF16>() + begin;
+  const int shift = half == NoiseHalf::kUpper ? 16 : 0;
   for (int64_t i = 0; i < count; i += 4) {
     const auto numbers = philox_block(noise, static_cast<uint64_t>((begin + i) / 4));
     for (int64_t k = 0; k < 4 && i + k < count; ++k) {
-      const auto bits = static_cast<uint16_t>(numbers[static_cast<size_t>(k)] >> 16);
-      param[i + k].bits = round_stochastically(whole[i + k], bits);
+      const auto bits = static_cast<uint16_t>(numbers[static_cast<size_t>(k)] >> shift);
+      rounded[i + k].bits = round_stochastically(whole[i + k], bits);
     }
   }
 }

@@ -27,8 +27,14 @@ void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begi
 // Elements [begin, begin + count) of a view of f32, bf16 or f16 as fp32. An f32 view is not copied: the
 // result is then within it, else `buffer`. Errors: kInternal for another type.
 const float* floats_of(const ConstView& view, int64_t begin, int64_t count, float* buffer);
-// The same elements of a bf16 parameter from fp32, by round_stochastically.
-void round_piece(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise, int64_t begin,
+// As floats_of for numbers that are to be changed: an f32 view's own, else a copy in `buffer`.
+float* floats_to_change(const View& view, int64_t begin, int64_t count, float* buffer);
+// The same elements of a bf16 view from fp32, to nearest with ties to even. An f32 view is left as it is.
+void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count);
+// The same elements of a bf16 view from fp32, by round_stochastically with that half of each element's
+// number.
+enum class NoiseHalf : uint8_t { kUpper, kLower };
+void round_piece(const float* whole, const View& view, const RandomSite& noise, NoiseHalf half, int64_t begin,
                  int64_t count);
 
 }  // namespace plimsoll

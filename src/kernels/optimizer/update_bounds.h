@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "kernels/optimizer/adagrad.h"
@@ -31,6 +32,17 @@ Args update_args(decltype(Args::tensors) tensors, const ScalarViews& scalars, do
             .weight_decay = weight_decay};
   if constexpr (requires { args.step; }) args.step = scalars.step;
   return args;
+}
+
+// Elements that differ; those that do are neighbours in bf16.
+inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& want) {
+  int64_t others = 0;
+  for (int64_t k = 0; k < want.count(); ++k) {
+    const int distance = got.view().as<BF16>()[k].bits - want.view().as<BF16>()[k].bits;
+    EXPECT_LE(std::abs(distance), 1) << k;
+    if (distance != 0) ++others;
+  }
+  return others;
 }
 
 // Of one tensor, an element each; a state without limits is not compared.

@@ -17,8 +17,8 @@ inline constexpr int kUpdateChunk = kUpdateThreads * kUpdatePacks * 4;
 struct UpdateEntry {
   void* param;  // f32, or bf16 of a split or stochastically rounded parameter
   const void* grad;
-  float* m;  // null where the update has no such state
-  float* v;
+  void* m;  // f32, or bf16 where the update takes it; null where it has no such state
+  void* v;
   void* low;  // the copy, null: none; the remainder of a split parameter
   int64_t count;
   uint32_t first_chunk;
@@ -26,7 +26,8 @@ struct UpdateEntry {
   DType low_dtype;
   bool is_split;
   bool is_bf16;  // and nothing beside it
-  bool packs;    // whether every address allows packs of four
+  bool m_is_bf16, v_is_bf16;
+  bool packs;  // whether every address allows packs of four
 };
 
 // Four (or one) neighbouring elements of a tensor.
@@ -44,23 +45,27 @@ struct UpdateValues {
       load_floats<float, N>(static_cast<const float*>(entry.param) + i, p);
     }
     AnyFloats{entry.grad, entry.grad_dtype}.load<N>(i, g);
-    if (entry.m != nullptr) load_floats<float, N>(entry.m + i, m);
-    if (entry.v != nullptr) load_floats<float, N>(entry.v + i, v);
+    load_moment(entry.m, entry.m_is_bf16, i, m);
+    load_moment(entry.v, entry.v_is_bf16, i, v);
   }
-  // Element i is the first; `noise` is the tensor's, for a parameter that is rounded stochastically.
+  // Element i is the first; `noise` is the tensor's, for what is rounded stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const RandomSite& noise) const {
-    if (entry.m != nullptr) store_floats<float, N>(entry.m + i, m);
-    if (entry.v != nullptr) store_floats<float, N>(entry.v + i, v);
+    uint32_t numbers[N] = {};
+    if (entry.is_bf16 || entry.v_is_bf16) draw(noise, i, numbers);
+    if (entry.m_is_bf16) {
+      store_floats<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.m) + i, m);
+    } else if (entry.m != nullptr) {
+      store_floats<float, N>(static_cast<float*>(entry.m) + i, m);
+    }
+    if (entry.v_is_bf16) {
+      uint32_t lower[N];
+#pragma unroll
+      for (int k = 0; k < N; ++k) lower[k] = numbers[k] << 16;
+      store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.v) + i, v, lower);
+    } else if (entry.v != nullptr) {
+      store_floats<float, N>(static_cast<float*>(entry.v) + i, v);
+    }
     if (entry.is_bf16) {
-      uint32_t numbers[N];
-      if constexpr (N == 4) {
-        const auto drawn = philox_block(noise, static_cast<uint64_t>(i) / 4);
-#pragma unroll
-        for (int k = 0; k < N; ++k) numbers[k] = drawn[static_cast<size_t>(k)];
-      } else {
-#pragma unroll
-        for (int k = 0; k < N; ++k) numbers[k] = philox_element(noise, static_cast<uint64_t>(i + k));
-      }
       store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.param) + i, p, numbers);
       return;
     }
@@ -75,6 +80,26 @@ struct UpdateValues {
       store_copy<N>(static_cast<__nv_bfloat16*>(entry.low) + i, p);
     } else {
       store_floats<__half, N>(static_cast<__half*>(entry.low) + i, p);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ void load_moment(const void* moment, bool is_bf16, int64_t i,
+                                                     float (&x)[N]) {
+    if (is_bf16) {
+      load_floats<__nv_bfloat16, N>(static_cast<const __nv_bfloat16*>(moment) + i, x);
+    } else if (moment != nullptr) {
+      load_floats<float, N>(static_cast<const float*>(moment) + i, x);
+    }
+  }
+  static __device__ __forceinline__ void draw(const RandomSite& noise, int64_t i, uint32_t (&numbers)[N]) {
+    if constexpr (N == 4) {
+      const auto drawn = philox_block(noise, static_cast<uint64_t>(i) / 4);
+#pragma unroll
+      for (int k = 0; k < N; ++k) numbers[k] = drawn[static_cast<size_t>(k)];
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k) numbers[k] = philox_element(noise, static_cast<uint64_t>(i + k));
     }
   }
 };
@@ -118,7 +143,7 @@ struct UpdateEntryMaker {
   const char* kernel;
   bool has_m;
   bool has_v;
-  bool has_noise = false;  // takes parameters in bf16 alone
+  bool has_noise = false;  // takes parameters in bf16 alone, and states in bf16
 
   UpdateEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
@@ -135,8 +160,14 @@ struct UpdateEntryMaker {
                    kernel);
     entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
-    entry.m = has_m ? tensor.m.as<float>() : nullptr;
-    entry.v = has_v ? tensor.v.as<float>() : nullptr;
+    entry.m_is_bf16 = has_m && has_noise && tensor.m.dtype == DType::kBF16;
+    entry.v_is_bf16 = has_v && has_noise && tensor.v.dtype == DType::kBF16;
+    PLIMSOLL_CHECK((!has_m || entry.m_is_bf16 || tensor.m.dtype == DType::kF32) &&
+                       (!has_v || entry.v_is_bf16 || tensor.v.dtype == DType::kF32),
+                   "{}: states are {} and {}", kernel, dtype_name(tensor.m.dtype),
+                   dtype_name(tensor.v.dtype));
+    entry.m = has_m ? tensor.m.data : nullptr;
+    entry.v = has_v ? tensor.v.data : nullptr;
     entry.low = entry.is_split ? tensor.remainder.data : tensor.low.data;
     entry.count = tensor.count;
     entry.grad_dtype = tensor.grad.dtype;
