@@ -13,6 +13,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/element_wise/simd/philox-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
@@ -70,6 +72,42 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
+template <typename Tag>
+HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* halves, bool upper,
+                             uint16_t* rounded) {
+  const hn::RebindToUnsigned<Tag> du;
+  const hn::Rebind<uint16_t, Tag> d16;
+  hn::Vec<decltype(d16)> low, high;
+  hn::LoadInterleaved2(d16, halves, low, high);
+  const auto number = hn::LoadU(d, whole);
+  const auto bits = hn::BitCast(du, number);
+  const auto moved = hn::ShiftRight<16>(hn::Add(bits, hn::PromoteTo(du, upper ? high : low)));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x0040u));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(number));
+  hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, moved)), d16, rounded);
+}
+
+// Elements [begin, begin + count) of a tensor, from `whole` into `rounded`. Requires: begin is a multiple
+// of 4.
+void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, NoiseHalf half,
+                               int64_t begin, int64_t count) {
+  constexpr int kRounds = 10;  // of philox_element
+  constexpr int64_t kChunk = 256;
+  alignas(64) uint16_t halves[2 * (kChunk + kPhiloxSlack)];
+  const bool upper = half == NoiseHalf::kUpper;
+  const hn::ScalableTag<float> tag;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  for (int64_t first = 0; first < count; first += kChunk) {
+    const int64_t end = std::min(count, first + kChunk);
+    philox_halves<kRounds>(noise, static_cast<uint64_t>((begin + first) / 4), (end - first + 3) / 4, halves);
+    int64_t i = first;
+    for (; i + lanes <= end; i += lanes)
+      round_vector(tag, whole + i, halves + 2 * (i - first), upper, rounded + i);
+    for (; i < end; ++i)
+      rounded[i] = round_stochastically(whole[i], halves[2 * (i - first) + (upper ? 1 : 0)]);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace plimsoll
 HWY_AFTER_NAMESPACE();
@@ -79,6 +117,7 @@ namespace plimsoll {
 
 HWY_EXPORT(square_sum);
 HWY_EXPORT(first_non_finite);
+HWY_EXPORT(round_stochastically_into);
 
 double piece_square_sum(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(square_sum)(x, count);
@@ -139,15 +178,8 @@ void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t c
 void round_piece(const float* whole, const View& view, const RandomSite& noise, NoiseHalf half, int64_t begin,
                  int64_t count) {
   PLIMSOLL_CHECK(begin % 4 == 0, "noise comes four elements at a time, not from {} on", begin);
-  BF16* rounded = view.as<BF16>() + begin;
-  const int shift = half == NoiseHalf::kUpper ? 16 : 0;
-  for (int64_t i = 0; i < count; i += 4) {
-    const auto numbers = philox_block(noise, static_cast<uint64_t>((begin + i) / 4));
-    for (int64_t k = 0; k < 4 && i + k < count; ++k) {
-      const auto bits = static_cast<uint16_t>(numbers[static_cast<size_t>(k)] >> shift);
-      rounded[i + k].bits = round_stochastically(whole[i + k], bits);
-    }
-  }
+  auto* rounded = static_cast<uint16_t*>(view.data) + begin;
+  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise, half, begin, count);
 }
 
 int64_t piece_first_non_finite(const float* x, int64_t count) {

@@ -1,5 +1,5 @@
-// base/philox.h on vectors: the factors of dropout, bit for bit as its scalar functions give them; per
-// target, included through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
+// base/philox.h on vectors: numbers and the factors of dropout, bit for bit as its scalar functions give
+// them; per target, included through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
 #if defined(PLIMSOLL_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_PHILOX_INL_H_
 #undef PLIMSOLL_KERNELS_PHILOX_INL_H_
@@ -24,28 +24,34 @@ inline constexpr int64_t kDropoutChunk = 256;
 // asked.
 inline constexpr int64_t kPhiloxSlack = 64;
 
+// The numbers of blocks [first_block, first_block + num_blocks), and of at most 7 blocks more, by
+// philox4x32<kRounds>: eight halves of 16 bits each, the low half of a word first, as words lie in memory.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void dropout_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
-                                uint16_t* to) {
+template <int kRounds>
+HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
+                              uint16_t* to) {
   for (int64_t i = 0; i < num_blocks; ++i) {
-    const std::array<uint32_t, 4> words = dropout_block(where, first_block + static_cast<uint64_t>(i));
+    const uint64_t block = first_block + static_cast<uint64_t>(i);
+    const std::array<uint32_t, 4> words = philox4x32<kRounds>(
+        {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), where.site, where.step},
+        {static_cast<uint32_t>(where.seed), static_cast<uint32_t>(where.seed >> 32)});
     for (size_t n = 0; n < 8; ++n)
       to[8 * i + static_cast<int64_t>(n)] = static_cast<uint16_t>(words[n / 2] >> (16 * (n % 2)));
   }
 }
 #else
-// The numbers of blocks [first_block, first_block + num_blocks), eight each, and of at most 7 blocks more. A
-// block's words lie in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications
-// leave there, which nothing reads. The halves of a word follow one another as they do in memory.
-HWY_INLINE void dropout_numbers(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
-                                uint16_t* to) {
+// A block's words lie in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications
+// leave there, which nothing reads.
+template <int kRounds>
+HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
+                              uint16_t* to) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::Repartition<uint32_t, decltype(d64)> d32;
   const auto m0 = hn::Set(d32, kPhiloxM0);
   const auto m1 = hn::Set(d32, kPhiloxM1);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d64));
-  uint32_t keys[2 * kDropoutRounds];
-  for (uint32_t round = 0; round < kDropoutRounds; ++round) {
+  uint32_t keys[2 * kRounds];
+  for (uint32_t round = 0; round < kRounds; ++round) {
     keys[2 * round] = static_cast<uint32_t>(where.seed) + round * kPhiloxW0;
     keys[2 * round + 1] = static_cast<uint32_t>(where.seed >> 32) + round * kPhiloxW1;
   }
@@ -55,8 +61,8 @@ HWY_INLINE void dropout_numbers(const RandomSite& where, uint64_t first_block, i
     auto c1 = hn::BitCast(d32, hn::ShiftRight<32>(block));
     auto c2 = hn::Set(d32, where.site);
     auto c3 = hn::Set(d32, where.step);
-#pragma GCC unroll 7
-    for (int round = 0; round < kDropoutRounds; ++round) {
+#pragma GCC unroll 10
+    for (int round = 0; round < kRounds; ++round) {
       const auto p0 = hn::MulEven(c0, m0);
       const auto p1 = hn::MulEven(c2, m1);
       c0 = hn::Xor3(hn::BitCast(d32, hn::ShiftRight<32>(p1)), c1, hn::Set(d32, keys[2 * round]));
@@ -103,7 +109,7 @@ HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element
   alignas(64) uint16_t numbers[kDropoutChunk + 2 * kPhiloxSlack];
   const uint64_t first_block = static_cast<uint64_t>(first_element) / kDropoutNumbers;
   const int64_t lead = first_element % static_cast<int64_t>(kDropoutNumbers);
-  dropout_numbers(setup.where, first_block, (lead + count + 7) / 8, numbers);
+  philox_halves<kDropoutRounds>(setup.where, first_block, (lead + count + 7) / 8, numbers);
   factors_of_numbers(numbers + lead, count, setup.threshold, setup.scale, factors);
 }
 // Room for `factors` of dropout_factors.
