@@ -61,7 +61,7 @@ struct FitReport {
 };
 
 // Errors: kUsage and kBadData for the arguments; kWillNotFit where no row fits, with what the smallest run
-// needs. Cost: a second or two for BERT-large and a device.
+// needs. Cost: some seconds for BERT-large and a device: hundreds of plans.
 FitReport fit_run(const FitOptions& options, const Environment& environment = {});
 
 }  // namespace plimsoll

@@ -172,8 +172,6 @@ class Fit {
         question.longest = setup.request.train_bucket.longest;
         question.most_tokens = setup.model.max_position_embeddings;
         if (is_without_effect(set, candidate.request)) continue;
-        // Refused here where no kernel computes it, before the search.
-        static_cast<void>(build_graphs(candidate.request));
         if (label_.empty()) label_ = setup.model_label;
         if (!compares_cards()) {
           device_label_ = candidate.request.device_label;
@@ -189,6 +187,10 @@ class Fit {
     }
     length_ = question.longest;
     const FitSearch search = search_fit(candidates, question);
+    for (const FitRefusal& refusal : search.refused) {
+      if (sets[refusal.candidate].empty()) throw_error(ErrorCode::kUsage, "{}", refusal.reason);
+      note_refusal(sets[refusal.candidate], refusal.reason);
+    }
     report_.num_plans += search.num_plans;
     plan_ms_ += search.plan_ms;
     for (const FitAnswer& answer : search.answers) add_row(device, sets[answer.candidate], answer);

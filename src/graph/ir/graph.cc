@@ -1,5 +1,6 @@
 #include "graph/ir/graph.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace plimsoll {
@@ -140,6 +141,7 @@ void Graph::drop_unused_values() {
     // An unused version of a persistent value belonged to an op that is gone.
     if (values_[i].version_of != kNoValue && values_[i].producer == kNoOp) used[i] = false;
   }
+  if (std::find(used.begin(), used.end(), false) == used.end()) return;
   std::vector<ValueId> renumbered(values_.size(), kNoValue);
   std::vector<Value> kept;
   by_name_.clear();

@@ -552,6 +552,17 @@ PlanGraphs build_graphs(const PlanRequest& request) {
   return graphs;
 }
 
+PlanGraphs graphs_of(Plan&& plan) {
+  const auto unplaced = [](std::optional<ProgramPlan>& program) -> std::optional<ProgramPlan> {
+    if (!program) return std::nullopt;
+    return ProgramPlan{.name = std::move(program->name),
+                       .graph = std::move(program->graph),
+                       .passes = std::move(program->passes)};
+  };
+  return {
+      .weights = std::move(plan.weights), .train = unplaced(plan.train), .evaluate = unplaced(plan.evaluate)};
+}
+
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
   Plan plan{.request = request, .weights = std::move(graphs.weights)};
   plan.train = std::move(graphs.train);

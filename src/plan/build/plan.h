@@ -267,6 +267,8 @@ PlanGraphs build_graphs(const PlanRequest& request);
 // answers with build_plan(). Requires: graphs of a request that differs from this one in sizes of buckets and
 // memory limits alone, and accumulates if this one does. Errors: as build_plan(). Cost: some milliseconds.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
+// The graphs of a plan that was placed and is not needed any more, for another placing.
+PlanGraphs graphs_of(Plan&& plan);
 
 // The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
 // less than 1/16 of a batch's rows are unused.

@@ -53,8 +53,9 @@ class Planner {
     std::optional<PlanGraphs>& graphs = graphs_[shape.accumulation > 1];
     if (!graphs) graphs = build_graphs(request);
     const auto start = std::chrono::steady_clock::now();
-    const Plan plan = place_plan(request, *graphs);
+    Plan plan = place_plan(request, *std::exchange(graphs, std::nullopt));
     const Needs needs{plan.total_bytes(), ms_per_sample(plan)};
+    graphs = graphs_of(std::move(plan));
     ++num_plans_;
     plan_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return needs;
@@ -167,8 +168,19 @@ FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuest
     planners.emplace_back(candidates[i]);
     search.answers.push_back({.candidate = i});
   }
-  for_each_of(candidates.size(), question.num_threads,
-              [&](size_t i) { choose_split(planners[i], question, search.answers[i]); });
+  std::vector<std::string> reasons(candidates.size());
+  for_each_of(candidates.size(), question.num_threads, [&](size_t i) {
+    try {
+      choose_split(planners[i], question, search.answers[i]);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      reasons[i] = error.what();
+    }
+  });
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    if (!reasons[i].empty()) search.refused.push_back({i, reasons[i]});
+  }
+  std::erase_if(search.answers, [&](const FitAnswer& answer) { return !reasons[answer.candidate].empty(); });
   std::stable_sort(search.answers.begin(), search.answers.end(), [](const FitAnswer& a, const FitAnswer& b) {
     if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
     return a.micro_batch > 0 ? a.samples_per_s > b.samples_per_s : a.smallest_bytes < b.smallest_bytes;

@@ -39,9 +39,16 @@ struct FitAnswer {
   int64_t smallest_bytes = 0;    // of a micro-batch of one sequence: what it needs at the least
 };
 
+// A candidate that cannot be planned here: no kernel of the device computes it, or an argument rules it out.
+struct FitRefusal {
+  size_t candidate = 0;
+  std::string reason = {};
+};
+
 struct FitSearch {
   std::vector<FitAnswer> answers =
       {};  // those that fit, fastest first, then those that do not, smallest first
+  std::vector<FitRefusal> refused = {};  // in the order of the candidates
   int64_t num_plans = 0;
   double plan_ms = 0;  // what placing them took, of the clock on the wall
 };
