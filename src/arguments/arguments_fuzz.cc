@@ -29,7 +29,9 @@ std::vector<std::string> words_of(const std::string& text) {
 ParseResult read(uint8_t choice, const std::string& text) {
   if (choice % 3 == 0) return parse_arguments(words_of(text));
   ParseResult result;
-  apply_layer(choice % 3 == 1 ? read_argument_json(text, "fuzz") : read_argument_yaml(text, "fuzz"), result);
+  apply_layer(choice % 3 == 1 ? read_argument_json(text, "fuzz", SourceLines::kSay)
+                              : read_argument_yaml(text, "fuzz"),
+              result);
   resolve_arguments(result.arguments);
   return result;
 }

@@ -6,6 +6,7 @@
 #include "arguments/table.h"
 #include "arguments/value.h"
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace plimsoll {
 namespace {
@@ -72,16 +73,17 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
       fmt::format("{} is an old name, read as --{} {}", assignment.where, old.replacement, value));
 }
 
-// Settings are kept as JSON beside what a run writes, which is UTF-8.
+// Settings are kept as JSON beside what a run writes, which is UTF-8. Files are checked when they are read.
 void require_utf8(const Assignment& assignment) {
-  try {
-    static_cast<void>(assignment.value.dump());
-    static_cast<void>(nlohmann::json(assignment.name).dump());
-  } catch (const nlohmann::json::type_error& error) {
+  for (const std::string* text : {&assignment.name, assignment.value.get_ptr<const std::string*>()}) {
+    const size_t at = text == nullptr ? 0 : find_invalid_utf8(*text);
+    if (text == nullptr || at == text->size()) continue;
     const nlohmann::json where = assignment.where;
     throw_error(ErrorCode::kUsage,
-                "{}: not UTF-8 ({}); write it in UTF-8, and rename the file where it is a path",
-                where.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), error.what());
+                "{}: not UTF-8: byte 0x{:02X} at offset {}; write it in UTF-8, and rename the file where it "
+                "is a path",
+                where.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                static_cast<unsigned>(static_cast<unsigned char>((*text)[at])), at);
   }
 }
 

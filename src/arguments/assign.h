@@ -17,6 +17,7 @@ struct Assignment {
   std::string where;             // opens messages: "--learning_rate" or "run.yaml:3: learning_rate"
   nlohmann::ordered_json value;  // a text as on the command line if `is_text`
   bool is_text = false;
+  std::string place = {};  // "run.yaml:3", or "" on the command line
 };
 
 // Writes one layer over what is there. Within a layer a current name wins over an old one, and the last of

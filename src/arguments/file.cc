@@ -2,14 +2,18 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <map>
 #include <sstream>
 
+#include "arguments/value.h"
 #include "base/check.h"
+#include "base/counting_iterator.h"
+#include "base/utf8.h"
 
 namespace plimsoll {
 namespace {
@@ -40,15 +44,111 @@ std::string read_text(const std::string& path) {
   return std::move(text).str();
 }
 
-// The position that is in nlohmann's message, without the rest of it.
-std::string json_complaint(const std::string& message) {
-  const size_t at = message.find("at line ");
-  return at == std::string::npos ? message : message.substr(at);
+// Where in a text something stands. Lines and columns count from 1, columns in code points.
+struct Position {
+  size_t line = 1;
+  size_t column = 1;
+};
+
+Position position_of(std::string_view text, size_t offset) {
+  Position position;
+  for (const char byte : text.substr(0, offset)) {
+    if (byte == '\n') {
+      ++position.line;
+      position.column = 1;
+    } else if (!is_utf8_continuation(byte)) {
+      ++position.column;
+    }
+  }
+  return position;
+}
+
+// What a line holds up to and with the byte at the offset: its end, where it is long.
+std::string line_until(std::string_view text, size_t offset) {
+  constexpr size_t kShown = 40;
+  text = text.substr(0, offset + 1);
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  text.remove_prefix(text.find_last_of('\n') + 1);  // npos + 1 is 0
+  const size_t first = std::min(text.find_first_not_of(" \t"), text.size());
+  size_t begin = std::max(first, text.size() - std::min(kShown, text.size()));
+  while (begin < text.size() && is_utf8_continuation(text[begin])) ++begin;
+  return fmt::format("'{}{}'", begin > first ? "..." : "", text.substr(begin));
+}
+
+// A file's name, and with it the line for messages, unless the text has no lines that a user could look up.
+class Source {
+ public:
+  Source(std::string_view name, std::string_view text, SourceLines lines)
+      : name_(name), text_(text), lines_(lines) {}
+
+  std::string at_line(size_t line) const {
+    return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
+  }
+  std::string at_offset(size_t offset) const { return at_line(position_of(text_, offset).line); }
+  // Syntax is looked for by column too.
+  std::string at_character(size_t offset) const {
+    const Position position = position_of(text_, offset);
+    return lines_ == SourceLines::kSay
+               ? fmt::format("{}:{}:{}", name_, position.line, position.column)
+               : fmt::format("{}: line {}, column {}", name_, position.line, position.column);
+  }
+  // Bytes that no reader takes. Errors: kUsage.
+  void require_text(std::string_view language) const {
+    if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) {
+      throw_error(ErrorCode::kUsage, "{}: not {}: a NUL byte (0x00); a file of settings is text in UTF-8",
+                  at_character(nul), language);
+    }
+    if (const size_t at = find_invalid_utf8(text_); at < text_.size()) {
+      throw_error(ErrorCode::kUsage,
+                  "{}: not {}: byte 0x{:02X} is not valid UTF-8; save the file of settings as UTF-8",
+                  at_character(at), language, static_cast<unsigned>(static_cast<unsigned char>(text_[at])));
+    }
+  }
+  std::string_view text() const { return text_; }
+
+ private:
+  std::string_view name_;
+  std::string_view text_;
+  SourceLines lines_;
+};
+
+// What is wrong with a text that is no JSON. The library's message is "... while parsing value - unexpected
+// '}'; last read: '...'; expected ..." behind a number and a place of its own; what was read is shown from
+// the text. `num_taken` bytes were read, `key` was the last setting.
+[[noreturn]] void fail_json(const Source& source, size_t num_taken, const std::string& key,
+                            const Json::exception& error) {
+  const std::string_view text = source.text();
+  const size_t at = num_taken == 0 ? 0 : std::min(num_taken, text.size()) - (num_taken > text.size() ? 0 : 1);
+  std::string what = error.what();
+  constexpr int kNumberOverflow = 406;
+  if (error.id == kNumberOverflow) {
+    const size_t begin = what.find('\'');
+    throw_error(
+        ErrorCode::kUsage, "{}: {}: expected a number of at most 1.8e308, got {}", source.at_offset(at), key,
+        begin == std::string::npos ? what : in_quotes(what.substr(begin + 1, what.size() - begin - 2)));
+  }
+  if (const size_t begin = what.find(" - "); begin != std::string::npos) what.erase(0, begin + 3);
+  if (const size_t begin = what.find("last read: "); begin != std::string::npos) {
+    const size_t end = what.find("; expected ", begin);
+    const size_t from = begin >= 2 ? begin - 2 : begin;  // "; "
+    what.erase(from, end == std::string::npos ? std::string::npos : end - from);
+  }
+  throw_error(ErrorCode::kUsage, "{}: not JSON: {}, in {}", source.at_character(at), what,
+              line_until(text, at));
 }
 
 // A key for a message; one that is longer than any setting's name is cut.
 std::string_view shown(const std::string& key) {
-  return std::string_view(key).substr(0, 64);
+  size_t end = std::min<size_t>(key.size(), 64);
+  while (end < key.size() && is_utf8_continuation(key[end])) --end;
+  return std::string_view(key).substr(0, end);
+}
+
+// The offset of the last byte of a line.
+size_t end_of_line(std::string_view text, size_t line) {
+  size_t end = text.find('\n');
+  for (; line > 1 && end != std::string_view::npos; --line) end = text.find('\n', end + 1);
+  return std::min(end, text.size());
 }
 
 // A YAML value as JSON in which every scalar is a text. Aliases can form a cycle or a bomb: depth and size
@@ -84,54 +184,98 @@ bool is_argument_file(std::string_view word) {
 
 std::vector<Assignment> read_argument_file(const std::string& path) {
   const std::string text = read_text(path);
-  return path.ends_with(".json") ? read_argument_json(text, path) : read_argument_yaml(text, path);
+  return path.ends_with(".json") ? read_argument_json(text, path, SourceLines::kSay)
+                                 : read_argument_yaml(text, path);
 }
 
-std::vector<Assignment> read_argument_json(std::string_view text, std::string_view source) {
-  std::set<std::string> keys;
+std::vector<Assignment> read_argument_json(std::string_view text, std::string_view name, SourceLines lines) {
+  const Source source(name, text, lines);
+  source.require_text("JSON");
+  struct Key {
+    size_t offset = 0;
+    std::string place;
+  };
+  std::map<std::string, Key> keys;
+  std::string last_key;
+  size_t num_taken = 0;
   const Json::parser_callback_t watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) throw_error(ErrorCode::kUsage, "{}: nested deeper than {}", source, kMaxDepth);
-    if (event == Json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second) {
-      throw_error(ErrorCode::kUsage, "{}: {}: the key is there twice", source,
-                  shown(parsed.get_ref<const std::string&>()));
+    const size_t at = num_taken == 0 ? 0 : num_taken - 1;
+    if (depth > kMaxDepth) {
+      throw_error(ErrorCode::kUsage, "{}: nested deeper than {}; settings need no more", source.at_offset(at),
+                  kMaxDepth);
+    }
+    if (event != Json::parse_event_t::key || depth != 1) return true;
+    last_key = parsed.get<std::string>();
+    const std::string place = source.at_offset(at);
+    const auto [before, is_new] = keys.emplace(last_key, Key{at, place});
+    if (!is_new) {
+      throw_error(ErrorCode::kUsage, "{}: {}: the key is there twice, first in line {}; keep one", place,
+                  shown(last_key), position_of(text, before->second.offset).line);
     }
     return true;
   };
   Json document;
   try {
-    document = Json::parse(text, watch);
+    document = Json::parse(CountingIterator(text.data(), &num_taken),
+                           CountingIterator(text.data() + text.size(), &num_taken), watch);
   } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kUsage, "{}: not JSON: {}", source, json_complaint(error.what()));
+    fail_json(source, num_taken, std::string(shown(last_key)), error);
   }
   if (!document.is_object()) {
-    throw_error(ErrorCode::kUsage, "{}: expected one object of settings, got a JSON {}", source,
+    throw_error(ErrorCode::kUsage, "{}: expected one object of settings, got a JSON {}",
+                source.at_offset(std::min(text.find_first_not_of(" \t\r\n"), text.size())),
                 document.type_name());
   }
   std::vector<Assignment> layer;
   for (auto& [key, value] : document.items()) {
-    layer.push_back({key, fmt::format("{}: {}", source, shown(key)), std::move(value), false});
+    const std::string& place = keys.at(key).place;
+    layer.push_back({key, fmt::format("{}: {}", place, shown(key)), std::move(value), false, place});
   }
   return layer;
 }
 
-std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view source) {
+std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view name) {
+  const Source source(name, text, SourceLines::kSay);
+  source.require_text("YAML");
+  constexpr std::string_view kExpected = "expected lines of `setting: value`";
+  const auto line_of = [](const YAML::Mark& mark) { return static_cast<size_t>(std::max(mark.line, 0)) + 1; };
   std::vector<Assignment> layer;
   try {
-    const YAML::Node document = YAML::Load(text);
+    YAML::Node document;
+    for (const YAML::Node& found : YAML::LoadAll(text)) {
+      if (found.IsNull()) continue;
+      if (!document.IsNull()) {
+        throw_error(ErrorCode::kUsage, "{}: a second document begins here (---); expected one of settings",
+                    source.at_line(line_of(found.Mark())));
+      }
+      document.reset(found);
+    }
     if (document.IsNull()) return layer;
-    if (!document.IsMap()) throw_error(ErrorCode::kUsage, "{}: expected lines of `setting: value`", source);
-    std::set<std::string> keys;
+    if (!document.IsMap()) {
+      throw_error(ErrorCode::kUsage, "{}: {}, got {}", source.at_line(line_of(document.Mark())), kExpected,
+                  document.IsSequence() ? "a list" : "the text " + in_quotes(document.Scalar()));
+    }
+    std::map<std::string, size_t> lines;
     size_t num_nodes = 0;
     for (const auto& item : document) {
-      const int line = item.first.Mark().line + 1;
-      if (!item.first.IsScalar()) throw_error(ErrorCode::kUsage, "{}:{}: a key is not a text", source, line);
+      const size_t line = line_of(item.first.Mark());
+      const std::string place = source.at_line(line);
+      if (!item.first.IsScalar()) {
+        throw_error(ErrorCode::kUsage, "{}: a key is not a text; {}", place, kExpected);
+      }
       const std::string key = item.first.Scalar();
-      const std::string where = fmt::format("{}:{}: {}", source, line, shown(key));
-      if (!keys.insert(key).second) throw_error(ErrorCode::kUsage, "{}: the key is there twice", where);
-      layer.push_back({key, where, yaml_to_json(item.second, where, 0, num_nodes), item.second.IsScalar()});
+      const std::string where = fmt::format("{}: {}", place, shown(key));
+      if (const auto [before, is_new] = lines.emplace(key, line); !is_new) {
+        throw_error(ErrorCode::kUsage, "{}: the key is there twice, first in line {}; keep one", where,
+                    before->second);
+      }
+      layer.push_back(
+          {key, where, yaml_to_json(item.second, where, 0, num_nodes), item.second.IsScalar(), place});
     }
   } catch (const YAML::Exception& error) {
-    throw_error(ErrorCode::kUsage, "{}:{}: not YAML: {}", source, error.mark.line + 1, error.msg);
+    const size_t line = line_of(error.mark);
+    throw_error(ErrorCode::kUsage, "{}: not YAML: {}, at {}; {}", source.at_line(line), error.msg,
+                line_until(text, end_of_line(text, line)), kExpected);
   }
   return layer;
 }

@@ -17,8 +17,12 @@ bool is_argument_file(std::string_view word);
 // settings.
 std::vector<Assignment> read_argument_file(const std::string& path);
 
-// The same for text; `source` opens every message. Objects may nest at most 32 deep.
-std::vector<Assignment> read_argument_json(std::string_view text, std::string_view source);
-std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view source);
+// Whether a text has lines that a user can look up. One that a program wrote, or a part of a larger file, has
+// none.
+enum class SourceLines { kSay, kOmit };
+
+// The same for text; `name` and the line open every message. Objects may nest at most 32 deep.
+std::vector<Assignment> read_argument_json(std::string_view text, std::string_view name, SourceLines lines);
+std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view name);
 
 }  // namespace plimsoll

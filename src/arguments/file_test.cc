@@ -117,20 +117,89 @@ TEST(ArgumentFile, UnknownKeysNameTheFileAndTheNearestName) {
             "run.json: no_do_train: there is no such settin");
 }
 
+// The message for a file of this text, from its name on.
+std::string file_error(const std::string& name, const std::string& text,
+                       const std::vector<std::string>& words = {}) {
+  const TextFile file(name, text);
+  std::vector<std::string> all{file.path()};
+  all.insert(all.end(), words.begin(), words.end());
+  std::string message = error_of(all);
+  const std::string folder =
+      std::filesystem::path(file.path()).parent_path().string() + "/arguments_file_test_";
+  for (size_t at = message.find(folder); at != std::string::npos; at = message.find(folder, at))
+    message.erase(at, folder.size());
+  return message;
+}
+
+TEST(ArgumentFile, EveryFaultOfAJsonFileNamesItsLine) {
+  EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n  \"learning_rate\": \"abc\"\n}\n"),
+            "a.json:3: learning_rate: expected a number, got the text 'abc'");
+  EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n\n  \"learning_rat\": 1\n}\n"),
+            "a.json:4: learning_rat: there is no such setting, did you mean 'learning_rate'?");
+  EXPECT_EQ(file_error("a.json", "{\n  \"learning_rate\": 1e400\n}\n"),
+            "a.json:2: learning_rate: expected a number of at most 1.8e308, got '1e400'");
+  EXPECT_EQ(file_error("a.json", "{\n  \"adam_beta1\": 2\n}\n"), "a.json:2: adam_beta1: 2 is outside [0, 1)");
+  EXPECT_EQ(file_error("a.json", "{\n  \"optim_args\":\n    {\"a\": [1]}\n}\n"),
+            "a.json:2: optim_args.a: expected a number, a flag or a text, got a list");
+  EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n  \"seed\": 2\n}\n"),
+            "a.json:3: seed: the key is there twice, first in line 2; keep one");
+  EXPECT_EQ(file_error("a.json", "{\n  \"deepspeed\": " + std::string(100, '[')),
+            "a.json:2: nested deeper than 32; settings need no more");
+  EXPECT_EQ(file_error("a.json", "\n\n[1]"), "a.json:3: expected one object of settings, got a JSON array");
+  EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1,\n}\n"),
+            "a.json:3:1: not JSON: unexpected '}'; expected string literal, in '}'");
+  EXPECT_EQ(file_error("a.json", "{\n  \"seed\": NaN\n}\n"),
+            "a.json:2:11: not JSON: invalid literal, in '\"seed\": N'");
+  EXPECT_EQ(file_error("a.json", "{\n  \"seed\": 1"),
+            "a.json:2:11: not JSON: unexpected end of input; expected '}', in '\"seed\": 1'");
+  EXPECT_EQ(file_error("a.json", "{\n \"run_name\": \"a\xff\"}"),
+            "a.json:2:16: not JSON: byte 0xFF is not valid UTF-8; save the file of settings as UTF-8");
+  EXPECT_EQ(file_error("a.json", std::string("{}\n\0", 4)),
+            "a.json:2:1: not JSON: a NUL byte (0x00); a file of settings is text in UTF-8");
+}
+
+TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
+  EXPECT_EQ(file_error("a.yaml", "seed: 1\nlearning_rate: 1e400\n"),
+            "a.yaml:2: learning_rate: expected a number, got '1e400'");
+  EXPECT_EQ(file_error("a.yaml", "\njust words\n"),
+            "a.yaml:2: expected lines of `setting: value`, got the text 'just words'");
+  EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
+            "a.yaml:3: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
+            "`setting: value`");
+  EXPECT_EQ(file_error("a.yaml", "seed: 1\n---\nseed: 2\n"),
+            "a.yaml:3: a second document begins here (---); expected one of settings");
+  EXPECT_EQ(file_error("a.yaml", "seed: 1\nrun_name: \xe4\n"),
+            "a.yaml:2:11: not YAML: byte 0xE4 is not valid UTF-8; save the file of settings as UTF-8");
+}
+
+TEST(ArgumentFile, ContradictionsNameTheLinesOfWhatStandsInFiles) {
+  EXPECT_EQ(file_error("a.json", "{\n  \"fp16\": true,\n  \"bf16\": true\n}\n"),
+            "a.json:2: --fp16 and --bf16 exclude each other; give one of them\n  bf16 in a.json:3");
+  EXPECT_EQ(file_error("a.yaml", "bf16: true\n", {"--fp16"}),
+            "a.yaml:1: --fp16 and --bf16 exclude each other; give one of them");
+  EXPECT_EQ(file_error("a.yaml", "bf16: true\nseed: 1\n", {"--bf16", "--fp16"}),
+            "--fp16 and --bf16 exclude each other; give one of them")
+      << "the command line wins over the file";
+}
+
 TEST(ArgumentFile, BrokenFilesSayWhere) {
-  EXPECT_NE(json_error("{\"seed\": 1,\n \"max_steps\" 3}").find("run.json: not JSON: at line 2, column "),
-            std::string::npos);
+  EXPECT_EQ(json_error("{\"seed\": 1,\n \"max_steps\" 3}"),
+            "run.json: line 2, column 15: not JSON: unexpected number literal; expected ':', in "
+            "'\"max_steps\" 3}'");
   EXPECT_EQ(json_error("[1]"), "run.json: expected one object of settings, got a JSON array");
   EXPECT_NE(json_error("").find("not JSON"), std::string::npos);
   EXPECT_NE(json_error("{\"seed\": NaN}").find("not JSON"), std::string::npos);
   EXPECT_NE(json_error("{\"run_name\": \"\xff\"}").find("not JSON"), std::string::npos);
-  EXPECT_EQ(json_error(R"({"seed": 1, "seed": 2})"), "run.json: seed: the key is there twice");
-  EXPECT_EQ(json_error("{\"deepspeed\": " + std::string(100000, '[')), "run.json: nested deeper than 32");
+  EXPECT_EQ(json_error(R"({"seed": 1, "seed": 2})"),
+            "run.json: seed: the key is there twice, first in line 1; keep one");
+  EXPECT_EQ(json_error("{\"deepspeed\": " + std::string(100000, '[')),
+            "run.json: nested deeper than 32; settings need no more");
   EXPECT_NE(json_error(R"({"run_name": "a\u0000b"})").find("NUL"), std::string::npos);
   EXPECT_EQ(yaml_error("seed: 1\nmax_steps: abc\n"),
             "error.yaml:2: max_steps: expected an integer, got 'abc'");
-  EXPECT_EQ(yaml_error("seed: 1\nseed: 2\n"), "error.yaml:2: seed: the key is there twice");
-  EXPECT_EQ(yaml_error("- a\n"), "error.yaml: expected lines of `setting: value`");
+  EXPECT_EQ(yaml_error("seed: 1\nseed: 2\n"),
+            "error.yaml:2: seed: the key is there twice, first in line 1; keep one");
+  EXPECT_EQ(yaml_error("- a\n"), "error.yaml:1: expected lines of `setting: value`, got a list");
   EXPECT_TRUE(yaml_error("seed: 1\n bad\n: {").starts_with("error.yaml:"))
       << yaml_error("seed: 1\n bad\n: {");
   EXPECT_NE(yaml_error("deepspeed: &a [*a]\n").find("nested deeper"), std::string::npos);

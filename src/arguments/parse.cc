@@ -1,6 +1,8 @@
 // The reader of command lines: words to layers.
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 
 #include "arguments/assign.h"
 #include "arguments/file.h"
@@ -28,6 +30,31 @@ struct Option {
   bool is_negated = false;
 };
 
+// Which line of which file a setting comes from; "" for one from the command line.
+using Places = std::map<std::string, std::string, std::less<>>;
+
+// What is wrong between settings names them as on the command line. For those that stand in files it says
+// where: before the message for the first, behind it for others.
+std::string with_places(const std::string& message, const Places& places) {
+  std::string first;
+  std::string others;
+  std::set<std::string_view> seen;
+  const std::string_view text = message;
+  for (size_t at = text.find("--"); at != std::string_view::npos; at = text.find("--", at + 2)) {
+    const size_t end =
+        std::min(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at + 2), text.size());
+    const std::string_view name = text.substr(at + 2, end - at - 2);
+    const auto place = places.find(name);
+    if (place == places.end() || place->second.empty() || !seen.insert(name).second) continue;
+    if (first.empty()) {
+      first = place->second + ": ";
+    } else {
+      others += fmt::format("{}{} in {}", others.empty() ? "\n  " : ", ", name, place->second);
+    }
+  }
+  return first + message + others;
+}
+
 class CommandLine {
  public:
   CommandLine(std::span<const std::string> words, const ParseOptions& options)
@@ -36,12 +63,21 @@ class CommandLine {
   ParseResult read() {
     while (next_ < words_.size() && !result_.help) read_word();
     if (result_.help) return std::move(result_);
-    for (const std::string& path : files_) apply_layer(read_argument_file(path), result_);
-    apply_layer(layer_, result_);
+    for (const std::string& path : files_) apply(read_argument_file(path));
+    apply(layer_);
     return std::move(result_);
   }
+  const Places& places() const { return places_; }
 
  private:
+  void apply(const std::vector<Assignment>& layer) {
+    apply_layer(layer, result_);
+    for (const Assignment& assignment : layer) {
+      const OldName* old = find_old_name(assignment.name);
+      places_[old != nullptr ? std::string(old->replacement) : assignment.name] = assignment.place;
+    }
+  }
+
   bool has_value_next() const { return next_ < words_.size() && !is_option(words_[next_]); }
 
   void read_word() {
@@ -169,20 +205,27 @@ class CommandLine {
   std::string last_flag_;  // a flag that stood alone before the word being read
   std::vector<std::string> files_;
   std::vector<Assignment> layer_;
+  Places places_;
   ParseResult result_;
 };
 
 }  // namespace
 
 ParseResult parse_arguments(std::span<const std::string> words, const ParseOptions& options) {
-  ParseResult result = CommandLine(words, options).read();
-  if (!result.help) result.notes = resolve_arguments(result.arguments);
+  CommandLine line(words, options);
+  ParseResult result = line.read();
+  if (result.help) return result;
+  try {
+    result.notes = resolve_arguments(result.arguments);
+  } catch (const Error& error) {
+    throw Error(error.code(), with_places(error.what(), line.places()));
+  }
   return result;
 }
 
 Arguments arguments_from_json(std::string_view text, std::string_view source) {
   ParseResult result;
-  apply_layer(read_argument_json(text, source), result);
+  apply_layer(read_argument_json(text, source, SourceLines::kOmit), result);
   return std::move(result.arguments);
 }
 

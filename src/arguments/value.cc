@@ -10,6 +10,7 @@
 
 #include "arguments/range.h"
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace plimsoll {
 namespace {
@@ -321,7 +322,9 @@ const Arguments& default_arguments() {
 
 std::string in_quotes(std::string_view text) {
   constexpr size_t kShown = 60;
-  if (text.size() > kShown) return fmt::format("'{}...'", text.substr(0, kShown));
+  size_t end = std::min(kShown, text.size());
+  while (end > 0 && end < text.size() && is_utf8_continuation(text[end])) --end;
+  if (end < text.size()) return fmt::format("'{}...'", text.substr(0, end));
   return fmt::format("'{}'", text);
 }
 

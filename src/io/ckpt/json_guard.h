@@ -9,44 +9,15 @@
 
 #include <cmath>
 #include <cstdint>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/counting_iterator.h"
 #include "io/ckpt/json_text.h"
 
 namespace plimsoll::internal {
-
-// Walks over a text and leaves the number of bytes taken where a message can find it: the event interface of
-// the library below tells the position only of errors that it finds itself.
-class CountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, size_t* num_taken) : at_(at), num_taken_(num_taken) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    ++at_;
-    ++*num_taken_;
-    return *this;
-  }
-  CountingIterator operator++(int) {
-    CountingIterator before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at_ == b.at_; }
-
- private:
-  const char* at_;
-  size_t* num_taken_;
-};
 
 // Base of event handlers. A derived class supplies the events; each returns true, or refuse(why).
 class GuardedEvents {

@@ -9,47 +9,10 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/utf8.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_continuation(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0u) == 0x80u;
-}
-
-// Length of the valid UTF-8 sequence at the front, or 0.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) {
-    return 1;
-  }
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if (!is_continuation(text[i])) {
-      return 0;
-    }
-  }
-  const bool overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-  const bool surrogate = lead == 0xED && byte(1) > 0x9F;
-  const bool too_large = lead == 0xF4 && byte(1) > 0x8F;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
-size_t first_invalid(std::string_view text) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t length = sequence_length(text.substr(at));
-    if (length == 0) {
-      return at;
-    }
-    at += length;
-  }
-  return at;
-}
 
 void check_is_text(const TextFile& file) {
   const std::string& bytes = file.bytes;
@@ -69,7 +32,7 @@ void check_is_text(const TextFile& file) {
         offset);
   }
   if (!simdjson::validate_utf8(bytes.data(), bytes.size())) {
-    const size_t offset = first_invalid(bytes);
+    const size_t offset = find_invalid_utf8(bytes);
     PLIMSOLL_CHECK(offset < bytes.size(), "two UTF-8 checks disagree");
     throw_at_place(file.name, place_of(bytes, static_cast<int64_t>(offset)),
                    "byte 0x{:02X} is not valid UTF-8\n"
@@ -136,7 +99,7 @@ TextPlace place_of(std::string_view text, int64_t offset) {
     if (text[i] == '\n' || lone_cr) {
       ++place.line;
       place.column = 1;
-    } else if (!is_continuation(text[i])) {
+    } else if (!is_utf8_continuation(text[i])) {
       ++place.column;
     }
   }
@@ -147,7 +110,7 @@ std::string excerpt(std::string_view text, int64_t max_code_points) {
   std::string shown;
   int64_t count = 0;
   for (const char byte : text) {
-    if (!is_continuation(byte) && ++count > max_code_points) {
+    if (!is_utf8_continuation(byte) && ++count > max_code_points) {
       return shown + "...";
     }
     const auto value = static_cast<unsigned char>(byte);

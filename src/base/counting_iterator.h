@@ -1,0 +1,38 @@
+// An iterator over a text that leaves the number of bytes taken where a message can find it: the library that
+// parses JSON tells a position only of the errors that it finds itself. Thread-safety: a value; the count is
+// the caller's.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+
+namespace plimsoll {
+
+class CountingIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CountingIterator(const char* at, size_t* num_taken) : at_(at), num_taken_(num_taken) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    ++at_;
+    ++*num_taken_;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator before = *this;
+    ++*this;
+    return before;
+  }
+  friend bool operator==(const CountingIterator& a, const CountingIterator& b) { return a.at_ == b.at_; }
+
+ private:
+  const char* at_;
+  size_t* num_taken_;
+};
+
+}  // namespace plimsoll
