@@ -49,12 +49,17 @@ View at_row(const WantedTensor& wanted) {
       folder, mismatched.size(), list);
 }
 
-std::string join_names(const std::vector<std::string>& names) {
-  std::vector<std::string> quoted;
-  quoted.reserve(names.size());
-  for (const std::string& name : names) quoted.push_back(quoted_name(name));
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
+// In the order of the names, as Hugging Face lists them.
+std::string join_names(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  for (std::string& name : names) name = quoted_name(name);
+  return fmt::format("[{}]", fmt::join(names, ", "));
 }
+
+// The words that people know from transformers 4, and search for.
+constexpr std::string_view kTrainFirst =
+    "You should probably TRAIN this model on a down-stream task to be able to use it for predictions and "
+    "inference.";
 
 }  // namespace
 
@@ -123,17 +128,22 @@ std::string describe_load(const LoadReport& report, std::string_view model_name,
   std::string text;
   if (!report.unused.empty()) {
     text += fmt::format(
-        "Some weights of the model checkpoint at {} were not used when initializing {}: {}. This is expected "
-        "when the "
-        "checkpoint was trained for another task.\n",
+        "Some weights of the model checkpoint at {0} were not used when initializing {1}: {2}\n"
+        "- This IS expected if you are initializing {1} from the checkpoint of a model trained on another "
+        "task "
+        "or with another architecture (e.g. initializing a BertForSequenceClassification model from a "
+        "BertForPreTraining model).\n"
+        "- This IS NOT expected if you are initializing {1} from the checkpoint of a model that you expect "
+        "to "
+        "be exactly identical (initializing a BertForSequenceClassification model from a "
+        "BertForSequenceClassification model).\n",
         folder, model_name, join_names(report.unused));
   }
   if (!report.missing.empty()) {
     text += fmt::format(
         "Some weights of {} were not initialized from the model checkpoint at {} and are newly initialized: "
-        "{}. Train "
-        "the model before you rely on its predictions.\n",
-        model_name, folder, join_names(report.missing));
+        "{}\n{}\n",
+        model_name, folder, join_names(report.missing), kTrainFirst);
   }
   if (!report.mismatched.empty()) {
     text += fmt::format(
@@ -145,6 +155,7 @@ std::string describe_load(const LoadReport& report, std::string_view model_name,
       text += fmt::format("- {}: found shape {} in the checkpoint and {} in the model instantiated\n",
                           mismatch.name, shape_text(mismatch.found), shape_text(mismatch.wanted));
     }
+    text += fmt::format("{}\n", kTrainFirst);
   }
   return text;
 }

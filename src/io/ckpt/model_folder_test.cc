@@ -113,6 +113,26 @@ TEST(ModelFolder, LoadsWhatIsWantedAndReportsTheRest) {
     EXPECT_NE(text.find("- classifier.weight: found shape [2, 4] in the checkpoint and [3, 4] in the model"),
               std::string::npos);
     EXPECT_EQ(describe_load({}, "X", folder), "");
+    // To the letter what transformers 4 says, so that a search for it finds the answers that there are.
+    LoadReport fresh;
+    fresh.unused = {"cls.predictions.bias"};
+    fresh.missing = {"classifier.weight", "classifier.bias"};
+    EXPECT_EQ(
+        describe_load(fresh, "BertForSequenceClassification", "bert-base-uncased"),
+        "Some weights of the model checkpoint at bert-base-uncased were not used when initializing "
+        "BertForSequenceClassification: ['cls.predictions.bias']\n"
+        "- This IS expected if you are initializing BertForSequenceClassification from the checkpoint of "
+        "a model trained on another task or with another architecture (e.g. initializing a "
+        "BertForSequenceClassification model from a BertForPreTraining model).\n"
+        "- This IS NOT expected if you are initializing BertForSequenceClassification from the checkpoint "
+        "of a model that you expect to be exactly identical (initializing a BertForSequenceClassification "
+        "model from a BertForSequenceClassification model).\n"
+        "Some weights of BertForSequenceClassification were not initialized from the model checkpoint at "
+        "bert-base-uncased and are newly initialized: ['classifier.bias', 'classifier.weight']\n"
+        "You should probably TRAIN this model on a down-stream task to be able to use it for predictions "
+        "and inference.\n");
+    EXPECT_NE(text.find("in the model instantiated\nYou should probably TRAIN this model"),
+              std::string::npos);
 
     const std::string failure = failure_of([&] { model.load(wanted); });
     EXPECT_NE(failure.find("classifier.weight: [2, 4] in the checkpoint, [3, 4] in the model"),
