@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/counted.h"
 #include "plan/anatomy/memory.h"
 
 namespace plimsoll {
@@ -12,8 +13,14 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
+// A limit that is enough, in whole MiB.
 int64_t mib_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
+}
+
+// As the table of the plan rounds.
+std::string mib_text(int64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
 class Search {
@@ -162,8 +169,8 @@ std::string list_text(const std::vector<Suggestion>& suggestions, bool fits) {
   for (const Suggestion& s : suggestions) {
     if (s.fits != fits) continue;
     const double change = 100.0 * (s.relative_time - 1.0);
-    text += fmt::format("\n    {:<{}}  {:>6} MiB  {:>+4.0f} % time{}", s.arguments, width,
-                        mib_up(s.total_bytes), change, s.note.empty() ? "" : "  (" + s.note + ")");
+    text += fmt::format("\n    {:<{}}  {:>8} MiB  {:>+4.0f} % time{}", s.arguments, width,
+                        mib_text(s.total_bytes), change, s.note.empty() ? "" : "  (" + s.note + ")");
   }
   return text;
 }
@@ -175,8 +182,8 @@ std::string smallest_words(const std::vector<Suggestion>& suggestions, int64_t l
       [](const Suggestion& a, const Suggestion& b) { return a.total_bytes < b.total_bytes; });
   if (smallest == suggestions.end()) return {};
   return fmt::format(
-      "\n  the smallest of them needs {} MiB, {} MiB more than is allowed; `plimsoll fit` looks further",
-      mib_up(smallest->total_bytes), mib_up(smallest->total_bytes) - limit / kMiB);
+      "\n  the smallest of them needs {} MiB, {} more than is allowed; `plimsoll fit` looks further",
+      mib_text(smallest->total_bytes), shortage_words(smallest->total_bytes - limit));
 }
 
 }  // namespace
@@ -185,14 +192,17 @@ std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes) {
   return Search(plan, limit_bytes).run();
 }
 
+std::string shortage_words(int64_t bytes) {
+  return bytes < kMiB / 20 ? counted(bytes, "byte") : mib_text(bytes) + " MiB";
+}
+
 void require_fit(const Plan& plan) {
   if (!plan.request.memory_limit_bytes || plan.total_bytes() <= *plan.request.memory_limit_bytes) return;
   const int64_t limit = *plan.request.memory_limit_bytes;
-  const int64_t needed = mib_up(plan.total_bytes());
-  const int64_t allowed = limit / kMiB;
-  std::string message =
-      fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {} MiB\n  {}", needed, allowed,
-                  plan.request.memory_limit_label, needed - allowed, peak_words(memory_anatomy(plan)));
+  const int64_t needed = plan.total_bytes();
+  std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
+                                    mib_text(needed), mib_text(limit), plan.request.memory_limit_label,
+                                    shortage_words(needed - limit), peak_words(memory_anatomy(plan)));
   const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
   const std::string fitting = list_text(suggestions, true);
   const std::string others = list_text(suggestions, false);
@@ -204,7 +214,7 @@ void require_fit(const Plan& plan) {
   if (fitting.empty() && plan.request.memory_limit_label != "--memory_limit")
     message += "\n  take a smaller model, or a larger device";
   else if (fitting.empty())
-    message += fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", needed);
+    message += fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", mib_up(needed));
   throw Error(ErrorCode::kWillNotFit, message);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/build/plan.h"
@@ -15,6 +16,10 @@ namespace plimsoll {
 // fits. Of each kind the mildest that fits, or else the strongest. Those that fit stand first, fastest first;
 // the others by their bytes. Cost: about ten plans, and the search of a budget where recomputing helps.
 std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes);
+
+// By how much something is too large: "698.7 MiB", rounded as every table rounds, or "12 bytes" where that
+// would be nothing.
+std::string shortage_words(int64_t bytes);
 
 // Throws kWillNotFit when the plan has a limit and exceeds it. The message has the bytes needed and allowed,
 // where the peak is and what fills it, and the suggestions. Cost: nothing when the plan fits.

@@ -12,6 +12,7 @@
 #include "plan/anatomy/modules.h"
 #include "plan/anatomy/operations.h"
 #include "plan/anatomy/parameters.h"
+#include "plan/search/suggest.h"
 #include "show/report/recompute_table.h"
 
 namespace plimsoll {
@@ -252,8 +253,8 @@ std::string verdict(const Plan& plan) {
     return fmt::format("\nneeds {} MiB; no --memory_limit is given\n", mib_text(needed));
   const int64_t limit = *plan.request.memory_limit_bytes;
   if (needed > limit) {
-    return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {} MiB\n", mib_text(needed),
-                       mib_text(limit), mib_text(needed - limit));
+    return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {}\n", mib_text(needed),
+                       mib_text(limit), shortage_words(needed - limit));
   }
   return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) stay free\n", mib_text(needed),
                      mib_text(limit), mib_text(limit - needed),

@@ -7,6 +7,7 @@
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/plan_case.h"
 #include "plan/search/savings.h"
+#include "plan/search/suggest.h"
 
 namespace plimsoll {
 namespace {
@@ -94,6 +95,23 @@ TEST(PlanTable, TheVerdictStandsLast) {
   EXPECT_TRUE(last_line(request).starts_with("fits: ")) << last_line(request);
   request.memory_limit_bytes = 1 << 20;
   EXPECT_TRUE(last_line(request).starts_with("will not fit: ")) << last_line(request);
+  // The refusal that follows it on the other stream has the same figures.
+  for (const int64_t limit : {int64_t{1} << 20, build_plan(request).total_bytes() - 1}) {
+    request.memory_limit_bytes = limit;
+    const std::string line = last_line(request);
+    const size_t needed = line.find(" MiB needed, ");
+    const size_t shortage = line.find("short by ");
+    ASSERT_TRUE(needed != std::string::npos && shortage != std::string::npos) << line;
+    try {
+      require_fit(build_plan(request));
+      FAIL() << "it fits";
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.starts_with(line.substr(0, needed))) << message << "\n" << line;
+      EXPECT_NE(message.find(line.substr(shortage) + "\n"), std::string::npos) << message << "\n" << line;
+    }
+  }
+  EXPECT_NE(last_line(request).find("short by 1 byte"), std::string::npos) << last_line(request);
 }
 
 TEST(SavingsText, SaysWhatToTypeWhatItSavesAndWhatItCosts) {
