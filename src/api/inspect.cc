@@ -1,17 +1,21 @@
 #include "plimsoll/inspect.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "api/inspect_run.h"
+#include "base/counted.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
 #include "io/ckpt/safetensors.h"
 #include "io/data/columns.h"
 #include "io/data/labels.h"
 #include "io/data/table_reader.h"
+#include "io/data/text_file.h"
+#include "io/data/text_split.h"
 #include "io/hub/hub_cache.h"
 #include "io/text/tokenizer.h"
 #include "models/model.h"
@@ -30,36 +34,78 @@ std::string inspect_safetensors(const std::string& path) {
     tensors += fmt::format("  {:<72} {:>5} {}\n", tensor.name, stored_type_name(tensor.type),
                            shape_text(tensor.shape));
   }
-  return fmt::format("{}: {} bytes, {} tensors, {} elements\n{}", path, file.size_bytes(),
-                     file.tensors().size(), elements, tensors);
+  return fmt::format("{}: {}, {}, {}\n{}", path, counted(file.size_bytes(), "byte"),
+                     counted(file.tensors().size(), "tensor"), counted(elements, "element"), tensors);
 }
 
-std::string inspect_table(const std::string& path) {
-  const Table table = read_table(path);
-  const ColumnChoice columns = choose_columns(table);
-  std::string text = fmt::format("{}: {} rows, columns {}\n", path, table.num_rows(), table.column_list());
-  text += fmt::format("  text: '{}'{}{}\n", columns.first,
-                      columns.second ? " and '" + *columns.second + "'" : std::string(),
-                      columns.has_label ? ", label: '" + columns.label + "'" : std::string(", no label"));
-  if (columns.has_label && table.num_rows() > 0) {
-    std::map<std::string, int64_t> counts;
-    const int64_t column = table.find_column(columns.label);
-    for (int64_t row = 0; row < table.num_rows(); ++row) ++counts[std::string(table.cell(row, column))];
-    text += fmt::format("  {} different labels\n", counts.size());
-    int shown = 0;
-    for (const auto& [label, count] : counts) {
-      if (++shown > 40) {
-        text += "    ...\n";
-        break;
-      }
-      text += fmt::format("    {:<40} {:>9}\n", label.substr(0, 40), count);
-    }
-  }
-  for (int64_t row = 0; row < std::min<int64_t>(3, table.num_rows()); ++row) {
-    text += fmt::format("  line {}: {}\n", table.line(row),
-                        std::string(table.cell(row, table.find_column(columns.first))).substr(0, 90));
+// At most 40 rows: a name, and how many data rows have it.
+std::string count_lines(const std::vector<std::string>& names, const std::vector<int64_t>& counts) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i == 40) return text + "    ...\n";
+    text += fmt::format("    {:<40} {:>9}\n", names[i].substr(0, 40), counts[i]);
   }
   return text;
+}
+
+// What training learns from the column of labels.
+std::string label_text(const TextSplit& split, const InspectOptions& options) {
+  LabelOptions wanted;
+  if (!options.problem_type.empty()) wanted.problem = parse_problem_type(options.problem_type);
+  const LabelScheme scheme = infer_labels(split, wanted);
+  const Labels labels = encode_labels(split, scheme);
+  const std::string problem(problem_type_name(scheme.problem));
+  if (scheme.problem == ProblemType::kRegression) {
+    const auto [lowest, highest] = std::ranges::minmax(labels.values);
+    return fmt::format("  {}: {} a row, from {} to {}\n", problem, counted(scheme.num_labels, "number"),
+                       lowest, highest);
+  }
+  std::vector<int64_t> counts(static_cast<size_t>(scheme.num_labels));
+  for (int32_t id : labels.classes) ++counts[static_cast<size_t>(id)];
+  for (size_t i = 0; i < labels.values.size(); ++i) counts[i % counts.size()] += labels.values[i] > 0 ? 1 : 0;
+  std::vector<std::string> names = scheme.names_by_id();
+  std::string what = counted(scheme.num_labels, "label");
+  if (names.empty()) {
+    what = "vectors of " + counted(scheme.num_labels, "target") + ", 0 or 1";
+    for (int64_t i = 0; i < scheme.num_labels; ++i) names.push_back("LABEL_" + std::to_string(i));
+  }
+  return fmt::format("  {}: {}\n", problem, what) + count_lines(names, counts);
+}
+
+// The columns and labels as training takes them.
+std::string reading_text(Table table, const InspectOptions& options) {
+  const ColumnChoice columns =
+      choose_columns(table, {.text = options.text_column_names, .label = options.label_column_name});
+  std::string text = fmt::format(
+      "  text: '{}'{}, {}\n", columns.first,
+      columns.second ? " and '" + *columns.second + "'" : std::string(),
+      columns.has_label
+          ? "label: '" + columns.label + "'"
+          : fmt::format("no label: no column '{}', --label_column_name names another", columns.label));
+  if (!columns.warning.empty()) text += "  warning: " + columns.warning + "\n";
+  if (table.num_rows() == 0) return text;
+  try {
+    const TextSplit split(std::move(table), columns);
+    for (int64_t row = 0; row < std::min<int64_t>(3, split.num_rows()); ++row) {
+      text += fmt::format("  line {}: {}{}\n", split.line(row), excerpt(split.first_text(row), 90),
+                          split.is_pair() ? " | " + excerpt(*split.second_text(row), 90) : std::string());
+    }
+    return columns.has_label ? text + label_text(split, options) : text;
+  } catch (const Error& error) {
+    return text + "  training refuses it: " + error.what() + "\n";
+  }
+}
+
+std::string inspect_table(const std::string& path, const InspectOptions& options) {
+  Table table = read_table(path);
+  const std::string head =
+      fmt::format("{}: {}, columns {}\n", path, counted(table.num_rows(), "row"), table.column_list());
+  try {
+    return head + reading_text(std::move(table), options);
+  } catch (const Error& error) {
+    if (!options.text_column_names.empty()) throw;
+    return head + "  training refuses it: " + error.what() + "\n";
+  }
 }
 
 std::string inspect_tokenizer(const std::string& path) {
@@ -86,9 +132,10 @@ Inspection inspect_folder(const std::string& path) {
     const ModelConfig config = parse_model_config(folder.config_text(), path + "/config.json");
     int64_t parameters = 0;
     for (const WeightSpec& spec : model_weights(config)) parameters += spec.elements();
-    text += fmt::format("{}: {}, {} layers, width {}, {} heads, vocabulary {}, {} labels, {} parameters\n",
-                        path, config.model_type, config.num_hidden_layers, config.hidden_size,
-                        config.num_attention_heads, config.vocab_size, config.num_labels, parameters);
+    text += fmt::format("{}: {}, {}, width {}, {}, vocabulary {}, {}, {}\n", path, config.model_type,
+                        counted(config.num_hidden_layers, "layer"), config.hidden_size,
+                        counted(config.num_attention_heads, "head"), config.vocab_size,
+                        counted(config.num_labels, "label"), counted(parameters, "parameter"));
     for (size_t i = 0; i < config.id2label.size() && i < 60; ++i)
       text += fmt::format("  label {:>3}  {}\n", i, config.id2label[i]);
     for (const SafetensorsFile& file : folder.weight_files()) text += inspect_safetensors(file.path());
@@ -115,11 +162,22 @@ Inspection inspect_folder(const std::string& path) {
   return found;
 }
 
+// What is no path may be the name of a model, which every other command takes in a path's place.
+std::string find_hub_folder(const std::string& name, const Environment& environment) {
+  if (!is_hub_name(name)) throw_error(ErrorCode::kUsage, "'{}': no such file or folder", name);
+  try {
+    return find_in_hub_cache(posix_file_system(), hub_environment(environment), name);
+  } catch (const Error& error) {
+    throw_error(ErrorCode::kUsage, "'{}': no such file or folder, and no model of that name: {}", name,
+                error.what());
+  }
+}
+
 }  // namespace
 
-Inspection inspect_path(const std::string& path) {
+Inspection inspect_path(const std::string& path, const InspectOptions& options) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw_error(ErrorCode::kUsage, "'{}': no such file or folder", path);
+  if (!fs::exists(path, error)) return inspect_folder(find_hub_folder(path, options.environment));
   if (fs::is_directory(path)) return inspect_folder(path);
   if (path.ends_with(".safetensors")) return {.text = inspect_safetensors(path)};
   if (fs::path(path).filename() == "tokenizer.json" || fs::path(path).filename() == "vocab.txt") {
@@ -129,7 +187,7 @@ Inspection inspect_path(const std::string& path) {
   if (const auto run_file = inspect_run_file(path)) return {.text = *run_file};
   const std::string extension = fs::path(path).extension().string();
   for (const char* data : {".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"}) {
-    if (extension == data) return {.text = inspect_table(path)};
+    if (extension == data) return {.text = inspect_table(path, options)};
   }
   throw_error(
       ErrorCode::kUsage,
@@ -150,7 +208,22 @@ LineTokenizer::LineTokenizer(const std::string& name, const Environment& environ
 
 LineTokenizer::~LineTokenizer() = default;
 
+namespace {
+
+// The same bytes are refused in training data.
+void require_utf8(std::string_view line) {
+  const size_t at = find_invalid_utf8(line);
+  if (at == line.size()) return;
+  throw_error(ErrorCode::kBadData,
+              "byte 0x{:02X} at byte {} of the line is not valid UTF-8\n  if the text is Latin-1: iconv -f "
+              "LATIN1 -t UTF-8",
+              static_cast<unsigned>(static_cast<unsigned char>(line[at])), at);
+}
+
+}  // namespace
+
 std::string LineTokenizer::encode_json(std::string_view line) const {
+  require_utf8(line);
   const Encoding encoding = impl_->tokenizer->encode(line);
   std::string ids;
   std::string offsets;
@@ -163,6 +236,7 @@ std::string LineTokenizer::encode_json(std::string_view line) const {
 }
 
 std::string LineTokenizer::encode_for_people(std::string_view line) const {
+  require_utf8(line);
   std::string text;
   for (int32_t id : impl_->tokenizer->encode(line).ids) {
     text += fmt::format("{}{}({})", text.empty() ? "" : " ", impl_->tokenizer->token(id).value_or("?"), id);

@@ -1,3 +1,5 @@
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -76,15 +78,24 @@ int run_tokenize(const std::vector<std::string>& words) {
     std::error_code ignored;
     if (std::filesystem::is_directory(read.path, ignored))
       throw Error(ErrorCode::kUsage, read.path + ": a folder; tokenize reads a file of lines");
+    errno = 0;
     file.open(read.path, std::ios::binary);
-    if (!file) throw Error(ErrorCode::kUsage, read.path + ": the file cannot be opened");
+    if (!file)
+      throw Error(ErrorCode::kUsage, read.path + ": the file cannot be opened: " + std::strerror(errno) +
+                                         "; check its name and rights");
   }
   std::istream& input = is_file ? file : std::cin;
+  const std::string name = is_file ? read.path : "standard input";
+  int64_t number = 0;
   for (std::string line; !output_is_lost() && std::getline(input, line);) {
-    print(read.show ? lines.encode_for_people(line) : lines.encode_json(line));
+    ++number;
+    try {
+      print(read.show ? lines.encode_for_people(line) : lines.encode_json(line));
+    } catch (const Error& error) {
+      throw Error(error.code(), name + ":" + std::to_string(number) + ": " + error.what());
+    }
   }
-  if (input.bad())
-    throw Error(ErrorCode::kDevice, (is_file ? read.path : "standard input") + ": reading it failed midway");
+  if (input.bad()) throw Error(ErrorCode::kDevice, name + ": reading it failed midway");
   return 0;
 }
 

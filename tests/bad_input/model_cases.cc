@@ -127,8 +127,9 @@ std::vector<Case> weight_cases() {
       header("WeightsIntegerType", 4, {"(at byte ", "I32", "save the model"}, "\"F32\"", "\"I32\""),
       header("WeightsWrongSpan", 4, {"classifier.bias", "shape [3]", "12 bytes", "span 8"}, "\"shape\":[2]",
              "\"shape\":[3]"),
-      header("WeightsMissingTensor", 0, {"newly initialized", "classifier.bias"}, "classifier.bias",
-             "classifier.gone"),
+      header("WeightsMissingTensor", 0,
+             {"newly initialized: ['classifier.bias']\nYou should probably TRAIN this model"},
+             "classifier.bias", "classifier.gone"),
       {"WeightsOfAnotherShape",
        4,
        {"intermediate.dense", "[64, 16]", "[32, 16]", "--ignore_mismatched_sizes"},
@@ -249,6 +250,13 @@ std::vector<Case> config_cases() {
 std::vector<Case> tokenizer_cases() {
   return {
       {"TokenizerGood", 0, {"\"ids\""}, [](const Ground& ground) { return ground.tokenize(ground.model()); }},
+      {"TokenizedLineIsNotUtf8",
+       4,
+       {"{\"ids\": [", "latin.txt:2: byte 0xE9 at byte 3 of the line is not valid UTF-8", "iconv -f LATIN1"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(),
+                      ground.file("latin.txt", "word1\ncaf\xe9 word2\nword3\n")};
+       }},
       {"TokenizerNotThere",
        4,
        {"vocab.txt", "tokenizer.json"},
