@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "show/report/memory_outcome.h"
 #include "show/report/result_files.h"
@@ -85,7 +86,8 @@ struct Course {
 };
 
 std::string course_text(const std::string& name, const Course& course) {
-  if (course.count == 0) return fmt::format("  {:<20} never finite, {} times\n", name, course.not_finite);
+  if (course.count == 0)
+    return fmt::format("  {:<20} never finite, {}\n", name, counted(course.not_finite, "time"));
   std::string text = fmt::format("  {:<20} {:.6g} at step {}, {:.6g} at step {}", name, course.first,
                                  course.first_step, course.last, course.last_step);
   const bool falls = name.ends_with("loss");
@@ -94,7 +96,7 @@ std::string course_text(const std::string& name, const Course& course) {
     text +=
         fmt::format("; {} {:.6g} at step {}", falls ? "lowest" : "highest",
                     falls ? course.lowest : course.highest, falls ? course.lowest_step : course.highest_step);
-  if (course.not_finite > 0) text += fmt::format("; {} times not finite", course.not_finite);
+  if (course.not_finite > 0) text += fmt::format("; {} not finite", counted(course.not_finite, "time"));
   return text + "\n";
 }
 
@@ -123,8 +125,8 @@ std::string log_text(const std::vector<Json>& records) {
     }
   }
   std::string text =
-      fmt::format("the log of a run: {} records of steps, {} evaluations, to step {}, epoch {:.2f}\n",
-                  steps_logged, evaluations, last_step, last_epoch);
+      fmt::format("the log of a run: {} of steps, {}, to step {}, epoch {:.2f}\n",
+                  counted(steps_logged, "record"), counted(evaluations, "evaluation"), last_step, last_epoch);
   for (const char* name : {"loss", "grad_norm", "learning_rate"}) {
     if (courses.contains(name)) text += course_text(name, courses[name]);
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "io/hub/hub_cache.h"
 #include "models/lora_config.h"
@@ -56,8 +57,8 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   refuse_same_folder(options.output_dir, adapter.path(), "the adapter");
   refuse_same_folder(options.output_dir, base.path(), "the base model");
   const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);
-  return fmt::format("{}: {} with {} adapted modules merged and {} tensors as the adapter has them",
-                     options.output_dir, base_name, report.num_merged, report.num_saved);
+  return fmt::format("{}: {} with {} merged and {} as the adapter has them", options.output_dir, base_name,
+                     counted(report.num_merged, "adapted module"), counted(report.num_saved, "tensor"));
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/counted.h"
 #include "train/speed.h"
 
 namespace plimsoll {
@@ -149,12 +150,12 @@ std::string data_sentence(const RunSetup& setup) {
   const Arguments& a = setup.arguments;
   std::string text;
   if (setup.train) {
-    text = fmt::format("Trained on {} rows", setup.train->num_rows());
+    text = "Trained on " + counted(setup.train->num_rows(), "row");
     if (!a.train_file.empty()) text += " of " + file_name(a.train_file);
   }
   if (setup.evaluate) {
-    text += fmt::format("{} {} rows", text.empty() ? "Evaluated on" : ", evaluated on",
-                        setup.evaluate->num_rows());
+    text += fmt::format("{} {}", text.empty() ? "Evaluated on" : ", evaluated on",
+                        counted(setup.evaluate->num_rows(), "row"));
     if (!a.validation_file.empty()) text += " of " + file_name(a.validation_file);
   }
   return text + ".\n";
@@ -175,14 +176,13 @@ std::string model_card(const RunSetup& setup, const TrainOutput& output) {
   text +=
       what_it_is(setup) + (a.task_name.empty() ? "." : " on the task " + a.task_name + " of GLUE.") + "\n";
   if (last) {
-    text += fmt::format("After {} of {} steps, on the validation data:\n", last->step, setup.max_steps);
+    text += fmt::format("After step {} of {}, on the validation data:\n", last->step, setup.max_steps);
     for (const std::string& key : keys)
       text += fmt::format("- {}: {:.4f}\n", metric_title(key), last->values.at(key));
   }
-  text += fmt::format(
-      "\n## Model description\n\n{} for sequence classification: {} layers, width {}, {} label{}.\n",
-      setup.model.model_type, setup.model.num_hidden_layers, setup.model.hidden_size, setup.model.num_labels,
-      setup.model.num_labels == 1 ? "" : "s");
+  text += fmt::format("\n## Model description\n\n{} for sequence classification: {}, width {}, {}.\n",
+                      setup.model.model_type, counted(setup.model.num_hidden_layers, "layer"),
+                      setup.model.hidden_size, counted(setup.model.num_labels, "label"));
   text += "\n## Intended uses & limitations\n\nTo be written by whoever publishes the model.\n";
   text += "\n## Training and evaluation data\n\n" + data_sentence(setup);
   text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(setup);

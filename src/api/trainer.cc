@@ -8,6 +8,7 @@
 #include "api/plan_report.h"
 #include "api/run_reports.h"
 #include "api/trainer_state.h"
+#include "base/counted.h"
 #include "plan/search/needless.h"
 #include "show/monitor/host.h"
 #include "train/device_choice.h"
@@ -31,8 +32,8 @@ RunPurpose purpose_of(Task task) {
 
 std::string data_line(const char* name, const std::optional<Dataset>& data) {
   if (!data) return {};
-  return fmt::format("{} {} rows, {} tokens (mean {:.1f}, longest {}), held in {:.1f} MiB", name,
-                     data->num_rows(), data->tokens.num_tokens(),
+  return fmt::format("{} {}, {} (mean {:.1f}, longest {}), held in {:.1f} MiB", name,
+                     counted(data->num_rows(), "row"), counted(data->tokens.num_tokens(), "token"),
                      static_cast<double>(data->tokens.num_tokens()) /
                          static_cast<double>(std::max<int64_t>(1, data->num_rows())),
                      data->tokens.longest(), static_cast<double>(data->held_bytes()) / 1048576.0);
@@ -94,11 +95,10 @@ std::string Trainer::device_line() const {
 
 std::vector<std::string> Trainer::description() const {
   const RunSetup& setup = impl_->session.setup();
-  std::vector<std::string> lines{
-      fmt::format("model {}: {}, {} layers, width {}, {:.1f}M parameters, {} label{}", setup.model_label,
-                  setup.model.model_type, setup.model.num_hidden_layers, setup.model.hidden_size,
-                  static_cast<double>(num_parameters()) / 1e6, setup.model.num_labels,
-                  setup.model.num_labels == 1 ? "" : "s")};
+  std::vector<std::string> lines{fmt::format(
+      "model {}: {}, {}, width {}, {:.1f}M parameters, {}", setup.model_label, setup.model.model_type,
+      counted(setup.model.num_hidden_layers, "layer"), setup.model.hidden_size,
+      static_cast<double>(num_parameters()) / 1e6, counted(setup.model.num_labels, "label"))};
   for (const auto& [name, data] :
        {std::pair<const char*, const std::optional<Dataset>*>{"train", &setup.train},
         {"validation", &setup.evaluate},
@@ -112,10 +112,10 @@ std::vector<std::string> Trainer::description() const {
     const BatchCensus& census = setup.train_census;
     int64_t padded = setup.request.train_bucket.longest * census.total_sequences;
     lines.push_back(fmt::format(
-        "{} steps of {} sequences; {} real tokens, 0 padded (padding to the longest would make {})",
-        setup.max_steps,
-        setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,
-        census.total_tokens, padded));
+        "{} of {}; {}, 0 padded (padding to the longest would make {})", counted(setup.max_steps, "step"),
+        counted(setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,
+                "sequence"),
+        counted(census.total_tokens, "real token"), padded));
   }
   return lines;
 }

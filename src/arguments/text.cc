@@ -109,6 +109,18 @@ constexpr std::string_view kPageRules = R"(
 - `metric_for_best_model` is `loss` where one is needed and none is given; `greater_is_better` follows from its name.
 )";
 
+## Which columns of a file are read
+
+- The labels are the column `label`, or what `--label_column_name` says. The texts are the columns that `--text_column_names`
+  names; else `sentence1` and `sentence2`; else the first two that are not the labels, or the only one.
+- Training writes the names of both into the `config.json` that it saves, as `text_column_names` and `label_column_name`.
+  `eval` and `predict` read the same columns of their files, so that a column of labels is never taken for a second text. The
+  two settings win over what a model remembers.
+- Where a file has not the columns that the model was trained on, as many texts as there are found by the rule above, and a
+  warning names both. A model that remembers none, such as one of Hugging Face's, gets a note where texts are read in pairs.
+- `plimsoll inspect FILE` says what training reads of a file; it takes `--text_column_names`, `--label_column_name` and
+  `--problem_type` too.
+
 void append_group_page(std::string& out, ArgumentGroup group) {
   out += fmt::format(
       "\n## {}\n\n| name | type | default | range | from | status | meaning "

@@ -24,7 +24,7 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& fo
       [&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; }, set);
   if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
   std::filesystem::rename(unfinished, path);
-  print("wrote " + std::to_string(rows) + " predictions to " + path);
+  print("wrote " + std::to_string(rows) + (rows == 1 ? " prediction to " : " predictions to ") + path);
   return metrics;
 }
 

@@ -2,9 +2,13 @@
 
 #include <malloc.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
+#include "base/counted.h"
 #include "io/data/columns.h"
 #include "io/data/dummy.h"
 #include "io/data/glue.h"
@@ -14,6 +18,7 @@
 #include "io/data/tokenizer_encoder.h"
 #include "train/device_choice.h"
 #include "train/host_memory.h"
+#include "train/trained_columns.h"
 
 namespace plimsoll {
 namespace {
@@ -31,6 +36,12 @@ class DataReading {
   void run() {
     read_data();
     setup_.label_column = columns_.label;
+    if (is_training()) {
+      const bool is_by_name = arguments_.dataset_name.empty() && !columns_.text.empty();
+      setup_.model.source_json =
+          with_trained_columns(setup_.model.source_json,
+                               is_by_name ? TrainedColumns{columns_.text, columns_.label} : TrainedColumns{});
+    }
   }
 
  private:
@@ -45,12 +56,63 @@ class DataReading {
       if (of_task.second) columns_.text.push_back(*of_task.second);
       if (arguments_.label_column_name == "label") columns_.label = of_task.label;
     }
-    const ColumnChoice columns = choose_columns(table, columns_);
+    const bool is_first = !std::exchange(has_read_, true);
+    const ColumnChoice columns = task == nullptr && is_first && !is_training()
+                                     ? columns_of_model(table)
+                                     : choose_columns(table, columns_);
     if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
     if (!columns.warning.empty()) warn(columns.warning);
     columns_.text = {columns.first};
     if (columns.second) columns_.text.push_back(*columns.second);
     return TextSplit(std::move(table), columns);
+  }
+
+  bool is_training() const { return setup_.purpose == RunPurpose::kTrain; }
+
+  // A model that is evaluated or predicts reads the columns that it was trained on, so that a column of
+  // labels never becomes a text. Where they are not there, what is read instead is said.
+  ColumnChoice columns_of_model(const Table& table) {
+    const TrainedColumns trained = trained_columns(setup_.model.source_json);
+    const bool names_label = arguments_.label_column_name != Arguments{}.label_column_name;
+    const bool has_trained = table.find_column(trained.label) >= 0;
+    const bool has_default = table.find_column(columns_.label) >= 0;
+    if (!names_label && !trained.label.empty() && (has_trained || !has_default)) {
+      if (has_default && trained.label != columns_.label) {
+        setup_.notes.push_back(
+            fmt::format("{}: the labels are those of the column '{}', as in training, not of '{}'",
+                        table.file_name(), trained.label, columns_.label));
+      }
+      columns_.label = trained.label;
+    }
+    if (!columns_.text.empty()) return choose_columns(table, columns_);
+    const auto is_here = [&](const std::string& name) {
+      return table.find_column(name) >= 0 && name != columns_.label;
+    };
+    if (!trained.text.empty() && std::all_of(trained.text.begin(), trained.text.end(), is_here)) {
+      columns_.text = trained.text;
+      return choose_columns(table, columns_);
+    }
+    ColumnChoice choice = choose_columns(table, columns_);
+    // A model of single texts is given single texts.
+    if (trained.text.size() == 1 && choice.second) {
+      choice.second.reset();
+      choice.warning.clear();
+    }
+    const std::string read = choice.second
+                                 ? fmt::format("the columns '{}' and '{}'", choice.first, *choice.second)
+                                 : fmt::format("the column '{}'", choice.first);
+    if (!trained.text.empty()) {
+      warn(
+          fmt::format("{}: the model was trained on the text of '{}', and the file has {}: {} {} read; "
+                      "--text_column_names names others",
+                      table.file_name(), fmt::join(trained.text, "' and '"), table.column_list(), read,
+                      choice.second ? "are" : "is"));
+    } else if (choice.second && choice.first != "sentence1") {
+      setup_.notes.push_back(
+          fmt::format("{}: each text is a pair, of {}; --text_column_names names others, or one alone",
+                      table.file_name(), read));
+    }
+    return choice;
   }
 
   // Where the file alone is over the limit, reading it would break the limit before a plan could say so.
@@ -102,14 +164,24 @@ class DataReading {
   void warn_of_odd_rows(const TextSplit& split) {
     const std::string& file = split.table().file_name();
     if (split.num_skipped_rows() > 0) {
-      warn(fmt::format(
-          "{}: {} of {} rows lack a column that the task needs and are left out, the first in line {}", file,
-          split.num_skipped_rows(), split.table().num_rows(), split.first_skipped_line()));
+      warn(fmt::format("{}: {} of {} {} a column that the task needs and {} left out, the first in line {}",
+                       file, split.num_skipped_rows(), counted(split.table().num_rows(), "row"),
+                       split.num_skipped_rows() == 1 ? "lacks" : "lack",
+                       split.num_skipped_rows() == 1 ? "is" : "are", split.first_skipped_line()));
     }
     if (split.num_empty_texts() > 0) {
-      warn(fmt::format("{}: {} texts are empty, the first in line {}", file, split.num_empty_texts(),
+      warn(fmt::format("{}: {} {} empty, the first in line {}", file,
+                       counted(split.num_empty_texts(), "text"), split.num_empty_texts() == 1 ? "is" : "are",
                        split.first_empty_line()));
     }
+  }
+
+  // What texts are cut to, and who said so.
+  std::string length_words() const {
+    if (arguments_.max_seq_length > setup_.model.max_position_embeddings)
+      return fmt::format("the model's {}", counted(setup_.model.max_position_embeddings, "position"));
+    return fmt::format("--max_seq_length {}{}", arguments_.max_seq_length,
+                       arguments_.max_seq_length == Arguments{}.max_seq_length ? ", the default" : "");
   }
 
   static void keep_first(TextSplit& split, std::optional<int64_t> max_rows) {
@@ -134,9 +206,9 @@ class DataReading {
     }
     const TruncationCount& cut = data.tokens.truncation();
     if (cut.rows > 0) {
-      warn(fmt::format("{}: {} of {} texts were longer than --max_seq_length {}: {} tokens cut off",
-                       split.table().file_name(), cut.rows, split.num_rows(), max_seq_length(setup_),
-                       cut.tokens));
+      warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", split.table().file_name(), cut.rows,
+                       counted(split.num_rows(), "text"), cut.rows == 1 ? "was" : "were", length_words(),
+                       counted(cut.tokens, "token")));
     }
     // What is predicted needs no labels, and those that are there may be of another kind: run_glue drops them
     // too.
@@ -307,6 +379,7 @@ class DataReading {
   RunSetup& setup_;
   const Arguments& arguments_;
   ColumnOptions columns_;
+  bool has_read_ = false;  // a file, whose columns are those of the others
   FileSystem& files_;
   ReadingMemory reading_;
 };

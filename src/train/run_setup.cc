@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/counted.h"
 #include "device/cpu/cpu_features.h"
 #include "io/ckpt/checkpoint.h"
 #include "io/data/loader.h"
@@ -37,6 +38,7 @@ class Setup {
   }
 
   RunSetup build() && {
+    check_output_folder();
     find_adapter();
     find_model();
     set_adapter();
@@ -223,6 +225,15 @@ class Setup {
     lora.double_quant = arguments_.load_in_4bit && arguments_.bnb_4bit_use_double_quant;
   }
 
+  // Before the work whose results shall lie there. A plan writes nothing.
+  void check_output_folder() const {
+    const auto status = files_.status(arguments_.output_dir);
+    if (ends_with_plan() || !status || status->kind != FileKind::kFile) return;
+    throw_error(ErrorCode::kUsage,
+                "--output_dir {}: a file of this name is there already; name a folder, or move the file away",
+                arguments_.output_dir);
+  }
+
   // What is saved as an adapter takes the place of weights in its folder, and those of the base are needed.
   void check_adapter_folder() const {
     std::error_code ignored;
@@ -252,8 +263,9 @@ class Setup {
                               : names_training_data()               ? "--dataset_name"
                                                                     : "";
     if (given.empty()) return;
-    const std::string instead = fmt::format("the plan is for batches of {} texts of {} tokens",
-                                            arguments_.per_device_train_batch_size, max_seq_length(setup_));
+    const std::string instead = fmt::format("the plan is for batches of {} of {}",
+                                            counted(arguments_.per_device_train_batch_size, "text"),
+                                            counted(max_seq_length(setup_), "token"));
     if (!names_training_data()) {
       note(fmt::format("{} is not read, a plan without --train_file reads no data: {}", given, instead));
     } else if (tokenizer_folder.empty() || find_tokenizer_files(files_, tokenizer_folder).empty()) {
@@ -293,12 +305,14 @@ class Setup {
   }
 
   void check_length() {
-    const int64_t given =
-        arguments_.dataset_name == "dummy" ? arguments_.dummy_seq_length : arguments_.max_seq_length;
+    const bool is_dummy = arguments_.dataset_name == "dummy";
+    const int64_t given = is_dummy ? arguments_.dummy_seq_length : arguments_.max_seq_length;
+    const int64_t by_default = is_dummy ? Arguments{}.dummy_seq_length : Arguments{}.max_seq_length;
     if (given <= setup_.model.max_position_embeddings) return;
-    warn(fmt::format("--{} {} is more than the model has positions for; texts are cut to {} tokens",
-                     arguments_.dataset_name == "dummy" ? "dummy_seq_length" : "max_seq_length", given,
-                     setup_.model.max_position_embeddings));
+    warn(fmt::format("--{} {}{} is more than the model has positions for; texts are cut to {}",
+                     is_dummy ? "dummy_seq_length" : "max_seq_length", given,
+                     given == by_default ? ", the default," : "",
+                     counted(setup_.model.max_position_embeddings, "token")));
   }
 
   void set_labels() {
@@ -374,9 +388,9 @@ class Setup {
     }
     const int64_t warmup = num_warmup_steps(arguments_, setup_.max_steps);
     if (warmup > 0 && setup_.max_steps <= warmup) {
-      warn(fmt::format(
-          "{} optimizer steps are not above the {} warm-up steps: the learning rate never reaches {}",
-          setup_.max_steps, warmup, arguments_.learning_rate));
+      warn(fmt::format("{} {} not above the {}: the learning rate never reaches {}",
+                       counted(setup_.max_steps, "optimizer step"), setup_.max_steps == 1 ? "is" : "are",
+                       counted(warmup, "warm-up step"), arguments_.learning_rate));
     }
     const int64_t epochs = (setup_.max_steps + setup_.steps_per_epoch - 1) / setup_.steps_per_epoch;
     setup_.train_census = count_batches(sampler, epochs);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/counted.h"
 #include "base/file.h"
 #include "optim/loss_scale.h"
 #include "train/trainer.h"
@@ -80,9 +81,9 @@ void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
   };
   if (std::ssize(states) != std::ranges::count_if(checkpoint.optimizer.tensors(), is_wanted)) {
     throw_error(ErrorCode::kBadData,
-                "{}: the optimizer's state has {} tensors, this run's optimizer has {}; resume with the "
+                "{}: the optimizer's state has {}, this run's optimizer has {}; resume with the "
                 "--optim of that run",
-                checkpoint.path, checkpoint.optimizer.tensors().size(), states.size());
+                checkpoint.path, counted(checkpoint.optimizer.tensors().size(), "tensor"), states.size());
   }
   for (const TensorSource& tensor : states) {
     const StoredTensor* stored = checkpoint.optimizer.find(tensor.name);
@@ -109,11 +110,10 @@ void tell_changes(const RunState& saved, const RunState& now, std::vector<std::s
                                          : "the new value holds from here on"));
   }
   if (saved.data_hash != 0 && now.data_hash != 0 && saved.data_hash != now.data_hash) {
-    lines.push_back(
-        fmt::format("warning: the training data is not that of the checkpoint (it had {} rows, there are {} "
-                    "now): the run goes on "
-                    "at its place in the order of the new data",
-                    saved.data_rows, now.data_rows));
+    lines.push_back(fmt::format(
+        "warning: the training data is not that of the checkpoint (it had {}, now it has {}): the "
+        "run goes on at its place in the order of the new data",
+        counted(saved.data_rows, "row"), now.data_rows));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "plimsoll/error.h"
+#include "train/trained_columns.h"
 
 namespace plimsoll {
 namespace {
@@ -47,7 +48,10 @@ std::string tuning_cache_folder(const std::string& word, const Environment& envi
 
 std::string tuning_file_name(const PlanRequest& request) {
   const DType products = request.activation_dtype.value_or(request.dtype);
-  std::string text = model_config_json(request.model);
+  // Products do not depend on the columns that a model is trained on.
+  ModelConfig model = request.model;
+  model.source_json = with_trained_columns(model.source_json, {});
+  std::string text = model_config_json(model);
   text += fmt::format(" {} {} {} {}", dtype_name(request.dtype), dtype_name(products),
                       fp32_products_name(request.fp32_products),
                       request.gradient_accumulation_steps > 1 ? "adds" : "overwrites");

@@ -33,11 +33,11 @@ std::vector<Case> task_cases() {
            "sentence1,sentence2,label\n" + pairs, mrpc),
       task("TaskWithCsvOfGluesNames", 0, {"train 2 rows, 17 tokens"}, "glue.csv",
            "#1 String,#2 String,Quality\n" + pairs, mrpc),
-      task("TaskWithJson", 0, {"train 1 rows"}, "pairs.jsonl",
+      task("TaskWithJson", 0, {"train 1 row, "}, "pairs.jsonl",
            "{\"idx\": 7, \"sentence1\": \"word1\", \"sentence2\": \"word2\", \"label\": 1}\n", mrpc),
       task("TaskWithCsvOfOtherColumns", 4, {"other.csv", "'#1 String'", "'text'"}, "other.csv",
            "text,label\nword1,0\n", mrpc),
-      task("TaskWithNamedColumns", 0, {"train 1 rows"}, "named.csv", "a,b,kind\nword1,word2,1\n",
+      task("TaskWithNamedColumns", 0, {"train 1 row, "}, "named.csv", "a,b,kind\nword1,word2,1\n",
            {"--task_name", "mrpc", "--text_column_names", "a", "b", "--label_column_name", "kind"}),
       task("TaskWithALabelThatItHasNot", 4, {"labels.csv:2", "'maybe' is not one of the task's labels"},
            "labels.csv", "sentence1,sentence2,label\nword1,word2,maybe\n", mrpc),
@@ -49,7 +49,7 @@ std::vector<Case> task_cases() {
            {"--task_name", "qqp"}),
       {"TaskPredictsBothSetsOfMnli",
        0,
-       {"test 1 rows", "test (mismatched) 2 rows", "wrote 1 predictions to ", "predict_results_mnli.txt",
+       {"test 1 row, ", "test (mismatched) 2 rows", "wrote 1 prediction to ", "predict_results_mnli.txt",
         "wrote 2 predictions to ", "predict_results_mnli-mm.txt"},
        [](const Ground& ground) {
          const std::string folder = ground.path("MNLI");
@@ -299,7 +299,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataPredictWithoutLabels",
        0,
-       {"wrote 1 predictions"},
+       {"wrote 1 prediction to "},
        [](const Ground& ground) {
          Words words = ground.predict(ground.model());
          words[4] = ground.file("test.csv", "sentence\nword1\n");
@@ -307,7 +307,7 @@ std::vector<Case> reader_cases() {
        }},
       {"DataPredictIgnoresLabels",
        0,
-       {"wrote 1 predictions"},
+       {"wrote 1 prediction to "},
        [](const Ground& ground) {
          Words words = ground.predict(ground.model());
          words[4] = ground.file("foreign.csv", "sentence,label\nword1,awful\n");
@@ -330,11 +330,128 @@ std::vector<Case> reader_cases() {
   };
 }
 
+// What inspect says of a data file is what training reads of it.
+std::vector<Case> inspect_cases() {
+  const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
+    return Case{
+        std::move(name), 0, std::move(words),
+        [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
+          Words command = {"inspect", ground.file(file, text)};
+          command.insert(command.end(), more.begin(), more.end());
+          return command;
+        }};
+  };
+  return {
+      inspect("InspectVectorsOfTargets",
+              {"text: 'text', label: 'label'", "multi_label_classification: vectors of 3 targets, 0 or 1",
+               "LABEL_2", "2\n"},
+              "vectors.jsonl",
+              "{\"text\": \"a\", \"label\": [1, 0, 1]}\n{\"text\": \"b\", \"label\": [0, 0, 1]}\n", {}),
+      inspect("InspectRegression", {"regression: 1 number a row, from 0.5 to 4\n"}, "scores.csv",
+              "text,label\na,0.5\nb,4\nc,1.25\n", {}),
+      inspect("InspectRegressionThatWasAskedFor", {"regression: 1 number a row, from 1 to 4\n"}, "stars.csv",
+              "text,label\na,1\nb,4\n", {"--problem_type=regression"}),
+      inspect("InspectClasses", {"1 row, columns", "single_label_classification: 1 label\n"}, "one.csv",
+              "text,label\na,yes\n", {}),
+      inspect("InspectIndexColumn", {"text: 'id' and 'text'", "looks like an index", "--text_column_names"},
+              "index.csv", "id,text,label\n0,a,yes\n1,b,no\n", {}),
+      inspect("InspectNamedColumns", {"text: 'text', label: 'kind'", "2 labels"}, "named_too.csv",
+              "id,text,kind\n0,a,yes\n1,b,no\n",
+              {"--text_column_names", "text", "--label-column-name", "kind"}),
+      inspect("InspectWithoutLabels", {"no label: no column 'label', --label_column_name names another"},
+              "unlabelled.csv", "text,kind\na,yes\n", {}),
+      inspect("InspectWhatTrainingRefuses",
+              {"1 row, columns", "training refuses it: ", "whole.jsonl:1: expected text in column 'text'"},
+              "whole.jsonl", "{\"text\": 7, \"label\": 1}\n", {}),
+      {"InspectHubNameNowhere",
+       2,
+       {"'nobody/nothing': no such file or folder, and no model of that name"},
+       [](const Ground&) {
+         return Words{"inspect", "nobody/nothing"};
+       }},
+  };
+}
+
+// Which columns are read where a model is used: "3 tokens" is one word alone, "5 tokens" a pair of them.
+std::vector<Case> column_cases() {
+  const auto predict = [](const Ground& ground, const std::string& model, const std::string& file) {
+    Words words = ground.predict(model);
+    words[4] = file;
+    return words;
+  };
+  return {
+      {"ColumnsAreThoseOfTraining",
+       0,
+       {"test 1 row, 3 tokens"},
+       [predict](const Ground& ground) {
+         return predict(ground, ground.model(), ground.file("kinds.csv", "kind,sentence\nword2,word1\n"));
+       }},
+      {"ColumnsThatAreNotThereAreNamed",
+       0,
+       {"warning: ",
+        "was trained on the text of 'sentence', and the file has 'text', 'kind': the column 'text' "
+        "is read",
+        "test 1 row, 3 tokens"},
+       [predict](const Ground& ground) {
+         return predict(ground, ground.model(), ground.file("texts.csv", "text,kind\nword1,word2\n"));
+       }},
+      {"ColumnsThatAreGivenWin",
+       0,
+       {"test 1 row, 5 tokens"},
+       [predict](const Ground& ground) {
+         Words words =
+             predict(ground, ground.model(), ground.file("given.csv", "sentence,kind\nword1,word2\n"));
+         words.insert(words.end(), {"--text_column_names", "sentence,kind"});
+         return words;
+       }},
+      {"ColumnOfLabelsIsThatOfTrainingBesideNamedTexts",
+       0,
+       {"note: ", "the labels are those of the column 'kind', as in training, not of 'label'",
+        "validation 1 row, 3 tokens", "eval_accuracy"},
+       [](const Ground& ground) {
+         const std::string model = ground.model_replacing("config.json", "\"label_column_name\": \"label\"",
+                                                          "\"label_column_name\": \"kind\"");
+         return Words{"eval",
+                      "--model_name_or_path",
+                      model,
+                      "--output_dir",
+                      ground.path("out"),
+                      "--text_column_names",
+                      "words",
+                      "--validation_file",
+                      ground.file("words.csv", "kind,words,label\nbad,word1,awful\n")};
+       }},
+      {"ColumnsOfAModelThatRemembersNone",
+       0,
+       {"note: ", "each text is a pair, of the columns 'sentence' and 'kind'", "test 1 row, 5 tokens"},
+       [predict](const Ground& ground) {
+         const std::string model =
+             ground.model_replacing("config.json", "\"text_column_names\"", "\"somebody_elses\"");
+         return predict(ground, model, ground.file("pairs_of.csv", "sentence,kind\nword1,word2\n"));
+       }},
+      {"ColumnOfLabelsIsThatOfTraining",
+       0,
+       {"validation 1 row, 3 tokens", "eval_accuracy"},
+       [](const Ground& ground) {
+         const std::string model = ground.model_replacing("config.json", "\"label_column_name\": \"label\"",
+                                                          "\"label_column_name\": \"kind\"");
+         return Words{"eval",
+                      "--model_name_or_path",
+                      model,
+                      "--output_dir",
+                      ground.path("out"),
+                      "--validation_file",
+                      ground.file("kind.csv", "kind,sentence\nbad,word1\n")};
+       }},
+  };
+}
+
 }  // namespace
 
 std::vector<Case> data_cases() {
   std::vector<Case> all = reader_cases();
-  for (const std::vector<Case>& more : {task_cases(), cache_cases(), plan_cases()})
+  for (const std::vector<Case>& more :
+       {task_cases(), cache_cases(), plan_cases(), inspect_cases(), column_cases()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

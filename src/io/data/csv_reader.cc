@@ -245,7 +245,8 @@ Table read_csv(TextFile file, const CsvOptions& options) {
   parser.read_rows();
   Table table(file.name, hash64(std::as_bytes(std::span(rules))), parser.columns);
   if (parser.lines.empty()) {
-    throw_error(ErrorCode::kBadData, "{}: the file has a header ({}) but no rows", file.name,
+    throw_error(ErrorCode::kBadData,
+                "{}: the file has a header ({}) but no rows; check that it was written to its end", file.name,
                 table.column_list());
   }
   file.bytes.resize(parser.written());

@@ -118,7 +118,7 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
        {"4: f.csv:2:4: text after the closing quote of the field that begins at line 2, column 1: 'y,2",
         "twice"}},
       {"columns count code points", "a,b\n\xC3\xA4\xC3\xA4,\"x\"y\n", {"f.csv:2:7: text after"}},
-      {"header only", "a,b\n", {"4: f.csv: the file has a header ('a', 'b') but no rows"}},
+      {"header only", "a,b\n", {"4: f.csv: the file has a header ('a', 'b') but no rows; check"}},
       {"empty lines only", "\n\r\n\n", {"4: f.csv: the file has only empty lines"}},
       {"two columns of one name", "a,b,a\n1,2,3\n", {"4: f.csv:1: two columns of the header are called 'a'"}},
   };

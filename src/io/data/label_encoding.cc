@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "io/data/label_cells.h"
 #include "io/data/label_lists.h"
 #include "io/data/labels.h"
@@ -157,7 +158,7 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
     if (static_cast<int64_t>(items.size()) != labels.width) {
       fail_at_row(
           split, row,
-          fmt::format("this label has {} numbers, those of the {} have {}", items.size(),
+          fmt::format("this label has {}, those of the {} have {}", counted(items.size(), "number"),
                       scheme.origin == LabelOrigin::kTrainingData ? "training data" : "model", labels.width));
     }
     for (const JsonItem& item : items) {

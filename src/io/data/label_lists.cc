@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/counted.h"
 #include "io/data/label_cells.h"
 #include "io/data/text_file.h"
 
@@ -85,9 +86,10 @@ void require_vectors(const TextSplit& split, char delimiter) {
       first_line = split.line(row);
     }
     if (items.size() != *width) {
-      fail_at_row(split, row,
-                  fmt::format("a list of {} numbers as label, that of line {} has {}: {}{}", items.size(),
-                              first_line, *width, excerpt(split.label(row)), kWhatToWrite));
+      fail_at_row(
+          split, row,
+          fmt::format("a list of {} as label, that of line {} has {}: {}{}", counted(items.size(), "number"),
+                      first_line, *width, excerpt(split.label(row)), kWhatToWrite));
     }
     for (const JsonItem& item : items) {
       if (is_target(item)) continue;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "io/data/label_cells.h"
 #include "io/data/label_lists.h"
 #include "io/data/text_file.h"
@@ -57,7 +58,8 @@ LabelScheme infer_regression(const TextSplit& train) {
     }
     if (width != scheme.num_labels || width == 0) {
       fail_at_row(train, row,
-                  fmt::format("this label has {} numbers, the first row's has {}", width, scheme.num_labels));
+                  fmt::format("this label has {}, the first row's has {}", counted(width, "number"),
+                              scheme.num_labels));
     }
   }
   return scheme;
