@@ -105,9 +105,11 @@ class CommandLine {
     } else if (!last_flag_.empty()) {
       throw_error(ErrorCode::kUsage, "'{}' after {}: expected True or False, or nothing", word, last_flag_);
     } else {
+      const bool is_data = word.ends_with(".csv") || word.ends_with(".tsv") || word.ends_with(".jsonl");
       throw_error(ErrorCode::kUsage,
-                  "'{}': expected --name value, or a file of settings that ends in .json, .yaml or .yml",
-                  word);
+                  "'{}': expected --name value, or a file of settings that ends in .json, .yaml or .yml{}",
+                  word,
+                  is_data ? "; a data file follows --train_file, --validation_file or --test_file" : "");
     }
   }
 

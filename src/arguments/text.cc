@@ -3,6 +3,7 @@
 #include <iterator>
 #include <set>
 
+#include "arguments/help.h"
 #include "arguments/table.h"
 #include "arguments/value.h"
 #include "base/check.h"
@@ -107,7 +108,6 @@ constexpr std::string_view kPageRules = R"(
 - `reduce_lr_on_plateau`, `greedy`, `save_strategy best` and `early_stopping_patience` need an `eval_strategy`.
 - `dataloader_prefetch_factor` needs `dataloader_num_workers` above 0.
 - `metric_for_best_model` is `loss` where one is needed and none is given; `greater_is_better` follows from its name.
-)";
 
 ## Which columns of a file are read
 
@@ -120,6 +120,7 @@ constexpr std::string_view kPageRules = R"(
   warning names both. A model that remembers none, such as one of Hugging Face's, gets a note where texts are read in pairs.
 - `plimsoll inspect FILE` says what training reads of a file; it takes `--text_column_names`, `--label_column_name` and
   `--problem_type` too.
+)";
 
 void append_group_page(std::string& out, ArgumentGroup group) {
   out += fmt::format(
@@ -174,6 +175,14 @@ void append_old_names_page(std::string& out) {
   }
 }
 
+// A topic as it is given, --learning-rate or learning_rate.
+std::string topic_name(std::string_view topic) {
+  while (topic.starts_with('-')) topic.remove_prefix(1);
+  std::string name(topic);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
 constexpr int kNumGroups = static_cast<int>(ArgumentGroup::kDistributed) + 1;
 
 }  // namespace
@@ -192,9 +201,16 @@ const std::vector<ArgumentInfo>& argument_table() {
 }
 
 std::string arguments_help(std::string_view topic) {
-  std::string name(topic);
-  while (name.starts_with('-')) name.erase(0, 1);
-  std::ranges::replace(name, '-', '_');
+  return help_of(topic, [](const ArgumentInfo&) { return true; });
+}
+
+bool is_setting_topic(std::string_view topic) {
+  const std::string name = topic_name(topic);
+  return find_setting(name) != nullptr || find_old_name(name) != nullptr;
+}
+
+std::string help_of(std::string_view topic, const std::function<bool(const ArgumentInfo&)>& is_wanted) {
+  const std::string name = topic_name(topic);
   std::string out;
   if (const Setting* setting = find_setting(name)) {
     append_setting(out, argument_table()[static_cast<size_t>(setting - settings().data())]);
@@ -215,7 +231,7 @@ std::string arguments_help(std::string_view topic) {
     for (const ArgumentInfo& info : argument_table()) {
       if (info.group != group) continue;
       if (name.empty() && info.status != ArgumentStatus::kImplemented) continue;
-      append_setting(section, info);
+      if (is_wanted(info)) append_setting(section, info);
     }
     if (!section.empty()) out += fmt::format("{}{}:\n{}", out.empty() ? "" : "\n", to_string(group), section);
   }
@@ -224,6 +240,7 @@ std::string arguments_help(std::string_view topic) {
                 did_you_mean_setting(name));
   }
   if (name.empty()) append_status_lists(out);
+  if (out.empty()) out = fmt::format("none of the group '{}' has an effect here\n", name);
   return out;
 }
 

@@ -297,7 +297,9 @@ int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
   Trainer trainer(arguments, Task::kTrain, process_environment());
-  if (!show_and_start(trainer, arguments)) return 0;
+  // The words are the bench's own: nobody wrote what there is to remark.
+  Remarks none({}, {});
+  if (!show_and_start(trainer, arguments, none)) return 0;
   const TrainOutput output = trainer.train(say);
   trainer.save_reports(output);
   MetricMap metrics = output.metrics;

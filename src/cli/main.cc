@@ -1,5 +1,7 @@
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +29,14 @@ bool is_terminal() {
   return isatty(STDERR_FILENO) != 0;
 }
 
+int terminal_columns() {
+  constexpr int kMost = 100;
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kMost;
+  // The last column stays free: some terminals begin a new line behind it.
+  return std::min(kMost, size.ws_col - 1);
+}
+
 namespace {
 
 // Why standard output took no more, or 0. A stream forgets the reason with the next call.
@@ -50,8 +60,8 @@ void print(const std::string& text) {
   if (!ends_line) note_output(std::fputc('\n', stdout) != EOF);
 }
 
-void print_arguments_help(const std::string& usage, const std::string& topic) {
-  const std::string help = arguments_help(topic);
+void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic) {
+  const std::string help = command_help(command, topic);
   print(topic.empty() || topic == "all" ? "usage: " + usage + "\n\n" + help : help);
 }
 
@@ -66,6 +76,12 @@ bool output_is_lost() {
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
   for (const std::string& warning : warnings) say("warning: " + warning);
   for (const std::string& note : notes) say("note: " + note);
+}
+
+void Remarks::say_now() {
+  say_all(warnings_, notes_);
+  warnings_.clear();
+  notes_.clear();
 }
 
 namespace {

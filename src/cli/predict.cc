@@ -43,9 +43,9 @@ void write_predictions(Trainer& trainer, const Arguments& arguments) {
   trainer.save_metrics("predict", metrics);
 }
 
-int evaluate_and_predict(const Arguments& arguments, Task task) {
+int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks) {
   Trainer trainer(arguments, task, process_environment());
-  if (!show_and_start(trainer, arguments)) return 0;
+  if (!show_and_start(trainer, arguments, remarks)) return 0;
   // A folder that cannot be made is found before the work, not after it.
   std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
@@ -60,17 +60,22 @@ int evaluate_and_predict(const Arguments& arguments, Task task) {
 namespace {
 
 int run_task(const std::vector<std::string>& words, Task task) {
+  const RunCommand command = task == Task::kEvaluate ? RunCommand::kEvaluate : RunCommand::kPredict;
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    const std::string name = task == Task::kEvaluate ? "eval" : "predict";
+    const std::string name(to_string(command));
     const std::string data = task == Task::kEvaluate ? "--validation_file" : "--test_file";
-    print_arguments_help("plimsoll " + name + " [FILE.json|FILE.yaml] --model_name_or_path MODEL " + data +
+    print_arguments_help(command,
+                         "plimsoll " + name + " [FILE.json|FILE.yaml] --model_name_or_path MODEL " + data +
                              " FILE --output_dir DIR [arguments]",
                          parsed.help_topic);
     return 0;
   }
-  say_all(parsed.warnings, parsed.notes);
-  return evaluate_and_predict(parsed.arguments, task);
+  std::vector<std::string> notes = parsed.notes;
+  if (std::string note = unused_note(command, parsed.explicitly_set); !note.empty())
+    notes.push_back(std::move(note));
+  Remarks remarks(parsed.warnings, std::move(notes));
+  return evaluate_and_predict(parsed.arguments, task, remarks);
 }
 
 }  // namespace

@@ -22,8 +22,9 @@ void print_plan(const PlanReport& plan, const Arguments& arguments) {
   if (arguments.why) print("\n" + plan.why);
 }
 
-bool show_and_start(Trainer& trainer, const Arguments& arguments) {
+bool show_and_start(Trainer& trainer, const Arguments& arguments, Remarks& remarks) {
   say(trainer.device_line());
+  remarks.say_now();
   for (const std::string& line : trainer.description()) say(line);
   say_all(trainer.plan().warnings, trainer.plan().notes);
   print_plan(trainer.plan(), arguments);

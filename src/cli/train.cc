@@ -43,17 +43,17 @@ std::string outcome_text(const Arguments& arguments, const TrainOutput& output,
 int run_train(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   if (parsed.help) {
-    print_arguments_help(
-        "plimsoll train [FILE.json|FILE.yaml] --model_name_or_path MODEL --train_file FILE "
-        "[--validation_file FILE --do_eval] --output_dir DIR [arguments]",
-        parsed.help_topic);
+    print_arguments_help(RunCommand::kTrain,
+                         "plimsoll train [FILE.json|FILE.yaml] --model_name_or_path MODEL --train_file FILE "
+                         "[--validation_file FILE --do_eval] --output_dir DIR [arguments]",
+                         parsed.help_topic);
     return 0;
   }
-  say_all(parsed.warnings, parsed.notes);
+  Remarks remarks(parsed.warnings, parsed.notes);
   const Arguments& arguments = parsed.arguments;
   if (parsed.explicitly_set.contains("do_train") && !arguments.do_train) {
-    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate);
-    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict);
+    if (arguments.do_eval) return evaluate_and_predict(arguments, Task::kEvaluate, remarks);
+    if (arguments.do_predict) return evaluate_and_predict(arguments, Task::kPredict, remarks);
     throw Error(
         ErrorCode::kUsage,
         "--do_train False leaves nothing to do: give --do_eval or --do_predict, or leave it out to train");
@@ -62,7 +62,7 @@ int run_train(const std::vector<std::string>& words) {
   running = &trainer;
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  if (!show_and_start(trainer, arguments)) {
+  if (!show_and_start(trainer, arguments, remarks)) {
     running = nullptr;
     return 0;
   }

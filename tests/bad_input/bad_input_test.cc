@@ -1,13 +1,18 @@
 // What a user or the world does wrong ends with the right exit code and a message that says what, where and
 // what to do; what only looks odd is accepted. Every case runs the real program.
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string_view>
 
 #include "tests/bad_input/binary.h"
 #include "tests/bad_input/ground.h"
+#include "tests/support/places.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -85,6 +90,101 @@ TEST(BadInput, StandardOutputThatTakesNothing) {
     EXPECT_EQ(result.output.find('\n', at), result.output.size() - 1) << result.output;
   }
   EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
+}
+
+// What the program writes to a terminal of so many columns.
+std::string on_terminal(Words words, unsigned short columns) {
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = columns;
+  std::string program = place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll");
+  std::vector<char*> arguments{program.data()};
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int master = -1;
+  const pid_t pid = forkpty(&master, nullptr, nullptr, &size);
+  if (pid == 0) {
+    execv(program.c_str(), arguments.data());
+    _exit(127);
+  }
+  std::string written;
+  char piece[4096];
+  for (ssize_t count = 0; pid > 0 && (count = read(master, piece, sizeof piece)) > 0;)
+    written.append(piece, static_cast<size_t>(count));
+  close(master);
+  int status = -1;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0) << written;
+  return written;
+}
+
+// A bar that is wider than the terminal would leave its beginning behind in a line of its own at each step.
+TEST(BadInput, TheBarFitsANarrowTerminal) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  Words words = ground().train(ground().data(), {"--max_steps", "4", "--save_strategy", "no"});
+  std::erase(words, "--dry_run");
+  words[6] = ground().path("narrow");
+  const std::string written = on_terminal(words, 60);
+  constexpr std::string_view kRedraw = "\r\033[K";
+  int drawn = 0;
+  for (size_t at = written.find(kRedraw); at != std::string::npos; at = written.find(kRedraw, at + 1)) {
+    const size_t begin = at + kRedraw.size();
+    const std::string bar = written.substr(begin, written.find_first_of("\r\n", begin) - begin);
+    drawn += bar.find("loss") == std::string::npos ? 0 : 1;
+    EXPECT_LT(
+        std::ranges::count_if(bar, [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }),
+        60)
+        << bar;
+  }
+  EXPECT_GE(drawn, 4) << written;
+}
+
+// Old names are told of after the device, and before an error.
+TEST(BadInput, TheDeviceIsTheFirstLine) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const std::string warning = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
+  const ProcessResult run =
+      run_plimsoll(ground().train_dummy({"--evaluation_strategy", "no"}), ground().path("log"));
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_TRUE(run.output.starts_with("device cpu")) << run.output;
+  EXPECT_NE(run.output.find(warning), std::string::npos) << run.output;
+  const ProcessResult refused = run_plimsoll(
+      ground().train(ground().path("nowhere.csv"), {"--evaluation_strategy", "no"}), ground().path("log"));
+  EXPECT_EQ(refused.exit_code, 4);
+  EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
+}
+
+// The name of a model in Hugging Face's cache stands for its folder here too.
+TEST(BadInput, InspectTakesAHubName) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const std::string hub = ground().path("hf_home") + "/hub/models--org--tiny";
+  std::filesystem::create_directories(hub + "/refs");
+  std::filesystem::create_directories(hub + "/snapshots");
+  ground().file("hf_home/hub/models--org--tiny/refs/main", "0123456789abcdef0123456789abcdef01234567");
+  std::filesystem::copy(ground().model(), hub + "/snapshots/0123456789abcdef0123456789abcdef01234567");
+  const ProcessResult result = run_plimsoll({"inspect", "org/tiny"}, ground().path("log"), 60000,
+                                            {"HF_HOME=" + ground().path("hf_home")});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("bert, 1 layer, width 16, 2 heads, vocabulary 112, 2 labels"),
+            std::string::npos)
+      << result.output;
+}
+
+// Each command's help lists what it uses; what it does not use gets one note.
+TEST(BadInput, HelpAndNotesAreThoseOfTheCommand) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const ProcessResult help = run_plimsoll({"eval", "--help"}, ground().path("log"));
+  EXPECT_EQ(help.output.find("--learning_rate number"), std::string::npos);
+  EXPECT_NE(help.output.find("--validation_file text"), std::string::npos);
+  Words words = ground().predict(ground().model());
+  words.insert(words.end(), {"--learning_rate", "1e-3", "--do_eval"});
+  const ProcessResult predict = run_plimsoll(words, ground().path("log"));
+  EXPECT_EQ(predict.exit_code, 0);
+  EXPECT_NE(
+      predict.output.find("note: --do_eval, --learning_rate have no effect here: predict neither trains "
+                          "nor evaluates\n"),
+      std::string::npos)
+      << predict.output;
 }
 
 // What a plan says of its data is what the run says before it begins, word for word.

@@ -314,9 +314,22 @@ std::vector<Case> argument_cases() {
        }},
       words("CommandHelpOfACommand", 0, {"usage: plimsoll train ", "--learning_rate", "Peak learning rate"},
             {"help", "train"}),
-      words("PlanHelp", 0, {"usage: plimsoll plan ", "--learning_rate"}, {"plan", "--help"}),
-      words("EvalHelp", 0, {"usage: plimsoll eval ", "--validation_file FILE"}, {"eval", "--help"}),
+      words("PlanHelp", 0, {"usage: plimsoll plan ", "--recompute text", "Every other argument of train"},
+            {"plan", "--help"}),
+      words("EvalHelp", 0,
+            {"usage: plimsoll eval ", "--validation_file FILE", "Every other argument of train"},
+            {"eval", "--help"}),
       words("PredictHelp", 0, {"usage: plimsoll predict ", "--test_file FILE"}, {"predict", "--help"}),
+      {"ArgumentOutputFolderIsAFile",
+       2,
+       {"--output_dir ", "train.tsv: a file of this name is there already; name a folder"},
+       [](const Ground& ground) {
+         Words words = ground.predict(ground.model());
+         words[6] = ground.data();
+         return words;
+       }},
+      argument("ArgumentDataWithoutItsName", 2,
+               {"'rows.csv': expected --name value", "a data file follows --train_file"}, {"rows.csv"}),
       argument("ArgumentOutputIsEmpty", 2, {"--output_dir is empty"}, {"--output_dir", ""}),
       argument("ArgumentDummyLongerThanTheModel", 0, {"warning: --dummy_seq_length 100", "32 tokens"},
                {"--dummy_seq_length", "100"}),

@@ -1,0 +1,189 @@
+#include "plimsoll/run_commands.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "arguments/help.h"
+#include "arguments/table.h"
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+using Names = std::span<const std::string_view>;
+
+// What only training does. The groups "learning rate and schedule" and "saving and resuming" are left out
+// whole.
+constexpr std::string_view kTrainingOnly[] = {
+    "train_file",
+    "max_train_samples",
+    "do_train",
+    "per_device_train_batch_size",
+    "num_train_epochs",
+    "max_steps",
+    "data_seed",
+    "run_name",
+    "optim",
+    "optim_args",
+    "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "gradient_accumulation_steps",
+    "max_grad_norm",
+    "freeze",
+    "lora_r",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_target_modules",
+    "modules_to_save",
+    "lora_bias",
+    "use_rslora",
+    "gradient_dtype",
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "recompute",
+    "recompute_budget",
+    "optimizer_in_backward",
+    "offload_optimizer",
+    "offload_activations",
+    "train_sampling_strategy",
+    "dataloader_drop_last",
+    "dataloader_num_workers",
+    "dataloader_prefetch_factor",
+    "logging_strategy",
+    "logging_steps",
+    "logging_first_step",
+    "include_num_input_tokens_seen",
+    "profile",
+    "eval_strategy",
+    "eval_steps",
+    "eval_delay",
+    "eval_on_start",
+    "load_best_model_at_end",
+    "metric_for_best_model",
+    "greater_is_better",
+    "early_stopping_patience",
+    "early_stopping_threshold",
+};
+
+// What an evaluation uses beyond predicting.
+constexpr std::string_view kEvaluationOnly[] = {
+    "validation_file", "max_eval_samples",    "do_eval", "label_smoothing_factor", "prediction_loss_only",
+    "report_to",       "skip_memory_metrics",
+};
+
+// What is no part of a plan: values that no size or operation depends on, and what happens while a run goes
+// on.
+constexpr std::string_view kNotPlanned[] = {
+    "run_name",
+    "dry_run",
+    "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "logging_strategy",
+    "logging_steps",
+    "logging_first_step",
+    "include_num_input_tokens_seen",
+    "disable_tqdm",
+    "skip_memory_metrics",
+    "report_to",
+    "profile",
+    "eval_steps",
+    "eval_delay",
+    "eval_on_start",
+    "prediction_loss_only",
+    "load_best_model_at_end",
+    "metric_for_best_model",
+    "greater_is_better",
+    "early_stopping_patience",
+    "early_stopping_threshold",
+    "save_strategy",
+    "save_steps",
+    "save_total_limit",
+    "save_only_model",
+    "replace_checkpoints",
+    "ignore_data_skip",
+};
+
+bool has(Names names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A name that is mistyped above would count as used.
+bool names_exist() {
+  for (const Names names : {Names(kTrainingOnly), Names(kEvaluationOnly), Names(kNotPlanned)}) {
+    for (std::string_view name : names) PLIMSOLL_CHECK(find_setting(name) != nullptr, "no setting {}", name);
+  }
+  return true;
+}
+
+bool is_used(RunCommand command, const ArgumentInfo& info) {
+  static const bool checked = names_exist();
+  static_cast<void>(checked);
+  switch (command) {
+    case RunCommand::kTrain:
+      return true;
+    case RunCommand::kPlan:
+      return info.group != ArgumentGroup::kSchedule && !has(kNotPlanned, info.name);
+    case RunCommand::kEvaluate:
+    case RunCommand::kPredict:
+      break;
+  }
+  if (info.group == ArgumentGroup::kSchedule || info.group == ArgumentGroup::kSaving) return false;
+  if (has(kTrainingOnly, info.name)) return false;
+  return command == RunCommand::kEvaluate || !has(kEvaluationOnly, info.name);
+}
+
+std::string others_text(RunCommand command) {
+  if (command == RunCommand::kPlan)
+    return "\nEvery other argument of train is taken too and changes nothing in a plan (train --help).\n";
+  return fmt::format(
+      "\nEvery other argument of train is taken too, with a note that it has no effect on {} (train "
+      "--help).\n",
+      to_string(command));
+}
+
+}  // namespace
+
+std::string_view to_string(RunCommand command) {
+  constexpr std::array<std::string_view, 4> kNames = {"train", "plan", "eval", "predict"};
+  return kNames[static_cast<size_t>(command)];
+}
+
+bool is_used_by(RunCommand command, std::string_view name) {
+  const Setting* setting = find_setting(name);
+  if (setting == nullptr)
+    throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", name, did_you_mean_setting(name));
+  return is_used(command, setting->info);
+}
+
+std::string command_help(RunCommand command, std::string_view topic) {
+  if (command == RunCommand::kTrain || topic == "all" || is_setting_topic(topic))
+    return arguments_help(topic);
+  const std::string text =
+      help_of(topic, [command](const ArgumentInfo& info) { return is_used(command, info); });
+  return text + others_text(command);
+}
+
+std::string unused_note(RunCommand command, const std::set<std::string>& given) {
+  if (command == RunCommand::kTrain || command == RunCommand::kPlan) return {};
+  std::vector<std::string> unused;
+  for (const std::string& name : given) {
+    const Setting* setting = find_setting(name);
+    // Others have a note or a refusal of their own.
+    const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
+    if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
+  }
+  if (unused.empty()) return {};
+  return fmt::format(
+      "{} {} no effect here: {}", fmt::join(unused, ", "), unused.size() == 1 ? "has" : "have",
+      command == RunCommand::kEvaluate ? "eval does not train" : "predict neither trains nor evaluates");
+}
+
+}  // namespace plimsoll

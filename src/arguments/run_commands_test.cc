@@ -1,0 +1,82 @@
+// Which command uses which settings: help and notes.
+#include "plimsoll/run_commands.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "arguments/arguments_test_support.h"
+
+namespace plimsoll {
+namespace {
+
+bool lists(const std::string& help, std::string_view name) {
+  return help.find(fmt::format("  --{}\n", name)) != std::string::npos ||
+         help.find(fmt::format("  --{} ", name)) != std::string::npos;
+}
+
+TEST(RunCommands, HelpListsWhatTheCommandUses) {
+  const struct {
+    const char* name;
+    bool plan, evaluate, predict;
+  } cases[] = {
+      {"model_name_or_path", true, true, true},
+      {"learning_rate", false, false, false},
+      {"lr_scheduler_type", false, false, false},
+      {"save_steps", false, false, false},
+      {"optim", true, false, false},
+      {"adam_beta1", false, false, false},
+      {"recompute", true, false, false},
+      {"per_device_train_batch_size", true, false, false},
+      {"per_device_eval_batch_size", true, true, true},
+      {"validation_file", true, true, false},
+      {"test_file", true, true, true},
+      {"eval_strategy", true, false, false},
+      {"memory_limit", true, true, true},
+      {"json", true, true, true},
+      {"adapter_name_or_path", true, true, true},
+      {"text_column_names", true, true, true},
+  };
+  const std::string plan = command_help(RunCommand::kPlan);
+  const std::string evaluate = command_help(RunCommand::kEvaluate);
+  const std::string predict = command_help(RunCommand::kPredict);
+  for (const auto& c : cases) {
+    EXPECT_EQ(lists(plan, c.name), c.plan) << c.name;
+    EXPECT_EQ(lists(evaluate, c.name), c.evaluate) << c.name;
+    EXPECT_EQ(lists(predict, c.name), c.predict) << c.name;
+    EXPECT_TRUE(lists(command_help(RunCommand::kTrain), c.name)) << c.name;
+    EXPECT_EQ(is_used_by(RunCommand::kPlan, c.name), c.plan) << c.name;
+  }
+  EXPECT_EQ(command_help(RunCommand::kTrain), arguments_help());
+  EXPECT_EQ(command_help(RunCommand::kEvaluate, "all"), arguments_help("all"));
+  EXPECT_EQ(command_help(RunCommand::kEvaluate, "--learning-rate"), arguments_help("learning_rate"));
+  EXPECT_NE(evaluate.find("Every other argument of train is taken too"), std::string::npos);
+  EXPECT_NE(
+      command_help(RunCommand::kEvaluate, "schedule").find("none of the group 'schedule' has an effect"),
+      std::string::npos);
+}
+
+TEST(RunCommands, ManySettingsAreOfTrainingAlone) {
+  int only_train = 0;
+  for (const ArgumentInfo& info : argument_table()) {
+    if (info.status != ArgumentStatus::kImplemented) continue;
+    only_train += is_used_by(RunCommand::kEvaluate, info.name) ? 0 : 1;
+    if (is_used_by(RunCommand::kPredict, info.name)) {
+      EXPECT_TRUE(is_used_by(RunCommand::kEvaluate, info.name)) << info.name;
+    }
+  }
+  EXPECT_GE(only_train, 50);
+}
+
+TEST(RunCommands, OneNoteNamesWhatIsNotUsed) {
+  EXPECT_EQ(unused_note(RunCommand::kEvaluate, {"learning_rate", "seed", "save_steps"}),
+            "--learning_rate, --save_steps have no effect here: eval does not train");
+  EXPECT_EQ(unused_note(RunCommand::kPredict, {"do_eval"}),
+            "--do_eval has no effect here: predict neither trains nor evaluates");
+  EXPECT_EQ(unused_note(RunCommand::kPredict, {"seed", "test_file"}), "");
+  EXPECT_EQ(unused_note(RunCommand::kPlan, {"learning_rate"}), "") << "a plan takes the settings of train";
+  EXPECT_EQ(unused_note(RunCommand::kEvaluate, {"push_to_hub", "torch_compile"}), "")
+      << "these have a refusal or a note of their own";
+}
+
+}  // namespace
+}  // namespace plimsoll
