@@ -20,6 +20,7 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan);
+  if (std::string text = stopped_passes_text(plan); !text.empty()) report.notes.push_back(std::move(text));
   for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(advice_text(advice));
   return report;
 }

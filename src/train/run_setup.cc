@@ -39,6 +39,7 @@ class Setup {
 
   RunSetup build() && {
     check_output_folder();
+    set_passes();
     find_adapter();
     find_model();
     set_adapter();
@@ -528,6 +529,26 @@ class Setup {
     };
   }
 
+  static void check_pass(const char* argument, const std::string& name,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> names = more;
+    for (const PassInfo& info : all_passes()) names.emplace_back(info.name);
+    if (std::ranges::find(names, name) != names.end()) return;
+    throw_error(ErrorCode::kUsage, "--{} {}: there is no such pass; there are {}", argument, name,
+                fmt::join(names, ", "));
+  }
+
+  void set_passes() {
+    PassOptions& passes = setup_.request.passes;
+    for (const std::string& pass : arguments_.disable_pass) {
+      check_pass("disable_pass", pass, {});
+      passes.disabled.insert(pass);
+    }
+    if (arguments_.stop_after_pass.empty()) return;
+    check_pass("stop_after_pass", arguments_.stop_after_pass, {std::string(kStopAfterNone)});
+    passes.stop_after = arguments_.stop_after_pass;
+  }
+
   // A plan that says nothing of training and asks for 16-bit evaluation is one of evaluation.
   bool plans_full_evaluation() const {
     return (arguments_.bf16_full_eval || arguments_.fp16_full_eval) && !arguments_.do_train;
@@ -559,22 +580,15 @@ class Setup {
     refuse_other_precisions(request);
     warn_of_bf16_checkpoint();
     if (!arguments_.dump_passes.empty()) dump_passes_into(arguments_.dump_passes, request.passes);
-    for (const std::string& pass : arguments_.disable_pass) {
-      const auto passes = all_passes();
-      if (std::none_of(passes.begin(), passes.end(),
-                       [&](const PassInfo& info) { return info.name == pass; })) {
-        std::string names;
-        for (const PassInfo& info : passes) names += (names.empty() ? "" : ", ") + std::string(info.name);
-        throw_error(ErrorCode::kUsage, "--disable_pass {}: there is no such pass; there are {}", pass, names);
-      }
-      request.passes.disabled.insert(pass);
-    }
     request.train_buckets = narrow<int>(train_buckets_used(setup_));
     request.host = estimate_host_memory(setup_);
     request.optimizer_in_backward = arguments_.optimizer_in_backward;
     request.recompute.policy =
         find_recompute_policy(arguments_.recompute).value_or(RecomputePolicy::kCheap);  // auto
-    if (arguments_.recompute_budget && request.train) {
+    if (arguments_.recompute_budget && request.train && !request.passes.is_on("recompute")) {
+      note(fmt::format("--recompute_budget chooses nothing: --stop_after_pass {} leaves recompute out",
+                       request.passes.stop_after));
+    } else if (arguments_.recompute_budget && request.train) {
       BudgetChoice found = choose_recompute(request, *arguments_.recompute_budget);
       request.recompute = std::move(found.best.choice);
       note(budget_words(found));

@@ -81,7 +81,7 @@ TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
     PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
     request.weight_copies = true;
     if (bisect) {
-      request.passes.stop_after = 4;
+      request.passes.stop_after = "weight_copies";
     } else {
       request.passes.disabled = {"copies_at_use"};
     }

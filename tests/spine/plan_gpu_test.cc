@@ -50,6 +50,36 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
   EXPECT_GE(plans, 60);
 }
 
+// Bisecting on a card: whatever a run asks for, each prefix of the passes has kernels and places.
+TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
+  int plans = 0;
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const bool offload : {false, true}) {
+      for (const bool adapters : {false, true}) {
+        GridPoint point = full_batch("MiniLM-L6-H384-uncased", 4, 64);
+        point.gpu = "h200";
+        point.activations = dtype;
+        point.accumulation = offload ? 2 : 1;
+        PlanRequest request = request_of(point);
+        request.offload_optimizer = offload;
+        request.offload_activations = offload;
+        request.offload_least_bytes = 1;
+        request.copies_at_use = dtype == DType::kF16;
+        if (adapters) request.lora = LoraConfig{.base_weights = BaseWeights::kNf4};
+        request.passes.stop_after = kStopAfterNone;
+        EXPECT_NO_THROW(expect_addresses(build_plan(request))) << text_of(point);
+        for (const PassInfo& pass : all_passes()) {
+          SCOPED_TRACE(text_of(point) + " stopped after " + std::string(pass.name));
+          request.passes.stop_after = pass.name;
+          EXPECT_NO_THROW(expect_addresses(build_plan(request)));
+          ++plans;
+        }
+      }
+    }
+  }
+  EXPECT_GE(plans, 150);
+}
+
 TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "t4";

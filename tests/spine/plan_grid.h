@@ -36,7 +36,7 @@ inline std::string text_of(const GridPoint& point) {
                      recompute_policy_name(point.recompute));
 }
 
-inline Plan plan_of(const GridPoint& point) {
+inline PlanRequest request_of(const GridPoint& point) {
   const std::optional<ModelConfig> model = find_preset(point.preset);
   PLIMSOLL_CHECK(model.has_value(), "no preset '{}'", point.preset);
   PlanRequest request;
@@ -62,7 +62,11 @@ inline Plan plan_of(const GridPoint& point) {
     request.gpu = *find_gpu_target(point.gpu);
     request.train_buckets = request.evaluate_buckets = 1;
   }
-  return build_plan(request);
+  return request;
+}
+
+inline Plan plan_of(const GridPoint& point) {
+  return build_plan(request_of(point));
 }
 
 // How far above its lower bound the transient part of a plan may be: 2 %.

@@ -1,5 +1,6 @@
 // One step of whole models: same bits whatever the arena held, whatever the bucket, with any preserving pass
 // off; accumulation equals the large batch; what the arena really used is what the plan says.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +123,7 @@ TEST(Step, SameLossInALargerBucket) {
 TEST(Step, PreservingPassesKeepEveryBit) {
   int checked = 0;
   for (const PassInfo& pass : all_passes()) {
-    if (pass.numerics != Numerics::kPreserving || pass.name == "accumulate") continue;
+    if (pass.numerics != Numerics::kPreserving || !pass.needed_for.empty()) continue;
     for (TinyCase test : all_cases()) {
       // The fused norm computes its output before it rounds the normalised values to 16 bits; recomputing
       // starts from the rounded ones. In fp32 there is no such rounding and the pass keeps every bit.
@@ -137,6 +138,76 @@ TEST(Step, PreservingPassesKeepEveryBit) {
     }
   }
   EXPECT_GT(checked, 20);
+}
+
+// A pass that changes numbers may: dropout is off, for its draws move with the rows that a pass drops. Fp32
+// keeps the loss to some of its roundings, bf16 and weights in 4 bits to some of theirs.
+void expect_alike(const StepResult& before, const StepResult& after, double tolerance) {
+  ASSERT_EQ(before.losses.size(), after.losses.size());
+  for (size_t i = 0; i < before.losses.size(); ++i)
+    EXPECT_NEAR(before.losses[i], after.losses[i], tolerance * (1 + before.losses[i]));
+}
+
+// Bisecting: from no pass at all to all of them, each prefix trains, and each pass that is declared to
+// preserve adds nothing but itself to the one before.
+TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
+  int same_bits = 0;
+  int passes_run = 0;
+  for (TinyCase test : all_cases()) {
+    test.dropout = 0.0;
+    if (test.lora) test.lora->dropout = 0.0;
+    test.stop_after_pass = kStopAfterNone;
+    StepResult before = run_steps(test, kBucket, 0xFF, 2);
+    for (const PassInfo& pass : all_passes()) {
+      SCOPED_TRACE(fmt::format("stopped after {}, {}", pass.name, test.model_type));
+      test.stop_after_pass = pass.name;
+      const StepResult result = run_steps(test, kBucket, 0xFF, 2);
+      const bool preserves = pass.numerics == Numerics::kPreserving && pass.needed_for.empty() &&
+                             !(pass.name == "recompute" && test.activations);
+      if (preserves) {
+        EXPECT_EQ(result.losses, before.losses);
+        EXPECT_EQ(result.weights, before.weights);
+        ++same_bits;
+      } else {
+        expect_alike(before, result, test.activations ? 0x1p-8 : 0x1p-18);
+      }
+      before = result;
+      ++passes_run;
+    }
+    test.stop_after_pass.clear();
+    const StepResult whole = run_steps(test, kBucket, 0xFF, 2);
+    EXPECT_EQ(whole.losses, before.losses);
+    EXPECT_EQ(whole.weights, before.weights);
+  }
+  EXPECT_GT(same_bits, 100);
+  EXPECT_GT(passes_run, 200);
+}
+
+TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
+  TinyCase test{.accumulation = 2};
+  test.lora = LoraConfig{.base_weights = BaseWeights::kInt8};
+  test.stop_after_pass = "fuse";
+  const Plan plan = build_plan(testing::tiny_request(test, kBucket));
+  std::vector<std::string> ran;
+  for (const PassRecord& pass : plan.train->passes) {
+    if (pass.ran) ran.push_back(pass.name);
+    EXPECT_EQ(pass.despite_stop, pass.name == "accumulate" || pass.name == "quantized_weights") << pass.name;
+  }
+  EXPECT_EQ(ran, (std::vector<std::string>{"unread_rows", "fuse", "quantized_weights", "accumulate"}));
+  for (const auto& [pass, reason] : {std::pair{"accumulate", "--gradient_accumulation_steps above 1"},
+                                     {"quantized_weights", "--load_in_4bit or --load_in_8bit"}}) {
+    test.disabled_passes = {pass};
+    try {
+      build_plan(testing::tiny_request(test, kBucket));
+      ADD_FAILURE() << pass << " was left out";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_EQ(
+          std::string(error.what()),
+          fmt::format("--disable_pass {}: a run with {} needs this pass; leave it on, or run without that",
+                      pass, reason));
+    }
+  }
 }
 
 // Every buffer in a block of its own: what ops read and write does not depend on who lies beside whom.

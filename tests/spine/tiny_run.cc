@@ -47,6 +47,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.recompute = test.recompute;
   request.optimizer_in_backward = test.optimizer_in_backward;
   request.passes.disabled = test.disabled_passes;
+  request.passes.stop_after = test.stop_after_pass;
   // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr && !test.reference_kernels &&
       test.dtype == DType::kF32) {

@@ -18,6 +18,7 @@ struct TinyCase {
   OptimizerConfig optimizer = {};
   bool reference_kernels = false;
   std::set<std::string, std::less<>> disabled_passes = {};
+  std::string stop_after_pass = {};
   double label_smoothing = 0.0;
   int64_t hidden = 16;
   int64_t heads = 2;

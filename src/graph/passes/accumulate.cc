@@ -59,6 +59,7 @@ Pass accumulate_pass() {
   return {.name = "accumulate",
           .numerics = Numerics::kPreserving,
           .help = "keeps gradients across micro-batches, added up by the ops that produce them",
+          .needed_for = "--gradient_accumulation_steps above 1",
           .run = keep_gradients};
 }
 

@@ -1,19 +1,69 @@
 #include "graph/passes/pass.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "base/check.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/passes/quantized_weights.h"
 
 namespace plimsoll {
 
+namespace {
+
+std::vector<PassInfo> list_passes() {
+  std::vector<PassInfo> infos;
+  for (const Pass& pass :
+       {unread_rows_pass(), precision_pass(DType::kBF16), fuse_pass(), quantized_weights_pass("nf4", {}),
+        frozen_weights_pass(DType::kBF16, {}), weight_copies_pass(DType::kBF16),
+        split_weights_pass(DType::kBF16), common_subexpression_pass(), accumulate_pass(), recompute_pass({}),
+        copies_at_use_pass(DType::kF16), dead_code_pass({}), reorder_pass({}), in_place_pass(),
+        offload_activations_pass({}, 0), offload_states_pass()}) {
+    infos.push_back({pass.name, pass.numerics, pass.help, pass.needed_for});
+  }
+  return infos;
+}
+
+// Behind the last one for a pass that is not listed.
+size_t place_of(std::string_view name) {
+  const std::vector<PassInfo>& passes = all_passes();
+  return static_cast<size_t>(std::ranges::find(passes, name, &PassInfo::name) - passes.begin());
+}
+
+}  // namespace
+
+const std::vector<PassInfo>& all_passes() {
+  static const std::vector<PassInfo> infos = list_passes();
+  return infos;
+}
+
+bool PassOptions::is_on(std::string_view pass) const {
+  if (disabled.contains(pass)) return false;
+  if (stop_after.empty()) return true;
+  if (stop_after == kStopAfterNone) return false;
+  const size_t last = place_of(stop_after);
+  PLIMSOLL_CHECK(last < all_passes().size(), "to stop after '{}', which is no pass", stop_after);
+  return place_of(pass) <= last;
+}
+
 void PassManager::run(Graph& graph, const Pass& pass) {
-  const bool off =
-      options_.disabled.contains(pass.name) || (options_.stop_after >= 0 && ran_ >= options_.stop_after);
-  PassRecord record{.name = std::string(pass.name), .ran = !off, .ops_before = graph.ops().size()};
-  if (!off) {
-    ++ran_;
+  const size_t place = place_of(pass.name);
+  PLIMSOLL_CHECK(place >= next_, "the pass '{}' comes later than all_passes() lists it", pass.name);
+  next_ = place;
+  const bool is_needed = !pass.needed_for.empty();
+  if (is_needed && options_.disabled.contains(pass.name)) {
+    throw_error(ErrorCode::kUsage,
+                "--disable_pass {}: a run with {} needs this pass; leave it on, or run without that",
+                pass.name, pass.needed_for);
+  }
+  const bool is_on = options_.is_on(pass.name);
+  PassRecord record{.name = std::string(pass.name),
+                    .ran = is_on || is_needed,
+                    .despite_stop = !is_on && is_needed,
+                    .needed_for = pass.needed_for,
+                    .ops_before = graph.ops().size()};
+  if (record.ran) {
     const auto start = std::chrono::steady_clock::now();
     pass.run(graph);
     record.milliseconds =
@@ -23,19 +73,6 @@ void PassManager::run(Graph& graph, const Pass& pass) {
   }
   record.ops_after = graph.ops().size();
   records_.push_back(std::move(record));
-}
-
-std::vector<PassInfo> all_passes() {
-  std::vector<PassInfo> infos;
-  for (const Pass& pass :
-       {unread_rows_pass(), precision_pass(DType::kBF16), frozen_weights_pass(DType::kBF16, {}),
-        quantized_weights_pass("nf4", {}), fuse_pass(), weight_copies_pass(DType::kBF16),
-        split_weights_pass(DType::kBF16), copies_at_use_pass(DType::kF16), common_subexpression_pass(),
-        dead_code_pass({}), accumulate_pass(), recompute_pass({}), reorder_pass({}), in_place_pass(),
-        offload_activations_pass({}, 0), offload_states_pass()}) {
-    infos.push_back({pass.name, pass.numerics, pass.help});
-  }
-  return infos;
 }
 
 }  // namespace plimsoll

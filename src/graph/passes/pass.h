@@ -1,6 +1,6 @@
 // A pass: graph in, graph out; and the manager that runs passes by name with the verifier before and after
-// each, and that can switch one off, stop after n, time and dump them. Not thread-safe. Passes know no device
-// and no optimizer.
+// each, and that can switch one off, stop after one, time and dump them. Not thread-safe. Passes know no
+// device and no optimizer.
 #pragma once
 
 #include <functional>
@@ -21,20 +21,32 @@ struct Pass {
   std::string_view name;
   Numerics numerics = Numerics::kPreserving;
   std::string_view help;
+  // Of a pass without which no program runs: what a run asks for that puts it into the pipeline. Such a pass
+  // is never left out. "" for all others.
+  std::string_view needed_for = {};
   std::function<void(Graph&)> run;
 };
 
+// Stops before the first pass.
+inline constexpr std::string_view kStopAfterNone = "none";
+
 struct PassOptions {
   std::set<std::string, std::less<>> disabled;  // names of passes to skip
-  int stop_after = -1;                          // bisecting: run only so many passes; negative runs all
+  // Bisecting: what all_passes() lists behind this one is left out, but for what is needed; "" runs all.
+  std::string stop_after;
   // Called with the pass's name and the text of the graph after every pass, when set.
   std::function<void(std::string_view pass, const std::string& text)> dump;
+
+  // Whether a pass that is not needed runs. Requires: stop_after is "", kStopAfterNone or listed.
+  bool is_on(std::string_view pass) const;
 };
 
 struct PassRecord {
   std::string name;
   double milliseconds = 0;
   bool ran = false;
+  bool despite_stop = false;  // it is behind the one to stop after, and needed
+  std::string_view needed_for = {};
   size_t ops_before = 0;
   size_t ops_after = 0;
 };
@@ -43,24 +55,27 @@ class PassManager {
  public:
   explicit PassManager(PassOptions options) : options_(std::move(options)) {}
 
-  // Runs one pass unless it is switched off. Errors: kInternal naming the pass after which the graph does not
-  // verify.
+  // Runs one pass unless it is switched off or behind the one to stop after. Requires: passes come in the
+  // order of all_passes(). Errors: kUsage for a needed pass that is switched off; kInternal naming the pass
+  // after which the graph does not verify.
   void run(Graph& graph, const Pass& pass);
   const std::vector<PassRecord>& records() const { return records_; }
 
  private:
   PassOptions options_;
   std::vector<PassRecord> records_;
-  int ran_ = 0;
+  size_t next_ = 0;  // the first in all_passes() that may come
 };
 
-// The passes by name, for --disable_pass and the documents.
+// The passes by name, in the one order in which a program runs those that its run asks for: what
+// --disable_pass and --stop_after_pass name.
 struct PassInfo {
   std::string_view name;
   Numerics numerics;
   std::string_view help;
+  std::string_view needed_for;
 };
-std::vector<PassInfo> all_passes();
+const std::vector<PassInfo>& all_passes();
 
 // precision.cc: 16-bit activations in a forward graph whose weights stay as they are.
 Pass precision_pass(DType activations);

@@ -94,6 +94,7 @@ Pass weight_copies_pass(DType gradients) {
       .name = "weight_copies",
       .numerics = Numerics::kChanging,
       .help = "lets products of 16-bit activations read 16-bit copies of weights that the optimizer keeps",
+      .needed_for = "--bf16 or --fp16 on this device",
       .run = [gradients](Graph& graph) { use_copies(graph, gradients); }};
 }
 

@@ -104,8 +104,7 @@ bool copies_at_use(const PlanRequest& request) {
 // Where the pass may be left out, updates go on to write the copies.
 bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   const bool pass_runs =
-      copies_at_use(request) && request.passes.stop_after < 0 &&
-      !request.passes.disabled.contains(copies_at_use_pass(*request.activation_dtype).name);
+      copies_at_use(request) && request.passes.is_on(copies_at_use_pass(*request.activation_dtype).name);
   return !pass_runs || shape.rank() < 2;
 }
 

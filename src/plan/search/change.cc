@@ -160,7 +160,7 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
 
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
-  if (!request.train || request.passes.disabled.contains("recompute")) return policies;
+  if (!request.train || !request.passes.is_on("recompute")) return policies;
   // What was chosen value by value lies between all of them.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
   for (const RecomputePolicy policy :

@@ -27,6 +27,10 @@ std::string module_table(const Plan& plan);
 // saved for the backward pass, and the formulas that people quote beside this plan.
 std::string plan_why(const Plan& plan);
 
+// With --stop_after_pass: which passes do not run, and which do all the same because the run needs them. One
+// line without a newline; "" without.
+std::string stopped_passes_text(const Plan& plan);
+
 // "fp32", "bf16": an element type as users of training frameworks write it.
 std::string_view precision_words(DType dtype);
 // "fp32"; "bf16 mixed" where weights stay in fp32.

@@ -151,6 +151,22 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
   }
 }
 
+TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
+  PlanRequest request = small_request();
+  EXPECT_EQ(stopped_passes_text(build_plan(request)), "");
+  request.gradient_accumulation_steps = 2;
+  request.passes.stop_after = "recompute";
+  request.passes.disabled = {"reorder"};
+  EXPECT_EQ(stopped_passes_text(build_plan(request)),
+            "--stop_after_pass recompute: left out are dead_code, in_place");
+  request.passes.stop_after = kStopAfterNone;
+  const Plan plan = build_plan(request);
+  EXPECT_EQ(stopped_passes_text(plan),
+            "--stop_after_pass none: left out are unread_rows, fuse, common_subexpression, recompute, "
+            "dead_code, in_place; accumulate runs all the same, for --gradient_accumulation_steps above 1");
+  EXPECT_NE(plan_why(plan).find(" ms, needed\n"), std::string::npos) << plan_why(plan);
+}
+
 TEST(PlanWhy, SaysHowEachProductIsDone) {
   PlanRequest request = small_request();
   EXPECT_EQ(plan_why(build_plan(request)).find("matrix products of"), std::string::npos);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -63,8 +64,8 @@ std::string passes_text(const ProgramPlan& program) {
   std::string text = fmt::format("passes of {}\n", program.name);
   for (const PassRecord& pass : program.passes) {
     text += left_aligned("  " + pass.name, 34);
-    text += pass.ran ? fmt::format("{:>5} -> {:>5} ops  {:>8.2f} ms\n", pass.ops_before, pass.ops_after,
-                                   pass.milliseconds)
+    text += pass.ran ? fmt::format("{:>5} -> {:>5} ops  {:>8.2f} ms{}\n", pass.ops_before, pass.ops_after,
+                                   pass.milliseconds, pass.despite_stop ? ", needed" : "")
                      : std::string("switched off\n");
   }
   return text;
@@ -95,6 +96,22 @@ std::string formulas_text(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string stopped_passes_text(const Plan& plan) {
+  const PassOptions& options = plan.request.passes;
+  const std::optional<ProgramPlan>& program = plan.train ? plan.train : plan.evaluate;
+  if (options.stop_after.empty() || !program) return "";
+  std::vector<std::string> left_out;
+  std::string needed;
+  for (const PassRecord& pass : program->passes) {
+    if (!pass.ran && !options.disabled.contains(pass.name)) left_out.push_back(pass.name);
+    if (pass.despite_stop)
+      needed += fmt::format("; {} runs all the same, for {}", pass.name, pass.needed_for);
+  }
+  return fmt::format("--stop_after_pass {}: left out {} {}{}", options.stop_after,
+                     left_out.size() == 1 ? "is" : "are",
+                     left_out.empty() ? "none" : fmt::format("{}", fmt::join(left_out, ", ")), needed);
+}
 
 std::string plan_why(const Plan& plan) {
   std::string text;
