@@ -18,6 +18,7 @@
 #include "train/host_memory.h"
 #include "train/metrics.h"
 #include "train/run_data.h"
+#include "train/run_places.h"
 #include "train/run_state.h"
 #include "train/speed.h"
 #include "train/tuning_cache.h"
@@ -38,7 +39,7 @@ class Setup {
   }
 
   RunSetup build() && {
-    check_output_folder();
+    check_places();
     set_passes();
     find_adapter();
     find_model();
@@ -226,15 +227,6 @@ class Setup {
     lora.double_quant = arguments_.load_in_4bit && arguments_.bnb_4bit_use_double_quant;
   }
 
-  // Before the work whose results shall lie there. A plan writes nothing.
-  void check_output_folder() const {
-    const auto status = files_.status(arguments_.output_dir);
-    if (ends_with_plan() || !status || status->kind != FileKind::kFile) return;
-    throw_error(ErrorCode::kUsage,
-                "--output_dir {}: a file of this name is there already; name a folder, or move the file away",
-                arguments_.output_dir);
-  }
-
   // What is saved as an adapter takes the place of weights in its folder, and those of the base are needed.
   void check_adapter_folder() const {
     std::error_code ignored;
@@ -408,8 +400,11 @@ class Setup {
 
   // The checkpoint that the run goes on from, if nothing is wrong with it; "" for none.
   std::string resumed_folder() const {
-    if (arguments_.resume_from_checkpoint != "True") return arguments_.resume_from_checkpoint;
-    return find_newest_verified(files_, arguments_.output_dir, VerifyDepth::kSizes).path;
+    try {
+      return choose_checkpoint(files_, arguments_, VerifyDepth::kSizes).path;
+    } catch (const Error&) {
+      return {};  // a plan is made without it; a run was refused before
+    }
   }
 
   // Whether a run goes on at a place whose batches are not those that a run from the start makes: with
@@ -527,6 +522,13 @@ class Setup {
       file->write(std::as_bytes(std::span(text)));
       file->close();
     };
+  }
+
+  // Before the data is read, which may take long. A default that no run may ever write to is not looked at.
+  void check_places() const {
+    if (ends_with_plan()) return;
+    if (arguments_.output_dir != Arguments().output_dir) check_output_dir(arguments_.output_dir);
+    if (setup_.purpose == RunPurpose::kTrain) check_resume(files_, arguments_);
   }
 
   static void check_pass(const char* argument, const std::string& name,

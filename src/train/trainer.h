@@ -52,7 +52,6 @@ class TrainLoop {
 
  private:
   // trainer_begin.cc
-  std::string choose_checkpoint(std::vector<std::string>& lines);
   void resume(const std::string& path, std::vector<std::string>& lines);
   void find_best_checkpoint(const std::string& path, RunState& state);
   void respect_other_runs(bool resumed, std::vector<std::string>& lines);

@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "base/file.h"
 #include "optim/loss_scale.h"
+#include "train/run_places.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -13,10 +14,6 @@ namespace plimsoll {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_true(const std::string& word) {
-  return word == "True" || word == "true" || word == "1";
-}
 
 std::string model_of(const Arguments& arguments) {
   return arguments.model_name_or_path.empty() ? arguments.config_name : arguments.model_name_or_path;
@@ -122,8 +119,7 @@ void tell_changes(const RunState& saved, const RunState& now, std::vector<std::s
 std::vector<std::string> TrainLoop::begin() {
   fs::create_directories(arguments_.output_dir);
   lock_ = std::make_unique<FolderLock>(arguments_.output_dir);
-  std::vector<std::string> lines;
-  const std::string path = arguments_.resume_from_checkpoint.empty() ? "" : choose_checkpoint(lines);
+  auto [path, lines] = choose_checkpoint(session_.files(), arguments_, VerifyDepth::kHashes);
   if (path.empty()) {
     state_.run = new_run_identity();
   } else {
@@ -132,45 +128,6 @@ std::vector<std::string> TrainLoop::begin() {
   respect_other_runs(!path.empty(), lines);
   tell_unsaved_evaluations(lines);
   return lines;
-}
-
-// "" where there is none.
-std::string TrainLoop::choose_checkpoint(std::vector<std::string>& lines) {
-  FileSystem& files = session_.files();
-  const std::string& wanted = arguments_.resume_from_checkpoint;
-  if (!is_true(wanted)) {
-    if (!files.status(wanted)) {
-      throw_error(ErrorCode::kBadData,
-                  "--resume_from_checkpoint {}: there is no such folder; True resumes from the newest of "
-                  "--output_dir",
-                  wanted);
-    }
-    if (const auto damage = find_damage(files, wanted, VerifyDepth::kHashes)) {
-      // What is wrong with a file names it by its path already.
-      throw_error(
-          ErrorCode::kBadData,
-          "{}{}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that "
-          "verifies",
-          damage->starts_with(wanted) ? "" : wanted + ": ", *damage);
-    }
-    return wanted;
-  }
-  const NewestCheckpoint newest = find_newest_verified(files, arguments_.output_dir);
-  for (const SkippedCheckpoint& skipped : newest.skipped)
-    lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
-  if (newest.path.empty() && !newest.skipped.empty()) {
-    // Starting anew would write over what the user may still want to save.
-    throw_error(ErrorCode::kBadData,
-                "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
-                "leave --resume_from_checkpoint out to start from the beginning",
-                arguments_.output_dir, newest.skipped.size(), newest.skipped.front().path,
-                newest.skipped.front().reason);
-  }
-  if (newest.path.empty()) {
-    lines.push_back("no checkpoint to resume from in " + arguments_.output_dir +
-                    ": starting from the beginning");
-  }
-  return newest.path;
 }
 
 void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines) {

@@ -328,7 +328,7 @@ std::vector<Case> argument_cases() {
       words("PredictHelp", 0, {"usage: plimsoll predict ", "--test_file FILE"}, {"predict", "--help"}),
       {"ArgumentOutputFolderIsAFile",
        2,
-       {"--output_dir ", "train.tsv: a file of this name is there already; name a folder"},
+       {"--output_dir ", "train.tsv is no folder; name another"},
        [](const Ground& ground) {
          Words words = ground.predict(ground.model());
          words[6] = ground.data();
@@ -463,6 +463,45 @@ std::vector<Case> checkpoint_cases() {
        [](const Ground& ground) {
          return ground.resume(ground.path("other"),
                               {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
+       }},
+      // Said before the data is read, which is broken too.
+      {"CheckpointNotThereBeforeData",
+       4,
+       {"checkpoint-9", "there is no such folder"},
+       [](const Ground& ground) {
+         return ground.resume(ground.path("other"),
+                              {"--resume_from_checkpoint", ground.run() + "/checkpoint-9", "--train_file",
+                               ground.file("no.tsv", "a")});
+       }},
+      {"CheckpointCutBeforeData",
+       4,
+       {"checkpoint-2", "optimizer.safetensors"},
+       [](const Ground& ground) {
+         const std::string run = ground.run_copy();
+         fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
+         return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2", "--train_file",
+                                    ground.file("no.tsv", "a")});
+       }},
+      {"OutputIsAFile",
+       2,
+       {"--output_dir", "taken is no folder", "name another"},
+       [](const Ground& ground) {
+         return ground.resume(ground.file("taken", ""), {"--train_file", ground.file("no.tsv", "a")});
+       }},
+      {"OutputIsBelowAFile",
+       2,
+       {"--output_dir", "taken is no folder", "name another"},
+       [](const Ground& ground) {
+         return ground.resume(ground.file("taken", "") + "/deep/run",
+                              {"--train_file", ground.file("no.tsv", "a")});
+       }},
+      {"OutputOfAPredictionIsAFile",
+       2,
+       {"--output_dir", "taken is no folder"},
+       [](const Ground& ground) {
+         Words words = ground.predict(ground.model());
+         words.insert(words.end(), {"--output_dir", ground.file("taken", "")});
+         return words;
        }},
       {"CheckpointNoneInFolder",
        0,
