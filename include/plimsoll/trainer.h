@@ -100,7 +100,8 @@ class Trainer {
   std::string start();
 
   // Trains to the end with everything that the arguments ask for; writes checkpoints, logs, results and plots
-  // into output_dir. Lines about a resumed checkpoint go to `announce`. Called once more, or after updates of
+  // into output_dir: plan.json before the first step, memory.json also where a loss that is not finite ends
+  // it. Lines about a resumed checkpoint go to `announce`. Called once more, or after updates of
   // one's own, it begins anew at step 0: with the weights as they are, the optimizer's states zero. Errors:
   // kUsage unless the Trainer was made with Task::kTrain; kWillNotFit, kNotFinite, kBadData, kDevice.
   TrainOutput train(const Announce& announce = {});
@@ -121,8 +122,8 @@ class Trainer {
   // Merges metrics into FOLDER/<split>_results.json and all_results.json as Trainer does.
   void save_metrics(const std::string& split, const MetricMap& metrics);
   // Writes plan.json, memory.json, loss.svg, memory.svg, with --profile profile.json, and, of a run that was
-  // not interrupted, the model card README.md into output_dir; a README.md of somebody else stays. Returns
-  // the names of the files that were written.
+  // not interrupted, the model card README.md into output_dir; a README.md of somebody else stays. Of one
+  // that was complete before, nothing: what it left stays. Returns the names of the files that were written.
   std::vector<std::string> save_reports(const TrainOutput& output);
 
   // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal

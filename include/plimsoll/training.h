@@ -94,6 +94,9 @@ class EarlyStopping : public Callback {
 struct TrainOutput {
   int64_t step = 0;
   bool interrupted = false;  // request_stop() ended it; the state is saved
+  // The run that it resumed had come to its end: no step was done, what it left in output_dir stays as it
+  // was, and `metrics` are of all its steps.
+  bool was_complete = false;
   MetricMap
       metrics;  // train_loss, train_runtime, train_samples_per_second, train_steps_per_second, epoch, ...
   std::string last_checkpoint;

@@ -47,11 +47,19 @@ void write_metrics(FileSystem& files, const std::string& folder, const std::stri
   replace_file(files, folder + "/all_results.json", results_json(all));
 }
 
+void write_memory(FileSystem& files, const std::string& folder, const Session& session) noexcept {
+  try {
+    replace_file(files, join_path(folder, kMemoryFile), memory_json(session.memory()));
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name) {
-  replace_file(files, folder + "/plan.json", report.json);
-  replace_file(files, folder + "/memory.json", memory_json(memory));
+  replace_file(files, join_path(folder, kPlanFile), report.json);
+  replace_file(files, join_path(folder, kMemoryFile), memory_json(memory));
   const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
   replace_file(files, folder + "/loss.svg",
                loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));

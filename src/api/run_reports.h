@@ -15,6 +15,12 @@ namespace plimsoll {
 void write_metrics(FileSystem& files, const std::string& folder, const std::string& split,
                    const MetricMap& metrics);
 
+inline constexpr const char* kPlanFile = "plan.json";
+inline constexpr const char* kMemoryFile = "memory.json";
+
+// memory.json of a run that ends with an error, which is worth more to the user than one of writing this.
+void write_memory(FileSystem& files, const std::string& folder, const Session& session) noexcept;
+
 // plan.json, memory.json, loss.svg, memory.svg. `run_name` (may be empty) is in the title of the loss.
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,

@@ -155,12 +155,22 @@ TrainOutput Trainer::train(const Announce& announce) {
     }
   };
   announce_all(impl_->loop->begin());
-  TrainOutput output = impl_->loop->run();
+  FileSystem& files = posix_file_system();
+  const std::string& folder = impl_->arguments().output_dir;
+  // What the run will do stands there also where it comes to no end.
+  if (!impl_->loop->is_complete()) replace_file(files, join_path(folder, kPlanFile), impl_->plan.json);
+  TrainOutput output;
+  try {
+    output = impl_->loop->run();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNotFinite) write_memory(files, folder, impl_->session);
+    throw;
+  }
   announce_all(impl_->loop->closing_lines());
   impl_->steps = output.step;
   impl_->batches_started = false;
   impl_->stop.store(false);
-  impl_->add_init_metrics(output.metrics);
+  if (!output.was_complete) impl_->add_init_metrics(output.metrics);
   return output;
 }
 
@@ -246,7 +256,9 @@ void Trainer::save_metrics(const std::string& split, const MetricMap& metrics) {
 }
 
 std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
-  std::vector<std::string> written{"plan.json", "memory.json", "loss.svg", "memory.svg"};
+  const std::string memory_file = join_path(impl_->arguments().output_dir, kMemoryFile);
+  if (output.was_complete && posix_file_system().status(memory_file)) return {};
+  std::vector<std::string> written{kPlanFile, kMemoryFile, "loss.svg", "memory.svg"};
   write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan,
                     memory(), output, impl_->arguments().run_name);
   if (impl_->arguments().profile) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
 #include "cli/command.h"
 #include "cli/progress.h"
@@ -28,6 +29,10 @@ void on_signal(int signal) {
 // The last line: what lies in the output folder, and what was left alone there.
 std::string outcome_text(const Arguments& arguments, const TrainOutput& output,
                          const std::vector<std::string>& written) {
+  if (output.was_complete) {
+    return arguments.output_dir + ": training was complete at step " + std::to_string(output.step) +
+           ", its results are as they were";
+  }
   const bool is_adapter = arguments.lora_r || !arguments.adapter_name_or_path.empty();
   std::string text = "wrote " + arguments.output_dir + (is_adapter ? ": adapter_" : ": ") +
                      "model.safetensors, all_results.json, log.jsonl";
@@ -76,9 +81,11 @@ int run_train(const std::vector<std::string>& words) {
     return static_cast<int>(ErrorCode::kInterrupted);
   }
   MetricMap metrics = output.metrics;
-  metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
-  print(metrics_text("train", metrics));
-  trainer.save_metrics("train", metrics);
+  if (!output.was_complete || !std::filesystem::exists(arguments.output_dir + "/train_results.json")) {
+    metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
+    print(metrics_text("train", metrics));
+    trainer.save_metrics("train", metrics);
+  }
   trainer.save_model(arguments.output_dir);
   // Everything is saved: from here on a signal ends the program as it would any other.
   running = nullptr;

@@ -334,6 +334,8 @@ void TrainLoop::finish_cut_off_step() {
 
 TrainOutput TrainLoop::run() {
   if (lock_ == nullptr) begin();
+  const bool is_resumed_at_end = is_complete();
+  if (is_resumed_at_end && has_ended()) return leave_as_it_was();
   FileSystem& files = session_.files();
   remove_leftovers(files, arguments_.output_dir);
   if (state_.step == 0) files.create(join_path(arguments_.output_dir, kLogFile))->close();
@@ -348,9 +350,10 @@ TrainOutput TrainLoop::run() {
                        (state_.step < state_.max_steps || state_.evaluation_is_due);
   output.step = state_.step;
   output.last_checkpoint = last_checkpoint_;
-  output.metrics = final_metrics({.seconds = ms_since(start) / 1000.0,
-                                  .samples = rows_trained() - rows_before,
-                                  .steps = state_.step - steps_before});
+  output.metrics = final_metrics(is_resumed_at_end ? whole_run()
+                                                   : PhaseWork{.seconds = ms_since(start) / 1000.0,
+                                                               .samples = rows_trained() - rows_before,
+                                                               .steps = state_.step - steps_before});
   if (!arguments_.skip_memory_metrics) output.metrics.merge(memory.end("train"));
   if (!output.interrupted) {
     record({.step = state_.step, .epoch = state_.epoch, .values = output.metrics});
@@ -362,6 +365,41 @@ TrainOutput TrainLoop::run() {
   output.metrics["epoch"] = state_.epoch;
   output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
   output.log_history = std::move(state_.log_history);
+  for (const auto& callback : callbacks_) callback->on_train_end();
+  lock_.reset();
+  return output;
+}
+
+// Whether the log in the output folder tells of the end that the run stands at: one that was killed between
+// its last checkpoint and its end has it still before it.
+bool TrainLoop::has_ended() const {
+  const std::string path = join_path(arguments_.output_dir, kLogFile);
+  if (!session_.files().status(path)) return false;
+  try {
+    const LogHistory log = read_log(session_.files(), path);
+    return !log.empty() && log.back().step == state_.step && log.back().values.contains("train_loss");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+PhaseWork TrainLoop::whole_run() const {
+  return {.seconds = state_.seconds, .samples = rows_trained(), .steps = state_.step};
+}
+
+// What a second end of the same run would write over was true of the first.
+TrainOutput TrainLoop::leave_as_it_was() {
+  for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
+  choose_final_weights();
+  TrainOutput output;
+  output.step = state_.step;
+  output.was_complete = true;
+  output.metrics = final_metrics(whole_run());
+  output.metrics["epoch"] = state_.epoch;
+  output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
+  output.last_checkpoint = last_checkpoint_;
+  output.best_checkpoint = best_checkpoint_path(state_);
+  output.log_history = read_log(session_.files(), join_path(arguments_.output_dir, kLogFile));
   for (const auto& callback : callbacks_) callback->on_train_end();
   lock_.reset();
   return output;

@@ -35,6 +35,9 @@ class TrainLoop {
   // returns. Errors: kNotFinite, kDevice, kBadData; what was saved stays.
   TrainOutput run();
 
+  // After begin(): whether the checkpoint is that of the end, so that run() has nothing to train.
+  bool is_complete() const { return state_.step >= state_.max_steps && !state_.evaluation_is_due; }
+
   // Lines for people after run(): which step's weights a run ends with, where that is not plain.
   const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
@@ -58,6 +61,9 @@ class TrainLoop {
   void tell_unsaved_evaluations(std::vector<std::string>& lines) const;
 
   // trainer.cc
+  bool has_ended() const;
+  TrainOutput leave_as_it_was();
+  PhaseWork whole_run() const;
   void take_steps();
   StepInfo train_step(MicroBatch& batch);
   void count_step(StepInfo& info, const BatchInfo& last);

@@ -161,11 +161,13 @@ void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines)
   lines.push_back(
       fmt::format("resuming from {}: step {} of {}, epoch {:.2f}, of the run {} with the model {}", path,
                   state_.step, state_.max_steps, state_.epoch, began(state_.run), model));
-  if (state_.step >= state_.max_steps && !state_.evaluation_is_due) {
+  if (is_complete()) {
     lines.push_back(
-        fmt::format("warning: nothing is left to train: the checkpoint is at step {}, this run ends at "
-                    "{}; raise --max_steps or --num_train_epochs to go on",
+        fmt::format("warning: nothing is left to train: training was complete at step {}, this run ends at "
+                    "{}. Raise --max_steps or --num_train_epochs to go on",
                     state_.step, state_.max_steps));
+    // The log ends with what the checkpoint, saved before the end, does not know.
+    if (has_ended()) return;
   }
   write_streamed_file(files, join_path(arguments_.output_dir, kLogFile),
                       [&](const PutText& put) { write_log(state_.log_history, put); });

@@ -429,7 +429,7 @@ std::vector<Case> checkpoint_cases() {
   return {
       {"CheckpointAtTheEnd",
        0,
-       {"nothing is left to train", "at step 2", "--max_steps"},
+       {"nothing is left to train", "training was complete at step 2", "--max_steps", "as they were"},
        [](const Ground& ground) {
          return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
        }},

@@ -2,6 +2,8 @@
 // that goes on makes up for the evaluation, with the log and the weights of one that was never stopped.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "plimsoll/trainer.h"
 #include "tests/training/stable_log.h"
 #include "tests/training/tiny_folder.h"
@@ -64,6 +66,11 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       const TrainOutput output = trainer.train();
       EXPECT_TRUE(output.interrupted);
       EXPECT_EQ(output.step, step);
+      // The plan stands there since the run began.
+      EXPECT_NE(read_file(arguments.output_dir + "/plan.json").find("\"total_bytes\""), std::string::npos);
+      trainer.save_reports(output);
+      EXPECT_FALSE(read_file(arguments.output_dir + "/memory.json").empty());
+      EXPECT_TRUE(std::filesystem::exists(arguments.output_dir + "/log.jsonl"));
       EXPECT_EQ(stop->batches, 1);
       EXPECT_FALSE(stop->finished);
       for (const LogRecord& record : output.log_history)

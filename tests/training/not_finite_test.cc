@@ -55,6 +55,13 @@ TEST(NotFinite, ARateThatExplodesLeavesWhatWasSaved) {
   const std::string message = failure_of(arguments);
   EXPECT_NE(message.find("the weights were not changed"), std::string::npos) << message;
   EXPECT_NE(message.find("irst "), std::string::npos) << message;
+  // What it planned, how far it came and what it held stand there too.
+  const auto text_of = [&](const char* file) { return read_file(folder.path("run") + file); };
+  EXPECT_NE(text_of("/plan.json").find("\"total_bytes\""), std::string::npos);
+  EXPECT_NE(text_of("/log.jsonl").find("\"loss\""), std::string::npos);
+  const std::string held = text_of("/memory.json");
+  EXPECT_NE(held.find("\"arena_high_water_bytes\""), std::string::npos) << held;
+  EXPECT_EQ(held.find("\"arena_high_water_bytes\": 0,"), std::string::npos) << held;
   // The step before it was saved and loads.
   ASSERT_TRUE(std::filesystem::exists(folder.path("run") + "/checkpoint-1"));
   arguments.resume_from_checkpoint = folder.path("run") + "/checkpoint-1";

@@ -85,6 +85,49 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
+// Going on with a run that came to its end leaves what it left; one that was killed just before its end is
+// brought there, with the figures of all its steps.
+TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
+  const TestFolder folder("complete");
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  {
+    Trainer trainer(arguments);
+    const TrainOutput output = trainer.train();
+    EXPECT_FALSE(output.was_complete);
+    trainer.save_reports(output);
+  }
+  const auto text_of = [&](const char* file) { return read_file(arguments.output_dir + file); };
+  const std::vector<const char*> files = {"/log.jsonl", "/trainer_state.json", "/memory.json", "/plan.json",
+                                          "/loss.svg"};
+  std::vector<std::string> before;
+  for (const char* file : files) before.push_back(text_of(file));
+  arguments.resume_from_checkpoint = "True";
+  for (const bool is_killed_before_its_end : {false, true}) {
+    if (is_killed_before_its_end) {
+      std::filesystem::copy_file(arguments.output_dir + "/checkpoint-12/log.jsonl",
+                                 arguments.output_dir + "/log.jsonl",
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+    Trainer trainer(arguments);
+    std::string told;
+    const TrainOutput output = trainer.train([&](const std::string& line) { told += line + "\n"; });
+    EXPECT_NE(told.find("training was complete at step 12"), std::string::npos) << told;
+    EXPECT_EQ(output.step, 12);
+    EXPECT_EQ(output.was_complete, !is_killed_before_its_end);
+    EXPECT_EQ(trainer.save_reports(output).empty(), !is_killed_before_its_end);
+    EXPECT_TRUE(output.log_history.back().values.contains("train_loss"));
+    EXPECT_GT(output.metrics.at("train_steps_per_second"), 0.0);
+    EXPECT_GT(output.metrics.at("train_samples_per_second"), 0.0);
+    for (size_t i = 0; i < files.size(); ++i) {
+      ASSERT_FALSE(before[i].empty()) << files[i];
+      if (!is_killed_before_its_end) {
+        EXPECT_TRUE(text_of(files[i]) == before[i]) << files[i];
+      }
+    }
+  }
+  EXPECT_NE(text_of("/log.jsonl").find("train_loss"), std::string::npos);
+}
+
 // A damaged newest checkpoint is skipped, with the reason; the one before it carries on.
 TEST(Resume, SkipsADamagedCheckpointAndSaysWhy) {
   const TestFolder folder("damaged");

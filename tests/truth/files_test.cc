@@ -109,5 +109,29 @@ TEST(Files, PredictingAfterTrainingWritesItsResultsToo) {
   expect_keys(out + "/all_results.json", {"predict_samples", "train_loss"});
 }
 
+TEST(Files, GoingOnWithAFinishedRunKeepsItsTrainingResults) {
+  const Ground ground;
+  ASSERT_TRUE(ground.is_good()) << ground.complaint();
+  const std::string out = ground.path("finished");
+  Words words = ground.train_dummy({"--max_steps", "2", "--save_steps", "1", "--output_dir", out});
+  std::erase(words, "--dry_run");
+  const ProcessResult train = run_plimsoll(words, ground.path("log"));
+  ASSERT_EQ(train.exit_code, 0) << train.output;
+  const std::vector<const char*> files = {"/train_results.json", "/memory.json",        "/plan.json",
+                                          "/log.jsonl",          "/trainer_state.json", "/README.md"};
+  std::vector<std::string> before;
+  for (const char* file : files) before.push_back(read_file(out + file));
+  words.insert(words.end(), {"--resume_from_checkpoint", "True", "--do_eval"});
+  const ProcessResult again = run_plimsoll(words, ground.path("log"));
+  ASSERT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_NE(again.output.find("training was complete at step 2"), std::string::npos) << again.output;
+  for (size_t i = 0; i < files.size(); ++i) {
+    ASSERT_FALSE(before[i].empty()) << files[i];
+    EXPECT_EQ(read_file(out + files[i]), before[i]) << files[i];
+  }
+  expect_keys(out + "/eval_results.json", {"eval_loss", "eval_accuracy"});
+  expect_keys(out + "/all_results.json", {"train_loss", "eval_loss"});
+}
+
 }  // namespace
 }  // namespace plimsoll::testing
