@@ -13,6 +13,7 @@
 #include "graph/passes/quantized_weights.h"
 #include "kernels/quantization/catalog.h"
 #include "models/freeze.h"
+#include "plan/build/begun_graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -197,7 +198,7 @@ OptimizerConfig optimizer_of(const PlanRequest& request) {
   return config;
 }
 
-ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
+ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
   Graph& graph = forward.graph;
@@ -232,6 +233,14 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
     graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
     passes.run(graph, accumulate_pass());
   }
+  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.train_bucket};
+  program.passes = passes.records();
+  return program;
+}
+
+void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
+  PassManager passes(request.passes);
+  Graph& graph = program.graph;
   passes.run(graph, recompute_pass(request.recompute));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
@@ -241,9 +250,7 @@ ProgramPlan build_train_graph(const PlanRequest& request, const std::vector<Weig
     passes.run(graph, offload_activations_pass(request.train_bucket, request.offload_least_bytes));
   }
   if (request.offload_optimizer) passes.run(graph, offload_states_pass());
-  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.train_bucket};
-  program.passes = passes.records();
-  return program;
+  program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
 ProgramPlan build_evaluate_graph(const PlanRequest& request) {
@@ -545,10 +552,19 @@ Plan build_plan(const PlanRequest& request) {
 }
 
 PlanGraphs build_graphs(const PlanRequest& request) {
+  return finish_graphs(request, begin_graphs(request));
+}
+
+PlanGraphs begin_graphs(const PlanRequest& request) {
   PlanGraphs graphs{.weights = run_weights(request)};
-  if (request.train) graphs.train = build_train_graph(request, graphs.weights);
+  if (request.train) graphs.train = begin_train_graph(request, graphs.weights);
   if (request.evaluate) graphs.evaluate = build_evaluate_graph(request);
   return graphs;
+}
+
+PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
+  if (begun.train) finish_train_graph(request, *begun.train);
+  return begun;
 }
 
 PlanGraphs graphs_of(Plan&& plan) {

@@ -8,6 +8,7 @@
 
 #include "graph/analysis/blocks.h"
 #include "plan/anatomy/operations.h"
+#include "plan/build/begun_graphs.h"
 #include "plan/search/keep_menu.h"
 
 namespace plimsoll {
@@ -76,7 +77,8 @@ class BudgetSearch {
  private:
   RecomputeOutcome planned(std::string name, RecomputeChoice choice) {
     request_.recompute = choice;
-    const Plan plan = build_plan(request_);
+    if (!begun_) begun_ = begin_graphs(request_);
+    const Plan plan = place_plan(request_, finish_graphs(request_, *begun_));
     ++result_.num_plans;
     if (!none_) none_ = plan;
     return {.name = std::move(name),
@@ -152,6 +154,7 @@ class BudgetSearch {
   PlanRequest request_;
   BudgetChoice result_;
   bool found_ = false;
+  std::optional<PlanGraphs> begun_;
   std::optional<Plan> none_;  // the plan that keeps everything
   std::optional<RecomputeOutcome> smallest_;
   std::vector<BlockOps> blocks_;

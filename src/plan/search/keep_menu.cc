@@ -7,6 +7,7 @@
 #include "graph/analysis/repeated.h"
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
+#include "plan/build/begun_graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -98,6 +99,8 @@ PlanRequest small_request_of(const PlanRequest& request) {
   small.memory_limit_bytes.reset();
   small.passes.dump = nullptr;
   small.recompute = {.policy = RecomputePolicy::kNone};
+  // Sizes and lifetimes are asked for, no places: these cost nothing to find.
+  small.separate_buffers = true;
   return small;
 }
 
@@ -134,7 +137,8 @@ std::set<std::string, std::less<>> names_of(const Graph& graph, const BlockOps& 
 
 KeepMenu keep_menu(const PlanRequest& request) {
   PlanRequest small = small_request_of(request);
-  const Plan none = build_plan(small);
+  const PlanGraphs begun = begin_graphs(small);
+  const Plan none = place_plan(small, finish_graphs(small, begun));
   const std::vector<BlockOps> blocks = forward_blocks(none.train->graph);
   if (blocks.empty()) return {};
   const BlockOps& middle = blocks[(blocks.size() - 1) / 2];
@@ -154,7 +158,7 @@ KeepMenu keep_menu(const PlanRequest& request) {
     for (const BlockOps& block : blocks) {
       small.recompute.kept_of_block[block.name] = names_of(none.train->graph, block, places);
     }
-    options.push_back(measured(build_plan(small), middle.name));
+    options.push_back(measured(place_plan(small, finish_graphs(small, begun)), middle.name));
     kept.push_back(std::move(places));
   }
   KeepMenu menu;

@@ -1,6 +1,7 @@
 #include "plan/search/keep_options.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -26,6 +27,37 @@ void keep_unbeaten(std::vector<State>& states) {
     if (unbeaten.empty() || state.ms < unbeaten.back().ms) unbeaten.push_back(state);
   }
   states = std::move(unbeaten);
+}
+
+// The states of one more block that fit, but for most of those that are beaten: kept bytes are told apart in
+// kMostStates steps, and a state is dropped that is no faster than one of an earlier step. What is left is a
+// few times what is unbeaten, where all states are as many times more as there are options.
+std::vector<State> extended(const std::vector<State>& before, const KeepBlock& block, int64_t limit) {
+  if (limit < 0) return {};
+  const int64_t step = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
+  std::vector<double> fastest(static_cast<size_t>(limit / step) + 2, std::numeric_limits<double>::infinity());
+  const auto for_each_that_fits = [&](const auto& take) {
+    for (uint32_t s = 0; s < before.size(); ++s) {
+      for (uint32_t o = 0; o < block.options.size(); ++o) {
+        const KeepOption& option = block.options[o];
+        if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
+        const State state{before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o};
+        // What is kept while the block works may be less than what it leaves, and that more than the limit.
+        const auto at = static_cast<size_t>(std::clamp<int64_t>(state.kept_bytes, 0, limit) / step);
+        take(state, at);
+      }
+    }
+  };
+  for_each_that_fits(
+      [&](const State& state, size_t at) { fastest[at + 1] = std::min(fastest[at + 1], state.ms); });
+  // From here on fastest[i] is that of all steps before the i-th.
+  std::partial_sum(fastest.begin(), fastest.end(), fastest.begin(),
+                   [](double a, double b) { return std::min(a, b); });
+  std::vector<State> states;
+  for_each_that_fits([&](const State& state, size_t at) {
+    if (state.ms < fastest[at]) states.push_back(state);
+  });
+  return states;
 }
 
 // Of states whose kept bytes are nearly equal the fastest, which is the last of them.
@@ -60,15 +92,7 @@ std::optional<KeepSolution> choose_options(std::span<const KeepBlock> blocks, in
                                            int64_t limit) {
   std::vector<std::vector<State>> layers{{State{}}};
   for (const KeepBlock& block : blocks) {
-    const std::vector<State>& before = layers.back();
-    std::vector<State> next;
-    for (uint32_t s = 0; s < before.size(); ++s) {
-      for (uint32_t o = 0; o < block.options.size(); ++o) {
-        const KeepOption& option = block.options[o];
-        if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
-        next.push_back({before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o});
-      }
-    }
+    std::vector<State> next = extended(layers.back(), block, limit);
     keep_unbeaten(next);
     thin_out(next, limit);
     if (next.empty()) return std::nullopt;
