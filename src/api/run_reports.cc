@@ -88,17 +88,31 @@ std::optional<Profile> measured_profile(const Session& session, double step_ms) 
   if (!session.is_allocated() || !session.plan().train) return std::nullopt;
   const ProgramPlan& program = *session.plan().train;
   const std::vector<OpTime>& times = session.executor().times(ProgramKind::kTrain);
+  const std::vector<OpTime>& first_times = session.executor().first_times(ProgramKind::kTrain);
   Profile profile{.ops = estimate_ops(session.plan(), program), .ms_per_step = {}, .context = {}};
+  int64_t num_steps = 0;
+  int64_t num_first = 0;
   for (size_t i = 0; i < times.size(); ++i) {
-    if (program.graph.ops()[i].segment == Segment::kOptimizer)
-      profile.context.num_steps = std::max(profile.context.num_steps, times[i].runs);
+    if (program.graph.ops()[i].segment != Segment::kOptimizer) continue;
+    num_steps = std::max(num_steps, times[i].runs);
+    num_first = std::max(num_first, first_times[i].runs);
   }
-  if (profile.context.num_steps == 0) return std::nullopt;
+  if (num_steps + num_first == 0) return std::nullopt;
+  profile.context.num_steps = num_steps;
+  profile.context.num_first_steps = num_first;
   profile.context.step_ms = step_ms;
   profile.context.peak_gflops = session.ceilings().product_gflops;
   profile.context.peak_gb_per_s = session.ceilings().copy_gb_per_s;
-  for (const OpTime& time : times) {
-    profile.ms_per_step.push_back(time.milliseconds / static_cast<double>(profile.context.num_steps));
+  for (size_t i = 0; i < times.size(); ++i) {
+    // First runs stand for the others where there are none.
+    const OpTime& time = times[i].runs > 0 ? times[i] : first_times[i];
+    const auto runs = static_cast<double>(std::max<int64_t>(time.runs, 1));
+    const double runs_per_step =
+        static_cast<double>(times[i].runs + first_times[i].runs) / static_cast<double>(num_steps + num_first);
+    profile.ms_per_step.push_back(time.milliseconds / runs * runs_per_step);
+    // Of the buckets that ran, which need not be the largest.
+    profile.ops[i].flops = time.flops / runs;
+    profile.ops[i].bytes = time.bytes / runs;
   }
   return profile;
 }

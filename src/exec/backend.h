@@ -32,6 +32,7 @@ struct BoundProgram {
   std::vector<BoundOp> ops = {};
   // What a backend keeps of each segment to start it at once; opaque to others.
   std::array<std::shared_ptr<void>, kNumSegments> prepared = {};
+  std::array<bool, kNumSegments> has_run = {};
 };
 
 class ExecutorBackend {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/split_f32.h"
 
@@ -14,6 +15,7 @@ Executor::Executor(const Plan& plan, uint8_t fill)
     if (!*source) continue;
     program->plan = &**source;
     program->times.resize((*source)->graph.ops().size());
+    program->first_times.resize(program->times.size());
   }
 }
 
@@ -211,8 +213,9 @@ void Executor::run(ProgramKind kind, Segment segment) {
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
   refresh_copies();
   if (segment == Segment::kOptimizer) updated_ = true;
+  const bool is_first = !std::exchange(target.bound->has_run[index_of(segment)], true);
   if (profiling_) {
-    backend_->run_timed(*target.bound, segment, target.times);
+    backend_->run_timed(*target.bound, segment, is_first ? target.first_times : target.times);
   } else {
     backend_->run(*target.bound, segment);
   }
@@ -248,10 +251,6 @@ void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {
   const Cost cost = schema_of(view.op).cost(view, program.bucket);
   time.flops += cost.flops;
   time.bytes += cost.bytes;
-}
-
-const std::vector<OpTime>& Executor::times(ProgramKind kind) const {
-  return program(kind).times;
 }
 
 }  // namespace plimsoll

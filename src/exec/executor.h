@@ -111,8 +111,10 @@ class Executor {
   Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
 
   void set_profiling(bool on) { profiling_ = on; }
-  // By op of the program, since profiling was switched on.
-  const std::vector<OpTime>& times(ProgramKind kind) const;
+  // By op of the program, since profiling was switched on. The first run of a segment in a bucket stands
+  // apart: libraries take their memory in it and pages are touched for the first time.
+  const std::vector<OpTime>& times(ProgramKind kind) const { return program(kind).times; }
+  const std::vector<OpTime>& first_times(ProgramKind kind) const { return program(kind).first_times; }
 
  private:
   struct Program {
@@ -122,6 +124,7 @@ class Executor {
     Bucket bucket;
     Bucket staged;  // what the batch fills of it
     std::vector<OpTime> times;
+    std::vector<OpTime> first_times;
   };
   Program& program(ProgramKind kind);
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }

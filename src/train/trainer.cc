@@ -104,6 +104,7 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   const int64_t per_step = arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
   double denominator = 0;
   std::vector<int32_t> rows;
+  bool meets_bucket = false;
   for (int64_t micro = 0; micro < arguments_.gradient_accumulation_steps; ++micro) {
     const auto waiting = Clock::now();
     PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
@@ -132,8 +133,10 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
     const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
     info.num_rows_computed += bucket.tokens;
     BucketFlops& flops = flops_by_bucket_[bucket.tokens];
-    if (flops.all == 0)
+    if (flops.all == 0) {
+      meets_bucket = true;
       flops = {plan_flops(*session_.plan().train, bucket), model_flops(*session_.plan().train, bucket)};
+    }
     state_.total_flos += flops.all;
     info.model_flops += flops.model;
     if (batch.info.last_in_epoch) break;
@@ -151,6 +154,9 @@ StepInfo TrainLoop::train_step(MicroBatch& batch) {
   info.step_ms = ms_since(start);
   info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
   count_step(info, batch.info);
+  StepTimes& times = meets_bucket ? first_steps_ : later_steps_;
+  times.ms += info.step_ms;
+  ++times.count;
   return info;
 }
 
@@ -182,8 +188,6 @@ void TrainLoop::count_step(StepInfo& info, const BatchInfo& last) {
   wait_since_log_ms_ += info.data_wait_ms;
   time_since_log_ms_ += info.step_ms;
   model_flops_since_log_ += info.model_flops;
-  step_time_ms_ += info.step_ms;
-  ++steps_run_;
 }
 
 bool TrainLoop::is_epoch_end(const StepInfo&) const {

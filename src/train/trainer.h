@@ -43,8 +43,10 @@ class TrainLoop {
 
   int64_t tokens_seen() const { return state_.tokens_seen; }
   // Mean wall time of the steps that this object ran, their waiting for data included; 0 before the first.
+  // Those that met a bucket for the first time count only where there are no others.
   double mean_step_ms() const {
-    return steps_run_ == 0 ? 0.0 : step_time_ms_ / static_cast<double>(steps_run_);
+    const StepTimes& times = later_steps_.count > 0 ? later_steps_ : first_steps_;
+    return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);
   }
 
   // Finishes the step, saves, ends with `interrupted`.
@@ -118,8 +120,12 @@ class TrainLoop {
   double wait_since_log_ms_ = 0;
   double time_since_log_ms_ = 0;
   double model_flops_since_log_ = 0;
-  double step_time_ms_ = 0;  // of the steps that this object ran
-  int64_t steps_run_ = 0;
+  struct StepTimes {
+    double ms = 0;
+    int64_t count = 0;
+  };
+  StepTimes first_steps_;  // that met a bucket for the first time in this object
+  StepTimes later_steps_;
 };
 
 // The metric that decides which model is best, as the log names it.

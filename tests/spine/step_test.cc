@@ -210,6 +210,33 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
   }
 }
 
+// What only a first run pays for is in no mean of a profile.
+TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
+  const TinyCase test{.accumulation = 2};
+  const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 4, .longest = 16}));
+  Executor executor(plan);
+  testing::fill_weights(executor);
+  executor.set_profiling(true);
+  // Buckets of 16 and of 32 tokens: the second is met by the second step's micro-batches.
+  for (const std::vector<int>& lengths : {kLengths, std::vector<int>{16, 12}, kLengths}) {
+    const TinyBatch batch = testing::tiny_batch(test, lengths, 1);
+    for (const bool add : {false, true}) {
+      executor.set_accumulate(add);
+      testing::forward_backward(executor, batch, 1, 4.0);
+    }
+    executor.set_update(1e-2, 1);
+    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  }
+  const auto& times = executor.times(ProgramKind::kTrain);
+  const auto& first = executor.first_times(ProgramKind::kTrain);
+  ASSERT_EQ(times.size(), plan.train->graph.ops().size());
+  for (size_t i = 0; i < times.size(); ++i) {
+    const bool is_update = plan.train->graph.ops()[i].segment == Segment::kOptimizer;
+    EXPECT_EQ(first[i].runs, 2) << i;
+    EXPECT_EQ(times[i].runs, is_update ? 1 : 4) << i;
+  }
+}
+
 // Every buffer in a block of its own: what ops read and write does not depend on who lies beside whom.
 TEST(Step, SeparateBuffersKeepEveryBit) {
   for (TinyCase test : all_cases()) {

@@ -25,6 +25,7 @@ std::string profile_json(const std::vector<OpEstimate>& ops, std::span<const dou
   }
   const nlohmann::ordered_json json{
       {"num_steps", context.num_steps},
+      {"num_first_steps", context.num_first_steps},
       {"step_ms", context.step_ms},
       {"measured_ceilings",
        {{"product_gflops", context.peak_gflops}, {"copy_gb_per_s", context.peak_gb_per_s}}},

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kLabelWidth = 29;
 constexpr size_t kSlowest = 10;
+constexpr size_t kLineWidth = 100;
 
 using Measured = std::array<std::array<OpTotals, kNumSegments>, kNumOpGroups>;
 
@@ -37,15 +38,36 @@ std::string slowest_text(const std::vector<OpEstimate>& ops, std::span<const dou
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ms[a] > ms[b]; });
   order.resize(std::min(order.size(), kSlowest));
-  std::string text = "slowest ops                        ms   share  GFLOP/s     GB/s  computes\n";
+  const auto name_of = [&](size_t i) {
+    return fmt::format("  {}, {}", ops[i].op, segment_name(ops[i].segment));
+  };
+  // As wide as the longest name asks for; what an op computes has the rest of the line.
+  size_t width = 28;
+  for (size_t i : order) width = std::max(width, name_of(i).size() + 1);
+  const size_t rest = kLineWidth - (width + 37);
+  std::string text = left_aligned("slowest ops", width) + "       ms   share  GFLOP/s     GB/s  computes\n";
   for (size_t i : order) {
     const auto runs = static_cast<double>(ops[i].runs_per_step);
-    const std::string name = fmt::format("  {}, {}", ops[i].op, segment_name(ops[i].segment));
-    text += left_aligned(name, 28) + right_aligned(fmt::format("{:.2f}", ms[i]), 9) +
+    text += left_aligned(name_of(i), width) + right_aligned(fmt::format("{:.2f}", ms[i]), 9) +
             right_aligned(share_text(ms[i], all_ms), 8) + right_aligned(rate(ops[i].flops * runs, ms[i]), 9) +
-            right_aligned(rate(ops[i].bytes * runs, ms[i]), 9) + "  " + shortened(ops[i].output, 35) + "\n";
+            right_aligned(rate(ops[i].bytes * runs, ms[i]), 9) + "  " + shortened(ops[i].output, rest) + "\n";
   }
   return text;
+}
+
+std::string steps_text(const ProfileContext& context) {
+  const int64_t first = context.num_first_steps;
+  if (context.num_steps > 0) {
+    return fmt::format("mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
+                       first == 0
+                           ? ""
+                           : fmt::format("; {} more, in which a bucket ran for the first time, {} left "
+                                         "out",
+                                         first, first == 1 ? "is" : "are"));
+  }
+  if (first == 0) return "";
+  return fmt::format("mean of {} step{}, each the first in its bucket, which takes longer: run more steps\n",
+                     first, first == 1 ? "" : "s");
 }
 
 // "contractions run at 61 % of the device's products, everything else at 74 % of its memory".
@@ -100,9 +122,8 @@ std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const do
     text += fmt::format("a step takes {:.2f} ms; {:.2f} ms of it lie outside the ops\n", context.step_ms,
                         std::max(0.0, context.step_ms - all_ms));
   }
-  if (context.num_steps > 0)
-    text += fmt::format("mean of {} step{}\n", context.num_steps, context.num_steps == 1 ? "" : "s");
-  return text + ceilings_text(measured, context) + "\n" + slowest_text(ops, ms_per_step, all_ms);
+  return text + steps_text(context) + ceilings_text(measured, context) + "\n" +
+         slowest_text(ops, ms_per_step, all_ms);
 }
 
 }  // namespace plimsoll

@@ -10,7 +10,9 @@
 namespace plimsoll {
 
 struct ProfileContext {
-  int64_t num_steps = 0;   // that were measured; 0: not said
+  int64_t num_steps = 0;  // that were measured; 0: not said
+  // Those in which a bucket ran for the first time: left out, unless there are no others.
+  int64_t num_first_steps = 0;
   double step_ms = 0;      // wall time of a step; 0: not known
   double peak_gflops = 0;  // of the device, as measured, for the share of it; 0: not known
   double peak_gb_per_s = 0;

@@ -51,9 +51,10 @@ TEST(ProfileTable, GroupsForwardBesideBackwardAndTheSlowest) {
 TEST(ProfileJson, NamesEveryOpInTheOrderOfTheSchedule) {
   std::vector<OpEstimate> ops = three_ops();
   ops[1].runs_per_step = 4;
-  const auto json = nlohmann::json::parse(
-      profile_json(ops, std::vector<double>{16.0, 3.0, 1.0}, {.num_steps = 5, .step_ms = 21.5}));
+  const auto json = nlohmann::json::parse(profile_json(
+      ops, std::vector<double>{16.0, 3.0, 1.0}, {.num_steps = 5, .num_first_steps = 2, .step_ms = 21.5}));
   EXPECT_EQ(json["num_steps"], 5);
+  EXPECT_EQ(json["num_first_steps"], 2);
   EXPECT_EQ(json["step_ms"], 21.5);
   ASSERT_EQ(json["ops"].size(), 3u);
   EXPECT_EQ(json["ops"][0]["op"], "matmul");
@@ -63,6 +64,33 @@ TEST(ProfileJson, NamesEveryOpInTheOrderOfTheSchedule) {
   EXPECT_EQ(json["ops"][1]["flops"], 4.0 * ops[1].flops);
   EXPECT_EQ(json["ops"][2]["computes"], "normalized");
   EXPECT_THROW(profile_json(ops, std::vector<double>{1.0}, {}), Error);
+}
+
+TEST(ProfileTable, LongNamesKeepTheColumns) {
+  std::vector<OpEstimate> ops = three_ops();
+  ops[1].op = "bias_dropout_residual_norm_bwd";
+  const std::string table = profile_table(ops, std::vector<double>{16.0, 3.0, 1.0}, {});
+  EXPECT_NE(
+      table.find("slowest ops                                       ms   share  GFLOP/s     GB/s  computes\n"
+                 "  matmul, forward                              16.00    80 %    125.0      0.1  hidden\n"
+                 "  bias_dropout_residual_norm_bwd, backward      3.00    15 %      0.7      6.7  "
+                 "..mediate.activation\n"),
+      std::string::npos)
+      << table;
+}
+
+TEST(ProfileTable, SaysWhichStepsAreLeftOut) {
+  const auto words = [](const ProfileContext& context) {
+    const std::string table = profile_table(three_ops(), std::vector<double>{16.0, 3.0, 1.0}, context);
+    const size_t at = table.find("mean of ");
+    return at == std::string::npos ? "" : table.substr(at, table.find('\n', at) - at);
+  };
+  EXPECT_EQ(words({.num_steps = 1}), "mean of 1 step");
+  EXPECT_EQ(words({.num_steps = 9, .num_first_steps = 3}),
+            "mean of 9 steps; 3 more, in which a bucket ran for the first time, are left out");
+  EXPECT_EQ(words({.num_first_steps = 1}),
+            "mean of 1 step, each the first in its bucket, which takes longer: run more steps");
+  EXPECT_EQ(words({}), "");
 }
 
 TEST(ProfileTable, WantsATimeForEveryOp) {
