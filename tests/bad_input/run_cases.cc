@@ -293,8 +293,8 @@ std::vector<Case> argument_cases() {
          return Words{"train", ground.file("names.json", "{\"learning_rat\": 1}")};
        }},
       {"ArgumentOutputIsAFile",
-       7,
-       {"train.tsv"},
+       2,
+       {"train.tsv", "is no folder"},
        [](const Ground& ground) {
          Words command = ground.train_dummy({"--output_dir", ground.data() + "/x"});
          std::erase(command, "--dry_run");
