@@ -25,15 +25,6 @@
 #include "kernels/loss/softmax.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 #include "kernels/matmul/matmul.h"
-#include "kernels/optimizer/adafactor.h"
-#include "kernels/optimizer/adagrad.h"
-#include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/adamw_8bit.h"
-#include "kernels/optimizer/global_norm.h"
-#include "kernels/optimizer/lion.h"
-#include "kernels/optimizer/lion_8bit.h"
-#include "kernels/optimizer/loss_scale.h"
-#include "kernels/optimizer/sgd.h"
 #include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {
@@ -96,22 +87,5 @@ MseBwdArgs mse_bwd_args(const BindContext& context);
 // The number of threads and the instruction set are those of the request.
 MatmulProblem matmul_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);
-
-// The lists of tensors that optimizer kernels work on; args borrow them.
-std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
-std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
-std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
-std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // of lion and adagrad
-// A tensor for every part of a parameter.
-std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context);  // of adamw_8bit and lion_8bit
-std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);
-GlobalNormArgs global_norm_args(const BindContext& context);  // without its tensors
-AdamwArgs adamw_args(const BindContext& context);             // without its tensors
-SgdArgs sgd_args(const BindContext& context);                 // without its tensors
-LionArgs lion_args(const BindContext& context);               // without its tensors
-AdagradArgs adagrad_args(const BindContext& context);         // without its tensors
-AdafactorArgs adafactor_args(const BindContext& context);     // without its tensors
-ClipCoefficientArgs clip_coefficient_args(const BindContext& context);
-AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context);
 
 }  // namespace plimsoll

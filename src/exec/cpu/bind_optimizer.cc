@@ -1,4 +1,4 @@
-#include "exec/kernel_args.h"
+#include "exec/update_args.h"
 
 namespace plimsoll {
 namespace {

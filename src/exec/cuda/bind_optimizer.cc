@@ -1,4 +1,5 @@
 #include "exec/cuda/bind_cuda.h"
+#include "exec/update_args.h"
 #include "kernels/optimizer/adafactor_cuda.h"
 #include "kernels/optimizer/adagrad_cuda.h"
 #include "kernels/optimizer/adamw_8bit_cuda.h"

@@ -1,0 +1,212 @@
+#include "exec/update_args.h"
+
+#include "graph/ops/update_parts.h"
+
+namespace plimsoll {
+namespace {
+
+View writable(ConstView view) {
+  return {const_cast<void*>(view.data), view.dtype};
+}
+
+// The list of tensors of an update: parameter, gradient, states and perhaps a copy or a remainder of each,
+// after four scalars.
+std::vector<OptimizerTensor> update_tensors(const BindContext& context, int states) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const bool split = context.attributes().integer_or("split", 0) != 0;
+  const int stride = 2 + states + (copies || split ? 1 : 0);
+  std::vector<OptimizerTensor> tensors;
+  for (int i = 4; i < context.view().num_inputs(); i += stride) {
+    OptimizerTensor tensor{.param = writable(context.input(i)),
+                           .grad = context.input(i + 1),
+                           .m = states > 0 ? writable(context.input(i + 2)) : View{},
+                           .v = states > 1 ? writable(context.input(i + 3)) : View{},
+                           .count = context.input_elements(i)};
+    if (copies) tensor.low = writable(context.input(i + stride - 1));
+    if (split) tensor.remainder = writable(context.input(i + stride - 1));
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+View at_element(ConstView view, int64_t element) {
+  if (!view) return {};
+  auto* start = static_cast<std::byte*>(const_cast<void*>(view.data));
+  return {start + element * dtype_bytes(view.dtype), view.dtype};
+}
+
+// One tensor of a checkpoint within a parameter of an update.
+struct UpdatePart {
+  int input = 0;  // of the op: the parameter's first
+  int copy = -1;  // its 16-bit copy's
+  int64_t index = 0;
+  int64_t first_row = 0, rows = 0, row_elements = 0;
+
+  int64_t first() const { return first_row * row_elements; }
+  int64_t count() const { return rows * row_elements; }
+};
+
+std::vector<UpdatePart> update_parts(const BindContext& context) {
+  const bool copies = context.attributes().integer_or("copies", 0) != 0;
+  const std::vector<std::vector<int64_t>> rows = part_rows_of(context.attributes());
+  const int stride = (context.view().num_inputs() - 4) / static_cast<int>(rows.size());
+  std::vector<UpdatePart> parts;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int input = 4 + static_cast<int>(i) * stride;
+    UpdatePart part{.input = input, .copy = copies ? input + stride - 1 : -1};
+    part.row_elements = elements_per_row(context.view().in_shape(input));
+    for (const int64_t count : rows[i]) {
+      part.rows = count;
+      parts.push_back(part);
+      part.first_row += count;
+      ++part.index;
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
+  std::vector<OptimizerTensor> tensors;
+  for (int i = 0; i < context.view().num_inputs(); ++i) {
+    tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
+  }
+  return tensors;
+}
+std::vector<OptimizerTensor> adamw_tensors(const BindContext& context) {
+  return update_tensors(context, 2);
+}
+std::vector<OptimizerTensor> sgd_tensors(const BindContext& context) {
+  return update_tensors(context, context.attributes().number("momentum") > 0.0 ? 1 : 0);
+}
+
+std::vector<OptimizerTensor> one_state_tensors(const BindContext& context) {
+  return update_tensors(context, 1);
+}
+
+std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context) {
+  const bool has_v = context.op().def->name() == "adamw_8bit";
+  std::vector<OptimizerTensor> tensors;
+  int64_t block = 0;  // of the parameter's absmax
+  for (const UpdatePart& part : update_parts(context)) {
+    if (part.index == 0) block = 0;
+    const auto input = [&](int offset, int64_t element) {
+      return at_element(context.input(part.input + offset), element);
+    };
+    tensors.push_back({.param = input(0, part.first()),
+                       .grad = input(1, part.first()),
+                       .m = input(2, part.first()),
+                       .v = has_v ? input(4, part.first()) : View{},
+                       .count = part.count(),
+                       .m_absmax = input(3, block),
+                       .v_absmax = has_v ? input(5, block) : View{}});
+    if (part.copy >= 0) tensors.back().low = at_element(context.input(part.copy), part.first());
+    block += eight_bit_blocks(part.count());
+  }
+  return tensors;
+}
+std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context) {
+  const bool factored = context.attributes().integer("factored") != 0;
+  const bool has_m = context.attributes().number("beta1") >= 0.0;
+  std::vector<AdafactorTensor> tensors;
+  for (const UpdatePart& part : update_parts(context)) {
+    const auto input = [&](int offset, int64_t element) {
+      return at_element(context.input(part.input + offset), element);
+    };
+    AdafactorTensor tensor{.param = input(0, part.first()), .grad = input(1, part.first())};
+    if (factored) {
+      tensor.row = input(2, part.first_row);
+      tensor.column = input(3, part.index * part.row_elements);
+      tensor.rows = part.rows;
+      tensor.columns = part.row_elements;
+    } else {
+      tensor.v = input(2, part.first());
+      tensor.columns = part.count();
+    }
+    if (has_m) tensor.m = input(factored ? 4 : 3, part.first());
+    if (part.copy >= 0) tensor.low = at_element(context.input(part.copy), part.first());
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+GlobalNormArgs global_norm_args(const BindContext& context) {
+  GlobalNormArgs args{.norm = context.output(0), .finite = context.output(1)};
+  args.scratch = context.scratch();
+  return args;
+}
+AdamwArgs adamw_args(const BindContext& context) {
+  return {.learning_rate = context.input(0),
+          .step = context.input(1),
+          .clip_coefficient = context.input(2),
+          .finite = context.input(3),
+          .beta1 = context.attributes().number("beta1"),
+          .beta2 = context.attributes().number("beta2"),
+          .epsilon = context.attributes().number("epsilon"),
+          .weight_decay = context.attributes().number("weight_decay"),
+          .noise_seed = static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0)),
+          .noise_site = static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0))};
+}
+SgdArgs sgd_args(const BindContext& context) {
+  return {.learning_rate = context.input(0),
+          .step = context.input(1),
+          .clip_coefficient = context.input(2),
+          .finite = context.input(3),
+          .momentum = context.attributes().number("momentum"),
+          .weight_decay = context.attributes().number("weight_decay"),
+          .nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff};
+}
+LionArgs lion_args(const BindContext& context) {
+  return {.learning_rate = context.input(0),
+          .clip_coefficient = context.input(2),
+          .finite = context.input(3),
+          .beta1 = context.attributes().number("beta1"),
+          .beta2 = context.attributes().number("beta2"),
+          .weight_decay = context.attributes().number("weight_decay")};
+}
+AdagradArgs adagrad_args(const BindContext& context) {
+  return {.learning_rate = context.input(0),
+          .step = context.input(1),
+          .clip_coefficient = context.input(2),
+          .finite = context.input(3),
+          .lr_decay = context.attributes().number("lr_decay"),
+          .epsilon = context.attributes().number("epsilon"),
+          .weight_decay = context.attributes().number("weight_decay")};
+}
+AdafactorArgs adafactor_args(const BindContext& context) {
+  const Attributes& attributes = context.attributes();
+  AdafactorArgs args{.learning_rate = context.input(0),
+                     .step = context.input(1),
+                     .clip_coefficient = context.input(2),
+                     .finite = context.input(3),
+                     .epsilon1 = attributes.number("epsilon1"),
+                     .epsilon2 = attributes.number("epsilon2"),
+                     .clip_threshold = attributes.number("clip_threshold"),
+                     .decay_rate = attributes.number("decay_rate"),
+                     .weight_decay = attributes.number("weight_decay"),
+                     .scratch = context.scratch()};
+  if (attributes.number("beta1") >= 0.0) args.beta1 = attributes.number("beta1");
+  if (attributes.integer("scale_parameter") != 0) args.scale_by_parameter = ScaleByParameter::kYes;
+  return args;
+}
+ClipCoefficientArgs clip_coefficient_args(const BindContext& context) {
+  return {.norm = context.input(0),
+          .coefficient = context.output(0),
+          .max_norm = context.attributes().number("max_norm"),
+          .scale = context.input(1)};
+}
+AdjustLossScaleArgs adjust_loss_scale_args(const BindContext& context) {
+  return {.norm = context.input(0),
+          .finite = context.input(1),
+          .scale = context.output(0),
+          .good_steps = context.output(1),
+          .skipped = context.output(2),
+          .unscaled_norm = context.output(3),
+          .used_scale = context.output(4),
+          .skipped_out = context.output(5),
+          .smallest = context.attributes().number("smallest"),
+          .growth_interval = context.attributes().integer("growth_interval")};
+}
+
+}  // namespace plimsoll
