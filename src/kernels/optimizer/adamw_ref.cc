@@ -48,9 +48,11 @@ void adamw_ref(const AdamwArgs& args) {
       const double p = load_parameter(tensor, i);
       const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
       const double updated = p - c.decay * p - c.step_size * m / denominator;
-      const uint32_t number = philox_element(noise, static_cast<uint64_t>(i));
+      const bool v_is_rounded = tensor.v.dtype == DType::kBF16;
+      const uint32_t number =
+          v_is_rounded || rounds_stochastically(tensor) ? philox_element(noise, static_cast<uint64_t>(i)) : 0;
       tensor.m.store(i, m);
-      if (tensor.v.dtype == DType::kBF16) {
+      if (v_is_rounded) {
         tensor.v.as<BF16>()[i].bits =
             round_stochastically(static_cast<float>(v), static_cast<uint16_t>(number & 0xffffu));
       } else {

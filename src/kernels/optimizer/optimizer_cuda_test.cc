@@ -108,6 +108,22 @@ TEST(AdamwCuda, SplitParametersAreWholeOnesInTwoParts) {
   }
 }
 
+// One update with noise, of `want` by the reference and of what `tensors_on` puts on a GPU.
+template <typename TensorsOn>
+void update_with_noise(TensorList& want, const TensorsOn& tensors_on) {
+  DeviceScalars scalars(0.003, 9, 0.7);
+  const auto with_noise = [](AdamwArgs args) {
+    args.noise_seed = 0x123456789abcdefu;
+    args.noise_site = 1u << 30;
+    return args;
+  };
+  adamw_ref(with_noise(scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost)));
+  Twins gpu;
+  const std::vector<OptimizerTensor> tensors = tensors_on(gpu);
+  adamw_cuda(with_noise(scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu))), nullptr);
+  gpu.download();
+}
+
 // The noise is that of the references; what it decides on is fp32, whose last bit may fall on the other side
 // of it.
 TEST(AdamwCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
@@ -122,20 +138,12 @@ TEST(AdamwCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
     }
     want.copy_from(start);
     got.copy_from(start);
-    DeviceScalars scalars(0.003, 9, 0.7);
     for (size_t i = 0; i < counts.size(); ++i) want.mutable_tensors()[i].param = expected[i].view();
-    auto reference = scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost);
-    reference.noise_seed = 0x123456789abcdefu;
-    reference.noise_site = 1u << 30;
-    adamw_ref(reference);
-    Twins gpu;
-    std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
-    for (size_t i = 0; i < counts.size(); ++i) tensors[i].param = gpu(weights[i]);
-    auto args = scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu));
-    args.noise_seed = reference.noise_seed;
-    args.noise_site = reference.noise_site;
-    adamw_cuda(args, nullptr);
-    gpu.download();
+    update_with_noise(want, [&](Twins& gpu) {
+      std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
+      for (size_t i = 0; i < counts.size(); ++i) tensors[i].param = gpu(weights[i]);
+      return tensors;
+    });
     int64_t others = 0, all = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       for (int64_t k = 0; k < counts[i]; ++k) {
@@ -152,7 +160,7 @@ TEST(AdamwCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
   }
 }
 
-// As weights in bf16 alone: the reference's noise, beside whole, split and rounded weights.
+// As weights in bf16 alone: the reference's noise.
 TEST(AdamwCuda, MomentsInBf16AreTheReferences) {
   for (const std::vector<int64_t>& counts : {kAwkwardCounts, many_counts()}) {
     TensorList want("adamw_cuda/moments", DType::kF32, counts),
@@ -161,22 +169,14 @@ TEST(AdamwCuda, MomentsInBf16AreTheReferences) {
     got.copy_from(want);
     NarrowMoments want_moments(want), got_moments(got);
     want_moments.give_to(want);
-    DeviceScalars scalars(0.003, 9, 0.7);
-    auto reference = scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost);
-    reference.noise_seed = 0x123456789abcdefu;
-    reference.noise_site = 1u << 30;
-    adamw_ref(reference);
-    Twins gpu;
-    std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
-    for (size_t i = 0; i < counts.size(); ++i) {
-      tensors[i].m = gpu(got_moments.m[i]);
-      tensors[i].v = gpu(got_moments.v[i]);
-    }
-    auto args = scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu));
-    args.noise_seed = reference.noise_seed;
-    args.noise_site = reference.noise_site;
-    adamw_cuda(args, nullptr);
-    gpu.download();
+    update_with_noise(want, [&](Twins& gpu) {
+      std::vector<OptimizerTensor> tensors = on_gpu(gpu, got);
+      for (size_t i = 0; i < counts.size(); ++i) {
+        tensors[i].m = gpu(got_moments.m[i]);
+        tensors[i].v = gpu(got_moments.v[i]);
+      }
+      return tensors;
+    });
     int64_t others = 0, all = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       all += counts[i];
