@@ -59,11 +59,11 @@ void write_run_reports(FileSystem& files, const std::string& folder, const Plan&
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name) {
   replace_file(files, join_path(folder, kPlanFile), report.json);
-  replace_file(files, join_path(folder, kMemoryFile), memory_json(memory));
   const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
   replace_file(files, folder + "/loss.svg",
                loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
   replace_file(files, folder + "/memory.svg", memory_plot(plan));
+  replace_file(files, join_path(folder, kMemoryFile), memory_json(memory));
 }
 
 bool write_model_card(FileSystem& files, const std::string& folder, const RunSetup& setup,

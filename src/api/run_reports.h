@@ -21,7 +21,8 @@ inline constexpr const char* kMemoryFile = "memory.json";
 // memory.json of a run that ends with an error, which is worth more to the user than one of writing this.
 void write_memory(FileSystem& files, const std::string& folder, const Session& session) noexcept;
 
-// plan.json, memory.json, loss.svg, memory.svg. `run_name` (may be empty) is in the title of the loss.
+// plan.json, loss.svg, memory.svg and, last, memory.json. `run_name` (may be empty) is in the title of the
+// loss.
 void write_run_reports(FileSystem& files, const std::string& folder, const Plan& plan,
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name);

@@ -259,16 +259,17 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
   const std::string memory_file = join_path(impl_->arguments().output_dir, kMemoryFile);
   if (output.was_complete && posix_file_system().status(memory_file)) return {};
   std::vector<std::string> written{kPlanFile, kMemoryFile, "loss.svg", "memory.svg"};
-  write_run_reports(posix_file_system(), impl_->arguments().output_dir, impl_->session.plan(), impl_->plan,
-                    memory(), output, impl_->arguments().run_name);
-  if (impl_->arguments().profile) {
-    if (write_profile(posix_file_system(), impl_->arguments().output_dir, impl_->session, impl_->step_ms()))
-      written.emplace_back("profile.json");
+  const std::string& folder = impl_->arguments().output_dir;
+  if (impl_->arguments().profile &&
+      write_profile(posix_file_system(), folder, impl_->session, impl_->step_ms())) {
+    written.emplace_back("profile.json");
   }
-  if (!output.interrupted &&
-      write_model_card(posix_file_system(), impl_->arguments().output_dir, impl_->session.setup(), output)) {
+  if (!output.interrupted && write_model_card(posix_file_system(), folder, impl_->session.setup(), output)) {
     written.emplace_back("README.md");
   }
+  // Its last file says that all of them are there.
+  write_run_reports(posix_file_system(), folder, impl_->session.plan(), impl_->plan, memory(), output,
+                    impl_->arguments().run_name);
   return written;
 }
 

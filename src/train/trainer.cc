@@ -338,10 +338,10 @@ void TrainLoop::finish_cut_off_step() {
 
 TrainOutput TrainLoop::run() {
   if (lock_ == nullptr) begin();
-  const bool is_resumed_at_end = is_complete();
-  if (is_resumed_at_end && has_ended()) return leave_as_it_was();
   FileSystem& files = session_.files();
   remove_leftovers(files, arguments_.output_dir);
+  const bool is_resumed_at_end = is_complete();
+  if (is_resumed_at_end && has_ended()) return leave_as_it_was();
   if (state_.step == 0) files.create(join_path(arguments_.output_dir, kLogFile))->close();
   for (const auto& callback : callbacks_) callback->on_train_begin(state_.max_steps);
   const MemoryPhase memory;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "plimsoll/trainer.h"
 #include "tests/training/stable_log.h"
@@ -108,9 +109,13 @@ TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {
                                  arguments.output_dir + "/log.jsonl",
                                  std::filesystem::copy_options::overwrite_existing);
     }
+    // Of a report that a kill cut off.
+    const std::string leftover = arguments.output_dir + "/.plimsoll-tmp-README.md";
+    std::ofstream(leftover) << "---";
     Trainer trainer(arguments);
     std::string told;
     const TrainOutput output = trainer.train([&](const std::string& line) { told += line + "\n"; });
+    EXPECT_FALSE(std::filesystem::exists(leftover));
     EXPECT_NE(told.find("training was complete at step 12"), std::string::npos) << told;
     EXPECT_EQ(output.step, 12);
     EXPECT_EQ(output.was_complete, !is_killed_before_its_end);
