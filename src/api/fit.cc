@@ -16,6 +16,7 @@
 #include "target/gpu_target.h"
 #include "train/host_memory.h"
 #include "train/run_setup.h"
+#include "train/run_threads.h"
 
 namespace plimsoll {
 namespace {

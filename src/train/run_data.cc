@@ -18,6 +18,7 @@
 #include "io/data/tokenizer_encoder.h"
 #include "train/device_choice.h"
 #include "train/host_memory.h"
+#include "train/run_threads.h"
 #include "train/trained_columns.h"
 
 namespace plimsoll {

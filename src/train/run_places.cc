@@ -61,6 +61,14 @@ ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, Ve
   return choice;
 }
 
+std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) {
+  try {
+    return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
+  } catch (const Error&) {
+    return {};  // a plan is made without it; a run was refused before
+  }
+}
+
 void check_resume(FileSystem& files, const Arguments& arguments) {
   const std::string path = choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
   if (path.empty()) return;

@@ -22,6 +22,9 @@ struct ResumeChoice {
 // those in --output_dir verifies.
 ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, VerifyDepth depth);
 
+// The one that the run goes on from as far as sizes tell, if nothing is wrong with it; "" for none.
+std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments);
+
 // That the run can go on from the checkpoint which it will choose, but for the contents of large files: their
 // hashes are verified where they are read. Errors: as choose_checkpoint(); kBadData for a checkpoint that
 // keeps no state of a run.

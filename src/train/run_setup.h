@@ -65,9 +65,4 @@ struct RunSetup {
 RunSetup prepare_run(const Arguments& arguments, RunPurpose purpose, const Environment& environment,
                      FileSystem& files);
 
-// Threads of the machine that this process may use.
-int available_threads();
-// Threads of a run: as many as are asked for, else all of those.
-int num_run_threads(const Arguments& arguments);
-
 }  // namespace plimsoll

@@ -1,0 +1,87 @@
+#include "train/run_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/counted.h"
+#include "io/ckpt/checkpoint.h"
+#include "train/run_places.h"
+#include "train/run_state.h"
+
+namespace plimsoll {
+namespace {
+
+// Whether a run goes on at a place whose batches are not those that a run from the start makes: with
+// another batch size, other data, or an epoch begun anew. What is wrong with the checkpoint is said when it
+// is read.
+bool goes_on_elsewhere(const RunSetup& setup, FileSystem& files) {
+  const Arguments& arguments = setup.arguments;
+  const std::string path = resumable_checkpoint(files, arguments);
+  if (path.empty()) return false;
+  try {
+    const RunState state = parse_run_state(open_checkpoint(files, path).run_state_json, path);
+    const Arguments& before = state.arguments;
+    return arguments.ignore_data_skip || state.data_rows != setup.rows_per_epoch ||
+           before.per_device_train_batch_size != arguments.per_device_train_batch_size ||
+           before.gradient_accumulation_steps != arguments.gradient_accumulation_steps;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Room for any batch at all: the longest rows in one.
+void plan_for_any_batch(RunSetup& setup) {
+  BatchSize& largest = setup.train_census.largest;
+  largest.tokens =
+      largest_batch_tokens(setup.train->tokens.lengths(), setup.arguments.per_device_train_batch_size);
+  largest.sequences = std::min<int64_t>(setup.train->num_rows(), setup.arguments.per_device_train_batch_size);
+  setup.notes.push_back(
+      fmt::format("the run goes on with other batches than those of its start: the plan has room for the "
+                  "largest that the data can make, {} tokens",
+                  largest.tokens));
+}
+
+}  // namespace
+
+void count_steps(RunSetup& setup, FileSystem& files) {
+  const Arguments& arguments = setup.arguments;
+  setup.sampler = {.strategy = parse_sampling_strategy(arguments.train_sampling_strategy),
+                   .seed = static_cast<uint64_t>(arguments.data_seed.value_or(arguments.seed)),
+                   .batch_size = arguments.per_device_train_batch_size,
+                   .accumulation_steps = arguments.gradient_accumulation_steps,
+                   .last_batch = arguments.dataloader_drop_last ? LastBatch::kDrop : LastBatch::kKeep};
+  if (!setup.train) return;
+  const Sampler sampler(setup.sampler, setup.train->tokens.lengths());
+  const int64_t accumulation = arguments.gradient_accumulation_steps;
+  setup.rows_per_epoch = sampler.rows_per_epoch();
+  setup.batches_per_epoch = sampler.batches_per_epoch();
+  setup.steps_per_epoch = std::max<int64_t>(1, (setup.batches_per_epoch + accumulation - 1) / accumulation);
+  if (arguments.max_steps > 0) {
+    setup.max_steps = arguments.max_steps;
+    setup.num_epochs = static_cast<double>(arguments.max_steps) / static_cast<double>(setup.steps_per_epoch);
+  } else {
+    setup.max_steps = static_cast<int64_t>(
+        std::ceil(arguments.num_train_epochs * static_cast<double>(setup.steps_per_epoch)));
+    setup.num_epochs = arguments.num_train_epochs;
+  }
+  const int64_t warmup = num_warmup_steps(arguments, setup.max_steps);
+  if (warmup > 0 && setup.max_steps <= warmup) {
+    setup.warnings.push_back(fmt::format("{} {} not above the {}: the learning rate never reaches {}",
+                                         counted(setup.max_steps, "optimizer step"),
+                                         setup.max_steps == 1 ? "is" : "are", counted(warmup, "warm-up step"),
+                                         arguments.learning_rate));
+  }
+  const int64_t epochs = (setup.max_steps + setup.steps_per_epoch - 1) / setup.steps_per_epoch;
+  setup.train_census = count_batches(sampler, epochs);
+  // A row that one epoch's last batch drops comes in another's.
+  setup.train_census.largest.longest = setup.train->tokens.longest();
+  if (!setup.train_census.is_exact) {
+    setup.notes.push_back(
+        fmt::format("too many epochs to look at each batch: the plan has room for the largest that the data "
+                    "can make, {} tokens",
+                    setup.train_census.largest.tokens));
+  }
+  if (goes_on_elsewhere(setup, files)) plan_for_any_batch(setup);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,14 @@
+// How many steps a run makes, and of which batches. One part of prepare_run (run_setup.h); not thread-safe.
+#pragma once
+
+#include "base/file.h"
+#include "train/run_setup.h"
+
+namespace plimsoll {
+
+// Fills the sampler's options and, where there is training data, steps, epochs and the census of the batches
+// that the run takes. Requires: the data is read. Warnings and notes join those of the setup. Cost: a walk
+// over the batches of the epochs, as count_batches() bounds it.
+void count_steps(RunSetup& setup, FileSystem& files);
+
+}  // namespace plimsoll
