@@ -111,6 +111,10 @@ std::string arguments_help(std::string_view topic = "");
 // The page docs/ARGUMENTS.md.
 std::string arguments_markdown();
 
+// ", did you mean 'x'?" with the word that is nearest to `word`, or "" if none is near. Settings and their
+// values are looked for so; it is here for the other words of a command line.
+std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
+
 // A value as text, as it would be given on the command line; "" if not set; "***" for a secret that is set.
 // Errors: kUsage for a name that does not exist.
 std::string argument_text(const Arguments& arguments, std::string_view name);

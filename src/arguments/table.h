@@ -58,9 +58,7 @@ const OldValue* find_old_value(std::string_view setting, std::string_view value)
 
 // The words of "a|b|c".
 std::vector<std::string_view> split_choices(std::string_view choices);
-// ", did you mean 'x'?" with the word that is nearest to `word`, or "" if none is near.
-std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
-// The same among the names of settings, which knows a few names of other tools, such as lr.
+// did_you_mean() among the names of settings, which knows a few names of other tools, such as lr.
 std::string did_you_mean_setting(std::string_view name);
 
 }  // namespace plimsoll

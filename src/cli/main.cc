@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command.h"
@@ -133,6 +134,18 @@ std::string usage() {
          "nothing.\n";
 }
 
+[[noreturn]] void refuse_command(const std::string& word) {
+  std::string list;
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) {
+    if (!names.empty()) list += ", ";
+    list += command.name;
+    names.emplace_back(command.name);
+  }
+  throw Error(ErrorCode::kUsage,
+              "'" + word + "' is no command; there are " + list + did_you_mean(word, names));
+}
+
 int run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() >= 2 && words[0] == "help") words = {words[1], "--help"};
@@ -147,9 +160,7 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
   }
-  throw Error(ErrorCode::kUsage, "'" + words[0] +
-                                     "' is no command; there are train, plan, eval, predict, inspect, "
-                                     "tokenize, fit, bench, merge, monitor");
+  refuse_command(words[0]);
 }
 
 // What was printed counts as done only when it has left the process. A run that failed keeps its own code.

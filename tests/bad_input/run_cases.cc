@@ -54,7 +54,10 @@ std::vector<Case> argument_cases() {
   return {
       words("CommandNone", 2, {"usage: plimsoll"}, {}),
       words("CommandHelp", 0, {"usage: plimsoll", "Exit codes"}, {"--help"}),
-      words("CommandUnknown", 2, {"'trian'", "train"}, {"trian"}),
+      words("CommandMistyped", 2, {"'trian' is no command", "merge, monitor, did you mean 'train'?\n"},
+            {"trian"}),
+      words("CommandHelpMistyped", 2, {"'pan' is no command", "did you mean 'plan'?\n"}, {"help", "pan"}),
+      words("CommandUnknown", 2, {"'destroy' is no command", "merge, monitor\n"}, {"destroy"}),
       words("PresetUnknown", 4,
             {"'bert-lrage-uncased'", "Presets that need nothing of this", "bert-large-uncased"},
             {"plan", "--config_name", "bert-lrage-uncased"}),
