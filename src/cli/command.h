@@ -23,8 +23,9 @@ int run_bench(const std::vector<std::string>& words);
 int run_merge(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 
-// Warnings and notes on a command line. They wait, because the first line of a run says its device, and are
-// said at the latest when this goes out of scope: before the message of an error that ends the command.
+// Warnings and notes on a command line. They wait, because the first line of a run says its device and a
+// plan's reader looks at the end of it, and are said at the latest when this goes out of scope: before the
+// message of an error that ends the command.
 class Remarks {
  public:
   Remarks(std::vector<std::string> warnings, std::vector<std::string> notes)
@@ -32,6 +33,8 @@ class Remarks {
   ~Remarks() { say_now(); }
   Remarks(const Remarks&) = delete;
   Remarks& operator=(const Remarks&) = delete;
+  // Others that wait with them.
+  void add(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
   // Once: a second call says nothing.
   void say_now();
 

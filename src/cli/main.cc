@@ -79,6 +79,11 @@ void say_all(const std::vector<std::string>& warnings, const std::vector<std::st
   for (const std::string& note : notes) say("note: " + note);
 }
 
+void Remarks::add(const std::vector<std::string>& warnings, const std::vector<std::string>& notes) {
+  warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
+  notes_.insert(notes_.end(), notes.begin(), notes.end());
+}
+
 void Remarks::say_now() {
   say_all(warnings_, notes_);
   warnings_.clear();

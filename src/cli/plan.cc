@@ -13,10 +13,11 @@ int run_plan(const std::vector<std::string>& words) {
         parsed.help_topic);
     return 0;
   }
-  say_all(parsed.warnings, parsed.notes);
+  Remarks remarks(parsed.warnings, parsed.notes);
   const PlanReport report = plan_run(parsed.arguments, process_environment(), Savings::kPlan);
-  say_all(report.warnings, report.notes);
+  remarks.add(report.warnings, report.notes);
   print_plan(report, parsed.arguments);
+  remarks.say_now();
   if (!report.fits) require_fit(parsed.arguments, process_environment());
   return 0;
 }

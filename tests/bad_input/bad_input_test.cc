@@ -154,6 +154,29 @@ TEST(BadInput, TheDeviceIsTheFirstLine) {
   EXPECT_TRUE(refused.output.starts_with(warning)) << refused.output;
 }
 
+// A plan's come behind its table, before an error too.
+TEST(BadInput, APlanEndsWithItsWarningsAndNotes) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  Words words = ground().plan(ground().model());
+  words.insert(words.end(), {"--evaluation_strategy", "no", "--max_seq_length", "4096", "--train_file",
+                             ground().data(), "--device", "cpu"});
+  const std::string old_name = "warning: --evaluation_strategy is an old name, read as --eval_strategy no\n";
+  const auto behind_table = [](const ProcessResult& plan) {
+    const size_t at = std::min(plan.output.find("warning: "), plan.output.find("note: "));
+    EXPECT_GT(at, 500u) << plan.output;
+    return plan.output.substr(std::min(at, plan.output.size()));
+  };
+  const ProcessResult fits = run_plimsoll(words, ground().path("log"));
+  EXPECT_EQ(fits.exit_code, 0);
+  const std::string remarks = behind_table(fits);
+  EXPECT_TRUE(remarks.starts_with(old_name + "warning: --max_seq_length 4096 ")) << fits.output;
+  EXPECT_NE(remarks.find("\nnote: --train_file is not read"), std::string::npos) << fits.output;
+  words.insert(words.end(), {"--memory_limit", "1MiB"});
+  const ProcessResult refused = run_plimsoll(words, ground().path("log"));
+  EXPECT_EQ(refused.exit_code, 3);
+  EXPECT_NE(behind_table(refused).find("\nplimsoll: "), std::string::npos) << refused.output;
+}
+
 // The name of a model in Hugging Face's cache stands for its folder here too.
 TEST(BadInput, InspectTakesAHubName) {
   ASSERT_TRUE(ground().is_good()) << ground().complaint();
