@@ -75,12 +75,10 @@ TEST(BadInput, StandardOutputThatTakesNothing) {
   const std::string out = ground().path("printed_nowhere");
   Words train = ground().train(ground().data(), {"--max_steps", "1", "--output_dir", out});
   std::erase(train, "--dry_run");
-  const Words eval = {
-      "eval", "--model_name_or_path", ground().model(), "--validation_file", ground().data(), "--output_dir",
-      out};
-  for (const Words& command : {Words{"--help"}, Words{"--version"}, Words{"train", "--help"}, train,
-                               ground().plan(ground().model()), eval, ground().predict(ground().model()),
-                               Words{"inspect", ground().model()}, ground().tokenize(ground().model())}) {
+  for (const Words& command :
+       {Words{"--help"}, Words{"--version"}, Words{"train", "--help"}, train, ground().plan(ground().model()),
+        ground().evaluate(ground().model(), ground().data()), ground().predict(ground().model()),
+        Words{"inspect", ground().model()}, ground().tokenize(ground().model())}) {
     SCOPED_TRACE(command.front());
     const ProcessResult result = Process(command, ground().path("log"), {}, "/dev/full").wait();
     EXPECT_EQ(result.exit_code, 7) << result.output;

@@ -228,13 +228,8 @@ std::vector<Case> reader_cases() {
        4,
        {"odd.tsv:3", "'awful' is not one of the model's labels", "'bad', 'good'"},
        [](const Ground& ground) {
-         return Words{"eval",
-                      "--model_name_or_path",
-                      ground.model(),
-                      "--validation_file",
-                      ground.file("odd.tsv", "sentence\tlabel\nword1\tgood\nword2\tawful\n"),
-                      "--output_dir",
-                      ground.path("out")};
+         return ground.evaluate(ground.model(),
+                                ground.file("odd.tsv", "sentence\tlabel\nword1\tgood\nword2\tawful\n"));
        }},
       {"DataColumnsNamed",
        0,
@@ -289,13 +284,8 @@ std::vector<Case> reader_cases() {
        4,
        {"evaluate.tsv:2", "awful"},
        [](const Ground& ground) {
-         return Words{"eval",
-                      "--model_name_or_path",
-                      ground.model(),
-                      "--output_dir",
-                      ground.path("out"),
-                      "--validation_file",
-                      ground.file("evaluate.tsv", "sentence\tlabel\nword1\tawful\n")};
+         return ground.evaluate(ground.model(),
+                                ground.file("evaluate.tsv", "sentence\tlabel\nword1\tawful\n"));
        }},
       {"DataPredictWithoutLabels",
        0,
@@ -379,6 +369,17 @@ std::vector<Case> column_cases() {
     words[4] = file;
     return words;
   };
+  // By a model that was trained on the labels of the column 'kind'.
+  const auto labels_of_kind = [](std::string name, Words words, std::string file, std::string text,
+                                 Words more) {
+    return Case{
+        std::move(name), 0, std::move(words),
+        [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
+          const std::string model = ground.model_replacing("config.json", "\"label_column_name\": \"label\"",
+                                                           "\"label_column_name\": \"kind\"");
+          return ground.evaluate(model, ground.file(file, text), more);
+        }};
+  };
   return {
       {"ColumnsAreThoseOfTraining",
        0,
@@ -404,23 +405,12 @@ std::vector<Case> column_cases() {
          words.insert(words.end(), {"--text_column_names", "sentence,kind"});
          return words;
        }},
-      {"ColumnOfLabelsIsThatOfTrainingBesideNamedTexts",
-       0,
-       {"note: ", "the labels are those of the column 'kind', as in training, not of 'label'",
-        "validation 1 row, 3 tokens", "eval_accuracy"},
-       [](const Ground& ground) {
-         const std::string model = ground.model_replacing("config.json", "\"label_column_name\": \"label\"",
-                                                          "\"label_column_name\": \"kind\"");
-         return Words{"eval",
-                      "--model_name_or_path",
-                      model,
-                      "--output_dir",
-                      ground.path("out"),
-                      "--text_column_names",
-                      "words",
-                      "--validation_file",
-                      ground.file("words.csv", "kind,words,label\nbad,word1,awful\n")};
-       }},
+      labels_of_kind("ColumnOfLabelsIsThatOfTraining", {"validation 1 row, 3 tokens", "eval_accuracy"},
+                     "kind.csv", "kind,sentence\nbad,word1\n", {}),
+      labels_of_kind("ColumnOfLabelsIsThatOfTrainingBesideNamedTexts",
+                     {"note: ", "the labels are those of the column 'kind', as in training, not of 'label'",
+                      "validation 1 row, 3 tokens", "eval_accuracy"},
+                     "words.csv", "kind,words,label\nbad,word1,awful\n", {"--text_column_names", "words"}),
       {"ColumnsOfAModelThatRemembersNone",
        0,
        {"note: ", "each text is a pair, of the columns 'sentence' and 'kind'", "test 1 row, 5 tokens"},
@@ -428,20 +418,6 @@ std::vector<Case> column_cases() {
          const std::string model =
              ground.model_replacing("config.json", "\"text_column_names\"", "\"somebody_elses\"");
          return predict(ground, model, ground.file("pairs_of.csv", "sentence,kind\nword1,word2\n"));
-       }},
-      {"ColumnOfLabelsIsThatOfTraining",
-       0,
-       {"validation 1 row, 3 tokens", "eval_accuracy"},
-       [](const Ground& ground) {
-         const std::string model = ground.model_replacing("config.json", "\"label_column_name\": \"label\"",
-                                                          "\"label_column_name\": \"kind\"");
-         return Words{"eval",
-                      "--model_name_or_path",
-                      model,
-                      "--output_dir",
-                      ground.path("out"),
-                      "--validation_file",
-                      ground.file("kind.csv", "kind,sentence\nbad,word1\n")};
        }},
   };
 }

@@ -125,6 +125,14 @@ Words Ground::predict(const std::string& model) const {
           path("predicted"), "--num_threads",        "1"};
 }
 
+Words Ground::evaluate(const std::string& model, const std::string& validation_file,
+                       const Words& more) const {
+  Words words = {"eval",          "--model_name_or_path", model,      "--validation_file",
+                 validation_file, "--output_dir",         path("out")};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 Words Ground::plan(const std::string& config) const {
   return {"plan", "--config_name", config};
 }

@@ -44,6 +44,7 @@ class Ground {
 
   // Commands that read one kind of input.
   Words predict(const std::string& model) const;
+  Words evaluate(const std::string& model, const std::string& validation_file, const Words& more = {}) const;
   Words plan(const std::string& config) const;
   Words tokenize(const std::string& tokenizer) const;
   Words train(const std::string& train_file, const Words& more = {}) const;
