@@ -90,7 +90,7 @@ std::string Ground::model_replacing(const std::string& name, std::string_view fr
 }
 
 std::string Ground::model_without(const std::string& name) const {
-  const std::string copy = model_with("", "");
+  std::string copy = model_with("", "");
   if (!fs::remove(copy + "/" + name)) throw std::runtime_error(name + " is not in the model");
   return copy;
 }
@@ -109,13 +109,13 @@ std::string Ground::model_with_header(const std::function<void(std::string&)>& c
 }
 
 std::string Ground::run_copy() const {
-  const std::string copy = path("run_copy" + std::to_string(++copies_));
+  std::string copy = path("run_copy" + std::to_string(++copies_));
   fs::copy(run(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   return copy;
 }
 
 std::string Ground::adapter_copy() const {
-  const std::string copy = path("adapter_copy" + std::to_string(++copies_));
+  std::string copy = path("adapter_copy" + std::to_string(++copies_));
   fs::copy(adapter(), copy, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   return copy;
 }
