@@ -284,6 +284,8 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
 }
 
 int64_t gpu_used_bytes(const PlanRequest& request) {
+  // Asking the driver takes 20 MiB of the process, which the plan of a run on a CPU does not count.
+  if (request.device != KernelDevice::kCuda) return 0;
   const auto memory = gpu_memory(request.gpu.uuid);
   return memory ? memory->used_bytes : 0;
 }

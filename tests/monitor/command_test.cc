@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -138,6 +139,26 @@ TEST(MonitorCommand, WatchingEndsWithinItsWait) {
   const ProcessResult result = watch({"--watch"}, 2, SIGINT);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
+}
+
+// Opening the driver takes memory that the plan of a run on a CPU does not count.
+TEST(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
+  const std::string folder = ::testing::TempDir() + "/plimsoll_cpu_run_" + std::to_string(getpid());
+  std::vector<std::string> with = environment("one");
+  with.emplace_back("LD_DEBUG=files");
+  const auto is_opened_by = [&](const std::vector<std::string>& words) {
+    const ProcessResult result = run_plimsoll(words, log_file(), 60000, with);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return holds(result.output, "file=libnvidia-ml.so.1");
+  };
+  EXPECT_TRUE(is_opened_by({"monitor"}));
+  EXPECT_FALSE(
+      is_opened_by({"train", "--config_name", "bert-base-uncased", "--config_overrides",
+                    "num_hidden_layers=1,hidden_size=32,num_attention_heads=2,intermediate_size=32,"
+                    "vocab_size=256",
+                    "--dataset_name", "dummy", "--dummy_num_samples", "8", "--dummy_seq_length", "8",
+                    "--max_steps", "1", "--save_strategy", "no", "--device", "cpu", "--output_dir", folder}));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(MonitorCommand, AFullDiskEndsTheWatch) {
