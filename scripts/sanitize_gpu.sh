@@ -24,15 +24,17 @@ small="--config_name bert-base-uncased --dataset_name dummy --max_steps 3 --max_
   --device cuda:0 --debug_allocations --logging_steps 1 --save_strategy no
   --config_overrides num_hidden_layers=2,hidden_size=128,num_attention_heads=2,intermediate_size=256,vocab_size=512"
 failed=0
-# One program under one tool: its last lines on failure, one line where all is well.
+# One program under one tool: its last lines on failure, one line where all is well. Racecheck does not follow the barriers of
+# Hopper's copy engine, by which the library's own products of matrices (nvjet) are ordered: it leaves these out.
 check() {
-  local tool=$1 name=$2
+  local tool=$1 name=$2 but=()
   shift 2
-  if compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$out/log" 2>&1; then
+  [ "$tool" = racecheck ] && but=(--kernel-name-exclude kernel_substring=nvjet)
+  if compute-sanitizer --tool "$tool" "${but[@]}" --error-exitcode 9 "$@" >"$out/log" 2>&1; then
     echo "$tool: $name: clean"
   else
-    failed=1
     echo "$tool: $name: exit code $?"
+    failed=1
     grep '=========' "$out/log" | head -40
     tail -5 "$out/log"
   fi
