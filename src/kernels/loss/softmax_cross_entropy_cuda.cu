@@ -95,27 +95,35 @@ __global__ void __launch_bounds__(kLossThreads)
 }  // namespace
 }  // namespace cuda
 
-void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
-  constexpr const char* kKernel = "softmax_cross_entropy_fwd_cuda";
+void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "softmax_cross_entropy_rows_cuda";
   const DType dtype = cuda::cuda_type_of(kKernel, {{"logits", args.logits_BK}});
   double* losses = cuda::row_losses(kKernel, args.scratch, args.num_rows);
   const cuda::CrossEntropyRows rows{args.labels_B.as<int32_t>(), args.num_rows, args.num_classes,
                                     args.label_smoothing};
-  if (args.num_rows > 0) {
-    const cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
-    cuda::with_row_packs(dtype, args.num_classes, {args.logits_BK.data}, [&](auto type, auto n) {
-      using T = decltype(type);
-      cuda::cross_entropy_fwd_kernel<T, decltype(n)::value><<<grid.blocks, grid.block, 0, stream>>>(
-          static_cast<const T*>(args.logits_BK.data), rows,
-          args.row_loss_B ? args.row_loss_B.as<float>() : nullptr, losses);
-    });
-    PLIMSOLL_CHECK_LAUNCH("softmax_cross_entropy_fwd");
-  }
-  cuda::add_row_losses(losses, args.num_rows,
+  if (args.num_rows <= 0) return;
+  const cuda::LossGrid grid = cuda::loss_grid(args.num_rows, args.num_classes);
+  cuda::with_row_packs(dtype, args.num_classes, {args.logits_BK.data}, [&](auto type, auto n) {
+    using T = decltype(type);
+    cuda::cross_entropy_fwd_kernel<T, decltype(n)::value><<<grid.blocks, grid.block, 0, stream>>>(
+        static_cast<const T*>(args.logits_BK.data), rows,
+        args.row_loss_B ? args.row_loss_B.as<float>() : nullptr, losses);
+  });
+  PLIMSOLL_CHECK_LAUNCH("softmax_cross_entropy_fwd");
+}
+
+void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "softmax_cross_entropy_total_cuda";
+  cuda::add_row_losses(cuda::row_losses(kKernel, args.scratch, args.num_rows), args.num_rows,
                        {.loss = cuda::scalar_of(kKernel, "loss", args.loss),
                         .denominator = cuda::scalar_of(kKernel, "denominator", args.denominator),
                         .adds = args.accumulate == Accumulate::kAdd},
                        stream);
+}
+
+void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream) {
+  softmax_cross_entropy_rows_cuda(args, stream);
+  softmax_cross_entropy_total_cuda(args, stream);
 }
 
 void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, CudaStream stream) {

@@ -14,6 +14,10 @@ namespace plimsoll {
 // Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate decides whether loss is added
 // to.
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
+// Its two halves, for rows that come in parts: the rows' losses into the scratch, and the loss of so many of
+// them, which reads no logits.
+void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
+void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,0 +1,177 @@
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/element_wise/cast.h"
+#include "kernels/loss/linear_cross_entropy.h"
+#include "kernels/matmul/matmul.h"
+
+namespace plimsoll {
+namespace {
+
+// What all parts share: the products of full chunks and of the last one, and where the scratch's parts
+// lie.
+class Chunks {
+ public:
+  Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
+      : problem_(problem),
+        parts_(linear_cross_entropy_cpu_scratch(problem, part)),
+        copies_weight_(linear_cross_entropy_copies_weight(problem)) {
+    const DType w = copies_weight_ ? problem.x : problem.w;
+    for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t, int64_t rows) {
+      Prepared& prepared = prepared_[rows];
+      if (prepared.logits) return;
+      const LossChunkProducts products = loss_chunk_products(problem, rows, w);
+      prepared.logits = prepare_matmul_cpu(products.logits);
+      if (part == LossPart::kInput) prepared.gradient = prepare_matmul_cpu(products.d_x);
+      if (part == LossPart::kParameters) prepared.gradient = prepare_matmul_cpu(products.d_w);
+    });
+  }
+
+ protected:
+  struct Prepared {
+    std::unique_ptr<PreparedMatmul> logits, gradient;
+  };
+
+  void begin(ConstView w, std::span<std::byte> scratch) {
+    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
+                   scratch.size(), parts_.bytes);
+    scratch_ = scratch.data();
+    w_ = w;
+    if (!copies_weight_) return;
+    const View copy{scratch_ + parts_.weight, problem_.x};
+    cast_fwd_cpu({.x = w, .y = copy, .n = problem_.classes * problem_.hidden});
+    w_ = copy;
+  }
+
+  ConstView weight() const { return w_; }
+  View sum() const { return {scratch_ + parts_.losses, DType::kF64}; }
+  View wide() const { return {scratch_ + parts_.wide, DType::kF32}; }
+  View narrow() const {
+    return problem_.x == DType::kF32 ? wide() : View{scratch_ + parts_.narrow, problem_.x};
+  }
+  std::span<std::byte> workspace() const {
+    return {scratch_ + parts_.workspace, static_cast<size_t>(parts_.workspace_bytes)};
+  }
+  Prepared& prepared(int64_t rows) { return prepared_.find(rows)->second; }
+
+  // Of rows from `first` on, as the loss reads them.
+  template <typename Args>
+  void compute_logits(const Args& args, int64_t first, int64_t rows) {
+    prepared(rows).logits->run({.a = view_from(args.x_BH, first * problem_.hidden),
+                                .b = w_,
+                                .bias = args.bias_K,
+                                .c = narrow(),
+                                .scratch = workspace()});
+    if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
+  }
+
+  // Their gradients, in the type of x.
+  template <typename Args>
+  void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
+    compute_logits(args, first, rows);
+    softmax_cross_entropy_bwd_cpu({.logits_BK = wide(),
+                                   .labels_B = view_from(args.labels_B, first),
+                                   .denominator = args.denominator,
+                                   .d_loss = args.d_loss,
+                                   .d_logits_BK = wide(),
+                                   .num_rows = rows,
+                                   .num_classes = problem_.classes,
+                                   .label_smoothing = problem_.label_smoothing});
+    if (problem_.x != DType::kF32) cast_fwd_cpu({.x = wide(), .y = narrow(), .n = rows * problem_.classes});
+  }
+
+  LinearCrossEntropyProblem problem_;
+
+ private:
+  LinearCrossEntropyScratch parts_;
+  bool copies_weight_;
+  std::map<int64_t, Prepared> prepared_;  // by rows of a chunk: at most two
+  std::byte* scratch_ = nullptr;
+  ConstView w_;
+};
+
+class Forward final : public PreparedLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {
+ public:
+  explicit Forward(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kLoss) {}
+
+  void run(const LinearCrossEntropyFwdArgs& args) override {
+    begin(args.w_KH, args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_logits(args, first, rows);
+      softmax_cross_entropy_fwd_cpu({.logits_BK = wide(),
+                                     .labels_B = view_from(args.labels_B, first),
+                                     .denominator = args.denominator,
+                                     .loss = sum(),
+                                     .num_rows = rows,
+                                     .num_classes = problem_.classes,
+                                     .label_smoothing = problem_.label_smoothing,
+                                     .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+    });
+    args.loss.store(0, sum().load(0));
+  }
+};
+
+class Backward final : public PreparedLossChunks<LinearCrossEntropyBwdArgs>, private Chunks {
+ public:
+  explicit Backward(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kInput) {}
+
+  void run(const LinearCrossEntropyBwdArgs& args) override {
+    begin(args.w_KH, args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_d_logits(args, first, rows);
+      prepared(rows).gradient->run({.a = narrow(),
+                                    .b = weight(),
+                                    .bias = {},
+                                    .c = view_from(args.d_x_BH, first * problem_.hidden),
+                                    .scratch = workspace()});
+    });
+  }
+};
+
+class Gradient final : public PreparedLossChunks<LinearCrossEntropyGradArgs>, private Chunks {
+ public:
+  explicit Gradient(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kParameters) {}
+
+  void run(const LinearCrossEntropyGradArgs& args) override {
+    begin(args.w_KH, args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_d_logits(args, first, rows);
+      const Accumulate accumulate = first > 0 ? Accumulate::kAdd : args.accumulate;
+      if (args.d_w_KH) {
+        prepared(rows).gradient->run({.a = narrow(),
+                                      .b = view_from(args.x_BH, first * problem_.hidden),
+                                      .bias = {},
+                                      .c = args.d_w_KH,
+                                      .accumulate = accumulate,
+                                      .scratch = workspace()});
+      }
+      if (args.d_bias_K) {
+        bias_grad_cpu({.d_y = narrow(),
+                       .d_b = args.d_bias_K,
+                       .scratch = {workspace().data(), DType::kU8},
+                       .T = rows,
+                       .C = problem_.classes,
+                       .accumulate = accumulate});
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<PreparedLossChunks<LinearCrossEntropyFwdArgs>> prepare_linear_cross_entropy_fwd_cpu(
+    const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<Forward>(problem);
+}
+std::unique_ptr<PreparedLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cross_entropy_bwd_cpu(
+    const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<Backward>(problem);
+}
+std::unique_ptr<PreparedLossChunks<LinearCrossEntropyGradArgs>> prepare_linear_cross_entropy_grad_cpu(
+    const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<Gradient>(problem);
+}
+
+}  // namespace plimsoll

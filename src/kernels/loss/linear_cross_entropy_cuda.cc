@@ -1,0 +1,172 @@
+#include "kernels/loss/linear_cross_entropy_cuda.h"
+
+#include <map>
+
+#include "base/check.h"
+#include "kernels/element_wise/add_cuda.h"
+#include "kernels/loss/softmax_cross_entropy_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/one_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+// What all parts share: the products of full chunks and of the last one, and where the scratch's parts
+// lie.
+class Chunks {
+ public:
+  Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
+      : problem_(problem), parts_(linear_cross_entropy_cuda_scratch(problem, part)) {
+    PLIMSOLL_CHECK(problem.fp32 != Fp32Products::kTf32x3, "a chunked loss by three products");
+    problem_.chunk_rows = linear_cross_entropy_cuda_chunk_rows(problem);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t, int64_t rows) {
+      Prepared& prepared = prepared_[rows];
+      if (prepared.logits) return;
+      const LossChunkProducts products = loss_chunk_products(problem_, rows, problem_.w);
+      prepared.logits = prepare_matmul_cuda(products.logits, problem_.fp32);
+      if (part == LossPart::kInput) prepared.gradient = prepare_matmul_cuda(products.d_x, problem_.fp32);
+      if (part == LossPart::kParameters) prepared.gradient = prepare_matmul_cuda(products.d_w, problem_.fp32);
+    });
+  }
+
+ protected:
+  struct Prepared {
+    std::unique_ptr<CudaMatmul> logits, gradient;
+  };
+
+  void check(std::span<std::byte> scratch) const {
+    PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts_.bytes, "scratch of {} bytes, needed {}",
+                   scratch.size(), parts_.bytes);
+  }
+  View logits(std::span<std::byte> scratch) const { return {scratch.data() + parts_.wide, problem_.x}; }
+  View losses(std::span<std::byte> scratch) const { return {scratch.data() + parts_.losses, DType::kF64}; }
+  std::span<std::byte> workspace(std::span<std::byte> scratch) const {
+    return scratch.subspan(static_cast<size_t>(parts_.workspace),
+                           static_cast<size_t>(parts_.workspace_bytes));
+  }
+  Prepared& prepared(int64_t rows) { return prepared_.find(rows)->second; }
+
+  template <typename Args>
+  void compute_logits(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
+    prepared(rows).logits->run({.a = view_from(args.x_BH, first * problem_.hidden),
+                                .b = args.w_KH,
+                                .bias = args.bias_K,
+                                .c = logits(args.scratch),
+                                .scratch = workspace(args.scratch)},
+                               nullptr, stream);
+  }
+
+  // Their gradients, in their place.
+  template <typename Args>
+  void compute_d_logits(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
+    compute_logits(args, first, rows, stream);
+    const View d_logits = logits(args.scratch);
+    softmax_cross_entropy_bwd_cuda({.logits_BK = d_logits,
+                                    .labels_B = view_from(args.labels_B, first),
+                                    .denominator = args.denominator,
+                                    .d_loss = args.d_loss,
+                                    .d_logits_BK = d_logits,
+                                    .num_rows = rows,
+                                    .num_classes = problem_.classes,
+                                    .label_smoothing = problem_.label_smoothing},
+                                   stream);
+  }
+
+  LinearCrossEntropyProblem problem_;
+
+ private:
+  LinearCrossEntropyScratch parts_;
+  std::map<int64_t, Prepared> prepared_;  // by rows of a chunk: at most two
+};
+
+class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {
+ public:
+  explicit Forward(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kLoss) {}
+
+  void run(const LinearCrossEntropyFwdArgs& args, const int32_t*, CudaStream stream) override {
+    check(args.scratch);
+    SoftmaxCrossEntropyFwdArgs loss{.logits_BK = logits(args.scratch),
+                                    .labels_B = args.labels_B,
+                                    .denominator = args.denominator,
+                                    .loss = args.loss,
+                                    .num_rows = problem_.rows,
+                                    .num_classes = problem_.classes,
+                                    .label_smoothing = problem_.label_smoothing};
+    loss.scratch = losses(args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_logits(args, first, rows, stream);
+      SoftmaxCrossEntropyFwdArgs chunk = loss;
+      chunk.labels_B = view_from(loss.labels_B, first);
+      chunk.scratch = view_from(loss.scratch, first);
+      chunk.num_rows = rows;
+      softmax_cross_entropy_rows_cuda(chunk, stream);
+    });
+    softmax_cross_entropy_total_cuda(loss, stream);
+  }
+};
+
+class Backward final : public CudaLossChunks<LinearCrossEntropyBwdArgs>, private Chunks {
+ public:
+  explicit Backward(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kInput) {}
+
+  void run(const LinearCrossEntropyBwdArgs& args, const int32_t*, CudaStream stream) override {
+    check(args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_d_logits(args, first, rows, stream);
+      prepared(rows).gradient->run({.a = logits(args.scratch),
+                                    .b = args.w_KH,
+                                    .bias = {},
+                                    .c = view_from(args.d_x_BH, first * problem_.hidden),
+                                    .scratch = workspace(args.scratch)},
+                                   nullptr, stream);
+    });
+  }
+};
+
+class Gradient final : public CudaLossChunks<LinearCrossEntropyGradArgs>, private Chunks {
+ public:
+  explicit Gradient(const LinearCrossEntropyProblem& problem) : Chunks(problem, LossPart::kParameters) {}
+
+  void run(const LinearCrossEntropyGradArgs& args, const int32_t* accumulate, CudaStream stream) override {
+    check(args.scratch);
+    const View d_logits = logits(args.scratch);
+    const std::span<std::byte> work = workspace(args.scratch);
+    for_each_loss_chunk(problem_.rows, problem_.chunk_rows, [&](int64_t first, int64_t rows) {
+      compute_d_logits(args, first, rows, stream);
+      const int32_t* adds = first > 0 ? static_cast<const int32_t*>(one_on_device()) : accumulate;
+      if (args.d_w_KH) {
+        prepared(rows).gradient->run({.a = d_logits,
+                                      .b = view_from(args.x_BH, first * problem_.hidden),
+                                      .bias = {},
+                                      .c = args.d_w_KH,
+                                      .scratch = work},
+                                     adds, stream);
+      }
+      if (args.d_bias_K) {
+        bias_grad_cuda({.d_y = d_logits,
+                        .d_b = args.d_bias_K,
+                        .scratch = {work.data(), DType::kU8},
+                        .T = rows,
+                        .C = problem_.classes},
+                       adds, stream);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CudaLossChunks<LinearCrossEntropyFwdArgs>> prepare_linear_cross_entropy_fwd_cuda(
+    const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<Forward>(problem);
+}
+std::unique_ptr<CudaLossChunks<LinearCrossEntropyBwdArgs>> prepare_linear_cross_entropy_bwd_cuda(
+    const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<Backward>(problem);
+}
+std::unique_ptr<CudaLossChunks<LinearCrossEntropyGradArgs>> prepare_linear_cross_entropy_grad_cuda(
+    const LinearCrossEntropyProblem& problem) {
+  return std::make_unique<Gradient>(problem);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,102 @@
+#include "base/check.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/loss/linear_cross_entropy.h"
+#include "kernels/matmul/matmul.h"
+
+namespace plimsoll {
+namespace {
+
+View scratch_view(std::span<std::byte> scratch, int64_t offset, DType dtype) {
+  return {scratch.data() + offset, dtype};
+}
+
+LinearCrossEntropyScratch checked_scratch(const LinearCrossEntropyProblem& problem,
+                                          std::span<std::byte> scratch) {
+  const LinearCrossEntropyScratch parts = linear_cross_entropy_ref_scratch(problem);
+  PLIMSOLL_CHECK(static_cast<int64_t>(scratch.size()) >= parts.bytes, "scratch of {} bytes, needed {}",
+                 scratch.size(), parts.bytes);
+  return parts;
+}
+
+// Logits of rows from `first` on.
+template <typename Args>
+void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& product, const Args& args,
+                int64_t first, View logits) {
+  matmul_ref(
+      product,
+      {.a = view_from(args.x_BH, first * problem.hidden), .b = args.w_KH, .bias = args.bias_K, .c = logits});
+}
+
+// Their gradients, in their place.
+template <typename Args>
+void d_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
+                  View logits) {
+  logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
+  softmax_cross_entropy_bwd_ref({.logits_BK = logits,
+                                 .labels_B = view_from(args.labels_B, first),
+                                 .denominator = args.denominator,
+                                 .d_loss = args.d_loss,
+                                 .d_logits_BK = logits,
+                                 .num_rows = rows,
+                                 .num_classes = problem.classes,
+                                 .label_smoothing = problem.label_smoothing});
+}
+
+}  // namespace
+
+void linear_cross_entropy_fwd_ref(const LinearCrossEntropyProblem& problem,
+                                  const LinearCrossEntropyFwdArgs& args) {
+  const LinearCrossEntropyScratch parts = checked_scratch(problem, args.scratch);
+  const View logits = scratch_view(args.scratch, parts.wide, problem.x);
+  const View sum = scratch_view(args.scratch, parts.losses, DType::kF64);
+  for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
+    logits_ref(problem, loss_chunk_products(problem, rows, problem.w).logits, args, first, logits);
+    softmax_cross_entropy_fwd_ref({.logits_BK = logits,
+                                   .labels_B = view_from(args.labels_B, first),
+                                   .denominator = args.denominator,
+                                   .loss = sum,
+                                   .num_rows = rows,
+                                   .num_classes = problem.classes,
+                                   .label_smoothing = problem.label_smoothing,
+                                   .accumulate = first > 0 ? Accumulate::kAdd : Accumulate::kOverwrite});
+  });
+  args.loss.store(0, sum.load(0));
+}
+
+void linear_cross_entropy_bwd_ref(const LinearCrossEntropyProblem& problem,
+                                  const LinearCrossEntropyBwdArgs& args) {
+  const View d_logits = scratch_view(args.scratch, checked_scratch(problem, args.scratch).wide, problem.x);
+  for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
+    d_logits_ref(problem, args, first, rows, d_logits);
+    matmul_ref(
+        loss_chunk_products(problem, rows, problem.w).d_x,
+        {.a = d_logits, .b = args.w_KH, .bias = {}, .c = view_from(args.d_x_BH, first * problem.hidden)});
+  });
+}
+
+void linear_cross_entropy_grad_ref(const LinearCrossEntropyProblem& problem,
+                                   const LinearCrossEntropyGradArgs& args) {
+  const View d_logits = scratch_view(args.scratch, checked_scratch(problem, args.scratch).wide, problem.x);
+  for_each_loss_chunk(problem.rows, problem.chunk_rows, [&](int64_t first, int64_t rows) {
+    const Accumulate accumulate = first > 0 ? Accumulate::kAdd : args.accumulate;
+    d_logits_ref(problem, args, first, rows, d_logits);
+    if (args.d_w_KH) {
+      matmul_ref(loss_chunk_products(problem, rows, problem.w).d_w,
+                 {.a = d_logits,
+                  .b = view_from(args.x_BH, first * problem.hidden),
+                  .bias = {},
+                  .c = args.d_w_KH,
+                  .accumulate = accumulate});
+    }
+    if (args.d_bias_K) {
+      bias_grad_ref({.d_y = d_logits,
+                     .d_b = args.d_bias_K,
+                     .scratch = {},
+                     .T = rows,
+                     .C = problem.classes,
+                     .accumulate = accumulate});
+    }
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,390 @@
+#include "kernels/loss/linear_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "device/cpu/cpu_features.h"
+#include "device/cpu/parallel.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/matmul/matmul.h"
+#include "plimsoll/error.h"
+#include "tests/support/compare.h"
+#include "tests/support/finite_difference.h"
+
+namespace plimsoll {
+namespace {
+
+using test::compare;
+using test::GuardedBuffer;
+using test::Limit;
+
+std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
+  return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
+}
+
+// Chunks of every kind: one row, one that is not full, as many as are packed, one for all.
+LinearCrossEntropyProblem problem_of(int64_t rows, int64_t hidden, int64_t classes, int64_t chunk) {
+  return {.rows = rows,
+          .chunk_rows = chunk,
+          .hidden = hidden,
+          .classes = classes,
+          .bias = MatmulBias::kRow,
+          .num_threads = num_threads(),
+          .isa = cpu_isa()};
+}
+const std::vector<LinearCrossEntropyProblem>& problems() {
+  static const std::vector<LinearCrossEntropyProblem> all{
+      problem_of(1, 8, 2, 1),      problem_of(5, 8, 3, 2),     problem_of(7, 16, 33, 7),
+      problem_of(64, 32, 100, 16), problem_of(9, 40, 30, 100), problem_of(150, 24, 513, 64)};
+  return all;
+}
+
+// Operands of a problem and every result, in the problem's types or, as what is wanted, in doubles.
+struct Case {
+  Case(const LinearCrossEntropyProblem& p, const std::string& test)
+      : problem(p),
+        name(fmt::format("{}/{}x{}x{} by {} {} {}", test, p.rows, p.hidden, p.classes, p.chunk_rows,
+                         dtype_name(p.x), dtype_name(p.w))),
+        x(name + "/x", p.x, p.rows * p.hidden),
+        w(name + "/w", p.w, p.classes * p.hidden),
+        bias(name + "/bias", p.bias_dtype, p.classes),
+        labels(name + "/labels", DType::kI32, p.rows) {
+    x.fill_normal();
+    w.fill_normal(0.0, 0.3);
+    bias.fill_normal(0.0, 0.3);
+    labels.fill_indices(p.classes);
+    for (int64_t b = 2; b < p.rows; b += 3) labels.view().as<int32_t>()[b] = b % 2 == 0 ? -100 : -1;
+    denominator = static_cast<double>(p.rows - p.rows / 3);
+  }
+  template <typename Args>
+  Args operands(GuardedBuffer& scratch) {
+    Args args;
+    args.x_BH = x.view();
+    args.w_KH = w.view();
+    if (problem.bias == MatmulBias::kRow) args.bias_K = bias.view();
+    args.labels_B = labels.view();
+    args.denominator = {&denominator, DType::kF64};
+    args.scratch = bytes_of(scratch);
+    return args;
+  }
+  LinearCrossEntropyProblem problem;
+  std::string name;
+  GuardedBuffer x, w, bias, labels;
+  double denominator = 1.0;
+  double d_loss = 1.5;
+};
+
+struct Results {
+  Results(const Case& c, const std::string& which, bool doubles)
+      : loss(c.name + which + "/loss", doubles ? DType::kF64 : DType::kF32, 1),
+        d_x(c.name + which + "/d_x", doubles ? DType::kF64 : c.problem.x, c.x.count()),
+        d_w(c.name + which + "/d_w", doubles ? DType::kF64 : c.problem.d_w, c.w.count()),
+        d_bias(c.name + which + "/d_bias", doubles ? DType::kF64 : DType::kF32, c.bias.count()) {}
+  GuardedBuffer loss, d_x, d_w, d_bias;
+};
+
+enum class Way { kRef, kCpu };
+enum class Wants { kAll, kWeight, kBias };
+
+// Forward and backward of a problem; the gradients of parameters are added to what is there, if asked.
+void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants = Wants::kAll) {
+  const LinearCrossEntropyProblem& problem = c.problem;
+  const auto scratch_of = [&](LossPart part) {
+    const int64_t bytes = way == Way::kRef ? linear_cross_entropy_ref_scratch(problem).bytes
+                                           : linear_cross_entropy_cpu_scratch(problem, part).bytes;
+    return GuardedBuffer(c.name + "/scratch", DType::kU8, bytes);
+  };
+  GuardedBuffer scratches[] = {scratch_of(LossPart::kLoss), scratch_of(LossPart::kInput),
+                               scratch_of(LossPart::kParameters)};
+  auto fwd = c.operands<LinearCrossEntropyFwdArgs>(scratches[0]);
+  fwd.loss = results.loss.view();
+  auto bwd = c.operands<LinearCrossEntropyBwdArgs>(scratches[1]);
+  bwd.d_loss = {&c.d_loss, DType::kF64};
+  bwd.d_x_BH = results.d_x.view();
+  auto grad = c.operands<LinearCrossEntropyGradArgs>(scratches[2]);
+  grad.d_loss = {&c.d_loss, DType::kF64};
+  if (wants != Wants::kBias) grad.d_w_KH = results.d_w.view();
+  if (wants != Wants::kWeight && problem.bias == MatmulBias::kRow) grad.d_bias_K = results.d_bias.view();
+  grad.accumulate = accumulate;
+  if (way == Way::kRef) {
+    linear_cross_entropy_fwd_ref(problem, fwd);
+    linear_cross_entropy_bwd_ref(problem, bwd);
+    linear_cross_entropy_grad_ref(problem, grad);
+  } else {
+    prepare_linear_cross_entropy_fwd_cpu(problem)->run(fwd);
+    prepare_linear_cross_entropy_bwd_cpu(problem)->run(bwd);
+    prepare_linear_cross_entropy_grad_cpu(problem)->run(grad);
+  }
+  for (const GuardedBuffer& scratch : scratches)
+    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
+}
+
+// The whole product and the whole loss by the references in doubles, and what results may be off by.
+struct Exact {
+  Exact(Case& c) : results(c, " exact", true) {  // NOLINT: made in one place
+    const LinearCrossEntropyProblem& p = c.problem;
+    const int64_t B = p.rows, H = p.hidden, K = p.classes;
+    std::vector<double> w = c.w.to_doubles();
+    if (p.x == DType::kBF16) {
+      for (double& value : w)
+        value = static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(value))));
+    }
+    const ConstView w_view{w.data(), DType::kF64};
+    std::vector<double> z(static_cast<size_t>(B * K)), d_z(z.size());
+    const MatmulProblem product{.m = B,
+                                .n = K,
+                                .k = H,
+                                .trans_b = Transpose::kYes,
+                                .a = p.x,
+                                .b = DType::kF64,
+                                .c = DType::kF64,
+                                .bias_dtype = p.bias_dtype,
+                                .bias = p.bias};
+    MatmulArgs args{.a = c.x.view(), .b = w_view, .bias = {}, .c = {z.data(), DType::kF64}};
+    if (p.bias == MatmulBias::kRow) args.bias = c.bias.view();
+    matmul_ref(product, args);
+    softmax_cross_entropy_fwd_ref({.logits_BK = {z.data(), DType::kF64},
+                                   .labels_B = c.labels.view(),
+                                   .denominator = {&c.denominator, DType::kF64},
+                                   .loss = results.loss.view(),
+                                   .num_rows = B,
+                                   .num_classes = K,
+                                   .label_smoothing = p.label_smoothing});
+    softmax_cross_entropy_bwd_ref({.logits_BK = {z.data(), DType::kF64},
+                                   .labels_B = c.labels.view(),
+                                   .denominator = {&c.denominator, DType::kF64},
+                                   .d_loss = {&c.d_loss, DType::kF64},
+                                   .d_logits_BK = {d_z.data(), DType::kF64},
+                                   .num_rows = B,
+                                   .num_classes = K,
+                                   .label_smoothing = p.label_smoothing});
+    const bool narrow = p.x == DType::kBF16;
+    // Of one logit, of one of their gradients, each with its store.
+    MatmulProblem stored = product;
+    stored.c = p.x;
+    double logit_error = 0.0;
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t k = 0; k < K; ++k) {
+        double sum = 1.0;
+        for (int64_t h = 0; h < H; ++h)
+          sum += std::abs(c.x.load(b * H + h) * w[static_cast<size_t>(k * H + h)]);
+        logit_error =
+            std::max(logit_error, matmul_error_bound(stored, sum, z[static_cast<size_t>(b * K + k)]));
+      }
+    }
+    const double scale = c.d_loss / c.denominator;
+    const double d_error =
+        linear_cross_entropy_d_logit_error(K, logit_error, scale) + (narrow ? 0x1p-8 * scale : 0.0);
+    loss_limit = static_cast<double>(B) / c.denominator * linear_cross_entropy_row_error(K, logit_error) +
+                 0x1p-23 * results.loss.load(0);
+    const double u = 0x1p-24;
+    const double chunks = std::ceil(static_cast<double>(B) / static_cast<double>(p.chunk_rows));
+    const double terms = static_cast<double>(B) + 2.0 * chunks + 4.0;
+    for (int64_t k = 0; k < K; ++k) {
+      double d_sum = 0.0, d_magnitude = 0.0;
+      for (int64_t b = 0; b < B; ++b) {
+        d_sum += d_z[static_cast<size_t>(b * K + k)];
+        d_magnitude += std::abs(d_z[static_cast<size_t>(b * K + k)]);
+      }
+      results.d_bias.view().store(k, d_sum);
+      bias_limits.push_back(static_cast<double>(B) * d_error + 2.0 * terms * u * (d_magnitude + 1.0));
+      for (int64_t h = 0; h < H; ++h) {
+        double sum = 0.0, magnitude = 0.0, x_sum = 0.0;
+        for (int64_t b = 0; b < B; ++b) {
+          const double d = d_z[static_cast<size_t>(b * K + k)], x = c.x.load(b * H + h);
+          sum += d * x;
+          magnitude += std::abs(d * x);
+          x_sum += std::abs(x);
+        }
+        results.d_w.view().store(k * H + h, sum);
+        const double store = p.d_w == DType::kBF16 ? 0x1p-8 * chunks * (magnitude + d_error * x_sum) : 0.0;
+        w_limits.push_back(d_error * x_sum + 2.0 * terms * u * (magnitude + 1.0) + store);
+      }
+    }
+    for (int64_t b = 0; b < B; ++b) {
+      for (int64_t h = 0; h < H; ++h) {
+        double sum = 0.0, magnitude = 0.0, w_sum = 0.0;
+        for (int64_t k = 0; k < K; ++k) {
+          const double d = d_z[static_cast<size_t>(b * K + k)], v = w[static_cast<size_t>(k * H + h)];
+          sum += d * v;
+          magnitude += std::abs(d * v);
+          w_sum += std::abs(v);
+        }
+        results.d_x.view().store(b * H + h, sum);
+        const double store = narrow ? 0x1p-8 * (std::abs(sum) + d_error * w_sum) : 0.0;
+        x_limits.push_back(d_error * w_sum + (static_cast<double>(K) + 2.0) * u * magnitude + store);
+      }
+    }
+  }
+  Results results;
+  double loss_limit = 0.0;
+  std::vector<double> x_limits, w_limits, bias_limits;
+};
+
+void expect_near(const Case& c, const Results& got, const Exact& want) {
+  const auto result = compare(got.loss, want.results.loss, {.absolute = want.loss_limit});
+  EXPECT_TRUE(result.ok()) << result;
+  const LinearCrossEntropyProblem& p = c.problem;
+  const auto d_x =
+      compare(got.d_x, want.results.d_x, {.per_element = want.x_limits, .shape = {p.rows, p.hidden}});
+  EXPECT_TRUE(d_x.ok()) << d_x;
+  const auto d_w =
+      compare(got.d_w, want.results.d_w, {.per_element = want.w_limits, .shape = {p.classes, p.hidden}});
+  EXPECT_TRUE(d_w.ok()) << d_w;
+  if (p.bias == MatmulBias::kNone) return;
+  const auto d_bias = compare(got.d_bias, want.results.d_bias, {.per_element = want.bias_limits});
+  EXPECT_TRUE(d_bias.ok()) << d_bias;
+}
+
+void check(LinearCrossEntropyProblem problem, const std::string& test) {
+  for (const double smoothing : {0.0, 0.1}) {
+    problem.label_smoothing = smoothing;
+    for (const MatmulBias bias : {MatmulBias::kRow, MatmulBias::kNone}) {
+      problem.bias = bias;
+      Case c(problem, test);
+      SCOPED_TRACE(c.name);
+      const Exact exact(c);
+      for (const Way way : {Way::kRef, Way::kCpu}) {
+        Results results(c, way == Way::kRef ? " ref" : " cpu", false);
+        run(c, way, results, Accumulate::kOverwrite);
+        expect_near(c, results, exact);
+      }
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, Fp32IsTheWholeProductAndTheWholeLoss) {
+  for (const LinearCrossEntropyProblem& problem : problems()) check(problem, "linear_ce");
+}
+
+TEST(LinearCrossEntropy, Bf16IsTheWholeProductAndTheWholeLoss) {
+  if (cpu_isa() < CpuIsa::kAvx512) GTEST_SKIP() << "oneDNN has no bf16 products below AVX-512";
+  for (LinearCrossEntropyProblem problem : problems()) {
+    problem.x = DType::kBF16;
+    check(problem, "linear_ce_mixed");
+    problem.w = problem.d_w = problem.bias_dtype = DType::kBF16;
+    check(problem, "linear_ce_bf16");
+  }
+}
+
+TEST(LinearCrossEntropy, TheWeightIsCopiedWhereChunksAreTooSmallToPackIt) {
+  LinearCrossEntropyProblem problem = problem_of(256, 32, 1000, 32);
+  EXPECT_FALSE(linear_cross_entropy_copies_weight(problem));
+  problem.x = DType::kBF16;
+  EXPECT_TRUE(linear_cross_entropy_copies_weight(problem));
+  problem.chunk_rows = 64;
+  EXPECT_FALSE(linear_cross_entropy_copies_weight(problem));
+}
+
+// A second micro-batch adds to gradients of parameters and overwrites that of x.
+TEST(LinearCrossEntropy, AddsToGradientsOfParameters) {
+  for (const LinearCrossEntropyProblem& problem : problems()) {
+    Case c(problem, "linear_ce_add");
+    SCOPED_TRACE(c.name);
+    Exact exact(c);
+    for (GuardedBuffer* sum : {&exact.results.d_w, &exact.results.d_bias}) {
+      for (int64_t i = 0; i < sum->count(); ++i) sum->view().store(i, 2.0 * sum->load(i));
+    }
+    for (std::vector<double>* limits : {&exact.w_limits, &exact.bias_limits}) {
+      for (double& limit : *limits) limit *= 3.0;
+    }
+    for (const Way way : {Way::kRef, Way::kCpu}) {
+      Results results(c, way == Way::kRef ? " ref" : " cpu", false);
+      run(c, way, results, Accumulate::kOverwrite);
+      run(c, way, results, Accumulate::kAdd);
+      expect_near(c, results, exact);
+    }
+  }
+}
+
+// What the scratch held before leaves no trace.
+TEST(LinearCrossEntropy, SameBitsInEveryRun) {
+  for (const LinearCrossEntropyProblem& problem : problems()) {
+    Case c(problem, "linear_ce_bits");
+    Results first(c, " first", false), second(c, " second", false);
+    run(c, Way::kCpu, first, Accumulate::kOverwrite);
+    run(c, Way::kCpu, second, Accumulate::kOverwrite);
+    for (auto part : {&Results::loss, &Results::d_x, &Results::d_w, &Results::d_bias}) {
+      const auto result = test::compare_bits(first.*part, second.*part);
+      EXPECT_TRUE(result.ok()) << c.name << " " << result;
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
+  for (const double smoothing : {0.0, 0.2}) {
+    LinearCrossEntropyProblem problem = problem_of(7, 6, 5, 3);
+    problem.label_smoothing = smoothing;
+    problem.x = problem.w = problem.d_w = problem.bias_dtype = DType::kF64;
+    Case c(problem, "linear_ce_difference");
+    Results results(c, " gradient", true);
+    run(c, Way::kRef, results, Accumulate::kOverwrite);
+    GuardedBuffer scratch(c.name + "/scratch", DType::kU8, linear_cross_entropy_ref_scratch(problem).bytes);
+    double loss = 0.0;
+    auto args = c.operands<LinearCrossEntropyFwdArgs>(scratch);
+    args.loss = {&loss, DType::kF64};
+    const auto evaluate = [&] {
+      linear_cross_entropy_fwd_ref(problem, args);
+      return c.d_loss * loss;
+    };
+    int checked = 0;
+    for (auto [operand, gradient] :
+         {std::pair{&c.x, &results.d_x}, {&c.w, &results.d_w}, {&c.bias, &results.d_bias}}) {
+      for (int64_t i = 0; i < operand->count(); ++i, ++checked) {
+        EXPECT_NEAR(gradient->load(i), test::finite_difference(*operand, i, evaluate),
+                    test::kFiniteDifferenceLimit)
+            << gradient->name() << " " << i;
+      }
+    }
+    EXPECT_EQ(checked, 7 * 6 + 5 * 6 + 5);
+  }
+}
+
+// What nobody wants is not computed: no product writes where there is no place.
+TEST(LinearCrossEntropy, ComputesOnlyWhatHasAPlace) {
+  for (const Way way : {Way::kRef, Way::kCpu}) {
+    Case c(problem_of(10, 16, 24, 4), "linear_ce_optional");
+    Results all(c, " all", false);
+    run(c, way, all, Accumulate::kOverwrite);
+    for (const Wants wants : {Wants::kWeight, Wants::kBias}) {
+      Results some(c, " some", false);
+      run(c, way, some, Accumulate::kOverwrite, wants);
+      const auto part = wants == Wants::kWeight ? &Results::d_w : &Results::d_bias;
+      const auto result = test::compare_bits(some.*part, all.*part);
+      EXPECT_TRUE(result.ok()) << result;
+    }
+  }
+}
+
+TEST(LinearCrossEntropy, AScratchTooSmallIsOurBug) {
+  Case c(problem_of(5, 8, 3, 2), "linear_ce_scratch");
+  GuardedBuffer scratch(c.name + "/scratch", DType::kU8, 64);
+  float loss = 0.0f;
+  auto args = c.operands<LinearCrossEntropyFwdArgs>(scratch);
+  args.loss = {&loss, DType::kF32};
+  EXPECT_THROW(linear_cross_entropy_fwd_ref(c.problem, args), Error);
+  EXPECT_THROW(prepare_linear_cross_entropy_fwd_cpu(c.problem)->run(args), Error);
+}
+
+// Chunks of a GPU begin where its library may assume that matrices do.
+TEST(LinearCrossEntropy, ChunksOfAGpuBeginAtWholeLines) {
+  for (const int64_t hidden : {16, 60, 768, 1001}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      LinearCrossEntropyProblem problem = problem_of(1000, hidden, 10, 3);
+      problem.x = dtype;
+      const int64_t rows = linear_cross_entropy_cuda_chunk_rows(problem);
+      EXPECT_GE(rows, 3);
+      EXPECT_LT(rows, 3 + 256);
+      EXPECT_EQ(rows * hidden * dtype_bytes(dtype) % 256, 0) << hidden;
+    }
+  }
+  EXPECT_EQ(linear_cross_entropy_cuda_chunk_rows(problem_of(1000, 768, 10, 32)), 32);
+}
+
+}  // namespace
+}  // namespace plimsoll
