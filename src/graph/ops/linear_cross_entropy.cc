@@ -1,0 +1,206 @@
+// linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows}: the loss of a
+// classifier's last product, softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a time,
+// in scratch: backward ops compute each chunk's again. They are rounded to the type of x, as the product
+// alone rounds them, and the loss is computed in fp32 at least.
+// linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
+// linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, summed over chunks in
+// their own type, d_w in {gradient_dtype} or that of w. The two are apart although both compute the logits
+// again, so that the gradient of the weight, which is larger than the logits where B is below H, is born when
+// activations are gone.
+// Rows are sequences: a sum over rows of tokens would need zeros behind the last one.
+#include <algorithm>
+
+#include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
+
+namespace plimsoll {
+namespace {
+
+void expect_linear(const OpView& op, std::string_view rule) {
+  const bool ranks = op.has_input(0) && op.has_input(1) && op.has_input(3) && op.has_input(4) &&
+                     op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 && op.in_shape(3).rank() == 1;
+  expect_operands(ranks && op.in_shape(0)[1] == op.in_shape(1)[1] && op.in_shape(0)[0] == op.in_shape(3)[0] &&
+                      op.input(3).type.dtype == DType::kI32,
+                  op, rule);
+  expect_operands(!op.has_input(2) || (op.in_shape(2).rank() == 1 && op.in_shape(2)[0] == op.in_shape(1)[0]),
+                  op, "bias[K]");
+  expect_operands(!op.in_shape(0).has_token_rows(), op, "rows that are no tokens");
+  PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunks of {} rows",
+                 op.attributes().integer("chunk_rows"));
+}
+
+// x w^T of all rows in a bucket; each of the products has as many operations.
+double product_flops(const OpView& op, const Bucket& bucket) {
+  return 2.0 * static_cast<double>(op.in_shape(0).elements(bucket)) *
+         static_cast<double>(op.in_shape(1)[0].at(bucket));
+}
+double num_logits(const OpView& op, const Bucket& bucket) {
+  return static_cast<double>(op.in_shape(0)[0].at(bucket)) *
+         static_cast<double>(op.in_shape(1)[0].at(bucket));
+}
+// What chunks after the first move of a matrix like the weight, for every time that each reads or writes it.
+double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
+  const int64_t rows = op.in_shape(0)[0].at(bucket);
+  const int64_t chunk = op.attributes().integer("chunk_rows");
+  const int64_t later = std::max<int64_t>(0, (rows + chunk - 1) / chunk - 1);
+  return static_cast<double>(later * op.input(1).bytes(bucket));
+}
+
+// x w^T + bias in the type of x, and what the loss reads of it: the same, or a copy in fp32.
+ValueId emit_logits(Graph& graph, const Op& op) {
+  const ValueId product =
+      emit(graph, matmul_op(), {op.inputs[0], op.inputs[1], op.inputs[2], kNoValue, kNoValue},
+           {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
+  if (dtype_bytes(graph.value(product).type.dtype) > 2) return product;
+  return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
+}
+
+class LinearCrossEntropy final : public OpSchema {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy"; }
+  OpGroup group() const override { return OpGroup::kContraction; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 5, op, "x, w, bias, labels, denominator");
+    expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
+    return {{sum_dtype(op.input(0).type.dtype), Shape{1}}};
+  }
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
+  }
+  // A chunk's logits are written and read once.
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) +
+           2.0 * static_cast<double>(dtype_bytes(op.input(0).type.dtype)) * num_logits(op, bucket);
+  }
+  void gradient(GradientContext& context) const override {
+    const Op op = context.op();
+    const ValueId d_loss = context.d_output(0);
+    if (d_loss == kNoValue) return;
+    Graph& graph = context.graph();
+    std::vector<ValueId> inputs = op.inputs;
+    inputs.push_back(d_loss);
+    if (context.wants(0)) {
+      context.set(0, emit(graph, linear_cross_entropy_bwd_op(), inputs, op.attributes,
+                          "d_" + graph.value(op.inputs[0]).name));
+    }
+    if (!context.wants(1) && !context.wants(2)) return;
+    std::vector<std::string> names{"d_" + graph.value(op.inputs[1]).name};
+    if (op.inputs[2] != kNoValue) names.push_back("d_" + graph.value(op.inputs[2]).name);
+    inputs.insert(inputs.end(), {kNoValue, kNoValue, kNoValue});
+    const std::vector<ValueId> out =
+        emit_all(graph, linear_cross_entropy_grad_op(), std::move(inputs), op.attributes, names);
+    for (int i = 1; i <= static_cast<int>(out.size()); ++i) {
+      if (context.wants(i)) context.set(i, out[static_cast<size_t>(i - 1)]);
+    }
+  }
+  std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
+    return {emit(graph, softmax_cross_entropy_op(), {emit_logits(graph, op), op.inputs[3], op.inputs[4]},
+                 {{"smoothing", op.attributes.number("smoothing")}})};
+  }
+};
+
+// Gradients of the logits, as the products read them.
+ValueId emit_d_logits(Graph& graph, const Op& op) {
+  const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
+                                {emit_logits(graph, op), op.inputs[3], op.inputs[4], op.inputs[5]},
+                                {{"smoothing", op.attributes.number("smoothing")}});
+  const DType dtype = graph.value(op.inputs[0]).type.dtype;
+  if (graph.value(d_logits).type.dtype == dtype) return d_logits;
+  return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
+}
+
+class LinearCrossEntropyBwd final : public OpSchema {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_bwd"; }
+  OpGroup group() const override { return OpGroup::kContraction; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 6 && op.has_input(5), op,
+                    "the inputs of linear_cross_entropy and d_loss[1]");
+    expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
+    return {op.input(0).type};
+  }
+  // The logits again, and d_x.
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return 2.0 * product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
+  }
+  // A chunk reads the weight twice. Its logits are written, read, overwritten by their gradients, and read.
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(1).bytes(bucket)) +
+           2.0 * bytes_of_later_chunks(op, bucket) +
+           4.0 * static_cast<double>(dtype_bytes(op.input(0).type.dtype)) * num_logits(op, bucket);
+  }
+  std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
+    return {emit_matmul(graph, emit_d_logits(graph, op), MatmulTranspose::kNo, op.inputs[1],
+                        MatmulTranspose::kNo)};
+  }
+};
+
+class LinearCrossEntropyGrad final : public OpSchema {
+ public:
+  std::string_view name() const override { return "linear_cross_entropy_grad"; }
+  OpGroup group() const override { return OpGroup::kContraction; }
+  std::vector<ValueType> infer(const OpView& op) const override {
+    expect_operands(op.num_inputs() == 9 && op.has_input(5), op,
+                    "the inputs of linear_cross_entropy, d_loss[1], into_w, into_bias, flag");
+    expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
+    for (int output : {0, 1}) {
+      const int into = into_input(op, output);
+      if (!op.has_input(into)) continue;
+      expect_operands(
+          op.has_input(1 + output) && op.in_shape(into) == op.in_shape(1 + output) && op.has_input(8), op,
+          "into like w or bias, and a flag");
+    }
+    ValueType d_w{op.input(1).type.dtype, op.in_shape(1)};
+    if (op.attributes().has("gradient_dtype"))
+      d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
+    if (op.has_input(6)) d_w.dtype = op.input(6).type.dtype;
+    std::vector<ValueType> types{d_w};
+    if (op.has_input(2)) types.push_back(sum_type(op.input(2).type));
+    return types;
+  }
+  // The logits again, and d_w.
+  double flops(const OpView& op, const Bucket& bucket) const override {
+    return 2.0 * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
+  }
+  // A chunk reads the weight, and from the second on reads and writes its gradient. Its logits are written,
+  // read, overwritten by their gradients, and read twice.
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    return OpSchema::bytes(op, bucket) + 3.0 * bytes_of_later_chunks(op, bucket) +
+           5.0 * static_cast<double>(dtype_bytes(op.input(0).type.dtype)) * num_logits(op, bucket);
+  }
+  bool is_optional_output(int) const override { return true; }
+  int into_input(const OpView&, int output) const override { return 6 + output; }
+  int accumulate_flag_input() const override { return 8; }
+  std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
+    const ValueId d_logits = emit_d_logits(graph, op);
+    Attributes by_columns{{"ta", int64_t{1}}, {"tb", int64_t{0}}};
+    const DType d_w = graph.value(op.outputs[0]).type.dtype;
+    if (d_w != graph.value(d_logits).type.dtype) by_columns.set("dtype", std::string(dtype_name(d_w)));
+    std::vector<ValueId> out{emit(graph, matmul_op(),
+                                  {d_logits, op.inputs[0], kNoValue, op.inputs[6], op.inputs[8]},
+                                  std::move(by_columns))};
+    if (op.inputs[2] != kNoValue) {
+      const DType sums = graph.value(op.outputs[1]).type.dtype;
+      out.push_back(emit(graph, bias_grad_op(), {d_logits, op.inputs[7], op.inputs[8]},
+                         {{"dtype", std::string(dtype_name(sums))}}));
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+const OpSchema& linear_cross_entropy_op() {
+  static const LinearCrossEntropy op;
+  return op;
+}
+const OpSchema& linear_cross_entropy_bwd_op() {
+  static const LinearCrossEntropyBwd op;
+  return op;
+}
+const OpSchema& linear_cross_entropy_grad_op() {
+  static const LinearCrossEntropyGrad op;
+  return op;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,146 @@
+#include <gtest/gtest.h>
+
+#include "graph/analysis/tail.h"
+#include "graph/autodiff/autodiff.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
+
+// A classifier whose logits [B,6] take 192 bytes in the bucket.
+constexpr const char* kClassifier =
+    "graph g {\n"
+    "  input %x: f32[B,4]\n"
+    "  weight %w: f32[6,4]\n"
+    "  weight %b: f32[6]\n"
+    "  input %labels: i32[B]\n"
+    "  input %denominator: f32[1]\n"
+    "  forward @head\n"
+    "  %logits: f32[B,6] = matmul(%x, %w, %b, _, _) {ta=0, tb=1}\n"
+    "  forward @loss\n"
+    "  %loss: f32[1] !output = softmax_cross_entropy(%logits, %labels, %denominator) {smoothing=0.1}\n"
+    "}\n";
+
+Graph after(const std::string& text, int64_t most_bytes) {
+  Graph graph = parse_graph(text, find_op);
+  verify(graph, "before the pass");
+  chunked_loss_pass(kBucket, most_bytes).run(graph);
+  verify(graph, "after the pass");
+  find_tails(graph);
+  return graph;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ChunkedLoss, LargeLogitsBecomeChunks) {
+  EXPECT_EQ(
+      print_graph(after(kClassifier, 191)),
+      "graph g {\n"
+      "  input %x: f32[B,4]\n"
+      "  weight %w: f32[6,4]\n"
+      "  weight %b: f32[6]\n"
+      "  input %labels: i32[B]\n"
+      "  input %denominator: f32[1]\n"
+      "  forward @head\n"
+      "  %loss: f32[1] !output = linear_cross_entropy(%x, %w, %b, %labels, %denominator) {chunk_rows=2, "
+      "smoothing=0.1}\n"
+      "}\n");
+}
+
+TEST(ChunkedLoss, SmallLogitsStay) {
+  EXPECT_EQ(print_graph(after(kClassifier, 192)), print_graph(parse_graph(kClassifier, find_op)));
+}
+
+TEST(ChunkedLoss, LogitsThatOthersReadStay) {
+  const std::string output = replaced(kClassifier, "%logits: f32[B,6]", "%logits: f32[B,6] !output");
+  EXPECT_EQ(print_graph(after(output, 0)), print_graph(parse_graph(output, find_op)));
+  const std::string read = replaced(kClassifier, "\n}\n", "\n  %y: f32[B,6] !output = gelu(%logits)\n}\n");
+  EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
+}
+
+// In 16 bits logits are cast before the loss; the type of the weight's gradient goes along.
+TEST(ChunkedLoss, TakesTheCastOf16BitLogitsAlong) {
+  std::string text = replaced(kClassifier, "%x: f32", "%x: bf16");
+  text = replaced(text, "%w: f32", "%w: bf16");
+  text = replaced(text, "%logits: f32[B,6] = matmul(%x, %w, %b, _, _) {ta=0, tb=1}",
+                  "%z: bf16[B,6] = matmul(%x, %w, %b, _, _) {gradient_dtype=\"f32\", ta=0, tb=1}\n"
+                  "  %logits: f32[B,6] = cast(%z) {dtype=\"f32\"}");
+  const Graph graph = after(text, 0);
+  ASSERT_EQ(graph.ops().size(), 1u);
+  EXPECT_EQ(graph.ops()[0].def, &linear_cross_entropy_op());
+  EXPECT_EQ(graph.ops()[0].attributes.word("gradient_dtype"), "f32");
+}
+
+// The text form knows the op, its backward op and the buffers that gradients accumulate in.
+TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
+  Graph graph = after(kClassifier, 0);
+  const std::vector<ValueId> wanted{graph.find("x"), graph.find("w"), graph.find("b")};
+  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted);
+  ASSERT_EQ(gradients.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(graph.value(gradients[i]).type, graph.value(wanted[i]).type);
+  graph.value(gradients[0]).is_parameter_gradient = false;
+  graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
+  accumulate_pass().run(graph);
+  verify(graph, "after accumulate");
+  find_tails(graph);
+  for (const Op& op : graph.ops()) EXPECT_NE(op.def, &accumulate_op());
+  const std::string text = print_graph(graph);
+  EXPECT_NE(text.find("into %gradient/d_w"), std::string::npos) << text;
+  EXPECT_NE(text.find("into %gradient/d_b"), std::string::npos) << text;
+  const Graph parsed = parse_graph(text, find_op);
+  verify(parsed, "after parsing");
+  EXPECT_EQ(print_graph(parsed), text);
+}
+
+// Both ops say what they are made of, in the types that they have themselves.
+TEST(ChunkedLoss, OpsDecompose) {
+  Graph graph = after(kClassifier, 0);
+  add_backward(graph, graph.find("loss"), std::vector<ValueId>{graph.find("x"), graph.find("w")});
+  const std::vector<Op> ops = graph.ops();
+  int checked = 0;
+  for (const Op& op : ops) {
+    if (!op.def->name().starts_with("linear_cross_entropy")) continue;
+    const std::vector<ValueId> outputs = schema_of(op).decompose(graph, op);
+    ASSERT_EQ(outputs.size(), op.outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_EQ(graph.value(outputs[i]).type, graph.value(op.outputs[i]).type);
+    ++checked;
+  }
+  EXPECT_EQ(checked, 3);
+  verify(graph, "after decomposing");
+}
+
+TEST(ChunkedLoss, RefusesOperandsThatDoNotFit) {
+  const std::string good = print_graph(after(kClassifier, 0));
+  for (const auto& [from, to] : {std::pair{"%w: f32[6,4]", "%w: f32[6,5]"},
+                                 {"%b: f32[6]", "%b: f32[4]"},
+                                 {"%labels: i32[B]", "%labels: f32[B]"},
+                                 {"%labels: i32[B]", "%labels: i32[7]"},
+                                 {"chunk_rows=2", "chunk_rows=0"}}) {
+    EXPECT_THROW(parse_graph(replaced(good, from, to), find_op), Error) << to;
+  }
+  std::string tokens = replaced(good, "%x: f32[B,4]", "%x: f32[T,4]");
+  EXPECT_THROW(parse_graph(replaced(tokens, "%labels: i32[B]", "%labels: i32[T]"), find_op), Error);
+}
+
+TEST(ChunkedLoss, ChunksAreAQuarterOrSixteenMebibytes) {
+  EXPECT_EQ(loss_chunk_rows(8, 24), 2);
+  EXPECT_EQ(loss_chunk_rows(5, 24), 2);
+  EXPECT_EQ(loss_chunk_rows(1, 24), 1);
+  EXPECT_EQ(loss_chunk_rows(256, 400000), 32);
+  EXPECT_EQ(loss_chunk_rows(512, 4000000), 16);
+  EXPECT_EQ(loss_chunk_rows(20, 4000000), 5);
+}
+
+}  // namespace
+}  // namespace plimsoll
