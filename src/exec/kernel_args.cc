@@ -29,12 +29,17 @@ AnyRows slice(AnyView qkv, const AttentionDims& dims, int which) {
   return {.view = qkv, .row_stride = 3 * width};
 }
 
+std::span<std::byte> scratch_bytes_of(const BindContext& context) {
+  return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
+}
+
 // Where the inputs of ops stand that accumulate: the destination before its flag.
 int flag_input(std::string_view op) {
   if (op == "matmul" || op == "bias_gelu_bwd" || op == "embedding_bwd") return 4;
   if (op == "bias_grad") return 2;
   if (op == "scale_shift_bwd") return 5;
   if (op == "bias_dropout_residual_norm_bwd") return 9;
+  if (op == "linear_cross_entropy_grad") return 8;
   return op == "accumulate" ? 1 : -1;
 }
 
@@ -323,6 +328,56 @@ SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
           .num_classes = context.input_size(0, 1),
           .label_smoothing = context.attributes().number("smoothing")};
 }
+LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context) {
+  const OpView op = context.view();
+  const PlanRequest& request = context.request();
+  // The plan gives its scratch no room for operands in three parts.
+  const Fp32Products fp32 =
+      request.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32;
+  return {.rows = context.input_size(0, 0),
+          .chunk_rows = context.attributes().integer("chunk_rows"),
+          .hidden = context.input_size(0, 1),
+          .classes = context.input_size(1, 0),
+          .x = op.input(0).type.dtype,
+          .w = op.input(1).type.dtype,
+          .d_w = (op.op.def->name().ends_with("_grad") ? op.output(0) : op.input(1)).type.dtype,
+          .bias_dtype = op.has_input(2) ? op.input(2).type.dtype : DType::kF32,
+          .bias = op.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
+          .label_smoothing = context.attributes().number("smoothing"),
+          .num_threads = request.num_threads,
+          .isa = request.isa,
+          .fp32 = fp32};
+}
+LinearCrossEntropyFwdArgs linear_cross_entropy_fwd_args(const BindContext& context) {
+  return {.x_BH = context.input(0),
+          .w_KH = context.input(1),
+          .bias_K = context.input(2),
+          .labels_B = context.input(3),
+          .denominator = context.input(4),
+          .loss = context.output(0),
+          .scratch = scratch_bytes_of(context)};
+}
+LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context) {
+  return {.x_BH = context.input(0),
+          .w_KH = context.input(1),
+          .bias_K = context.input(2),
+          .labels_B = context.input(3),
+          .denominator = context.input(4),
+          .d_loss = context.input(5),
+          .d_x_BH = context.output(0),
+          .scratch = scratch_bytes_of(context)};
+}
+LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context) {
+  return {.x_BH = context.input(0),
+          .w_KH = context.input(1),
+          .bias_K = context.input(2),
+          .labels_B = context.input(3),
+          .denominator = context.input(4),
+          .d_loss = context.input(5),
+          .d_w_KH = context.output(0),
+          .d_bias_K = context.output(1),
+          .scratch = scratch_bytes_of(context)};
+}
 NllFwdArgs nll_fwd_args(const BindContext& context) {
   NllFwdArgs args{.y_BK = context.input(0),
                   .labels_B = context.input(1),
@@ -406,8 +461,7 @@ MatmulArgs matmul_args(const BindContext& context) {
           .b = context.input(1),
           .bias = context.input(2),
           .c = context.output(0),
-          .scratch = {static_cast<std::byte*>(context.scratch().data),
-                      static_cast<size_t>(context.scratch_bytes())}};
+          .scratch = scratch_bytes_of(context)};
 }
 
 }  // namespace plimsoll

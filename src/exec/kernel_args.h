@@ -20,6 +20,7 @@
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/linear_cross_entropy.h"
 #include "kernels/loss/mse.h"
 #include "kernels/loss/nll.h"
 #include "kernels/loss/softmax.h"
@@ -75,6 +76,10 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context);
 
 SoftmaxCrossEntropyFwdArgs cross_entropy_fwd_args(const BindContext& context);
 SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context);
+LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context);
+LinearCrossEntropyFwdArgs linear_cross_entropy_fwd_args(const BindContext& context);
+LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context);
+LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context);
 NllFwdArgs nll_fwd_args(const BindContext& context);
 NllBwdArgs nll_bwd_args(const BindContext& context);
 SoftmaxFwdArgs log_softmax_fwd_args(const BindContext& context);

@@ -33,6 +33,7 @@ std::vector<GradientCase> gradient_cases() {
   cases.push_back({"multi-label", {.problem_type = ProblemType::kMultiLabel}});
   cases.push_back({"regression", {.problem_type = ProblemType::kRegression}});
   cases.push_back({"label smoothing", {.label_smoothing = 0.1}});
+  cases.push_back({"chunked loss", {.label_smoothing = 0.1, .chunked_loss = ChunkedLoss::kAlways}});
   TinyCase frozen;
   frozen.freeze = {"bert.embeddings.*", "bert.encoder.layer.0.*", "*.bias"};
   cases.push_back({"frozen", frozen});

@@ -77,6 +77,12 @@ std::vector<TinyCase> all_cases() {
   cases.push_back({.problem_type = ProblemType::kRegression});
   cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
   cases.push_back({.activations = DType::kBF16});
+  for (const int64_t accumulation : {1, 2}) {
+    cases.push_back({.accumulation = accumulation,
+                     .label_smoothing = 0.1,
+                     .activations = accumulation == 1 ? std::nullopt : std::optional(DType::kBF16),
+                     .chunked_loss = ChunkedLoss::kAlways});
+  }
   for (const std::vector<std::string>& freeze :
        {std::vector<std::string>{"bert.embeddings.*", "bert.encoder.layer.0.*"}, {"*.weight"}}) {
     TinyCase frozen{.accumulation = freeze.size() == 1 ? 2 : 1};

@@ -36,6 +36,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.activation_dtype = test.activations;
   request.freeze = test.freeze;
   request.lora = test.lora;
+  request.chunked_loss = test.chunked_loss;
   request.optimizer = test.optimizer;
   request.gradient_accumulation_steps = test.accumulation;
   request.train_bucket = bucket;

@@ -29,6 +29,7 @@ struct TinyCase {
   bool optimizer_in_backward = false;
   std::vector<std::string> freeze = {};
   std::optional<LoraConfig> lora = {};
+  ChunkedLoss chunked_loss = ChunkedLoss::kAuto;
 };
 
 ModelConfig tiny_model(const TinyCase& test);

@@ -17,10 +17,53 @@ std::function<void()> with_real_rows(void (*run)(const Args&), Args args, ConstV
   };
 }
 
+template <typename Args, typename Prepare>
+std::function<void()> bind_loss_chunks(const BindContext& context, const Args& args,
+                                       void (*reference)(const LinearCrossEntropyProblem&, const Args&),
+                                       Prepare prepare) {
+  const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
+  if (context.is_reference()) return [=] { reference(problem, args); };
+  std::shared_ptr<PreparedLossChunks<Args>> prepared = prepare(problem);
+  return [prepared, args] { prepared->run(args); };
+}
+
+std::function<void()> bind_linear_cross_entropy_grad(const BindContext& context) {
+  const LinearCrossEntropyProblem problem = linear_cross_entropy_problem(context);
+  LinearCrossEntropyGradArgs args = linear_cross_entropy_grad_args(context);
+  const ConstView flag = run_time_operands(context).accumulate;
+  if (context.is_reference()) {
+    return [problem, args, flag]() mutable {
+      args.accumulate = read_flag(flag);
+      linear_cross_entropy_grad_ref(problem, args);
+    };
+  }
+  std::shared_ptr<PreparedLossChunks<LinearCrossEntropyGradArgs>> prepared =
+      prepare_linear_cross_entropy_grad_cpu(problem);
+  return [prepared, args, flag]() mutable {
+    args.accumulate = read_flag(flag);
+    prepared->run(args);
+  };
+}
+
+std::function<void()> bind_linear_cross_entropy(const BindContext& context) {
+  const std::string_view name = context.op().def->name();
+  if (name == "linear_cross_entropy") {
+    return bind_loss_chunks(context, linear_cross_entropy_fwd_args(context), linear_cross_entropy_fwd_ref,
+                            prepare_linear_cross_entropy_fwd_cpu);
+  }
+  if (name == "linear_cross_entropy_bwd") {
+    return bind_loss_chunks(context, linear_cross_entropy_bwd_args(context), linear_cross_entropy_bwd_ref,
+                            prepare_linear_cross_entropy_bwd_cpu);
+  }
+  if (name == "linear_cross_entropy_grad") return bind_linear_cross_entropy_grad(context);
+  return {};
+}
+
 }  // namespace
 
 std::function<void()> bind_loss_cpu(const BindContext& context) {
   const std::string_view name = context.op().def->name();
+  if (auto run = bind_linear_cross_entropy(context)) return run;
   const ConstView real_rows = run_time_operands(context).real_rows;
   if (name == "softmax_cross_entropy") {
     return ready(context.pick(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_fwd_cpu),

@@ -1,5 +1,6 @@
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/loss/bce_with_logits_cuda.h"
+#include "kernels/loss/linear_cross_entropy_cuda.h"
 #include "kernels/loss/mse_cuda.h"
 #include "kernels/loss/nll_cuda.h"
 #include "kernels/loss/softmax_cross_entropy_cuda.h"
@@ -7,8 +8,37 @@
 
 namespace plimsoll {
 
+namespace {
+
+template <typename Args, typename Prepare>
+std::function<void()> bind_loss_chunks(const BindContext& context, const Args& args, Prepare prepare,
+                                       CudaStream stream) {
+  std::shared_ptr<CudaLossChunks<Args>> loss = prepare(linear_cross_entropy_problem(context));
+  return [loss, args, flag = accumulate_of(context), stream] { loss->run(args, flag, stream); };
+}
+
+std::function<void()> bind_linear_cross_entropy(const BindContext& context, CudaStream stream) {
+  const std::string_view name = context.op().def->name();
+  if (name == "linear_cross_entropy") {
+    return bind_loss_chunks(context, linear_cross_entropy_fwd_args(context),
+                            prepare_linear_cross_entropy_fwd_cuda, stream);
+  }
+  if (name == "linear_cross_entropy_bwd") {
+    return bind_loss_chunks(context, linear_cross_entropy_bwd_args(context),
+                            prepare_linear_cross_entropy_bwd_cuda, stream);
+  }
+  if (name == "linear_cross_entropy_grad") {
+    return bind_loss_chunks(context, linear_cross_entropy_grad_args(context),
+                            prepare_linear_cross_entropy_grad_cuda, stream);
+  }
+  return {};
+}
+
+}  // namespace
+
 std::function<void()> bind_loss_cuda(const BindContext& context, CudaStream stream) {
   const std::string_view name = context.op().def->name();
+  if (auto run = bind_linear_cross_entropy(context, stream)) return run;
   const ConstView real_rows = run_time_operands(context).real_rows;
   if (name == "softmax_cross_entropy") {
     return given(stream, softmax_cross_entropy_fwd_cuda, cross_entropy_fwd_args(context));

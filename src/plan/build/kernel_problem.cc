@@ -28,6 +28,7 @@ std::string_view kernel_of(std::string_view op) {
       {"embedding_sum", "embedding_sum_fwd"},
       {"first_token", "first_token_fwd"},
       {"gelu", "gelu_fwd"},
+      {"linear_cross_entropy", "linear_cross_entropy_fwd"},
       {"log_softmax", "log_softmax_fwd"},
       {"mse", "mse_fwd"},
       {"nll", "nll_fwd"},
@@ -121,6 +122,17 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
         op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");
     problem.dtype = computes_in_f32 ? DType::kF32 : op.input(4).type.dtype;
     if (name == "adafactor") add("scratch", adafactor_scratch_bytes(op));
+    return problem;
+  }
+  if (name.starts_with("linear_cross_entropy")) {
+    const DType d_w = (name.ends_with("_grad") ? op.output(0) : op.input(1)).type.dtype;
+    problem.dtype = op.input(0).type.dtype;
+    add("B", size_at(op.in_shape(0), 0, bucket));
+    add("H", size_at(op.in_shape(0), 1, bucket));
+    add("K", size_at(op.in_shape(1), 0, bucket));
+    add("chunk", op.attributes().integer("chunk_rows"));
+    add("w", static_cast<int64_t>(op.input(1).type.dtype));
+    add("d_w", static_cast<int64_t>(d_w));
     return problem;
   }
   if (name == "copy") {

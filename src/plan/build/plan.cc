@@ -198,12 +198,18 @@ OptimizerConfig optimizer_of(const PlanRequest& request) {
   return config;
 }
 
+int64_t most_logits_bytes(const PlanRequest& request) {
+  return request.chunked_loss == ChunkedLoss::kAlways ? 0 : kMostLogitsBytes;
+}
+
 ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kTrain);
   Graph& graph = forward.graph;
   verify(graph, "after building the model");
   lower(graph, request, passes);
+  if (request.chunked_loss != ChunkedLoss::kNever)
+    passes.run(graph, chunked_loss_pass(request.train_bucket, most_logits_bytes(request)));
   auto [wanted, parameters] = trained_parameters(graph, weights, request);
   // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
   const LossScale loss_scale =
@@ -549,6 +555,13 @@ Plan build_plan(const PlanRequest& request) {
   Plan plan = place_plan(request, build_graphs(request));
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;
+}
+
+bool chunks_loss(const PlanRequest& request) {
+  const int64_t logits_bytes = request.train_bucket.sequences * request.model.num_labels *
+                               dtype_bytes(request.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+  return request.train && request.problem_type == ProblemType::kSingleLabel &&
+         request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);
 }
 
 PlanGraphs build_graphs(const PlanRequest& request) {

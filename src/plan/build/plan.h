@@ -51,6 +51,10 @@ struct HostMemory {
 // Programs for so many buckets are kept captured on a GPU; the one that was used the longest ago makes room.
 inline constexpr int kMaxCapturedBuckets = 32;
 
+// Whether logits of training exist for some rows at a time: where they are larger than kMostLogitsBytes,
+// always, never.
+enum class ChunkedLoss : uint8_t { kAuto, kAlways, kNever };
+
 struct PlanRequest {
   ModelConfig model;
   std::string model_label;  // what the model is called in tables
@@ -95,6 +99,7 @@ struct PlanRequest {
   std::optional<int64_t> memory_limit_bytes;
   std::string memory_limit_label = "--memory_limit";  // what set it, for messages
   RecomputeChoice recompute;
+  ChunkedLoss chunked_loss = ChunkedLoss::kAuto;
   bool optimizer_in_backward = false;  // no clipping, no accumulation
   // Optimizer states, and the parts of weights that only updates read, lie in the host's memory.
   bool offload_optimizer = false;
@@ -260,12 +265,15 @@ struct PlanGraphs {
   std::optional<ProgramPlan> train = {};
   std::optional<ProgramPlan> evaluate = {};
 };
+// Whether the logits of training are larger than the request wants them whole.
+bool chunks_loss(const PlanRequest& request);
 // Errors: as build_plan().
 PlanGraphs build_graphs(const PlanRequest& request);
 // The rest of build_plan(): kernels, liveness, offsets, for the buckets of `request`. The order of ops stays
-// that of the graphs, which build_graphs() may choose otherwise for other buckets: a search confirms its
-// answers with build_plan(). Requires: graphs of a request that differs from this one in sizes of buckets and
-// memory limits alone, and accumulates if this one does. Errors: as build_plan(). Cost: some milliseconds.
+// that of the graphs, and so do chunks of logits, which build_graphs() may choose otherwise for other
+// buckets: a search confirms its answers with build_plan(). Requires: graphs of a request that differs from
+// this one in sizes of buckets and memory limits alone, and accumulates if this one does. Errors: as
+// build_plan(). Cost: some milliseconds.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
 // The graphs of a plan that was placed and is not needed any more, for another placing.
 PlanGraphs graphs_of(Plan&& plan);

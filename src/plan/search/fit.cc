@@ -31,7 +31,8 @@ Bucket full_bucket(int64_t sequences, int64_t longest) {
   return {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
 }
 
-// Plans of one candidate. Graphs are built once with and once without accumulation.
+// Plans of one candidate. Graphs are built once with and once without accumulation, and with and without
+// chunks of logits.
 class Planner {
  public:
   explicit Planner(const FitCandidate& candidate) : candidate_(candidate) {}
@@ -50,7 +51,7 @@ class Planner {
   // From graphs that were built before: what the search goes by.
   Needs placed(const Shape& shape) {
     const PlanRequest request = request_of(shape);
-    std::optional<PlanGraphs>& graphs = graphs_[shape.accumulation > 1];
+    std::optional<PlanGraphs>& graphs = graphs_[{shape.accumulation > 1, chunks_loss(request)}];
     if (!graphs) graphs = build_graphs(request);
     const auto start = std::chrono::steady_clock::now();
     Plan plan = place_plan(request, *std::exchange(graphs, std::nullopt));
@@ -91,7 +92,7 @@ class Planner {
 
  private:
   const FitCandidate& candidate_;
-  std::map<bool, std::optional<PlanGraphs>> graphs_;
+  std::map<std::pair<bool, bool>, std::optional<PlanGraphs>> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;
 };
