@@ -28,12 +28,13 @@ bool has_kind(const MethodSet& set, std::string_view kind) {
   return std::any_of(set.begin(), set.end(), [&](const Method* method) { return method->kind == kind; });
 }
 
-// Every set with at most one method of each kind. Accumulation is the search's own; and where a part is
-// trained, another optimizer saves little of the little that its states are. The same goes for moving them.
+// Every set with at most one method of each kind. Accumulation is the search's own; a loss in chunks is
+// for many thousands of labels; and where a part is trained, another optimizer saves little of the little
+// that its states are. The same goes for moving them.
 std::vector<MethodSet> method_sets(bool with_other_paths) {
   std::vector<std::string_view> kinds;
   for (const Method& method : method_table()) {
-    if (method.kind == "accumulation") continue;
+    if (method.kind == "accumulation" || method.kind == "loss") continue;
     if (std::find(kinds.begin(), kinds.end(), method.kind) == kinds.end()) kinds.push_back(method.kind);
   }
   std::vector<MethodSet> sets{{}};

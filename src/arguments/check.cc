@@ -67,6 +67,15 @@ std::optional<bool> checkpointing(const Arguments& a) {
   return a.gradient_checkpointing ? a.gradient_checkpointing : a.activation_checkpointing;
 }
 
+void check_chunked_loss(const Arguments& a) {
+  if (a.chunked_loss == "always" &&
+      std::ranges::find(a.disable_pass, "chunked_loss") != a.disable_pass.end()) {
+    throw_error(
+        ErrorCode::kUsage,
+        "--disable_pass chunked_loss leaves out what --chunked_loss always asks for; give one of them");
+  }
+}
+
 void check_recompute(const Arguments& a) {
   const std::optional<bool> flag = checkpointing(a);
   const std::string name = a.gradient_checkpointing ? "gradient_checkpointing" : "activation_checkpointing";
@@ -332,6 +341,7 @@ std::vector<std::string> resolve_arguments(Arguments& arguments) {
   }
   check_contradictions(arguments);
   check_recompute(arguments);
+  check_chunked_loss(arguments);
   check_optimizer_in_backward(arguments);
   check_output(arguments);
   check_data(arguments);

@@ -47,6 +47,12 @@ TEST(ResolveArguments, RefusesContradictionsOfRecomputing) {
   EXPECT_NO_THROW(parse({"--recompute", "none", "--disable_pass", "recompute"}));
 }
 
+TEST(ResolveArguments, RefusesALossInChunksWithoutItsPass) {
+  EXPECT_EQ(error_of({"--chunked_loss", "always", "--disable_pass", "chunked_loss"}),
+            "--disable_pass chunked_loss leaves out what --chunked_loss always asks for; give one of them");
+  EXPECT_NO_THROW(parse({"--disable_pass", "chunked_loss"}));
+}
+
 TEST(ResolveArguments, RefusesWhatTheOptimizerInTheBackwardPassRulesOut) {
   EXPECT_EQ(
       error_of({"--optimizer_in_backward"}),

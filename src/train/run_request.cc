@@ -142,9 +142,17 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   request.model_label = setup.model_label;
   request.problem_type = setup.labels.problem;
   request.label_smoothing = arguments.label_smoothing_factor;
+  request.chunked_loss = arguments.chunked_loss == "always" ? ChunkedLoss::kAlways
+                         : arguments.chunked_loss == "auto" ? ChunkedLoss::kAuto
+                                                            : ChunkedLoss::kNever;
   request.train = setup.purpose == RunPurpose::kTrain ||
                   (setup.purpose == RunPurpose::kPlan && !plans_full_evaluation(arguments));
   request.evaluate = setup.purpose != RunPurpose::kTrain || setup.evaluate || setup.predict;
+  if (request.chunked_loss != ChunkedLoss::kNever && request.train &&
+      request.problem_type != ProblemType::kSingleLabel) {
+    setup.warnings.push_back("--chunked_loss has no effect here: it is for one label a row, and this is a " +
+                             std::string(problem_type_name(request.problem_type)));
+  }
   request.freeze = arguments.freeze;
   request.optimizer = parse_optimizer(arguments.optim, arguments.optim_args);
   request.optimizer.beta1 = arguments.adam_beta1;

@@ -29,7 +29,7 @@ struct TinyCase {
   bool optimizer_in_backward = false;
   std::vector<std::string> freeze = {};
   std::optional<LoraConfig> lora = {};
-  ChunkedLoss chunked_loss = ChunkedLoss::kAuto;
+  ChunkedLoss chunked_loss = ChunkedLoss::kNever;
 };
 
 ModelConfig tiny_model(const TinyCase& test);

@@ -99,7 +99,7 @@ struct PlanRequest {
   std::optional<int64_t> memory_limit_bytes;
   std::string memory_limit_label = "--memory_limit";  // what set it, for messages
   RecomputeChoice recompute;
-  ChunkedLoss chunked_loss = ChunkedLoss::kAuto;
+  ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   bool optimizer_in_backward = false;  // no clipping, no accumulation
   // Optimizer states, and the parts of weights that only updates read, lie in the host's memory.
   bool offload_optimizer = false;

@@ -55,6 +55,12 @@ const std::vector<Method>& method_table() {
        .kind = "accumulation",
        .effect = MethodEffect::kOtherPath,
        .help = "Updates each module as soon as its gradients are there; without clipping."},
+      {.name = "chunked_loss",
+       .words = {"--chunked_loss", "always"},
+       .kind = "loss",
+       .effect = MethodEffect::kSameSums,
+       .help =
+           "Holds logits of training for some rows at a time: for many thousands of labels."},
       {.name = "offload_optimizer",
        .words = {"--offload_optimizer"},
        .kind = "offload",
