@@ -1,5 +1,6 @@
-// What grows with the data or with the length of a run stands in the plan: a large file while it is read, the
-// log of many steps, the predictions for many rows, and a run of more epochs than anybody can count.
+// What grows with the data or with the length of a run stands in the plan: names of many labels, a large file
+// while it is read, the log of many steps, the predictions for many rows, and a run of more epochs than
+// anybody can count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,6 +64,20 @@ void expect_held_within_plan(const TestFolder& folder, const char* what) {
   EXPECT_LE(measured, predicted);
   std::printf("%s: predicted %.1f MiB, measured %.1f MiB\n", what, static_cast<double>(predicted) / 1048576.0,
               static_cast<double>(measured) / 1048576.0);
+}
+
+TEST(Memory, ManyLabelsAreInThePlan) {
+  const TestFolder folder("many_labels");
+  write_model(folder);
+  ASSERT_EQ(run_plimsoll(train_words(folder, {"--dataset_name", "dummy", "--num_labels", "100000",
+                                              "--dummy_num_samples", "16", "--dummy_seq_length", "8",
+                                              "--per_device_train_batch_size", "2", "--max_steps", "2",
+                                              "--save_strategy", "epoch"}),
+                         folder.path("log"), 60000)
+                .exit_code,
+            0)
+      << read_file(folder.path("log"));
+  expect_held_within_plan(folder, "100000 labels");
 }
 
 TEST(Memory, ALargeFileIsInThePlan) {
