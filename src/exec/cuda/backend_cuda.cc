@@ -79,6 +79,12 @@ class CudaBackend final : public ExecutorBackend {
     // What the host computes (fresh weights) it computes on all threads.
     set_num_threads(plan.request.num_threads);
     find_exchange(plan);
+    // The host reads all outputs at once, also those that no program has written yet.
+    if (plan.request.separate_buffers) {
+      map_.for_each_part(outputs_begin_, exchange_end_, [this](int64_t, std::byte* data, int64_t bytes) {
+        device_.fill(data, fill_, bytes);
+      });
+    }
     twin_ = PinnedMemory(exchange_end_ - exchange_begin_);
     std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
     for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
