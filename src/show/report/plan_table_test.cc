@@ -162,8 +162,7 @@ TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
   request.passes.stop_after = kStopAfterNone;
   const Plan plan = build_plan(request);
   EXPECT_EQ(stopped_passes_text(plan),
-            "--stop_after_pass none: left out are unread_rows, fuse, common_subexpression, chunked_loss, "
-            "recompute, "
+            "--stop_after_pass none: left out are unread_rows, fuse, common_subexpression, recompute, "
             "dead_code, in_place; accumulate runs all the same, for --gradient_accumulation_steps above 1");
   EXPECT_NE(plan_why(plan).find(" ms, needed\n"), std::string::npos) << plan_why(plan);
 }
