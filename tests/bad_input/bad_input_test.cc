@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -90,8 +91,8 @@ TEST(BadInput, StandardOutputThatTakesNothing) {
   EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
 }
 
-// What the program writes to a terminal of so many columns.
-std::string on_terminal(Words words, unsigned short columns) {
+// What the program writes to a terminal of so many columns; nothing where the system gives no terminal.
+std::optional<std::string> on_terminal(Words words, unsigned short columns) {
   winsize size{};
   size.ws_row = 24;
   size.ws_col = columns;
@@ -105,9 +106,10 @@ std::string on_terminal(Words words, unsigned short columns) {
     execv(program.c_str(), arguments.data());
     _exit(127);
   }
+  if (pid < 0) return std::nullopt;
   std::string written;
   char piece[4096];
-  for (ssize_t count = 0; pid > 0 && (count = read(master, piece, sizeof piece)) > 0;)
+  for (ssize_t count = 0; (count = read(master, piece, sizeof piece)) > 0;)
     written.append(piece, static_cast<size_t>(count));
   close(master);
   int status = -1;
@@ -122,7 +124,9 @@ TEST(BadInput, TheBarFitsANarrowTerminal) {
   Words words = ground().train(ground().data(), {"--max_steps", "4", "--save_strategy", "no"});
   std::erase(words, "--dry_run");
   words[6] = ground().path("narrow");
-  const std::string written = on_terminal(words, 60);
+  const std::optional<std::string> output = on_terminal(words, 60);
+  if (!output) GTEST_SKIP() << "no pseudo-terminal can be opened here, /dev/pts is not mounted perhaps";
+  const std::string& written = *output;
   constexpr std::string_view kRedraw = "\r\033[K";
   int drawn = 0;
   for (size_t at = written.find(kRedraw); at != std::string::npos; at = written.find(kRedraw, at + 1)) {
