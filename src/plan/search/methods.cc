@@ -59,8 +59,7 @@ const std::vector<Method>& method_table() {
        .words = {"--chunked_loss", "always"},
        .kind = "loss",
        .effect = MethodEffect::kSameSums,
-       .help =
-           "Holds logits of training for some rows at a time: for many thousands of labels."},
+       .help = "Holds logits of training for some rows at a time: for many thousands of labels."},
       {.name = "offload_optimizer",
        .words = {"--offload_optimizer"},
        .kind = "offload",
