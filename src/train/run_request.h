@@ -13,8 +13,7 @@ void set_passes(const Arguments& arguments, PassOptions& passes);
 // Fills what else of the request follows from the setup, the choice of the device included. Requires: all
 // else is there, the request's passes and adapter as well. Warnings and notes join those of the setup.
 // Errors: as choose_device(); kUsage for precisions that contradict each other; kWillNotFit where no
-// recomputation fits
-// --recompute_budget.
+// recomputation fits --recompute_budget.
 void fill_request(RunSetup& setup, const Environment& environment, FileSystem& files);
 
 }  // namespace plimsoll
