@@ -168,13 +168,13 @@ __global__ __launch_bounds__(kWarpgroup,
     hold(x[0]);
     hold(y[0]);
     if (args.causal && row < work.row + warp_row + 16) hide_queries<1, 8>(work.row + warp_row, row, x);
-    uint32_t p[1][4][4], d_x[1][4][4];
+    uint32_t p[4][1][4], d_x[4][1][4];
     differentiate<kType, 1, 8, kDropout>(args, exponent, values, keep, keep_of_row, x, y, p, d_x);
     begin_products();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_v[0], p[0][step], d_o + 128 * step, 1);
+    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_v[0], p[step][0], d_o + 128 * step, 1);
 #pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_k[0], d_x[0][step], q + 128 * step, 1);
+    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(d_k[0], d_x[step][0], q + 128 * step, 1);
     close_products();
     wait_for_products<0>();
     hold(d_v[0]);

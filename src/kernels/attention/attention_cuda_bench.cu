@@ -202,6 +202,7 @@ int main() {
       {"4 x 16 x 512 x 64 fp32", std::vector<int>(4, 512), 16, 64, DType::kF32, 0.0},
       {"4 x 16 x 512 x 64 fp32, p 0.1", std::vector<int>(4, 512), 16, 64, DType::kF32, 0.1},
       {"8 x 16 x 512 x 64 fp32", std::vector<int>(8, 512), 16, 64, DType::kF32, 0.0},
+      {"32 x 16 x 512 x 64 fp32, p 0.1", std::vector<int>(32, 512), 16, 64, DType::kF32, 0.1},
       {"32 x 12 x 128 x 32 fp32, p 0.1", std::vector<int>(32, 128), 12, 32, DType::kF32, 0.1},
       {"32 x 12 x mean 53 x 64 fp32, p 0.1", short_texts(), 12, 64, DType::kF32, 0.1},
   };

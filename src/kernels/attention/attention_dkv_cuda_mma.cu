@@ -16,25 +16,6 @@ constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
 }
 
-// acc[m] += a[m] times kDepth * kParts rows of a tile.
-template <DType kType, int kDim, int kM, int kParts>
-__device__ void add_product(const uint32_t (&a)[kM][kParts][4], uint32_t tile,
-                            const ColumnLanes<kType, kDim>& lanes, int row, float (&acc)[kM][kDim / 8][4]) {
-#pragma unroll
-  for (int part = 0; part < kParts; ++part) {
-#pragma unroll
-    for (int n = 0; n < kDim / 16; ++n) {
-      uint32_t b[4];
-      load_columns<kType, kDim>(b, tile, lanes, row + kDepth<kType> * part, n);
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        multiply_add<kType>(acc[m][2 * n], a[m][part], b[0], b[1]);
-        multiply_add<kType>(acc[m][2 * n + 1], a[m][part], b[2], b[3]);
-      }
-    }
-  }
-}
-
 // acc[m] = a warp's rows of `left` times 8 * kN rows of a tile, both over the head size.
 template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
@@ -44,12 +25,12 @@ __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, 
     uint32_t a[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      load_fragment<kType>(a[m], fragment_at<kWidth>(left, by_columns, warp_row + 16 * m, d));
+      load_matrices(a[m], fragment_at<kWidth>(left, by_columns, warp_row + 16 * m, d));
     }
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t b[4];
-      load_fragment<kType>(b, fragment_at<kWidth>(tile, by_rows, row + 8 * n, d));
+      load_matrices(b, fragment_at<kWidth>(tile, by_rows, row + 8 * n, d));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(acc[m][n], a[m], b[0], b[1]);
@@ -102,11 +83,17 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   const bool is_used = work.row + warp_row < work.count;
   const float exponent = args.scale * kLog2E;
   for (int row = start, stage = 0; row < work.count; row += kQueries, stage ^= 1) {
+    const uint32_t q = queries + stage * kTile, d_o = queries + (2 + stage) * kTile;
     wait_for_copies();
+    if (row == start) {
+      round_tile<kType, kDim, kRows>(base);
+      round_tile<kType, kDim, kRows>(base + kOwn);
+    }
+    round_tile<kType, kDim, kQueries>(q);
+    round_tile<kType, kDim, kQueries>(d_o);
     __syncthreads();
     if (row + kQueries < work.count) fetch(row + kQueries, stage ^ 1);
     if (!is_used) continue;
-    const uint32_t q = queries + stage * kTile, d_o = queries + (2 + stage) * kTile;
     const float* values = row_values + stage * kValues;
     const auto* keep = reinterpret_cast<const uint32_t*>(values + 2 * kQueries) + warp_row / 32 * kQueries;
 #pragma unroll 1
@@ -121,11 +108,18 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
       if (args.causal && query < work.row + warp_row + 16 * kM) {
         hide_queries(work.row + warp_row, query, x);
       }
-      uint32_t p[kM][kStep / kDepth<kType>][4], d_x[kM][kStep / kDepth<kType>][4];
+      constexpr int kParts = kStep / kDepth<kType>;
+      uint32_t p[kParts][kM][4], d_x[kParts][kM][4];
       differentiate<kType, kM, kStep / 8, kDropout>(args, exponent, values + step, keep + step, keep_of_row,
                                                     x, y, p, d_x);
-      add_product<kType, kDim>(p, d_o, of_queries, step, d_v);
-      add_product<kType, kDim>(d_x, q, of_queries, step, d_k);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        multiply_by_rows<kType, kDim>(p[part], d_o, of_queries, step + kDepth<kType> * part, d_v);
+      }
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        multiply_by_rows<kType, kDim>(d_x[part], q, of_queries, step + kDepth<kType> * part, d_k);
+      }
     }
   }
   if (!is_used) return;

@@ -86,7 +86,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[i] = held[which][m][step][i];
     } else {
-      load_fragment<kType>(a, fragment_at<kWidth>(base + which * kOwn, by_columns, warp_row + 16 * m, step));
+      load_matrices(a, fragment_at<kWidth>(base + which * kOwn, by_columns, warp_row + 16 * m, step));
     }
   };
   float d_q[kM][kDim / 8][4];
@@ -95,7 +95,11 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   const float exponent = args.scale * kLog2E;
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+    const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     wait_for_copies();
+    if (key == 0) round_tile<kType, kDim, kRows>(base);
+    round_tile<kType, kDim, kKeys>(k);
+    round_tile<kType, kDim, kKeys>(v);
     __syncthreads();
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (!is_used) continue;
@@ -105,10 +109,9 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
       for (int m = 0; m < kM; ++m) {
 #pragma unroll
         for (int step = 0; step < (kHolds ? kWidth / 16 : 0); ++step) {
-          load_fragment<kType>(held[0][m][step],
-                               fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
-          load_fragment<kType>(held[1][m][step],
-                               fragment_at<kWidth>(base + kOwn, by_columns, warp_row + 16 * m, step));
+          load_matrices(held[0][m][step], fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
+          load_matrices(held[1][m][step],
+                        fragment_at<kWidth>(base + kOwn, by_columns, warp_row + 16 * m, step));
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -121,7 +124,6 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
       }
     }
     const bool hides = key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count);
-    const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     KeepDraw<kM> next_keep(args, work, warp_row, key + kKeys);
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
@@ -132,8 +134,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
 #pragma unroll
       for (int d = 0; d < kWidth / 16; ++d) {
         uint32_t b[4], c[4];
-        load_fragment<kType>(b, fragment_at<kWidth>(k, by_rows, 16 * step, d));
-        load_fragment<kType>(c, fragment_at<kWidth>(v, by_rows, 16 * step, d));
+        load_matrices(b, fragment_at<kWidth>(k, by_rows, 16 * step, d));
+        load_matrices(c, fragment_at<kWidth>(v, by_rows, 16 * step, d));
 #pragma unroll
         for (int m = 0; m < kM; ++m) {
           uint32_t q[4], d_o[4];
@@ -158,16 +160,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
       differentiate<kType, kM, kDropout>(args, rows, exponent, keep, step, x, y, d_x);
 #pragma unroll
       for (int part = 0; part < 16 / kDepth<kType>; ++part) {
-#pragma unroll
-        for (int n = 0; n < kDim / 16; ++n) {
-          uint32_t b[4];
-          load_columns<kType, kDim>(b, k, of_keys, 16 * step + kDepth<kType> * part, n);
-#pragma unroll
-          for (int m = 0; m < kM; ++m) {
-            multiply_add<kType>(d_q[m][2 * n], d_x[part][m], b[0], b[1]);
-            multiply_add<kType>(d_q[m][2 * n + 1], d_x[part][m], b[2], b[3]);
-          }
-        }
+        multiply_by_rows<kType, kDim>(d_x[part], k, of_keys, 16 * step + kDepth<kType> * part, d_q);
       }
     }
     if constexpr (kDropout) {

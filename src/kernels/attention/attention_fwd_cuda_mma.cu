@@ -27,7 +27,7 @@ __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by
 #pragma unroll
     for (int n = 0; n < kKeys / 16; ++n) {
       uint32_t b[4];
-      load_fragment<kType>(b, fragment_at<kWidth>(k, by_rows, 16 * n, step));
+      load_matrices(b, fragment_at<kWidth>(k, by_rows, 16 * n, step));
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         multiply_add<kType>(score[m][2 * n], a[m], b[0], b[1]);
@@ -55,16 +55,7 @@ __device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], const Kee
       take_fragment<kType>(a[m], p[m], step);
       if constexpr (kDropout) drop<kType, kM>(keep, m, step, a[m]);
     }
-#pragma unroll
-    for (int n = 0; n < kDim / 16; ++n) {
-      uint32_t b[4];
-      load_columns<kType, kDim>(b, v, by_columns, kDepth<kType> * step, n);
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        multiply_add<kType>(out[m][2 * n], a[m], b[0], b[1]);
-        multiply_add<kType>(out[m][2 * n + 1], a[m], b[2], b[3]);
-      }
-    }
+    multiply_by_rows<kType, kDim>(a, v, by_columns, kDepth<kType> * step, out);
   }
 }
 
@@ -105,7 +96,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[i] = q[m][step][i];
     } else {
-      load_fragment<kType>(a, fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
+      load_matrices(a, fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
     }
   };
   float out[kM][kDim / 8][4], largest[kM][2], sum[kM][2];
@@ -116,7 +107,11 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   const float exponent = args.scale * kLog2E;
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+    const uint32_t k = keys + stage * kTile, v = keys + (2 + stage) * kTile;
     wait_for_copies();
+    if (key == 0) round_tile<kType, kDim, kRows>(base);
+    round_tile<kType, kDim, kKeys>(k);
+    round_tile<kType, kDim, kKeys>(v);
     __syncthreads();
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (!is_used) continue;
@@ -132,14 +127,14 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
     float score[kM][kKeys / 8][4];
     clear(score);
     KeepDraw<kM> keep(args, work, warp_row, key);
-    multiply_by_keys<kType, kDim, kM>(queries, keys + stage * kTile, by_rows, score, [&](int part) {
+    multiply_by_keys<kType, kDim, kM>(queries, k, by_rows, score, [&](int part) {
       if constexpr (kDropout) keep.draw(args, dropout, part);
     });
     if (key + kKeys > (args.causal ? min(work.count, work.row + warp_row) : work.count)) {
       hide_keys<kM>(args, work, work.row + warp_row, key, score);
     }
     soften<kDim, kM>(exponent, score, largest, sum, out);
-    multiply_by_values<kType, kDim, kM, kDropout>(score, keep, keys + (2 + stage) * kTile, of_values, out);
+    multiply_by_values<kType, kDim, kM, kDropout>(score, keep, v, of_values, out);
   }
 
   if (!is_used) return;

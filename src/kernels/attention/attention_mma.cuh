@@ -91,12 +91,14 @@ __device__ inline uint32_t pack(float low, float high) {
   return x;
 }
 
-// fp32 operands are rounded to the 11 bits of tf32 by adding half of the last bit kept: the tensor cores cut
-// off the rest.
+// fp32 operands are rounded to the 11 bits of tf32, to nearest: the tensor cores cut off the rest.
 __device__ inline uint32_t round_tf32(uint32_t x) {
-  // Not of a NaN: the card's own has all bits set, and the sum would wrap round to a number.
-  const float value = __uint_as_float(x);
-  return value == value ? x + 0x1000u : x;
+  uint32_t rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(x)));
+  return rounded;
+}
+__device__ inline uint4 round_tf32(const uint4& x) {
+  return {round_tf32(x.x), round_tf32(x.y), round_tf32(x.z), round_tf32(x.w)};
 }
 
 // A tile of kDim elements to a row counts in halves, two to a float.
@@ -106,19 +108,9 @@ inline constexpr int kHalves = kType == DType::kF32 ? 2 * kDim : kDim;
 template <DType kType>
 inline constexpr int kDepth = kType == DType::kF32 ? 8 : 16;
 
-// Fragments whose columns in the tile are the summed index: left operands and, by lane_by_rows, right ones.
-template <DType kType>
-__device__ inline void load_fragment(uint32_t (&x)[4], uint32_t address) {
-  load_matrices(x, address);
-  if constexpr (kType == DType::kF32) {
-#pragma unroll
-    for (uint32_t& element : x) element = round_tf32(element);
-  }
-}
-
 // Left operand number `part` of the next product: kDepth columns of accumulators. Floats stay in the lane
 // that holds them: columns 2 t and 2 t + 1 stand for summed indices t and t + 4, t = lane % 4, as in
-// load_columns.
+// multiply_by_rows.
 template <DType kType, int kN>
 __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4], int part) {
   if constexpr (kType == DType::kF32) {
@@ -134,38 +126,67 @@ __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4]
   }
 }
 
-// Right operands whose rows in the tile are the summed index: columns 16 * n .. of kDepth rows from `row` on.
-// ldmatrix transposes 16-bit elements; floats are read one by one.
+// How a lane finds right operands whose rows in the tile are the summed index.
 template <DType kType, int kDim>
 struct ColumnLanes {
   uint32_t first, second;
   __device__ ColumnLanes() {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (kType == DType::kF32) {
-      const uint32_t within = static_cast<uint32_t>(lane / 4 % 4 * 4);
-      first = lane_offset<2 * kDim>(lane % 4 * 2, lane / 16) + within;
-      second = lane_offset<2 * kDim>(lane % 4 * 2 + 1, lane / 16) + within;
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      first = lane_offset<2 * kDim>(lane % 4 * 2, lane / 4);
+      second = lane_offset<2 * kDim>(lane % 4 * 2 + 1, lane / 4);
     } else {
       first = lane_by_columns<kDim>();
       second = 0;
     }
   }
 };
-__device__ inline uint32_t load_float(uint32_t address) {
-  uint32_t x;
-  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
-  return round_tf32(x);
+__device__ inline uint4 load_16(uint32_t address) {
+  uint4 x;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
 }
-template <DType kType, int kDim>
-__device__ inline void load_columns(uint32_t (&b)[4], uint32_t tile, const ColumnLanes<kType, kDim>& lanes,
-                                    int row, int n) {
+__device__ inline void store_16(uint32_t address, const uint4& x) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
+}
+
+// acc[m] += a[m] times kDepth rows of a tile, from `row` on; its columns are those of acc. ldmatrix
+// transposes 16-bit elements. Of floats a lane reads four of a row at once, which belong to four products:
+// column c of product j, 0 <= j < 4, over the columns from 32 g on is column 32 g + 4 c + j, and store_rows
+// knows it.
+template <DType kType, int kDim, int kM>
+__device__ inline void multiply_by_rows(const uint32_t (&a)[kM][4], uint32_t tile,
+                                        const ColumnLanes<kType, kDim>& lanes, int row,
+                                        float (&acc)[kM][kDim / 8][4]) {
   if constexpr (kType == DType::kF32) {
-    b[0] = load_float(fragment_at<2 * kDim>(tile, lanes.first, row, 2 * n));
-    b[1] = load_float(fragment_at<2 * kDim>(tile, lanes.second, row, 2 * n));
-    b[2] = load_float(fragment_at<2 * kDim>(tile, lanes.first, row, 2 * n + 1));
-    b[3] = load_float(fragment_at<2 * kDim>(tile, lanes.second, row, 2 * n + 1));
+#pragma unroll
+    for (int g = 0; g < kDim / 32; ++g) {
+      const uint4 x = load_16(fragment_at<2 * kDim>(tile, lanes.first, row, 4 * g));
+      const uint4 y = load_16(fragment_at<2 * kDim>(tile, lanes.second, row, 4 * g));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<kType>(acc[m][4 * g], a[m], x.x, y.x);
+        multiply_add<kType>(acc[m][4 * g + 1], a[m], x.y, y.y);
+        multiply_add<kType>(acc[m][4 * g + 2], a[m], x.z, y.z);
+        multiply_add<kType>(acc[m][4 * g + 3], a[m], x.w, y.w);
+      }
+    }
   } else {
-    load_transposed(b, fragment_at<kDim>(tile, lanes.first, row, n));
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t b[4];
+      load_transposed(b, fragment_at<kDim>(tile, lanes.first, row, n));
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        multiply_add<kType>(acc[m][2 * n], a[m], b[0], b[1]);
+        multiply_add<kType>(acc[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
   }
 }
 template <DType kType>
@@ -207,6 +228,30 @@ __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
+// Rounds floats to tf32 where they lie: what this thread itself copied of a tile, once that has arrived. All
+// warps read the tile, most of them more than once, and none rounds it again.
+template <DType kType, int kDim, int kRows>
+__device__ inline void round_tile(uint32_t tile) {
+  if constexpr (kType == DType::kF32) {
+    constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kRowsAtOnce = kMmaThreads / kChunks;
+    constexpr int kMine = kRows / kRowsAtOnce, kAtOnce = 4;
+    const int chunk = static_cast<int>(threadIdx.x) % kChunks,
+              first = static_cast<int>(threadIdx.x) / kChunks;
+#pragma unroll
+    for (int begin = 0; begin < kMine; begin += kAtOnce) {
+      uint4 x[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        x[i] = load_16(tile + lane_offset<kWidth>(first + (begin + i) * kRowsAtOnce, chunk));
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        store_16(tile + lane_offset<kWidth>(first + (begin + i) * kRowsAtOnce, chunk), round_tf32(x[i]));
+      }
+    }
+  }
+}
+
 // Rounds a warp's 16 * kM rows of a result, times `factor` of the row (elements 0, 1 and 2, 3 of the
 // accumulators), and stores them by way of the shared rows that only this warp uses.
 template <DType kType, int kDim, int kM>
@@ -221,14 +266,19 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = (warp * kM + m) * 16 + 8 * half + lane / 4;
+      const float by = factor[m][half];
+      if constexpr (kType == DType::kF32) {
 #pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        const float x = acc[m][n][2 * half] * factor[m][half], y = acc[m][n][2 * half + 1] * factor[m][half];
-        if constexpr (kType == DType::kF32) {
-          std::byte* to = tile + lane_offset<kWidth>(row, 2 * n + lane % 4 / 2) + lane % 2 * 8;
-          *reinterpret_cast<float2*>(to) = {x, y};
-        } else {
-          *reinterpret_cast<uint32_t*>(tile + lane_offset<kWidth>(row, n) + lane % 4 * 4) = pack<kType>(x, y);
+        for (int part = 0; part < kDim / 16; ++part) {  // 16 bytes: column part % 2 of four products
+          const int n = part / 2 * 4, e = 2 * half + part % 2;
+          *reinterpret_cast<float4*>(tile + lane_offset<kWidth>(row, 2 * n + lane % 4 * 2 + part % 2)) = {
+              acc[m][n][e] * by, acc[m][n + 1][e] * by, acc[m][n + 2][e] * by, acc[m][n + 3][e] * by};
+        }
+      } else {
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) {
+          *reinterpret_cast<uint32_t*>(tile + lane_offset<kWidth>(row, n) + lane % 4 * 4) =
+              pack<kType>(acc[m][n][2 * half] * by, acc[m][n][2 * half + 1] * by);
         }
       }
     }

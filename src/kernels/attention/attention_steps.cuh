@@ -79,9 +79,10 @@ __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t 
   }
 }
 
-// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory.
+// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory. Floats of d_o are left
+// rounded to tf32 there, for the products.
 template <DType kType, int kDim, int kM>
-__device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, const std::byte* d_o,
+__device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, std::byte* d_o,
                                   float* delta) {
   constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -97,7 +98,9 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
                              args.head_dim * kBytes +
                          16 * chunk;
       const uint4 x = *reinterpret_cast<const uint4*>(from);
-      const uint4 y = *reinterpret_cast<const uint4*>(d_o + lane_offset<kWidth>(row, chunk));
+      auto* at = reinterpret_cast<uint4*>(d_o + lane_offset<kWidth>(row, chunk));
+      const uint4 y = *at;
+      if constexpr (kType == DType::kF32) *at = round_tf32(y);
       const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -162,8 +165,8 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
                                      const uint32_t* keep, int place, float (&x)[kM][kN][4],
-                                     float (&y)[kM][kN][4], uint32_t (&p)[kM][8 * kN / kDepth<kType>][4],
-                                     uint32_t (&d_x)[kM][8 * kN / kDepth<kType>][4]) {
+                                     float (&y)[kM][kN][4], uint32_t (&p)[8 * kN / kDepth<kType>][kM][4],
+                                     uint32_t (&d_x)[8 * kN / kDepth<kType>][kM][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int n = 0; n < kN; ++n) {
@@ -198,8 +201,8 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, float expo
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
     for (int part = 0; part < 8 * kN / kDepth<kType>; ++part) {
-      take_fragment<kType>(p[m][part], x[m], part);
-      take_fragment<kType>(d_x[m][part], y[m], part);
+      take_fragment<kType>(p[part][m], x[m], part);
+      take_fragment<kType>(d_x[part][m], y[m], part);
     }
   }
 }
