@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
+#include <numeric>
+#include <vector>
 
 #include "base/check.h"
 
 namespace plimsoll {
 namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 // Neighbouring positions, both ends included, over which the skyline has one height.
 struct Stretch {
@@ -16,81 +19,122 @@ struct Stretch {
   int64_t height = 0;
 };
 
+// Stretches by the position at which they begin, and a heap in which the lowest is found. Heights only grow, so
+// what a heap says of a stretch that has changed since is never true again.
 class Skyline {
  public:
-  explicit Skyline(uint32_t last) : stretches_{{.first = 0, .last = last, .height = 0}} {}
-
-  size_t lowest() const {
-    const auto lower = [](const Stretch& a, const Stretch& b) { return a.height < b.height; };
-    return static_cast<size_t>(std::min_element(stretches_.begin(), stretches_.end(), lower) -
-                               stretches_.begin());
+  explicit Skyline(uint32_t last) : stretches_(size_t{last} + 1), first_of_end_(size_t{last} + 1, kNone) {
+    add({.first = 0, .last = last, .height = 0});
   }
 
-  const Stretch& operator[](size_t index) const { return stretches_[index]; }
-
-  // Puts a buffer on stretch `index`, which holds all its positions.
-  void put(size_t index, const LiveBuffer& buffer) {
-    const Stretch below = stretches_[index];
-    const Stretch above{.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes};
-    auto at = stretches_.erase(at_index(index));
-    if (buffer.last < below.last)
-      at = stretches_.insert(at, {.first = buffer.last + 1, .last = below.last, .height = below.height});
-    at = stretches_.insert(at, above);
-    size_t own = index;
-    if (buffer.first > below.first) {
-      stretches_.insert(at, {.first = below.first, .last = buffer.first - 1, .height = below.height});
-      ++own;
+  // The lowest, of equally low ones the earliest.
+  Stretch lowest() {
+    while (!is_stretch(heap_.front())) {
+      std::pop_heap(heap_.begin(), heap_.end(), is_after);
+      heap_.pop_back();
     }
-    join_equal(own);
+    return stretches_[heap_.front().first];
+  }
+
+  // Puts a buffer on a stretch, which holds all its positions.
+  void put(const Stretch& below, const LiveBuffer& buffer) {
+    if (buffer.first > below.first) {
+      stretches_[below.first].last = buffer.first - 1;
+      first_of_end_[buffer.first - 1] = below.first;
+    }
+    if (buffer.last < below.last)
+      add({.first = buffer.last + 1, .last = below.last, .height = below.height});
+    add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
   // Gives up a valley that no buffer fits into: it becomes as high as the lower of its sides.
-  void raise(size_t index) {
+  void raise(const Stretch& valley) {
     int64_t height = std::numeric_limits<int64_t>::max();
-    if (index > 0) height = stretches_[index - 1].height;
-    if (index + 1 < stretches_.size()) height = std::min(height, stretches_[index + 1].height);
-    PLIMSOLL_CHECK(stretches_.size() > 1, "a buffer is live at no position of the skyline");
-    stretches_[index].height = height;
-    join_equal(index);
+    if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
+    if (size_t{valley.last} + 1 < stretches_.size())
+      height = std::min(height, stretches_[valley.last + 1].height);
+    PLIMSOLL_CHECK(height != std::numeric_limits<int64_t>::max(),
+                   "a buffer is live at no position of the skyline");
+    add({.first = valley.first, .last = valley.last, .height = height});
   }
 
  private:
-  std::vector<Stretch>::iterator at_index(size_t index) {
-    return stretches_.begin() + static_cast<std::ptrdiff_t>(index);
+  struct Entry {
+    int64_t height = 0;
+    uint32_t first = 0;
+  };
+  static bool is_after(const Entry& a, const Entry& b) {
+    return a.height != b.height ? a.height > b.height : a.first > b.first;
   }
 
-  // Makes one stretch of `index` and those beside it that are equally high, so that no wall divides a valley.
-  void join_equal(size_t index) {
-    if (index + 1 < stretches_.size() && stretches_[index + 1].height == stretches_[index].height) {
-      stretches_[index].last = stretches_[index + 1].last;
-      stretches_.erase(at_index(index + 1));
-    }
-    if (index > 0 && stretches_[index - 1].height == stretches_[index].height) {
-      stretches_[index - 1].last = stretches_[index].last;
-      stretches_.erase(at_index(index));
-    }
+  bool is_stretch(const Entry& entry) const {
+    const Stretch& stretch = stretches_[entry.first];
+    return stretch.first == entry.first && stretch.height == entry.height;
   }
 
-  std::vector<Stretch> stretches_;  // by position, none missing
+  // Makes one stretch of a new one and of those beside it that are equally high, so that no wall divides a
+  // valley.
+  void add(Stretch stretch) {
+    if (size_t{stretch.last} + 1 < stretches_.size()) {
+      Stretch& right = stretches_[stretch.last + 1];
+      if (right.first == stretch.last + 1 && right.height == stretch.height) {
+        stretch.last = right.last;
+        right.first = kNone;
+      }
+    }
+    if (const uint32_t before = stretch.first > 0 ? first_of_end_[stretch.first - 1] : kNone; before != kNone) {
+      const Stretch& left = stretches_[before];
+      if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
+        stretches_[stretch.first].first = kNone;
+        stretch.first = before;
+      }
+    }
+    stretches_[stretch.first] = stretch;
+    first_of_end_[stretch.last] = stretch.first;
+    heap_.push_back({stretch.height, stretch.first});
+    std::push_heap(heap_.begin(), heap_.end(), is_after);
+  }
+
+  std::vector<Stretch> stretches_;      // `first` is another position where none begins
+  std::vector<uint32_t> first_of_end_;  // of the stretch that ends at a position
+  std::vector<Entry> heap_;
 };
 
-// A buffer that waits for its place; lies beside the others in memory, because the list is read often.
-struct Waiting {
-  uint32_t first = 0;
-  uint32_t last = 0;
-  uint32_t buffer = 0;
-};
-
-// Takes the first buffer that is live only inside the stretch out of the list.
-std::optional<uint32_t> take_first_inside(std::vector<Waiting>& waiting, const Stretch& stretch) {
-  for (auto it = waiting.begin(); it != waiting.end(); ++it) {
-    if (it->first < stretch.first || it->last > stretch.last) continue;
-    const uint32_t buffer = it->buffer;
-    waiting.erase(it);
-    return buffer;
+// Buffers that wait for their places, by their first positions: those that are live inside a stretch lie
+// beside each other, and most stretches are narrow.
+class Waiting {
+ public:
+  Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
+      : begin_(size_t{last} + 2, 0), last_(buffers.size()), rank_(buffers.size()), slot_(buffers.size()) {
+    for (const LiveBuffer& buffer : buffers) ++begin_[size_t{buffer.first} + 1];
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+    for (size_t rank = 0; rank < order.size(); ++rank) {
+      const LiveBuffer& buffer = buffers[order[rank]];
+      const uint32_t slot = next[buffer.first]++;
+      last_[slot] = buffer.last;
+      rank_[slot] = static_cast<uint32_t>(rank);
+      slot_[rank] = slot;
+    }
   }
-  return std::nullopt;
-}
+
+  // Takes out the first in the order that is live only inside the stretch; its place in the order, or kNone.
+  uint32_t take_first_inside(const Stretch& stretch) {
+    uint32_t best = kNone;
+    const uint32_t end = begin_[size_t{stretch.last} + 1];
+    for (uint32_t slot = begin_[stretch.first]; slot < end; ++slot) {
+      best = std::min(best, last_[slot] <= stretch.last ? rank_[slot] : kNone);
+    }
+    if (best != kNone) rank_[slot_[best]] = kNone;
+    return best;
+  }
+
+ private:
+  std::vector<uint32_t> begin_;  // of each position, its first slot
+  std::vector<uint32_t> last_;   // of each slot's buffer
+  std::vector<uint32_t> rank_;   // its place in the order; kNone once it is taken
+  std::vector<uint32_t> slot_;   // of each place in the order
+};
 
 }  // namespace
 
@@ -100,23 +144,21 @@ Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint
   Placement placement;
   placement.offsets.assign(buffers.size(), 0);
   uint32_t last = 0;
-  std::vector<Waiting> waiting;
-  waiting.reserve(order.size());
-  for (uint32_t i : order) {
-    waiting.push_back({.first = buffers[i].first, .last = buffers[i].last, .buffer = i});
-    last = std::max(last, buffers[i].last);
-  }
+  for (const LiveBuffer& buffer : buffers) last = std::max(last, buffer.last);
+  Waiting waiting(buffers, order, last);
   Skyline skyline(last);
-  while (!waiting.empty()) {
-    const size_t valley = skyline.lowest();
-    const std::optional<uint32_t> taken = take_first_inside(waiting, skyline[valley]);
-    if (!taken) {
+  for (size_t left = buffers.size(); left > 0;) {
+    const Stretch valley = skyline.lowest();
+    const uint32_t rank = waiting.take_first_inside(valley);
+    if (rank == kNone) {
       skyline.raise(valley);
       continue;
     }
-    placement.offsets[*taken] = skyline[valley].height;
-    placement.bytes = std::max(placement.bytes, skyline[valley].height + buffers[*taken].bytes);
-    skyline.put(valley, buffers[*taken]);
+    const LiveBuffer& buffer = buffers[order[rank]];
+    placement.offsets[order[rank]] = valley.height;
+    placement.bytes = std::max(placement.bytes, valley.height + buffer.bytes);
+    skyline.put(valley, buffer);
+    --left;
   }
   return placement;
 }
