@@ -84,14 +84,16 @@ OpId Graph::add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes att
 }
 
 void Graph::set_module(std::string_view module) {
-  const auto [it, inserted] =
-      module_by_name_.emplace(std::string(module), static_cast<uint32_t>(modules_.size()));
-  if (inserted) modules_.emplace_back(module);
+  auto it = module_by_name_.find(module);
+  if (it == module_by_name_.end()) {
+    it = module_by_name_.emplace(std::string(module), static_cast<uint32_t>(modules_.size())).first;
+    modules_.emplace_back(module);
+  }
   module_ = ModuleId{it->second};
 }
 
 ValueId Graph::find(std::string_view name) const {
-  const auto it = by_name_.find(std::string(name));
+  const auto it = by_name_.find(name);
   return it == by_name_.end() ? kNoValue : ValueId{it->second};
 }
 
@@ -114,7 +116,7 @@ std::string Graph::unique_name(std::string_view stem) {
 }
 
 void Graph::rename(ValueId id, std::string_view name) {
-  PLIMSOLL_CHECK(!by_name_.contains(std::string(name)), "the name '{}' is taken in graph '{}'", name, name_);
+  PLIMSOLL_CHECK(!by_name_.contains(name), "the name '{}' is taken in graph '{}'", name, name_);
   by_name_.erase(value(id).name);
   by_name_.emplace(std::string(name), static_cast<uint32_t>(id));
   value(id).name = name;

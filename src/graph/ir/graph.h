@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -152,9 +153,16 @@ class Graph {
   std::vector<Op> ops_;
   std::vector<Value> values_;
   std::vector<std::string> modules_{""};
-  std::unordered_map<std::string, uint32_t> by_name_;
-  std::unordered_map<std::string, uint32_t> next_number_;
-  std::unordered_map<std::string, uint32_t> module_by_name_{{"", 0}};
+  // Looked up by views: names of ops and modules are asked for without copies.
+  struct NameHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+  using ByName = std::unordered_map<std::string, uint32_t, NameHash, std::equal_to<>>;
+
+  ByName by_name_;
+  ByName next_number_;
+  ByName module_by_name_{{"", 0}};
   Segment segment_ = Segment::kForward;
   ModuleId module_{0};
 };
