@@ -1,7 +1,7 @@
 #include "graph/analysis/copies.h"
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
 #include "graph/ops/ops.h"
 
@@ -9,9 +9,10 @@ namespace plimsoll {
 
 std::vector<CopyInFlight> find_copies(const Graph& graph) {
   std::vector<CopyInFlight> copies;
+  if (std::ranges::none_of(graph.ops(), [](const Op& op) { return op.def == &copy_op(); })) return copies;
   // The copies that hold a value, by the value: as an operand or as what they bring.
-  std::map<ValueId, std::vector<size_t>> operand_of;
-  std::map<ValueId, size_t> brought_by;
+  std::unordered_map<ValueId, std::vector<size_t>> operand_of;
+  std::unordered_map<ValueId, size_t> brought_by;
   const auto end_by = [&](size_t copy, uint32_t position) {
     copies[copy].end = std::min(copies[copy].end, position);
   };

@@ -1,6 +1,7 @@
 #include "graph/analysis/liveness.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "graph/analysis/copies.h"
 
@@ -11,21 +12,24 @@ ValueId root_of(const Graph& graph, ValueId id) {
   return id;
 }
 
-std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket) {
-  std::vector<LiveRange> by_value(graph.values().size());
-  std::vector<bool> seen(graph.values().size(), false);
-  std::vector<uint32_t> order;
+std::vector<Lifetime> find_lifetimes(const Graph& graph) {
+  constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
+  std::vector<uint32_t> lifetime_of(graph.values().size(), kUnseen);
+  std::vector<Lifetime> lifetimes;
   const auto touch = [&](ValueId id, uint32_t position) {
     const ValueId root = root_of(graph, id);
     if (graph.value(root).storage != Storage::kTransient) return;
-    LiveRange& range = by_value[index_of(root)];
-    if (!seen[index_of(root)]) {
-      seen[index_of(root)] = true;
-      range = {.root = root, .bytes = 0, .first = position, .last = position};
-      order.push_back(static_cast<uint32_t>(root));
+    uint32_t& index = lifetime_of[index_of(root)];
+    if (index == kUnseen) {
+      index = static_cast<uint32_t>(lifetimes.size());
+      lifetimes.push_back({.root = root, .first = position, .last = position});
     }
-    range.bytes = std::max(range.bytes, graph.value(id).bytes(bucket));
-    range.last = std::max(range.last, position);
+    Lifetime& lifetime = lifetimes[index];
+    lifetime.last = std::max(lifetime.last, position);
+    const bool is_counted = std::ranges::any_of(lifetime.sizes, [&](ValueId other) {
+      return other == id || graph.value(other).type == graph.value(id).type;
+    });
+    if (!is_counted) lifetime.sizes.push_back(id);
   };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     for (ValueId id : graph.ops()[i].inputs) {
@@ -39,9 +43,19 @@ std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket
     for (auto id = op.inputs.begin(); id != op.inputs.begin() + count; ++id) touch(*id, copy.end - 1);
     for (ValueId id : op.outputs) touch(id, copy.end - 1);
   }
+  return lifetimes;
+}
+
+LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket) {
+  LiveRange range{.root = lifetime.root, .bytes = 0, .first = lifetime.first, .last = lifetime.last};
+  for (ValueId id : lifetime.sizes) range.bytes = std::max(range.bytes, graph.value(id).bytes(bucket));
+  return range;
+}
+
+std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket) {
   std::vector<LiveRange> ranges;
-  ranges.reserve(order.size());
-  for (uint32_t value : order) ranges.push_back(by_value[value]);
+  for (const Lifetime& lifetime : find_lifetimes(graph))
+    ranges.push_back(live_range(graph, lifetime, bucket));
   return ranges;
 }
 

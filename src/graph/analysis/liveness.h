@@ -23,7 +23,18 @@ struct LiveRange {
   uint32_t last = 0;   // position of the last op while which it may be read or written
 };
 
+// The same for buckets of any size: the positions are those of the graph alone.
+struct Lifetime {
+  ValueId root = kNoValue;
+  uint32_t first = 0;
+  uint32_t last = 0;
+  std::vector<ValueId> sizes =
+      {};  // of its versions one of each type: the largest of them in a bucket counts
+};
+
 // Every transient buffer of a program in the order of `first`. Requires: the graph verifies.
+std::vector<Lifetime> find_lifetimes(const Graph& graph);
+LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket);
 
 // The value whose bytes `id` occupies in the end.
