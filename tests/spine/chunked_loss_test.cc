@@ -148,8 +148,8 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
     SCOPED_TRACE(gpu);
     const Plan whole = build_plan(many_labels(gpu, ChunkedLoss::kNever));
     const Plan chunked = build_plan(many_labels(gpu, ChunkedLoss::kAuto));
-    EXPECT_TRUE(chunks_loss(chunked.request));
-    EXPECT_FALSE(chunks_loss(whole.request));
+    EXPECT_TRUE(chunks_loss(chunked.request, chunked.request.train_bucket));
+    EXPECT_FALSE(chunks_loss(whole.request, whole.request.train_bucket));
     EXPECT_GE(whole.arena_bytes - chunked.arena_bytes, kLogits);
     expect_near_lower_bound(*chunked.train, gpu);
     int scratches = 0;
@@ -171,10 +171,10 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
 TEST(ChunkedLoss, IsTakenFromSixtyFourMebibytesOn) {
   PlanRequest request = many_labels("", ChunkedLoss::kAuto);
   request.model.num_labels = 65536;
-  EXPECT_FALSE(chunks_loss(request));
+  EXPECT_FALSE(chunks_loss(request, request.train_bucket));
   EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 0);
   request.model.num_labels = 65537;
-  EXPECT_TRUE(chunks_loss(request));
+  EXPECT_TRUE(chunks_loss(request, request.train_bucket));
   EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 1);
   request.passes.disabled = {"chunked_loss"};
   EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 0);

@@ -59,9 +59,16 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
   return 1e3 * std::max(arithmetic, traffic);
 }
 
+// What estimate_ops() says of an op in numbers: the names of all ops take longer to copy than these to find.
+struct OpFigures {
+  double flops = 0;
+  double bytes = 0;
+  double ms = 0;
+};
+
 // Follows the ops' stream and the two of copies, and gives every copy the time that the ops' stream waits for
 // it.
-void add_waits(const ProgramPlan& program, const GpuTarget& gpu, std::vector<OpEstimate>& estimates) {
+void add_waits(const ProgramPlan& program, const GpuTarget& gpu, std::vector<OpFigures>& figures) {
   struct UnderWay {
     size_t op;
     uint32_t end;
@@ -73,26 +80,49 @@ void add_waits(const ProgramPlan& program, const GpuTarget& gpu, std::vector<OpE
   const auto wait = [&](size_t position) {
     for (const UnderWay& copy : under_way) {
       if (copy.end > position || copy.done_ms <= now_ms) continue;
-      estimates[copy.op].ms += copy.done_ms - now_ms;
+      figures[copy.op].ms += copy.done_ms - now_ms;
       now_ms = copy.done_ms;
     }
     std::erase_if(under_way, [&](const UnderWay& copy) { return copy.end <= position; });
   };
-  for (size_t i = 0; i < estimates.size(); ++i) {
+  for (size_t i = 0; i < figures.size(); ++i) {
     wait(i);
     const OpPlan& op = program.ops[i];
     if (!op.copies_to) {
-      now_ms += estimates[i].ms;
+      now_ms += figures[i].ms;
       continue;
     }
     // Every byte is read at one end and written at the other.
-    const double copy_ms = 1e3 * estimates[i].bytes / 2 / (kGpuShareOfLink * gpu.link_gb_per_s * 1e9);
+    const double copy_ms = 1e3 * figures[i].bytes / 2 / (kGpuShareOfLink * gpu.link_gb_per_s * 1e9);
     double& queue_ms = free_ms[index_of(*op.copies_to)];
     queue_ms = std::max(queue_ms, now_ms) + copy_ms;
-    estimates[i].ms = 0;
+    figures[i].ms = 0;
     under_way.push_back({i, op.copy_end, queue_ms});
   }
-  wait(estimates.size());
+  wait(figures.size());
+}
+
+std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
+  std::vector<OpFigures> figures;
+  figures.reserve(program.graph.ops().size());
+  for (const Op& op : program.graph.ops()) {
+    const OpView view{program.graph, op};
+    const OpSchema& schema = schema_of(op);
+    const Cost cost = schema.cost(view, program.bucket);
+    figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, plan.request)});
+  }
+  if (plan.is_on_gpu() && program.ops.size() == figures.size()) add_waits(program, plan.request.gpu, figures);
+  return figures;
+}
+
+std::array<int64_t, kNumSegments> runs_per_step(const Plan& plan, const ProgramPlan& program) {
+  std::array<int64_t, kNumSegments> runs{1, 1, 1};
+  for (const ScheduleEntry& entry : plan.step_schedule) {
+    if (entry.per_micro_batch && plan.train && &program == &*plan.train) {
+      runs[index_of(entry.segment)] = plan.request.gradient_accumulation_steps;
+    }
+  }
+  return runs;
 }
 
 const ProgramPlan* program_of(const Plan& plan) {
@@ -110,33 +140,23 @@ OpTotals& OpTotals::operator+=(const OpTotals& other) {
 }
 
 std::vector<OpEstimate> estimate_ops(const Plan& plan, const ProgramPlan& program) {
-  std::array<int64_t, kNumSegments> runs{1, 1, 1};
-  for (const ScheduleEntry& entry : plan.step_schedule) {
-    if (entry.per_micro_batch && plan.train && &program == &*plan.train) {
-      runs[index_of(entry.segment)] = plan.request.gradient_accumulation_steps;
-    }
-  }
+  const std::array<int64_t, kNumSegments> runs = runs_per_step(plan, program);
+  const std::vector<OpFigures> figures = figures_of(plan, program);
   std::vector<OpEstimate> estimates;
-  estimates.reserve(program.graph.ops().size());
-  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+  estimates.reserve(figures.size());
+  for (size_t i = 0; i < figures.size(); ++i) {
     const Op& op = program.graph.ops()[i];
-    const OpView view{program.graph, op};
-    const OpSchema& schema = schema_of(op);
-    const Cost cost = schema.cost(view, program.bucket);
     const KernelRow* kernel = i < program.ops.size() ? program.ops[i].kernel : nullptr;
     estimates.push_back({.op = std::string(op.def->name()),
                          .output = op.outputs.empty() ? "" : program.graph.value(op.outputs[0]).name,
                          .module = program.graph.module_name(op.module),
                          .kernel = kernel == nullptr ? "" : std::string(kernel->implementation),
-                         .group = schema.group(),
+                         .group = schema_of(op).group(),
                          .segment = op.segment,
-                         .flops = cost.flops,
-                         .bytes = cost.bytes,
-                         .ms = estimated_ms(schema, view, cost, plan.request),
+                         .flops = figures[i].flops,
+                         .bytes = figures[i].bytes,
+                         .ms = figures[i].ms,
                          .runs_per_step = runs[index_of(op.segment)]});
-  }
-  if (plan.is_on_gpu() && program.ops.size() == estimates.size()) {
-    add_waits(program, plan.request.gpu, estimates);
   }
   return estimates;
 }
@@ -193,10 +213,13 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
                         request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
   const ProgramPlan* program = program_of(plan);
   if (program == nullptr) return anatomy;
-  for (const OpEstimate& op : estimate_ops(plan, *program)) {
-    const auto runs = static_cast<double>(op.runs_per_step);
-    anatomy.by_group[index_of(op.group)][index_of(op.segment)] +=
-        {op.flops * runs, op.bytes * runs, op.ms * runs};
+  const std::array<int64_t, kNumSegments> runs_of_segment = runs_per_step(plan, *program);
+  const std::vector<OpFigures> figures = figures_of(plan, *program);
+  for (size_t i = 0; i < figures.size(); ++i) {
+    const Op& op = program->graph.ops()[i];
+    const auto runs = static_cast<double>(runs_of_segment[index_of(op.segment)]);
+    anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
+        {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
   const int64_t batches = plan.train ? request.gradient_accumulation_steps : 1;
   anatomy.samples = program->bucket.sequences * batches;

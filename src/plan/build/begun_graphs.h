@@ -1,6 +1,8 @@
-// build_graphs() in two parts, for searches over what is computed again: the first, which is most of the
-// work, is the same for every choice and is done once.
+// build_graphs() in two parts, for searches: the first, which is most of the work, is the same for every
+// choice of what is computed again, and nearly always for every size of bucket, and is done once.
 #pragma once
+
+#include <string>
 
 #include "plan/build/plan.h"
 
@@ -9,8 +11,14 @@ namespace plimsoll {
 // The training program up to the pass that computes values again, and the evaluation program whole. Errors:
 // as build_graphs().
 PlanGraphs begin_graphs(const PlanRequest& request);
-// The rest of build_graphs(). Requires: what begin_graphs() made of a request that differs from this one in
-// `recompute` alone. Errors: as build_graphs().
+// The rest of build_graphs(). Requires: what begin_graphs() made of a request that begins alike. Errors: as
+// build_graphs().
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
+// Whether begin_graphs() makes the same of both. Where it says so, it does; it may say no where they differ
+// in what does not matter. It says no where passes are dumped, which would not be heard of twice.
+bool begin_alike(const PlanRequest& a, const PlanRequest& b);
+
+// What is called so holds the half of a split weight that products do not read.
+std::string remainder_name(const std::string& weight);
 
 }  // namespace plimsoll

@@ -265,18 +265,16 @@ struct PlanGraphs {
   std::optional<ProgramPlan> train = {};
   std::optional<ProgramPlan> evaluate = {};
 };
-// Whether the logits of training are larger than the request wants them whole.
-bool chunks_loss(const PlanRequest& request);
+// Whether the logits of training are larger in this bucket than the request wants them whole.
+bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket);
 // Errors: as build_plan().
 PlanGraphs build_graphs(const PlanRequest& request);
 // The rest of build_plan(): kernels, liveness, offsets, for the buckets of `request`. The order of ops stays
 // that of the graphs, and so do chunks of logits, which build_graphs() may choose otherwise for other
 // buckets: a search confirms its answers with build_plan(). Requires: graphs of a request that differs from
 // this one in sizes of buckets and memory limits alone, and accumulates if this one does. Errors: as
-// build_plan(). Cost: some milliseconds.
+// build_plan(). Cost: some milliseconds; where graphs are placed often, placer.h.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
-// The graphs of a plan that was placed and is not needed any more, for another placing.
-PlanGraphs graphs_of(Plan&& plan);
 
 // The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
 // less than 1/16 of a batch's rows are unused.

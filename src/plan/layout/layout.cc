@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A filling looks at up to n^2 pairs; mending stops when this many have been looked at, about 20 ms.
+// A filling looks at up to n^2 pairs; mending stops when this many could have been, some 2 ms.
 constexpr int64_t kPairsOfMending = 20'000'000;
 // A mended order is good within some ten rounds or never: seen on 300 random programs and 400 hard plans.
 constexpr int64_t kRoundsOfMending = 40;

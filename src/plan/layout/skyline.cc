@@ -19,8 +19,8 @@ struct Stretch {
   int64_t height = 0;
 };
 
-// Stretches by the position at which they begin, and a heap in which the lowest is found. Heights only grow, so
-// what a heap says of a stretch that has changed since is never true again.
+// Stretches by the position at which they begin, and a heap in which the lowest is found. Heights only grow,
+// so what a heap says of a stretch that has changed since is never true again.
 class Skyline {
  public:
   explicit Skyline(uint32_t last) : stretches_(size_t{last} + 1), first_of_end_(size_t{last} + 1, kNone) {
@@ -42,8 +42,7 @@ class Skyline {
       stretches_[below.first].last = buffer.first - 1;
       first_of_end_[buffer.first - 1] = below.first;
     }
-    if (buffer.last < below.last)
-      add({.first = buffer.last + 1, .last = below.last, .height = below.height});
+    if (buffer.last < below.last) add({.first = buffer.last + 1, .last = below.last, .height = below.height});
     add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
@@ -82,7 +81,8 @@ class Skyline {
         right.first = kNone;
       }
     }
-    if (const uint32_t before = stretch.first > 0 ? first_of_end_[stretch.first - 1] : kNone; before != kNone) {
+    if (const uint32_t before = stretch.first > 0 ? first_of_end_[stretch.first - 1] : kNone;
+        before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
         stretches_[stretch.first].first = kNone;
@@ -101,7 +101,8 @@ class Skyline {
 };
 
 // Buffers that wait for their places, by their first positions: those that are live inside a stretch lie
-// beside each other, and most stretches are narrow.
+// beside each other. Most stretches are narrow; in a wide one most blocks hold nothing that comes before what
+// was found.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
@@ -116,24 +117,44 @@ class Waiting {
       rank_[slot] = static_cast<uint32_t>(rank);
       slot_[rank] = slot;
     }
+    const size_t num_blocks = (buffers.size() + kBlock - 1) / kBlock;
+    for (uint32_t block = 0; block < num_blocks; ++block) least_.push_back(least_of(block));
   }
 
   // Takes out the first in the order that is live only inside the stretch; its place in the order, or kNone.
   uint32_t take_first_inside(const Stretch& stretch) {
     uint32_t best = kNone;
     const uint32_t end = begin_[size_t{stretch.last} + 1];
-    for (uint32_t slot = begin_[stretch.first]; slot < end; ++slot) {
-      best = std::min(best, last_[slot] <= stretch.last ? rank_[slot] : kNone);
+    for (uint32_t slot = begin_[stretch.first]; slot < end;) {
+      const uint32_t block = slot / kBlock;
+      const uint32_t block_end = std::min(end, (block + 1) * kBlock);
+      if (least_[block] < best) {
+        for (; slot < block_end; ++slot) {
+          best = std::min(best, last_[slot] <= stretch.last ? rank_[slot] : kNone);
+        }
+      }
+      slot = block_end;
     }
-    if (best != kNone) rank_[slot_[best]] = kNone;
+    if (best == kNone) return kNone;
+    rank_[slot_[best]] = kNone;
+    least_[slot_[best] / kBlock] = least_of(slot_[best] / kBlock);
     return best;
   }
 
  private:
+  static constexpr uint32_t kBlock = 32;  // slots
+
+  uint32_t least_of(uint32_t block) const {
+    const auto begin = rank_.begin() + static_cast<std::ptrdiff_t>(block) * kBlock;
+    const auto count = std::min<std::ptrdiff_t>(kBlock, rank_.end() - begin);
+    return *std::min_element(begin, begin + count);
+  }
+
   std::vector<uint32_t> begin_;  // of each position, its first slot
   std::vector<uint32_t> last_;   // of each slot's buffer
   std::vector<uint32_t> rank_;   // its place in the order; kNone once it is taken
   std::vector<uint32_t> slot_;   // of each place in the order
+  std::vector<uint32_t> least_;  // of the ranks of each block of slots
 };
 
 }  // namespace

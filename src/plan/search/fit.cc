@@ -1,6 +1,7 @@
 #include "plan/search/fit.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -11,6 +12,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/build/begun_graphs.h"
+#include "plan/build/placer.h"
 #include "plan/search/change.h"
 
 namespace plimsoll {
@@ -20,6 +23,7 @@ struct Shape {
   int64_t micro_batch = 1;
   int64_t accumulation = 1;
   int64_t longest = 1;
+  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
 struct Needs {
@@ -31,41 +35,52 @@ Bucket full_bucket(int64_t sequences, int64_t longest) {
   return {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
 }
 
+// The first part of graphs, for candidates whose graphs begin alike: with and without accumulation. What
+// holds logits in chunks depends on the bucket and is begun each time. Thread-safe.
+class SharedGraphs {
+ public:
+  PlanGraphs begun(const PlanRequest& request) {
+    if (chunks_loss(request, request.train_bucket)) return begin_graphs(request);
+    const std::lock_guard lock(mutex_);
+    std::optional<PlanGraphs>& graphs = begun_[request.gradient_accumulation_steps > 1 ? 1 : 0];
+    if (!graphs) graphs = begin_graphs(request);
+    return *graphs;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<std::optional<PlanGraphs>, 2> begun_;
+};
+
 // Plans of one candidate. Graphs are built once with and once without accumulation, and with and without
 // chunks of logits.
 class Planner {
  public:
-  explicit Planner(const FitCandidate& candidate) : candidate_(candidate) {}
+  Planner(const FitCandidate& candidate, SharedGraphs& shared)
+      : candidate_(candidate), shared_(shared), request_(candidate.request) {}
 
-  PlanRequest request_of(const Shape& shape) const {
-    PlanRequest request = candidate_.request;
-    request.train_bucket = full_bucket(shape.micro_batch, shape.longest);
-    request.host.data_bytes += candidate_.host_bytes_per_token *
-                               (request.train_bucket.tokens - candidate_.request.train_bucket.tokens);
-    request.gradient_accumulation_steps = shape.accumulation;
-    if (request.evaluate)
-      request.evaluate_bucket = full_bucket(request.evaluate_bucket.sequences, shape.longest);
-    return request;
-  }
-
-  // From graphs that were built before: what the search goes by.
+  // From graphs that were built before, for the first shape that they were asked for: what the search goes
+  // by.
   Needs placed(const Shape& shape) {
-    const PlanRequest request = request_of(shape);
-    std::optional<PlanGraphs>& graphs = graphs_[{shape.accumulation > 1, chunks_loss(request)}];
-    if (!graphs) graphs = build_graphs(request);
+    set(shape);
+    const bool accumulates = shape.accumulation > 1;
+    Graphs& graphs = graphs_[{accumulates, chunks_loss(request_, request_.train_bucket)}];
+    const bool is_first = !graphs.placer;
+    if (is_first) graphs.placer.emplace(request_, finish_graphs(request_, shared_.begun(request_)));
     const auto start = std::chrono::steady_clock::now();
-    Plan plan = place_plan(request, *std::exchange(graphs, std::nullopt));
-    const Needs needs{plan.total_bytes(), ms_per_sample(plan)};
-    graphs = graphs_of(std::move(plan));
+    const Needs needs = needs_of(graphs.placer->place(sizes_of(request_)));
+    if (is_first) graphs = {.placer = std::move(graphs.placer), .built_for = shape, .own_needs = needs};
     ++num_plans_;
     plan_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return needs;
   }
 
   // From the pipeline that a run goes through: what an answer stands on.
-  Needs built(const Shape& shape) const {
-    const Plan plan = build_plan(request_of(shape));
-    return {plan.total_bytes(), ms_per_sample(plan)};
+  Needs built(const Shape& shape) {
+    set(shape);
+    const auto it = graphs_.find({shape.accumulation > 1, chunks_loss(request_, request_.train_bucket)});
+    if (it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
+    return needs_of(place_plan(request_, finish_graphs(request_, shared_.begun(request_))));
   }
 
   bool fits(const Needs& needs) const {
@@ -91,8 +106,29 @@ class Planner {
   double plan_ms() const { return plan_ms_; }
 
  private:
+  struct Graphs {
+    std::optional<Placer> placer = {};
+    Shape built_for = {};
+    Needs own_needs = {};  // of that shape
+  };
+
+  void set(const Shape& shape) {
+    const PlanRequest& given = candidate_.request;
+    request_.train_bucket = full_bucket(shape.micro_batch, shape.longest);
+    request_.host = given.host;
+    request_.host.data_bytes +=
+        candidate_.host_bytes_per_token * (request_.train_bucket.tokens - given.train_bucket.tokens);
+    request_.gradient_accumulation_steps = shape.accumulation;
+    if (given.evaluate)
+      request_.evaluate_bucket = full_bucket(given.evaluate_bucket.sequences, shape.longest);
+  }
+
+  static Needs needs_of(const Plan& plan) { return {plan.total_bytes(), ms_per_sample(plan)}; }
+
   const FitCandidate& candidate_;
-  std::map<std::pair<bool, bool>, std::optional<PlanGraphs>> graphs_;
+  SharedGraphs& shared_;
+  PlanRequest request_;  // the candidate's, of the shape that was last asked for
+  std::map<std::pair<bool, bool>, Graphs> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;
 };
@@ -164,9 +200,19 @@ FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuest
                  "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
   PLIMSOLL_CHECK(question.num_threads >= 1, "{} threads", question.num_threads);
   FitSearch search;
+  std::deque<SharedGraphs> shared;
   std::deque<Planner> planners;
+  std::vector<size_t> first_alike;  // of each of `shared`, a candidate
   for (size_t i = 0; i < candidates.size(); ++i) {
-    planners.emplace_back(candidates[i]);
+    const auto it = std::ranges::find_if(first_alike, [&](size_t first) {
+      return begin_alike(candidates[first].request, candidates[i].request);
+    });
+    const auto group = static_cast<size_t>(it - first_alike.begin());
+    if (it == first_alike.end()) {
+      first_alike.push_back(i);
+      shared.emplace_back();
+    }
+    planners.emplace_back(candidates[i], shared[group]);
     search.answers.push_back({.candidate = i});
   }
   std::vector<std::string> reasons(candidates.size());

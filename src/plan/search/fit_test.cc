@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "graph/ir/text.h"
 #include "plan/anatomy/plan_case.h"
+#include "plan/build/begun_graphs.h"
+#include "plan/build/placer.h"
+#include "plan/search/change.h"
 #include "plan/search/needless.h"
 #include "target/gpu_target.h"
 
@@ -28,7 +34,6 @@ TEST(PlacePlan, IsTheRestOfBuildPlan) {
 TEST(PlacePlan, GraphsServeOtherBuckets) {
   const PlanRequest small = preset_request("bert-base-uncased", 2, 128);
   const PlanGraphs graphs = build_graphs(small);
-  PlanGraphs lent = graphs;
   for (const int64_t sequences : {1, 4, 32}) {
     const PlanRequest request = preset_request("bert-base-uncased", sequences, 128);
     const Plan own = build_plan(request);
@@ -36,12 +41,90 @@ TEST(PlacePlan, GraphsServeOtherBuckets) {
     EXPECT_NEAR(static_cast<double>(placed.arena_bytes) / static_cast<double>(own.arena_bytes), 1, 0.02)
         << sequences;
     EXPECT_EQ(placed.train->ladder.back().tokens, request.train_bucket.tokens);
-    // Those that went from placing to placing are as good as new.
-    Plan again = place_plan(request, std::move(lent));
-    EXPECT_EQ(again.train->offsets, placed.train->offsets);
-    EXPECT_EQ(again.total_bytes(), placed.total_bytes());
-    lent = graphs_of(std::move(again));
   }
+}
+
+void expect_same_program(const std::optional<ProgramPlan>& a, const std::optional<ProgramPlan>& b) {
+  ASSERT_EQ(a.has_value(), b.has_value());
+  if (!a) return;
+  EXPECT_EQ(a->offsets, b->offsets);
+  EXPECT_EQ(a->transient_bytes, b->transient_bytes);
+  EXPECT_EQ(a->lower_bound_bytes, b->lower_bound_bytes);
+  EXPECT_EQ(a->library_bytes, b->library_bytes);
+  EXPECT_EQ(a->ladder, b->ladder);
+  ASSERT_EQ(a->ops.size(), b->ops.size());
+  for (size_t i = 0; i < a->ops.size(); ++i) {
+    EXPECT_EQ(a->ops[i].kernel, b->ops[i].kernel);
+    EXPECT_EQ(a->ops[i].refused.size(), b->ops[i].refused.size());
+    EXPECT_EQ(a->ops[i].scratch_offset, b->ops[i].scratch_offset);
+    EXPECT_EQ(a->ops[i].scratch_bytes, b->ops[i].scratch_bytes);
+    EXPECT_EQ(a->ops[i].copy_end, b->ops[i].copy_end);
+  }
+}
+
+// What was placed before leaves no trace.
+TEST(Placer, PlacesEverySizeAsANewOneDoes) {
+  int checked = 0;
+  for (const PlanRequest& small : all_plan_cases()) {
+    const PlanGraphs graphs = build_graphs(small);
+    Placer placer(small, graphs);
+    for (const int64_t sequences : {3, 1, 20, 3}) {
+      PlanRequest request = small;
+      request.train_bucket = {.tokens = sequences * 40, .sequences = sequences, .longest = 40};
+      request.evaluate_bucket = {.tokens = sequences * 80, .sequences = sequences * 2, .longest = 40};
+      request.host.data_bytes += sequences;
+      const Plan fresh = place_plan(request, graphs);
+      const Plan& again = placer.place(sizes_of(request));
+      expect_same_program(again.train, fresh.train);
+      expect_same_program(again.evaluate, fresh.evaluate);
+      EXPECT_EQ(again.total_bytes(), fresh.total_bytes());
+      EXPECT_EQ(again.arena_bytes, fresh.arena_bytes);
+      EXPECT_EQ(again.lower_bound_bytes, fresh.lower_bound_bytes);
+      EXPECT_EQ(again.host_bytes(), fresh.host_bytes());
+      EXPECT_EQ(ms_per_sample(again), ms_per_sample(fresh));
+      ++checked;
+    }
+  }
+  EXPECT_GE(checked, 196);
+}
+
+// Graphs that are said to begin alike do, and what does not matter does not keep them apart.
+TEST(BeginAlike, IsTrueOfTheSameGraphs) {
+  std::vector<PlanRequest> requests;
+  for (const auto& change : std::vector<std::function<void(PlanRequest&)>>{
+           [](PlanRequest&) {}, [](PlanRequest& r) { r.recompute.policy = RecomputePolicy::kFull; },
+           [](PlanRequest& r) { r.train_bucket = {.tokens = 999, .sequences = 9, .longest = 111}; },
+           [](PlanRequest& r) { r.offload_activations = true; },
+           [](PlanRequest& r) { r.memory_limit_bytes = 1; },
+           [](PlanRequest& r) { r.gradient_accumulation_steps = 2; },
+           [](PlanRequest& r) { r.optimizer.kind = OptimizerKind::kLion; },
+           [](PlanRequest& r) { r.offload_optimizer = true; },
+           [](PlanRequest& r) { r.freeze = {"*embeddings*"}; }, [](PlanRequest& r) { r.lora = LoraConfig{}; },
+           [](PlanRequest& r) { r.chunked_loss = ChunkedLoss::kAlways; },
+           [](PlanRequest& r) { r.passes.disabled = {"fuse"}; }, [](PlanRequest& r) { r.evaluate = false; },
+           [](PlanRequest& r) { r.label_smoothing = 0.1; }}) {
+    for (const bool is_half : {false, true}) {
+      requests.push_back(small_request());
+      if (is_half) requests.back().activation_dtype = DType::kBF16;
+      if (is_half) requests.back().isa = CpuIsa::kAmx;
+      change(requests.back());
+    }
+  }
+  std::vector<std::string> texts;
+  for (const PlanRequest& request : requests) {
+    const PlanGraphs graphs = begin_graphs(request);
+    texts.push_back(print_graph(graphs.train->graph));
+    if (graphs.evaluate) texts.back() += print_graph(graphs.evaluate->graph);
+  }
+  int num_alike = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (!begin_alike(requests[i], requests[k])) continue;
+      EXPECT_EQ(texts[i], texts[k]) << i << " and " << k;
+      ++num_alike;
+    }
+  }
+  EXPECT_EQ(num_alike, 20) << "five of each type";
 }
 
 // The documents: 4 x 16 where it fits, not 1 x 64.

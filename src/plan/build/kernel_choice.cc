@@ -1,0 +1,62 @@
+#include "plan/build/kernel_choice.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
+  const Problem problem = kernel_problem(op, bucket, request);
+  std::string forced;
+  if (request.reference_kernels) {
+    for (const KernelRow* row : kernel_rows_of(problem.op)) {
+      if (row->backend == Backend::kRef) forced = row->implementation;
+    }
+  }
+  Selection selection = select_kernel(problem, forced);
+  if (selection.row != nullptr) return selection;
+  std::string reasons;
+  for (const Refusal& refusal : selection.refused) {
+    reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
+  }
+  throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op,
+              dtype_name(problem.dtype), request.device_label,
+              reasons.empty() ? ": the catalog has no row for it" : reasons);
+}
+
+bool same_choice(const Selection& a, const Selection& b) {
+  return a.row == b.row && std::ranges::equal(a.refused, b.refused, [](const Refusal& x, const Refusal& y) {
+           return x.row == y.row && x.reason == y.reason;
+         });
+}
+
+}  // namespace
+
+KernelChoice::KernelChoice(const Graph& graph)
+    : kinds_(find_op_kinds(graph)), selections_(kinds_.first_op.size()) {}
+
+void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
+  program.ops.resize(program.graph.ops().size());
+  program.library_bytes = 0;
+  // Most kinds have the same kernel in every bucket: words about it are not copied again.
+  std::vector<bool> is_new(kinds_.first_op.size());
+  for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
+    const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};
+    Selection selection = select(op, program.bucket, request);
+    is_new[kind] = !same_choice(selection, selections_[kind]);
+    selections_[kind] = std::move(selection);
+    program.library_bytes = std::max(program.library_bytes, selections_[kind].library_bytes);
+  }
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const uint32_t kind = kinds_.of_op[i];
+    const Selection& selection = selections_[kind];
+    program.ops[i].scratch_bytes = selection.scratch_bytes;
+    if (!is_new[kind]) continue;
+    program.ops[i].kernel = selection.row;
+    program.ops[i].refused = selection.refused;
+  }
+}
+
+}  // namespace plimsoll

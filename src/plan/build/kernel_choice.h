@@ -1,0 +1,26 @@
+// Which kernel runs each op of a program, for buckets of one size after another: asked once for ops that are
+// alike. Not thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "graph/analysis/alike.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+class KernelChoice {
+ public:
+  explicit KernelChoice(const Graph& graph);
+
+  // Fills in the kernels of program.ops, their refusals and scratch, and program.library_bytes, for
+  // program.bucket. Requires: the graph is the constructor's; program.ops holds nothing but what this
+  // function wrote into it. Errors: kUsage where no kernel computes an op.
+  void choose(ProgramPlan& program, const PlanRequest& request);
+
+ private:
+  OpKinds kinds_;
+  std::vector<Selection> selections_;  // of each kind, the last
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+// Places one set of graphs for buckets of one size after another. What depends on the graphs alone, and all
+// the names, are made once: a search for what fits asks hundreds of times. Not thread-safe; copies nothing of
+// the graphs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "plan/build/plan.h"
+#include "plan/build/program_placer.h"
+
+namespace plimsoll {
+
+// What may differ between the requests that one set of graphs is placed for.
+struct PlanSizes {
+  Bucket train_bucket = {};
+  Bucket evaluate_bucket = {};
+  int64_t gradient_accumulation_steps = 1;
+  HostMemory host = {};
+};
+PlanSizes sizes_of(const PlanRequest& request);
+
+class Placer {
+ public:
+  // Requires: as place_plan() of a request with any of the sizes to come. Errors: kInternal where the
+  // programs contradict each other.
+  Placer(const PlanRequest& request, PlanGraphs graphs);
+
+  // The plan that place_plan() makes of the request with these sizes; it holds until the next call. Errors:
+  // as build_plan(); what was placed before is lost then. Cost: for BERT-large half a millisecond.
+  const Plan& place(const PlanSizes& sizes);
+
+  // The last one. Requires: place() was called.
+  Plan take() && { return std::move(plan_); }
+
+ private:
+  // Calls work(program, its placer) for those that the plan has.
+  template <typename Work>
+  void for_each_program(const Work& work);
+  void name_parts_of_weights();
+  void place_persistent();
+  void place_transient();
+  void add_constants();
+
+  Plan plan_;
+  std::optional<ProgramPlacer> train_;
+  std::optional<ProgramPlacer> evaluate_;
+};
+
+}  // namespace plimsoll

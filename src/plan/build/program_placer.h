@@ -1,0 +1,49 @@
+// Buffers of one program and their offsets, for buckets of one size after another: lifetimes, purposes and
+// what ends where are found once. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/analysis/liveness.h"
+#include "plan/build/kernel_choice.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+class ProgramPlacer {
+ public:
+  // Enters the program's persistent values into the plan's list, which both programs share. Errors: kInternal
+  // where the programs contradict each other.
+  ProgramPlacer(Plan& plan, ProgramPlan& program);
+
+  // Makes the program's persistent buffers as large as its bucket needs them.
+  void grow_persistent(Plan& plan, const ProgramPlan& program) const;
+  // Kernels, ladder and buffers for program.bucket, with offsets from the start of the program's transient
+  // regions.
+  void lay_out(ProgramPlan& program, const PlanRequest& request);
+  // Makes all offsets those of the arenas. `begin` and `host_begin`: where the transient regions start.
+  // Requires: persistent buffers have theirs.
+  void resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin, ProgramPlan& program) const;
+
+ private:
+  struct Buffer {
+    Lifetime lifetime;
+    Purpose purpose = Purpose::kTemporary;
+    bool is_on_host = false;
+  };
+  struct Persistent {
+    ValueId value = kNoValue;
+    uint32_t buffer = 0;  // in Plan::persistent
+  };
+
+  void enter_persistent(Plan& plan, const ProgramPlan& program);
+
+  KernelChoice kernels_;
+  std::vector<Buffer> buffers_;
+  std::vector<Persistent> persistent_;
+  std::vector<uint32_t> roots_;      // of each value
+  std::vector<uint32_t> buffer_of_;  // of a persistent root its place in Plan::persistent
+};
+
+}  // namespace plimsoll
