@@ -33,7 +33,7 @@ __global__ __launch_bounds__(kWarpgroup,
   const uint32_t base = shared_address(shared), keys = base + 2 * kWgmmaTile;
   float* const delta = reinterpret_cast<float*>(shared + 6 * kWgmmaTile);
   const Dropout dropout = load_dropout(args);
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const auto fetch = [&](int key, int stage) {
     copy_64<kType>(args, work, args.k, args.k_stride, key, keys + stage * kWgmmaTile);
     copy_64<kType>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kWgmmaTile);
@@ -54,15 +54,8 @@ __global__ __launch_bounds__(kWarpgroup,
     __syncthreads();
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (key == 0) {
-      find_delta<kType, kWgmmaDim, 1>(args, work, shared + kWgmmaTile, delta);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = warp_row + 8 * half + lane / 4;
-        const int64_t at =
-            static_cast<int64_t>(work.head) * args.tokens + work.first + min(work.row + row, work.count - 1);
-        rows.lse[0][half] = args.lse[at] * kLog2E;
-        rows.delta[0][half] = delta[row];
-      }
+      find_delta<kType, kWgmmaDim, 1>(args, work, shared + kWgmmaTile, lane_offset<kWgmmaDim>, delta);
+      rows = load_row_values<1>(args, work, warp_row, delta);
     }
     const uint64_t q = descriptor(base), d_o = descriptor(base + kWgmmaTile),
                    k = descriptor(keys + stage * kWgmmaTile), v = descriptor(keys + (2 + stage) * kWgmmaTile);
@@ -83,22 +76,10 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<1>();
     hold(x[0]);
     if (key + kKeys > first_hidden) hide_keys<1>(args, work, work.row + warp_row, key, x);
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) x[0][n][e] = exp2_approx(fmaf(x[0][n][e], exponent, -rows.lse[0][e / 2]));
-    }
+    exponentiate(rows, exponent, x);
     wait_for_products<0>();
     hold(y[0]);
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        float factor = y[0][n][e];
-        if constexpr (kDropout) factor = keep.keeps(e / 2, n, e % 2) ? factor * args.keep_scale : 0.0f;
-        x[0][n][e] *= factor - rows.delta[0][e / 2];
-      }
-    }
+    differentiate<kDropout>(args, rows, keep, x, y);
     uint32_t d_x[4][4];
 #pragma unroll
     for (int step = 0; step < 4; ++step) take_fragment<kType>(d_x[step], x[0], step);

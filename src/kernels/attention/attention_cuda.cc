@@ -211,18 +211,50 @@ void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, Cu
       : attention_bwd_cuda_wgmma(args, rng, stream);
 }
 
-void attention_fwd_cuda_tf32(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+void attention_fwd_cuda_tf32_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
   const AttentionKernelArgs kernel = checked(args, rng);
   check_tf32(kernel);
   if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, 0, stream);
 }
 
-void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+void attention_bwd_cuda_tf32_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
   const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
   check_tf32(kernel);
   if (kernel.tokens == 0) return;
   launch_attention_dq_mma(kernel, 0, stream);
   launch_attention_dkv_mma(kernel, 0, stream);
+}
+
+void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  if (!takes_wgmma(args.dims)) return attention_fwd_cuda_tf32_mma(args, rng, stream);
+#ifdef PLIMSOLL_HAS_WGMMA
+  const AttentionKernelArgs kernel = checked(args, rng);
+  check_tf32(kernel);
+  if (kernel.tokens > 0) launch_attention_fwd_wgmma_tf32(kernel, stream);
+#endif
+}
+
+void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  if (!takes_wgmma(args.dims)) return attention_bwd_cuda_tf32_mma(args, rng, stream);
+#ifdef PLIMSOLL_HAS_WGMMA
+  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
+  check_tf32(kernel);
+  if (kernel.tokens == 0) return;
+  launch_attention_dq_wgmma_tf32(kernel, stream);
+  launch_attention_dkv_wgmma_tf32(kernel, stream);
+#endif
+}
+
+// On an H200 with dropout both passes over 32 x 16 x 512 x 64 take 1.13 ms by warpgroups and 1.62 by
+// mma.sync, over 32 x 12 x 128 x 32, where half of a warpgroup's tile is zeros, 0.102 and 0.083.
+void attention_fwd_cuda_tf32(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  args.dims.head_dim <= 32 ? attention_fwd_cuda_tf32_mma(args, rng, stream)
+                           : attention_fwd_cuda_tf32_wgmma(args, rng, stream);
+}
+
+void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  args.dims.head_dim <= 32 ? attention_bwd_cuda_tf32_mma(args, rng, stream)
+                           : attention_bwd_cuda_tf32_wgmma(args, rng, stream);
 }
 
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {

@@ -55,6 +55,13 @@ void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
 void attention_fwd_cuda_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
 void attention_bwd_cuda_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
 
+// The two ways of *_cuda_tf32: by mma.sync, and by warpgroups where the device has them and heads are no
+// wider than 64, else by mma.sync too. *_cuda_tf32 takes the latter for heads wider than 32.
+void attention_fwd_cuda_tf32_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda_tf32_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);
+void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream);
+
 // *_cuda_mma or else *_cuda_tiled, as the type and the head size allow on the current device. Scratch as
 // for *_cuda_mma.
 void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream);

@@ -167,6 +167,15 @@ void compare_blocks(const Tensors& tensors) {
   }
 }
 
+// `by` says how.
+template <typename Forward, typename Backward>
+void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, const Backward& backward) {
+  const double fwd = median_ms([&](int set) { forward(tensors.forward(set), tensors.rng(), nullptr); });
+  const double bwd = median_ms([&](int set) { backward(tensors.backward(set), tensors.rng(), nullptr); });
+  std::printf("  in tf32 by %s: fwd %.4f ms %.1f TFLOP/s, bwd %.4f ms %.1f TFLOP/s, both %.4f ms\n", by, fwd,
+              4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
+}
+
 void run(const Shape& shape) {
   const Tensors tensors(shape);
   const double fwd =
@@ -177,13 +186,8 @@ void run(const Shape& shape) {
               fwd, 4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
   if (shape.dtype == DType::kBF16 && shape.head_dim <= 64) compare_blocks(tensors);
   if (shape.dtype == DType::kF32) {
-    const double fwd_tf32 =
-        median_ms([&](int set) { attention_fwd_cuda_tf32(tensors.forward(set), tensors.rng(), nullptr); });
-    const double bwd_tf32 =
-        median_ms([&](int set) { attention_bwd_cuda_tf32(tensors.backward(set), tensors.rng(), nullptr); });
-    std::printf("  in tf32: fwd %.4f ms %.1f TFLOP/s, bwd %.4f ms %.1f TFLOP/s, both %.4f ms\n", fwd_tf32,
-                4e-9 * tensors.products() / fwd_tf32, bwd_tf32, 10e-9 * tensors.products() / bwd_tf32,
-                fwd_tf32 + bwd_tf32);
+    run_tf32("mma", tensors, attention_fwd_cuda_tf32_mma, attention_bwd_cuda_tf32_mma);
+    run_tf32("wgmma", tensors, attention_fwd_cuda_tf32_wgmma, attention_bwd_cuda_tf32_wgmma);
   }
 }
 

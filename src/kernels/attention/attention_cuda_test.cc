@@ -50,8 +50,10 @@ constexpr Kernels kMmaSmall = {"mma of 64 rows",
 constexpr Kernels kWgmma = {"wgmma", attention_fwd_cuda_wgmma, attention_bwd_cuda_wgmma,
                             attention_bwd_cuda_mma_scratch_bytes, true};
 
-constexpr Kernels kTf32 = {"tf32", attention_fwd_cuda_tf32, attention_bwd_cuda_tf32,
+constexpr Kernels kTf32 = {"tf32", attention_fwd_cuda_tf32_mma, attention_bwd_cuda_tf32_mma,
                            attention_bwd_cuda_mma_scratch_bytes, true};
+constexpr Kernels kTf32Wgmma = {"tf32 wgmma", attention_fwd_cuda_tf32_wgmma, attention_bwd_cuda_tf32_wgmma,
+                                attention_bwd_cuda_mma_scratch_bytes, true};
 
 AttentionRounding rounding_of(const Kernels& kernels, DType dtype) {
   AttentionRounding rounding;
@@ -202,7 +204,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
 
 // The families that take a type and head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
-  if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32};
+  if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32, &kTf32Wgmma};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
   return {&kTiled, &kMma, &kMmaSmall, &kWgmma};
 }
@@ -251,8 +253,9 @@ struct Family {
 };
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {
-      {&kTiled, DType::kF32},     {&kTiled, DType::kBF16}, {&kMma, DType::kBF16},   {&kMma, DType::kF16},
-      {&kMmaSmall, DType::kBF16}, {&kTf32, DType::kF32},   {&kWgmma, DType::kBF16}, {&kWgmma, DType::kF16}};
+      {&kTiled, DType::kF32},  {&kTiled, DType::kBF16},    {&kMma, DType::kBF16},
+      {&kMma, DType::kF16},    {&kMmaSmall, DType::kBF16}, {&kTf32, DType::kF32},
+      {&kWgmma, DType::kBF16}, {&kWgmma, DType::kF16},     {&kTf32Wgmma, DType::kF32}};
   return all;
 }
 

@@ -57,8 +57,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
   const Dropout dropout = load_dropout(args);
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_keys;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM,
-            lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
 
   const auto fetch = [&](int key, int stage) {
     copy_tile<kType, kDim, kKeys>(args, work, args.k, args.k_stride, key, keys + stage * kTile);
@@ -104,7 +103,8 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
     if (!is_used) continue;
     if (key == 0) {
-      find_delta<kType, kDim, kM>(args, work, shared + kOwn, delta);
+      find_delta<kType, kDim, kM>(args, work, shared + kOwn, lane_offset<kWidth>, delta);
+      rows = load_row_values<kM>(args, work, warp_row, delta);
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -112,14 +112,6 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
           load_matrices(held[0][m][step], fragment_at<kWidth>(base, by_columns, warp_row + 16 * m, step));
           load_matrices(held[1][m][step],
                         fragment_at<kWidth>(base + kOwn, by_columns, warp_row + 16 * m, step));
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = warp_row + 16 * m + 8 * half + lane / 4;
-          const int64_t at = static_cast<int64_t>(work.head) * args.tokens + work.first +
-                             min(work.row + row, work.count - 1);
-          rows.lse[m][half] = args.lse[at] * kLog2E;
-          rows.delta[m][half] = delta[row];
         }
       }
     }

@@ -31,7 +31,7 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
   const uint32_t base = shared_address(shared), keys = base + 2 * kWgmmaTile;
   const Dropout dropout = load_dropout(args);
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
   // One warpgroup brings the keys, the other one the values.
   const auto fetch = [&](int key, int stage) {
     if (group == 0) {
@@ -85,16 +85,7 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
   }
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float total = sum_of_quad(sum[0][half]);
-    factor[0][half] = args.keep_scale / total;
-    const int row = work.row + warp_row + 8 * half + lane / 4;
-    if (args.lse != nullptr && lane % 4 == 0 && row < work.count) {
-      args.lse[static_cast<int64_t>(work.head) * args.tokens + work.first + row] =
-          fmaf(largest[0][half], args.scale, logf(total));
-    }
-  }
+  finish_softmax(args, work, warp_row, largest, sum, factor);
   store_rows<kType, kWgmmaDim, 1>(args, work, args.o, columns, shared, out, factor);
 }
 

@@ -91,11 +91,12 @@ __device__ inline uint32_t pack(float low, float high) {
   return x;
 }
 
-// fp32 operands are rounded to the 11 bits of tf32, to nearest: the tensor cores cut off the rest.
+// fp32 operands are rounded to the 11 bits of tf32 by adding half of the last bit kept: the tensor cores cut
+// off the rest, which cvt.rna.tf32 would clear with one more instruction.
 __device__ inline uint32_t round_tf32(uint32_t x) {
-  uint32_t rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(x)));
-  return rounded;
+  // Not of a NaN: the card's own has all bits set, and the sum would wrap round to a number.
+  const float value = __uint_as_float(x);
+  return value == value ? x + 0x1000u : x;
 }
 __device__ inline uint4 round_tf32(const uint4& x) {
   return {round_tf32(x.x), round_tf32(x.y), round_tf32(x.z), round_tf32(x.w)};

@@ -79,12 +79,13 @@ __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t 
   }
 }
 
-// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory. Floats of d_o are left
-// rounded to tf32 there, for the products.
-template <DType kType, int kDim, int kM>
+// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory, its 16 bytes number
+// `chunk` of a row at offset place(row, chunk). Floats of d_o are left rounded to tf32 there, for the
+// products.
+template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, std::byte* d_o,
-                                  float* delta) {
-  constexpr int kWidth = kHalves<kType, kDim>, kChunks = kWidth / 8, kBytes = kType == DType::kF32 ? 4 : 2;
+                                  const Place& place, float* delta) {
+  constexpr int kChunks = kHalves<kType, kDim> / 8, kBytes = kType == DType::kF32 ? 4 : 2;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int chunk = lane % kChunks;
 #pragma unroll 4
@@ -98,7 +99,7 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
                              args.head_dim * kBytes +
                          16 * chunk;
       const uint4 x = *reinterpret_cast<const uint4*>(from);
-      auto* at = reinterpret_cast<uint4*>(d_o + lane_offset<kWidth>(row, chunk));
+      auto* at = reinterpret_cast<uint4*>(d_o + place(row, chunk));
       const uint4 y = *at;
       if constexpr (kType == DType::kF32) *at = round_tf32(y);
       const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
@@ -128,6 +129,25 @@ template <int kM>
 struct RowValues {
   float lse[kM][2], delta[kM][2];
 };
+// `shared_delta` is what find_delta left.
+template <int kM>
+__device__ inline RowValues<kM> load_row_values(const AttentionKernelArgs& args, const Work& work,
+                                                int warp_row, const float* shared_delta) {
+  RowValues<kM> rows;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_row + 16 * m + 8 * half + lane / 4;
+      const int64_t at =
+          static_cast<int64_t>(work.head) * args.tokens + work.first + min(work.row + row, work.count - 1);
+      rows.lse[m][half] = args.lse[at] * kLog2E;
+      rows.delta[m][half] = shared_delta[row];
+    }
+  }
+  return rows;
+}
 
 // Brings what belongs to a tile of queries, one value a row: lse, delta and, a word for 32 keys of the block,
 // the bits of dropout. Beyond the sequence's end all are zero, as are q and d_o: such rows add nothing.

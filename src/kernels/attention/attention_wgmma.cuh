@@ -1,5 +1,6 @@
 // Products on Hopper's tensor cores, by a warpgroup of four warps at a time (wgmma: compute capability 9.0
-// alone, code for sm_90a), of tiles of 64 rows of 64 16-bit elements. They are asynchronous: between
+// alone, code for sm_90a), of tiles of 64 rows of 64 16-bit elements; attention_wgmma_tf32.cuh has those of
+// floats. They are asynchronous: between
 // close_products() and wait_for_products() nobody touches their accumulators. A warp's accumulators and left
 // operands are those of mma.sync, 16 rows of the warpgroup's 64. Device code only.
 #pragma once
@@ -42,13 +43,14 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   }
 }
 
-// One product in PTX, its 64 x 64 accumulators in c. `adds` is the number of the last operand, which says
-// whether the accumulators are added to; `operands` are the left one, the right one and what follows them.
-#define PLIMSOLL_WGMMA(type, adds, operands, c, ...)                                                      \
+// One product in PTX, its 64 x 64 accumulators in c: `shape` of it, `type` of both operands. `adds` is the
+// number of the last operand, which says whether the accumulators are added to; `operands` are the left one,
+// the right one and what follows them.
+#define PLIMSOLL_WGMMA(shape, type, adds, operands, c, ...)                                               \
   asm volatile(                                                                                           \
       "{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                            \
       ", 0;\n"                                                                                            \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                         \
+      "wgmma.mma_async.sync.aligned." shape ".f32." type "." type                                         \
       " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
       "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " operands ";\n}"                          \
       : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]), "+f"(c[1][0]), "+f"(c[1][1]),         \
@@ -63,9 +65,9 @@ __device__ inline void hold(float (&acc)[kN][4]) {
 template <DType kType>
 __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
-    PLIMSOLL_WGMMA("bf16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA("m64n64k16", "bf16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
   } else {
-    PLIMSOLL_WGMMA("f16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA("m64n64k16", "f16", "%34", "%32, %33, p, 1, 1, 0, 0", c, "l"(a), "l"(b), "r"(adds));
   }
 }
 
@@ -73,14 +75,61 @@ __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, 
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
-    PLIMSOLL_WGMMA("bf16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]), "r"(a[1]), "r"(a[2]),
-                   "r"(a[3]), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA("m64n64k16", "bf16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]),
+                   "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   } else {
-    PLIMSOLL_WGMMA("f16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]), "r"(a[1]), "r"(a[2]),
-                   "r"(a[3]), "l"(b), "r"(adds));
+    PLIMSOLL_WGMMA("m64n64k16", "f16", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1, 1", c, "r"(a[0]),
+                   "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
   }
 }
+
+// acc (+)= the left operand times 8 fp32 columns of b, whose 64 rows are the columns of the product: in tf32.
+__device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
+  PLIMSOLL_WGMMA("m64n64k8", "tf32", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1", c, "r"(a[0]), "r"(a[1]),
+                 "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
+}
 #undef PLIMSOLL_WGMMA
+
+// Turns scores of a warp's rows with 64 keys into probabilities.
+__device__ inline void exponentiate(const RowValues<1>& rows, float exponent, float (&x)[1][8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) x[0][n][e] = exp2_approx(fmaf(x[0][n][e], exponent, -rows.lse[0][e / 2]));
+  }
+}
+// Turns probabilities x and products y of d_o and the values into d_x, in x.
+template <bool kDropout>
+__device__ inline void differentiate(const AttentionKernelArgs& args, const RowValues<1>& rows,
+                                     const KeepDraw<1>& keep, float (&x)[1][8][4],
+                                     const float (&y)[1][8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float factor = y[0][n][e];
+      if constexpr (kDropout) factor = keep.keeps(e / 2, n, e % 2) ? factor * args.keep_scale : 0.0f;
+      x[0][n][e] *= factor - rows.delta[0][e / 2];
+    }
+  }
+}
+
+// Factors of a warp's rows of o, whose sums of probabilities a lane holds a part of; writes lse.
+__device__ inline void finish_softmax(const AttentionKernelArgs& args, const Work& work, int warp_row,
+                                      const float (&largest)[1][2], const float (&sum)[1][2],
+                                      float (&factor)[1][2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float total = sum_of_quad(sum[0][half]);
+    factor[0][half] = args.keep_scale / total;
+    const int row = work.row + warp_row + 8 * half + lane / 4;
+    if (args.lse != nullptr && lane % 4 == 0 && row < work.count) {
+      args.lse[static_cast<int64_t>(work.head) * args.tokens + work.first + row] =
+          fmaf(largest[0][half], args.scale, logf(total));
+    }
+  }
+}
 
 // A warpgroup starts copying 64 rows; what lies beyond the sequence or the head size is zero.
 template <DType kType>

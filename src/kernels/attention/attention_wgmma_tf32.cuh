@@ -1,0 +1,125 @@
+// Tiles of 64 rows of 64 floats for Hopper's tensor cores, multiplied in tf32. A tile is two halves of 64
+// rows of 32 columns, each laid out as attention_mma.cuh has rows of 128 bytes.
+//
+// In tf32 the summed index of a right operand has to run along its rows. Where it does not, the operand is
+// transposed: in the same pass that rounds a tile once it has arrived, as nobody else rounds it, and by the
+// thread that copied it. Left operands are held in registers. Device code only.
+#pragma once
+
+#include "kernels/attention/attention_wgmma.cuh"
+
+namespace plimsoll::attention {
+
+inline constexpr uint32_t kTf32Half = 64 * 32 * 4;  // bytes
+inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
+
+// Where the four floats number `chunk` of a row are.
+__device__ inline uint32_t tf32_offset(int row, int chunk) {
+  return static_cast<uint32_t>(chunk / 8) * kTf32Half + lane_offset<64>(row, chunk % 8);
+}
+
+// A thread's own part of a tile: chunk number threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i < 2 and
+// 0 <= j < 4: every other one of eight rows.
+struct Tf32Part {
+  int chunk, group;
+  uint32_t offset;  // of (0, 0)
+  __device__ Tf32Part() {
+    chunk = static_cast<int>(threadIdx.x) % 16;
+    group = static_cast<int>(threadIdx.x) / 16;
+    offset = tf32_offset(first(), chunk);
+  }
+  __device__ int first() const { return group / 2 * 8 + group % 2; }
+  __device__ uint32_t at(uint32_t tile, int i, int j) const {
+    return tile + (offset ^ static_cast<uint32_t>(j << 5)) + static_cast<uint32_t>((32 * i + 2 * j) * 128);
+  }
+};
+
+// A warpgroup starts copying 64 rows; what lies beyond the sequence or the head size is zero.
+__device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& work, const Tf32Part& part,
+                                 const void* data, int64_t stride, int row, uint32_t tile) {
+  const int end = 4 * part.chunk < args.head_dim ? work.count - row - part.first() : 0;
+  const float* from = static_cast<const float*>(data) +
+                      static_cast<int64_t>(work.first + row + part.first()) * stride +
+                      static_cast<int64_t>(work.head) * args.head_dim + 4 * part.chunk;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      // Nothing is read where nothing is there.
+      copy_16(part.at(tile, i, j), from + (32 * i + 2 * j) * stride, 32 * i + 2 * j < end);
+    }
+  }
+}
+
+enum class Rounded { kStays, kGoes };  // whether the tile itself is read by products, too
+
+// Rounds a thread's own part of a tile, in place, into `transposed`, or both. Column 4 c + j of the 32 of a
+// half becomes row 8 j + c, so that accumulators hold the columns that store_rows expects; of eight rows, the
+// even ones and then the odd ones are next to one another, as take_fragment has them.
+template <Rounded kRounded>
+__device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
+  const uint32_t to = transposed + tf32_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    uint4 x[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) x[j] = load_16(part.at(tile, i, j));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      x[j] = round_tf32(x[j]);
+      if (kRounded == Rounded::kStays) store_16(part.at(tile, i, j), x[j]);
+    }
+    const uint32_t half = to + i * kTf32Half;  // groups 8 and following are those of the second half
+    store_16(half, {x[0].x, x[1].x, x[2].x, x[3].x});
+    store_16(half + 8 * 128, {x[0].y, x[1].y, x[2].y, x[3].y});
+    store_16(half + 16 * 128, {x[0].z, x[1].z, x[2].z, x[3].z});
+    store_16(half + 24 * 128, {x[0].w, x[1].w, x[2].w, x[3].w});
+  }
+}
+__device__ inline void round_tf32_tile(const Tf32Part& part, uint32_t tile) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    uint4 x[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) x[j] = load_16(part.at(tile, i, j));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) store_16(part.at(tile, i, j), round_tf32(x[j]));
+  }
+}
+
+// 64 rows of a left operand over 64 columns; a warp has 16 of the rows.
+using Tf32Rows = uint32_t[8][1][4];
+
+// Of a tile that has not been rounded.
+__device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) {
+  const uint32_t lane = lane_by_columns<64>();
+#pragma unroll
+  for (int step = 0; step < 8; ++step) {
+    load_matrices(a[step][0], fragment_at<64>(tile + step / 4 * kTf32Half, lane, warp_row, step % 4));
+#pragma unroll
+    for (uint32_t& x : a[step][0]) x = round_tf32(x);
+  }
+}
+
+// Adds minus_zero, which is -0 and which the compiler does not know, before rows that stay in registers are
+// multiplied once more. ptxas of CUDA 13.0 takes the left operand of an asynchronous product for free after
+// it and puts the next left operand there, also where a loop comes back to it; results of an addition it
+// keeps.
+__device__ inline void renew(Tf32Rows& a, float minus_zero) {
+#pragma unroll
+  for (auto& step : a) {
+#pragma unroll
+    for (uint32_t& x : step[0]) x = __float_as_uint(__uint_as_float(x) + minus_zero);
+  }
+}
+
+// acc (+)= a times the transpose of a tile of rounded floats.
+__device__ inline void multiply_tf32(float (&acc)[8][4], const Tf32Rows& a, uint32_t tile, int adds) {
+  const uint64_t b = descriptor(tile);
+#pragma unroll
+  for (int step = 0; step < 8; ++step) {
+    multiply_columns_of(acc, a[step][0], b + (step / 4 * kTf32Half >> 4) + step % 4 * 2, adds | step);
+  }
+}
+
+}  // namespace plimsoll::attention
