@@ -158,6 +158,8 @@ std::vector<Row> our_rows(ExperimentDevice device) {
   const Words at_use =
       merged(merged(merged(kSplit, kCheckpointing), {"--fp16", "True", "--optim", "adafactor"}),
              {"--weight_copies", "at_use"});
+  const Words offloaded_optimizer{"--offload_optimizer", "True"};
+  const Words offloaded_activations{"--offload_activations", "True"};
   const std::vector<Row> on_gpu{
       {"bf16 mixed", {"bf16 mixed"}, bf16},
       {"tf32", {"tf32"}, {"--tf32", "True"}},
@@ -174,6 +176,21 @@ std::vector<Row> our_rows(ExperimentDevice device) {
       {"the 7th, copies at use, fp16 gradients",
        {"accumulation", "checkpointing", "fp16", "Adafactor", "copies at use", "fp16 gradients"},
        merged(at_use, {"--gradient_dtype", "fp16"})},
+      {"offloaded optimizer", {"offloaded optimizer"}, offloaded_optimizer},
+      {"offloaded activations", {"offloaded activations"}, offloaded_activations},
+      {"offloaded optimizer, batch 32, bf16",
+       {"offloaded optimizer", "batch 32", "bf16"},
+       merged(merged(bf16, batch(32)), offloaded_optimizer)},
+      {"offloaded activations, batch 32, bf16",
+       {"offloaded activations", "batch 32", "bf16"},
+       merged(merged(bf16, batch(32)), offloaded_activations)},
+      {"paged 8-bit AdamW", {"paged 8-bit AdamW"}, {"--optim", "paged_adamw_8bit"}},
+      {"QLoRA, rank 8, bf16", {"QLoRA", "bf16"}, merged(bf16, {"--lora_r", "8", "--load_in_4bit", "True"})},
+      {"the smallest",
+       {"bf16 alone", "checkpointing", "update in backward", "offloads", "batch 1"},
+       merged(merged(merged(batch(1), kCheckpointing),
+                     {"--dtype", "bfloat16", "--optimizer_in_backward", "True", "--max_grad_norm", "0"}),
+              merged(offloaded_optimizer, offloaded_activations))},
   };
   rows.insert(rows.end(), on_gpu.begin(), on_gpu.end());
   return rows;
