@@ -1,5 +1,7 @@
-// The forward pass on Hopper: a block of two warpgroups takes 128 query rows, 64 for each, and goes over the
-// keys.
+// The forward pass on Hopper: a block is one warpgroup with 64 query rows, four of them to a multiprocessor,
+// and goes over the keys. While the tensor cores multiply the probabilities of one tile of keys by its
+// values, the warps compute those of the next one (on an H200, 32 x 16 x 512 x 64 in bf16: 0.103 ms; two
+// warpgroups to a block 0.106, one product after the other 0.126).
 #include <cstddef>
 
 #include "device/cuda/error.h"
@@ -10,15 +12,14 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-constexpr int kWarpgroups = 2;  // of a block, two of which share a multiprocessor
-constexpr int kRows = 64 * kWarpgroups;
+constexpr int kRows = 64;
 
 // The queries, then two tiles of keys and of values, one in use and one on its way.
-constexpr int kSharedBytes = 6 * kWgmmaTile;
+constexpr int kSharedBytes = 5 * kWgmmaTile;
 
 template <DType kType, bool kDropout>
-__global__ __launch_bounds__(kWarpgroups* kWarpgroup,
-                             2) void attention_fwd_cuda_wgmma_kernel(const AttentionKernelArgs args) {
+__global__ __launch_bounds__(kWarpgroup,
+                             4) void attention_fwd_cuda_wgmma_kernel(const AttentionKernelArgs args) {
   const Work work = find_work(args, kRows, args.causal ? TileOrder::kBackward : TileOrder::kForward);
   const int64_t columns = static_cast<int64_t>(args.heads) * args.head_dim;
   if (work.is_tail) {
@@ -28,61 +29,95 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
   }
   if (work.row >= work.count) return;
   extern __shared__ __align__(1024) std::byte shared[];
-  const uint32_t base = shared_address(shared), keys = base + 2 * kWgmmaTile;
+  const uint32_t queries = shared_address(shared), keys = queries + kWgmmaTile,
+                 values = keys + 2 * kWgmmaTile;
   const Dropout dropout = load_dropout(args);
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroup;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  // One warpgroup brings the keys, the other one the values.
-  const auto fetch = [&](int key, int stage) {
-    if (group == 0) {
-      copy_64<kType>(args, work, args.k, args.k_stride, key, keys + stage * kWgmmaTile);
-    } else {
-      copy_64<kType>(args, work, args.v, args.v_stride, key, keys + (2 + stage) * kWgmmaTile);
-    }
-  };
-  copy_64<kType>(args, work, args.q, args.q_stride, work.row + 64 * group, base + group * kWgmmaTile);
-  fetch(0, 0);
-  float out[1][8][4], largest[1][2], sum[1][2];
+  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
+  const int first_hidden = args.causal ? min(work.count, work.row + warp_row) : work.count;
+  const float exponent = args.scale * kLog2E;
+  float score[1][8][4], out[1][8][4], largest[1][2], sum[1][2], old[1][2];
+  uint32_t p[4][4];
   clear(out);
   largest[0][0] = largest[0][1] = -INFINITY;
   sum[0][0] = sum[0][1] = 0.0f;
-  const float exponent = args.scale * kLog2E;
-  const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
-  const int first_hidden = args.causal ? min(work.count, work.row + warp_row) : work.count;
-  for (int key = 0, stage = 0; key < end; key += kKeys, stage ^= 1) {
+
+  TileReader of_keys(args, work, args.k, args.k_stride, 0), of_values(args, work, args.v, args.v_stride, 0);
+  // What was asked for is there; the tile's values and the next one's keys are asked for.
+  const auto go_on = [&](int key, int stage) {
     wait_for_copies();
     show_to_products();
     __syncthreads();
-    if (key + kKeys < end) fetch(key + kKeys, stage ^ 1);
-    const uint64_t q = descriptor(base + group * kWgmmaTile), k = descriptor(keys + stage * kWgmmaTile),
-                   v = descriptor(keys + (2 + stage) * kWgmmaTile);
-    float score[1][8][4];
-    begin_products();
+    if (key >= end) return;
+    if (key + kKeys < end) of_keys.copy_next(keys + (stage ^ 1) * kWgmmaTile);
+    of_values.copy_next(values + stage * kWgmmaTile);
+  };
+  const auto multiply_by_keys = [&](int stage) {
+    const uint64_t q = descriptor(queries), k = descriptor(keys + stage * kWgmmaTile);
 #pragma unroll
     for (int step = 0; step < 4; ++step) multiply_tiles<kType>(score[0], q + 2 * step, k + 2 * step, step);
     close_products();
-    KeepDraw<1> keep(args, work, warp_row, key);
+  };
+  const auto multiply_by_values = [&](int stage) {
+    const uint64_t v = descriptor(values + stage * kWgmmaTile);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(out[0], p[step], v + 128 * step, 1);
+    close_products();
+  };
+  const auto draw = [&](KeepDraw<1>& keep) {
     if constexpr (kDropout) {
 #pragma unroll
       for (int part = 0; part < KeepDraw<1>::kParts; ++part) keep.draw(args, dropout, part);
     }
-    wait_for_products<0>();
+  };
+  const auto soften_tile = [&](int key) {
     hold(score[0]);
     if (key + kKeys > first_hidden) hide_keys<1>(args, work, work.row + warp_row, key, score);
-    soften<kWgmmaDim, 1>(exponent, score, largest, sum, out);
-    uint32_t p[4][4];
+    soften_scores<1>(exponent, score, largest, sum, old);
+    hold(score[0]);
+  };
+  const auto take_probabilities = [&](const KeepDraw<1>& keep) {
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       take_fragment<kType>(p[step], score[0], step);
       if constexpr (kDropout) drop<kType, 1>(keep, 0, step, p[step]);
     }
+  };
+
+  TileReader(args, work, args.q, args.q_stride, work.row).copy_next(queries);
+  of_keys.copy_next(keys);
+  go_on(0, 0);
+  {
     begin_products();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) multiply_rows_of<kType>(out[0], p[step], v + 128 * step, 1);
-    close_products();
+    multiply_by_keys(0);
+    KeepDraw<1> keep(args, work, warp_row, 0);
+    draw(keep);
+    wait_for_products<0>();
+    soften_tile(0);
+    take_probabilities(keep);
+  }
+  int stage = 0;
+  for (int key = kKeys; key < end; key += kKeys) {
+    stage ^= 1;
+    go_on(key, stage);
+    begin_products();
+    multiply_by_keys(stage);
+    multiply_by_values(stage ^ 1);
+    KeepDraw<1> keep(args, work, warp_row, key);
+    draw(keep);
+    wait_for_products<1>();
+    soften_tile(key);
     wait_for_products<0>();
     hold(out[0]);
+    multiply_by_row(old, out);
+    take_probabilities(keep);
   }
+  go_on(end, stage);
+  begin_products();
+  multiply_by_values(stage);
+  wait_for_products<0>();
+  hold(out[0]);
+
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];
   finish_softmax(args, work, warp_row, largest, sum, factor);
@@ -93,7 +128,7 @@ template <DType kType>
 void launch_fwd(const AttentionKernelArgs& args, CudaStream stream) {
   launch_on_grid(args.dropout ? attention_fwd_cuda_wgmma_kernel<kType, true>
                               : attention_fwd_cuda_wgmma_kernel<kType, false>,
-                 kRows, kWarpgroups * kWarpgroup, kSharedBytes, args, stream);
+                 kRows, kWarpgroup, kSharedBytes, args, stream);
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_wgmma");
 }
 

@@ -30,10 +30,11 @@ __device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& wo
 }
 
 // The online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in units of bits: `exponent` is scale
-// log2(e). Sums are a lane's own until the end. Turns scores into probabilities.
-template <int kDim, int kM>
-__device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
-                              float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
+// log2(e). Sums are a lane's own until the end. Turns scores into probabilities; what was summed before has
+// to be multiplied by `old`.
+template <int kM>
+__device__ inline void soften_scores(float exponent, float (&score)[kM][kKeys / 8][4],
+                                     float (&largest)[kM][2], float (&sum)[kM][2], float (&old)[kM][2]) {
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -44,10 +45,10 @@ __device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], 
         top = fmaxf(top, fmaxf(score[m][n][2 * half], score[m][n][2 * half + 1]));
       }
       top = max_of_quad(top);
-      const float old = exp2_approx((largest[m][half] - top) * exponent);
+      old[m][half] = exp2_approx((largest[m][half] - top) * exponent);
       largest[m][half] = top;
       const float offset = top * exponent;
-      float total = sum[m][half] * old;
+      float total = sum[m][half] * old[m][half];
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
@@ -57,13 +58,29 @@ __device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], 
         }
       }
       sum[m][half] = total;
-#pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        out[m][n][2 * half] *= old;
-        out[m][n][2 * half + 1] *= old;
-      }
     }
   }
+}
+
+template <int kM, int kN>
+__device__ inline void multiply_by_row(const float (&factor)[kM][2], float (&out)[kM][kN][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int n = 0; n < kN; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) out[m][n][e] *= factor[m][e / 2];
+    }
+  }
+}
+
+// Both at once.
+template <int kDim, int kM>
+__device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
+                              float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
+  float old[kM][2];
+  soften_scores<kM>(exponent, score, largest, sum, old);
+  multiply_by_row(old, out);
 }
 
 // Rounded probabilities of columns of the left operand number `step`, zeros where dropout says so.

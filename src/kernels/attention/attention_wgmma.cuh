@@ -131,24 +131,38 @@ __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Wor
   }
 }
 
-// A warpgroup starts copying 64 rows; what lies beyond the sequence or the head size is zero.
-template <DType kType>
-__device__ inline void copy_64(const AttentionKernelArgs& args, const Work& work, const void* data,
-                               int64_t stride, int row, uint32_t tile) {
-  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
-  const int chunk = thread % 8, first = thread / 8;
-  const bool has_columns = 8 * chunk < args.head_dim;
-  const auto* from = static_cast<const std::byte*>(data) +
-                     (static_cast<int64_t>(work.first + row + first) * stride +
-                      static_cast<int64_t>(work.head) * args.head_dim) *
-                         2 +
-                     16 * chunk;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int r = first + 16 * i;
-    const bool is_there = has_columns && row + r < work.count;
-    copy_16(tile + lane_offset<64>(r, chunk), is_there ? from + 16 * i * stride * 2 : data, is_there);
+// A warpgroup's thread that copies tiles of 64 rows one after the other: all of them together 16 rows of
+// eight chunks of 16 bytes at a time. What it adds up between them is little, for it is done at every tile.
+class TileReader {
+ public:
+  // From `row` of the sequence on. Requires: 16-byte aligned rows.
+  __device__ TileReader(const AttentionKernelArgs& args, const Work& work, const void* data, int64_t stride,
+                        int row) {
+    const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+    const int chunk = thread % 8, first = row + thread / 8;
+    from_ = static_cast<const std::byte*>(data) +
+            ((work.first + first) * stride + static_cast<int64_t>(work.head) * args.head_dim) * 2 +
+            16 * chunk;
+    rows_apart_ = 16 * stride * 2;
+    rows_left_ = 8 * chunk < args.head_dim ? work.count - first : 0;
+    place_ = lane_offset<64>(thread / 8, chunk);
   }
-}
+
+  // Starts copying the next 64 rows; what lies beyond the sequence or the head size is zero.
+  __device__ void copy_next(uint32_t tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      copy_16(tile + place_ + i * 16 * 128, from_, 16 * i < rows_left_);
+      from_ += rows_apart_;
+    }
+    rows_left_ -= 64;
+  }
+
+ private:
+  const std::byte* from_;
+  int64_t rows_apart_;
+  int rows_left_;  // of the sequence, from this thread's next one on
+  uint32_t place_;
+};
 
 }  // namespace plimsoll::attention
