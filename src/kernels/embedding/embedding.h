@@ -4,6 +4,8 @@
 //   bwd:  d_table[v, c] (+)= sum over t < num_tokens with ids[t] = v of d_x[t, c];  nothing is added to row
 //   padding_id
 //         (the padding_idx of PyTorch's Embedding)
+//   bwd of some rows: d_table holds rows [first_row, first_row + V) of a table of table_rows; the same bits
+//   as in the gradient of the whole table
 //
 // Legend: T rows of the bucket, C columns, V rows of a table; all row-major and dense.
 // Types: ids i32. Tables f32 or bf16, x f32 or bf16; d_x f32 or bf16, d_table f32. The references take any
@@ -49,7 +51,9 @@ struct EmbeddingBwdArgs {
   View d_table;   // [V, C]
   int64_t T = 0;
   int64_t C = 0;
-  int64_t V = 0;
+  int64_t V = 0;  // rows of d_table
+  int64_t first_row = 0;
+  int64_t table_rows = 0;  // 0: V, all of them
   int64_t num_tokens = 0;
   int64_t padding_id = -1;  // tokens of this id leave its row as it is (or zero); -1: there is none
   Accumulate accumulate = Accumulate::kOverwrite;

@@ -116,12 +116,17 @@ HWY_EXPORT(embedding_bwd);
 
 namespace {
 
-// Counting sort, stable: afterwards ends[v] is one past the last token of id v in `order`.
+// Counting sort, stable: afterwards ends[v] is one past the last token of id first_row + v in `order`.
 void order_tokens(const EmbeddingBwdArgs& args, int32_t* ends, int32_t* order) {
   const int32_t* ids = elements<int32_t>(args.ids);
   std::memset(ends, 0, static_cast<size_t>(args.V) * sizeof(int32_t));
+  // The row of d_table that a token adds to, -1 where there is none.
+  const auto row_of = [&](int64_t t) -> int64_t {
+    const int64_t row = ids[t] - args.first_row;
+    return ids[t] != args.padding_id && row >= 0 && row < args.V ? row : -1;
+  };
   for (int64_t t = 0; t < args.num_tokens; ++t) {
-    if (ids[t] != args.padding_id) ++ends[ids[t]];
+    if (const int64_t row = row_of(t); row >= 0) ++ends[row];
   }
   int32_t begin = 0;
   for (int64_t v = 0; v < args.V; ++v) {
@@ -130,7 +135,7 @@ void order_tokens(const EmbeddingBwdArgs& args, int32_t* ends, int32_t* order) {
     begin += count;
   }
   for (int64_t t = 0; t < args.num_tokens; ++t) {
-    if (ids[t] != args.padding_id) order[ends[ids[t]]++] = narrow<int32_t>(t);
+    if (const int64_t row = row_of(t); row >= 0) order[ends[row]++] = narrow<int32_t>(t);
   }
 }
 

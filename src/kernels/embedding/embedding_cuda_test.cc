@@ -152,6 +152,40 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({2048, 1024, 100, 2048, -1, DType::kBF16, Spread::kAll, false});
 }
 
+// Sums of many tokens too: 5 ids and 257 tokens make pieces that an id goes on beyond.
+TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
+  constexpr int64_t T = 257, C = 136, V = 97;
+  for (const int64_t num_ids : {V, int64_t{5}}) {
+    GuardedBuffer d_x("rows_cuda/d_x", DType::kBF16, T * C), ids("rows_cuda/ids", DType::kI32, T),
+        whole("rows_cuda/whole", DType::kF32, V * C),
+        scratch = scratch_of(embedding_bwd_cuda_scratch_bytes(T, C));
+    d_x.fill_normal();
+    ids.fill_indices(num_ids);
+    const auto gradient = [&](GuardedBuffer& d_table, int64_t first_row, int64_t rows) {
+      Twins gpu;
+      const EmbeddingBwdArgs args{.d_x = gpu(d_x),
+                                  .ids = gpu(ids),
+                                  .d_table = gpu(d_table),
+                                  .T = T,
+                                  .C = C,
+                                  .V = rows,
+                                  .first_row = first_row,
+                                  .table_rows = V,
+                                  .num_tokens = T,
+                                  .padding_id = 3,
+                                  .scratch = gpu(scratch)};
+      run_twice(gpu, {&d_table}, [&] { embedding_bwd_cuda(args, nullptr, nullptr, nullptr); });
+    };
+    gradient(whole, 0, V);
+    for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 2}, {2, 2}, {4, 66}, {70, 27}}) {
+      GuardedBuffer part("rows_cuda/part", DType::kF32, rows * C);
+      gradient(part, first, rows);
+      for (int64_t i = 0; i < rows * C; ++i)
+        ASSERT_EQ(part.load(i), whole.load(first * C + i)) << first << " " << i;
+    }
+  }
+}
+
 // Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.
 const std::vector<int64_t> kCuSeqlens = {0, 3, 3, 4, 8, 8};
 

@@ -24,8 +24,9 @@ void embedding_bwd_ref(const EmbeddingBwdArgs& args) {
   for (int64_t v = 0; v < args.V; ++v) {
     for (int64_t c = 0; c < args.C; ++c) {
       double sum = args.accumulate == Accumulate::kAdd ? args.d_table.load(v * args.C + c) : 0.0;
-      for (int64_t t = 0; t < args.num_tokens && v != args.padding_id; ++t) {
-        if (ids[t] == v) sum += args.d_x.load(t * args.C + c);
+      const int64_t id = args.first_row + v;
+      for (int64_t t = 0; t < args.num_tokens && id != args.padding_id; ++t) {
+        if (ids[t] == id) sum += args.d_x.load(t * args.C + c);
       }
       args.d_table.store(v * args.C + c, sum);
     }

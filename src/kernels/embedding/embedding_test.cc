@@ -226,6 +226,31 @@ TEST(EmbeddingBwd, GivesTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
+TEST(EmbeddingBwd, SomeRowsHaveTheBitsOfTheWholeTable) {
+  constexpr int64_t T = 300, C = 40, V = 97, kTokens = 290;
+  for (const bool reference : {false, true}) {
+    BwdCase whole(T, C, V, kTokens, DType::kF32);
+    whole.args.padding_id = 50;
+    const auto run = [&](EmbeddingBwdArgs args) {
+      reference ? embedding_bwd_ref(args) : embedding_bwd_cpu(args);
+    };
+    whole.args.d_table = whole.got.view();
+    run(whole.args);
+    for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 30}, {30, 40}, {70, 27}, {96, 1}}) {
+      GuardedBuffer part("rows/d_table", DType::kF32, rows * C), want("rows/want", DType::kF32, rows * C);
+      for (int64_t i = 0; i < rows * C; ++i) want.view().store(i, whole.got.load(first * C + i));
+      EmbeddingBwdArgs args = whole.args;
+      args.d_table = part.view();
+      args.V = rows;
+      args.first_row = first;
+      args.table_rows = V;
+      run(args);
+      const auto result = test::compare_bits(part, want);
+      EXPECT_TRUE(result.ok()) << result;
+    }
+  }
+}
+
 TEST(EmbeddingCatalog, AsksTheScratchOfTheKernel) {
   const Selection selection =
       select_kernel({.op = "embedding_bwd", .dims = {{"T", 100}, {"C", 8}, {"V", 1000}}});

@@ -10,12 +10,15 @@ constexpr int kPieceThreads = 128;
 constexpr int kRows = 8;  // of a piece that a thread loads at once
 static_assert(kPiece % kRows == 0);
 
+// All tokens are sorted and cut into pieces whatever rows are wanted, so that an id's sum is taken in one
+// order.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // [pieces, 2, stride]: the sum of the piece's first id and of its last
   int64_t stride;
   int64_t T, C, V;
   float* d_table;
+  int64_t first_row, num_rows;  // of the table: what d_table holds
   AddFlag add;
 };
 
@@ -37,8 +40,8 @@ __device__ __forceinline__ void finish_id(const Pieces& a, int64_t piece, int32_
                                           bool goes_on, bool adds, int64_t c, float (&sum)[N]) {
   if (from_before || goes_on) {
     store_floats<float, N>(a.partials + (piece * 2 + (from_before ? 0 : 1)) * a.stride + c, sum);
-  } else {
-    float* row = a.d_table + static_cast<int64_t>(id) * a.C + c;
+  } else if (id >= a.first_row && id < a.first_row + a.num_rows) {
+    float* row = a.d_table + (id - a.first_row) * a.C + c;
     if (adds) {
       float old[N];
       load_floats<float, N>(row, old);
@@ -167,7 +170,7 @@ void launch_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
 
 void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
   if (operands.V <= 0 || operands.C <= 0) return;
-  const int64_t count = operands.V * operands.C;
+  const int64_t count = operands.num_rows * operands.C;
   const auto blocks = static_cast<unsigned>(std::min<int64_t>(ceil_div(count, 256 * 4 * 4), 4096));
   zero_table_kernel<<<blocks, 256, 0, stream>>>(operands.d_table, count, operands.add);
   PLIMSOLL_CHECK_LAUNCH("zero_table");
@@ -182,6 +185,8 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
                       .C = operands.C,
                       .V = operands.V,
                       .d_table = operands.d_table,
+                      .first_row = operands.first_row,
+                      .num_rows = operands.num_rows,
                       .add = operands.add};
   with_cuda_type(operands.d_x.dtype, [&](auto type) {
     using X = decltype(type);

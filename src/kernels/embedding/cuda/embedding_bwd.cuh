@@ -11,10 +11,12 @@ namespace plimsoll::cuda {
 struct EmbeddingBwd {
   ConstView d_x = {};  // [T, C]
   const int32_t* ids = nullptr;
-  float* d_table = nullptr;  // [V, C]
+  float* d_table = nullptr;  // [num_rows, C]: rows [first_row, first_row + num_rows) of the table
   int64_t T = 0;
   int64_t C = 0;
-  int64_t V = 0;
+  int64_t V = 0;  // rows of the table
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
   int64_t padding_id = -1;
   Integer num_tokens = {};
   AddFlag add = {};
