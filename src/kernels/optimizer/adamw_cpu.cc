@@ -112,13 +112,15 @@ void adamw_cpu(const AdamwArgs& args) {
       float* v = floats_to_change(tensor.v, first, length, second_moments);
       update(p, floats_of(tensor.grad, first, length, gradients), m, v, length);
       narrow_piece(m, tensor.m, first, length);
-      if (v == second_moments) round_piece(v, tensor.v, noise, NoiseHalf::kLower, first, length);
+      if (v == second_moments) {
+        round_piece(v, tensor.v, {noise, NoiseHalf::kLower, tensor.first}, first, length);
+      }
       if (is_whole) {
         store_low_copy(tensor, first, length);
       } else if (tensor.remainder) {
         split_piece(p, tensor, first, length);
       } else {
-        round_piece(p, tensor.param, noise, NoiseHalf::kUpper, first, length);
+        round_piece(p, tensor.param, {noise, NoiseHalf::kUpper, tensor.first}, first, length);
       }
     }
   });

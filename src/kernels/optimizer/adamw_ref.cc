@@ -49,8 +49,8 @@ void adamw_ref(const AdamwArgs& args) {
       const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
       const double updated = p - c.decay * p - c.step_size * m / denominator;
       const bool v_is_rounded = tensor.v.dtype == DType::kBF16;
-      const uint32_t number =
-          v_is_rounded || rounds_stochastically(tensor) ? philox_element(noise, static_cast<uint64_t>(i)) : 0;
+      const bool draws = v_is_rounded || rounds_stochastically(tensor);
+      const uint32_t number = draws ? philox_element(noise, static_cast<uint64_t>(tensor.first + i)) : 0;
       tensor.m.store(i, m);
       if (v_is_rounded) {
         tensor.v.as<BF16>()[i].bits =

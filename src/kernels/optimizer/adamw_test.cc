@@ -342,6 +342,44 @@ TEST(Adamw, MomentsInBf16AreTheSameForAnyThreadsAndAnyGrouping) {
   set_num_threads(before);
 }
 
+// A parameter that is updated in parts, each with the number of its first element, has the bits of one that
+// is updated whole: the noise too.
+TEST(Adamw, PartsOfATensorAreUpdatedLikeTheWhole) {
+  constexpr int64_t kCount = 20003;
+  for (const auto kernel : {adamw_ref, adamw_cpu}) {
+    const auto run = [&](const std::vector<int64_t>& limits) {
+      TensorList list("adamw_parts", DType::kF32, {kCount});
+      list.fill();
+      NarrowMoments moments(list);
+      moments.give_to(list);
+      GuardedBuffer weights("adamw_parts/p", DType::kBF16, kCount);
+      weights.assign(list.param(0).to_doubles());
+      const Scalars scalars{.step = 3};
+      for (size_t i = 1; i < limits.size(); ++i) {
+        const int64_t first = limits[i - 1];
+        const auto part = [&](ConstView view) { return test::from_element(view, first); };
+        const OptimizerTensor& whole = list.tensors()[0];
+        const OptimizerTensor tensor{.param = part(weights.view()),
+                                     .grad = part(whole.grad),
+                                     .m = part(whole.m),
+                                     .v = part(whole.v),
+                                     .count = limits[i] - first,
+                                     .first = first};
+        AdamwArgs args = make_args(std::span(&tensor, 1), scalars, 0.01);
+        args.noise_seed = 11;
+        kernel(args);
+      }
+      std::vector<double> all = weights.to_doubles();
+      for (const GuardedBuffer* buffer : {&moments.m[0], &moments.v[0]}) {
+        const std::vector<double> numbers = buffer->to_doubles();
+        all.insert(all.end(), numbers.begin(), numbers.end());
+      }
+      return all;
+    };
+    EXPECT_EQ(run({0, 4, 1028, 7000, 7004, kCount}), run({0, kCount}));
+  }
+}
+
 TEST(Adamw, GradientsIn16BitsAreReadAsFp32) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     TensorList want("adamw_half", DType::kF32, test::kAwkwardCounts),

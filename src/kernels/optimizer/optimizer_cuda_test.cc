@@ -192,6 +192,43 @@ TEST(AdamwCuda, MomentsInBf16AreTheReferences) {
   }
 }
 
+// The noise of a part is that of its elements in the whole.
+TEST(AdamwCuda, PartsOfATensorAreUpdatedLikeTheWhole) {
+  constexpr int64_t kCount = 20003;
+  const auto run = [&](const std::vector<int64_t>& limits) {
+    TensorList list("adamw_cuda/parts", DType::kF32, {kCount});
+    list.fill();
+    NarrowMoments moments(list);
+    GuardedBuffer weights("adamw_cuda/parts/p", DType::kBF16, kCount);
+    weights.assign(list.param(0).to_doubles());
+    DeviceScalars scalars(0.003, 9, 0.7);
+    Twins gpu;
+    OptimizerTensor whole = on_gpu(gpu, list)[0];
+    for (size_t i = 1; i < limits.size(); ++i) {
+      const int64_t first = limits[i - 1];
+      const auto part = [&](ConstView view) { return test::from_element(view, first); };
+      const OptimizerTensor tensor{.param = part(gpu(weights)),
+                                   .grad = part(whole.grad),
+                                   .m = part(gpu(moments.m[0])),
+                                   .v = part(gpu(moments.v[0])),
+                                   .count = limits[i] - first,
+                                   .first = first};
+      const std::vector<OptimizerTensor> tensors{tensor};
+      AdamwArgs args = scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu));
+      args.noise_seed = 11;
+      adamw_cuda(args, nullptr);
+    }
+    gpu.download();
+    std::vector<double> all = weights.to_doubles();
+    for (const GuardedBuffer* buffer : {&moments.m[0], &moments.v[0]}) {
+      const std::vector<double> numbers = buffer->to_doubles();
+      all.insert(all.end(), numbers.begin(), numbers.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(run({0, 4, 1028, 7000, 7004, kCount}), run({0, kCount}));
+}
+
 TEST(WeightCopyCuda, RoundsAsTheUpdateDoes) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     GuardedBuffer weight("copy/weight", DType::kF32, 70001), got("copy/got", dtype, 70001),

@@ -22,6 +22,12 @@ inline void assign_upper_halves(GuardedBuffer& copy, const GuardedBuffer& param)
   }
 }
 
+// The view from that element on.
+inline View from_element(ConstView view, int64_t element) {
+  auto* data = static_cast<std::byte*>(const_cast<void*>(view.data));
+  return {data + element * dtype_bytes(view.dtype), view.dtype};
+}
+
 // The copy that an update keeps of fp32 parameters beside them.
 inline GuardedBuffer copy_of_parameters(const GuardedBuffer& param, DType dtype) {
   GuardedBuffer copy("copy of " + param.name(), dtype, param.count());

@@ -87,19 +87,20 @@ HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* halves, 
   hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, moved)), d16, rounded);
 }
 
-// Elements [begin, begin + count) of a tensor, from `whole` into `rounded`. Requires: begin is a multiple
-// of 4.
-void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, NoiseHalf half,
-                               int64_t begin, int64_t count) {
+// Elements of a tensor, `count` from `whole` into `rounded`; the first has the number `begin`. Requires:
+// begin is a multiple of 4.
+void round_stochastically_into(const float* whole, uint16_t* rounded, const PieceNoise& noise, int64_t begin,
+                               int64_t count) {
   constexpr int kRounds = 10;  // of philox_element
   constexpr int64_t kChunk = 256;
   alignas(64) uint16_t halves[2 * (kChunk + kPhiloxSlack)];
-  const bool upper = half == NoiseHalf::kUpper;
+  const bool upper = noise.half == NoiseHalf::kUpper;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t end = std::min(count, first + kChunk);
-    philox_halves<kRounds>(noise, static_cast<uint64_t>((begin + first) / 4), (end - first + 3) / 4, halves);
+    philox_halves<kRounds>(noise.site, static_cast<uint64_t>((begin + first) / 4), (end - first + 3) / 4,
+                           halves);
     int64_t i = first;
     for (; i + lanes <= end; i += lanes)
       round_vector(tag, whole + i, halves + 2 * (i - first), upper, rounded + i);
@@ -175,11 +176,12 @@ void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t c
   for (int64_t i = 0; i < count; ++i) narrow[i].bits = f32_to_bf16(whole[i]);
 }
 
-void round_piece(const float* whole, const View& view, const RandomSite& noise, NoiseHalf half, int64_t begin,
+void round_piece(const float* whole, const View& view, const PieceNoise& noise, int64_t begin,
                  int64_t count) {
-  PLIMSOLL_CHECK(begin % 4 == 0, "noise comes four elements at a time, not from {} on", begin);
+  const int64_t number = noise.first + begin;
+  PLIMSOLL_CHECK(number % 4 == 0, "noise comes four elements at a time, not from {} on", number);
   auto* rounded = static_cast<uint16_t*>(view.data) + begin;
-  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise, half, begin, count);
+  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise, number, count);
 }
 
 int64_t piece_first_non_finite(const float* x, int64_t count) {

@@ -32,9 +32,13 @@ float* floats_to_change(const View& view, int64_t begin, int64_t count, float* b
 // The same elements of a bf16 view from fp32, to nearest with ties to even. An f32 view is left as it is.
 void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count);
 // The same elements of a bf16 view from fp32, by round_stochastically with that half of each element's
-// number.
+// number. The view's first element has the number `first` in its parameter, a multiple of 4.
 enum class NoiseHalf : uint8_t { kUpper, kLower };
-void round_piece(const float* whole, const View& view, const RandomSite& noise, NoiseHalf half, int64_t begin,
-                 int64_t count);
+struct PieceNoise {
+  RandomSite site;
+  NoiseHalf half = NoiseHalf::kUpper;
+  int64_t first = 0;
+};
+void round_piece(const float* whole, const View& view, const PieceNoise& noise, int64_t begin, int64_t count);
 
 }  // namespace plimsoll

@@ -22,9 +22,12 @@ namespace plimsoll {
 struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
-  View m = {};         // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
-  View v = {};         // AdamW's second moment
-  int64_t count = 0;   // elements of each
+  View m = {};        // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
+  View v = {};        // AdamW's second moment
+  int64_t count = 0;  // elements of each
+  // Where a call updates a part of a parameter: the number of its first element there, a multiple of 4. Noise
+  // is drawn by that number.
+  int64_t first = 0;
   View m_absmax = {};  // where m or v is in 8 bits (eight_bit.h)
   View v_absmax = {};
   // A copy of param that products read; null: none. bf16 is rounded to nearest with ties away from zero, as

@@ -21,6 +21,7 @@ struct UpdateEntry {
   void* v;
   void* low;  // the copy, null: none; the remainder of a split parameter
   int64_t count;
+  int64_t first;  // the number of the first element in its parameter: noise is drawn by it
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
@@ -51,7 +52,7 @@ struct UpdateValues {
   // Element i is the first; `noise` is the tensor's, for what is rounded stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const RandomSite& noise) const {
     uint32_t numbers[N] = {};
-    if (entry.is_bf16 || entry.v_is_bf16) draw(noise, i, numbers);
+    if (entry.is_bf16 || entry.v_is_bf16) draw(noise, entry.first + i, numbers);
     if (entry.m_is_bf16) {
       store_floats<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.m) + i, m);
     } else if (entry.m != nullptr) {
@@ -170,6 +171,9 @@ struct UpdateEntryMaker {
     entry.v = has_v ? tensor.v.data : nullptr;
     entry.low = entry.is_split ? tensor.remainder.data : tensor.low.data;
     entry.count = tensor.count;
+    entry.first = tensor.first;
+    PLIMSOLL_CHECK(tensor.first % 4 == 0, "{}: noise comes four elements at a time, not from {} on", kernel,
+                   tensor.first);
     entry.grad_dtype = tensor.grad.dtype;
     entry.low_dtype = tensor.low.dtype;
     entry.packs = aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
