@@ -1,5 +1,9 @@
 #include "exec/kernel_args.h"
 
+#include <algorithm>
+
+#include "graph/ops/slice.h"
+
 namespace plimsoll {
 namespace {
 
@@ -192,11 +196,21 @@ CastFwdArgs cast_args(const BindContext& context) {
 }
 std::vector<CopyArgs> copy_args(const BindContext& context) {
   std::vector<CopyArgs> copies;
+  const std::optional<Slice> slice = slice_of(context.attributes());
   for (int i = 0; i < context.view().num_outputs(); ++i) {
     const View to = context.output(i);
-    copies.push_back({.from = static_cast<const std::byte*>(context.input(i).data),
-                      .to = static_cast<std::byte*>(to.data),
-                      .bytes = context.output_elements(i) * dtype_bytes(to.dtype)});
+    const int64_t width = dtype_bytes(to.dtype);
+    CopyArgs copy{.from = static_cast<const std::byte*>(context.input(i).data),
+                  .to = static_cast<std::byte*>(to.data),
+                  .bytes = std::min(context.input_elements(i), context.output_elements(i)) * width};
+    if (slice) {
+      // The longer of the two is whole, and as many times the parameter's size in the other.
+      const int64_t whole = std::max(context.input_elements(i), context.output_elements(i));
+      const int64_t numbers = whole / slice->of;
+      copy.from += slice->first_in(context.input_elements(i), numbers) * width;
+      copy.to += slice->first_in(context.output_elements(i), numbers) * width;
+    }
+    copies.push_back(copy);
   }
   return copies;
 }
@@ -232,6 +246,8 @@ EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
           .T = context.bucket().tokens,
           .C = context.output_size(0, 1),
           .V = context.output_size(0, 0),
+          .first_row = context.attributes().integer_or("first_row", 0),
+          .table_rows = context.attributes().integer_or("of_rows", 0),
           .padding_id = context.attributes().integer_or("padding_id", -1),
           .scratch = context.scratch()};
 }

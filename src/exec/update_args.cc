@@ -1,12 +1,15 @@
 #include "exec/update_args.h"
 
+#include "graph/ops/slice.h"
 #include "graph/ops/update_parts.h"
 
 namespace plimsoll {
 namespace {
 
-View writable(ConstView view) {
-  return {const_cast<void*>(view.data), view.dtype};
+View at_element(ConstView view, int64_t element) {
+  if (!view) return {};
+  auto* start = static_cast<std::byte*>(const_cast<void*>(view.data));
+  return {start + element * dtype_bytes(view.dtype), view.dtype};
 }
 
 // The list of tensors of an update: parameter, gradient, states and perhaps a copy or a remainder of each,
@@ -15,24 +18,24 @@ std::vector<OptimizerTensor> update_tensors(const BindContext& context, int stat
   const bool copies = context.attributes().integer_or("copies", 0) != 0;
   const bool split = context.attributes().integer_or("split", 0) != 0;
   const int stride = 2 + states + (copies || split ? 1 : 0);
+  const std::optional<Slice> slice = slice_of(context.attributes());
+  const auto input = [&](int i, int64_t numbers_per_element) {
+    const int64_t first = slice ? slice->first_in(context.input_elements(i), numbers_per_element) : 0;
+    return at_element(context.input(i), first);
+  };
   std::vector<OptimizerTensor> tensors;
   for (int i = 4; i < context.view().num_inputs(); i += stride) {
-    OptimizerTensor tensor{.param = writable(context.input(i)),
-                           .grad = context.input(i + 1),
-                           .m = states > 0 ? writable(context.input(i + 2)) : View{},
-                           .v = states > 1 ? writable(context.input(i + 3)) : View{},
-                           .count = context.input_elements(i)};
-    if (copies) tensor.low = writable(context.input(i + stride - 1));
-    if (split) tensor.remainder = writable(context.input(i + stride - 1));
+    OptimizerTensor tensor{.param = input(i, 1),
+                           .grad = input(i + 1, 1),
+                           .m = states > 0 ? input(i + 2, 1) : View{},
+                           .v = states > 1 ? input(i + 3, 1) : View{},
+                           .count = slice ? slice->elements : context.input_elements(i),
+                           .first = slice ? slice->first : 0};
+    if (copies) tensor.low = input(i + stride - 1, 1);
+    if (split) tensor.remainder = input(i + stride - 1, 2);
     tensors.push_back(tensor);
   }
   return tensors;
-}
-
-View at_element(ConstView view, int64_t element) {
-  if (!view) return {};
-  auto* start = static_cast<std::byte*>(const_cast<void*>(view.data));
-  return {start + element * dtype_bytes(view.dtype), view.dtype};
 }
 
 // One tensor of a checkpoint within a parameter of an update.

@@ -4,8 +4,20 @@
 #include <unordered_map>
 
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
+namespace {
+
+// Whether two copies work on parts of a value that have no element in common.
+bool are_apart(const Op& a, const Op& b) {
+  if (a.def != &copy_op() || b.def != &copy_op()) return false;
+  const std::optional<Slice> one = slice_of(a.attributes), other = slice_of(b.attributes);
+  return one && other && one->of == other->of &&
+         (one->first + one->elements <= other->first || other->first + other->elements <= one->first);
+}
+
+}  // namespace
 
 std::vector<CopyInFlight> find_copies(const Graph& graph) {
   std::vector<CopyInFlight> copies;
@@ -25,7 +37,16 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
       if (const auto it = operand_of.find(older); it != operand_of.end()) {
-        for (size_t copy : it->second) end_by(copy, i);
+        std::vector<size_t> undisturbed;
+        for (size_t copy : it->second) {
+          if (are_apart(graph.ops()[copies[copy].op], op)) {
+            undisturbed.push_back(copy);
+          } else {
+            end_by(copy, i);
+          }
+        }
+        // They go on reading the bytes of what is now the newer version.
+        if (!undisturbed.empty()) operand_of[id] = std::move(undisturbed);
       }
       if (const auto it = brought_by.find(older); it != brought_by.end()) end_by(it->second, i);
     }

@@ -11,6 +11,7 @@ namespace {
 class Adagrad final : public Update {
  public:
   std::string_view name() const override { return "adagrad"; }
+  bool is_element_wise() const override { return true; }
 
  protected:
   int values_per_parameter(const OpView& op) const override { return 3 + copies(op); }

@@ -14,6 +14,7 @@ namespace {
 class Adamw final : public Update {
  public:
   std::string_view name() const override { return "adamw"; }
+  bool is_element_wise() const override { return true; }
 
  protected:
   int values_per_parameter(const OpView& op) const override { return 4 + copies(op); }

@@ -2,7 +2,12 @@
 // space, "host" or "device". With {into} the outputs are newer versions of those values. It starts when the
 // ops before it are done, and runs beside those after it until the first that needs its end: see
 // graph/analysis/copies.h. What stands in `after` is not read: it has to be there before this copy starts.
+// With a slice (slice.h) the values on the host are whole and those on the device that part of them, which
+// alone is copied.
+#include <algorithm>
+
 #include "graph/ops/ops.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 namespace {
@@ -19,15 +24,25 @@ class Copy final : public OpSchema {
                     "as many values as {count} says, twice that with {into}, to host or device");
     std::vector<ValueType> types;
     for (int i = 0; i < n; ++i) {
-      expect_operands(!into || op.input(n + i).type == op.input(i).type, op, "values of one type");
-      types.push_back(op.input(i).type);
+      const ValueType& from = op.input(i).type;
+      types.push_back(into ? op.input(n + i).type : from);
+      if (const auto slice = slice_of(op.attributes())) {
+        expect_operands(into == (to == "host"), op, "a part of something that the host has");
+        const Shape part = shape_of(*slice, types.back().shape);
+        expect_operands(!into || from == ValueType{types.back().dtype, part}, op, "the part's values");
+        if (!into) types.back().shape = part;
+      } else {
+        expect_operands(types.back() == from, op, "values of one type");
+      }
     }
     return types;
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   double bytes(const OpView& op, const Bucket& bucket) const override {
     double sum = 0;
-    for (int i = 0; i < count(op); ++i) sum += 2.0 * static_cast<double>(op.input(i).bytes(bucket));
+    for (int i = 0; i < count(op); ++i) {
+      sum += 2.0 * static_cast<double>(std::min(op.input(i).bytes(bucket), op.output(i).bytes(bucket)));
+    }
     return sum;
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {

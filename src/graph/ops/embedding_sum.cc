@@ -2,7 +2,8 @@
 // table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero; tokens whose ids_0 is padding_id
 // (-1: none) add nothing to the gradient of table_0. embedding_bwd(cu_seqlens, ids, d_x, into?, flag?) {rows,
 // padding_id}: d_table_VC[v] = sum of d_x over the rows t with ids[t] = v, added in the order of t; nothing
-// for v = padding_id.
+// for v = padding_id. With {first_row, of_rows} the op computes {rows} rows of the gradient of a table of
+// of_rows, from first_row on.
 #include "graph/ops/ops.h"
 #include "graph/ops/sum_type.h"
 

@@ -9,6 +9,7 @@ namespace {
 class Sgd final : public Update {
  public:
   std::string_view name() const override { return "sgd"; }
+  bool is_element_wise() const override { return true; }
 
  protected:
   int values_per_parameter(const OpView& op) const override {

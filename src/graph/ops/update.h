@@ -1,15 +1,18 @@
 // What the optimizers' ops share. Stateless; thread-safe.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "graph/ops/op.h"
+#include "graph/ops/slice.h"
 
 namespace plimsoll {
 
 // An update of a list of parameters in place: four scalars (learning rate, step, clip coefficient, finite),
 // then equally many values for each parameter: the parameter, its gradient, its states, and with {copies} a
-// 16-bit copy that the update writes too. Outputs are the new versions of all but the gradient.
+// 16-bit copy that the update writes too. Outputs are the new versions of all but the gradient. With a slice
+// (slice.h) the op has one parameter and updates a part of it; of each value it finds the whole or that part.
 class Update : public OpSchema {
  public:
   OpGroup group() const override { return OpGroup::kElementWise; }
@@ -18,26 +21,55 @@ class Update : public OpSchema {
     expect_operands(op.num_inputs() > 4 && (op.num_inputs() - 4) % stride == 0, op,
                     "lr, step, clip, finite and whole groups of parameter, gradient, states");
     std::vector<ValueType> types;
+    const std::optional<Slice> slice = slice_of(op.attributes());
+    expect_operands(!slice || (is_element_wise() && op.num_inputs() == 4 + stride), op,
+                    "one parameter whose elements are independent, where a part of it is updated");
     for (int i = 4; i < op.num_inputs(); i += stride) {
-      expect_operands(op.in_shape(i) == op.in_shape(i + 1), op, "gradients of their parameters' shapes");
+      expect_operands(
+          slice ? is_of(*slice, op, i) && is_of(*slice, op, i + 1) : op.in_shape(i) == op.in_shape(i + 1), op,
+          "gradients of their parameters' shapes");
       for (int k = 0; k < stride; ++k) {
+        expect_operands(!slice || is_of(*slice, op, i + k), op, "values of that many elements");
         if (k != 1) types.push_back(op.input(i + k).type);
       }
     }
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
+    if (const auto slice = slice_of(op.attributes()))
+      return flops_per_element() * static_cast<double>(slice->elements);
     double elements = 0;
     for (int i = 4; i < op.num_inputs(); i += values_per_parameter(op)) {
       elements += static_cast<double>(op.in_shape(i).elements(bucket));
     }
     return flops_per_element() * elements;
   }
+  double bytes(const OpView& op, const Bucket& bucket) const override {
+    const std::optional<Slice> slice = slice_of(op.attributes());
+    if (!slice) return OpSchema::bytes(op, bucket);
+    double sum = 0;
+    for (int i = 4; i < op.num_inputs(); ++i) {
+      const int64_t numbers = numbers_per_element(op, i - 4);
+      const double touched = i == 5 ? 1.0 : 2.0;  // the gradient is only read
+      sum += touched * static_cast<double>(slice->elements * numbers * dtype_bytes(op.input(i).type.dtype));
+    }
+    return sum;
+  }
   int writes_into(const OpView& op, int output) const override {
     const int stride = values_per_parameter(op);
     const int written = stride - 1;
     const int k = output % written;
     return 4 + (output / written) * stride + (k == 0 ? 0 : k + 1);
+  }
+
+  // Whether an element's update depends on nothing but its own gradient and states, so that a part of a
+  // parameter may be updated.
+  virtual bool is_element_wise() const { return false; }
+  // Values of an op that belong to each parameter: itself, its gradient, its states, perhaps a copy.
+  int stride(const OpView& op) const { return values_per_parameter(op); }
+  // Of a parameter's k-th value, how many of its numbers belong to one element: a remainder is bytes.
+  static int64_t numbers_per_element(const OpView& op, int k) {
+    return op.attributes().integer_or("split", 0) != 0 && k + 5 == op.num_inputs() ? 2 : 1;
   }
 
  protected:
@@ -48,6 +80,11 @@ class Update : public OpSchema {
   }
   virtual int values_per_parameter(const OpView& op) const = 0;
   virtual double flops_per_element() const = 0;
+
+ private:
+  static bool is_of(const Slice& slice, const OpView& op, int input) {
+    return slice.is_of(op.in_shape(input).elements({}), numbers_per_element(op, input - 4));
+  }
 };
 
 }  // namespace plimsoll

@@ -5,12 +5,16 @@
 //
 // `in` copies what an update reads to the device, `out` what it wrote back to the host. Before `in k+2`
 // starts, `out k` has ended, whose bytes it takes; so at most two updates' copies lie in the device's memory,
-// and one direction's traffic runs beside the other's and beside the updates.
+// and one direction's traffic runs beside the other's and beside the updates. Where an op updates a slice of
+// a parameter (slice_updates.cc), that slice alone is copied: `in k+1` reads, while `out k` writes beside it,
+// other elements of what lies on the host.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "graph/analysis/dependence.h"
+#include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "graph/passes/pass.h"
@@ -21,7 +25,7 @@ namespace {
 // An update and those of its operands that move.
 struct Moved {
   uint32_t op = 0;
-  std::vector<ValueId> kept = {};     // on the host
+  std::vector<ValueId> kept = {};     // on the host, as before the first update
   std::vector<ValueId> staged = {};   // their copies on the device
   std::vector<ValueId> updated = {};  // the update's new versions of those
   std::vector<ValueId> stored = {};   // and of what the host keeps
@@ -39,20 +43,35 @@ class OffloadStates {
   }
 
  private:
-  void find_updates() {
+  // Persistent values that updates alone read: one op, or those of the slices in turn, each the version that
+  // the one before it made.
+  std::vector<bool> find_movable() const {
     const auto readers = find_readers(graph_);
+    std::vector<bool> movable(graph_.values().size());
+    for (size_t i = 0; i < movable.size(); ++i) {
+      const Value& value = graph_.values()[i];
+      movable[i] = is_persistent(value.storage) && value.version_of == kNoValue && readers[i].size() == 1;
+    }
+    for (size_t i = 0; i < movable.size(); ++i) {
+      const auto is_update = [&](uint32_t op) {
+        return dynamic_cast<const Update*>(graph_.ops()[op].def) != nullptr;
+      };
+      if (readers[i].size() > 1 || !std::ranges::all_of(readers[i], is_update))
+        movable[index_of(root_of(graph_, ValueId{static_cast<uint32_t>(i)}))] = false;
+    }
+    return movable;
+  }
+
+  void find_updates() {
+    const std::vector<bool> movable = find_movable();
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       const Op& op = graph_.ops()[i];
       if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
       Moved update{.op = i};
       for (ValueId output : op.outputs) {
-        const ValueId older = graph_.value(output).version_of;
-        if (older == kNoValue || !is_persistent(graph_.value(older).storage) ||
-            graph_.value(older).version_of != kNoValue || readers[index_of(older)].size() != 1 ||
-            !readers[index_of(output)].empty()) {
-          continue;
-        }
-        update.kept.push_back(older);
+        const ValueId kept = root_of(graph_, output);
+        if (!movable[index_of(kept)]) continue;
+        update.kept.push_back(kept);
         update.updated.push_back(output);
       }
       if (!update.kept.empty()) updates_.push_back(std::move(update));
@@ -69,17 +88,20 @@ class OffloadStates {
 
   void move(Moved& update) {
     Op& op = graph_.ops()[update.op];
+    const std::optional<Slice> slice = slice_of(op.attributes);
     for (size_t k = 0; k < update.kept.size(); ++k) {
       const ValueId kept = update.kept[k];
+      const ValueId updated = update.updated[k];
       const Storage storage = graph_.value(kept).storage;
       const ValueId staged = add_like(kept, ".staged", Storage::kTransient);
       const ValueId stored = add_like(kept, ".stored", storage);
+      if (slice) graph_.value(staged).type.shape = shape_of(*slice, graph_.value(kept).type.shape);
       graph_.value(kept).space = Space::kHost;
       graph_.value(stored).space = Space::kHost;
-      graph_.value(stored).version_of = kept;
-      graph_.value(update.updated[k]).version_of = staged;
-      graph_.value(update.updated[k]).storage = Storage::kTransient;
-      std::replace(op.inputs.begin(), op.inputs.end(), kept, staged);
+      std::replace(op.inputs.begin(), op.inputs.end(), graph_.value(updated).version_of, staged);
+      graph_.value(updated).version_of = staged;
+      graph_.value(updated).storage = Storage::kTransient;
+      graph_.value(updated).type = graph_.value(staged).type;
       update.staged.push_back(staged);
       update.stored.push_back(stored);
     }
@@ -87,7 +109,7 @@ class OffloadStates {
 
   Op copy_of(const Moved& update, std::string_view to) const {
     const Op& op = graph_.ops()[update.op];
-    return {.def = &copy_op(),
+    Op copy{.def = &copy_op(),
             .inputs = {},
             .outputs = {},
             .attributes = {{"to", std::string(to)},
@@ -95,29 +117,67 @@ class OffloadStates {
                            {"into", int64_t{to == "host"}}},
             .segment = op.segment,
             .module = op.module};
+    if (const auto slice = slice_of(op.attributes)) set_slice(copy.attributes, *slice);
+    return copy;
+  }
+
+  // What the host has of a value once the copies that stand before have ended.
+  ValueId on_host(ValueId kept) const {
+    const auto it = newest_.find(kept);
+    return it != newest_.end() ? it->second : kept;
   }
 
   Op copy_in(size_t k) const {
     Op copy = copy_of(updates_[k], "device");
-    copy.inputs = updates_[k].kept;
+    for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
     copy.outputs = updates_[k].staged;
     // What was brought two updates ago is back on the host, and its bytes are free.
-    if (k >= 2)
-      copy.inputs.insert(copy.inputs.end(), updates_[k - 2].stored.begin(), updates_[k - 2].stored.end());
+    if (k >= 2) add_after(copy, updates_[k - 2]);
+    if (k >= 1 && follows(k) && ends_run(k)) add_after(copy, updates_[k - 1]);
     return copy;
   }
 
-  Op copy_out(size_t k) const {
-    Op copy = copy_of(updates_[k], "host");
-    copy.inputs = updates_[k].updated;
-    copy.inputs.insert(copy.inputs.end(), updates_[k].kept.begin(), updates_[k].kept.end());
-    copy.outputs = updates_[k].stored;
+  // A version that is not the newest has been waited for by what replaced it.
+  void add_after(Op& copy, const Moved& earlier) const {
+    for (size_t i = 0; i < earlier.kept.size(); ++i) {
+      const ValueId stored = earlier.stored[i];
+      if (on_host(earlier.kept[i]) == stored && std::ranges::find(copy.inputs, stored) == copy.inputs.end())
+        copy.inputs.push_back(stored);
+    }
+  }
+
+  Op copy_out(size_t k) {
+    const Moved& update = updates_[k];
+    Op copy = copy_of(update, "host");
+    copy.inputs = update.updated;
+    for (const ValueId kept : update.kept) copy.inputs.push_back(on_host(kept));
+    copy.outputs = update.stored;
+    for (size_t i = 0; i < update.kept.size(); ++i) {
+      graph_.value(update.stored[i]).version_of = on_host(update.kept[i]);
+      newest_[update.kept[i]] = update.stored[i];
+    }
     return copy;
   }
 
-  Segment segment_of(size_t k) const { return graph_.ops()[updates_[k].op].segment; }
+  // Whether nothing but updates, and what computes gradients by rows for them, stands between this update and
+  // the one before it. What is brought for it over other ops would lie beside what those work on.
+  bool follows(size_t k) const {
+    const uint32_t before = updates_[k - 1].op;
+    if (graph_.ops()[before].segment != graph_.ops()[updates_[k].op].segment) return false;
+    for (uint32_t i = before + 1; i < updates_[k].op; ++i) {
+      const Op& op = graph_.ops()[i];
+      if (dynamic_cast<const Update*>(op.def) == nullptr && !op.attributes.has("first_row")) return false;
+    }
+    return true;
+  }
 
-  std::vector<Op> schedule() const {
+  // Whether other ops of the segment follow it.
+  bool ends_run(size_t k) const {
+    return k + 1 < updates_.size() && !follows(k + 1) &&
+           graph_.ops()[updates_[k + 1].op].segment == graph_.ops()[updates_[k].op].segment;
+  }
+
+  std::vector<Op> schedule() {
     std::vector<Op> ops;
     size_t next = 0;     // the update that comes next
     size_t brought = 0;  // updates whose copies have been started
@@ -126,7 +186,7 @@ class OffloadStates {
         ops.push_back(graph_.ops()[i]);
         continue;
       }
-      const bool has_another = next + 1 < updates_.size() && segment_of(next + 1) == segment_of(next);
+      const bool has_another = next + 1 < updates_.size() && follows(next + 1) && !ends_run(next + 1);
       while (brought < next + (has_another ? 2 : 1)) ops.push_back(copy_in(brought++));
       ops.push_back(graph_.ops()[i]);
       ops.push_back(copy_out(next++));
@@ -136,6 +196,7 @@ class OffloadStates {
 
   Graph& graph_;
   std::vector<Moved> updates_;
+  std::map<ValueId, ValueId> newest_;  // of what is kept, the version on the host
 };
 
 }  // namespace

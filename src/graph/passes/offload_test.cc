@@ -146,6 +146,102 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
+constexpr const char* kLargeUpdate = R"(graph large {
+  input %lr: f64[1]
+  input %step: i64[1]
+  input %finite: f32[1]
+  weight %p: f32[6,4]
+  state %m: f32[6,4]
+  input %g: f32[6,4]
+  forward @a
+  %x: f32[6,4] = tanh(%p)
+  optimizer @optimizer
+  %p.1: f32[6,4] into %p, %m.1: f32[6,4] into %m = lion(%lr, %step, _, %finite, %p, %g, %m) {copies=0}
+}
+)";
+
+// The third slice is brought while the second is updated and the first goes back, into other rows.
+TEST(OffloadStates, SlicesOfAStateGoOneByOne) {
+  Graph graph = graph_of(kLargeUpdate);
+  slice_updates_pass(8, SlicedUpdates::kAll).run(graph);
+  verify(graph, "after the first pass");
+  offload_states_pass().run(graph);
+  verify(graph, "after the second pass");
+  const std::string text = print_graph(graph);
+  EXPECT_EQ(text.substr(text.find("  optimizer @optimizer")), R"(  optimizer @optimizer
+  %m.staged: f32[2,4] = copy(%m) {count=1, elements=8, first=0, into=0, of=24, to="device"}
+  %m.staged.1: f32[2,4] = copy(%m) {count=1, elements=8, first=8, into=0, of=24, to="device"}
+  %p.1.slice: f32[6,4] into %p, %m.1.slice: f32[2,4] into %m.staged = lion(%lr, %step, _, %finite, %p, %g, %m.staged) {copies=0, elements=8, first=0, of=24}
+  %m.stored: f32[6,4] into %m !host = copy(%m.1.slice, %m) {count=1, elements=8, first=0, into=1, of=24, to="host"}
+  %m.staged.2: f32[2,4] = copy(%m.stored) {count=1, elements=8, first=16, into=0, of=24, to="device"}
+  %p.1.slice.1: f32[6,4] into %p.1.slice, %m.1.slice.1: f32[2,4] into %m.staged.1 = lion(%lr, %step, _, %finite, %p.1.slice, %g, %m.staged.1) {copies=0, elements=8, first=8, of=24}
+  %m.stored.1: f32[6,4] into %m.stored !host = copy(%m.1.slice.1, %m.stored) {count=1, elements=8, first=8, into=1, of=24, to="host"}
+  %p.1: f32[6,4] into %p.1.slice.1, %m.1: f32[2,4] into %m.staged.2 = lion(%lr, %step, _, %finite, %p.1.slice.1, %g, %m.staged.2) {copies=0, elements=8, first=16, of=24}
+  %m.stored.2: f32[6,4] into %m.stored.1 !host = copy(%m.1, %m.stored.1) {count=1, elements=8, first=16, into=1, of=24, to="host"}
+}
+)") << text;
+  EXPECT_EQ(print_graph(graph_of(text)), text);
+  const std::vector<CopyInFlight> copies = find_copies(graph);
+  ASSERT_EQ(copies.size(), 6u);
+  EXPECT_EQ(copies[2].end, 5u);
+  // Not before %m.stored.1 is written beside what it reads.
+  EXPECT_EQ(copies[3].op, 5u);
+  EXPECT_EQ(copies[3].end, 8u);
+}
+
+constexpr const char* kLookedUp = R"(graph looked_up {
+  input %cu: i32[B+1]
+  input %ids: i32[T]
+  input %lr: f64[1]
+  input %step: i64[1]
+  weight %p: bf16[5,4]
+  state %m: f32[5,4]
+  state %v: f32[5,4]
+  weight %q: bf16[2,4]
+  state %n: f32[2,4]
+  state %w: f32[2,4]
+  input %h: f32[2,4]
+  forward @a
+  %x: bf16[T,4] = embedding_sum(%cu, %ids, %p)
+  backward @a
+  %d_x: bf16[T,4] = tanh_bwd(%x, %x)
+  %d_p: f32[5,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", padding_id=0, rows=5}
+  %norm: f32[1], %finite: f32[1] = global_norm(%h, %d_p)
+  %q.1: bf16[2,4] into %q, %n.1: f32[2,4] into %n, %w.1: f32[2,4] into %w, %p.1: bf16[5,4] into %p, %m.1: f32[5,4] into %m, %v.1: f32[5,4] into %v = adamw(%lr, %step, _, %finite, %q, %h, %n, %w, %p, %d_p, %m, %v) {copies=0, noise_site=7, split=0}
+}
+)";
+
+TEST(SliceUpdates, TheGradientOfATableIsComputedByRows) {
+  Graph graph = graph_of(kLookedUp);
+  slice_updates_pass(12, SlicedUpdates::kOfLookedUpTables).run(graph);
+  verify(graph, "after the pass");
+  const std::string text = print_graph(graph);
+  EXPECT_EQ(text.substr(text.find("  backward @a")), R"(  backward @a
+  %d_x: bf16[T,4] = tanh_bwd(%x, %x)
+  %d_p.rows: f32[3,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=0, of_rows=5, padding_id=0, rows=3}
+  %norm.rows: f32[1], %finite.rows: f32[1] = global_norm(%d_p.rows)
+  %d_p.rows.1: f32[2,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=3, of_rows=5, padding_id=0, rows=2}
+  %norm.rows.1: f32[1], %finite.rows.1: f32[1] = global_norm(%d_p.rows.1)
+  %norm: f32[1], %finite: f32[1] = global_norm(%h, %norm.rows, %norm.rows.1)
+  %q.1: bf16[2,4] into %q, %n.1: f32[2,4] into %n, %w.1: f32[2,4] into %w = adamw(%lr, %step, _, %finite, %q, %h, %n, %w) {copies=0, noise_site=7, split=0}
+  %d_p.rows.2: f32[3,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=0, of_rows=5, padding_id=0, rows=3}
+  %p.1.slice: bf16[5,4] into %p, %m.1.slice: f32[5,4] into %m, %v.1.slice: f32[5,4] into %v = adamw(%lr, %step, _, %finite, %p, %d_p.rows.2, %m, %v) {copies=0, elements=12, first=0, noise_site=8, of=20, split=0}
+  %d_p.rows.3: f32[2,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=3, of_rows=5, padding_id=0, rows=2}
+  %p.1: bf16[5,4] into %p.1.slice, %m.1: f32[5,4] into %m.1.slice, %v.1: f32[5,4] into %v.1.slice = adamw(%lr, %step, _, %finite, %p.1.slice, %d_p.rows.3, %m.1.slice, %v.1.slice) {copies=0, elements=8, first=12, noise_site=8, of=20, split=0}
+}
+)") << text;
+  EXPECT_EQ(print_graph(graph_of(text)), text);
+}
+
+// The whole gradient is read where it is clipped; updates that need all of a parameter stay whole.
+TEST(SliceUpdates, LeavesWhatNeedsAllOfIt) {
+  Graph graph = graph_of(kLargeUpdate);
+  slice_updates_pass(8, SlicedUpdates::kOfLookedUpTables).run(graph);
+  EXPECT_EQ(print_graph(graph), print_graph(graph_of(kLargeUpdate)));
+  slice_updates_pass(24, SlicedUpdates::kAll).run(graph);
+  EXPECT_EQ(print_graph(graph), print_graph(graph_of(kLargeUpdate)));
+}
+
 TEST(Spaces, OnlyCopiesMayReadTheHosts) {
   Graph graph = graph_of(R"(graph bad {
   input %x: f32[4]

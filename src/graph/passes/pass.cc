@@ -19,7 +19,8 @@ std::vector<PassInfo> list_passes() {
         frozen_weights_pass(DType::kBF16, {}), weight_copies_pass(DType::kBF16),
         split_weights_pass(DType::kBF16), common_subexpression_pass(), chunked_loss_pass({}, 0),
         accumulate_pass(), recompute_pass({}), copies_at_use_pass(DType::kF16), dead_code_pass({}),
-        reorder_pass({}), in_place_pass(), offload_activations_pass({}, 0), offload_states_pass()}) {
+        reorder_pass({}), slice_updates_pass(1, SlicedUpdates::kAll), in_place_pass(),
+        offload_activations_pass({}, 0), offload_states_pass()}) {
     infos.push_back({pass.name, pass.numerics, pass.help, pass.needed_for});
   }
   return infos;

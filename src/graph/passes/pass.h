@@ -118,6 +118,11 @@ Pass accumulate_pass();
 Pass recompute_pass(RecomputeChoice choice);
 // reorder.cc: an order of ops with a lower peak.
 Pass reorder_pass(const Bucket& bucket);
+// slice_updates.cc: updates of parameters with more than `most_elements` become several, of some rows each:
+// all of those that work on elements alone, or those whose gradient is that of a looked-up table and need
+// then not exist as a whole.
+enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
+Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 // in_place.cc: an output takes over the bytes of an input that dies there.
 Pass in_place_pass();
 // offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes.

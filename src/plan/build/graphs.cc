@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "graph/analysis/liveness.h"
 #include "graph/autodiff/autodiff.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
@@ -181,7 +182,7 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
 
 OptimizerConfig optimizer_of(const PlanRequest& request) {
   OptimizerConfig config = request.optimizer;
-  if (request.offload_optimizer) config.most_elements_at_once = request.offload_elements;
+  if (request.offload_optimizer) config.most_elements_at_once = request.elements_at_once;
   return config;
 }
 
@@ -231,6 +232,22 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   return program;
 }
 
+// A table's gradient that is computed by rows is one more sort of the tokens for each of them, and captured
+// ops on a GPU. Where the table is not much of the peak that is worth nothing. A graph does not show the
+// scratch of its kernels, which is 32 MiB where a product runs on a GPU: a peak that falls by less may not
+// fall at all.
+constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
+
+int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
+  return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
+}
+
+bool lowers_peak(const Pass& pass, const Graph& graph, const Bucket& bucket) {
+  Graph changed = graph;
+  pass.run(changed);
+  return peak_bytes(graph, bucket) - peak_bytes(changed, bucket) >= kLeastGainBytes;
+}
+
 void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   PassManager passes(request.passes);
   Graph& graph = program.graph;
@@ -238,6 +255,12 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, reorder_pass(request.train_bucket));
+  if (request.offload_optimizer) {
+    passes.run(graph, slice_updates_pass(request.elements_at_once, SlicedUpdates::kAll));
+  } else if (request.optimizer_in_backward) {
+    const Pass by_rows = slice_updates_pass(request.elements_at_once, SlicedUpdates::kOfLookedUpTables);
+    if (lowers_peak(by_rows, graph, request.train_bucket)) passes.run(graph, by_rows);
+  }
   passes.run(graph, in_place_pass());
   if (request.offload_activations) {
     passes.run(graph, offload_activations_pass(request.train_bucket, request.offload_least_bytes));
@@ -279,7 +302,7 @@ bool begin_alike(const PlanRequest& a, const PlanRequest& b) {
                     r.train, r.evaluate, r.freeze, r.lora);
   };
   const auto step = [](const PlanRequest& r) {
-    return std::tie(r.optimizer, r.optimizer_in_backward, r.offload_optimizer, r.offload_elements,
+    return std::tie(r.optimizer, r.optimizer_in_backward, r.offload_optimizer, r.elements_at_once,
                     r.weight_copies, r.copies_at_use, r.passes.disabled, r.passes.stop_after);
   };
   const auto device = [](const PlanRequest& r) { return std::tie(r.device, r.num_threads, r.isa, r.gpu.sm); };

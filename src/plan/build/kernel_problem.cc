@@ -138,7 +138,8 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
   if (name == "copy") {
     // Bytes of any type; fp32 stands for all.
     int64_t bytes = 0;
-    for (ValueId id : op.op.outputs) bytes += op.graph.value(id).bytes(bucket);
+    for (int i = 0; i < op.num_outputs(); ++i)
+      bytes += std::min(op.input(i).bytes(bucket), op.output(i).bytes(bucket));
     add("N", bytes);
     return problem;
   }

@@ -1,0 +1,32 @@
+#include "graph/ops/slice.h"
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+std::optional<Slice> slice_of(const Attributes& attributes) {
+  if (!attributes.has("of")) return std::nullopt;
+  return Slice{.first = attributes.integer("first"),
+               .elements = attributes.integer("elements"),
+               .of = attributes.integer("of")};
+}
+
+void set_slice(Attributes& attributes, const Slice& slice) {
+  attributes.set("first", slice.first);
+  attributes.set("elements", slice.elements);
+  attributes.set("of", slice.of);
+}
+
+Shape shape_of(const Slice& slice, const Shape& whole) {
+  PLIMSOLL_CHECK(whole.rank() >= 1 && !whole.depends_on_bucket(), "a part of a {}-dimensional value",
+                 whole.rank());
+  std::vector<Dim> dims(whole.dims().begin(), whole.dims().end());
+  const int64_t rows = dims[0].offset;
+  PLIMSOLL_CHECK(rows * slice.first % slice.of == 0 && rows * slice.elements % slice.of == 0,
+                 "{} elements of {} from {} on are no rows of {}", slice.elements, slice.of, slice.first,
+                 rows);
+  dims[0] = Dim(rows * slice.elements / slice.of);
+  return Shape(dims);
+}
+
+}  // namespace plimsoll

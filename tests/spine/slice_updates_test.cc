@@ -1,0 +1,124 @@
+// Updates of some rows at a time are the updates of whole parameters: the same bits of weights, states and
+// losses for every optimizer whose elements are independent, and gradients of tables that never exist as a
+// whole.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/ops/slice.h"
+#include "tests/spine/tiny_steps.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::TinyCase;
+using testing::TinySteps;
+
+constexpr int64_t kAllAtOnce = int64_t{1} << 30;
+
+// States are on the host, so that every large parameter is cut.
+Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
+  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+  request.offload_optimizer = true;
+  request.elements_at_once = elements_at_once;
+  return build_plan(request);
+}
+
+// States are on the device: a table is cut where its gradient is the peak by far.
+Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
+  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+  request.model.vocab_size = 700000;
+  request.elements_at_once = elements_at_once;
+  return build_plan(request);
+}
+
+int64_t num_slices(const Plan& plan) {
+  return std::ranges::count_if(plan.train->graph.ops(),
+                               [](const Op& op) { return slice_of(op.attributes).has_value(); });
+}
+
+std::vector<TinyCase> cases() {
+  std::vector<TinyCase> list;
+  const auto add = [&](OptimizerKind kind, const auto& change) {
+    TinyCase& test = list.emplace_back();
+    test.optimizer.kind = kind;
+    test.optimizer.max_grad_norm = 0.0;
+    test.optimizer.weight_decay = 0.01;
+    test.optimizer_in_backward = true;
+    change(test);
+  };
+  const auto as_it_is = [](TinyCase&) {};
+  add(OptimizerKind::kAdamW, as_it_is);
+  add(OptimizerKind::kSgd, [](TinyCase& test) { test.optimizer.momentum = 0.9; });
+  add(OptimizerKind::kLion, as_it_is);
+  add(OptimizerKind::kAdagrad, as_it_is);
+  add(OptimizerKind::kAdamW, [](TinyCase& test) { test.activations = test.dtype = DType::kBF16; });
+  add(OptimizerKind::kAdamW, [](TinyCase& test) {
+    test.activations = test.dtype = DType::kBF16;
+    test.optimizer.momentum_dtype = test.optimizer.variance_dtype = DType::kBF16;
+  });
+  add(OptimizerKind::kAdamW, [](TinyCase& test) {
+    test.dtype = DType::kF64;
+    test.reference_kernels = true;
+  });
+  return list;
+}
+
+TEST(SliceUpdates, TheSameBitsAsWhole) {
+  for (const TinyCase& test : cases()) {
+    SCOPED_TRACE(fmt::format("{} {}", optimizer_kind_name(test.optimizer.kind), dtype_name(test.dtype)));
+    TinySteps whole(test, plan_of(test, kAllAtOnce));
+    EXPECT_EQ(num_slices(whole.plan), 0);
+    whole.steps(1, 8);
+    for (const int64_t elements : {16, 100}) {
+      TinySteps sliced(test, plan_of(test, elements));
+      EXPECT_GE(num_slices(sliced.plan), 3);
+      sliced.steps(1, 8);
+      expect_equal(sliced, whole);
+      // The norm is one of norms that are rounded themselves.
+      const double norm = whole.executor.grad_norm();
+      EXPECT_NEAR(sliced.executor.grad_norm(), norm, 4 * 0x1p-24 * norm);
+    }
+  }
+}
+
+TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
+  TinyCase test = cases().front();
+  const Plan small = [&] {
+    PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+    request.elements_at_once = 16;
+    return build_plan(request);
+  }();
+  EXPECT_EQ(num_slices(small), 0);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    test.dtype = dtype;
+    if (dtype == DType::kBF16) test.activations = dtype;
+    TinySteps whole(test, plan_with_a_large_table(test, kAllAtOnce));
+    TinySteps sliced(test, plan_with_a_large_table(test, 1 << 20));
+    EXPECT_EQ(num_slices(whole.plan), 0);
+    EXPECT_EQ(num_slices(sliced.plan), 11);
+    EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20));
+    whole.steps(1, 2);
+    sliced.steps(1, 2);
+    expect_equal(sliced, whole);
+  }
+}
+
+// No op writes more of the table's gradient than some rows.
+TEST(SliceUpdates, ATablesGradientIsNeverWhole) {
+  const TinyCase test = cases().front();
+  const auto most = [](const Plan& plan) {
+    int64_t bytes = 0;
+    for (const Op& op : plan.train->graph.ops()) {
+      if (op.def->name() == "embedding_bwd")
+        bytes = std::max(bytes, plan.train->graph.value(op.outputs[0]).bytes({}));
+    }
+    return bytes;
+  };
+  EXPECT_EQ(most(plan_of(test, 4 * test.hidden)), 4 * test.hidden * 4);
+  EXPECT_GT(most(plan_of(test, kAllAtOnce)), 4 * test.hidden * 4);
+}
+
+}  // namespace
+}  // namespace plimsoll
