@@ -1,8 +1,8 @@
-// The backward pass in tf32 on Hopper: attention_bwd_cuda_wgmma.cu for floats, with tiles transposed on the way
-// to the products that need it. A block is one warpgroup with 64 rows, two of them to a multiprocessor. On an
-// H200 (32 x 16 x 512 x 64, dropout 0.1) it takes 0.859 ms; with tiles transposed while the first products run
-// and the last product of d_q waited for in the next turn it took 0.929, the block's rows of q and d_o in
-// shared memory as well 0.928.
+// The backward pass in tf32 on Hopper: attention_bwd_cuda_wgmma.cu for floats, with tiles transposed on the
+// way to the products that need it. A block is one warpgroup with 64 rows, two of them to a multiprocessor.
+// On an H200 (32 x 16 x 512 x 64, dropout 0.1) it takes 0.859 ms; with tiles transposed while the first
+// products run and the last product of d_q waited for in the next turn it took 0.929, the block's rows of q
+// and d_o in shared memory as well 0.928.
 #include <cstddef>
 
 #include "device/cuda/error.h"
