@@ -162,8 +162,8 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// --dtype bfloat16 with all that saves memory: weights of 639 MiB, and beside them a layer's backward pass and
-// copies of 2 million elements' states, in a table of 31 million too.
+// --dtype bfloat16 with all that saves memory: weights of 639 MiB, and beside them a layer's backward pass
+// and copies of 2 million elements' states, in a table of 31 million too.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";

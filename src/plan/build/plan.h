@@ -103,9 +103,9 @@ struct PlanRequest {
   bool optimizer_in_backward = false;  // no clipping, no accumulation
   // Optimizer states, and the parts of weights that only updates read, lie in the host's memory.
   bool offload_optimizer = false;
-  // Of one update then, and of a table's gradient that is computed by rows: 16 MiB of AdamW's moments. Two such
-  // copies take less than the backward pass of a layer of BERT-large beside them; half as many elements would
-  // add 3 MiB of captured programs there and take nothing from the peak.
+  // Of one update then, and of a table's gradient that is computed by rows: 16 MiB of AdamW's moments. Two
+  // such copies take less than the backward pass of a layer of BERT-large beside them; half as many elements
+  // would add 3 MiB of captured programs there and take nothing from the peak.
   int64_t elements_at_once = int64_t{2} << 20;
   // Saved values of at least so many bytes lie there between the forward and the backward pass.
   bool offload_activations = false;
