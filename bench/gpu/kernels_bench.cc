@@ -2,7 +2,7 @@
 // the sizes of BERT-large, and prints for each the time, the bandwidth and its share of a device-to-device
 // copy on this card.
 //
-//   gpu_kernels_bench [name]     only the kernels whose names contain the word
+//   gpu_kernels_bench [word ...]     only the kernels whose names contain one of the words
 //
 // Operands are taken from pools much larger than the card's cache, others in each call, so that the cache
 // helps no one. A time is the median of nine batches of ten calls between two events.
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -109,7 +110,7 @@ std::vector<int64_t> token_ids(int64_t num_tokens, int64_t num_words) {
 
 class Bench {
  public:
-  explicit Bench(std::string_view filter) : filter_(filter) {
+  explicit Bench(std::span<char* const> words) : words_(words.begin(), words.end()) {
     in.fill();
     out.fill();
     PLIMSOLL_CUDA(cudaEventCreate(&start_));
@@ -125,7 +126,8 @@ class Bench {
   }
 
   void measure(const std::string& name, int64_t bytes, const std::function<void()>& call) {
-    if (name.find(filter_) == std::string::npos) return;
+    const auto is_in_name = [&](const std::string& word) { return name.find(word) != std::string::npos; };
+    if (!words_.empty() && std::none_of(words_.begin(), words_.end(), is_in_name)) return;
     const double ms = milliseconds(call);
     const double rate = static_cast<double>(bytes) / ms;
     fmt::print("{:<44} {:>9.4f} {:>9.2f} {:>7.3f} {:>6.1f}%\n", name, ms, static_cast<double>(bytes) * 1e-6,
@@ -151,7 +153,7 @@ class Bench {
     return static_cast<double>(times[kBatches / 2]);
   }
 
-  std::string filter_;
+  std::vector<std::string> words_;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   double copy_rate_ = 1.0;
 };
@@ -438,8 +440,8 @@ void measure_small_states(Bench& bench) {
   });
 }
 
-void run(std::string_view filter) {
-  Bench bench(filter);
+void run(std::span<char* const> words) {
+  Bench bench(words);
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     for (const int64_t C : {1024, 4096}) measure_flat(bench, dtype, C);
     for (const int64_t C : {1024, 4096}) measure_rows(bench, dtype, C);
@@ -463,6 +465,6 @@ void run(std::string_view filter) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
-  plimsoll::run(argc > 1 ? argv[1] : "");
+  plimsoll::run(std::span(argv, static_cast<size_t>(argc)).subspan(1));
   return 0;
 }
