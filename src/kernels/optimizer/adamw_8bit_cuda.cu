@@ -8,15 +8,13 @@ namespace cuda {
 namespace {
 
 template <class Table>
-__global__ void __launch_bounds__(kEightBitThreads)
+__global__ void __launch_bounds__(kEightBitThreads, kEightBitResident)
     adamw_8bit_kernel(const __grid_constant__ Table table, const AdamwScalars scalars) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ SharedMap maps[2];
   __shared__ AdamwStep shared;
   if (threadIdx.x == 0) shared = adamw_step(scalars);
-  __syncthreads();
-  const AdamwStep step = shared;
-  update_eight_bit<true>(table, step, maps);
+  update_eight_bit<true>(table, shared, maps);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace cuda {
 namespace {
 
 template <class Table>
-__global__ void __launch_bounds__(kEightBitThreads)
+__global__ void __launch_bounds__(kEightBitThreads, kEightBitResident)
     lion_8bit_kernel(const __grid_constant__ Table table, const LionScalars scalars) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ SharedMap maps[1];

@@ -23,6 +23,15 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
+// The same for numbers of which none is negative or NaN: their bits are ordered as they are.
+__device__ __forceinline__ float warp_max_of_magnitudes(float value) {
+#if __CUDA_ARCH__ >= 800
+  return __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(value)));
+#else
+  return warp_max(value);
+#endif
+}
+
 // The sum of a block whose threads are numbered by `thread`. Requires: all threads call it; `slots` is shared
 // memory, one for each warp, that no earlier call used since the last barrier.
 template <typename T>
