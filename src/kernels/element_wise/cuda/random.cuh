@@ -57,32 +57,43 @@ struct Dropout {
     return site;
   }
 
-  // The factors of K runs of N elements, run k from first[k] on. Requires: first[k] is a multiple of N where
-  // N is 4 or 8.
+  // The numbers of K runs of N elements, run k from first[k] on, as they lie in the words of dropout_block:
+  // two to a word, the first in its low half; of a single element the low half of one. Requires: first[k] is
+  // a multiple of N where N is 4 or 8.
   template <int K, int N>
-  __device__ __forceinline__ void factors(const RandomSite& site, const int64_t (&first)[K],
-                                          float (&factor)[K][N]) const {
+  __device__ __forceinline__ void draw(const RandomSite& site, const int64_t (&first)[K],
+                                       uint32_t (&numbers)[K][(N + 1) / 2]) const {
     static_assert(N == 1 || N == 4 || N == 8);
     uint64_t blocks[K];
     uint32_t words[K][4];
 #pragma unroll
     for (int k = 0; k < K; ++k) blocks[k] = static_cast<uint64_t>(first[k]) / kDropoutNumbers;
     dropout_blocks<K>(site, blocks, words);
-    // A word's high half compares with the threshold as the whole word does with it in the high half.
-    const uint32_t least = threshold << 16;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       if constexpr (N == 1) {
-        factor[k][0] = number_of(words[k], first[k]) >= threshold ? scale : 0.0f;
+        numbers[k][0] = number_of(words[k], first[k]);
       } else {
         const bool upper = N == 4 && first[k] % 8 != 0;
 #pragma unroll
-        for (int i = 0; i < N; i += 2) {
-          const uint32_t word = upper ? words[k][(i / 2 + 2) % 4] : words[k][i / 2];
-          factor[k][i] = word << 16 >= least ? scale : 0.0f;
-          factor[k][i + 1] = word >= least ? scale : 0.0f;
-        }
+        for (int i = 0; i < N / 2; ++i) numbers[k][i] = upper ? words[k][(i + 2) % 4] : words[k][i];
       }
+    }
+  }
+  // The factor of the element whose number is a half of the word. A word's high half compares with the
+  // threshold as the whole word does with it in the high half.
+  __device__ __forceinline__ float factor_of_low(uint32_t word) const {
+    return factor_of_high(word << 16);
+  }
+  __device__ __forceinline__ float factor_of_high(uint32_t word) const {
+    return word >= threshold << 16 ? scale : 0.0f;
+  }
+  // x[i] *= factor of the i-th number of a run.
+  template <int N>
+  __device__ __forceinline__ void apply(const uint32_t (&numbers)[(N + 1) / 2], float (&x)[N]) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      x[i] *= i % 2 == 0 ? factor_of_low(numbers[i / 2]) : factor_of_high(numbers[i / 2]);
     }
   }
   static __device__ __forceinline__ uint32_t number_of(const uint32_t (&words)[4], int64_t element) {
@@ -95,10 +106,9 @@ struct Dropout {
   template <int N>
   __device__ __forceinline__ void apply(const RandomSite& site, int64_t first, float (&x)[N]) const {
     const int64_t firsts[1] = {first};
-    float factor[1][N];
-    factors<1, N>(site, firsts, factor);
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] *= factor[0][i];
+    uint32_t numbers[1][(N + 1) / 2];
+    draw<1, N>(site, firsts, numbers);
+    apply<N>(numbers[0], x);
   }
 };
 

@@ -1,3 +1,4 @@
+#include "kernels/element_wise/cuda/async_copies.cuh"
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -34,64 +35,47 @@ struct Rows {
   Raw<T, N> x_hat[kRows][kPacks];
 };
 
-// Rows and elements are numbered from the block's first on, elements in 32 bits: addresses are then one
-// instruction each.
+// Blocks take turns of neighbouring rows as they come, block by block, so that all of them read and write in
+// one window of memory that moves. Elements are numbered from a turn's first row on, in 32 bits.
 struct Place {
-  int64_t first_row;
-  int rows;             // of the block
+  int rows;             // of the tensors
   int thread, threads;  // within the group
   int group, groups;
 };
+// Where the rows of a turn lie.
 template <typename T>
-struct Pointers {
+struct Sources {
   const T *d_y, *d_y2, *x_hat;
-  T *d_residual, *d_x;
-  const float* rstd;
 
-  __device__ __forceinline__ Pointers(const NormBwd& a, const Place& at) {
-    const int64_t first = at.first_row * a.C;
-    d_y = static_cast<const T*>(a.d_y) + first;
-    d_y2 = static_cast<const T*>(a.d_y2) + first;
-    x_hat = static_cast<const T*>(a.x_hat) + first;
-    d_residual = static_cast<T*>(a.d_residual) + first;
-    d_x = static_cast<T*>(a.d_x) + first;
-    rstd = a.rstd + at.first_row;
-    // Otherwise the compiler computes them anew from a's in every turn, in 64 bits.
-    keep(d_y), keep(d_y2), keep(x_hat), keep(d_residual), keep(d_x), keep(rstd);
-  }
-
- private:
-  template <typename Pointer>
-  static __device__ __forceinline__ void keep(Pointer& pointer) {
-    asm volatile("" : "+l"(pointer));
+  __device__ __forceinline__ Sources(const NormBwd& a, int64_t first)
+      : d_y(static_cast<const T*>(a.d_y) + first),
+        d_y2(static_cast<const T*>(a.d_y2) + first),
+        x_hat(static_cast<const T*>(a.x_hat) + first) {}
+  __device__ __forceinline__ void advance(int64_t elements) {
+    d_y += elements;
+    d_y2 += elements;
+    x_hat += elements;
   }
 };
-__device__ __forceinline__ uint32_t element_of(int row, int64_t C, int c) {
-  return static_cast<uint32_t>(row) * static_cast<uint32_t>(C) + static_cast<uint32_t>(c);
-}
+template <typename T>
+struct Destinations {
+  T *d_residual, *d_x;
 
-// 16 bytes, zeros where `is_there` is false.
-__device__ __forceinline__ void copy_async(uint4* to, const void* from, bool is_there) {
-#if __CUDA_ARCH__ >= 800
-  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
-               "r"(is_there ? 16 : 0)
-               : "memory");
-#else
-  *to = is_there ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
-#endif
+  __device__ __forceinline__ Destinations(const NormBwd& a, int64_t first)
+      : d_residual(static_cast<T*>(a.d_residual) + first), d_x(static_cast<T*>(a.d_x) + first) {}
+  __device__ __forceinline__ void advance(int64_t elements) {
+    d_residual += elements;
+    d_x += elements;
+  }
+};
+// Of row `r` of a group's, `c` being its column.
+__device__ __forceinline__ uint32_t element_of(const Place& at, int r, int64_t C, int c) {
+  return static_cast<uint32_t>(at.group + r * at.groups) * static_cast<uint32_t>(C) +
+         static_cast<uint32_t>(c);
 }
-__device__ __forceinline__ void close_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-// Waits until all but the last kPending closed groups of this thread's copies are there.
-template <int kPending>
-__device__ __forceinline__ void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-#endif
+// Of all rows, where `first` is the turn's.
+__device__ __forceinline__ int row_of(const Place& at, int first, int r) {
+  return first + at.group + r * at.groups;
 }
 
 // The thread's places in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads], of d_y2 only
@@ -108,17 +92,17 @@ struct Ring {
     return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
            (r * kPacks + j) * kSmallThreads;
   }
-  // Zeros beyond the block's rows and the row's end.
-  __device__ __forceinline__ void fetch(const Pointers<T>& from, int64_t C, const Place& at, int first,
+  // Zeros beyond the last row and the row's end.
+  __device__ __forceinline__ void fetch(const Sources<T>& from, int64_t C, const Place& at, int first,
                                         int stage) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int row = first + r * at.groups;
+      const int row = row_of(at, first, r);
 #pragma unroll
       for (int j = 0; j < kPacks; ++j) {
         const int c = (at.thread + j * at.threads) * kN;
         const bool is_there = row < at.rows && c < C;
-        const uint32_t i = is_there ? element_of(row, C, c) : 0;
+        const uint32_t i = element_of(at, r, C, c);
         copy_async(place(stage, 0, r, j), from.d_y + i, is_there);
         copy_async(place(stage, 1, r, j), from.x_hat + i, is_there);
         if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_there);
@@ -158,25 +142,25 @@ __device__ __forceinline__ void load_rstd(const float* from, const Place& at, in
                                           float (&rstd)[kRows]) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const int row = first + r * at.groups;
+    const int row = row_of(at, first, r);
     rstd[r] = row < at.rows ? from[row] : 0.0f;
   }
 }
 
 template <typename T, int N, int kRows>
-__device__ __forceinline__ void load_rows(const NormBwd& a, const Pointers<T>& from, const Place& at,
+__device__ __forceinline__ void load_rows(const NormBwd& a, const Sources<T>& from, const Place& at,
                                           int first, Rows<T, N, kRows>& rows) {
   constexpr int kPacks = kElements / N;
   Raw<T, N> raw_g[kRows][kPacks] = {}, raw_g2[kRows][kPacks] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const int row = first + r * at.groups;
+    const int row = row_of(at, first, r);
 #pragma unroll
     for (int j = 0; j < kPacks; ++j) {
       const int c = (at.thread + j * at.threads) * N;
       rows.x_hat[r][j] = {};
       if (row < at.rows && c < a.C) {
-        const uint32_t i = element_of(row, a.C, c);
+        const uint32_t i = element_of(at, r, a.C, c);
         raw_g[r][j] = load_raw<T, N>(from.d_y + i);
         rows.x_hat[r][j] = load_raw<T, N>(from.x_hat + i);
         if (a.d_y2 != nullptr) raw_g2[r][j] = load_raw<T, N>(from.d_y2 + i);
@@ -280,19 +264,18 @@ __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots,
   }
 }
 
-// Of each element of kRows rows: what dropout multiplies it with. Nothing here waits for the rows.
+// Of each element of kRows rows: the number that dropout decides by. Nothing here waits for the rows.
 template <int N, int kRows>
-__device__ __forceinline__ void draw_factors(const NormBwd& a, const Place& at, int first,
+__device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, int first,
                                              const RandomSite& site,
-                                             float (&factors)[kRows * kElements / N][N]) {
+                                             uint32_t (&numbers)[kRows * kElements / N][(N + 1) / 2]) {
   constexpr int kPacks = kElements / N;
   int64_t elements[kRows * kPacks];
 #pragma unroll
   for (int k = 0; k < kRows * kPacks; ++k) {
-    elements[k] =
-        (at.first_row + first + k / kPacks * at.groups) * a.C + (at.thread + k % kPacks * at.threads) * N;
+    elements[k] = row_of(at, first, k / kPacks) * a.C + (at.thread + k % kPacks * at.threads) * N;
   }
-  a.dropout.factors<kRows * kPacks, N>(site, elements, factors);
+  a.dropout.draw<kRows * kPacks, N>(site, elements, numbers);
 }
 
 // What a turn has found out before it stores: the rows' sums, and the rest of what the formula needs.
@@ -301,17 +284,17 @@ struct Turn {
   float rstd[kRows];
   float sums[2 * kRows];
   // Where there is dropout, for whole packs; single elements are drawn when they are needed.
-  float factors[kRows * kElements / N][N];
+  uint32_t numbers[kRows * kElements / N][(N + 1) / 2];
 };
 
 template <typename T, int N, int kRows, bool kSums>
-__device__ __forceinline__ void store_rows(const NormBwd& a, const Pointers<T>& to, const Place& at,
+__device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<T>& to, const Place& at,
                                            int first, const RandomSite& site, float inverse_columns,
                                            const Rows<T, N, kRows>& rows, const Turn<N, kRows>& turn,
                                            ColumnState& column) {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const int row = first + r * at.groups;
+    const int row = row_of(at, first, r);
     if (row >= at.rows) continue;
     const float of_mean = -(turn.sums[2 * r] * inverse_columns) * turn.rstd[r];
     const float of_x_hat = -(turn.sums[2 * r + 1] * inverse_columns) * turn.rstd[r];
@@ -325,13 +308,12 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Pointers<T>& 
       for (int i = 0; i < N; ++i) {
         d_s[i] = fmaf(x_hat[i], of_x_hat, fmaf(rows.g[r][j][i], turn.rstd[r], of_mean));
       }
-      const uint32_t element = element_of(row, a.C, c);
+      const uint32_t element = element_of(at, r, a.C, c);
       if (a.d_residual != nullptr) store_floats<T, N>(to.d_residual + element, d_s);
       if constexpr (N == 1) {
-        if (a.dropout.on) a.dropout.apply<N>(site, (at.first_row + row) * a.C + c, d_s);
+        if (a.dropout.on) a.dropout.apply<N>(site, row * a.C + c, d_s);
       } else if (a.dropout.on) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) d_s[i] *= turn.factors[r * (kElements / N) + j][i];
+        a.dropout.apply<N>(turn.numbers[r * (kElements / N) + j], d_s);
       }
       if (a.d_x != nullptr) store_floats<T, N>(to.d_x + element, d_s);
       if constexpr (kSums) {
@@ -378,27 +360,31 @@ __device__ __forceinline__ void store_partial(const Place& at, int64_t C, float 
 // memory of ring_bytes.
 template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
-    norm_bwd_kernel(const __grid_constant__ NormBwd a, int rows_per_block, PartialSums partials) {
+    norm_bwd_kernel(const __grid_constant__ NormBwd a, PartialSums partials) {
   extern __shared__ uint4 ring_memory[];
   __shared__ float slots[2][kThreads / 32 * 2 * kRows];
   __shared__ float shared[kThreads == kSmallThreads ? kSmallThreads * kElements : 1];
   Place at;
-  at.first_row = static_cast<int64_t>(blockIdx.x) * rows_per_block;
-  at.rows = static_cast<int>(min(static_cast<int64_t>(rows_per_block), a.T - at.first_row));
+  at.rows = static_cast<int>(a.T);
   at.thread = static_cast<int>(threadIdx.x);
   at.threads = static_cast<int>(blockDim.x);
   at.group = static_cast<int>(threadIdx.y);
   at.groups = static_cast<int>(blockDim.y);
-  const Pointers<T> pointers(a, at);
-  const int step = at.groups * kRows;  // rows of a turn
+  const int turn_rows = at.groups * kRows;
+  const int step = static_cast<int>(gridDim.x) * turn_rows;
+  const int64_t step_elements = step * a.C;
+  int first = static_cast<int>(blockIdx.x) * turn_rows;
+  Sources<T> sources(a, first * a.C);
+  Destinations<T> destinations(a, first * a.C);
   float next_rstd[kRows];
-  load_rstd<kRows>(pointers.rstd, at, at.group, next_rstd);
+  load_rstd<kRows>(a.rstd, at, first, next_rstd);
   [[maybe_unused]] const Ring<T, kRows> ring{ring_memory + at.group * at.threads + at.thread,
                                              a.d_y2 != nullptr};
   [[maybe_unused]] int stage = 0;
 #pragma unroll
   for (int ahead = 0; ahead < kStages - 1; ++ahead) {
-    ring.fetch(pointers, a.C, at, at.group + ahead * step, ahead);
+    ring.fetch(sources, a.C, at, first + ahead * step, ahead);
+    sources.advance(step_elements);
   }
   ColumnState column;
 #pragma unroll
@@ -415,25 +401,27 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   const float inverse_columns = 1.0f / static_cast<float>(a.C);
   int slot = 0;
 #pragma unroll 1
-  for (int first = at.group; first - at.group < at.rows; first += step) {
+  for (; first < at.rows; first += step) {
     Rows<T, N, kRows> rows;
     Turn<N, kRows> turn;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) turn.rstd[r] = next_rstd[r];
-    load_rstd<kRows>(pointers.rstd, at, first + step, next_rstd);
+    load_rstd<kRows>(a.rstd, at, first + step, next_rstd);
     if constexpr (kStages > 0) {
-      ring.fetch(pointers, a.C, at, first + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
+      ring.fetch(sources, a.C, at, first + (kStages - 1) * step, stage == 0 ? kStages - 1 : stage - 1);
       wait_for_copies<kStages - 1>();
       read_rows<T, kRows>(ring, stage, rows);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     } else {
-      load_rows<T, N, kRows>(a, pointers, at, first, rows);
+      load_rows<T, N, kRows>(a, sources, at, first, rows);
     }
     sum_rows<T, N, kRows, kSums>(rows, column, turn.sums);
-    if (N > 1 && a.dropout.on) draw_factors<N, kRows>(a, at, first, site, turn.factors);
+    if (N > 1 && a.dropout.on) draw_numbers<N, kRows>(a, at, first, site, turn.numbers);
     reduce_over_group<kRows>(at, slots[slot], turn.sums);
     slot ^= 1;
-    store_rows<T, N, kRows, kSums>(a, pointers, at, first, site, inverse_columns, rows, turn, column);
+    store_rows<T, N, kRows, kSums>(a, destinations, at, first, site, inverse_columns, rows, turn, column);
+    sources.advance(step_elements);
+    destinations.advance(step_elements);
   }
   if constexpr (kSums) {
     store_partial<N>(at, a.C, column.d_gain, shared, partials.row(0, blockIdx.x));
@@ -463,12 +451,11 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared_bytes)));
   }
-  RowBlocks cut = norm_bwd_cuda_blocks(operands.T);
-  // Without sums there is no reason for large blocks of rows.
-  if constexpr (!kSums) cut = {ceil_div(operands.T, groups * kRows), groups * kRows};
-  const PartialSums partials = partial_sums(sums.scratch, cut.num_blocks, operands.C);
-  kernel<<<static_cast<unsigned>(cut.num_blocks), block, shared_bytes, stream>>>(operands, cut.rows_per_block,
-                                                                                 partials);
+  // Without sums there is no reason for a block to take a second turn.
+  const int64_t blocks =
+      kSums ? norm_bwd_cuda_blocks(operands.T).num_blocks : ceil_div(operands.T, groups * kRows);
+  const PartialSums partials = partial_sums(sums.scratch, blocks, operands.C);
+  kernel<<<static_cast<unsigned>(blocks), block, shared_bytes, stream>>>(operands, partials);
   PLIMSOLL_CHECK_LAUNCH("norm_bwd");
   if constexpr (kSums) {
     add_up_partials(partials,
@@ -509,6 +496,8 @@ void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream st
 
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
+  // Rows are numbered in 32 bits, some beyond the last among them.
+  PLIMSOLL_CHECK(operands.T < int64_t{1} << 30, "norm_bwd: {} rows", operands.T);
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int kN = kPack<T>;

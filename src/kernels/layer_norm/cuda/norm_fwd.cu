@@ -65,12 +65,12 @@ __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site,
   static_assert(kPacks % kTogether == 0);
 #pragma unroll
   for (int g = 0; g < kPacks; g += kTogether) {
-    float factors[kTogether][N];
+    uint32_t numbers[kTogether][(N + 1) / 2];
     if (a.dropout.on) {
       int64_t first[kTogether];
 #pragma unroll
       for (int k = 0; k < kTogether; ++k) first[k] = row_begin + (thread + (g + k) * threads) * N;
-      a.dropout.factors<kTogether, N>(site, first, factors);
+      a.dropout.draw<kTogether, N>(site, first, numbers);
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
@@ -88,10 +88,7 @@ __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site,
 #pragma unroll
         for (int i = 0; i < N; ++i) s[j][i] += bias[i];
       }
-      if (a.dropout.on) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) s[j][i] *= factors[k][i];
-      }
+      if (a.dropout.on) a.dropout.apply<N>(numbers[k], s[j]);
       if (a.residual != nullptr) {
         float other[N];
         unpack<T, N>(row.residual[j], other);

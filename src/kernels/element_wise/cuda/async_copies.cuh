@@ -1,0 +1,34 @@
+// Copies from global to shared memory that a thread starts and waits for later, in groups that it closes;
+// before compute capability 8.0 they are done when they are started. Only for .cu files. Thread-safe: no
+// state.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll::cuda {
+
+// 16 bytes, zeros where `is_there` is false.
+__device__ __forceinline__ void copy_async(uint4* to, const void* from, bool is_there) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
+               "r"(is_there ? 16 : 0)
+               : "memory");
+#else
+  *to = is_there ? *static_cast<const uint4*>(from) : uint4{0, 0, 0, 0};
+#endif
+}
+__device__ __forceinline__ void close_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until all but the last kPending closed groups of this thread's copies are there.
+template <int kPending>
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+}  // namespace plimsoll::cuda
