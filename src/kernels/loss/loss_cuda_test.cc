@@ -14,9 +14,9 @@
 namespace plimsoll::test {
 namespace {
 
-const std::vector<RowsAndColumns> kShapes = {{1, 1},    {8, 2},     {3, 5},    {16, 17},
-                                             {5, 64},   {2, 1025},  {3, 4096}, {2, 30522},
-                                             {900, 33}, {70, 1024}, {5, 1032}};
+const std::vector<RowsAndColumns> kShapes = {{1, 1},     {8, 2},    {3, 5},     {16, 17},
+                                             {5, 64},    {2, 1025}, {3, 4096},  {2, 30522},
+                                             {3, 30528}, {900, 33}, {70, 1024}, {5, 1032}};
 
 GuardedBuffer scalar(DType dtype, double value) {
   GuardedBuffer buffer("scalar", dtype, 1);

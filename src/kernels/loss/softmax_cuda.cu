@@ -1,6 +1,6 @@
 #include "kernels/loss/softmax_cuda.h"
 
-#include "kernels/loss/cuda/loss_rows.cuh"
+#include "kernels/loss/cuda/row_exponentials.cuh"
 
 namespace plimsoll {
 namespace cuda {
@@ -10,21 +10,18 @@ namespace {
 template <typename T, int N>
 __global__ void __launch_bounds__(kLossThreads)
     log_softmax_fwd_kernel(const T* x, T* y, int64_t num_rows, int64_t num_classes) {
-  __shared__ float max_slots[kLossWarps];
-  __shared__ double sum_slots[kLossWarps];
+  __shared__ RowExponentials slots[kLossWarps];
   const int64_t row = loss_row();
   if (row >= num_rows) return;
   x += row * num_classes;
   y += row * num_classes;
-  const float max = row_max<T, N>(x, num_classes, max_slots);
-  const double sum =
-      row_sum<T, N>(x, num_classes, sum_slots, [max](float value) { return expf(value - max); });
-  const auto log_sum = static_cast<float>(log(sum));
+  const RowExponentials all = row_exponentials<T, N>(x, num_classes, slots);
+  const auto log_sum = static_cast<float>(log(all.sum));
   for (int64_t k = threadIdx.x * N; k < num_classes; k += blockDim.x * N) {
     float values[N];
     load_floats<T, N>(x + k, values);
 #pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = values[i] - max - log_sum;
+    for (int i = 0; i < N; ++i) values[i] = values[i] - all.reference - log_sum;
     store_floats<T, N>(y + k, values);
   }
 }

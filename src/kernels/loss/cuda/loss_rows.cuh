@@ -1,5 +1,5 @@
-// What the CUDA kernels of losses share: how a row of classes is walked, its maximum and the sum of its
-// exponentials, and the launch that adds the rows' losses. Only for .cu files. Thread-safe: no state.
+// What the CUDA kernels of losses share: how a row of classes is walked, a sum over it, and the launch that
+// adds the rows' losses. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -29,24 +29,8 @@ __device__ __forceinline__ int64_t loss_row() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
 }
 
-// The maximum of a row. Whether it is NaN when the row has one is unspecified: the sum of exponentials
-// settles it. Requires of this and of row_sum: all threads of the row call it; `slots` as block_sum has it.
-template <typename T, int N>
-__device__ __forceinline__ float row_max(const T* x, int64_t num_classes, float* slots) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const int threads = static_cast<int>(blockDim.x);
-  float max = -INFINITY;
-#pragma unroll 4
-  for (int64_t k = thread * N; k < num_classes; k += threads * N) {
-    float values[N];
-    load_floats<T, N>(x + k, values);
-#pragma unroll
-    for (int i = 0; i < N; ++i) max = fmaxf(max, values[i]);
-  }
-  return block_max(max, thread, threads / 32, slots);
-}
-
-// The sum over a row of term(x_k): packs in fp32, all else in double.
+// The sum over a row of term(x_k): packs in fp32, all else in double. Requires: all threads of the row call
+// it; `slots` as block_sum has it.
 template <typename T, int N, class Term>
 __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, double* slots, const Term& term) {
   const int thread = static_cast<int>(threadIdx.x);

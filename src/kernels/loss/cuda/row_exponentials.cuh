@@ -1,0 +1,116 @@
+// The exponentials of a row and their sum in one pass over memory: each thread keeps a sum relative to a
+// reference near the greatest number that it has seen, and scales the sum when that grows (Milakov and
+// Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867, algorithm 3). Only for .cu
+// files. Thread-safe: no state.
+//
+// Numerics: exponentials and their sum over a batch of packs in fp32, all else in double, in an order that
+// the shape of the row alone decides. Error of the sum, relative, u = 2^-24: an exponential is off by 7 u of
+// the largest (exp_to_1), a batch's sum by one rounding for each element of a pack and for each pack, 12 u at
+// most. A change of the reference costs 3 u of what was summed before, which then is less than 1 / e of the
+// sum: all changes of a thread less than 2 u, the one over a block's threads 3 u. That is within
+// softmax_sum_error: rows of up to 256 classes are one batch to a thread, whose reference is the greatest of
+// it.
+#pragma once
+
+#include <cfloat>
+
+#include "kernels/loss/cuda/loss_rows.cuh"
+
+namespace plimsoll::cuda {
+
+// Packs that a thread loads before it looks at the first.
+inline constexpr int kRowBatch = 4;
+
+// exp(x) for x <= 1 in two instructions: off by at most 2^-22 of itself (ex2.approx), and by |x| 2^-23 of
+// itself for the roundings of x, of the product and of log2(e), which is at most 2^-24 for x <= 0, as |x|
+// exp(x) <= 0.37, and 2^-23 of e at 1. Below -87.3 it is 0.
+__device__ __forceinline__ float exp_to_1(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+  return y;
+}
+
+// Packs from class `first` on, a block's width apart; -inf beyond the row.
+template <typename T, int N>
+__device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uint32_t first,
+                                           float (&values)[kRowBatch][N]) {
+  Raw<T, N> raw[kRowBatch];
+  float none[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) none[i] = -INFINITY;
+#pragma unroll
+  for (int u = 0; u < kRowBatch; ++u) {
+    const uint32_t k = first + static_cast<uint32_t>(u) * blockDim.x * N;
+    raw[u] = pack<T, N>(none);
+    if (k < num_classes) raw[u] = load_raw<T, N>(x + k);
+  }
+#pragma unroll
+  for (int u = 0; u < kRowBatch; ++u) unpack<T, N>(raw[u], values[u]);
+}
+
+// The sum of exp(x_k - reference) over some of a row's classes. No x_k is above reference + 1: a thread
+// scales its sum only when a batch is beyond that, and each time what it has summed so far, errors included,
+// shrinks to less than 1 / e. A reference of -inf is kept as -FLT_MAX, so that no difference is NaN but for a
+// class that is NaN or +inf: then the sum is NaN. Of -inf alone it is 0.
+struct RowExponentials {
+  float reference = -FLT_MAX;
+  double sum = 0.0;
+
+  template <int N>
+  __device__ __forceinline__ void add(const float (&values)[kRowBatch][N]) {
+    float greatest = -FLT_MAX;
+#pragma unroll
+    for (int u = 0; u < kRowBatch; ++u) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) greatest = fmaxf(greatest, values[u][i]);
+    }
+    refer_to(greatest - reference > 1.0f ? greatest : reference);
+    float sums[kRowBatch] = {};
+#pragma unroll
+    for (int u = 0; u < kRowBatch; ++u) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) sums[u] += exp_to_1(values[u][i] - reference);
+    }
+    float batch = 0.0f;
+#pragma unroll
+    for (int u = 0; u < kRowBatch; ++u) batch += sums[u];
+    sum += static_cast<double>(batch);
+  }
+  __device__ __forceinline__ void refer_to(float greatest) {
+    sum *= static_cast<double>(expf(reference - greatest));
+    reference = greatest;
+  }
+  __device__ __forceinline__ void add_over_warp() {
+    refer_to(warp_max(reference));
+    sum = warp_sum(sum);
+  }
+};
+
+// The sum of all threads' of a row, their maximum its maximum. Requires: all threads of the row call it;
+// `slots` is shared memory, one for each warp, that no earlier call used since the last barrier.
+__device__ __forceinline__ RowExponentials over_block(RowExponentials own, RowExponentials* slots) {
+  const uint32_t thread = threadIdx.x, warps = blockDim.x / 32;
+  own.add_over_warp();
+  if (warps == 1) return own;
+  if (thread % 32 == 0) slots[thread / 32] = own;
+  __syncthreads();
+  RowExponentials all;
+  if (thread % 32 < warps) all = slots[thread % 32];
+  all.add_over_warp();
+  return all;
+}
+
+// Of a whole row. Requires as over_block. All of the row is read when it returns.
+template <typename T, int N>
+__device__ __forceinline__ RowExponentials row_exponentials(const T* x, int64_t num_classes,
+                                                            RowExponentials* slots) {
+  RowExponentials own;
+  for (uint32_t first = threadIdx.x * N; first < num_classes; first += kRowBatch * blockDim.x * N) {
+    float values[kRowBatch][N];
+    load_batch<T, N>(x, static_cast<uint32_t>(num_classes), first, values);
+    own.add(values);
+  }
+  return over_block(own, slots);
+}
+
+}  // namespace plimsoll::cuda
