@@ -16,12 +16,15 @@ constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two Sapphire Rapids core
 // Not measured. AVX2 has vectors half as wide and clocks a little higher; SSE2 a quarter as wide and no fused
 // multiply-add; AVX512_BF16 multiplies twice as many elements an instruction as fp32 does.
 constexpr std::string_view kScaled = "scaled by vector width from Sapphire Rapids";
+// A thread of a Zen 4 (AMD EPYC) multiplies at 100 GFLOP/s in fp32 and 180 in bf16, in products of 256 to
+// 2048 rows with MiniLM's layer sizes: what scaling says, within 6 %.
+constexpr std::string_view kAsOnZen4 = "scaled from Sapphire Rapids, within 6 % of oneDNN on a Zen 4";
 
 constexpr std::array kTargets{
     CpuTarget{CpuIsa::kBaseline, 12, 0, 6, 10, 20, kScaled},
     CpuTarget{CpuIsa::kAvx2, 50, 0, 25, 10, 20, kScaled},
     CpuTarget{CpuIsa::kAvx512, 95, 0, 47, 10, 20, kMeasured},
-    CpuTarget{CpuIsa::kAvx512Bf16, 95, 180, 47, 10, 20, kScaled},
+    CpuTarget{CpuIsa::kAvx512Bf16, 95, 180, 47, 10, 20, kAsOnZen4},
     CpuTarget{CpuIsa::kAmx, 95, 730, 47, 10, 20, kMeasured},
 };
 
