@@ -135,6 +135,31 @@ Problem matmul_catalog_problem(const MatmulProblem& problem) {
           .isa = problem.isa};
 }
 
+Problem linear_gelu_catalog_problem(const LinearGeluProblem& problem) {
+  return {.op = "linear_gelu",
+          .dtype = problem.dtype,
+          .device = KernelDevice::kCuda,
+          .dims = {{"T", problem.rows},
+                   {"N", problem.columns},
+                   {"K", problem.terms},
+                   {"w", static_cast<int64_t>(problem.dtype)}},
+          .sm = problem.sm};
+}
+
+bool linear_gelu_sizes_fit(const LinearGeluProblem& problem) {
+  return problem.sm == 90 && problem.columns % kLinearGeluTileColumns == 0 &&
+         problem.terms % kLinearGeluTerms == 0 && problem.terms >= kLinearGeluLeastTerms;
+}
+
+bool linear_gelu_takes_own_product(const LinearGeluProblem& problem) {
+  if (!linear_gelu_sizes_fit(problem)) return false;
+  constexpr int64_t kAtOnce = 132;
+  const int64_t down = round_up(problem.rows, kLinearGeluTileRows) / kLinearGeluTileRows;
+  const int64_t tiles = down * (problem.columns / kLinearGeluTileColumns);
+  const int64_t rounds = round_up(tiles, kAtOnce) / kAtOnce;
+  return static_cast<double>(tiles) >= kLinearGeluLeastBusy * static_cast<double>(rounds * kAtOnce);
+}
+
 namespace catalog_rows {
 namespace {
 
@@ -185,6 +210,25 @@ Support matmul_cuda_cublaslt_support(const Problem& problem) {
   return {};
 }
 int64_t matmul_cuda_cublaslt_scratch(const Problem&) {
+  return kCublasLtWorkspaceBytes;
+}
+
+Support linear_gelu_cuda_support(const Problem& problem) {
+  if (problem.sm != 90) {
+    return {false, "needs the tensor cores of compute capability 9.0; this card has " +
+                       std::to_string(problem.sm / 10) + "." + std::to_string(problem.sm % 10)};
+  }
+  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
+    return {false, "takes both operands in one type"};
+  const LinearGeluProblem linear{.columns = problem.dim("N"), .terms = problem.dim("K"), .sm = problem.sm};
+  if (!linear_gelu_sizes_fit(linear)) {
+    return {false, "takes columns and, from " + std::to_string(kLinearGeluLeastTerms) +
+                       " on, terms in multiples of 256, not " + std::to_string(linear.columns) + " and " +
+                       std::to_string(linear.terms)};
+  }
+  return {};
+}
+int64_t linear_gelu_cuda_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
 }
 

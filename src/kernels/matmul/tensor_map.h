@@ -1,0 +1,18 @@
+// What the copy engine of compute capability 9.0 knows of a matrix in device memory (tma.cuh): 128 bytes that
+// a kernel takes as a parameter. Host code; thread-safe. Only for sources that are built with CUDA.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace plimsoll {
+
+// Of a dense row-major matrix of bf16 or f16 numbers, taken in boxes of 64 columns and so many rows, in the
+// order of wgmma.cuh. Requires: `data` aligned to 16 bytes, columns a multiple of 8, at most 256 box rows.
+// Errors: kDevice where the driver has no such call or refuses.
+CUtensorMap tensor_map(const void* data, DType dtype, int64_t rows, int64_t columns, int box_rows);
+
+}  // namespace plimsoll
