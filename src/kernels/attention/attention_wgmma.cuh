@@ -6,33 +6,19 @@
 #pragma once
 
 #include "kernels/attention/attention_steps.cuh"
+#include "kernels/matmul/wgmma.cuh"
 
 namespace plimsoll::attention {
 
-inline constexpr int kWarpgroup = 128;  // threads
 inline constexpr int kWgmmaDim = 64;
 inline constexpr uint32_t kWgmmaTile = 64 * kWgmmaDim * 2;  // bytes
 
-// A tile of rows of 64 16-bit elements as attention_mma.cuh lays it out is what the hardware calls a swizzle
-// of 128 bytes, where it starts at a multiple of 1024: groups of eight rows lie 1024 bytes apart.
-__device__ inline uint64_t descriptor(uint32_t tile) {
-  return static_cast<uint64_t>((tile & 0x3ffffu) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
-         uint64_t{1} << 62;
-}
-__device__ inline void begin_products() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void close_products() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int kPending>
-__device__ inline void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
-}
-// What ordinary stores and copies left in shared memory becomes visible to products.
-__device__ inline void show_to_products() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
+using wgmma::begin_products;
+using wgmma::close_products;
+using wgmma::descriptor;  // attention_mma.cuh lays tiles out as it wants them
+using wgmma::kWarpgroup;
+using wgmma::show_to_products;
+using wgmma::wait_for_products;
 // Keeps the compiler from moving what reads accumulators before the wait.
 template <int kN>
 __device__ inline void hold(float (&acc)[kN][4]) {
