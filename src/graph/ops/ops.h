@@ -53,6 +53,7 @@ const OpSchema& global_norm_op();
 const OpSchema& linear_cross_entropy_op();
 const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();
+const OpSchema& linear_gelu_op();
 const OpSchema& lion_op();
 const OpSchema& lion_8bit_op();
 const OpSchema& log_softmax_op();

@@ -44,6 +44,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &linear_cross_entropy_op(),
                                       &linear_cross_entropy_bwd_op(),
                                       &linear_cross_entropy_grad_op(),
+                                      &linear_gelu_op(),
                                       &lion_op(),
                                       &lion_8bit_op(),
                                       &log_softmax_op(),

@@ -100,6 +100,9 @@ Pass split_weights_pass(DType copies);
 std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression.cc: two ops with equal inputs and attributes become one.
 Pass common_subexpression_pass();
+// linear_gelu.cc: in a program that takes no gradients, a product and the bias and GELU behind it become one
+// op where `has_kernel` says that a kernel computes that.
+Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss.cc: where the logits of a training program take more than `most_bytes` in this bucket, they
 // exist for some rows at a time: classifier and loss become one op.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
