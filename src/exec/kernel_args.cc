@@ -479,5 +479,19 @@ MatmulArgs matmul_args(const BindContext& context) {
           .c = context.output(0),
           .scratch = scratch_bytes_of(context)};
 }
+LinearGeluProblem linear_gelu_problem(const BindContext& context) {
+  return {.rows = context.output_size(0, 0),
+          .columns = context.output_size(0, 1),
+          .terms = context.input_size(0, 1),
+          .dtype = context.input(0).dtype,
+          .sm = context.request().gpu.sm};
+}
+LinearGeluArgs linear_gelu_args(const BindContext& context) {
+  return {.x_TK = context.input(0),
+          .w_NK = context.input(1),
+          .bias_N = context.input(2),
+          .y_TN = context.output(0),
+          .scratch = scratch_bytes_of(context)};
+}
 
 }  // namespace plimsoll

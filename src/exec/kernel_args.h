@@ -25,6 +25,7 @@
 #include "kernels/loss/nll.h"
 #include "kernels/loss/softmax.h"
 #include "kernels/loss/softmax_cross_entropy.h"
+#include "kernels/matmul/linear_gelu.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/optimizer/tensor_scan.h"
 
@@ -92,5 +93,7 @@ MseBwdArgs mse_bwd_args(const BindContext& context);
 // The number of threads and the instruction set are those of the request.
 MatmulProblem matmul_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);
+LinearGeluProblem linear_gelu_problem(const BindContext& context);
+LinearGeluArgs linear_gelu_args(const BindContext& context);
 
 }  // namespace plimsoll

@@ -2,8 +2,10 @@
 // near its lower bound, on addresses that the card likes, and within what it has to beat.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
+#include "graph/ops/ops.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {
@@ -78,6 +80,25 @@ TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
     }
   }
   EXPECT_GE(plans, 150);
+}
+
+// Where no gradient is taken and the card has the kernel, layers that widen are one op with their GELU.
+TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
+  const auto fused = [](const char* preset, const char* gpu, DType activations) {
+    GridPoint point = full_batch(preset, 8, 128);
+    point.gpu = gpu;
+    point.activations = activations;
+    const Plan plan = plan_of(point);
+    const auto is_fused = [](const Op& op) { return op.def == &linear_gelu_op(); };
+    EXPECT_EQ(std::ranges::count_if(plan.train->graph.ops(), is_fused), 0);
+    return std::ranges::count_if(plan.evaluate->graph.ops(), is_fused);
+  };
+  EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kBF16), 24);
+  EXPECT_EQ(fused("bert-base-uncased", "h200", DType::kF16), 12);
+  EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kF32), 0);
+  EXPECT_EQ(fused("bert-large-uncased", "a10g", DType::kBF16), 0);
+  // 384 terms are no multiple of what the kernel takes at a time.
+  EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
 TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {

@@ -3,6 +3,11 @@
 namespace plimsoll {
 
 std::function<void()> bind_matmul_cpu(const BindContext& context) {
+  if (context.op().def->name() == "linear_gelu") {
+    return [problem = linear_gelu_problem(context), args = linear_gelu_args(context)] {
+      linear_gelu_ref(problem, args);
+    };
+  }
   if (context.op().def->name() != "matmul") return {};
   const MatmulProblem problem = matmul_problem(context);
   MatmulArgs args = matmul_args(context);

@@ -1,9 +1,20 @@
 #include "exec/cuda/bind_cuda.h"
+#include "kernels/matmul/linear_gelu_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
 
+namespace {
+
+std::function<void()> bind_linear_gelu(const BindContext& context, CudaStream stream) {
+  std::shared_ptr<CudaLinearGelu> linear = prepare_linear_gelu_cuda(linear_gelu_problem(context));
+  return [linear, args = linear_gelu_args(context), stream] { linear->run(args, stream); };
+}
+
+}  // namespace
+
 std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream) {
+  if (context.op().def->name() == "linear_gelu") return bind_linear_gelu(context, stream);
   if (context.op().def->name() != "matmul") return {};
   const PlannedProduct product =
       planned_product(context.view(), context.bucket(), context.request(), context.kernel());

@@ -269,11 +269,18 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
+// Whether the device has a kernel for what a pass could make one op of. A reference is none.
+bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
+  const KernelRow* row = select_kernel(kernel_problem(op, request.evaluate_bucket, request)).row;
+  return row != nullptr && row->backend != Backend::kRef;
+}
+
 ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   PassManager passes(request.passes);
   ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
   Graph& graph = forward.graph;
   lower(graph, request, passes);
+  passes.run(graph, linear_gelu_pass([&](const OpView& op) { return has_fast_kernel(op, request); }));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());

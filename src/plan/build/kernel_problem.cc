@@ -96,6 +96,14 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     if (request.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
     return problem;
   }
+  if (name == "linear_gelu") {
+    problem.dtype = op.input(0).type.dtype;
+    add("T", size_at(op.in_shape(0), 0, bucket));
+    add("K", size_at(op.in_shape(0), 1, bucket));
+    add("N", size_at(op.in_shape(1), 0, bucket));
+    add("w", static_cast<int64_t>(op.input(1).type.dtype));
+    return problem;
+  }
   if (name.starts_with("attention")) {
     const int64_t heads = op.attributes().integer("heads");
     problem.dtype = op.input(0).type.dtype;
