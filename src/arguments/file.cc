@@ -1,5 +1,7 @@
 #include "arguments/file.h"
 
+#include <yaml-cpp/anchor.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -176,6 +178,38 @@ Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, s
   return Json(nullptr);
 }
 
+// yaml-cpp's parser finds one empty document after the other where a token stands that begins none, such as a
+// comma outside of brackets, and LoadAll() keeps them all until memory ends.
+class DocumentsAdvance final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (mark.pos == last_) throw YAML::ParserException(mark, "what stands here begins nothing");
+    last_ = mark.pos;
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+
+ private:
+  int last_ = -1;
+};
+
+std::vector<YAML::Node> load_documents(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentsAdvance check;
+  while (parser.HandleNextDocument(check)) {
+  }
+  return YAML::LoadAll(text);
+}
+
 }  // namespace
 
 bool is_argument_file(std::string_view word) {
@@ -242,7 +276,7 @@ std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_
   std::vector<Assignment> layer;
   try {
     YAML::Node document;
-    for (const YAML::Node& found : YAML::LoadAll(text)) {
+    for (const YAML::Node& found : load_documents(text)) {
       if (found.IsNull()) continue;
       if (!document.IsNull()) {
         throw_error(ErrorCode::kUsage, "{}: a second document begins here (---); expected one of settings",

@@ -166,6 +166,10 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
             "a.yaml:3: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
             "`setting: value`");
+  // yaml-cpp's LoadAll() does not come back from a comma alone.
+  EXPECT_EQ(
+      file_error("a.yaml", "\n,"),
+      "a.yaml:2: not YAML: what stands here begins nothing, at ','; expected lines of `setting: value`");
   EXPECT_EQ(file_error("a.yaml", "seed: 1\n---\nseed: 2\n"),
             "a.yaml:3: a second document begins here (---); expected one of settings");
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nrun_name: \xe4\n"),

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "graph/ops/slice.h"
+#include "kernels/matmul/catalog.h"
 #include "tests/spine/tiny_steps.h"
 
 namespace plimsoll {
@@ -98,7 +99,10 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
     TinySteps sliced(test, plan_with_a_large_table(test, 1 << 20));
     EXPECT_EQ(num_slices(whole.plan), 0);
     EXPECT_EQ(num_slices(sliced.plan), 11);
-    EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20));
+    // Of the bytes that the graph shows at least 34 MiB go. On a GPU the workspace of products, which it does
+    // not show, may then make up the peak.
+    const int64_t workspace = whole.plan.request.device == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
+    EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20) + workspace);
     whole.steps(1, 2);
     sliced.steps(1, 2);
     expect_equal(sliced, whole);
