@@ -33,10 +33,6 @@ AnyRows slice(AnyView qkv, const AttentionDims& dims, int which) {
   return {.view = qkv, .row_stride = 3 * width};
 }
 
-std::span<std::byte> scratch_bytes_of(const BindContext& context) {
-  return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
-}
-
 // Where the inputs of ops stand that accumulate: the destination before its flag.
 int flag_input(std::string_view op) {
   if (op == "matmul" || op == "bias_gelu_bwd" || op == "embedding_bwd") return 4;
@@ -48,6 +44,10 @@ int flag_input(std::string_view op) {
 }
 
 }  // namespace
+
+std::span<std::byte> scratch_bytes_of(const BindContext& context) {
+  return {static_cast<std::byte*>(context.scratch().data), static_cast<size_t>(context.scratch_bytes())};
+}
 
 RunTimeOperands run_time_operands(const BindContext& context) {
   const std::string_view op = context.op().def->name();
@@ -321,151 +321,6 @@ BiasDropoutResidualNormBwdArgs fused_norm_bwd_args(const BindContext& context) {
   args.d_beta = context.output(next++);
   if (bias) args.d_bias = context.output(next++);
   return args;
-}
-
-SoftmaxCrossEntropyFwdArgs cross_entropy_fwd_args(const BindContext& context) {
-  SoftmaxCrossEntropyFwdArgs args{.logits_BK = context.input(0),
-                                  .labels_B = context.input(1),
-                                  .denominator = context.input(2),
-                                  .loss = context.output(0),
-                                  .num_rows = context.input_size(0, 0),
-                                  .num_classes = context.input_size(0, 1),
-                                  .label_smoothing = context.attributes().number("smoothing")};
-  args.scratch = context.scratch();
-  return args;
-}
-SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
-  return {.logits_BK = context.input(0),
-          .labels_B = context.input(1),
-          .denominator = context.input(2),
-          .d_loss = context.input(3),
-          .d_logits_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1),
-          .label_smoothing = context.attributes().number("smoothing")};
-}
-LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context) {
-  const OpView op = context.view();
-  const PlanRequest& request = context.request();
-  // The plan gives its scratch no room for operands in three parts.
-  const Fp32Products fp32 =
-      request.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32;
-  return {.rows = context.input_size(0, 0),
-          .chunk_rows = context.attributes().integer("chunk_rows"),
-          .hidden = context.input_size(0, 1),
-          .classes = context.input_size(1, 0),
-          .x = op.input(0).type.dtype,
-          .w = op.input(1).type.dtype,
-          .d_w = (op.op.def->name().ends_with("_grad") ? op.output(0) : op.input(1)).type.dtype,
-          .bias_dtype = op.has_input(2) ? op.input(2).type.dtype : DType::kF32,
-          .bias = op.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
-          .label_smoothing = context.attributes().number("smoothing"),
-          .num_threads = request.num_threads,
-          .isa = request.isa,
-          .fp32 = fp32};
-}
-LinearCrossEntropyFwdArgs linear_cross_entropy_fwd_args(const BindContext& context) {
-  return {.x_BH = context.input(0),
-          .w_KH = context.input(1),
-          .bias_K = context.input(2),
-          .labels_B = context.input(3),
-          .denominator = context.input(4),
-          .loss = context.output(0),
-          .scratch = scratch_bytes_of(context)};
-}
-LinearCrossEntropyBwdArgs linear_cross_entropy_bwd_args(const BindContext& context) {
-  return {.x_BH = context.input(0),
-          .w_KH = context.input(1),
-          .bias_K = context.input(2),
-          .labels_B = context.input(3),
-          .denominator = context.input(4),
-          .d_loss = context.input(5),
-          .d_x_BH = context.output(0),
-          .scratch = scratch_bytes_of(context)};
-}
-LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& context) {
-  return {.x_BH = context.input(0),
-          .w_KH = context.input(1),
-          .bias_K = context.input(2),
-          .labels_B = context.input(3),
-          .denominator = context.input(4),
-          .d_loss = context.input(5),
-          .d_w_KH = context.output(0),
-          .d_bias_K = context.output(1),
-          .scratch = scratch_bytes_of(context)};
-}
-NllFwdArgs nll_fwd_args(const BindContext& context) {
-  NllFwdArgs args{.y_BK = context.input(0),
-                  .labels_B = context.input(1),
-                  .denominator = context.input(2),
-                  .loss = context.output(0),
-                  .num_rows = context.input_size(0, 0),
-                  .num_classes = context.input_size(0, 1),
-                  .label_smoothing = context.attributes().number("smoothing")};
-  args.scratch = context.scratch();
-  return args;
-}
-NllBwdArgs nll_bwd_args(const BindContext& context) {
-  return {.labels_B = context.input(1),
-          .denominator = context.input(2),
-          .d_loss = context.input(3),
-          .d_y_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1),
-          .label_smoothing = context.attributes().number("smoothing")};
-}
-SoftmaxFwdArgs log_softmax_fwd_args(const BindContext& context) {
-  return {.x_BK = context.input(0),
-          .y_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1)};
-}
-SoftmaxBwdArgs log_softmax_bwd_args(const BindContext& context) {
-  return {.y_BK = context.input(0),
-          .d_y_BK = context.input(1),
-          .d_x_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1)};
-}
-
-namespace {
-
-// Multi-label and regression losses have arguments of one form.
-template <typename Args>
-Args row_loss_fwd_args(const BindContext& context) {
-  Args args{.x_BK = context.input(0),
-            .labels_BK = context.input(1),
-            .denominator = context.input(2),
-            .loss = context.output(0),
-            .num_rows = context.input_size(0, 0),
-            .num_classes = context.input_size(0, 1)};
-  args.scratch = context.scratch();
-  return args;
-}
-template <typename Args>
-Args row_loss_bwd_args(const BindContext& context) {
-  return {.x_BK = context.input(0),
-          .labels_BK = context.input(1),
-          .denominator = context.input(2),
-          .d_loss = context.input(4),
-          .d_x_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1)};
-}
-
-}  // namespace
-
-BceWithLogitsFwdArgs bce_fwd_args(const BindContext& context) {
-  return row_loss_fwd_args<BceWithLogitsFwdArgs>(context);
-}
-BceWithLogitsBwdArgs bce_bwd_args(const BindContext& context) {
-  return row_loss_bwd_args<BceWithLogitsBwdArgs>(context);
-}
-MseFwdArgs mse_fwd_args(const BindContext& context) {
-  return row_loss_fwd_args<MseFwdArgs>(context);
-}
-MseBwdArgs mse_bwd_args(const BindContext& context) {
-  return row_loss_bwd_args<MseBwdArgs>(context);
 }
 
 MatmulProblem matmul_problem(const BindContext& context) {

@@ -31,6 +31,8 @@
 
 namespace plimsoll {
 
+std::span<std::byte> scratch_bytes_of(const BindContext& context);
+
 // The parts of an op that change from run to run, where it has them; null views where it has none.
 struct RunTimeOperands {
   ConstView accumulate;  // the flag that turns overwriting into adding
