@@ -18,12 +18,38 @@ Trainer* volatile running = nullptr;
 volatile std::sig_atomic_t signals_seen = 0;
 
 void on_signal(int signal) {
-  signals_seen = signals_seen + 1;
+  // A terminal that closes says so more than once, by the kernel and by its shell: that is no wish to stop at
+  // once.
+  static volatile std::sig_atomic_t hung_up = 0;
+  if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
+  if (signal == SIGHUP) {
+    hung_up = 1;
+  } else {
+    signals_seen = signals_seen + 1;
+  }
   // As a shell says of a program that a signal ended: nothing was saved by it.
   if (signals_seen > 1) _exit(128 + signal);
   if (running != nullptr) running->request_stop();
   constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
+}
+
+// From here on a signal ends the step, not the process.
+void catch_signals() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  // nohup ignores it, and that holds.
+  if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+  // Who read what this prints may be gone, as `tee` is after Ctrl-C. The write fails then; what was trained
+  // is saved.
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// Everything is saved: a signal ends the program as it would any other.
+void release_signals() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
 // The last line: what lies in the output folder, and what was left alone there.
@@ -65,8 +91,7 @@ int run_train(const std::vector<std::string>& words) {
   }
   Trainer trainer(arguments, Task::kTrain, process_environment());
   running = &trainer;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  catch_signals();
   if (!show_and_start(trainer, arguments, remarks)) {
     running = nullptr;
     return 0;
@@ -87,10 +112,8 @@ int run_train(const std::vector<std::string>& words) {
     trainer.save_metrics("train", metrics);
   }
   trainer.save_model(arguments.output_dir);
-  // Everything is saved: from here on a signal ends the program as it would any other.
   running = nullptr;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  release_signals();
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];

@@ -1,5 +1,8 @@
 // A killed run goes on with the same bits; an interrupted one saves, says so and goes on.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -27,7 +30,7 @@ void wait_for_checkpoint(Process& process, const std::string& run) {
 TEST(Kill, AnInterruptSavesAndSaysHowToGoOn) {
   const TestFolder folder("interrupt");
   const std::string model = write_tiny_model(folder);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     SCOPED_TRACE(signal);
     const std::string run = folder.path("run" + std::to_string(signal));
     Process process(killed_run(model, run, kManySteps), folder.path("log"));
@@ -70,6 +73,39 @@ TEST(Kill, TheSecondInterruptStopsAtOnce) {
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.output;
   EXPECT_EQ(result.output.find("interrupted at step"), std::string::npos);
+}
+
+TEST(Kill, ATerminalThatClosesSaysSoTwiceAndTheRunIsSaved) {
+  const TestFolder folder("hang_up_twice");
+  const std::string model = write_tiny_model(folder);
+  Process process(killed_run(model, folder.path("run"), kManySteps), folder.path("log"));
+  wait_for_checkpoint(process, folder.path("run"));
+  for (int i = 0; i < 3; ++i) process.send(SIGHUP);
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_NE(result.output.find("interrupted at step "), std::string::npos) << result.output;
+}
+
+TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
+  // Ctrl-C ends `tee` too, in `plimsoll train ... 2>&1 | tee log`.
+  const TestFolder folder("interrupt_without_reader");
+  const std::string model = write_tiny_model(folder);
+  const std::string run = folder.path("run");
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  Process process(killed_run(model, run, kManySteps), pipe);
+  // Nobody writes to it again, so that reading it would not end.
+  std::filesystem::remove(pipe);
+  wait_for_checkpoint(process, run);
+  close(reader);
+  process.send(SIGINT);
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.signal, 0);
+  EXPECT_EQ(result.exit_code, 6);
+  const ProcessResult rest = run_plimsoll(killed_run(model, run, 1), folder.path("log"));
+  EXPECT_NE(rest.output.find("resuming from " + run), std::string::npos) << rest.output;
 }
 
 }  // namespace
