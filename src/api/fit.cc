@@ -349,9 +349,10 @@ std::vector<CardPrice> parse_prices(std::string_view text, std::string_view sour
                   source, number);
     }
     if (!find_gpu_target(price.device)) {
-      throw_error(ErrorCode::kUsage,
-                  "{}:{}: '{}' is no card that a plan can be made for; plimsoll plan --device lists them",
-                  source, number, price.device);
+      std::vector<std::string> cards;
+      for (const GpuTarget& target : gpu_targets()) cards.push_back(target.name);
+      throw_error(ErrorCode::kUsage, "{}:{}: '{}' is no card that a plan can be made for; there are {}",
+                  source, number, price.device, fmt::join(cards, ", "));
     }
     prices.push_back(std::move(price));
   }

@@ -1,6 +1,7 @@
 #include "plimsoll/inspect.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -162,11 +163,21 @@ Inspection inspect_folder(const std::string& path) {
   return found;
 }
 
+bool is_data_file(const std::string& path) {
+  const std::string extension = fs::path(path).extension().string();
+  return std::ranges::any_of(std::array{".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"},
+                             [&](const char* data) { return extension == data; });
+}
+
 // What is no path may be the name of a model, which every other command takes in a path's place.
 std::string find_hub_folder(const std::string& name, const Environment& environment) {
-  if (!is_hub_name(name)) throw_error(ErrorCode::kUsage, "'{}': no such file or folder", name);
+  const bool is_file = fs::path(name).extension() == ".safetensors" || is_data_file(name);
+  if (is_file || !is_hub_name(name)) {
+    throw_error(ErrorCode::kUsage, "'{}': no such file{}; check the path", name, is_file ? "" : " or folder");
+  }
+  constexpr FolderArgument kInspect{.name = "plimsoll inspect", .holds = kModelArgument.holds};
   try {
-    return find_in_hub_cache(posix_file_system(), hub_environment(environment), name);
+    return find_in_hub_cache(posix_file_system(), hub_environment(environment), name, "main", kInspect);
   } catch (const Error& error) {
     throw_error(ErrorCode::kUsage, "'{}': no such file or folder, and no model of that name: {}", name,
                 error.what());
@@ -185,10 +196,8 @@ Inspection inspect_path(const std::string& path, const InspectOptions& options) 
     return {.text = inspect_tokenizer(folder.empty() ? "." : folder.string())};
   }
   if (const auto run_file = inspect_run_file(path)) return {.text = *run_file};
+  if (is_data_file(path)) return {.text = inspect_table(path, options)};
   const std::string extension = fs::path(path).extension().string();
-  for (const char* data : {".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson"}) {
-    if (extension == data) return {.text = inspect_table(path, options)};
-  }
   throw_error(
       ErrorCode::kUsage,
       "{}: inspect knows model folders, checkpoints, .safetensors, tokenizers, a run's JSON files and data "

@@ -10,6 +10,7 @@
 #include "io/hub/hub_cache.h"
 #include "models/lora_config.h"
 #include "train/merge_adapter.h"
+#include "train/run_places.h"
 
 namespace plimsoll {
 namespace {
@@ -54,6 +55,7 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   if (base.is_adapter()) {
     throw_error(ErrorCode::kBadData, "{}: it is an adapter itself; the base is a whole model", base_name);
   }
+  check_output_dir(options.output_dir);
   refuse_same_folder(options.output_dir, adapter.path(), "the adapter");
   refuse_same_folder(options.output_dir, base.path(), "the base model");
   const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);

@@ -1,6 +1,9 @@
 #include "plimsoll/fit.h"
 
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -36,10 +39,21 @@ int64_t whole_number(const std::string& name, const std::string& text) {
 }
 
 std::vector<CardPrice> read_prices(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": a folder; name a file of lines 'l4,0.71'");
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": the file cannot be opened");
+  if (!file) {
+    throw Error(ErrorCode::kUsage, "fit: --prices " + path + ": the file cannot be opened: " +
+                                       std::strerror(errno) + "; check its name and rights");
+  }
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return parse_prices(text, path);
+  std::vector<CardPrice> prices = parse_prices(text, path);
+  if (prices.empty())
+    throw Error(ErrorCode::kUsage,
+                "fit: --prices " + path + ": it has no price; write lines such as 'l4,0.71'");
+  return prices;
 }
 
 std::vector<std::string> split(const std::string& text) {

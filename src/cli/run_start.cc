@@ -1,3 +1,5 @@
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "cli/command.h"
@@ -12,10 +14,13 @@ void print_plan(const PlanReport& plan, const Arguments& arguments) {
     return;
   }
   if (!arguments.json.empty()) {
+    errno = 0;
     std::ofstream file(arguments.json);
     file << plan.json;
-    if (!file.flush())
-      throw Error(ErrorCode::kDevice, "--json " + arguments.json + ": the file cannot be written");
+    if (!file.flush()) {
+      throw Error(ErrorCode::kDevice, "--json " + arguments.json + ": the file cannot be written: " +
+                                          std::strerror(errno) + "; check the path, its rights and the disk");
+    }
   }
   print(plan.table + plan.savings);
   if (arguments.modules) print("\n" + plan.modules);

@@ -63,6 +63,12 @@ void take_cpu(PlanRequest& request) {
       fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
 }
 
+// As a refusal names it: where its rates come from is of no matter there.
+std::string device_name(const PlanRequest& request) {
+  if (request.device == KernelDevice::kCpu) return "a CPU";
+  return request.gpu.uuid.empty() ? request.gpu.name : request.device_label;
+}
+
 bool has_bf16(const PlanRequest& request) {
   return request.device == KernelDevice::kCuda ? request.gpu.bf16_tflops > 0 : has_bf16_products(request.isa);
 }
@@ -77,7 +83,7 @@ void require_bf16(std::string_view name, const PlanRequest& request) {
   }
   throw_error(ErrorCode::kUsage,
               "--{}: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out{}", name,
-              request.device_label, request.gpu.sm / 10, request.gpu.sm % 10,
+              device_name(request), request.gpu.sm / 10, request.gpu.sm % 10,
               name == "bf16" ? ", or give --fp16" : "");
 }
 
@@ -188,7 +194,7 @@ void set_fp32_products(const Arguments& arguments, PlanRequest& request, std::ve
   if (!on_gpu || request.gpu.tf32_tflops == 0) {
     throw_error(ErrorCode::kUsage,
                 "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
-                takes_tf32 ? "matmul_precision " + word : "tf32", request.device_label);
+                takes_tf32 ? "matmul_precision " + word : "tf32", device_name(request));
   }
   request.fp32_products = word == "tf32x3" ? Fp32Products::kTf32x3 : Fp32Products::kTf32;
 }

@@ -125,11 +125,10 @@ class DataReading {
     std::vector<std::string> ignored;
     choose_device(arguments_, setup_.asked, num_run_threads(arguments_), request, ignored);
     if (request.device != KernelDevice::kCpu) return;
-    throw_error(
-        ErrorCode::kWillNotFit,
-        "{}: the file has {} MiB and lies in memory while it is read, {} MiB are allowed (--memory_limit); "
-        "allow more, or split the file",
-        path, static_cast<int64_t>(size) >> 20, *arguments_.memory_limit >> 20);
+    throw_error(ErrorCode::kWillNotFit,
+                "{}: the file has {} bytes and lies in memory while it is read, {} bytes are allowed "
+                "(--memory_limit); allow more, or split the file",
+                path, size, *arguments_.memory_limit);
   }
 
   std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) {

@@ -71,8 +71,10 @@ class Setup {
     try {
       return resolve(config_name(), kConfigArgument);
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{}\nPresets that need nothing of this: {}", error.what(),
-                                            fmt::join(preset_names(), ", ")));
+      const std::vector<std::string> presets = preset_names();
+      throw Error(error.code(), fmt::format("{}\nPresets that need nothing of this: {}{}", error.what(),
+                                            fmt::join(presets, ", "),
+                                            did_you_mean(config_name(), {presets.begin(), presets.end()})));
     }
   }
 

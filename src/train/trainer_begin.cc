@@ -79,7 +79,7 @@ void read_optimizer(Executor& executor, const OpenCheckpoint& checkpoint) {
   if (std::ssize(states) != std::ranges::count_if(checkpoint.optimizer.tensors(), is_wanted)) {
     throw_error(ErrorCode::kBadData,
                 "{}: the optimizer's state has {}, this run's optimizer has {}; resume with the "
-                "--optim of that run",
+                "--optim of that run, and with the same parameters frozen (--freeze)",
                 checkpoint.path, counted(checkpoint.optimizer.tensors().size(), "tensor"), states.size());
   }
   for (const TensorSource& tensor : states) {
@@ -222,10 +222,9 @@ void TrainLoop::respect_other_runs(bool resumed, std::vector<std::string>& lines
                 arguments_.output_dir, run ? " (" + began(*run) + ")" : "", names_of(endangered));
   }
   lines.push_back(fmt::format(
-      "{} of other runs in {} stay, but for those whose step this run saves too: {}; --save_total_limit "
-      "counts "
-      "this run's only",
-      others.size() == 1 ? "the checkpoint" : "checkpoints", arguments_.output_dir, names_of(others)));
+      "{} in {}, but for steps that this run saves too: {}; --save_total_limit counts this run's only",
+      others.size() == 1 ? "the checkpoint of another run stays" : "the checkpoints of other runs stay",
+      arguments_.output_dir, names_of(others)));
   if (resumed) return;
   for (const char* link : {"best", "last"}) {
     const std::string path = join_path(arguments_.output_dir, link);

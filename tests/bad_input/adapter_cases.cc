@@ -136,6 +136,10 @@ std::vector<Case> adapter_cases() {
             [](const Ground& ground) {
               return Words{"--adapter", ground.model(), "--output_dir", ground.path("merged")};
             }),
+      merge("MergeIntoAFile", 2, {"--output_dir", "train.tsv is no folder", "name another"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--output_dir", ground.data()};
+            }),
       merge("MergeWithoutFolder", 2, {"--output_dir"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter()};
@@ -151,10 +155,6 @@ std::vector<Case> adapter_cases() {
       merge("MergeOverTheBase", 2, {"--output_dir", "the folder of the base model"},
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.model()};
-            }),
-      merge("MergeIntoAFile", 7, {"train.tsv"},
-            [](const Ground& ground) {
-              return Words{"--adapter", ground.adapter(), "--output_dir", ground.data()};
             }),
       merge("MergeCut", 4, {"adapter_model.safetensors"},
             [](const Ground& ground) {

@@ -265,6 +265,26 @@ std::vector<Case> reader_cases() {
        4,
        {"nothing.csv"},
        [](const Ground& ground) { return ground.train(ground.path("nothing.csv")); }},
+      {"DataIsAFolderOfFiles",
+       2,
+       {"files: data files are .csv, .tsv, .json or .jsonl, this is a folder; name a file in it"},
+       [](const Ground& ground) {
+         std::filesystem::create_directories(ground.path("files"));
+         return ground.train(ground.path("files"));
+       }},
+      {"DataRowOfTooManyFields",
+       4,
+       {"wide.tsv:2: this row has 4 fields, the header has 2", "the row's text: \\tb\\tc\\td\n"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("wide.tsv", "sentence\tlabel\n\tb\tc\td\n"));
+       }},
+      {"DataLargerThanTheLimit",
+       3,
+       {"large.tsv: the file has 26 bytes", "20 bytes are allowed (--memory_limit)"},
+       [](const Ground& ground) {
+         return ground.train(ground.file("large.tsv", "sentence\tlabel\nword1\tgood\n"),
+                             {"--memory_limit", "20"});
+       }},
       {"DataIsAFolder",
        4,
        {"folder.csv"},

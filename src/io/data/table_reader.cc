@@ -40,8 +40,11 @@ Table read_table(const std::filesystem::path& path) {
     const TextFile file = read_data_file(path);
     return looks_like_jsonl(file) ? read_jsonl(file) : read_json(file);
   }
-  throw_error(ErrorCode::kUsage, "{}: data files are .csv, .tsv, .json or .jsonl, this one is '{}'",
-              path.string(), extension.empty() ? "without extension" : extension);
+  std::error_code ignored;
+  throw_error(ErrorCode::kUsage, "{}: data files are .csv, .tsv, .json or .jsonl, this {}", path.string(),
+              std::filesystem::is_directory(path, ignored) ? "is a folder; name a file in it"
+              : extension.empty() ? "one is without extension; rename it after what it holds"
+                                  : fmt::format("one is '{}'; convert it", extension));
 }
 
 }  // namespace plimsoll

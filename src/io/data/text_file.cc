@@ -68,7 +68,8 @@ TextFile read_data_file(const std::filesystem::path& path) {
   errno = 0;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
   if (!stream) {
-    throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}", name, std::strerror(errno));
+    throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}; check its name and rights", name,
+                std::strerror(errno));
   }
   // A pipe has no size: it is read in pieces.
   const std::streamoff size = stream.tellg();
