@@ -123,6 +123,29 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
   request.measures_products = !ends_with_plan;
 }
 
+// What of the forward pass the backward pass computes again.
+void choose_what_runs_again(RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  PlanRequest& request = setup.request;
+  const bool is_selective = arguments.recompute == "selective";
+  request.recompute.policy =
+      find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap);  // auto, selective
+  if (!request.train || (!is_selective && !arguments.recompute_budget)) return;
+  const std::string asked = is_selective
+                                ? "--recompute selective"
+                                : fmt::format("--recompute_budget {:.1f} MiB",
+                                              static_cast<double>(*arguments.recompute_budget) / (1 << 20));
+  if (!request.passes.is_on("recompute")) {
+    setup.notes.push_back(fmt::format("{} chooses nothing: --stop_after_pass {} leaves recompute out", asked,
+                                      request.passes.stop_after));
+    return;
+  }
+  BudgetChoice found =
+      is_selective ? choose_selective(request) : choose_recompute(request, *arguments.recompute_budget);
+  request.recompute = std::move(found.best.choice);
+  setup.notes.push_back(budget_words(found, asked));
+}
+
 }  // namespace
 
 void set_passes(const Arguments& arguments, PassOptions& passes) {
@@ -173,17 +196,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   request.train_buckets = narrow<int>(train_buckets_used(setup));
   request.host = estimate_host_memory(setup);
   request.optimizer_in_backward = arguments.optimizer_in_backward;
-  request.recompute.policy =
-      find_recompute_policy(arguments.recompute).value_or(RecomputePolicy::kCheap);  // auto
-  if (arguments.recompute_budget && request.train && !request.passes.is_on("recompute")) {
-    setup.notes.push_back(
-        fmt::format("--recompute_budget chooses nothing: --stop_after_pass {} leaves recompute out",
-                    request.passes.stop_after));
-  } else if (arguments.recompute_budget && request.train) {
-    BudgetChoice found = choose_recompute(request, *arguments.recompute_budget);
-    request.recompute = std::move(found.best.choice);
-    setup.notes.push_back(budget_words(found));
-  }
+  choose_what_runs_again(setup);
   if (request.device == KernelDevice::kCuda) set_tuning(setup, environment, files);
 }
 

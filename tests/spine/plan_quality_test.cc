@@ -39,7 +39,7 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   for (const std::string& preset : preset_names()) {
     for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
       for (const RecomputePolicy policy :
-           {RecomputePolicy::kNone, RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+           {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
         GridPoint point = full_batch(preset, size.sequences, size.longest);
         point.activations = plans % 2 == 0 ? DType::kF32 : DType::kBF16;
         point.accumulation = plans % 4 < 2 ? 1 : 3;
@@ -61,8 +61,8 @@ TEST(PlanQuality, StrongerPoliciesHoldLess) {
     point.accumulation = 2;  // gradients live elsewhere, so that the transient part is activations
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t ops = 0;
-    for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kCheap,
-                                         RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+    for (const RecomputePolicy policy :
+         {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
       point.recompute = policy;
       const Plan plan = plan_of(point);
       EXPECT_LT(plan.train->transient_bytes, bytes) << text_of(point);

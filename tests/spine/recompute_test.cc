@@ -17,8 +17,7 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-constexpr RecomputePolicy kPolicies[] = {RecomputePolicy::kCheap, RecomputePolicy::kSelective,
-                                         RecomputePolicy::kFull};
+constexpr RecomputePolicy kPolicies[] = {RecomputePolicy::kCheap, RecomputePolicy::kFull};
 
 struct Steps {
   std::vector<double> losses;
@@ -91,7 +90,7 @@ TEST(Recompute, PoliciesKeepEveryBitInFp32) {
       ++checked;
     }
   }
-  EXPECT_GE(checked, 18);
+  EXPECT_GE(checked, 12);
 }
 
 // What a budget chooses: any set of values, another one for each layer.
@@ -153,7 +152,7 @@ TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 6);
+  EXPECT_EQ(checked, 4);
 }
 
 // Weights are updated where their gradients are born: the same updates, in another order.

@@ -75,10 +75,7 @@ class Recompute {
         runs_again_[i] = !ends[i];
         continue;
       }
-      const RecomputePolicy policy = policy_of(block, free_block);
-      runs_again_[i] = policy == RecomputePolicy::kFull
-                           ? !ends[i]
-                           : policy == RecomputePolicy::kSelective && op.def == &attention_op();
+      runs_again_[i] = policy_of(block, free_block) == RecomputePolicy::kFull && !ends[i];
     }
   }
 
@@ -181,8 +178,6 @@ std::string_view recompute_policy_name(RecomputePolicy policy) {
       return "none";
     case RecomputePolicy::kCheap:
       return "cheap";
-    case RecomputePolicy::kSelective:
-      return "selective";
     case RecomputePolicy::kFull:
       return "full";
   }
@@ -190,8 +185,8 @@ std::string_view recompute_policy_name(RecomputePolicy policy) {
 }
 
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name) {
-  for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kCheap,
-                                       RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+  for (const RecomputePolicy policy :
+       {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (recompute_policy_name(policy) == name) return policy;
   }
   return std::nullopt;

@@ -13,10 +13,9 @@
 namespace plimsoll {
 
 enum class RecomputePolicy : uint8_t {
-  kNone,       // every value that the backward pass reads is kept
-  kCheap,      // ops' own recipes: GELU, scale and shift, dropout, biases
-  kSelective,  // these, and attention
-  kFull        // of each block what it hands to the next, and its norm's statistics
+  kNone,   // every value that the backward pass reads is kept
+  kCheap,  // ops' own recipes: GELU, scale and shift, dropout, biases
+  kFull    // of each block what it hands to the next, and its norm's statistics
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "graph/analysis/blocks.h"
 #include "plan/anatomy/operations.h"
@@ -15,6 +17,8 @@ namespace plimsoll {
 namespace {
 
 constexpr int kRoundsOfRefining = 8;
+// Of a limit of bytes: to a five-hundredth of what recomputing can free.
+constexpr int kHalvings = 9;
 // A budget that is used up to this share is used up.
 constexpr double kNearEnough = 0.002;
 
@@ -55,32 +59,48 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
 
 class BudgetSearch {
  public:
-  BudgetSearch(const PlanRequest& request, int64_t budget) : request_(request) {
+  explicit BudgetSearch(const PlanRequest& request) : request_(request) {
     request_.passes.dump = nullptr;
     request_.memory_limit_bytes.reset();
-    result_.budget_bytes = budget;
+    for (const RecomputePolicy policy :
+         {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
+      result_.policies.push_back(planned(std::string(recompute_policy_name(policy)), {.policy = policy}));
+    }
   }
 
-  BudgetChoice run() {
-    for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kCheap,
-                                         RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
-      RecomputeOutcome outcome = planned(std::string(recompute_policy_name(policy)), {.policy = policy});
-      consider(outcome);
-      result_.policies.push_back(std::move(outcome));
-    }
+  BudgetChoice fastest_within(int64_t budget) {
+    result_.budget_bytes = budget;
+    for (const RecomputeOutcome& outcome : result_.policies) consider(outcome);
     // What keeps everything cannot be beaten.
-    if (result_.policies.front().total_bytes > result_.budget_bytes) search_blocks();
+    if (result_.policies.front().total_bytes > result_.budget_bytes) {
+      prepare_blocks();
+      search_blocks();
+    }
     if (!found_) refuse();
     return std::move(result_);
   }
 
+  BudgetChoice smallest_within(double share_of_step) {
+    const double most_ms = (1 + share_of_step) * cheap().step_ms;
+    result_.best = cheap();
+    for (const RecomputeOutcome& outcome : result_.policies) take_smaller(outcome, most_ms);
+    prepare_blocks();
+    search_time(most_ms);
+    result_.budget_bytes = std::numeric_limits<int64_t>::max();
+    return std::move(result_);
+  }
+
  private:
+  const RecomputeOutcome& none() const { return result_.policies[0]; }
+  const RecomputeOutcome& cheap() const { return result_.policies[1]; }
+  const RecomputeOutcome& full() const { return result_.policies[2]; }
+
   RecomputeOutcome planned(std::string name, RecomputeChoice choice) {
     request_.recompute = choice;
     if (!begun_) begun_ = begin_graphs(request_);
     const Plan plan = place_plan(request_, finish_graphs(request_, *begun_));
     ++result_.num_plans;
-    if (!none_) none_ = plan;
+    if (!none_plan_) none_plan_ = plan;
     return {.name = std::move(name),
             .choice = std::move(choice),
             .total_bytes = plan.total_bytes(),
@@ -95,27 +115,35 @@ class BudgetSearch {
     found_ = true;
   }
 
+  void take_smaller(const RecomputeOutcome& outcome, double most_ms) {
+    if (outcome.step_ms > most_ms) return;
+    const auto key = [](const RecomputeOutcome& each) { return std::pair(each.total_bytes, each.step_ms); };
+    if (key(outcome) < key(result_.best)) result_.best = outcome;
+  }
+
+  void prepare_blocks() {
+    blocks_ = forward_blocks(none_plan_->train->graph);
+    menu_ = keep_menu(none_plan_->request);
+    if (menu_.options.empty()) return;
+    const GradientBytes gradients = gradient_bytes(*none_plan_->train, blocks_);
+    head_bytes_ = gradients.of_head;
+    int64_t later = gradients.of_head;
+    for (size_t i = blocks_.size(); i-- > 0;) {
+      keep_blocks_.insert(keep_blocks_.begin(), {.options = menu_.options, .later_bytes = later});
+      later += gradients.of_block[i];
+    }
+    bytes_beside_ = none_plan_->total_bytes() - none_plan_->train->transient_bytes;
+  }
+
   // Solves for a limit of live bytes, plans the solution, and corrects the limit by what the plan needs more
   // or less than the budget. Limits that turned out too large bound the next ones.
   void search_blocks() {
-    const Graph& graph = none_->train->graph;
-    blocks_ = forward_blocks(graph);
-    const PlanRequest& request = none_->request;
-    menu_ = keep_menu(request);
     if (menu_.options.empty()) return;
-    const GradientBytes gradients = gradient_bytes(*none_->train, blocks_);
-    std::vector<KeepBlock> blocks;
-    int64_t later = gradients.of_head;
-    for (size_t i = blocks_.size(); i-- > 0;) {
-      blocks.insert(blocks.begin(), {.options = menu_.options, .later_bytes = later});
-      later += gradients.of_block[i];
-    }
-    const int64_t beside = none_->total_bytes() - none_->train->transient_bytes;
-    int64_t limit = result_.budget_bytes - beside;
+    int64_t limit = result_.budget_bytes - bytes_beside_;
     std::optional<int64_t> too_much;
     std::vector<size_t> before;
     for (int round = 0; round < kRoundsOfRefining && limit > 0; ++round) {
-      const std::optional<KeepSolution> solution = choose_options(blocks, gradients.of_head, limit);
+      const std::optional<KeepSolution> solution = choose_options(keep_blocks_, head_bytes_, limit);
       if (!solution || solution->options == before) return;
       before = solution->options;
       const RecomputeOutcome outcome = planned("chosen", choice_of(*solution));
@@ -130,11 +158,56 @@ class BudgetSearch {
     }
   }
 
+  // Plans what the time buys, and corrects the time by what the plan's step takes more or less, between times
+  // that were enough and times that were too long.
+  void search_time(double most_ms) {
+    if (menu_.options.empty()) return;
+    double again_ms = most_ms - none().step_ms;
+    double enough_ms = 0;
+    double too_long_ms = again_ms + most_ms;
+    for (int round = 0; round < kRoundsOfRefining; ++round) {
+      const std::optional<KeepSolution> solution = smallest_solution(again_ms);
+      double next_ms = too_long_ms;
+      if (solution) {
+        const RecomputeOutcome outcome = planned("chosen", choice_of(*solution));
+        take_smaller(outcome, most_ms);
+        const double left_ms = most_ms - outcome.step_ms;
+        if (left_ms >= 0 && left_ms < kNearEnough * most_ms) return;
+        (left_ms < 0 ? too_long_ms : enough_ms) = left_ms < 0 ? solution->ms : again_ms;
+        next_ms = solution->ms + left_ms;
+      } else {
+        enough_ms = again_ms;
+      }
+      const bool is_between = next_ms > enough_ms && next_ms < too_long_ms;
+      again_ms = is_between ? next_ms : (enough_ms + too_long_ms) / 2;
+    }
+  }
+
+  // The fastest solution under the smallest limit of live bytes at which no more than that time runs again.
+  // Below what recomputing all needs a limit frees nothing: there the peak is elsewhere.
+  std::optional<KeepSolution> smallest_solution(double again_ms) const {
+    std::optional<KeepSolution> best;
+    const auto try_limit = [&](int64_t limit) {
+      std::optional<KeepSolution> solution = choose_options(keep_blocks_, head_bytes_, limit);
+      const bool is_fast = solution && solution->ms <= again_ms;
+      if (is_fast) best = std::move(solution);
+      return is_fast;
+    };
+    int64_t too_small = full().total_bytes - bytes_beside_;
+    if (try_limit(too_small)) return best;
+    int64_t enough = none().total_bytes - bytes_beside_;
+    for (int i = 0; i < kHalvings && too_small < enough; ++i) {
+      const int64_t limit = too_small + (enough - too_small) / 2;
+      (try_limit(limit) ? enough : too_small) = limit;
+    }
+    return best;
+  }
+
   RecomputeChoice choice_of(const KeepSolution& solution) const {
     RecomputeChoice choice{.policy = RecomputePolicy::kCheap};
     for (size_t i = 0; i < blocks_.size(); ++i) {
       choice.kept_of_block[blocks_[i].name] =
-          names_of(none_->train->graph, blocks_[i], menu_.kept[solution.options[i]]);
+          names_of(none_plan_->train->graph, blocks_[i], menu_.kept[solution.options[i]]);
     }
     return choice;
   }
@@ -155,27 +228,35 @@ class BudgetSearch {
   BudgetChoice result_;
   bool found_ = false;
   std::optional<PlanGraphs> begun_;
-  std::optional<Plan> none_;  // the plan that keeps everything
+  std::optional<Plan> none_plan_;  // keeps everything
   std::optional<RecomputeOutcome> smallest_;
   std::vector<BlockOps> blocks_;
   KeepMenu menu_;
+  std::vector<KeepBlock> keep_blocks_;
+  int64_t head_bytes_ = 0;    // of gradients that the head leaves behind
+  int64_t bytes_beside_ = 0;  // of the plan, beside the training program's transient bytes
 };
 
 }  // namespace
 
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes) {
   PLIMSOLL_CHECK(request.train, "a budget of recomputation for a plan that does not train");
-  return BudgetSearch(request, budget_bytes).run();
+  return BudgetSearch(request).fastest_within(budget_bytes);
 }
 
-std::string budget_words(const BudgetChoice& choice) {
+BudgetChoice choose_selective(const PlanRequest& request) {
+  PLIMSOLL_CHECK(request.train, "selective recomputation for a plan that does not train");
+  return BudgetSearch(request).smallest_within(kSelectiveShareOfStep);
+}
+
+std::string budget_words(const BudgetChoice& choice, std::string_view asked) {
   const double none_ms = choice.policies.front().step_ms;
   const auto words = [&](const RecomputeOutcome& outcome) {
     return fmt::format("{:.1f} MiB, {:+.1f} % time", mib(outcome.total_bytes),
                        none_ms > 0 ? 100.0 * (outcome.step_ms / none_ms - 1.0) : 0.0);
   };
   std::string text = fmt::format(
-      "--recompute_budget {:.1f} MiB: {} ({})", mib(choice.budget_bytes),
+      "{}: {} ({})", asked,
       choice.best.name == "chosen" ? "a choice for each layer" : "--recompute " + choice.best.name,
       words(choice.best));
   text += "; compared with";

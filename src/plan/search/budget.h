@@ -1,9 +1,11 @@
-// What to compute again so that a run fits into a number of bytes at the least cost in time. Every figure is
-// that of a plan made for it. Pure; thread-safe.
+// What to compute again: so that a run fits into a number of bytes at the least cost in time, or so that it
+// needs as few bytes as a share of a step's time buys. Every figure is that of a plan made for it. Pure;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/build/plan.h"
@@ -21,7 +23,7 @@ struct RecomputeOutcome {
 struct BudgetChoice {
   int64_t budget_bytes = 0;
   RecomputeOutcome best = {};
-  std::vector<RecomputeOutcome> policies = {};  // none, cheap, selective, full: what it was compared with
+  std::vector<RecomputeOutcome> policies = {};  // none, cheap, full: what it was compared with
   int num_plans = 0;                            // of the whole model
 };
 
@@ -33,7 +35,17 @@ struct BudgetChoice {
 // Cost: under a second for BERT-large.
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes);
 
-// What was chosen and what it was compared with, as a note for people.
-std::string budget_words(const BudgetChoice& choice);
+// How much longer than with RecomputePolicy::kCheap --recompute selective lets a step be, by the estimate.
+inline constexpr double kSelectiveShareOfStep = 0.035;
+
+// The choice whose plan needs the fewest bytes among those whose step is estimated to be at most
+// (1 + kSelectiveShareOfStep) times as long as with RecomputePolicy::kCheap; of choices that need equally
+// many the fastest, so that nothing runs again where it frees nothing. Found by the same menu and dynamic
+// program, whose limit is halved towards the time that may be spent. Never more bytes than kCheap. The budget
+// of the result has no limit. Requires: request.train. Cost: as choose_recompute.
+BudgetChoice choose_selective(const PlanRequest& request);
+
+// What was chosen and what it was compared with, as a note for people; `asked`: the argument and its value.
+std::string budget_words(const BudgetChoice& choice, std::string_view asked);
 
 }  // namespace plimsoll

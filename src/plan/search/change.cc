@@ -163,8 +163,7 @@ std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   if (!request.train || !request.passes.is_on("recompute")) return policies;
   // What was chosen value by value lies between all of them.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
-  for (const RecomputePolicy policy :
-       {RecomputePolicy::kCheap, RecomputePolicy::kSelective, RecomputePolicy::kFull}) {
+  for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)
       policies.push_back(policy);
   }

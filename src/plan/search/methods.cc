@@ -49,7 +49,7 @@ const std::vector<Method>& method_table() {
        .words = {"--recompute", "selective"},
        .kind = "recompute",
        .effect = MethodEffect::kRounding,
-       .help = "Computes attention again, beside what is cheap: the same bits in fp32."},
+       .help = "Computes again what frees most memory for 4 % of the step: the same bits in fp32."},
       {.name = "optimizer_in_backward",
        .words = {"--optimizer_in_backward", "True", "--max_grad_norm", "0"},
        .kind = "accumulation",
