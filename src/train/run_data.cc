@@ -18,6 +18,7 @@
 #include "io/data/tokenizer_encoder.h"
 #include "train/device_choice.h"
 #include "train/host_memory.h"
+#include "train/run_labels.h"
 #include "train/run_threads.h"
 #include "train/trained_columns.h"
 
@@ -266,7 +267,7 @@ class DataReading {
       throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
     if ((setup_.purpose == RunPurpose::kPredict || arguments_.do_predict) && !test_text)
       throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
-    choose_label_scheme(train_text ? &*train_text : nullptr, task);
+    choose_labels(setup_, train_text ? &*train_text : nullptr, task);
     if (train_text) {
       keep_first(*train_text, arguments_.max_train_samples);
       setup_.train_data_hash = train_text->text_hash();
@@ -328,52 +329,6 @@ class DataReading {
     setup_.labels = given_labels({});
     setup_.labels.num_labels = options.num_labels;
     for (int i = 0; i < options.num_labels; ++i) setup_.labels.names.push_back("LABEL_" + std::to_string(i));
-  }
-
-  // A head that was trained for other labels is taken over where it has the same size; that is seldom meant.
-  void warn_of_other_labels() {
-    const std::vector<std::string>& model = setup_.model.id2label;
-    const bool is_generic = std::all_of(model.begin(), model.end(),
-                                        [](const std::string& name) { return name.starts_with("LABEL_"); });
-    if (is_generic || setup_.model.num_labels != setup_.labels.num_labels) return;
-    warn(
-        fmt::format("the model was trained with the labels {}, the data has {}: its classifier is taken over "
-                    "as it is, label for "
-                    "label in this order",
-                    fmt::join(model, ", "), fmt::join(setup_.labels.names, ", ")));
-  }
-
-  void choose_label_scheme(const TextSplit* train, const GlueTask* task) {
-    LabelOptions options;
-    if (!arguments_.problem_type.empty()) options.problem = find_problem_type(arguments_.problem_type);
-    if (task != nullptr) {
-      setup_.labels = glue_labels(*task);
-    } else if (train != nullptr && train->has_label()) {
-      setup_.labels = infer_labels(*train, options);
-    } else {
-      // A fine-tuned model brings its own.
-      std::vector<std::string> names = setup_.model.id2label;
-      for (int64_t i = static_cast<int64_t>(names.size()); i < setup_.model.num_labels; ++i)
-        names.push_back("LABEL_" + std::to_string(i));
-      setup_.labels = given_labels(names);
-      // As Hugging Face decides where nobody says: one label is a regression.
-      const ProblemType by_count =
-          setup_.model.num_labels == 1 ? ProblemType::kRegression : ProblemType::kSingleLabel;
-      setup_.labels.problem = options.problem.value_or(setup_.model.problem_type.value_or(by_count));
-      if (setup_.labels.problem == ProblemType::kRegression) setup_.labels.names.clear();
-    }
-    if (setup_.model.id2label.empty() || setup_.labels.names.empty()) return;
-    const int64_t num_in_data = setup_.labels.num_labels;
-    if (take_model_order(setup_.labels, setup_.model.id2label)) return;
-    // A head that is made anew has the size that the data needs.
-    const bool keeps_head = setup_.weights && !arguments_.ignore_mismatched_sizes && task == nullptr;
-    if (keeps_head && take_model_list(setup_.labels, setup_.model.id2label)) {
-      setup_.notes.push_back(
-          fmt::format("the training data has {} of the model's {} labels: the model keeps its list, {}",
-                      num_in_data, setup_.labels.num_labels, fmt::join(setup_.labels.names, ", ")));
-      return;
-    }
-    warn_of_other_labels();
   }
 
   RunSetup& setup_;
