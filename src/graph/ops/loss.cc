@@ -1,0 +1,32 @@
+#include "graph/ops/loss.h"
+
+#include <utility>
+
+#include "graph/ops/ops.h"
+#include "graph/ops/sum_type.h"
+
+namespace plimsoll {
+
+ValueType loss_type(const OpView& op) {
+  return {sum_dtype(op.input(0).type.dtype), Shape{1}};
+}
+
+void set_loss_gradient(GradientContext& context, const OpSchema& backward) {
+  const Op op = context.op();
+  const ValueId d_loss = context.d_output(0);
+  if (d_loss == kNoValue || !context.wants(0)) return;
+  std::vector<ValueId> inputs = op.inputs;
+  inputs.push_back(d_loss);
+  context.set(0, emit(context.graph(), backward, std::move(inputs), op.attributes, "d_logits"));
+}
+
+std::vector<ValueType> LossBwd::infer(const OpView& op) const {
+  expect_operands(op.num_inputs() == figures_.num_inputs + 1, op, "the inputs of the loss and d_loss[1]");
+  return {op.input(0).type};
+}
+
+double LossBwd::flops(const OpView& op, const Bucket& bucket) const {
+  return figures_.flops * static_cast<double>(op.in_shape(0).elements(bucket));
+}
+
+}  // namespace plimsoll
