@@ -1,15 +1,13 @@
 #include <gtest/gtest.h>
 
-#include "graph/analysis/tail.h"
 #include "graph/autodiff/autodiff.h"
-#include "graph/ir/text.h"
-#include "graph/ir/verify.h"
-#include "graph/ops/ops.h"
-#include "graph/passes/pass.h"
+#include "graph/passes/pass_text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
+
+using testing::replaced;
 
 constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
 
@@ -28,18 +26,7 @@ constexpr const char* kClassifier =
     "}\n";
 
 Graph after(const std::string& text, int64_t most_bytes) {
-  Graph graph = parse_graph(text, find_op);
-  verify(graph, "before the pass");
-  chunked_loss_pass(kBucket, most_bytes).run(graph);
-  verify(graph, "after the pass");
-  find_tails(graph);
-  return graph;
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+  return testing::after_pass(text, chunked_loss_pass(kBucket, most_bytes));
 }
 
 TEST(ChunkedLoss, LargeLogitsBecomeChunks) {

@@ -1,14 +1,12 @@
 #include <gtest/gtest.h>
 
-#include "graph/analysis/tail.h"
-#include "graph/ir/text.h"
-#include "graph/ir/verify.h"
-#include "graph/ops/ops.h"
-#include "graph/passes/pass.h"
+#include "graph/passes/pass_text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
+
+using testing::replaced;
 
 constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
 
@@ -23,12 +21,7 @@ constexpr const char* kLayer =
     "}\n";
 
 Graph after(const std::string& text, const std::function<bool(const OpView&)>& has_kernel) {
-  Graph graph = parse_graph(text, find_op);
-  verify(graph, "before the pass");
-  linear_gelu_pass(has_kernel).run(graph);
-  verify(graph, "after the pass");
-  find_tails(graph);
-  return graph;
+  return testing::after_pass(text, linear_gelu_pass(has_kernel));
 }
 
 std::string after_with_kernel(const std::string& text) {
@@ -37,12 +30,6 @@ std::string after_with_kernel(const std::string& text) {
 
 std::string unchanged(const std::string& text) {
   return print_graph(parse_graph(text, find_op));
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 TEST(LinearGelu, ProductAndActivationBecomeOne) {

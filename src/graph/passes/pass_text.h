@@ -1,0 +1,33 @@
+// Graphs as text, before and after a pass, for tests of passes. Thread-safe: values only.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "graph/analysis/tail.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll::testing {
+
+// The graph of this text after the pass, verified before and after; what lies behind the last row is allowed.
+inline Graph after_pass(const std::string& text, const Pass& pass) {
+  Graph graph = parse_graph(text, find_op);
+  verify(graph, "before the pass");
+  pass.run(graph);
+  verify(graph, "after the pass");
+  find_tails(graph);
+  return graph;
+}
+
+// The first `from` becomes `to`.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace plimsoll::testing
