@@ -30,12 +30,15 @@ bool accumulates(const MethodSet& set) {
 // rounds to 2^-9 at some twenty places of two layers, errors adding like their root, sqrt(20) x 2^-9 = 0.9 %,
 // and the head's logits are below 1; three times that is allowed. Another order of sums where their results
 // are rounded to 16 bits: a hundred times 2^-24 beside a spacing of 2^-9 puts one result in 300 on the other
-// side of a tie, which is the root of 1/300 of an error of precision.
+// side of a tie, which is the root of 1/300 of an error of precision. Where products round their operands to
+// TF32's 11 bits: an error of precision is three times sqrt(20) x 2^-11 = 0.66 %, and the same difference
+// beside a spacing of 2^-10 moves one operand in 160, hence 0.66 % x sqrt(1/160) = 5e-4.
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
-  constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002;
+  constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;
   const bool in_16_bits = arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
-  return in_16_bits ? kOrderIn16Bits : kOrder;
+  if (in_16_bits) return kOrderIn16Bits;
+  return arguments.tf32.value_or(false) ? kOrderInTf32 : kOrder;
 }
 
 // The end of the highest tensor of the plan.
