@@ -2,6 +2,7 @@
 // and the tables of the plan that they show.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -126,6 +127,45 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   }
   EXPECT_NE(readme.find("335.1M parameters"), std::string::npos);
   EXPECT_NE(plan.find("335.1M parameters"), std::string::npos);
+}
+
+// What README.md says that a set of methods needs, by `fit`, is what a run with it plans; rates are
+// estimates.
+TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
+  const std::string readme = read("README.md");
+  const std::map<std::string, std::vector<std::string>> methods{
+      {"pure_bf16", {"--dtype", "bfloat16"}},
+      {"bf16", {"--bf16"}},
+      {"fp16", {"--fp16"}},
+      {"adamw_8bit", {"--optim", "adamw_8bit"}},
+      {"bf16_moments", {"--optim_args", "momentum_dtype=bfloat16,variance_dtype=bfloat16"}}};
+  const std::regex row(R"(\n +\d+ +(\d+) x (\d+)  (\S[^\n]*?)  +(\d+) +[\d.]+ +[\d.]+ x )");
+  int rows = 0;
+  for (std::sregex_iterator it(readme.begin(), readme.end(), row), end; it != end; ++it, ++rows) {
+    std::vector<std::string> words{"train",
+                                   "--config_name",
+                                   "bert-large-uncased",
+                                   "--dataset_name",
+                                   "dummy",
+                                   "--dry_run",
+                                   "--device",
+                                   "l4",
+                                   "--per_device_train_batch_size",
+                                   (*it)[1],
+                                   "--gradient_accumulation_steps",
+                                   (*it)[2]};
+    std::istringstream names((*it)[3]);
+    for (std::string name; names >> name;) {
+      if (name.back() == ',') name.pop_back();
+      ASSERT_TRUE(methods.contains(name)) << "README.md shows a row with " << name << ", unknown here";
+      words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
+    }
+    // Load, resume, train: rounded up, as fit rounds.
+    const std::vector<std::string> totals = row_figures(said(words), "total ");
+    ASSERT_GE(totals.size(), 3u);
+    EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "README.md: " << (*it)[3];
+  }
+  EXPECT_GE(rows, 4);
 }
 
 }  // namespace
