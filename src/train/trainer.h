@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,7 @@ class TrainLoop {
   void count_step(StepInfo& info, const BatchInfo& last);
   int64_t updates_done() const;
   double learning_rate() const;
+  [[noreturn]] void refuse_loss(int64_t step, double loss, std::span<const int32_t> rows) const;
   void tell_skipped(const StepInfo& info) const;
   void after_step(const StepInfo& info);
   void finish_step(const StepInfo& info);
