@@ -1,4 +1,4 @@
-// Arguments that are unknown, contradictory or out of range; checkpoints that do not carry a run on.
+// Arguments that are unknown, contradictory or out of range.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -25,20 +25,6 @@ Case argument(std::string name, int exit_code, Words message, Words more) {
 Case inspect(std::string name, Words message, const std::string& file) {
   return {std::move(name), 0, std::move(message), [file](const Ground& ground) {
             return Words{"inspect", ground.run() + "/" + file};
-          }};
-}
-
-// Goes on with a copy of the run in which one file of the last checkpoint is changed.
-Case checkpoint(std::string name, int exit_code, Words message, std::string file,
-                std::function<void(std::string&)> change) {
-  return {std::move(name), exit_code, std::move(message),
-          [file = std::move(file), change = std::move(change)](const Ground& ground) {
-            const std::string run = ground.run_copy();
-            const std::string path = run + "/checkpoint-2/" + file;
-            std::string text = read_file(path);
-            change(text);
-            ground.file(fs::relative(path, ground.path("")).string(), text);
-            return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2"});
           }};
 }
 
@@ -439,132 +425,6 @@ std::vector<Case> argument_cases() {
        [](const Ground& ground) {
          return Words{"tokenize", "--tokenizer_name", ground.model(), ground.model()};
        }},
-  };
-}
-
-std::vector<Case> checkpoint_cases() {
-  const auto cut = [](std::string& text) { text.resize(text.size() / 2); };
-  const auto flip = [](std::string& text) {
-    text[text.size() - 9] = static_cast<char>(text[text.size() - 9] ^ 1);
-  };
-  const auto resume_with = [](std::string name, int exit_code, Words message, Words more) {
-    return Case{std::move(name), exit_code, std::move(message),
-                [more = std::move(more)](const Ground& ground) {
-                  const std::string run = ground.run_copy();
-                  Words all = {"--resume_from_checkpoint", run + "/checkpoint-2"};
-                  all.insert(all.end(), more.begin(), more.end());
-                  return ground.resume(run, all);
-                }};
-  };
-  return {
-      {"CheckpointAtTheEnd",
-       0,
-       {"nothing is left to train", "training was complete at step 2", "--max_steps", "as they were"},
-       [](const Ground& ground) {
-         return ground.resume(ground.run_copy(), {"--resume_from_checkpoint", "True", "--max_steps", "2"});
-       }},
-      {"CheckpointsOfAnotherRun",
-       2,
-       {"holds checkpoints of another run (begun 20", "checkpoint-2", "--resume_from_checkpoint True",
-        "--output_dir", "--replace_checkpoints"},
-       [](const Ground& ground) { return ground.resume(ground.run_copy()); }},
-      resume_with("CheckpointGood", 0, {"checkpoint-2", "wrote"}, {}),
-      checkpoint("CheckpointWeightsCut", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors", cut),
-      checkpoint("CheckpointWeightsFlipped", 4, {"checkpoint-2", "model.safetensors"}, "model.safetensors",
-                 flip),
-      checkpoint("CheckpointOptimizerFlipped", 4, {"checkpoint-2", "optimizer.safetensors"},
-                 "optimizer.safetensors", flip),
-      checkpoint("CheckpointStateCut", 4, {"checkpoint-2", "trainer_state.json"}, "trainer_state.json", cut),
-      checkpoint("CheckpointManifestCut", 4, {"checkpoint-2", "plimsoll_manifest.json"},
-                 "plimsoll_manifest.json", cut),
-      checkpoint("CheckpointManifestDeep", 4, {"checkpoint-2", "plimsoll_manifest.json"},
-                 "plimsoll_manifest.json", [](std::string& text) { text = std::string(100000, '['); }),
-      {"CheckpointFileMissing",
-       4,
-       {"checkpoint-2", "optimizer.safetensors"},
-       [](const Ground& ground) {
-         const std::string run = ground.run_copy();
-         fs::remove(run + "/checkpoint-2/optimizer.safetensors");
-         return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2"});
-       }},
-      {"CheckpointNotThere",
-       4,
-       {"checkpoint-9", "there is no such folder"},
-       [](const Ground& ground) {
-         return ground.resume(ground.path("other"),
-                              {"--resume_from_checkpoint", ground.run() + "/checkpoint-9"});
-       }},
-      // Said before the data is read, which is broken too.
-      {"CheckpointNotThereBeforeData",
-       4,
-       {"checkpoint-9", "there is no such folder"},
-       [](const Ground& ground) {
-         return ground.resume(ground.path("other"),
-                              {"--resume_from_checkpoint", ground.run() + "/checkpoint-9", "--train_file",
-                               ground.file("no.tsv", "a")});
-       }},
-      {"CheckpointCutBeforeData",
-       4,
-       {"checkpoint-2", "optimizer.safetensors"},
-       [](const Ground& ground) {
-         const std::string run = ground.run_copy();
-         fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
-         return ground.resume(run, {"--resume_from_checkpoint", run + "/checkpoint-2", "--train_file",
-                                    ground.file("no.tsv", "a")});
-       }},
-      {"OutputIsAFile",
-       2,
-       {"--output_dir", "taken is no folder", "name another"},
-       [](const Ground& ground) {
-         return ground.resume(ground.file("taken", ""), {"--train_file", ground.file("no.tsv", "a")});
-       }},
-      {"OutputIsBelowAFile",
-       2,
-       {"--output_dir", "taken is no folder", "name another"},
-       [](const Ground& ground) {
-         return ground.resume(ground.file("taken", "") + "/deep/run",
-                              {"--train_file", ground.file("no.tsv", "a")});
-       }},
-      {"OutputOfAPredictionIsAFile",
-       2,
-       {"--output_dir", "taken is no folder"},
-       [](const Ground& ground) {
-         Words words = ground.predict(ground.model());
-         words.insert(words.end(), {"--output_dir", ground.file("taken", "")});
-         return words;
-       }},
-      {"CheckpointNoneInFolder",
-       0,
-       {"no checkpoint to resume from", "starting from the beginning"},
-       [](const Ground& ground) {
-         return ground.resume(ground.path("empty_run"), {"--resume_from_checkpoint", "True"});
-       }},
-      {"CheckpointDamagedIsSkipped",
-       0,
-       {"checkpoint-2", "skipped", "checkpoint-1"},
-       [](const Ground& ground) {
-         const std::string run = ground.run_copy();
-         fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
-         return ground.resume(run, {"--resume_from_checkpoint", "True"});
-       }},
-      {"CheckpointAllDamaged",
-       4,
-       {"checkpoint-2", "none of its 2 checkpoints verifies"},
-       [](const Ground& ground) {
-         const std::string run = ground.run_copy();
-         fs::resize_file(run + "/checkpoint-2/optimizer.safetensors", 100);
-         fs::resize_file(run + "/checkpoint-1/optimizer.safetensors", 100);
-         return ground.resume(run, {"--resume_from_checkpoint", "True"});
-       }},
-      resume_with("CheckpointOfAnotherShape", 4,
-                  {"checkpoint-2", "intermediate.dense", "[32, 16]", "[64, 16]", "resume with the model"},
-                  {"--config_overrides", "intermediate_size=64"}),
-      resume_with("CheckpointOfAnotherDepth", 4, {"checkpoint-2", "layer.1", "resume with the model"},
-                  {"--config_overrides", "num_hidden_layers=2"}),
-      resume_with("CheckpointOfAnotherOptimizer", 4, {"checkpoint-2", "42 tensors", "has 0", "--optim"},
-                  {"--optim", "sgd"}),
-      resume_with("CheckpointArgumentChanged", 0, {"--learning_rate: was 5e-05, is now 0.001"},
-                  {"--learning_rate", "0.001"}),
   };
 }
 
