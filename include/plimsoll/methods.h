@@ -23,6 +23,7 @@ struct Method {
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
   std::string_view not_on_cpu = {};  // why it has no meaning on a CPU; "" where it has
+  std::string_view not_in_fit = {};  // why `plimsoll fit` does not look at it; "" where it does
   std::string_view help = {};        // a sentence
 };
 

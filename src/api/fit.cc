@@ -42,7 +42,7 @@ std::vector<MethodSet> method_sets(bool with_other_paths) {
     const size_t before = sets.size();
     for (size_t i = 0; i < before; ++i) {
       for (const Method& method : method_table()) {
-        if (method.kind != kind) continue;
+        if (method.kind != kind || !method.not_in_fit.empty()) continue;
         if (method.effect == MethodEffect::kOtherPath && !with_other_paths) continue;
         if (method.kind == "trained part" && has_kind(sets[i], "optimizer")) continue;
         const bool has_few_states = method.kind == "trained part" || method.kind == "optimizer";
@@ -89,6 +89,11 @@ class Fit {
   Fit(const FitOptions& options, const Environment& environment)
       : options_(options), environment_(environment) {
     base_ = options.arguments;
+    if (base_.recompute == "selective") {
+      throw_error(ErrorCode::kUsage,
+                  "--recompute selective: {}; leave it out, and add it to the command that fit gives",
+                  find_method("selective")->not_in_fit);
+    }
     // A plan is made for batches of the longest sequences, whatever the data; so the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
     evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";

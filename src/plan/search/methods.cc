@@ -49,6 +49,7 @@ const std::vector<Method>& method_table() {
        .words = {"--recompute", "selective"},
        .kind = "recompute",
        .effect = MethodEffect::kRounding,
+       .not_in_fit = "what it computes again is chosen for one batch, and fit looks for the batch",
        .help = "Computes again what frees most memory for 4 % of the step: the same bits in fp32."},
       {.name = "optimizer_in_backward",
        .words = {"--optimizer_in_backward", "True", "--max_grad_norm", "0"},
