@@ -26,15 +26,29 @@ double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
   return 1e3 * gpu.tf32_tflops / (fp32 == Fp32Products::kTf32x3 ? 3.0 : 1.0);
 }
 
+GpuWork gpu_work(const OpSchema& schema, const OpView& op) {
+  if (schema.group() != OpGroup::kContraction) return GpuWork::kOther;
+  const std::string_view name = op.op.def->name();
+  if (name == "attention") return GpuWork::kAttention;
+  return name == "attention_bwd" ? GpuWork::kAttentionBackward : GpuWork::kProduct;
+}
+
+// The depth of a product follows from its operations.
+double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
+  const Shape& shape = op.out_shape(0);
+  const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
+  const double rows = static_cast<double>(shape.elements(bucket)) / columns;
+  return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
+}
+
 // The slower of arithmetic and traffic at the shares of the rates that steps reach, joined with what an op
 // takes at the least: target/gpu_efficiency.h.
-double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
+double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
   const GpuTarget& gpu = request.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
-  if (schema.group() != OpGroup::kContraction)
-    return std::hypot(1e3 * traffic, gpu_least_ms(GpuWork::kOther, GpuPrecision::kF32));
-  const GpuWork work = op.op.def->name().starts_with("attention") ? GpuWork::kAttention : GpuWork::kProduct;
+  const GpuWork work = gpu_work(schema, op);
+  if (work == GpuWork::kOther) return std::hypot(1e3 * traffic, kGpuLeastMs);
   const DType type = arithmetic_type(op);
   // Attention multiplies in tf32 where products do, but not as three of them.
   const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
@@ -46,7 +60,9 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const double gflops =
       is_tf32 ? gpu_product_gflops(gpu, type, request.fp32_products) : product_gflops(gpu, type);
   const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
-  return std::hypot(1e3 * std::max(arithmetic, traffic), gpu_least_ms(work, precision));
+  const double least =
+      work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
+  return std::hypot(1e3 * std::max(arithmetic, traffic), least);
 }
 
 CpuWork cpu_work(const OpSchema& schema, const OpView& op) {
@@ -66,8 +82,9 @@ DType cpu_arithmetic_type(CpuWork work, const OpView& op, CpuIsa isa) {
   return is_attention && type == DType::kBF16 && isa != CpuIsa::kAmx ? DType::kF32 : type;
 }
 
-double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const PlanRequest& request) {
-  if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, request);
+double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                    const PlanRequest& request) {
+  if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
   const CpuTarget& target = cpu_target(request.isa);
   const CpuWork work = cpu_work(schema, op);
   const DType type = cpu_arithmetic_type(work, op, request.isa);
@@ -127,7 +144,8 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
     const OpView view{program.graph, op};
     const OpSchema& schema = schema_of(op);
     const Cost cost = schema.cost(view, program.bucket);
-    figures.push_back({cost.flops, cost.bytes, estimated_ms(schema, view, cost, plan.request)});
+    figures.push_back(
+        {cost.flops, cost.bytes, estimated_ms(schema, view, cost, program.bucket, plan.request)});
   }
   if (plan.is_on_gpu() && program.ops.size() == figures.size()) add_waits(program, plan.request.gpu, figures);
   return figures;
