@@ -91,7 +91,8 @@ int run_train(const std::vector<std::string>& words) {
   }
   Trainer trainer(arguments, Task::kTrain, process_environment());
   running = &trainer;
-  catch_signals();
+  // A dry run has nothing to save, and its reader may leave: `train --dry_run | head`.
+  if (!arguments.dry_run) catch_signals();
   if (!show_and_start(trainer, arguments, remarks)) {
     running = nullptr;
     return 0;

@@ -108,5 +108,21 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   EXPECT_NE(rest.output.find("resuming from " + run), std::string::npos) << rest.output;
 }
 
+TEST(Kill, ADryRunEndsQuietlyWithItsReader) {
+  const TestFolder folder("dry_run_without_reader");
+  const std::string pipe = folder.path("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  std::vector<std::string> words = killed_run(write_tiny_model(folder), folder.path("run"), 1);
+  words.emplace_back("--dry_run");
+  Process process(words, folder.path("log"), {}, pipe);
+  close(reader);
+  const ProcessResult result = process.wait();
+  // On a machine with other work it may have printed all before the reader left.
+  EXPECT_TRUE(result.signal == SIGPIPE || result.exit_code == 0) << result.exit_code << result.output;
+  EXPECT_EQ(result.output.find("cannot be written"), std::string::npos) << result.output;
+}
+
 }  // namespace
 }  // namespace plimsoll::testing
