@@ -65,29 +65,29 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   return std::hypot(1e3 * std::max(arithmetic, traffic), least);
 }
 
-CpuWork cpu_work(const OpSchema& schema, const OpView& op) {
+CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
   const std::string_view name = op.op.def->name();
-  if (name == "attention") return CpuWork::kAttention;
-  if (name == "attention_bwd") return CpuWork::kAttentionBackward;
+  const bool on_tiles = isa == CpuIsa::kAmx && arithmetic_type(op) == DType::kBF16;
+  if (name == "attention") return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
+  if (name == "attention_bwd")
+    return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
   if (schema.group() == OpGroup::kContraction) return CpuWork::kProduct;
   return name.ends_with("_8bit") ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
 }
 
 // The type whose rate of products the work has a share of: beside products only attention on AMX multiplies
 // in 16 bits.
-DType cpu_arithmetic_type(CpuWork work, const OpView& op, CpuIsa isa) {
-  const bool is_attention = work == CpuWork::kAttention || work == CpuWork::kAttentionBackward;
-  if (work != CpuWork::kProduct && !is_attention) return DType::kF32;
-  const DType type = arithmetic_type(op);
-  return is_attention && type == DType::kBF16 && isa != CpuIsa::kAmx ? DType::kF32 : type;
+DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
+  const bool on_tiles = work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
+  return work == CpuWork::kProduct || on_tiles ? arithmetic_type(op) : DType::kF32;
 }
 
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request) {
   if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
   const CpuTarget& target = cpu_target(request.isa);
-  const CpuWork work = cpu_work(schema, op);
-  const DType type = cpu_arithmetic_type(work, op, request.isa);
+  const CpuWork work = cpu_work(schema, op, request.isa);
+  const DType type = cpu_arithmetic_type(work, op);
   const double gflops = cpu_share_of_flops(work) * product_gflops(target, type, request.num_threads);
   const double arithmetic = cost.flops / (gflops * 1e9);
   const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
