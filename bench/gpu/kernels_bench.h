@@ -1,0 +1,137 @@
+// What the programs' files that measure CUDA kernels against the memory share: pools of device memory, and
+// the clock. One thread; a Bench owns its memory and events.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/view.h"
+#include "device/cuda/error.h"
+
+namespace plimsoll {
+
+inline constexpr int64_t kPoolBytes = int64_t{3} << 30;
+inline constexpr int kCalls = 10;
+inline constexpr int kBatches = 25;
+
+// Device memory that is handed out again and again, round and round.
+class Pool {
+ public:
+  Pool() {
+    void* data = nullptr;
+    PLIMSOLL_CUDA(cudaMalloc(&data, static_cast<size_t>(kPoolBytes)));
+    data_ = static_cast<char*>(data);
+  }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool() { static_cast<void>(cudaFree(data_)); }
+
+  // Small numbers of either sign, whichever floating type reads them.
+  void fill() {
+    std::vector<uint16_t> host(size_t{32} << 20);
+    uint64_t state = 1;
+    for (uint16_t& bits : host) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      bits = static_cast<uint16_t>(((state >> 33) & 0x80ff) | 0x3f00);  // +-[0.5, 2) in bf16, about 2 in f16
+    }
+    const auto bytes = static_cast<int64_t>(host.size() * 2);
+    for (int64_t at = 0; at + bytes <= kPoolBytes; at += bytes) {
+      PLIMSOLL_CUDA(cudaMemcpy(data_ + at, host.data(), static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
+    }
+  }
+  View take(DType dtype, int64_t count) {
+    const int64_t bytes = (count * dtype_bytes(dtype) + 255) / 256 * 256;
+    if (next_ + bytes > kPoolBytes) next_ = 0;
+    View view{data_ + next_, dtype};
+    next_ += bytes;
+    return view;
+  }
+
+ private:
+  char* data_ = nullptr;
+  int64_t next_ = 0;
+};
+
+// Integers that stay where they are.
+inline View integers(DType dtype, const std::vector<int64_t>& values) {
+  void* data = nullptr;
+  PLIMSOLL_CUDA(cudaMalloc(&data, values.size() * 8));
+  std::vector<int32_t> narrow_values(values.begin(), values.end());
+  const void* from = dtype == DType::kI64 ? static_cast<const void*>(values.data()) : narrow_values.data();
+  PLIMSOLL_CUDA(cudaMemcpy(data, from, values.size() * static_cast<size_t>(dtype_bytes(dtype)),
+                           cudaMemcpyHostToDevice));
+  return {data, dtype};
+}
+
+class Bench {
+ public:
+  explicit Bench(std::span<char* const> words) : words_(words.begin(), words.end()) {
+    in.fill();
+    out.fill();
+    PLIMSOLL_CUDA(cudaEventCreate(&start_));
+    PLIMSOLL_CUDA(cudaEventCreate(&stop_));
+    const int64_t bytes = int64_t{1} << 29;
+    copy_rate_ =
+        2.0 * static_cast<double>(bytes) /
+        milliseconds([&] {
+          PLIMSOLL_CUDA(cudaMemcpyAsync(out.take(DType::kU8, bytes).data, in.take(DType::kU8, bytes).data,
+                                        static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice));
+        }).median;
+    fmt::print("device copy of {} MiB: {:.3f} TB/s (read and written)\n\n", bytes >> 20, copy_rate_ * 1e-9);
+    fmt::print("{:<44} {:>9} {:>19} {:>9} {:>7} {:>7}\n", "kernel", "ms", "least to most", "MB", "TB/s",
+               "share");
+  }
+
+  void measure(const std::string& name, int64_t bytes, const std::function<void()>& call) {
+    const auto is_in_name = [&](const std::string& word) { return name.find(word) != std::string::npos; };
+    if (!words_.empty() && std::none_of(words_.begin(), words_.end(), is_in_name)) return;
+    const Times ms = milliseconds(call);
+    const double rate = static_cast<double>(bytes) / ms.median;
+    fmt::print("{:<44} {:>9.4f} {:>9.4f}-{:>9.4f} {:>9.2f} {:>7.3f} {:>6.1f}%\n", name, ms.median, ms.least,
+               ms.most, static_cast<double>(bytes) * 1e-6, rate * 1e-9, 100.0 * rate / copy_rate_);
+  }
+
+  Pool in, out;  // what kernels read, what they write
+
+ private:
+  struct Times {
+    double median, least, most;
+  };
+  Times milliseconds(const std::function<void()>& call) {
+    for (int i = 0; i < 3; ++i) call();
+    std::vector<float> times;
+    for (int batch = 0; batch < kBatches; ++batch) {
+      PLIMSOLL_CUDA(cudaEventRecord(start_));
+      for (int i = 0; i < kCalls; ++i) call();
+      PLIMSOLL_CUDA(cudaEventRecord(stop_));
+      PLIMSOLL_CUDA(cudaEventSynchronize(stop_));
+      float ms = 0.0f;
+      PLIMSOLL_CUDA(cudaEventElapsedTime(&ms, start_, stop_));
+      times.push_back(ms / kCalls);
+    }
+    std::sort(times.begin(), times.end());
+    return {static_cast<double>(times[kBatches / 2]), static_cast<double>(times.front()),
+            static_cast<double>(times.back())};
+  }
+
+  std::vector<std::string> words_;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  double copy_rate_ = 1.0;
+};
+
+inline std::string label(std::string_view kernel, DType dtype, int64_t T, int64_t C) {
+  return fmt::format("{} {} {}x{}", kernel, dtype_name(dtype), T, C);
+}
+
+// Defined in optimizer_kernels_bench.cc and weight_kernels_bench.cc.
+void measure_optimizers(Bench& bench);
+void measure_dequantize(Bench& bench);
+
+}  // namespace plimsoll

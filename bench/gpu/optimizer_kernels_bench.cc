@@ -1,0 +1,133 @@
+// The optimizers of kernels_bench.cc, on the parameters of eight of BERT-large's blocks.
+#include "bench/gpu/kernels_bench.h"
+#include "kernels/element_wise/cast_cuda.h"
+#include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adagrad_cuda.h"
+#include "kernels/optimizer/adamw_8bit_cuda.h"
+#include "kernels/optimizer/adamw_cuda.h"
+#include "kernels/optimizer/global_norm_cuda.h"
+#include "kernels/optimizer/lion_8bit_cuda.h"
+#include "kernels/optimizer/lion_cuda.h"
+#include "kernels/optimizer/sgd_cuda.h"
+#include "kernels/optimizer/tensor_scan_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+// The parameters of BERT-large's 24 blocks: sizes large and small, in one list.
+std::vector<int64_t> parameter_counts(int num_blocks) {
+  std::vector<int64_t> counts;
+  for (int block = 0; block < num_blocks; ++block) {
+    for (const int64_t count : {3 * 1048576, 3 * 1024, 1048576, 1024, 1024, 1024, 4 * 1048576, 4096,
+                                4 * 1048576, 1024, 1024, 1024}) {
+      counts.push_back(count);
+    }
+  }
+  return counts;
+}
+
+void measure_optimizer(Bench& bench, DType grads, DType low) {
+  const std::vector<int64_t> counts = parameter_counts(8);
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  // The bits of 1e-4.
+  const View rate = integers(DType::kI32, {0x38d1b717}), step = integers(DType::kI64, {10});
+  Pool &in = bench.in, &out = bench.out;
+  std::vector<OptimizerTensor> tensors;
+  for (const int64_t count : counts) {
+    tensors.push_back({.param = out.take(DType::kF32, count),
+                       .grad = in.take(grads, count),
+                       .m = out.take(DType::kF32, count),
+                       .v = out.take(DType::kF32, count),
+                       .count = count});
+    if (is_floating(low)) tensors.back().low = out.take(low, count);
+    // Second moments are not negative.
+    fill_cuda({tensors.back().v, count, 0.25}, nullptr);
+  }
+  const std::string types = fmt::format(" of {} gradients, {} copy, {} M", dtype_name(grads),
+                                        is_floating(low) ? dtype_name(low) : "no", total / 1000000);
+  bench.measure("adamw" + types, total * (24 + dtype_bytes(grads) + (is_floating(low) ? 2 : 0)), [&] {
+    adamw_cuda(
+        {.tensors = tensors, .learning_rate = {rate.data, DType::kF32}, .step = step, .weight_decay = 0.01},
+        nullptr);
+  });
+  bench.measure("global_norm" + types, total * dtype_bytes(grads), [&] {
+    global_norm_cuda({.tensors = tensors,
+                      .norm = out.take(DType::kF32, 1),
+                      .finite = out.take(DType::kF32, 1),
+                      .scratch = out.take(DType::kU8, kGlobalNormCudaScratchBytes)},
+                     nullptr);
+  });
+}
+
+// The optimizers with smaller states, on the same parameters in fp32.
+void measure_small_states(Bench& bench) {
+  const std::vector<int64_t> counts = parameter_counts(8);
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  const View rate = integers(DType::kI32, {0x38d1b717}), step = integers(DType::kI64, {10});
+  Pool &in = bench.in, &out = bench.out;
+  std::vector<OptimizerTensor> fp32, eight_bit;
+  std::vector<AdafactorTensor> factored;
+  int64_t scratch_bytes = 0;
+  for (const int64_t count : counts) {
+    const int64_t blocks = eight_bit_blocks(count);
+    const View param = out.take(DType::kF32, count), grad = in.take(DType::kF32, count);
+    fp32.push_back({.param = param, .grad = grad, .m = out.take(DType::kF32, count), .count = count});
+    fill_cuda({fp32.back().m, count, 0.25}, nullptr);
+    eight_bit.push_back({.param = param,
+                         .grad = grad,
+                         .m = out.take(DType::kU8, count),
+                         .v = out.take(DType::kU8, count),
+                         .count = count,
+                         .m_absmax = out.take(DType::kF32, blocks),
+                         .v_absmax = out.take(DType::kF32, blocks)});
+    fill_cuda({eight_bit.back().m_absmax, blocks, 0.01}, nullptr);
+    fill_cuda({eight_bit.back().v_absmax, blocks, 0.01}, nullptr);
+    AdafactorTensor tensor{.param = param, .grad = grad, .columns = count};
+    if (count > 4096) {
+      tensor.rows = count / 1024;
+      tensor.columns = 1024;
+      tensor.row = out.take(DType::kF32, tensor.rows);
+      tensor.column = out.take(DType::kF32, 1024);
+      fill_cuda({tensor.row, tensor.rows, 0.01}, nullptr);
+      fill_cuda({tensor.column, 1024, 0.01}, nullptr);
+    } else {
+      tensor.v = out.take(DType::kF32, count);
+      fill_cuda({tensor.v, count, 0.01}, nullptr);
+    }
+    scratch_bytes += adafactor_scratch(tensor.rows, tensor.columns, tensor.is_matrix()).bytes;
+    factored.push_back(tensor);
+  }
+  const ConstView lr{rate.data, DType::kF32};
+  const std::string size = fmt::format(" of f32 gradients, {} M", total / 1000000);
+  bench.measure("lion" + size, total * 20,
+                [&] { lion_cuda({.tensors = fp32, .learning_rate = lr}, nullptr); });
+  bench.measure("sgd" + size, total * 12, [&] { sgd_cuda({.tensors = fp32, .learning_rate = lr}, nullptr); });
+  bench.measure("sgd with momentum" + size, total * 20, [&] {
+    sgd_cuda({.tensors = fp32, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
+  });
+  bench.measure("adagrad" + size, total * 20,
+                [&] { adagrad_cuda({.tensors = fp32, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("adamw_8bit" + size, total * 16 + total / 16,
+                [&] { adamw_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("lion_8bit" + size, total * 14 + total / 32,
+                [&] { lion_8bit_cuda({.tensors = eight_bit, .learning_rate = lr}, nullptr); });
+  bench.measure("adafactor" + size, total * 20, [&] {
+    adafactor_cuda({.tensors = factored,
+                    .learning_rate = lr,
+                    .step = step,
+                    .scratch = out.take(DType::kU8, scratch_bytes)},
+                   nullptr);
+  });
+}
+
+}  // namespace
+
+void measure_optimizers(Bench& bench) {
+  measure_optimizer(bench, DType::kF32, DType::kBF16);
+  measure_optimizer(bench, DType::kBF16, DType::kU8);
+  measure_small_states(bench);
+}
+
+}  // namespace plimsoll
