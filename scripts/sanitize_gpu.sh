@@ -20,17 +20,15 @@ plimsoll=$(program plimsoll)
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-small="--config_name bert-base-uncased --dataset_name dummy --max_steps 3 --max_seq_length 48 --per_device_train_batch_size 4
-  --device cuda:0 --debug_allocations --logging_steps 1 --save_strategy no
+small="--config_name bert-base-uncased --dataset_name dummy --dummy_seq_length 48 --max_steps 3 --max_seq_length 48
+  --per_device_train_batch_size 4 --device cuda:0 --debug_allocations --logging_steps 1 --save_strategy no
   --config_overrides num_hidden_layers=2,hidden_size=128,num_attention_heads=2,intermediate_size=256,vocab_size=512"
 failed=0
-# One program under one tool: its last lines on failure, one line where all is well. Racecheck does not follow the barriers of
-# Hopper's copy engine, by which the library's own products of matrices (nvjet) are ordered: it leaves these out.
+# One program under one tool: its last lines on failure, one line where all is well.
 check() {
-  local tool=$1 name=$2 but=()
+  local tool=$1 name=$2
   shift 2
-  [ "$tool" = racecheck ] && but=(--kernel-name-exclude kernel_substring=nvjet)
-  if compute-sanitizer --tool "$tool" "${but[@]}" --error-exitcode 9 "$@" >"$out/log" 2>&1; then
+  if compute-sanitizer --tool "$tool" --error-exitcode 9 "$@" >"$out/log" 2>&1; then
     echo "$tool: $name: clean"
   else
     echo "$tool: $name: exit code $?"
@@ -39,17 +37,21 @@ check() {
     tail -5 "$out/log"
   fi
 }
+# Racecheck takes no filter of kernels: with cuBLASLt's own ones (nvjet) left out, it breaks down at the first of them. Initcheck
+# does not see what these write by Hopper's copy engine, and reports every reader of a 16-bit product: it takes fp32 and TF32.
 for tool in "${tools[@]}"; do
-  for options in "" "--bf16" "--tf32 True" "--gradient_accumulation_steps 2 --bf16" "--optim sgd"; do
+  for options in "" "--tf32 True" "--tf32 True --chunked_loss always --optim adamw_8bit" "--optim sgd" \
+    "--bf16" "--gradient_accumulation_steps 2 --bf16"; do
+    [[ $tool = initcheck && $options = *bf16* ]] && continue
     # shellcheck disable=SC2086
     check "$tool" "train ${options:-in fp32}" "$plimsoll" train $small $options --output_dir "$out/run"
     rm -rf "$out/run"
   done
   if [ "$tool" != initcheck ]; then
-    for test in kernels_element_wise_cuda_test kernels_layer_norm_cuda_test kernels_embedding_cuda_test kernels_loss_cuda_test \
-      kernels_optimizer_cuda_test; do
-      binary=$(program $test)
-      [ -x "$binary" ] && check "$tool" "$test" "$binary"
+    for test in attention element_wise embedding layer_norm loss matmul optimizer quantization; do
+      binary=$(program kernels_${test}_cuda_test)
+      # Under a tool each of some thousand allocations costs its time.
+      [ -x "$binary" ] && check "$tool" "kernels_${test}_cuda_test" "$binary" --gtest_filter=-*TakesMoreTensors*
     done
   fi
 done
