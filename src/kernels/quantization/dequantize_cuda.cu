@@ -8,7 +8,7 @@ namespace cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kElementsPerThread = 8;
+constexpr int kPacks = 8;  // that a thread asks for before it computes the first
 
 // By value: a launch carries them in its parameters, which lie in constant memory.
 struct FourBitTable {
@@ -18,88 +18,161 @@ struct ScaleTable {
   float numbers[256];
 };
 
-struct FourBitShape {
+// One of a block's packs, kThreads apart. Its elements are those from pack * N on.
+__device__ __forceinline__ int64_t pack_of(int u) {
+  return (static_cast<int64_t>(blockIdx.x) * kPacks + u) * kThreads + threadIdx.x;
+}
+template <int N>
+unsigned blocks_of(int64_t count) {
+  return static_cast<unsigned>(ceil_div(count, int64_t{kThreads} * kPacks * N));
+}
+
+// kBytes neighbouring bytes, the first in the lowest bits.
+template <int kBytes>
+__device__ __forceinline__ uint64_t load_bytes(const void* p) {
+  if constexpr (kBytes == 8) return *static_cast<const uint64_t*>(p);
+  if constexpr (kBytes == 4) return *static_cast<const uint32_t*>(p);
+  if constexpr (kBytes == 2) return *static_cast<const uint16_t*>(p);
+  static_assert(kBytes == 8 || kBytes == 4 || kBytes == 2 || kBytes == 1);
+  return *static_cast<const uint8_t*>(p);
+}
+
+struct FourBitMatrix {
+  const uint8_t* codes;
+  const void* scales;          // u8 where there are second scales, else f32
+  const float* second_scales;  // null: none
+  const float* offsets;
   int64_t count;          // elements of a part
   int64_t blocks;         // of a part
   int64_t second_blocks;  // of a part
 };
 
-// A thread takes eight elements of a part, all of one block: blocks begin at multiples of 64. The grid's
-// second dimension is the part.
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    four_bit_kernel(const uint8_t* codes, const void* scales, const float* second_scales,
-                    const float* offsets, T* w, FourBitShape shape, FourBitTable table,
-                    ScaleTable scale_table) {
-  __shared__ float numbers[16];
-  __shared__ float scale_numbers_of[256];
-  if (threadIdx.x < 16) numbers[threadIdx.x] = table.numbers[threadIdx.x];
-  if (second_scales != nullptr) scale_numbers_of[threadIdx.x] = scale_table.numbers[threadIdx.x];
-  __syncthreads();
-  const int64_t part = blockIdx.y;
-  const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kElementsPerThread;
-  if (first >= shape.count) return;
-  const int64_t block = first / kQuantizationBlock;
-  float absmax;
-  if (second_scales != nullptr) {
-    const uint8_t code = static_cast<const uint8_t*>(scales)[part * shape.blocks + block];
-    // Two roundings: the compiler must not fuse them.
-    absmax = __fadd_rn(
-        __fmul_rn(scale_numbers_of[code], second_scales[part * shape.second_blocks + block / kScaleBlock]),
-        offsets[part]);
-  } else {
-    absmax = static_cast<const float*>(scales)[part * shape.blocks + block];
-  }
-  const uint8_t* from = codes + part * ((shape.count + 1) / 2) + first / 2;
-  T* to = w + part * shape.count + first;
-  float values[kElementsPerThread];
-#pragma unroll
-  for (int i = 0; i < kElementsPerThread; i += 2) {
-    if (first + i >= shape.count) break;
-    const uint8_t pair = from[i / 2];
-    values[i] = numbers[pair >> 4] * absmax;
-    values[i + 1] = numbers[pair & 15] * absmax;
-  }
-#pragma unroll
-  for (int i = 0; i < kElementsPerThread; ++i) {
-    if (first + i < shape.count) {
-      const float one[1] = {values[i]};
-      store_floats<T, 1>(to + i, one);
+// A block's scale as it lies in memory: asked for together with the codes.
+struct RawScale {
+  float number = 0.0f;  // absmax, or the second scale
+  uint8_t code = 0;
+
+  __device__ __forceinline__ void load(const FourBitMatrix& a, int64_t part, int64_t block) {
+    if (a.second_scales == nullptr) {
+      number = static_cast<const float*>(a.scales)[part * a.blocks + block];
+    } else {
+      code = static_cast<const uint8_t*>(a.scales)[part * a.blocks + block];
+      number = a.second_scales[part * a.second_blocks + block / kScaleBlock];
     }
   }
-}
+  // Two roundings: the compiler must not fuse them.
+  __device__ __forceinline__ float absmax(const FourBitMatrix& a, const float* scale_numbers,
+                                          float offset) const {
+    if (a.second_scales == nullptr) return number;
+    return __fadd_rn(__fmul_rn(scale_numbers[code], number), offset);
+  }
+};
 
-template <typename T>
+// The grid's second dimension is the part. A pack is of one block: these begin at multiples of 64.
+template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
-    eight_bit_kernel(const int8_t* codes, const float* scales, T* w, int64_t n, int64_t columns) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const float scale = __fdiv_rn(scales[i / columns], 127.0f);
-  const float one[1] = {static_cast<float>(codes[i]) * scale};
-  store_floats<T, 1>(w + i, one);
+    four_bit_kernel(const FourBitMatrix a, T* w, FourBitTable table, ScaleTable scale_table) {
+  __shared__ float numbers[16];
+  __shared__ float scale_numbers[256];
+  const int64_t part = blockIdx.y;
+  const uint8_t* codes = a.codes + part * ((a.count + 1) / 2);
+  uint32_t words[kPacks] = {};
+  RawScale scales[kPacks];
+  const float offset = a.second_scales != nullptr ? a.offsets[part] : 0.0f;
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t first = pack_of(u) * N;
+    if (first >= a.count) continue;
+    scales[u].load(a, part, first / kQuantizationBlock);
+    words[u] = static_cast<uint32_t>(load_bytes<(N + 1) / 2>(codes + first / 2));
+  }
+  if (threadIdx.x < 16) numbers[threadIdx.x] = table.numbers[threadIdx.x];
+  scale_numbers[threadIdx.x] = scale_table.numbers[threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t first = pack_of(u) * N;
+    if (first >= a.count) continue;
+    const float absmax = scales[u].absmax(a, scale_numbers, offset);
+    float values[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      // The first of two codes lies in the upper half of their byte.
+      const int64_t place = N == 1 ? first % 2 : i;
+      values[i] = numbers[words[u] >> (place / 2 * 8 + (place % 2 == 0 ? 4 : 0)) & 15u] * absmax;
+    }
+    store_floats<T, N>(w + part * a.count + first, values);
+  }
 }
 
+// packs_of_row: of N elements each; no pack belongs to two rows.
+template <typename T, int N>
+__global__ void __launch_bounds__(kThreads)
+    eight_bit_kernel(const int8_t* codes, const float* scales, T* w, int64_t packs, uint32_t packs_of_row) {
+  uint64_t words[kPacks] = {};
+  float absmax[kPacks] = {};
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t pack = pack_of(u);
+    if (pack >= packs) continue;
+    words[u] = load_bytes<N>(codes + pack * N);
+    absmax[u] = scales[static_cast<uint32_t>(pack) / packs_of_row];
+  }
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t pack = pack_of(u);
+    if (pack >= packs) continue;
+    const float scale = __fdiv_rn(absmax[u], 127.0f);
+    float values[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      values[i] = static_cast<float>(static_cast<int8_t>(words[u] >> (8 * i) & 0xffu)) * scale;
+    }
+    store_floats<T, N>(w + pack * N, values);
+  }
+}
+
+template <typename T, int N>
+void launch_eight_bit(const DequantizeArgs& args, CudaStream stream) {
+  const int64_t count = args.rows * args.columns;
+  PLIMSOLL_CHECK(count / N < int64_t{1} << 32, "dequantize_cuda: {} elements", count);
+  eight_bit_kernel<T, N><<<blocks_of<N>(count), kThreads, 0, stream>>>(
+      static_cast<const int8_t*>(args.codes.data), static_cast<const float*>(args.scales.data),
+      static_cast<T*>(args.w.data), count / N, static_cast<uint32_t>(args.columns / N));
+}
+
+template <typename T, int N>
+void launch_four_bit(const DequantizeArgs& args, CudaStream stream) {
+  const int64_t count = args.rows / args.parts * args.columns;
+  const int64_t blocks = ceil_div(count, kQuantizationBlock);
+  FourBitTable table;
+  std::memcpy(table.numbers, four_bit_numbers(args.format).data(), sizeof table.numbers);
+  ScaleTable scale_table;
+  std::memcpy(scale_table.numbers, scale_numbers().data(), sizeof scale_table.numbers);
+  const dim3 grid(blocks_of<N>(count), static_cast<unsigned>(args.parts));
+  four_bit_kernel<T, N><<<grid, kThreads, 0, stream>>>(
+      FourBitMatrix{static_cast<const uint8_t*>(args.codes.data), args.scales.data,
+                    static_cast<const float*>(args.second_scales.data),
+                    static_cast<const float*>(args.offsets.data), count, blocks,
+                    ceil_div(blocks, kScaleBlock)},
+      static_cast<T*>(args.w.data), table, scale_table);
+}
+
+// Packs where a row's (8 bits) or a part's (4 bits) elements are whole ones.
 template <typename T>
 void launch(const DequantizeArgs& args, CudaStream stream) {
-  T* w = static_cast<T*>(args.w.data);
+  constexpr int kN = kPack<T>;
+  const bool aligned = aligned_to_packs({args.codes.data, args.w.data});
   if (args.format == QuantizedFormat::kInt8) {
-    const int64_t n = args.rows * args.columns;
-    eight_bit_kernel<T><<<static_cast<unsigned>(ceil_div(n, kThreads)), kThreads, 0, stream>>>(
-        static_cast<const int8_t*>(args.codes.data), static_cast<const float*>(args.scales.data), w, n,
-        args.columns);
+    if (aligned && args.columns % kN == 0) {
+      launch_eight_bit<T, kN>(args, stream);
+    } else {
+      launch_eight_bit<T, 1>(args, stream);
+    }
+  } else if (aligned && args.rows / args.parts * args.columns % kN == 0) {
+    launch_four_bit<T, kN>(args, stream);
   } else {
-    const int64_t count = args.rows / args.parts * args.columns;
-    const int64_t blocks = ceil_div(count, kQuantizationBlock);
-    FourBitTable table;
-    std::memcpy(table.numbers, four_bit_numbers(args.format).data(), sizeof table.numbers);
-    ScaleTable scale_table;
-    std::memcpy(scale_table.numbers, scale_numbers().data(), sizeof scale_table.numbers);
-    const dim3 grid(static_cast<unsigned>(ceil_div(count, kThreads * kElementsPerThread)),
-                    static_cast<unsigned>(args.parts));
-    four_bit_kernel<T><<<grid, kThreads, 0, stream>>>(
-        static_cast<const uint8_t*>(args.codes.data), args.scales.data,
-        static_cast<const float*>(args.second_scales.data), static_cast<const float*>(args.offsets.data), w,
-        FourBitShape{count, blocks, ceil_div(blocks, kScaleBlock)}, table, scale_table);
+    launch_four_bit<T, 1>(args, stream);
   }
   PLIMSOLL_CHECK_LAUNCH("dequantize_cuda");
 }
