@@ -4,16 +4,16 @@
 namespace plimsoll::cuda {
 namespace {
 
-// One pass sorts by a digit of 8 bits. A block places 1024 tokens; to know where, each block counts the
+// One pass sorts by a digit of 8 bits. A block places 4096 tokens; to know where, each block counts the
 // digits of all tokens by itself, which for the numbers of tokens of a batch costs less than another launch.
 constexpr int kBits = 8;
 constexpr int kDigits = 1 << kBits;
-constexpr int kThreads = 256;
+constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
 constexpr int kRounds = 4;  // of 32 tokens that a warp places
 constexpr int kTokens = kThreads * kRounds;
-constexpr int kAhead = 8;  // keys that a thread loads before it counts the first
-static_assert(kThreads == kDigits);
+constexpr int kAhead = 4;  // keys that a thread loads before it counts the first
+static_assert(kThreads >= kDigits);
 
 struct SortPass {
   const int32_t* ids;     // of the tokens in the order before this pass
@@ -88,9 +88,11 @@ __global__ void __launch_bounds__(kThreads) sort_pass_kernel(const __grid_consta
   const int warp = thread / 32;
   const int64_t num_tokens = a.num_tokens.get();
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kTokens;
-  all[thread] = 0;
-  before[thread] = 0;
-  for (int w = 0; w < kWarps; ++w) of_warp[w][thread] = 0;
+  if (thread < kDigits) {
+    all[thread] = 0;
+    before[thread] = 0;
+    for (int w = 0; w < kWarps; ++w) of_warp[w][thread] = 0;
+  }
   __syncthreads();
   count_digits(a, begin, num_tokens, all, before);
   // Each warp's tokens, round by round: how many of the same digit the warp had before a token.
@@ -115,11 +117,14 @@ __global__ void __launch_bounds__(kThreads) sort_pass_kernel(const __grid_consta
   }
   __syncthreads();
   // Where the block's tokens of a digit begin, and each warp's among them.
-  int next = exclusive_sum(all[thread], warp_sums) + before[thread];
-  for (int w = 0; w < kWarps; ++w) {
-    const int count = of_warp[w][thread];
-    of_warp[w][thread] = next;
-    next += count;
+  int next = exclusive_sum(thread < kDigits ? all[thread] : 0, warp_sums);
+  if (thread < kDigits) {
+    next += before[thread];
+    for (int w = 0; w < kWarps; ++w) {
+      const int count = of_warp[w][thread];
+      of_warp[w][thread] = next;
+      next += count;
+    }
   }
   __syncthreads();
 #pragma unroll
