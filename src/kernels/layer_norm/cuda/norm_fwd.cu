@@ -17,6 +17,12 @@ constexpr int kRowsPerBlock = 4;  // where a row belongs to one warp
 template <int N>
 inline constexpr int kBlocks = N == 4 ? 3 : 4;
 
+// Blocks that follow one another when the rows are so many that each keeps this many turns: a block that ends
+// makes room at once, where a grid that the card holds whole waits for the slowest. 65536 rows of 1024 bf16
+// with dropout take 145 us on an H200, and 151 us in one wave; 16384 rows are faster in one.
+constexpr int kTurns = 7;
+constexpr int kMaxWaves = 4;
+
 // How gain, beta and bias are read: as a type known at compile time, or as whatever they are.
 template <typename P>
 struct Typed {
@@ -122,8 +128,8 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
   }
 }
 
-// blockDim = (threads of a row, rows). More than one row only where a row is one warp's. The grid fills the
-// card once; a group of threads takes every so many-th row and has the next one in flight while it computes.
+// blockDim = (threads of a row, rows). More than one row only where a row is one warp's. A group of
+// threads takes every so many-th row and has the next one in flight while it computes.
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
@@ -173,7 +179,9 @@ void launch_as(const NormFwd& operands, CudaStream stream) {
   // Blocks of fewer than kMaxWarps warps leave room for more of them.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
-  const auto blocks = static_cast<unsigned>(std::min(ceil_div(operands.T, rows), resident));
+  const int64_t all = ceil_div(operands.T, rows);
+  const int64_t waves = std::clamp<int64_t>(all / (resident * kTurns), 1, kMaxWaves);
+  const auto blocks = static_cast<unsigned>(std::min(all, resident * waves));
   norm_fwd_kernel<T, Parameters, N, kElements / N><<<blocks, dim3(32 * warps, rows), 0, stream>>>(operands);
   PLIMSOLL_CHECK_LAUNCH("norm_fwd");
 }
