@@ -33,8 +33,7 @@ __device__ __forceinline__ float exp_to_1(float x) {
 // Packs from class `first` on, a block's width apart; -inf beyond the row.
 template <typename T, int N>
 __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uint32_t first,
-                                           float (&values)[kRowBatch][N]) {
-  Raw<T, N> raw[kRowBatch];
+                                           Raw<T, N> (&raw)[kRowBatch]) {
   float none[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) none[i] = -INFINITY;
@@ -44,8 +43,37 @@ __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uin
     raw[u] = pack<T, N>(none);
     if (k < num_classes) raw[u] = load_raw<T, N>(x + k);
   }
+}
+
+// The greatest number of a batch, -FLT_MAX where none is greater; NaN counts for nothing. Two bf16 numbers
+// are compared at a time where the hardware can: these kernels are as short of instructions as of bytes.
+template <typename T, int N>
+__device__ __forceinline__ float greatest_of(const Raw<T, N> (&raw)[kRowBatch]) {
+#if __CUDA_ARCH__ >= 800
+  constexpr bool kPairs = std::is_same_v<T, __nv_bfloat16> && N > 1;
+#else
+  constexpr bool kPairs = false;
+#endif
+  float greatest = -FLT_MAX;
+  if constexpr (kPairs) {
+    uint32_t pair = raw[0].word[0];
 #pragma unroll
-  for (int u = 0; u < kRowBatch; ++u) unpack<T, N>(raw[u], values[u]);
+    for (int u = 0; u < kRowBatch; ++u) {
+#pragma unroll
+      for (int i = 0; i < N / 2; ++i) asm("max.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(raw[u].word[i]));
+    }
+    const float2 both = widen<T>(pair);
+    greatest = fmaxf(greatest, fmaxf(both.x, both.y));
+  } else {
+#pragma unroll
+    for (int u = 0; u < kRowBatch; ++u) {
+      float values[N];
+      unpack<T, N>(raw[u], values);
+#pragma unroll
+      for (int i = 0; i < N; ++i) greatest = fmaxf(greatest, values[i]);
+    }
+  }
+  return greatest;
 }
 
 // The sum of exp(x_k - reference) over some of a row's classes. No x_k is above reference + 1: a thread
@@ -56,20 +84,17 @@ struct RowExponentials {
   float reference = -FLT_MAX;
   double sum = 0.0;
 
-  template <int N>
-  __device__ __forceinline__ void add(const float (&values)[kRowBatch][N]) {
-    float greatest = -FLT_MAX;
-#pragma unroll
-    for (int u = 0; u < kRowBatch; ++u) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) greatest = fmaxf(greatest, values[u][i]);
-    }
+  template <typename T, int N>
+  __device__ __forceinline__ void add(const Raw<T, N> (&raw)[kRowBatch]) {
+    const float greatest = greatest_of<T, N>(raw);
     refer_to(greatest - reference > 1.0f ? greatest : reference);
     float sums[kRowBatch] = {};
 #pragma unroll
     for (int u = 0; u < kRowBatch; ++u) {
+      float values[N];
+      unpack<T, N>(raw[u], values);
 #pragma unroll
-      for (int i = 0; i < N; ++i) sums[u] += exp_to_1(values[u][i] - reference);
+      for (int i = 0; i < N; ++i) sums[u] += exp_to_1(values[i] - reference);
     }
     float batch = 0.0f;
 #pragma unroll
@@ -106,9 +131,9 @@ __device__ __forceinline__ RowExponentials row_exponentials(const T* x, int64_t 
                                                             RowExponentials* slots) {
   RowExponentials own;
   for (uint32_t first = threadIdx.x * N; first < num_classes; first += kRowBatch * blockDim.x * N) {
-    float values[kRowBatch][N];
-    load_batch<T, N>(x, static_cast<uint32_t>(num_classes), first, values);
-    own.add(values);
+    Raw<T, N> raw[kRowBatch];
+    load_batch<T, N>(x, static_cast<uint32_t>(num_classes), first, raw);
+    own.add<T, N>(raw);
   }
   return over_block(own, slots);
 }
