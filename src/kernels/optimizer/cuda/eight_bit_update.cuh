@@ -13,7 +13,8 @@
 
 namespace plimsoll::cuda {
 
-inline constexpr int kEightBitWarps = 8;
+// As many warps as there are registers for: of 8 or 12 AdamW takes 2 to 4 % longer on an H200.
+inline constexpr int kEightBitWarps = 9;
 inline constexpr int kEightBitThreads = 32 * kEightBitWarps;
 inline constexpr int64_t kEightBitChunk = kEightBitWarps * kEightBitBlock;
 // Blocks of threads that a multiprocessor holds; more would have too few registers for what they fetch ahead.
@@ -190,7 +191,8 @@ struct BlockOperands {
   }
 };
 
-// A whole block whose addresses allow packs. Step: step.apply(float& p, float g, float& m, float& v).
+// A whole block whose addresses allow packs. What is stored is not read before the next step: the cache need
+// not keep it. Step: step.apply(float& p, float g, float& m, float& v).
 template <bool kHasV, class Step>
 __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, int64_t begin,
                                                    BlockOperands<kHasV>& old, const SharedMap* maps,
@@ -208,7 +210,8 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, i
     old.g[half].unpack_as(entry.grad_dtype, g);
 #pragma unroll
     for (int k = 0; k < 4; ++k) step.apply(old.p[half][k], g[k], m.x[half][k], v.x[half][k]);
-    store_floats<float, 4>(entry.param + i, old.p[half]);
+    __stcs(reinterpret_cast<float4*>(entry.param + i),
+           make_float4(old.p[half][0], old.p[half][1], old.p[half][2], old.p[half][3]));
     store_low<4>(entry, i, old.p[half]);
   }
   const float m_new = m.largest();
@@ -221,8 +224,8 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, i
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int64_t i = begin + half * 128 + lane * 4;
-    *reinterpret_cast<uint32_t*>(entry.m + i) = m.codes(maps[0], m_inverse, half);
-    if constexpr (kHasV) *reinterpret_cast<uint32_t*>(entry.v + i) = v.codes(maps[1], v_inverse, half);
+    __stcs(reinterpret_cast<uint32_t*>(entry.m + i), m.codes(maps[0], m_inverse, half));
+    if constexpr (kHasV) __stcs(reinterpret_cast<uint32_t*>(entry.v + i), v.codes(maps[1], v_inverse, half));
   }
   if (lane == 0) {
     entry.m_absmax[block] = m_new;
