@@ -52,8 +52,9 @@ void adagrad_cuda(const AdagradArgs& args, CudaStream stream) {
   cuda::for_each_table<cuda::UpdateEntry>(
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
-        cuda::adagrad_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(
-            table, scalars);
+        const auto kernel = cuda::adagrad_kernel<std::remove_cvref_t<decltype(table)>>;
+        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
+                                                                                                   scalars);
         PLIMSOLL_CHECK_LAUNCH("adagrad");
       });
 }

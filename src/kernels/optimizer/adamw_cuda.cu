@@ -31,8 +31,9 @@ void adamw_cuda(const AdamwArgs& args, CudaStream stream) {
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true, true},
       [&](const auto& table) {
         if (table.num_chunks == 0) return;
-        cuda::adamw_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(
-            table, scalars);
+        const auto kernel = cuda::adamw_kernel<std::remove_cvref_t<decltype(table)>>;
+        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
+                                                                                                   scalars);
         PLIMSOLL_CHECK_LAUNCH("adamw");
       });
 }

@@ -26,8 +26,9 @@ void lion_cuda(const LionArgs& args, CudaStream stream) {
   cuda::for_each_table<cuda::UpdateEntry>(
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
-        cuda::lion_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(
-            table, scalars);
+        const auto kernel = cuda::lion_kernel<std::remove_cvref_t<decltype(table)>>;
+        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
+                                                                                                   scalars);
         PLIMSOLL_CHECK_LAUNCH("lion");
       });
 }

@@ -64,8 +64,9 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, has_momentum, false},
       [&](const auto& table) {
         if (table.num_chunks == 0) return;
-        cuda::sgd_kernel<<<cuda::update_blocks(table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
-                                                                                                     scalars);
+        const auto kernel = cuda::sgd_kernel<std::remove_cvref_t<decltype(table)>>;
+        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
+                                                                                                   scalars);
         PLIMSOLL_CHECK_LAUNCH("sgd");
       });
 }

@@ -181,9 +181,13 @@ struct UpdateEntryMaker {
   }
 };
 
-// A grid that fills the card: blocks walk over the chunks.
-inline unsigned update_blocks(uint32_t num_chunks) {
-  const auto most = static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) * 8u;
+// A grid that fills the card once: blocks walk over the chunks, and none waits for another's end to begin.
+template <class Kernel>
+unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
+  int resident = 0;
+  PLIMSOLL_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kUpdateThreads, 0));
+  const auto most = static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
+                    static_cast<unsigned>(resident);
   return num_chunks < most ? num_chunks : most;
 }
 
