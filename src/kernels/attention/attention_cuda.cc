@@ -151,6 +151,35 @@ AttentionKernelArgs checked(const AttentionBwdArgs& args, const int64_t* rng, in
   return kernel;
 }
 
+using Check = void (*)(const AttentionKernelArgs&);
+
+template <typename Launch>
+void run(const AttentionFwdArgs& args, const int64_t* rng, Check check, const Launch& launch) {
+  const AttentionKernelArgs kernel = checked(args, rng);
+  check(kernel);
+  if (kernel.tokens > 0) launch(kernel);
+}
+template <typename Launch>
+void run(const AttentionBwdArgs& args, const int64_t* rng, Check check, const Launch& launch) {
+  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
+  check(kernel);
+  if (kernel.tokens > 0) launch(kernel);
+}
+
+// By mma.sync, of 16-bit tensors or, with rows that are not asked for, of fp32 ones.
+void run_mma(const AttentionFwdArgs& args, const int64_t* rng, Check check, const AttentionBlockRows& rows,
+             CudaStream stream) {
+  run(args, rng, check,
+      [&](const AttentionKernelArgs& kernel) { launch_attention_fwd_mma(kernel, rows.forward, stream); });
+}
+void run_mma(const AttentionBwdArgs& args, const int64_t* rng, Check check, const AttentionBlockRows& rows,
+             CudaStream stream) {
+  run(args, rng, check, [&](const AttentionKernelArgs& kernel) {
+    launch_attention_dq_mma(kernel, rows.d_q, stream);
+    launch_attention_dkv_mma(kernel, rows.d_kv, stream);
+  });
+}
+
 }  // namespace
 
 void attention_fwd_cuda_tiled(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
@@ -165,37 +194,29 @@ void attention_bwd_cuda_tiled(const AttentionBwdArgs& args, const int64_t* rng, 
 
 void attention_fwd_cuda_mma_of(const AttentionFwdArgs& args, const int64_t* rng,
                                const AttentionBlockRows& rows, CudaStream stream) {
-  const AttentionKernelArgs kernel = checked(args, rng);
-  check_mma(kernel);
-  if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, rows.forward, stream);
+  run_mma(args, rng, check_mma, rows, stream);
 }
 
 void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
                                const AttentionBlockRows& rows, CudaStream stream) {
-  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
-  check_mma(kernel);
-  if (kernel.tokens == 0) return;
-  launch_attention_dq_mma(kernel, rows.d_q, stream);
-  launch_attention_dkv_mma(kernel, rows.d_kv, stream);
+  run_mma(args, rng, check_mma, rows, stream);
 }
 
 void attention_fwd_cuda_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
   if (!takes_wgmma(args.dims)) return attention_fwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
 #ifdef PLIMSOLL_HAS_WGMMA
-  const AttentionKernelArgs kernel = checked(args, rng);
-  check_mma(kernel);
-  if (kernel.tokens > 0) launch_attention_fwd_wgmma(kernel, stream);
+  run(args, rng, check_mma,
+      [&](const AttentionKernelArgs& kernel) { launch_attention_fwd_wgmma(kernel, stream); });
 #endif
 }
 
 void attention_bwd_cuda_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
   if (!takes_wgmma(args.dims)) return attention_bwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
 #ifdef PLIMSOLL_HAS_WGMMA
-  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
-  check_mma(kernel);
-  if (kernel.tokens == 0) return;
-  launch_attention_dq_wgmma(kernel, stream);
-  launch_attention_dkv_wgmma(kernel, stream);
+  run(args, rng, check_mma, [&](const AttentionKernelArgs& kernel) {
+    launch_attention_dq_wgmma(kernel, stream);
+    launch_attention_dkv_wgmma(kernel, stream);
+  });
 #endif
 }
 
@@ -212,36 +233,28 @@ void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, Cu
 }
 
 void attention_fwd_cuda_tf32_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  const AttentionKernelArgs kernel = checked(args, rng);
-  check_tf32(kernel);
-  if (kernel.tokens > 0) launch_attention_fwd_mma(kernel, 0, stream);
+  run_mma(args, rng, check_tf32, {}, stream);
 }
 
 void attention_bwd_cuda_tf32_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
-  check_tf32(kernel);
-  if (kernel.tokens == 0) return;
-  launch_attention_dq_mma(kernel, 0, stream);
-  launch_attention_dkv_mma(kernel, 0, stream);
+  run_mma(args, rng, check_tf32, {}, stream);
 }
 
 void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
   if (!takes_wgmma(args.dims)) return attention_fwd_cuda_tf32_mma(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
-  const AttentionKernelArgs kernel = checked(args, rng);
-  check_tf32(kernel);
-  if (kernel.tokens > 0) launch_attention_fwd_wgmma_tf32(kernel, stream);
+  run(args, rng, check_tf32,
+      [&](const AttentionKernelArgs& kernel) { launch_attention_fwd_wgmma_tf32(kernel, stream); });
 #endif
 }
 
 void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
   if (!takes_wgmma(args.dims)) return attention_bwd_cuda_tf32_mma(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
-  const AttentionKernelArgs kernel = checked(args, rng, attention_bwd_cuda_mma_scratch_bytes(args.dims));
-  check_tf32(kernel);
-  if (kernel.tokens == 0) return;
-  launch_attention_dq_wgmma_tf32(kernel, stream);
-  launch_attention_dkv_wgmma_tf32(kernel, stream);
+  run(args, rng, check_tf32, [&](const AttentionKernelArgs& kernel) {
+    launch_attention_dq_wgmma_tf32(kernel, stream);
+    launch_attention_dkv_wgmma_tf32(kernel, stream);
+  });
 #endif
 }
 
