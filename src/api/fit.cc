@@ -89,10 +89,11 @@ class Fit {
   Fit(const FitOptions& options, const Environment& environment)
       : options_(options), environment_(environment) {
     base_ = options.arguments;
-    if (base_.recompute == "selective") {
+    // A budget's choice would stay as it was for the first batch, and no other would keep to the budget.
+    if (base_.recompute == "selective" || base_.recompute_budget) {
       throw_error(ErrorCode::kUsage,
-                  "--recompute selective: {}; leave it out, and add it to the command that fit gives",
-                  find_method("selective")->not_in_fit);
+                  "--recompute{}: {}; leave it out, and add it to the command that fit gives",
+                  base_.recompute_budget ? "_budget" : " selective", find_method("selective")->not_in_fit);
     }
     // A plan is made for batches of the longest sequences, whatever the data; so the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
