@@ -1,0 +1,103 @@
+#include "plan/build/op_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "target/cpu_efficiency.h"
+#include "target/cpu_target.h"
+#include "target/gpu_efficiency.h"
+
+namespace plimsoll {
+
+double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
+  if (type != DType::kF32 || fp32 == Fp32Products::kF32) return product_gflops(gpu, type);
+  // Three products are done for one.
+  return 1e3 * gpu.tf32_tflops / (fp32 == Fp32Products::kTf32x3 ? 3.0 : 1.0);
+}
+
+namespace {
+
+// The widest type that an op computes on decides its rate; bf16 operands run at bf16's.
+DType arithmetic_type(const OpView& op) {
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    if (op.has_input(i) && is_floating(op.input(i).type.dtype)) return op.input(i).type.dtype;
+  }
+  return DType::kF32;
+}
+
+GpuWork gpu_work(const OpSchema& schema, const OpView& op) {
+  if (schema.group() != OpGroup::kContraction) return GpuWork::kOther;
+  const std::string_view name = op.op.def->name();
+  if (name == "attention") return GpuWork::kAttention;
+  return name == "attention_bwd" ? GpuWork::kAttentionBackward : GpuWork::kProduct;
+}
+
+// The depth of a product follows from its operations.
+double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
+  const Shape& shape = op.out_shape(0);
+  const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
+  const double rows = static_cast<double>(shape.elements(bucket)) / columns;
+  return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
+}
+
+// The slower of arithmetic and traffic at the shares of the rates that steps reach, joined with what an op
+// takes at the least: target/gpu_efficiency.h.
+double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                        const PlanRequest& request) {
+  const GpuTarget& gpu = request.gpu;
+  const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
+  const GpuWork work = gpu_work(schema, op);
+  if (work == GpuWork::kOther) return std::hypot(1e3 * traffic, kGpuLeastMs);
+  const DType type = arithmetic_type(op);
+  // Attention multiplies in tf32 where products do, but not as three of them.
+  const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
+  const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
+                       (request.fp32_products == Fp32Products::kTf32 || is_three);
+  const GpuPrecision precision = dtype_bytes(type) == 2 ? GpuPrecision::kHalf
+                                 : is_tf32              ? GpuPrecision::kTf32
+                                                        : GpuPrecision::kF32;
+  const double gflops =
+      is_tf32 ? gpu_product_gflops(gpu, type, request.fp32_products) : product_gflops(gpu, type);
+  const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
+  const double least =
+      work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
+  return std::hypot(1e3 * std::max(arithmetic, traffic), least);
+}
+
+CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
+  const std::string_view name = op.op.def->name();
+  const bool on_tiles = isa == CpuIsa::kAmx && arithmetic_type(op) == DType::kBF16;
+  if (name == "attention") return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
+  if (name == "attention_bwd")
+    return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
+  if (schema.group() == OpGroup::kContraction) return CpuWork::kProduct;
+  return name.ends_with("_8bit") ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
+}
+
+// The type whose rate of products the work has a share of: beside products only attention on AMX multiplies
+// in 16 bits.
+DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
+  const bool on_tiles = work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
+  return work == CpuWork::kProduct || on_tiles ? arithmetic_type(op) : DType::kF32;
+}
+
+}  // namespace
+
+double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                    const PlanRequest& request) {
+  if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
+  const CpuTarget& target = cpu_target(request.isa);
+  const CpuWork work = cpu_work(schema, op, request.isa);
+  const DType type = cpu_arithmetic_type(work, op);
+  const double gflops = cpu_share_of_flops(work) * product_gflops(target, type, request.num_threads);
+  const double arithmetic = cost.flops / (gflops * 1e9);
+  const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
+  return 1e3 * std::max(arithmetic, traffic);
+}
+
+double link_bytes_per_ms(const PlanRequest& request) {
+  if (request.device == KernelDevice::kCuda) return kGpuShareOfLink * request.gpu.link_gb_per_s * 1e6;
+  return memory_gb_per_s(cpu_target(request.isa), request.num_threads) * 1e6;
+}
+
+}  // namespace plimsoll
