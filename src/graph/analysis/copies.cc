@@ -22,45 +22,57 @@ bool are_apart(const Op& a, const Op& b) {
 std::vector<CopyInFlight> find_copies(const Graph& graph) {
   std::vector<CopyInFlight> copies;
   if (std::ranges::none_of(graph.ops(), [](const Op& op) { return op.def == &copy_op(); })) return copies;
-  // The copies that hold a value, by the value: as an operand or as what they bring.
+  // The copies that hold a value, by the value: as an operand or as what they bring, and those that still
+  // bring other elements of it.
   std::unordered_map<ValueId, std::vector<size_t>> operand_of;
-  std::unordered_map<ValueId, size_t> brought_by;
+  std::unordered_map<ValueId, std::vector<size_t>> brought_by;
+  std::vector<size_t> to_host;  // of the segment
   const auto end_by = [&](size_t copy, uint32_t position) {
     copies[copy].end = std::min(copies[copy].end, position);
   };
+  // Ends those of a list that the op at this position disturbs; the others.
+  const auto disturb = [&](const std::vector<size_t>& list, uint32_t position) {
+    std::vector<size_t> undisturbed;
+    for (size_t copy : list) {
+      if (are_apart(graph.ops()[copies[copy].op], graph.ops()[position])) {
+        undisturbed.push_back(copy);
+      } else {
+        end_by(copy, position);
+      }
+    }
+    return undisturbed;
+  };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
+    if (i > 0 && graph.ops()[i - 1].segment != op.segment) {
+      // The segment of these copies is over, unless they ended before.
+      for (size_t c = copies.size(); c-- > 0 && graph.ops()[copies[c].op].segment != op.segment;)
+        end_by(c, i);
+      to_host.clear();
+    }
     for (ValueId id : op.inputs) {
-      if (const auto it = brought_by.find(id); it != brought_by.end()) end_by(it->second, i);
+      if (const auto it = brought_by.find(id); it != brought_by.end()) disturb(it->second, i);
     }
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
+      // They go on reading, or writing, the bytes of what is now the newer version.
       if (const auto it = operand_of.find(older); it != operand_of.end()) {
-        std::vector<size_t> undisturbed;
-        for (size_t copy : it->second) {
-          if (are_apart(graph.ops()[copies[copy].op], op)) {
-            undisturbed.push_back(copy);
-          } else {
-            end_by(copy, i);
-          }
-        }
-        // They go on reading the bytes of what is now the newer version.
+        std::vector<size_t> undisturbed = disturb(it->second, i);
         if (!undisturbed.empty()) operand_of[id] = std::move(undisturbed);
       }
-      if (const auto it = brought_by.find(older); it != brought_by.end()) end_by(it->second, i);
-    }
-    for (size_t c = copies.size(); c-- > 0;) {
-      // The segment of the copy is over here, unless it ended before.
-      if (graph.ops()[copies[c].op].segment == op.segment) break;
-      end_by(c, i);
+      if (const auto it = brought_by.find(older); it != brought_by.end())
+        brought_by[id] = disturb(it->second, i);
     }
     if (op.def != &copy_op()) continue;
-    copies.push_back(
-        {.op = i, .end = static_cast<uint32_t>(graph.ops().size()), .to = graph.value(op.outputs[0]).space});
+    const auto ended = static_cast<size_t>(op.attributes.integer_or("ended", 0));
+    for (size_t k = 0; k < std::min(ended, to_host.size()); ++k) end_by(to_host[k], i);
+    const Space to = graph.value(op.outputs[0]).space;
+    copies.push_back({.op = i, .end = static_cast<uint32_t>(graph.ops().size()), .to = to});
+    if (to == Space::kHost) to_host.push_back(copies.size() - 1);
     const auto count = static_cast<size_t>(op.attributes.integer("count"));
     for (size_t k = 0; k < count; ++k) operand_of[op.inputs[k]].push_back(copies.size() - 1);
-    for (ValueId id : op.outputs) brought_by[id] = copies.size() - 1;
+    for (ValueId id : op.outputs) brought_by[id].push_back(copies.size() - 1);
   }
   return copies;
 }

@@ -1,9 +1,9 @@
 // copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory
 // space, "host" or "device". With {into} the outputs are newer versions of those values. It starts when the
 // ops before it are done, and runs beside those after it until the first that needs its end: see
-// graph/analysis/copies.h. What stands in `after` is not read: it has to be there before this copy starts.
-// With a slice (slice.h) the values on the host are whole and those on the device that part of them, which
-// alone is copied.
+// graph/analysis/copies.h. What stands in `after` is not read: it has to be there before this copy starts,
+// and with {ended} so have the first so many copies of its segment to the host. With a slice (slice.h) the
+// values on the host are whole and those on the device that part of them, which alone is copied.
 #include <algorithm>
 
 #include "graph/ops/ops.h"

@@ -3,11 +3,12 @@
 //
 //   in 0 | in 1, update 0, out 0 | in 2, update 1, out 1 | in 3, ...
 //
-// `in` copies what an update reads to the device, `out` what it wrote back to the host. Before `in k+2`
-// starts, `out k` has ended, whose bytes it takes; so at most two updates' copies lie in the device's memory,
-// and one direction's traffic runs beside the other's and beside the updates. Where an op updates a slice of
-// a parameter (slice_updates.cc), that slice alone is copied: `in k+1` reads, while `out k` writes beside it,
-// other elements of what lies on the host.
+// `in` copies what an update reads to the device, `out` what it wrote back to the host. How early, says
+// state_turns.h: where it is not known what room there is, `in k+2` starts when `out k` has ended, whose
+// bytes it takes, so that at most two updates' copies lie in the device's memory; where it is known, as early
+// as there is some, beside the backward pass too. One direction's traffic runs beside the other's and beside
+// the ops. Where an op updates a slice of a parameter (slice_updates.cc), that slice alone is copied: `in
+// k+1` reads, while `out k` writes beside it, other elements of what lies on the host.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "graph/passes/pass.h"
+#include "graph/passes/state_turns.h"
 
 namespace plimsoll {
 namespace {
@@ -33,7 +35,7 @@ struct Moved {
 
 class OffloadStates {
  public:
-  explicit OffloadStates(Graph& graph) : graph_(graph) {}
+  OffloadStates(Graph& graph, const StepRoom& room) : graph_(graph), room_(room) {}
 
   void run() {
     find_updates();
@@ -127,23 +129,17 @@ class OffloadStates {
     return it != newest_.end() ? it->second : kept;
   }
 
-  Op copy_in(size_t k) const {
+  // The copies to the host that it waits for are counted from the start of its segment.
+  Op copy_in(size_t k, size_t ended) const {
     Op copy = copy_of(updates_[k], "device");
     for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
     copy.outputs = updates_[k].staged;
-    // What was brought two updates ago is back on the host, and its bytes are free.
-    if (k >= 2) add_after(copy, updates_[k - 2]);
-    if (k >= 1 && follows(k) && ends_run(k)) add_after(copy, updates_[k - 1]);
+    const Segment segment = graph_.ops()[updates_[k].op].segment;
+    const auto is_counted = [&](const Moved& update) { return graph_.ops()[update.op].segment == segment; };
+    const auto count =
+        std::count_if(updates_.begin(), updates_.begin() + static_cast<std::ptrdiff_t>(ended), is_counted);
+    if (count > 0) copy.attributes.set("ended", int64_t{count});
     return copy;
-  }
-
-  // A version that is not the newest has been waited for by what replaced it.
-  void add_after(Op& copy, const Moved& earlier) const {
-    for (size_t i = 0; i < earlier.kept.size(); ++i) {
-      const ValueId stored = earlier.stored[i];
-      if (on_host(earlier.kept[i]) == stored && std::ranges::find(copy.inputs, stored) == copy.inputs.end())
-        copy.inputs.push_back(stored);
-    }
   }
 
   Op copy_out(size_t k) {
@@ -171,41 +167,57 @@ class OffloadStates {
     return true;
   }
 
-  // Whether other ops of the segment follow it.
-  bool ends_run(size_t k) const {
-    return k + 1 < updates_.size() && !follows(k + 1) &&
-           graph_.ops()[updates_[k + 1].op].segment == graph_.ops()[updates_[k].op].segment;
+  std::vector<MovedUpdate> moved_updates() const {
+    std::vector<MovedUpdate> list;
+    for (size_t k = 0; k < updates_.size(); ++k) {
+      MovedUpdate update{.op = updates_[k].op, .segment = graph_.ops()[updates_[k].op].segment};
+      for (const ValueId id : updates_[k].staged) update.bytes += graph_.value(id).bytes({});
+      update.follows = k > 0 && follows(k);
+      const bool is_last = k + 1 == updates_.size();
+      update.ends_run =
+          !is_last && graph_.ops()[updates_[k + 1].op].segment == update.segment && !follows(k + 1);
+      list.push_back(update);
+    }
+    return list;
+  }
+
+  std::vector<Turn> turns() const {
+    const std::vector<MovedUpdate> updates = moved_updates();
+    if (room_.live_bytes.empty()) return tight_turns(updates);
+    std::vector<Segment> segments;
+    for (const Op& op : graph_.ops()) segments.push_back(op.segment);
+    return early_turns(updates, segments, room_);
   }
 
   std::vector<Op> schedule() {
+    const std::vector<Turn> turns_of = turns();
     std::vector<Op> ops;
     size_t next = 0;     // the update that comes next
     size_t brought = 0;  // updates whose copies have been started
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      if (next == updates_.size() || updates_[next].op != i) {
-        ops.push_back(graph_.ops()[i]);
-        continue;
+      for (; brought < updates_.size() && turns_of[brought].before == i; ++brought) {
+        ops.push_back(copy_in(brought, turns_of[brought].ended));
+        ops.back().segment = graph_.ops()[i].segment;
       }
-      const bool has_another = next + 1 < updates_.size() && follows(next + 1) && !ends_run(next + 1);
-      while (brought < next + (has_another ? 2 : 1)) ops.push_back(copy_in(brought++));
       ops.push_back(graph_.ops()[i]);
-      ops.push_back(copy_out(next++));
+      if (next < updates_.size() && updates_[next].op == i) ops.push_back(copy_out(next++));
     }
     return ops;
   }
 
   Graph& graph_;
+  const StepRoom& room_;
   std::vector<Moved> updates_;
   std::map<ValueId, ValueId> newest_;  // of what is kept, the version on the host
 };
 
 }  // namespace
 
-Pass offload_states_pass() {
+Pass offload_states_pass(StepRoom room) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
           .help = "keeps what only updates read in the host's memory and copies it for each update",
-          .run = [](Graph& graph) { OffloadStates(graph).run(); }};
+          .run = [room = std::move(room)](Graph& graph) { OffloadStates(graph, room).run(); }};
 }
 
 }  // namespace plimsoll

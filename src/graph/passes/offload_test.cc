@@ -136,7 +136,7 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   %n.staged: f32[4] = copy(%n) {count=1, into=0, to="device"}
   %p.1: f32[4] into %p, %m.1: f32[4] into %m.staged = lion(%lr, %step, _, %finite, %p, %g, %m.staged) {copies=0}
   %m.stored: f32[4] into %m !host = copy(%m.1, %m) {count=1, into=1, to="host"}
-  %o.staged: f32[4] = copy(%o, %m.stored) {count=1, into=0, to="device"}
+  %o.staged: f32[4] = copy(%o) {count=1, ended=1, into=0, to="device"}
   %q.1: f32[4] into %q, %n.1: f32[4] into %n.staged = lion(%lr, %step, _, %finite, %q, %g, %n.staged) {copies=0}
   %n.stored: f32[4] into %n !host = copy(%n.1, %n) {count=1, into=1, to="host"}
   %r.1: f32[4] into %r, %o.1: f32[4] into %o.staged = lion(%lr, %step, _, %finite, %r, %g, %o.staged) {copies=0}
@@ -173,7 +173,7 @@ TEST(OffloadStates, SlicesOfAStateGoOneByOne) {
   %m.staged.1: f32[2,4] = copy(%m) {count=1, elements=8, first=8, into=0, of=24, to="device"}
   %p.1.slice: f32[6,4] into %p, %m.1.slice: f32[2,4] into %m.staged = lion(%lr, %step, _, %finite, %p, %g, %m.staged) {copies=0, elements=8, first=0, of=24}
   %m.stored: f32[6,4] into %m !host = copy(%m.1.slice, %m) {count=1, elements=8, first=0, into=1, of=24, to="host"}
-  %m.staged.2: f32[2,4] = copy(%m.stored) {count=1, elements=8, first=16, into=0, of=24, to="device"}
+  %m.staged.2: f32[2,4] = copy(%m.stored) {count=1, elements=8, ended=1, first=16, into=0, of=24, to="device"}
   %p.1.slice.1: f32[6,4] into %p.1.slice, %m.1.slice.1: f32[2,4] into %m.staged.1 = lion(%lr, %step, _, %finite, %p.1.slice, %g, %m.staged.1) {copies=0, elements=8, first=8, of=24}
   %m.stored.1: f32[6,4] into %m.stored !host = copy(%m.1.slice.1, %m.stored) {count=1, elements=8, first=8, into=1, of=24, to="host"}
   %p.1: f32[6,4] into %p.1.slice.1, %m.1: f32[2,4] into %m.staged.2 = lion(%lr, %step, _, %finite, %p.1.slice.1, %g, %m.staged.2) {copies=0, elements=8, first=16, of=24}

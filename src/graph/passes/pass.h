@@ -11,6 +11,7 @@
 
 #include "graph/ir/graph.h"
 #include "graph/passes/recompute.h"
+#include "graph/passes/state_turns.h"
 
 namespace plimsoll {
 
@@ -130,7 +131,8 @@ Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 Pass in_place_pass();
 // offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes);
-// offload_states.cc: what only updates read lives in the host's memory and is copied for each update.
-Pass offload_states_pass();
+// offload_states.cc: what only updates read lives in the host's memory and is copied for each update, early
+// where it is said what room a step leaves.
+Pass offload_states_pass(StepRoom room = {});
 
 }  // namespace plimsoll

@@ -1,0 +1,113 @@
+#include "graph/passes/state_turns.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+class Turns {
+ public:
+  Turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room)
+      : updates_(updates), room_(room), there_ms_(updates.size()), back_ms_(updates.size()) {
+    const size_t n = segments.size();
+    least_free_.assign(n, 0);
+    rest_ms_.assign(n, 0);
+    for (size_t p = n; p-- > 0;) {
+      const int64_t free = room.most_bytes - room.live_bytes[p];
+      const bool is_last = p + 1 == n;
+      least_free_[p] = is_last ? free : std::min(free, least_free_[p + 1]);
+      rest_ms_[p] = room.op_ms[p] + (is_last || segments[p + 1] != segments[p] ? 0 : rest_ms_[p + 1]);
+    }
+    segments_ = segments;
+  }
+
+  std::vector<Turn> run() {
+    for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
+      if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, brought_ms_);
+      while (turns_.size() < updates_.size() && bring(p, Wait::kNever)) {
+      }
+      if (updates_[updated_].op == p) update(p);
+      now_ms_ += room_.op_ms[p];
+      if (updated_ < updates_.size() && updates_[updated_].op == p) send_back();
+    }
+    return std::move(turns_);
+  }
+
+ private:
+  enum class Wait { kNever, kForRoom, kForAll };
+
+  double copy_ms(size_t update) const {
+    return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
+  }
+
+  // Starts the copies of the next update that has none, if there is room.
+  bool bring(uint32_t p, Wait wait) {
+    const MovedUpdate& update = updates_[turns_.size()];
+    size_t ended = ended_;
+    int64_t held = held_bytes_;
+    double now = now_ms_;
+    const auto fits = [&] { return held + update.bytes <= least_free_[p]; };
+    while (ended < updated_ &&
+           (back_ms_[ended] <= now || wait == Wait::kForAll || (wait == Wait::kForRoom && !fits()))) {
+      now = std::max(now, back_ms_[ended]);
+      held -= updates_[ended++].bytes;
+    }
+    if (!fits() && wait != Wait::kForAll) return false;
+    const double done = std::max(now, brought_ms_) + copy_ms(turns_.size());
+    if (segments_[p] != update.segment && done > now + rest_ms_[p]) return false;
+    there_ms_[turns_.size()] = brought_ms_ = done;
+    turns_.push_back({.before = p, .ended = ended});
+    ended_ = ended;
+    held_bytes_ = held + update.bytes;
+    now_ms_ = now;
+    return true;
+  }
+
+  void update(uint32_t p) {
+    if (turns_.size() == updated_ && !bring(p, Wait::kForRoom)) bring(p, Wait::kForAll);
+    const size_t next = updated_ + 1;
+    if (turns_.size() == next && next < updates_.size() && updates_[next].follows) bring(p, Wait::kForRoom);
+    now_ms_ = std::max(now_ms_, there_ms_[updated_]);
+  }
+
+  void send_back() {
+    returned_ms_ = std::max(returned_ms_, now_ms_) + copy_ms(updated_);
+    back_ms_[updated_++] = returned_ms_;
+  }
+
+  std::span<const MovedUpdate> updates_;
+  std::span<const Segment> segments_;
+  const StepRoom& room_;
+  std::vector<int64_t> least_free_;  // at a position or later
+  std::vector<double> rest_ms_;      // from a position to the end of its segment
+  std::vector<double> there_ms_;     // when an update's copies are on the device,
+  std::vector<double> back_ms_;      // and when they are back on the host
+  std::vector<Turn> turns_;
+  size_t updated_ = 0;      // updates that are done
+  size_t ended_ = 0;        // of those, whose bytes are free
+  int64_t held_bytes_ = 0;  // of the others that were brought
+  double now_ms_ = 0;
+  double brought_ms_ = 0;  // when the last copy in each direction has ended
+  double returned_ms_ = 0;
+};
+
+}  // namespace
+
+std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates) {
+  std::vector<Turn> turns;
+  for (size_t k = 0; k < updates.size(); ++k) {
+    const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
+    size_t ended = k >= 2 ? k - 1 : 0;
+    // Behind its run an update's copies would lie beside what other ops work on, so no others do.
+    if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
+    turns.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
+  }
+  return turns;
+}
+
+std::vector<Turn> early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                              const StepRoom& room) {
+  return Turns(updates, segments, room).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,90 @@
+#include "graph/passes/state_turns.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+// Six ops of a backward pass, each of which gives bytes back, then three updates.
+struct Step {
+  std::vector<Segment> segments = std::vector<Segment>(9, Segment::kBackward);
+  StepRoom room{.live_bytes = {100, 80, 60, 40, 20, 0, 0, 0, 0},
+                .op_ms = std::vector<double>(9, 1.0),
+                .most_bytes = 100,
+                .link_bytes_per_ms = 30};
+  std::vector<MovedUpdate> updates;
+
+  Step() {
+    for (uint32_t op = 6; op < 9; ++op) {
+      segments[op] = Segment::kOptimizer;
+      updates.push_back({.op = op, .bytes = 30, .follows = op > 6});
+    }
+  }
+
+  std::vector<std::pair<uint32_t, size_t>> early() const {
+    return pairs(early_turns(updates, segments, room));
+  }
+
+  static std::vector<std::pair<uint32_t, size_t>> pairs(const std::vector<Turn>& turns) {
+    std::vector<std::pair<uint32_t, size_t>> list;
+    for (const Turn& turn : turns) list.emplace_back(turn.before, turn.ended);
+    return list;
+  }
+};
+
+using List = std::vector<std::pair<uint32_t, size_t>>;
+
+TEST(StateTurns, ComeAsSoonAsBytesAreFree) {
+  EXPECT_EQ(Step().early(), (List{{2, 0}, {3, 0}, {5, 0}}));
+}
+
+TEST(StateTurns, LeaveRoomForWhatComesLater) {
+  Step step;
+  step.room.live_bytes[5] = 70;  // one update's bytes are free beside it
+  EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
+}
+
+TEST(StateTurns, AreThereWhenTheBackwardPassEnds) {
+  Step step;
+  step.room.link_bytes_per_ms = 10;
+  EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
+}
+
+TEST(StateTurns, StartWhereTheyMay) {
+  Step step;
+  step.room.first = 6;
+  EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {6, 0}}));
+}
+
+// Where two updates' copies fit, both ways are the same.
+TEST(StateTurns, TakeTheBytesOfWhatHasGoneBack) {
+  Step step;
+  step.room.live_bytes = {60, 60, 60, 60, 60, 60, 0, 0, 0};
+  step.room.most_bytes = 60;
+  EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {7, 1}}));
+  EXPECT_EQ(step.early(), Step::pairs(tight_turns(step.updates)));
+}
+
+// Other ops stand between the updates: what has gone back beside them is free without waiting.
+TEST(StateTurns, RunBesideTheOpsBetweenUpdates) {
+  Step step;
+  step.segments.assign(9, Segment::kBackward);
+  step.updates = {{.op = 0, .segment = Segment::kBackward, .bytes = 30},
+                  {.op = 4, .segment = Segment::kBackward, .bytes = 30},
+                  {.op = 8, .segment = Segment::kBackward, .bytes = 30}};
+  step.room.live_bytes.assign(9, 0);
+  step.room.most_bytes = 60;
+  // The first is updated at 1 ms, is back at 3 and makes room for the third.
+  EXPECT_EQ(step.early(), (List{{0, 0}, {0, 0}, {2, 1}}));
+  EXPECT_EQ(Step::pairs(tight_turns(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
+}
+
+// Where there is no room at all, each waits for the one before: the least that a step can do with.
+TEST(StateTurns, NeverMissesOne) {
+  Step step;
+  step.room.most_bytes = 0;
+  EXPECT_EQ(step.early(), (List{{6, 0}, {7, 1}, {8, 2}}));
+}
+
+}  // namespace
+}  // namespace plimsoll
