@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "plan/anatomy/plan_case.h"
+#include "plan/build/op_times.h"
 #include "target/gpu_target.h"
 
 namespace plimsoll {
@@ -169,6 +171,34 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_DOUBLE_EQ(three.segment(Segment::kOptimizer).flops, one.segment(Segment::kOptimizer).flops);
   EXPECT_EQ(three.samples, 12);
   EXPECT_EQ(three.tokens, 384);
+}
+
+// States that come while the backward pass runs take no byte more. Without clipping a fifth of the step is
+// left of the time for them, or a tenth of the forward pass and the link's time where that is more.
+TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndNoBytes) {
+  for (const bool is_large : {false, true}) {
+    for (const bool in_backward : {false, true}) {
+      PlanRequest request = preset_request("bert-large-uncased", is_large ? 32 : 4, 512);
+      request.device = KernelDevice::kCuda;
+      request.gpu = *find_gpu_target("h200");
+      if (is_large) request.activation_dtype = DType::kBF16;
+      request.optimizer_in_backward = in_backward;
+      if (in_backward) request.optimizer.max_grad_norm = 0;
+      const OperationsAnatomy without = operations_anatomy(build_plan(request));
+      request.offload_optimizer = true;
+      const Plan early = build_plan(request);
+      request.early_states = false;
+      const Plan late = build_plan(request);
+      EXPECT_LE(early.arena_bytes, late.arena_bytes);
+      EXPECT_EQ(early.host_arena_bytes, late.host_arena_bytes);
+      const double early_ms = operations_anatomy(early).total().ms;
+      EXPECT_LT(early_ms, operations_anatomy(late).total().ms);
+      if (!in_backward) continue;
+      const double link_ms = static_cast<double>(early.host_arena_bytes) / link_bytes_per_ms(request);
+      EXPECT_LT(early_ms,
+                std::max(1.2 * without.total().ms, 1.1 * (without.segment(Segment::kForward).ms + link_ms)));
+    }
+  }
 }
 
 TEST(OperationsAnatomy, ProductsOnTensorCoresShortenTheEstimateOnAGpu) {

@@ -11,6 +11,7 @@
 #include "kernels/quantization/catalog.h"
 #include "models/freeze.h"
 #include "plan/build/begun_graphs.h"
+#include "plan/build/step_room.h"
 
 namespace plimsoll {
 namespace {
@@ -265,7 +266,10 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   if (request.offload_activations) {
     passes.run(graph, offload_activations_pass(request.train_bucket, request.offload_least_bytes));
   }
-  if (request.offload_optimizer) passes.run(graph, offload_states_pass());
+  if (request.offload_optimizer) {
+    passes.run(graph,
+               offload_states_pass(request.early_states ? find_step_room(graph, request) : StepRoom()));
+  }
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 

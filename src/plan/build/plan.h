@@ -103,6 +103,8 @@ struct PlanRequest {
   bool optimizer_in_backward = false;  // no clipping, no accumulation
   // Optimizer states, and the parts of weights that only updates read, lie in the host's memory.
   bool offload_optimizer = false;
+  // They come to the device as early as it has room below the peak, which depends on the bucket.
+  bool early_states = true;
   // Of one update then, and of a table's gradient that is computed by rows: 16 MiB of AdamW's moments. Two
   // such copies take less than the backward pass of a layer of BERT-large beside them; half as many elements
   // would add 3 MiB of captured programs there and take nothing from the peak.

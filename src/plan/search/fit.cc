@@ -60,9 +60,11 @@ class Planner {
       : candidate_(candidate), shared_(shared), request_(candidate.request) {}
 
   // From graphs that were built before, for the first shape that they were asked for: what the search goes
-  // by.
+  // by. States from the host come late in them: how early they may depends on the shape, and it takes no
+  // bytes.
   Needs placed(const Shape& shape) {
     set(shape);
+    request_.early_states = false;
     const bool accumulates = shape.accumulation > 1;
     Graphs& graphs = graphs_[{accumulates, chunks_loss(request_, request_.train_bucket)}];
     const bool is_first = !graphs.placer;
@@ -78,8 +80,10 @@ class Planner {
   // From the pipeline that a run goes through: what an answer stands on.
   Needs built(const Shape& shape) {
     set(shape);
+    request_.early_states = candidate_.request.early_states;
     const auto it = graphs_.find({shape.accumulation > 1, chunks_loss(request_, request_.train_bucket)});
-    if (it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
+    const bool is_built = !request_.offload_optimizer || !request_.early_states;
+    if (is_built && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
     return needs_of(place_plan(request_, finish_graphs(request_, shared_.begun(request_))));
   }
 
