@@ -13,9 +13,8 @@ class Turns {
     least_free_.assign(n, 0);
     rest_ms_.assign(n, 0);
     for (size_t p = n; p-- > 0;) {
-      const int64_t free = room.most_bytes - room.live_bytes[p];
       const bool is_last = p + 1 == n;
-      least_free_[p] = is_last ? free : std::min(free, least_free_[p + 1]);
+      least_free_[p] = is_last ? free_bytes(p) : std::min(free_bytes(p), least_free_[p + 1]);
       rest_ms_[p] = room.op_ms[p] + (is_last || segments[p + 1] != segments[p] ? 0 : rest_ms_[p + 1]);
     }
     segments_ = segments;
@@ -36,8 +35,18 @@ class Turns {
  private:
   enum class Wait { kNever, kForRoom, kForAll };
 
+  int64_t free_bytes(size_t p) const { return room_.most_bytes - room_.live_bytes[p]; }
   double copy_ms(size_t update) const {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
+  }
+
+  // From here to the update behind the one that is brought next, where bytes can be waited for again.
+  int64_t free_until_next(uint32_t p) const {
+    const size_t behind = turns_.size() + 1;
+    const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
+    int64_t least = free_bytes(p);
+    for (size_t q = p; q <= last; ++q) least = std::min(least, free_bytes(q));
+    return least;
   }
 
   // Starts the copies of the next update that has none, if there is room.
@@ -46,7 +55,8 @@ class Turns {
     size_t ended = ended_;
     int64_t held = held_bytes_;
     double now = now_ms_;
-    const auto fits = [&] { return held + update.bytes <= least_free_[p]; };
+    const int64_t free = wait == Wait::kNever ? least_free_[p] : free_until_next(p);
+    const auto fits = [&] { return held + update.bytes <= free; };
     while (ended < updated_ &&
            (back_ms_[ended] <= now || wait == Wait::kForAll || (wait == Wait::kForRoom && !fits()))) {
       now = std::max(now, back_ms_[ended]);
@@ -91,6 +101,30 @@ class Turns {
   double returned_ms_ = 0;
 };
 
+// When the last op and the last copy are done.
+double end_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
+              std::span<const Turn> turns) {
+  std::vector<double> there_ms, back_ms;
+  double now = 0, brought = 0, returned = 0;
+  for (uint32_t p = 0; p < segments.size(); ++p) {
+    if (p > 0 && segments[p] != segments[p - 1]) now = std::max({now, brought, returned});
+    for (; there_ms.size() < turns.size() && turns[there_ms.size()].before == p;) {
+      const size_t k = there_ms.size();
+      if (turns[k].ended > 0) now = std::max(now, back_ms[turns[k].ended - 1]);
+      brought = std::max(now, brought) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
+      there_ms.push_back(brought);
+    }
+    const size_t k = back_ms.size();
+    const bool is_update = k < updates.size() && updates[k].op == p;
+    if (is_update) now = std::max(now, there_ms[k]);
+    now += room.op_ms[p];
+    if (!is_update) continue;
+    returned = std::max(now, returned) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
+    back_ms.push_back(returned);
+  }
+  return std::max({now, brought, returned});
+}
+
 }  // namespace
 
 std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates) {
@@ -107,7 +141,9 @@ std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates) {
 
 std::vector<Turn> early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                               const StepRoom& room) {
-  return Turns(updates, segments, room).run();
+  std::vector<Turn> early = Turns(updates, segments, room).run();
+  std::vector<Turn> tight = tight_turns(updates);
+  return end_ms(updates, segments, room, early) < end_ms(updates, segments, room, tight) ? early : tight;
 }
 
 }  // namespace plimsoll
