@@ -36,7 +36,7 @@ struct BudgetChoice {
 BudgetChoice choose_recompute(const PlanRequest& request, int64_t budget_bytes);
 
 // How much longer than with RecomputePolicy::kCheap --recompute selective lets a step be, by the estimate.
-inline constexpr double kSelectiveShareOfStep = 0.035;
+inline constexpr double kSelectiveShareOfStep = 0.03;
 
 // The choice whose plan needs the fewest bytes among those whose step is estimated to be at most
 // (1 + kSelectiveShareOfStep) times as long as with RecomputePolicy::kCheap; of choices that need equally
