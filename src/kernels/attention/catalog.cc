@@ -49,6 +49,24 @@ Support attention_cuda_tiled_fits(const Problem& problem) {
   return attention_fits(problem);
 }
 
+Support first_token_attention_cuda_fits(const Problem& problem) {
+  if (problem.sm != 90) {
+    return {false, fmt::format("needs the shared memory of compute capability 9.0; this card has {}.{}",
+                               problem.sm / 10, problem.sm % 10)};
+  }
+  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
+    return {false, "takes rows and weights in one type"};
+  if (!first_token_attention_sizes_fit(dims_of(problem), problem.dim("C"))) {
+    return {false, fmt::format("takes 384, 512, 768 or 1024 columns and up to 16 heads of 32, 64, 96 or 128, "
+                               "not {} and {} of {}",
+                               problem.dim("C"), problem.dim("H"), problem.dim("D"))};
+  }
+  return {};
+}
+int64_t first_token_attention_cuda_scratch(const Problem& problem) {
+  return first_token_attention_cuda_scratch_bytes(dims_of(problem), problem.dim("C"));
+}
+
 Support attention_cuda_tf32_fits(const Problem& problem) {
   if (problem.dim_or("tf32", 0) == 0)
     return {false, "products of fp32 operands are not to be rounded to tf32"};

@@ -99,6 +99,39 @@ constexpr int64_t attention_bwd_cuda_mma_scratch_bytes(const AttentionDims& dims
   return attention_cuda_delta_bytes(dims) + attention_cuda_keep_bytes(dims);
 }
 
+// first_token_attention of a GPU: each sequence in parts of so many rows, no more than 32 of them.
+constexpr int64_t first_token_attention_part_rows(int64_t longest) {
+  constexpr int64_t kRows = 256, kMostParts = 32;
+  const int64_t rows = attention_round_up((longest + kMostParts - 1) / kMostParts, 32);
+  return rows < kRows ? kRows : rows;
+}
+constexpr int64_t first_token_attention_parts(int64_t longest) {
+  const int64_t rows = first_token_attention_part_rows(longest);
+  return longest <= rows ? 1 : (longest + rows - 1) / rows;
+}
+// The queries, each head's numbers for x in their place, and of each part and head the sum of rows with the
+// largest score and the sum of probabilities.
+constexpr int64_t first_token_attention_query_bytes(const AttentionDims& dims) {
+  return attention_round_up(dims.sequences * dims.heads * dims.head_dim * 4, 256);
+}
+constexpr int64_t first_token_attention_key_bytes(const AttentionDims& dims, int64_t columns) {
+  return attention_round_up(dims.sequences * dims.heads * columns * 2, 256);
+}
+constexpr int64_t first_token_attention_sum_bytes(const AttentionDims& dims, int64_t columns) {
+  const int64_t parts = dims.sequences * dims.heads * first_token_attention_parts(dims.longest);
+  return attention_round_up(parts * columns * 4, 256) + attention_round_up(parts * 8, 256);
+}
+constexpr int64_t first_token_attention_cuda_scratch_bytes(const AttentionDims& dims, int64_t columns) {
+  return first_token_attention_query_bytes(dims) + first_token_attention_key_bytes(dims, columns) +
+         first_token_attention_sum_bytes(dims, columns);
+}
+// Columns that the kernel is compiled for, heads that fill the 16 rows of a product at most, and head sizes
+// whose outputs come 32 at a time.
+constexpr bool first_token_attention_sizes_fit(const AttentionDims& dims, int64_t columns) {
+  const bool columns_fit = columns == 384 || columns == 512 || columns == 768 || columns == 1024;
+  return columns_fit && dims.heads <= 16 && dims.head_dim % 32 == 0 && dims.head_dim <= 128;
+}
+
 // The widest head that the kernels for the GPU take.
 inline constexpr int64_t kAttentionCudaHeadDim = 128;
 
