@@ -80,6 +80,8 @@ class CudaMeasurer final : public ProductMeasurer {
                    .bias = problem.bias == MatmulBias::kRow ? ConstView{set + places.bias, problem.bias_dtype}
                                                             : ConstView{},
                    .c = {set + places.c, problem.c},
+                   .addend = problem.writes == MatmulWrites::kAddend ? ConstView{set + places.c, problem.c}
+                                                                     : ConstView{},
                    .scratch = {memory_, static_cast<size_t>(scratch_bytes)}},
                   flag, device_.stream());
     };

@@ -97,6 +97,7 @@ ProductKey product_key(const MatmulProblem& problem, Fp32Products fp32) {
     form += " by " + std::string(fp32_products_name(fp32));
   if (problem.bias == MatmulBias::kRow) form += " bias " + std::string(dtype_name(problem.bias_dtype));
   if (problem.writes == MatmulWrites::kOverwriteOrAdd) form += " add";
+  if (problem.writes == MatmulWrites::kAddend) form += " addend";
   return {.form = std::move(form), .m = problem.m, .n = problem.n, .k = problem.k};
 }
 
@@ -116,7 +117,7 @@ int64_t matmul_moved_bytes(const MatmulProblem& problem) {
   const int64_t c_bytes = problem.m * problem.n * dtype_bytes(problem.c);
   const int64_t b_width = dtype_bytes(problem.b_operand == MatmulOperand::kPacked ? problem.a : problem.b);
   return problem.m * problem.k * dtype_bytes(problem.a) + problem.k * problem.n * b_width +
-         c_bytes * (problem.writes == MatmulWrites::kOverwriteOrAdd ? 2 : 1);
+         c_bytes * (problem.writes == MatmulWrites::kOverwriteOnly ? 1 : 2);
 }
 
 Problem matmul_catalog_problem(const MatmulProblem& problem) {
@@ -229,6 +230,22 @@ Support linear_gelu_cuda_support(const Problem& problem) {
   return {};
 }
 int64_t linear_gelu_cuda_scratch(const Problem&) {
+  return kCublasLtWorkspaceBytes;
+}
+
+// On an H200 in bf16, 32768 x 1024 x 1024 and 4096, a product that adds to its own output takes 4 % longer,
+// and the norm behind it reads one tensor where it read two: 35 us in place of 50. Other cards were not
+// measured.
+Support linear_add_cuda_cublaslt_support(const Problem& problem) {
+  if (problem.sm != 90) {
+    return {false, "is measured on compute capability 9.0 only; this card has " +
+                       std::to_string(problem.sm / 10) + "." + std::to_string(problem.sm % 10)};
+  }
+  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
+    return {false, "takes both operands in one type"};
+  return {};
+}
+int64_t linear_add_cuda_cublaslt_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
 }
 

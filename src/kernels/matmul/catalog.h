@@ -15,8 +15,9 @@ namespace plimsoll {
 
 enum class Transpose : uint8_t { kNo, kYes };
 enum class MatmulBias : uint8_t { kNone, kRow };
-// Whether run() may be asked to add to C, which costs a second compiled kernel.
-enum class MatmulWrites : uint8_t { kOverwriteOnly, kOverwriteOrAdd };
+// Whether run() may be asked to add to C, which costs a second compiled kernel; or adds another matrix of the
+// size and type of C (linear_add, on a GPU).
+enum class MatmulWrites : uint8_t { kOverwriteOnly, kOverwriteOrAdd, kAddend };
 // Whether B is a plain row-major matrix or was brought into the implementation's own layout by pack_b().
 enum class MatmulOperand : uint8_t { kPlain, kPacked };
 // How products of fp32 operands are taken on a GPU: as they are; rounded to TF32; or as three TF32 products

@@ -1,9 +1,9 @@
 // Products of matrices: contract, reference and the prepared fast product on a CPU. No graph, no allocation
 // in run().
 //
-//   C[m, n] = op(A) op(B) (+ bias[n])   or   C += op(A) op(B) (+ bias[n])
-//   op is the identity or the transpose; all matrices are row-major and dense (catalog.h has the problem's
-//   description).
+//   C[m, n] = op(A) op(B) (+ bias[n])   or   C += op(A) op(B) (+ bias[n])   or   C = op(A) op(B) (+ bias[n])
+//   + D op is the identity or the transpose; all matrices are row-major and dense (catalog.h has the
+//   problem's description).
 //
 // Types: A f32: B f32, C f32. A bf16: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
 // the product;
@@ -17,8 +17,8 @@
 // are rows of
 //   C (y and dX); where they are summed over (dW: k = T) they must be zero in one operand and finite in the
 //   other.
-// Aliasing: C overlaps nothing else. Requires: addresses aligned to 64 bytes for scratch and packed B, to the
-// element
+// Aliasing: C overlaps nothing else; it may be D. Requires: addresses aligned to 64 bytes for scratch and
+// packed B, to the element
 //   for the rest.
 // Cost: matmul_flops, matmul_moved_bytes; packing B reads and writes it once more.
 // Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership:
@@ -42,6 +42,7 @@ struct MatmulArgs {
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
+  ConstView addend = {};  // D, of the size and type of C, where the problem writes kAddend; never on a CPU
   std::span<std::byte> scratch = {};
 };
 
@@ -68,11 +69,11 @@ class PreparedMatmul {
 // it, or the types are none of the above. Cost: up to some milliseconds the first time a shape is met.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);
 
-// |error| of one element with `abs_sum` = sum |a||b| over its k terms plus |bias| plus |old C|, and its value
-// `want`. Every order of summing k + 2 terms, with a rounding after each product, errs by at most gamma_(k+2)
-// abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd
-// edition, section 3.1); products of bf16 are exact in fp32. Denormals that are flushed add 2^-126 for each
-// term. A bf16 C adds its own rounding.
+// |error| of one element with `abs_sum` = sum |a||b| over its k terms plus |bias| plus |old C or D|, and its
+// value `want`. Every order of summing k + 2 terms, with a rounding after each product, errs by at most
+// gamma_(k+2) abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and Stability of Numerical
+// Algorithms, 2nd edition, section 3.1); products of bf16 are exact in fp32. Denormals that are flushed add
+// 2^-126 for each term. A bf16 C adds its own rounding.
 double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want);
 
 }  // namespace plimsoll

@@ -297,6 +297,7 @@ std::string OnednnMatmul::description() const {
 }  // namespace
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem) {
+  PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU add no other matrix");
   try {
     return std::make_unique<OnednnMatmul>(problem);
   } catch (const dnnl::error& error) {

@@ -7,7 +7,8 @@
 // memory: the workspace is `scratch`.
 //
 // Repeatability: the algorithm depends on the problem, the card and the library's version alone; it is run
-// with a fixed workspace and no atomics, so two runs give the same bits.
+// with a fixed workspace and no atomics, so two runs give the same bits. An addend in the place of C gives
+// other bits than one in a place of its own, within the same bound.
 //
 // Error, against exact products of the operands as stored: that of a sum of k products in fp32,
 // (k + 2) u sum |a b| with u = 2^-24 (tensor cores align the products of a step to the largest and cut them
@@ -15,8 +16,8 @@
 // products of tf32 parts the sum has 3 k terms of together (1 + 2^-9) sum |a b|, which the tensor cores
 // multiply without error, and what splitting loses is kTf32x3SplitError sum |a b|: see
 // matmul_tf32x3_error_bound(). An infinity times a number without a low part makes a NaN there. The store
-// rounds once; with a bias and a 16-bit C some algorithms (sums in parts) round the product once more before
-// the bias is added to it.
+// rounds once; with a bias or an addend and a 16-bit C some algorithms (sums in parts) round the product once
+// more before that is added to it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ class CudaMatmul {
  public:
   virtual ~CudaMatmul() = default;
   // C = op(A) op(B) (+ bias) or, where `accumulate` points to device memory that is not 0, C += op(A) op(B).
-  // `accumulate` holds 0 or the bits of 1.0f: the library reads it as the factor of C. Null: overwrite.
+  // `accumulate` holds 0 or the bits of 1.0f: the library reads it as the factor of C. Null: overwrite, with
+  // the sum of product and addend where the problem writes kAddend.
   virtual void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) = 0;
   // The library's choice, in words for `--why` and profiles.
   virtual std::string description() const = 0;

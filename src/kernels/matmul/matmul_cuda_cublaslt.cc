@@ -86,9 +86,12 @@ class CublasLtMatmul final : public CudaMatmul {
     if (args.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, args.bias.data);
     PLIMSOLL_CHECK(accumulate == nullptr || problem_.writes == MatmulWrites::kOverwriteOrAdd,
                    "{} is prepared to overwrite only", words(problem_));
-    const void* beta = accumulate != nullptr ? static_cast<const void*>(accumulate) : zero_;
+    const bool adds_other = problem_.writes == MatmulWrites::kAddend;
+    PLIMSOLL_CHECK(adds_other == static_cast<bool>(args.addend), "addend of {}", words(problem_));
+    const void* beta = adds_other ? one_ : accumulate != nullptr ? accumulate : zero_;
+    const void* addend = adds_other ? args.addend.data : args.c.data;
     check(cublaslt().matmul(cublaslt().handle, desc_.handle, one_, args.b.data, b_.handle, args.a.data,
-                            a_.handle, beta, args.c.data, c_.handle, args.c.data, c_.handle, &result_.algo,
+                            a_.handle, beta, addend, c_.handle, args.c.data, c_.handle, &result_.algo,
                             args.scratch.data(), args.scratch.size(), stream),
           "Matmul");
   }

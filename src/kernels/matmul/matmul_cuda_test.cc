@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/error.h"
@@ -190,6 +191,53 @@ TEST(MatmulCuda, LayersInBf16) {
 TEST(MatmulCuda, LayersInF16) {
   check_layer(200, 384, 96, DType::kF16);
   check_layer(17, 7, 33, DType::kF16);
+}
+
+// D in a place of its own, and where C is: within the bound, not the same bits.
+void check_addend(int64_t T, int64_t N, int64_t K, DType dtype) {
+  const MatmulProblem problem{.m = T,
+                              .n = N,
+                              .k = K,
+                              .trans_b = Transpose::kYes,
+                              .a = dtype,
+                              .b = dtype,
+                              .c = dtype,
+                              .writes = MatmulWrites::kAddend};
+  const std::string name = "matmul_cuda/addend " + describe(problem, Fp32Products::kF32);
+  SCOPED_TRACE(name);
+  GuardedBuffer a(name + "/a", dtype, T * K), b(name + "/b", dtype, K * N), d(name + "/d", dtype, T * N);
+  GuardedBuffer c(name + "/c", dtype, T * N), want(name + "/want", DType::kF64, T * N);
+  GuardedBuffer scratch(name + "/scratch", DType::kU8, kCublasLtWorkspaceBytes);
+  a.fill_normal();
+  b.fill_normal(0.01, 0.5);
+  d.fill_normal(0.0, 4.0);
+  DeviceBuffer da(a), db(b), dd(d), dc(c), dscratch(scratch);
+  matmul_ref(problem, {.a = a.view(), .b = b.view(), .bias = {}, .c = want.view(), .addend = d.view()});
+  std::vector<double> limits;
+  for (int64_t i = 0; i < T * N; ++i) {
+    double sum = std::abs(d.load(i));
+    for (int64_t l = 0; l < K; ++l) sum += std::abs(a.load(i / N * K + l) * b.load(i % N * K + l));
+    limits.push_back(bound(problem, Fp32Products::kF32, sum, want.load(i), d.load(i)));
+  }
+  const auto matmul = prepare_matmul_cuda(problem, Fp32Products::kF32);
+  for (auto [device, host] : {std::pair{&dc, &c}, std::pair{&dd, &d}}) {
+    matmul->run({.a = da.view(),
+                 .b = db.view(),
+                 .bias = {},
+                 .c = device->view(),
+                 .addend = dd.view(),
+                 .scratch = scratch_of(dscratch, problem, Fp32Products::kF32)},
+                nullptr, nullptr);
+    device->download();
+    const auto result = test::compare(*host, want, {.per_element = limits, .shape = {T, N}});
+    EXPECT_TRUE(result.ok()) << result << " [" << matmul->description() << "]";
+  }
+}
+
+TEST(MatmulCuda, AddsAnotherMatrix) {
+  check_addend(37, 48, 64, DType::kBF16);
+  check_addend(300, 1024, 256, DType::kBF16);
+  check_addend(64, 256, 2048, DType::kF16);
 }
 
 TEST(MatmulCuda, TwoRunsGiveTheSameBits) {

@@ -10,6 +10,8 @@ void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
                  "an operand is absent");
   PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem.bias == MatmulBias::kRow),
                  "the bias does not fit the problem");
+  PLIMSOLL_CHECK(static_cast<bool>(args.addend) == (problem.writes == MatmulWrites::kAddend),
+                 "the addend does not fit the problem");
   const bool rounds_b = problem.a == DType::kBF16 && problem.b == DType::kF32;
   const auto a_at = [&](int64_t i, int64_t l) {
     return args.a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l);
@@ -26,6 +28,7 @@ void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args) {
       if (args.bias) sum += args.bias.load(j);
       const int64_t index = i * problem.n + j;
       if (args.accumulate == Accumulate::kAdd) sum += args.c.load(index);
+      if (args.addend) sum += args.addend.load(index);
       args.c.store(index, sum);
     }
   }
