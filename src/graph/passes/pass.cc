@@ -14,13 +14,27 @@ namespace {
 
 std::vector<PassInfo> list_passes() {
   std::vector<PassInfo> infos;
-  for (const Pass& pass :
-       {unread_rows_pass(), precision_pass(DType::kBF16), fuse_pass(), quantized_weights_pass("nf4", {}),
-        frozen_weights_pass(DType::kBF16, {}), weight_copies_pass(DType::kBF16),
-        split_weights_pass(DType::kBF16), common_subexpression_pass(), linear_gelu_pass({}),
-        chunked_loss_pass({}, 0), accumulate_pass(), recompute_pass({}), copies_at_use_pass(DType::kF16),
-        dead_code_pass({}), reorder_pass({}), slice_updates_pass(1, SlicedUpdates::kAll), in_place_pass(),
-        offload_activations_pass({}, 0), offload_states_pass()}) {
+  for (const Pass& pass : {unread_rows_pass(),
+                           precision_pass(DType::kBF16),
+                           fuse_pass(),
+                           quantized_weights_pass("nf4", {}),
+                           frozen_weights_pass(DType::kBF16, {}),
+                           weight_copies_pass(DType::kBF16),
+                           split_weights_pass(DType::kBF16),
+                           common_subexpression_pass(),
+                           linear_gelu_pass({}),
+                           linear_add_pass({}),
+                           first_token_attention_pass({}),
+                           chunked_loss_pass({}, 0),
+                           accumulate_pass(),
+                           recompute_pass({}),
+                           copies_at_use_pass(DType::kF16),
+                           dead_code_pass({}),
+                           reorder_pass({}),
+                           slice_updates_pass(1, SlicedUpdates::kAll),
+                           in_place_pass(),
+                           offload_activations_pass({}, 0),
+                           offload_states_pass()}) {
     infos.push_back({pass.name, pass.numerics, pass.help, pass.needed_for});
   }
   return infos;

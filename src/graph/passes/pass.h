@@ -104,6 +104,11 @@ Pass common_subexpression_pass();
 // linear_gelu.cc: in a program that takes no gradients, a product and the bias and GELU behind it become one
 // op where `has_kernel` says that a kernel computes that.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
+// linear_add.cc: likewise a product and the residual that is added to it in the norm behind it.
+Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
+// first_token_attention.cc: likewise attention of which only first tokens are read, and the product before
+// it.
+Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss.cc: where the logits of a training program take more than `most_bytes` in this bucket, they
 // exist for some rows at a time: classifier and loss become one op.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);

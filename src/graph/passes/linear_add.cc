@@ -1,0 +1,63 @@
+#include <utility>
+
+#include "graph/analysis/dependence.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/linear.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+// A norm that adds the residual to what it reads, without dropout between.
+bool adds_residual(const Graph& graph, const Op& op) {
+  return op.def == &bias_dropout_residual_norm_op() && op.attributes.number("p") == 0.0 &&
+         op.inputs[2] != kNoValue && op.inputs[2] != op.inputs[0] &&
+         graph.value(op.inputs[2]).type == graph.value(op.inputs[0]).type;
+}
+
+// Runs on a forward graph that is not differentiated. The fused op stands just before the norm, where the
+// residual exists.
+void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
+  const auto readers = find_readers(graph);
+  std::vector<Op> ops;
+  std::vector<bool> dead(graph.ops().size(), false);
+  std::vector<std::pair<size_t, Op>> fused;  // before which norm
+  for (size_t i = 0; i < graph.ops().size(); ++i) {
+    const Op& op = graph.ops()[i];
+    if (!adds_residual(graph, op)) continue;
+    const std::optional<uint32_t> producer = find_linear_with_one_reader(graph, readers, op.inputs[0]);
+    if (!producer) continue;
+    const Op& product = graph.ops()[*producer];
+    Op sum{.def = &linear_add_op(),
+           .inputs = {product.inputs[0], product.inputs[1], op.inputs[2]},
+           .outputs = product.outputs,
+           .attributes = {},
+           .segment = product.segment,
+           .module = product.module};
+    if (!has_kernel({graph, sum})) continue;
+    dead[*producer] = true;
+    fused.emplace_back(i, std::move(sum));
+  }
+  size_t next = 0;
+  for (size_t i = 0; i < graph.ops().size(); ++i) {
+    Op op = graph.ops()[i];
+    if (next < fused.size() && fused[next].first == i) {
+      ops.push_back(std::move(fused[next++].second));
+      op.inputs[2] = kNoValue;
+    }
+    if (!dead[i]) ops.push_back(std::move(op));
+  }
+  graph.replace_ops(std::move(ops));
+  graph.drop_unused_values();
+}
+
+}  // namespace
+
+Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel) {
+  return {.name = "linear_add",
+          .numerics = Numerics::kChanging,
+          .help = "where no gradient is taken, a product adds the residual that the norm behind it would add",
+          .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_add(graph, has_kernel); }};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include "graph/analysis/tail.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kLayer =
+    "graph g {\n"
+    "  input %x: bf16[T,4]\n"
+    "  input %r: bf16[T,6]\n"
+    "  weight %w: bf16[6,4]\n"
+    "  weight %b: f32[6]\n"
+    "  weight %gain: f32[6]\n"
+    "  weight %beta: f32[6]\n"
+    "  forward @layer\n"
+    "  %h: bf16[T,6] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n"
+    "  %z: bf16[T,6] = gelu(%r)\n"
+    "  %y: bf16[T,6] !output, %n: bf16[T,6], %s: f32[T] = bias_dropout_residual_norm(%h, %b, %z, %gain, "
+    "%beta, _) {eps=1e-05, p=0.0}\n"
+    "}\n";
+
+Graph after(const std::string& text, bool has_kernel) {
+  Graph graph = parse_graph(text, find_op);
+  verify(graph, "before the pass");
+  linear_add_pass([has_kernel](const OpView& op) {
+    EXPECT_EQ(op.op.def, &linear_add_op());
+    return has_kernel;
+  }).run(graph);
+  verify(graph, "after the pass");
+  find_tails(graph);
+  return graph;
+}
+
+std::string unchanged(const std::string& text) {
+  return print_graph(parse_graph(text, find_op));
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+// The fused op comes behind the residual that it reads.
+TEST(LinearAdd, TheProductAddsWhatTheNormWouldAdd) {
+  EXPECT_EQ(
+      print_graph(after(kLayer, true)),
+      "graph g {\n"
+      "  input %x: bf16[T,4]\n"
+      "  input %r: bf16[T,6]\n"
+      "  weight %w: bf16[6,4]\n"
+      "  weight %b: f32[6]\n"
+      "  weight %gain: f32[6]\n"
+      "  weight %beta: f32[6]\n"
+      "  forward @layer\n"
+      "  %z: bf16[T,6] = gelu(%r)\n"
+      "  %h: bf16[T,6] = linear_add(%x, %w, %z)\n"
+      "  %y: bf16[T,6] !output, %n: bf16[T,6], %s: f32[T] = bias_dropout_residual_norm(%h, %b, _, %gain, "
+      "%beta, _) {eps=1e-05, p=0.0}\n"
+      "}\n");
+}
+
+TEST(LinearAdd, TheSumTakesTheBytesOfAResidualThatDies) {
+  Graph graph = after(kLayer, true);
+  in_place_pass().run(graph);
+  EXPECT_EQ(graph.value(graph.find("h")).version_of, graph.find("z"));
+  Graph read_again = after(replaced(kLayer, "\n}\n", "\n  %o: bf16[T,6] !output = gelu(%z)\n}\n"), true);
+  in_place_pass().run(read_again);
+  EXPECT_EQ(read_again.value(read_again.find("h")).version_of, kNoValue);
+}
+
+TEST(LinearAdd, StaysWhereNoKernelTakesIt) {
+  EXPECT_EQ(print_graph(after(kLayer, false)), unchanged(kLayer));
+}
+
+TEST(LinearAdd, OthersStay) {
+  const std::string no_residual = replaced(kLayer, "%b, %z, %gain", "%b, _, %gain");
+  EXPECT_EQ(print_graph(after(no_residual, true)), unchanged(no_residual));
+  const std::string read = replaced(kLayer, "\n}\n", "\n  %o: bf16[T,6] !output = gelu(%h)\n}\n");
+  EXPECT_EQ(print_graph(after(read, true)), unchanged(read));
+  const std::string dropped =
+      replaced(replaced(replaced(kLayer, "p=0.0", "p=0.1, site=1"), "%beta, _)", "%beta, %rng)"),
+               "  weight %w", "  input %rng: i64[2]\n  weight %w");
+  EXPECT_EQ(print_graph(after(dropped, true)), unchanged(dropped));
+}
+
+TEST(LinearAdd, DecomposesIntoProductAndSum) {
+  Graph graph = after(kLayer, true);
+  const Op op = graph.ops()[1];
+  const std::vector<ValueId> out = schema_of(op).decompose(graph, op);
+  ASSERT_EQ(out.size(), 1u);
+  ASSERT_EQ(graph.ops().size(), 5u);
+  EXPECT_EQ(graph.ops()[3].def, &matmul_op());
+  EXPECT_EQ(graph.ops()[4].def, &add_op());
+  EXPECT_EQ(graph.value(out[0]).type.shape, graph.value(op.outputs[0]).type.shape);
+  const Bucket bucket{.tokens = 64, .sequences = 8, .longest = 8};
+  EXPECT_EQ(schema_of(op).flops({graph, op}, bucket), 64.0 * 6.0 * 9.0);
+}
+
+TEST(LinearAdd, WrongOperandsAreRefused) {
+  const std::string wrong =
+      replaced(print_graph(after(kLayer, true)), "linear_add(%x, %w, %z)", "linear_add(%x, %w, %x)");
+  EXPECT_THROW(verify(parse_graph(wrong, find_op), "wrong"), Error);
+}
+
+}  // namespace
+}  // namespace plimsoll
