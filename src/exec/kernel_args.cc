@@ -97,6 +97,24 @@ AttentionBwdArgs attention_bwd_args(const BindContext& context) {
           .scratch_bytes = context.scratch_bytes()};
 }
 
+FirstTokenAttentionArgs first_token_attention_args(const BindContext& context) {
+  const int64_t heads = context.attributes().integer("heads");
+  return {.dims = {.tokens = context.bucket().tokens,
+                   .sequences = context.bucket().sequences,
+                   .longest = context.bucket().longest,
+                   .heads = heads,
+                   .head_dim = context.output_size(0, 1) / heads},
+          .columns = context.input_size(0, 1),
+          .scale = context.attributes().number("scale"),
+          .x_TC = context.input(0),
+          .w_3HDC = context.input(1),
+          .bias_3HD = context.input(2),
+          .cu_seqlens = context.input(3),
+          .o_BHD = context.output(0),
+          .scratch = context.scratch(),
+          .scratch_bytes = context.scratch_bytes()};
+}
+
 ActivationFwdArgs activation_fwd_args(const BindContext& context) {
   return {.x = context.input(0), .y = context.output(0), .n = context.output_elements(0)};
 }
@@ -328,10 +346,12 @@ MatmulProblem matmul_problem(const BindContext& context) {
 }
 
 MatmulArgs matmul_args(const BindContext& context) {
+  const bool adds = context.op().def->name() == "linear_add";
   return {.a = context.input(0),
           .b = context.input(1),
-          .bias = context.input(2),
+          .bias = adds ? ConstView{} : context.input(2),
           .c = context.output(0),
+          .addend = adds ? context.input(2) : ConstView{},
           .scratch = scratch_bytes_of(context)};
 }
 LinearGeluProblem linear_gelu_problem(const BindContext& context) {

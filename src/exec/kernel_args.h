@@ -7,6 +7,7 @@
 
 #include "exec/bound_op.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/first_token_attention.h"
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
@@ -45,6 +46,7 @@ RunTimeOperands run_time_operands(const BindContext& context);
 
 AttentionFwdArgs attention_fwd_args(const BindContext& context);
 AttentionBwdArgs attention_bwd_args(const BindContext& context);
+FirstTokenAttentionArgs first_token_attention_args(const BindContext& context);
 
 ActivationFwdArgs activation_fwd_args(const BindContext& context);
 ActivationBwdArgs activation_bwd_args(const BindContext& context);

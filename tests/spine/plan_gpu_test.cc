@@ -101,6 +101,26 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
+// There, products add residuals, and the last attention is that of first tokens; what is trained stays.
+TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
+  const auto count = [](const char* gpu, DType activations, const OpSchema& def) {
+    GridPoint point = full_batch("bert-large-uncased", 8, 128);
+    point.gpu = gpu;
+    point.activations = activations;
+    const Plan plan = plan_of(point);
+    const auto is_it = [&def](const Op& op) { return op.def == &def; };
+    EXPECT_EQ(std::ranges::count_if(plan.train->graph.ops(), is_it), 0);
+    return std::ranges::count_if(plan.evaluate->graph.ops(), is_it);
+  };
+  EXPECT_EQ(count("h200", DType::kBF16, linear_add_op()), 48);
+  EXPECT_EQ(count("h200", DType::kF16, linear_add_op()), 48);
+  EXPECT_EQ(count("h200", DType::kF32, linear_add_op()), 0);
+  EXPECT_EQ(count("a10g", DType::kBF16, linear_add_op()), 0);
+  EXPECT_EQ(count("h200", DType::kBF16, first_token_attention_op()), 1);
+  EXPECT_EQ(count("h200", DType::kF32, first_token_attention_op()), 0);
+  EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
+}
+
 TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "t4";

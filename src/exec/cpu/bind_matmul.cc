@@ -8,6 +8,9 @@ std::function<void()> bind_matmul_cpu(const BindContext& context) {
       linear_gelu_ref(problem, args);
     };
   }
+  if (context.op().def->name() == "linear_add") {
+    return [problem = matmul_problem(context), args = matmul_args(context)] { matmul_ref(problem, args); };
+  }
   if (context.op().def->name() != "matmul") return {};
   const MatmulProblem problem = matmul_problem(context);
   MatmulArgs args = matmul_args(context);

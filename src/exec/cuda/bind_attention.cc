@@ -1,5 +1,6 @@
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/first_token_attention_cuda.h"
 
 namespace plimsoll {
 namespace {
@@ -29,6 +30,9 @@ std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream
   }
   if (name == "attention_bwd") {
     return given(stream, backward_of(context.kernel()), attention_bwd_args(context), rng_of(context));
+  }
+  if (name == "first_token_attention") {
+    return given(stream, first_token_attention_cuda, first_token_attention_args(context));
   }
   return {};
 }

@@ -15,7 +15,7 @@ std::function<void()> bind_linear_gelu(const BindContext& context, CudaStream st
 
 std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream) {
   if (context.op().def->name() == "linear_gelu") return bind_linear_gelu(context, stream);
-  if (context.op().def->name() != "matmul") return {};
+  if (context.op().def->name() != "matmul" && context.op().def->name() != "linear_add") return {};
   const PlannedProduct product =
       planned_product(context.view(), context.bucket(), context.request(), context.kernel());
   const TuningTable& table = context.request().tuning;

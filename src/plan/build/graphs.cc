@@ -284,7 +284,10 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
   Graph& graph = forward.graph;
   lower(graph, request, passes);
-  passes.run(graph, linear_gelu_pass([&](const OpView& op) { return has_fast_kernel(op, request); }));
+  const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
+  passes.run(graph, linear_gelu_pass(has_kernel));
+  passes.run(graph, linear_add_pass(has_kernel));
+  passes.run(graph, first_token_attention_pass(has_kernel));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());

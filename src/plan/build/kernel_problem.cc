@@ -96,11 +96,22 @@ Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest
     if (request.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
     return problem;
   }
-  if (name == "linear_gelu") {
+  if (name == "linear_gelu" || name == "linear_add") {
     problem.dtype = op.input(0).type.dtype;
     add("T", size_at(op.in_shape(0), 0, bucket));
     add("K", size_at(op.in_shape(0), 1, bucket));
     add("N", size_at(op.in_shape(1), 0, bucket));
+    add("w", static_cast<int64_t>(op.input(1).type.dtype));
+    return problem;
+  }
+  if (name == "first_token_attention") {
+    problem.dtype = op.input(0).type.dtype;
+    add("T", bucket.tokens);
+    add("B", bucket.sequences);
+    add("S", bucket.longest);
+    add("H", op.attributes().integer("heads"));
+    add("D", op.out_shape(0)[1].offset / op.attributes().integer("heads"));
+    add("C", op.in_shape(0)[1].offset);
     add("w", static_cast<int64_t>(op.input(1).type.dtype));
     return problem;
   }

@@ -3,8 +3,26 @@
 
 namespace plimsoll {
 
+namespace {
+
+PlannedProduct planned_linear_add(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
+  return {.problem = {.m = op.out_shape(0)[0].at(bucket),
+                      .n = op.out_shape(0)[1].at(bucket),
+                      .k = op.in_shape(0)[1].at(bucket),
+                      .trans_b = Transpose::kYes,
+                      .a = op.input(0).type.dtype,
+                      .b = op.input(1).type.dtype,
+                      .c = op.output(0).type.dtype,
+                      .writes = MatmulWrites::kAddend,
+                      .num_threads = request.num_threads,
+                      .isa = request.isa}};
+}
+
+}  // namespace
+
 PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
                                std::string_view kernel) {
+  if (op.op.def->name() == "linear_add") return planned_linear_add(op, bucket, request);
   const bool ta = op.attributes().integer("ta") != 0;
   const bool tb = op.attributes().integer("tb") != 0;
   PlannedProduct product{.fp32 = request.fp32_products};
@@ -34,7 +52,8 @@ std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const Progr
   if (request.device != KernelDevice::kCuda) return products;
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const OpView op{program.graph, program.graph.ops()[i]};
-    if (op.op.def->name() != "matmul" || program.ops[i].kernel == nullptr) continue;
+    const bool is_product = op.op.def->name() == "matmul" || op.op.def->name() == "linear_add";
+    if (!is_product || program.ops[i].kernel == nullptr) continue;
     const PlannedProduct product =
         planned_product(op, bucket, request, program.ops[i].kernel->implementation);
     auto& [planned, count] = products[product_key(product.problem, product.fp32)];
