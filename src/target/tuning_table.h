@@ -32,7 +32,8 @@ struct ProductKey {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  auto operator<=>(const ProductKey&) const = default;
+  // clang-tidy takes the zero that a comparison is rewritten with for a null pointer.
+  auto operator<=>(const ProductKey&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // "16384 x 1024 x 4096 nt bf16*bf16->bf16".

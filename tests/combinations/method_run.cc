@@ -172,15 +172,16 @@ void MethodRuns::check_losses(const MethodSet& set) {
 }
 
 void MethodRuns::check_resume(const MethodSet& set) {
+  constexpr int64_t kHalf = kSteps / 2;
   Arguments whole = arguments_of(set, Dropout::kOn, "whole");
   whole.save_strategy = "steps";
-  whole.save_steps = kSteps / 2;
+  whole.save_steps = static_cast<double>(kHalf);
   fs::remove_all(whole.output_dir);
   Trainer(whole).train();
   Arguments rest = whole;
   rest.output_dir = folder_.path("resumed");
   fs::remove_all(rest.output_dir);
-  rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-" + std::to_string(kSteps / 2);
+  rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-" + std::to_string(kHalf);
   Trainer(rest).train();
   const std::string last = "/checkpoint-" + std::to_string(kSteps) + "/";
   for (const fs::directory_entry& entry : fs::directory_iterator(whole.output_dir + last)) {

@@ -27,6 +27,7 @@ struct Step {
 
   static std::vector<std::pair<uint32_t, size_t>> pairs(const std::vector<Turn>& turns) {
     std::vector<std::pair<uint32_t, size_t>> list;
+    list.reserve(turns.size());
     for (const Turn& turn : turns) list.emplace_back(turn.before, turn.ended);
     return list;
   }

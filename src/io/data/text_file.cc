@@ -22,9 +22,8 @@ void check_is_text(const TextFile& file) {
                 "  convert it: iconv -f UTF-16 -t UTF-8 {} > converted",
                 file.name, file.name);
   }
-  if (const void* nul = bytes.empty() ? nullptr : std::memchr(bytes.data(), 0, bytes.size());
-      nul != nullptr) {
-    const int64_t offset = static_cast<const char*>(nul) - bytes.data();
+  if (const size_t nul = bytes.find('\0'); nul != std::string::npos) {
+    const auto offset = static_cast<int64_t>(nul);
     throw_at_place(
         file.name, place_of(bytes, offset),
         "NUL byte (0x00) at byte {}: this is not a text file, or it is UTF-16 without a byte order mark\n"
