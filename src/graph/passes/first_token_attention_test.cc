@@ -1,14 +1,13 @@
 #include <gtest/gtest.h>
 
-#include "graph/analysis/tail.h"
-#include "graph/ir/text.h"
-#include "graph/ir/verify.h"
-#include "graph/ops/ops.h"
-#include "graph/passes/pass.h"
+#include "graph/passes/pass_text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
+
+using testing::replaced;
+using testing::unchanged;
 
 constexpr const char* kLayer =
     "graph g {\n"
@@ -23,25 +22,10 @@ constexpr const char* kLayer =
     "}\n";
 
 Graph after(const std::string& text, bool has_kernel = true) {
-  Graph graph = parse_graph(text, find_op);
-  verify(graph, "before the pass");
-  first_token_attention_pass([has_kernel](const OpView& op) {
-    EXPECT_EQ(op.op.def, &first_token_attention_op());
-    return has_kernel;
-  }).run(graph);
-  verify(graph, "after the pass");
-  find_tails(graph);
-  return graph;
-}
-
-std::string unchanged(const std::string& text) {
-  return print_graph(parse_graph(text, find_op));
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
+  return testing::after_pass(text, first_token_attention_pass([has_kernel](const OpView& op) {
+                               EXPECT_EQ(op.op.def, &first_token_attention_op());
+                               return has_kernel;
+                             }));
 }
 
 TEST(FirstTokenAttention, ProductAttentionAndFirstTokenBecomeOne) {

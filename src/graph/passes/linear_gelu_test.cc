@@ -7,6 +7,7 @@ namespace plimsoll {
 namespace {
 
 using testing::replaced;
+using testing::unchanged;
 
 constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
 
@@ -26,10 +27,6 @@ Graph after(const std::string& text, const std::function<bool(const OpView&)>& h
 
 std::string after_with_kernel(const std::string& text) {
   return print_graph(after(text, [](const OpView&) { return true; }));
-}
-
-std::string unchanged(const std::string& text) {
-  return print_graph(parse_graph(text, find_op));
 }
 
 TEST(LinearGelu, ProductAndActivationBecomeOne) {

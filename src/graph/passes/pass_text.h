@@ -23,6 +23,11 @@ inline Graph after_pass(const std::string& text, const Pass& pass) {
   return graph;
 }
 
+// The graph of this text as it is printed where a pass leaves it alone.
+inline std::string unchanged(const std::string& text) {
+  return print_graph(parse_graph(text, find_op));
+}
+
 // The first `from` becomes `to`.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
