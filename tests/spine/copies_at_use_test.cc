@@ -41,10 +41,12 @@ std::vector<TinyCase> fp16_cases() {
     test.activations = DType::kF16;
     return test;
   };
-  return {fp16({}), fp16({.model_type = "distilbert", .accumulation = 3}),
+  return {fp16({}),
+          fp16({.model_type = "distilbert", .accumulation = 3}),
           fp16({.optimizer = {.kind = OptimizerKind::kAdafactor}}),
           fp16({.optimizer = {.kind = OptimizerKind::kAdamW8Bit}}),
-          fp16({.accumulation = 2, .recompute = {.policy = RecomputePolicy::kFull}})};
+          fp16({.accumulation = 2, .recompute = {.policy = RecomputePolicy::kFull}}),
+          fp16({.recompute = testing::attention_again(fp16({}), testing::kStepsBucket)})};
 }
 
 TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {

@@ -165,9 +165,12 @@ TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
       }
       SCOPED_TRACE(part.name + ", " + model);
       const Outcome plain = run(test, 0xFF);
-      for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
-        SCOPED_TRACE(recompute_policy_name(policy));
-        test.recompute.policy = policy;
+      const RecomputeChoice choices[] = {{.policy = RecomputePolicy::kCheap},
+                                         {.policy = RecomputePolicy::kFull},
+                                         testing::attention_again(test, kBucket)};
+      for (const RecomputeChoice& choice : choices) {
+        SCOPED_TRACE(choice.kept_of_block.empty() ? recompute_policy_name(choice.policy) : "attention");
+        test.recompute = choice;
         test.optimizer_in_backward = false;
         expect_same(plain, run(test, 0xFF));
         test.optimizer_in_backward = true;
@@ -176,7 +179,7 @@ TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
       }
     }
   }
-  EXPECT_EQ(checked, 5 * 2 * 2);
+  EXPECT_EQ(checked, 5 * 2 * 3);
 }
 
 }  // namespace

@@ -17,7 +17,16 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-constexpr RecomputePolicy kPolicies[] = {RecomputePolicy::kCheap, RecomputePolicy::kFull};
+// What is cheap, whole layers, and attention alone.
+std::vector<RecomputeChoice> choices(const TinyCase& test) {
+  return {{.policy = RecomputePolicy::kCheap},
+          {.policy = RecomputePolicy::kFull},
+          testing::attention_again(test, kBucket)};
+}
+
+std::string_view name_of(const RecomputeChoice& choice) {
+  return choice.kept_of_block.empty() ? recompute_policy_name(choice.policy) : "attention";
+}
 
 struct Steps {
   std::vector<double> losses;
@@ -72,16 +81,16 @@ std::vector<TinyCase> fp32_cases() {
 
 std::string text_of(const TinyCase& test) {
   return fmt::format("{}, {} layers, accumulated {}, {}", test.model_type, test.layers, test.accumulation,
-                     recompute_policy_name(test.recompute.policy));
+                     name_of(test.recompute));
 }
 
 TEST(Recompute, PoliciesKeepEveryBitInFp32) {
   int checked = 0;
   for (TinyCase test : fp32_cases()) {
-    test.recompute.policy = RecomputePolicy::kNone;
+    test.recompute = {.policy = RecomputePolicy::kNone};
     const Steps kept = run_steps(test);
-    for (const RecomputePolicy policy : kPolicies) {
-      test.recompute.policy = policy;
+    for (const RecomputeChoice& choice : choices(test)) {
+      test.recompute = choice;
       SCOPED_TRACE(text_of(test));
       const Steps again = run_steps(test);
       EXPECT_EQ(again.losses, kept.losses);
@@ -90,7 +99,7 @@ TEST(Recompute, PoliciesKeepEveryBitInFp32) {
       ++checked;
     }
   }
-  EXPECT_GE(checked, 12);
+  EXPECT_GE(checked, 18);
 }
 
 // What a budget chooses: any set of values, another one for each layer.
@@ -137,22 +146,22 @@ TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {
     };
     const Steps fp32 = run_steps(test, 0xFF, 1);
     test.activations = DType::kBF16;
-    test.recompute.policy = RecomputePolicy::kNone;
+    test.recompute = {.policy = RecomputePolicy::kNone};
     const Steps kept = run_steps(test, 0xFF, 1);
     const double rounding = distance(kept, fp32);
     ASSERT_GT(rounding, 0.0);
-    for (const RecomputePolicy policy : kPolicies) {
-      test.recompute.policy = policy;
+    for (const RecomputeChoice& choice : choices(test)) {
+      test.recompute = choice;
       SCOPED_TRACE(text_of(test));
       const Steps again = run_steps(test, 0xFF, 1);
       EXPECT_EQ(again.losses, kept.losses);
       EXPECT_LE(distance(again, kept), rounding);
-      RecordProperty(fmt::format("{}_{}", model, recompute_policy_name(policy)),
+      RecordProperty(fmt::format("{}_{}", model, name_of(choice)),
                      fmt::format("{:.3g} of {:.3g}", distance(again, kept), rounding));
       ++checked;
     }
   }
-  EXPECT_EQ(checked, 4);
+  EXPECT_EQ(checked, 6);
 }
 
 // Weights are updated where their gradients are born: the same updates, in another order.
@@ -187,10 +196,10 @@ TEST(Recompute, UpdatesInTheBackwardPassKeepEveryBit) {
 TEST(Recompute, SameBitsWhateverTheArenaHeldAndNotAByteBeyondThePlan) {
   for (const char* model : {"bert", "distilbert"}) {
     for (const bool bf16 : {false, true}) {
-      for (const RecomputePolicy policy : kPolicies) {
-        TinyCase test{.model_type = model, .accumulation = 2, .layers = 3};
-        if (bf16) test.activations = DType::kBF16;
-        test.recompute.policy = policy;
+      TinyCase test{.model_type = model, .accumulation = 2, .layers = 3};
+      if (bf16) test.activations = DType::kBF16;
+      for (const RecomputeChoice& choice : choices(test)) {
+        test.recompute = choice;
         SCOPED_TRACE(text_of(test));
         const Steps zero = run_steps(test, 0x00);
         const Steps ones = run_steps(test, 0xFF);
