@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tests/spine/attention_again.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_steps.h"
 
@@ -41,12 +42,13 @@ std::vector<TinyCase> fp16_cases() {
     test.activations = DType::kF16;
     return test;
   };
+  const PlanRequest plain = testing::tiny_request(fp16({}), testing::kStepsBucket);
   return {fp16({}),
           fp16({.model_type = "distilbert", .accumulation = 3}),
           fp16({.optimizer = {.kind = OptimizerKind::kAdafactor}}),
           fp16({.optimizer = {.kind = OptimizerKind::kAdamW8Bit}}),
           fp16({.accumulation = 2, .recompute = {.policy = RecomputePolicy::kFull}}),
-          fp16({.recompute = testing::attention_again(fp16({}), testing::kStepsBucket)})};
+          fp16({.recompute = testing::attention_again(plain)})};
 }
 
 TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {

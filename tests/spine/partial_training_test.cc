@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "tests/spine/attention_again.h"
 #include "tests/spine/tiny_run.h"
 
 namespace plimsoll {
@@ -167,7 +168,7 @@ TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
       const Outcome plain = run(test, 0xFF);
       const RecomputeChoice choices[] = {{.policy = RecomputePolicy::kCheap},
                                          {.policy = RecomputePolicy::kFull},
-                                         testing::attention_again(test, kBucket)};
+                                         testing::attention_again(testing::tiny_request(test, kBucket))};
       for (const RecomputeChoice& choice : choices) {
         SCOPED_TRACE(choice.kept_of_block.empty() ? recompute_policy_name(choice.policy) : "attention");
         test.recompute = choice;

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "plan/anatomy/plan_case.h"
+#include "tests/spine/attention_again.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {
@@ -15,6 +17,35 @@ struct Size {
   int64_t sequences;
   int64_t longest;
 };
+
+// What runs again, from nothing to whole layers.
+enum class Again : uint8_t { kNothing, kCheap, kCheapAndAttention, kLayers };
+constexpr std::array kAgain{Again::kNothing, Again::kCheap, Again::kCheapAndAttention, Again::kLayers};
+
+RecomputeChoice choice_of(Again again, const PlanRequest& request) {
+  switch (again) {
+    case Again::kNothing:
+      return {.policy = RecomputePolicy::kNone};
+    case Again::kCheap:
+      return {.policy = RecomputePolicy::kCheap};
+    case Again::kCheapAndAttention:
+      return testing::attention_again(request, RecomputePolicy::kCheap);
+    case Again::kLayers:
+      return {.policy = RecomputePolicy::kFull};
+  }
+  return {};
+}
+
+Plan plan_of(const GridPoint& point, Again again) {
+  PlanRequest request = request_of(point);
+  request.recompute = choice_of(again, request);
+  return build_plan(request);
+}
+
+std::string text_of(const GridPoint& point, Again again) {
+  constexpr const char* kWords[] = {"nothing", "what is cheap", "that and attention", "layers"};
+  return text_of(point) + ", again: " + kWords[static_cast<size_t>(again)];
+}
 
 TEST(PlanQuality, PresetsAreNearTheirLowerBoundFromSmallToLarge) {
   int programs = 0;
@@ -38,35 +69,34 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   int plans = 0;
   for (const std::string& preset : preset_names()) {
     for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
-      for (const RecomputePolicy policy :
-           {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
+      for (const Again again : kAgain) {
+        // Each meets both types and both schedules.
+        const int turn = plans + plans / static_cast<int>(kAgain.size());
         GridPoint point = full_batch(preset, size.sequences, size.longest);
-        point.activations = plans % 2 == 0 ? DType::kF32 : DType::kBF16;
-        point.accumulation = plans % 4 < 2 ? 1 : 3;
-        point.recompute = policy;
-        const Plan plan = plan_of(point);
-        expect_near_lower_bound(*plan.train, text_of(point));
-        EXPECT_LT(plan.build_ms, 2000) << text_of(point);
+        point.activations = turn % 2 == 0 ? DType::kF32 : DType::kBF16;
+        point.accumulation = turn % 4 < 2 ? 1 : 3;
+        const Plan plan = plan_of(point, again);
+        const std::string text = text_of(point, again);
+        expect_near_lower_bound(*plan.train, text);
+        EXPECT_LT(plan.build_ms, 2000) << text;
         ++plans;
       }
     }
   }
-  EXPECT_GE(plans, 80);
+  EXPECT_GE(plans, 100);
 }
 
-// Each policy keeps less than the one before, and runs more ops.
-TEST(PlanQuality, StrongerPoliciesHoldLess) {
+// Each keeps less than the one before, and runs more ops.
+TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   for (const std::string& preset : preset_names()) {
     GridPoint point = full_batch(preset, 32, 128);
     point.accumulation = 2;  // gradients live elsewhere, so that the transient part is activations
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t ops = 0;
-    for (const RecomputePolicy policy :
-         {RecomputePolicy::kNone, RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
-      point.recompute = policy;
-      const Plan plan = plan_of(point);
-      EXPECT_LT(plan.train->transient_bytes, bytes) << text_of(point);
-      EXPECT_GT(plan.train->graph.ops().size(), ops) << text_of(point);
+    for (const Again again : kAgain) {
+      const Plan plan = plan_of(point, again);
+      EXPECT_LT(plan.train->transient_bytes, bytes) << text_of(point, again);
+      EXPECT_GT(plan.train->graph.ops().size(), ops) << text_of(point, again);
       bytes = plan.train->transient_bytes;
       ops = plan.train->graph.ops().size();
     }

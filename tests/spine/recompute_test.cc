@@ -7,6 +7,7 @@
 #include <map>
 
 #include "graph/analysis/blocks.h"
+#include "tests/spine/attention_again.h"
 #include "tests/spine/tiny_run.h"
 
 namespace plimsoll {
@@ -21,7 +22,7 @@ constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},
-          testing::attention_again(test, kBucket)};
+          testing::attention_again(testing::tiny_request(test, kBucket))};
 }
 
 std::string_view name_of(const RecomputeChoice& choice) {

@@ -7,8 +7,6 @@
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "exec/quantized_weights.h"
-#include "graph/analysis/blocks.h"
-#include "graph/ops/ops.h"
 
 namespace plimsoll::testing {
 
@@ -64,20 +62,6 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     request.reference_kernels = true;
   }
   return request;
-}
-
-RecomputeChoice attention_again(TinyCase test, const Bucket& bucket) {
-  test.recompute = {.policy = RecomputePolicy::kNone};
-  const Plan plan = build_plan(tiny_request(test, bucket));
-  const Graph& graph = plan.train->graph;
-  RecomputeChoice choice;
-  for (const Value& value : graph.values()) {
-    const std::string block(block_of(graph.module_name(value.module)));
-    if (block.empty() || value.producer == kNoOp) continue;
-    auto& names = choice.kept_of_block[block];
-    if (graph.ops()[static_cast<size_t>(value.producer)].def != &attention_op()) names.insert(value.name);
-  }
-  return choice;
 }
 
 TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed) {

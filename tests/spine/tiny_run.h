@@ -35,9 +35,6 @@ struct TinyCase {
 ModelConfig tiny_model(const TinyCase& test);
 PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket);
 
-// Every value of a layer is kept but what attention produces: attention alone runs again.
-RecomputeChoice attention_again(TinyCase test, const Bucket& bucket);
-
 // Sequences of these lengths with ids and labels by counter.
 struct TinyBatch {
   std::vector<int32_t> ids, token_types, positions, cu_seqlens, class_labels;

@@ -1,0 +1,34 @@
+// A choice of what runs again that tests of recomputation share: attention in every layer. Thread-safe:
+// values only.
+#pragma once
+
+#include <string>
+
+#include "graph/analysis/blocks.h"
+#include "graph/ops/ops.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll::testing {
+
+// In every layer of the request's model attention runs again, and of the rest what `others` says: nothing or
+// what is cheap. Cost: a plan.
+inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy others = RecomputePolicy::kNone) {
+  PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "whole layers have attention in them");
+  request.recompute = {.policy = RecomputePolicy::kNone};
+  const Plan plan = build_plan(request);
+  const Graph& graph = plan.train->graph;
+  RecomputeChoice choice{.policy = others};
+  for (const Op& op : graph.ops()) {
+    const std::string block(block_of(graph.module_name(op.module)));
+    if (block.empty() || op.segment != Segment::kForward) continue;
+    auto& kept = choice.kept_of_block[block];
+    if (op.def == &attention_op()) continue;
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const bool is_cheap = schema_of(op).recipe({graph, op}, static_cast<int>(i)).has_value();
+      if (others == RecomputePolicy::kNone || !is_cheap) kept.insert(graph.value(op.outputs[i]).name);
+    }
+  }
+  return choice;
+}
+
+}  // namespace plimsoll::testing
