@@ -25,7 +25,7 @@ void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (!adds_residual(graph, op)) continue;
-    const std::optional<uint32_t> producer = find_linear_with_one_reader(graph, readers, op.inputs[0]);
+    const auto producer = find_linear_with_one_reader(graph, readers, op.inputs[0], LinearBias::kWithout);
     if (!producer) continue;
     const Op& product = graph.ops()[*producer];
     Op sum{.def = &linear_add_op(),

@@ -12,7 +12,7 @@ void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& ha
   std::vector<bool> dead(graph.ops().size(), false);
   for (Op& op : graph.ops()) {
     if (op.def != &bias_gelu_op()) continue;
-    const std::optional<uint32_t> producer = find_linear_with_one_reader(graph, readers, op.inputs[0]);
+    const auto producer = find_linear_with_one_reader(graph, readers, op.inputs[0], LinearBias::kWithout);
     if (!producer) continue;
     const Op& product = graph.ops()[*producer];
     Op fused{.def = &linear_gelu_op(),
