@@ -243,10 +243,15 @@ int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
   return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
 }
 
-bool lowers_peak(const Pass& pass, const Graph& graph, const Bucket& bucket) {
-  Graph changed = graph;
-  pass.run(changed);
-  return peak_bytes(graph, bucket) - peak_bytes(changed, bucket) >= kLeastGainBytes;
+// The pass, undone where the peak is no lower for it.
+Pass where_peak_falls(Pass pass, const Bucket& bucket) {
+  pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
+    Graph changed = graph;
+    run(changed);
+    if (peak_bytes(graph, bucket) - peak_bytes(changed, bucket) >= kLeastGainBytes)
+      graph = std::move(changed);
+  };
+  return pass;
 }
 
 void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
@@ -259,8 +264,9 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   if (request.offload_optimizer) {
     passes.run(graph, slice_updates_pass(request.elements_at_once, SlicedUpdates::kAll));
   } else if (request.optimizer_in_backward) {
-    const Pass by_rows = slice_updates_pass(request.elements_at_once, SlicedUpdates::kOfLookedUpTables);
-    if (lowers_peak(by_rows, graph, request.train_bucket)) passes.run(graph, by_rows);
+    passes.run(graph, where_peak_falls(
+                          slice_updates_pass(request.elements_at_once, SlicedUpdates::kOfLookedUpTables),
+                          request.train_bucket));
   }
   passes.run(graph, in_place_pass());
   if (request.offload_activations) {
