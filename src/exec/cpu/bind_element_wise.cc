@@ -1,33 +1,26 @@
+#include "exec/cpu/bind_cpu.h"
 #include "exec/dequantize_args.h"
 #include "exec/kernel_args.h"
 
 namespace plimsoll {
 namespace {
 
-template <typename Args>
-std::function<void()> ready(void (*run)(const Args&), const Args& args) {
-  return [run, args] { run(args); };
-}
-
 // Of ops that add column sums into a buffer under a flag.
 template <typename Args>
-std::function<void()> with_flag(void (*run)(const Args&), Args args, ConstView flag) {
-  return [run, args, flag]() mutable {
-    args.accumulate = read_flag(flag);
-    run(args);
-  };
+std::function<void()> with_flag(void (*run)(const Args&), const Args& args, ConstView flag) {
+  return given(run, args, [flag](Args& now) { now.accumulate = read_flag(flag); });
 }
 
 std::function<void()> bind_activation(const BindContext& context) {
   const std::string_view name = context.op().def->name();
-  if (name == "tanh") return ready(context.pick(tanh_fwd_ref, tanh_fwd_cpu), activation_fwd_args(context));
-  if (name == "relu") return ready(context.pick(relu_fwd_ref, relu_fwd_cpu), activation_fwd_args(context));
-  if (name == "gelu") return ready(context.pick(gelu_fwd_ref, gelu_fwd_cpu), gelu_fwd_args(context));
+  if (name == "tanh") return given(context.pick(tanh_fwd_ref, tanh_fwd_cpu), activation_fwd_args(context));
+  if (name == "relu") return given(context.pick(relu_fwd_ref, relu_fwd_cpu), activation_fwd_args(context));
+  if (name == "gelu") return given(context.pick(gelu_fwd_ref, gelu_fwd_cpu), gelu_fwd_args(context));
   if (name == "tanh_bwd")
-    return ready(context.pick(tanh_bwd_ref, tanh_bwd_cpu), activation_bwd_args(context));
+    return given(context.pick(tanh_bwd_ref, tanh_bwd_cpu), activation_bwd_args(context));
   if (name == "relu_bwd")
-    return ready(context.pick(relu_bwd_ref, relu_bwd_cpu), activation_bwd_args(context));
-  if (name == "gelu_bwd") return ready(context.pick(gelu_bwd_ref, gelu_bwd_cpu), gelu_bwd_args(context));
+    return given(context.pick(relu_bwd_ref, relu_bwd_cpu), activation_bwd_args(context));
+  if (name == "gelu_bwd") return given(context.pick(gelu_bwd_ref, gelu_bwd_cpu), gelu_bwd_args(context));
   return {};
 }
 
@@ -48,11 +41,10 @@ std::function<void()> bind_with_column_sums(const BindContext& context) {
 }
 
 std::function<void()> bind_dropout(const BindContext& context) {
-  return [args = dropout_args(context), operands = run_time_operands(context),
-          run = context.pick(dropout_fwd_ref, dropout_fwd_cpu)]() mutable {
-    args.where = read_site(operands.rng, operands.site);
-    run(args);
-  };
+  return given(context.pick(dropout_fwd_ref, dropout_fwd_cpu), dropout_args(context),
+               [operands = run_time_operands(context)](DropoutFwdArgs& now) {
+                 now.where = read_site(operands.rng, operands.site);
+               });
 }
 
 std::function<void()> bind_accumulate(const BindContext& context) {
@@ -75,22 +67,22 @@ std::function<void()> bind_element_wise_cpu(const BindContext& context) {
   if (auto run = bind_activation(context)) return run;
   if (auto run = bind_with_column_sums(context)) return run;
   const std::string_view name = context.op().def->name();
-  if (name == "add") return ready(context.pick(add_fwd_ref, add_fwd_cpu), add_args(context));
+  if (name == "add") return given(context.pick(add_fwd_ref, add_fwd_cpu), add_args(context));
   if (name == "bias_add")
-    return ready(context.pick(bias_add_fwd_ref, bias_add_fwd_cpu), bias_add_args(context));
+    return given(context.pick(bias_add_fwd_ref, bias_add_fwd_cpu), bias_add_args(context));
   if (name == "bias_gelu") {
-    return ready(context.pick(bias_gelu_fwd_ref, bias_gelu_fwd_cpu), bias_gelu_fwd_args(context));
+    return given(context.pick(bias_gelu_fwd_ref, bias_gelu_fwd_cpu), bias_gelu_fwd_args(context));
   }
   if (name == "scale_shift") {
-    return ready(context.pick(scale_shift_fwd_ref, scale_shift_fwd_cpu), scale_shift_fwd_args(context));
+    return given(context.pick(scale_shift_fwd_ref, scale_shift_fwd_cpu), scale_shift_fwd_args(context));
   }
-  if (name == "columns") return ready(context.pick(columns_fwd_ref, columns_fwd_cpu), columns_args(context));
+  if (name == "columns") return given(context.pick(columns_fwd_ref, columns_fwd_cpu), columns_args(context));
   if (name == "add_columns")
-    return ready(context.pick(add_columns_fwd_ref, add_columns_fwd_cpu), add_columns_args(context));
+    return given(context.pick(add_columns_fwd_ref, add_columns_fwd_cpu), add_columns_args(context));
   if (name == "dequantize")
-    return ready(context.pick(dequantize_ref, dequantize_cpu), dequantize_args(context));
-  if (name == "cast") return ready(context.pick(cast_fwd_ref, cast_fwd_cpu), cast_args(context));
-  if (name == "fill") return ready(context.pick(fill_ref, fill_cpu), fill_args(context));
+    return given(context.pick(dequantize_ref, dequantize_cpu), dequantize_args(context));
+  if (name == "cast") return given(context.pick(cast_fwd_ref, cast_fwd_cpu), cast_args(context));
+  if (name == "fill") return given(context.pick(fill_ref, fill_cpu), fill_args(context));
   if (name == "copy") {
     return [copies = copy_args(context), run = context.pick(copy_ref, copy_cpu)] {
       for (const CopyArgs& copy : copies) run(copy);

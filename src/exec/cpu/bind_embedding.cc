@@ -1,3 +1,4 @@
+#include "exec/cpu/bind_cpu.h"
 #include "exec/kernel_args.h"
 
 namespace plimsoll {
@@ -7,27 +8,23 @@ std::function<void()> bind_embedding_cpu(const BindContext& context) {
   const int64_t sequences = context.bucket().sequences;
   const RunTimeOperands operands = run_time_operands(context);
   if (name == "embedding_sum") {
-    return [args = embedding_sum_args(context), sequences, operands,
-            run = context.pick(embedding_sum_fwd_ref, embedding_sum_fwd_cpu)]() mutable {
-      args.num_tokens = read_integer(operands.cu_seqlens, sequences);
-      run(args);
-    };
+    return given(context.pick(embedding_sum_fwd_ref, embedding_sum_fwd_cpu), embedding_sum_args(context),
+                 [operands, sequences](EmbeddingSumFwdArgs& now) {
+                   now.num_tokens = read_integer(operands.cu_seqlens, sequences);
+                 });
   }
   if (name == "embedding_bwd") {
-    return [args = embedding_bwd_args(context), sequences, operands,
-            run = context.pick(embedding_bwd_ref, embedding_bwd_cpu)]() mutable {
-      args.num_tokens = read_integer(operands.cu_seqlens, sequences);
-      args.accumulate = read_flag(operands.accumulate);
-      run(args);
-    };
+    return given(context.pick(embedding_bwd_ref, embedding_bwd_cpu), embedding_bwd_args(context),
+                 [operands, sequences](EmbeddingBwdArgs& now) {
+                   now.num_tokens = read_integer(operands.cu_seqlens, sequences);
+                   now.accumulate = read_flag(operands.accumulate);
+                 });
   }
   if (name == "first_token") {
-    return [args = first_token_fwd_args(context),
-            run = context.pick(first_token_fwd_ref, first_token_fwd_cpu)] { run(args); };
+    return given(context.pick(first_token_fwd_ref, first_token_fwd_cpu), first_token_fwd_args(context));
   }
   if (name == "first_token_bwd") {
-    return [args = first_token_bwd_args(context),
-            run = context.pick(first_token_bwd_ref, first_token_bwd_cpu)] { run(args); };
+    return given(context.pick(first_token_bwd_ref, first_token_bwd_cpu), first_token_bwd_args(context));
   }
   return {};
 }

@@ -1,20 +1,13 @@
+#include "exec/cpu/bind_cpu.h"
 #include "exec/kernel_args.h"
 
 namespace plimsoll {
 namespace {
 
-template <typename Args>
-std::function<void()> ready(void (*run)(const Args&), const Args& args) {
-  return [run, args] { run(args); };
-}
-
 // The number of real rows is data.
 template <typename Args>
-std::function<void()> with_real_rows(void (*run)(const Args&), Args args, ConstView real_rows) {
-  return [run, args, real_rows]() mutable {
-    args.num_real_rows = read_integer(real_rows);
-    run(args);
-  };
+std::function<void()> with_real_rows(void (*run)(const Args&), const Args& args, ConstView real_rows) {
+  return given(run, args, [real_rows](Args& now) { now.num_real_rows = read_integer(real_rows); });
 }
 
 template <typename Args, typename Prepare>
@@ -66,20 +59,20 @@ std::function<void()> bind_loss_cpu(const BindContext& context) {
   if (auto run = bind_linear_cross_entropy(context)) return run;
   const ConstView real_rows = run_time_operands(context).real_rows;
   if (name == "softmax_cross_entropy") {
-    return ready(context.pick(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_fwd_cpu),
+    return given(context.pick(softmax_cross_entropy_fwd_ref, softmax_cross_entropy_fwd_cpu),
                  cross_entropy_fwd_args(context));
   }
   if (name == "softmax_cross_entropy_bwd") {
-    return ready(context.pick(softmax_cross_entropy_bwd_ref, softmax_cross_entropy_bwd_cpu),
+    return given(context.pick(softmax_cross_entropy_bwd_ref, softmax_cross_entropy_bwd_cpu),
                  cross_entropy_bwd_args(context));
   }
-  if (name == "nll") return ready(context.pick(nll_fwd_ref, nll_fwd_cpu), nll_fwd_args(context));
-  if (name == "nll_bwd") return ready(context.pick(nll_bwd_ref, nll_bwd_cpu), nll_bwd_args(context));
+  if (name == "nll") return given(context.pick(nll_fwd_ref, nll_fwd_cpu), nll_fwd_args(context));
+  if (name == "nll_bwd") return given(context.pick(nll_bwd_ref, nll_bwd_cpu), nll_bwd_args(context));
   if (name == "log_softmax") {
-    return ready(context.pick(log_softmax_fwd_ref, log_softmax_fwd_cpu), log_softmax_fwd_args(context));
+    return given(context.pick(log_softmax_fwd_ref, log_softmax_fwd_cpu), log_softmax_fwd_args(context));
   }
   if (name == "log_softmax_bwd") {
-    return ready(context.pick(log_softmax_bwd_ref, log_softmax_bwd_cpu), log_softmax_bwd_args(context));
+    return given(context.pick(log_softmax_bwd_ref, log_softmax_bwd_cpu), log_softmax_bwd_args(context));
   }
   if (name == "bce_with_logits") {
     return with_real_rows(context.pick(bce_with_logits_fwd_ref, bce_with_logits_fwd_cpu),

@@ -1,3 +1,4 @@
+#include "exec/cpu/bind_cpu.h"
 #include "exec/update_args.h"
 
 namespace plimsoll {
@@ -21,12 +22,10 @@ std::function<void()> bind_optimizer_cpu(const BindContext& context) {
                         norm_tensors(context));
   }
   if (name == "clip_coefficient") {
-    return [args = clip_coefficient_args(context),
-            run = context.pick(clip_coefficient_ref, clip_coefficient_cpu)] { run(args); };
+    return given(context.pick(clip_coefficient_ref, clip_coefficient_cpu), clip_coefficient_args(context));
   }
   if (name == "adjust_loss_scale") {
-    return [args = adjust_loss_scale_args(context),
-            run = context.pick(adjust_loss_scale_ref, adjust_loss_scale_cpu)] { run(args); };
+    return given(context.pick(adjust_loss_scale_ref, adjust_loss_scale_cpu), adjust_loss_scale_args(context));
   }
   if (name == "adamw") {
     return over_tensors(context.pick(adamw_ref, adamw_cpu), adamw_args(context), adamw_tensors(context));
