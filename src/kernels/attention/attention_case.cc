@@ -96,11 +96,21 @@ AttentionBwdArgs AttentionCase::bwd_args(Implementation implementation) {
                             ? attention_bwd_ref_scratch_bytes(dims_)
                             : attention_bwd_cpu_scratch_bytes(dims_, num_threads());
   scratch_ = std::make_unique<GuardedBuffer>(problem_.name + "/scratch", DType::kU8, bytes);
-  const auto gradient = [&](int part) {
+  const auto d_rows = [&](int part) {
     return Rows{d_qkv(part).view_from(index(part, 0, 0, 0)), qkv_stride()};
   };
-  return {dims_,      options_,   rows(0),     rows(1),     rows(2),     cu_seqlens.view(), o.view(),
-          lse.view(), d_o.view(), gradient(0), gradient(1), gradient(2), scratch_->view(),  bytes};
+  return {dims_,      options_,   rows(0),   rows(1),   rows(2),   cu_seqlens.view(), o.view(),
+          lse.view(), d_o.view(), d_rows(0), d_rows(1), d_rows(2), scratch_->view(),  bytes};
+}
+
+std::vector<double> AttentionCase::gradient(int part) {
+  std::vector<double> values;
+  for (int64_t t = 0; t < dims_.tokens; ++t) {
+    for (int64_t h = 0; h < dims_.heads; ++h) {
+      for (int64_t d = 0; d < dims_.head_dim; ++d) values.push_back(d_qkv(part).load(index(part, t, h, d)));
+    }
+  }
+  return values;
 }
 
 void AttentionCase::forward(Implementation implementation) {

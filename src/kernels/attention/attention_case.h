@@ -2,6 +2,8 @@
 // results and the error bound of attention.h. Thread-safety: none; one object per test.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -11,6 +13,15 @@
 #include "tests/support/compare.h"
 
 namespace plimsoll::test {
+
+// Lengths on all sides of the kernels' tiles of 16, 64 and 128 rows.
+inline const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
+
+// Of the running test, suite and all: seeds the tensors of its problems.
+inline std::string test_name() {
+  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
+  return std::string(info->test_suite_name()) + "." + info->name();
+}
 
 // Whether q, k and v are thirds of one tensor or tensors of their own.
 enum class QkvLayout : uint8_t { kOneTensor, kThreeTensors };
@@ -48,6 +59,8 @@ class AttentionCase {
   GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
   GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }
   double load(int part, int64_t t, int64_t h, int64_t d) const;
+  // The gradients of one part as [T, H, D] doubles.
+  std::vector<double> gradient(int part);
 
   const AttentionProblem& problem() const { return problem_; }
   const AttentionDims& dims() const { return dims_; }

@@ -17,26 +17,6 @@
 namespace plimsoll::test {
 namespace {
 
-const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
-
-std::string test_name() {
-  const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
-  return std::string(info->test_suite_name()) + "." + info->name();
-}
-
-// The gradients of one part as [T, H, D] doubles.
-std::vector<double> gradient(AttentionCase& some, int part) {
-  const AttentionDims& dims = some.dims();
-  std::vector<double> values;
-  for (int64_t t = 0; t < dims.tokens; ++t) {
-    for (int64_t h = 0; h < dims.heads; ++h) {
-      for (int64_t d = 0; d < dims.head_dim; ++d)
-        values.push_back(some.d_qkv(part).load(some.index(part, t, h, d)));
-    }
-  }
-  return values;
-}
-
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
                           const std::vector<double>& bound, DType dtype) {
   const ConstView view{got.data(), DType::kF64};
@@ -66,7 +46,7 @@ void expect_within_bounds(const AttentionProblem& problem) {
   EXPECT_TRUE(o.ok()) << "o: " << o;
   const std::vector<double>* part_bounds[] = {&bounds.d_q, &bounds.d_k, &bounds.d_v};
   for (int part = 0; part < 3; ++part) {
-    const auto d = compare_values(gradient(fast, part), gradient(*exact, part), *part_bounds[part], dtype);
+    const auto d = compare_values(fast.gradient(part), exact->gradient(part), *part_bounds[part], dtype);
     EXPECT_TRUE(d.ok()) << "gradient of part " << part << ": " << d;
   }
 }
@@ -145,7 +125,7 @@ TEST(Attention, TailRowsAndNothingElseAreZero) {
     for (int64_t i = 0; i < some.o.count(); ++i) {
       EXPECT_EQ(o[static_cast<size_t>(i)] == 0, i >= some.used_rows() * columns) << i;
       for (int part = 0; part < 3; ++part) {
-        const double d = gradient(some, part)[static_cast<size_t>(i)];
+        const double d = some.gradient(part)[static_cast<size_t>(i)];
         EXPECT_EQ(d == 0, i >= some.used_rows() * columns) << part << " " << i;
         zeros += d == 0;
       }
@@ -166,7 +146,7 @@ TEST(Attention, EmptyBatchesAreAllTail) {
     some.forward(Implementation::kCpu);
     some.backward(Implementation::kCpu);
     for (double value : some.o.to_doubles()) EXPECT_EQ(value, 0);
-    for (double value : gradient(some, 1)) EXPECT_EQ(value, 0);
+    for (double value : some.gradient(1)) EXPECT_EQ(value, 0);
   }
 }
 
