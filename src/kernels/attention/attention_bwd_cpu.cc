@@ -208,16 +208,7 @@ void bwd_head(const BwdTask& task) {
 }
 
 void bwd_task(BwdTask task) {
-  task.amx = uses_amx(task.args.q.view.dtype);
-  if (task.amx) configure_amx_tiles();
-  for (; task.h < task.end_head; ++task.h) {
-    if (task.args.q.view.dtype == DType::kBF16) {
-      bwd_head<BF16>(task);
-    } else {
-      bwd_head<float>(task);
-    }
-  }
-  if (task.amx) release_amx_tiles();
+  run_heads(task, bwd_head<float>, bwd_head<BF16>);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -233,24 +224,20 @@ HWY_EXPORT(bwd_task);
 void attention_bwd_cpu(const AttentionBwdArgs& args) {
   const AttentionDims& dims = args.dims;
   check_attention_args(args, attention_bwd_cpu_scratch_bytes(dims, num_threads()));
-  PLIMSOLL_CHECK(args.q.view.dtype == DType::kF32 || args.q.view.dtype == DType::kBF16,
-                 "attention_bwd_cpu takes f32 and bf16, not {}", dtype_name(args.q.view.dtype));
+  check_cpu_type(args.q.view.dtype);
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
-  const std::span<int32_t> order(static_cast<int32_t*>(args.scratch.data),
-                                 static_cast<size_t>(dims.sequences));
-  order_longest_first(cu_seqlens, order);
-  float* tiles = static_cast<float*>(args.scratch.data) + attention_order_bytes(dims) / 4;
+  const AttentionCpuScratch scratch = lay_out_scratch(dims, cu_seqlens, args.scratch);
 
   const int64_t task_heads = heads_of_task(dims, num_threads());
   const int64_t head_tasks = (dims.heads + task_heads - 1) / task_heads;
   parallel_for(dims.sequences * head_tasks, [&](int64_t index, int thread) {
     const AttentionSequence sequence =
-        attention_sequence(cu_seqlens, order[static_cast<size_t>(index / head_tasks)]);
+        attention_sequence(cu_seqlens, scratch.order[static_cast<size_t>(index / head_tasks)]);
     if (sequence.count == 0) return;
     const int64_t h = index % head_tasks * task_heads;
     HWY_DYNAMIC_DISPATCH(bwd_task)
     ({args, sequence, h, std::min(h + task_heads, dims.heads),
-      tiles + thread * attention_bwd_thread_floats(dims), false});
+      scratch.tiles + thread * attention_bwd_thread_floats(dims), false});
   });
 
   for (const Rows& rows : {args.d_q, args.d_k, args.d_v}) {

@@ -189,17 +189,15 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Tiles of kR * 16 rows that stay and kPassing that pass by.
+// Both passes over tiles of kR * 16 rows that stay and kPassing that pass by.
 template <int kDim, int kR, int kPassing>
-void launch_dq(const AttentionKernelArgs& args, CudaStream stream) {
-  launch_on_grid(attention_dq_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads,
-                 bwd_tile_bytes(kDim, 16 * kR, kPassing), args, stream);
+void launch(const AttentionKernelArgs& args, CudaStream stream) {
+  constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);
+  launch_on_grid(attention_dq_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads, kBytes, args,
+                 stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dq_cuda_tiled");
-}
-template <int kDim, int kR, int kPassing>
-void launch_dkv(const AttentionKernelArgs& args, CudaStream stream) {
-  launch_on_grid(attention_dkv_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads,
-                 bwd_tile_bytes(kDim, 16 * kR, kPassing), args, stream);
+  launch_on_grid(attention_dkv_cuda_tiled_kernel<kDim, kR, kPassing>, 16 * kR, kTileThreads, kBytes, args,
+                 stream);
   PLIMSOLL_CHECK_LAUNCH("attention_dkv_cuda_tiled");
 }
 
@@ -210,20 +208,15 @@ void launch_attention_bwd_tiled(const AttentionKernelArgs& args, CudaStream stre
   using namespace attention;  // NOLINT: the kernels of this file
   const int64_t shared = shared_bytes_of_block();
   if (args.head_dim <= 32) {
-    launch_dq<32, 4, 64>(args, stream);
-    launch_dkv<32, 4, 64>(args, stream);
+    launch<32, 4, 64>(args, stream);
   } else if (args.head_dim <= 64 && shared >= bwd_tile_bytes(64, 64, 64)) {
-    launch_dq<64, 4, 64>(args, stream);
-    launch_dkv<64, 4, 64>(args, stream);
+    launch<64, 4, 64>(args, stream);
   } else if (args.head_dim <= 64) {
-    launch_dq<64, 2, 32>(args, stream);
-    launch_dkv<64, 2, 32>(args, stream);
+    launch<64, 2, 32>(args, stream);
   } else if (shared >= bwd_tile_bytes(128, 64, 32)) {
-    launch_dq<128, 4, 32>(args, stream);
-    launch_dkv<128, 4, 32>(args, stream);
+    launch<128, 4, 32>(args, stream);
   } else {
-    launch_dq<128, 2, 32>(args, stream);
-    launch_dkv<128, 2, 32>(args, stream);
+    launch<128, 2, 32>(args, stream);
   }
 }
 

@@ -137,16 +137,7 @@ void fwd_head(const FwdTask& task) {
 }
 
 void fwd_task(FwdTask task) {
-  task.amx = uses_amx(task.args.q.view.dtype);
-  if (task.amx) configure_amx_tiles();
-  for (; task.h < task.end_head; ++task.h) {
-    if (task.args.q.view.dtype == DType::kBF16) {
-      fwd_head<BF16>(task);
-    } else {
-      fwd_head<float>(task);
-    }
-  }
-  if (task.amx) release_amx_tiles();
+  run_heads(task, fwd_head<float>, fwd_head<BF16>);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -175,20 +166,16 @@ void attention_fwd_cpu(const AttentionFwdArgs& args) {
   const AttentionDims& dims = args.dims;
   const int threads = num_threads();
   check_attention_args(args, attention_fwd_cpu_scratch_bytes(dims, threads));
-  PLIMSOLL_CHECK(args.q.view.dtype == DType::kF32 || args.q.view.dtype == DType::kBF16,
-                 "attention_fwd_cpu takes f32 and bf16, not {}", dtype_name(args.q.view.dtype));
+  check_cpu_type(args.q.view.dtype);
   const int32_t* cu_seqlens = args.cu_seqlens.as<int32_t>();
-  const std::span<int32_t> order(static_cast<int32_t*>(args.scratch.data),
-                                 static_cast<size_t>(dims.sequences));
-  order_longest_first(cu_seqlens, order);
-  float* tiles = static_cast<float*>(args.scratch.data) + attention_order_bytes(dims) / 4;
+  const AttentionCpuScratch scratch = lay_out_scratch(dims, cu_seqlens, args.scratch);
 
   const int64_t task_heads = heads_of_task(dims, threads);
   const int64_t head_tasks = (dims.heads + task_heads - 1) / task_heads;
   const int64_t task_rows = rows_of_task(dims, threads);
   const int64_t row_tasks = (dims.longest + task_rows - 1) / task_rows;
   parallel_for(dims.sequences * head_tasks * row_tasks, [&](int64_t index, int thread) {
-    const int64_t b = order[static_cast<size_t>(index / (head_tasks * row_tasks))];
+    const int64_t b = scratch.order[static_cast<size_t>(index / (head_tasks * row_tasks))];
     const AttentionSequence sequence = attention_sequence(cu_seqlens, b);
     const int64_t h = index / row_tasks % head_tasks * task_heads;
     const int64_t first_row = index % row_tasks * task_rows;
@@ -196,7 +183,7 @@ void attention_fwd_cpu(const AttentionFwdArgs& args) {
     if (first_row >= end_row) return;
     HWY_DYNAMIC_DISPATCH(fwd_task)
     ({args, sequence, h, std::min(h + task_heads, dims.heads), first_row, end_row,
-      tiles + thread * attention_fwd_thread_floats(dims), false});
+      scratch.tiles + thread * attention_fwd_thread_floats(dims), false});
   });
 
   const int64_t used = cu_seqlens[dims.sequences];

@@ -164,33 +164,12 @@ void launch(const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CHECK_LAUNCH("attention_fwd_cuda_mma");
 }
 
-template <DType kType>
-void launch_for_head(const AttentionKernelArgs& args, int rows, CudaStream stream) {
-  if (args.head_dim <= 32) {
-    rows == 64 ? launch<kType, 32, 1>(args, stream) : launch<kType, 32, 2>(args, stream);
-  } else if (args.head_dim <= 64) {
-    rows == 64 ? launch<kType, 64, 1>(args, stream) : launch<kType, 64, 2>(args, stream);
-  } else {
-    launch<kType, 128, 1>(args, stream);
-  }
-}
-
 }  // namespace
 }  // namespace attention
 
 void launch_attention_fwd_mma(const AttentionKernelArgs& args, int rows, CudaStream stream) {
-  using namespace attention;  // NOLINT: the kernels of this file
-  if (args.dtype == DType::kBF16) {
-    launch_for_head<DType::kBF16>(args, rows, stream);
-  } else if (args.dtype == DType::kF16) {
-    launch_for_head<DType::kF16>(args, rows, stream);
-  } else if (args.head_dim <= 32) {
-    launch<DType::kF32, 32, 2>(args, stream);
-  } else if (args.head_dim <= 64) {
-    launch<DType::kF32, 64, 2>(args, stream);
-  } else {
-    launch<DType::kF32, 128, 1>(args, stream);
-  }
+  attention::launch_mma<2>(
+      args, rows, [&]<DType kType, int kDim, int kM>() { attention::launch<kType, kDim, kM>(args, stream); });
 }
 
 }  // namespace plimsoll

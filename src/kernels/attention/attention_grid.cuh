@@ -44,4 +44,29 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int th
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);
 }
 
+// launch.operator()<kType, kDim, kM>() for the size of the heads; those wider than 64 have blocks of 64 rows.
+template <DType kType, int kM, typename Launch>
+void launch_for_head(int head_dim, const Launch& launch) {
+  if (head_dim <= 32) {
+    launch.template operator()<kType, 32, kM>();
+  } else if (head_dim <= 64) {
+    launch.template operator()<kType, 64, kM>();
+  } else {
+    launch.template operator()<kType, 128, 1>();
+  }
+}
+
+// The same for the type too, of blocks of 64 kM rows: of `rows`, 64 or 128, for 16-bit tensors, and of
+// 64 kMOfF32 for fp32 ones.
+template <int kMOfF32, typename Launch>
+void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
+  const auto of_rows = [&]<DType kType>() {
+    rows == 64 ? launch_for_head<kType, 1>(args.head_dim, launch)
+               : launch_for_head<kType, 2>(args.head_dim, launch);
+  };
+  if (args.dtype == DType::kF32) return launch_for_head<DType::kF32, kMOfF32>(args.head_dim, launch);
+  if (args.dtype == DType::kBF16) return of_rows.template operator()<DType::kBF16>();
+  of_rows.template operator()<DType::kF16>();
+}
+
 }  // namespace plimsoll::attention

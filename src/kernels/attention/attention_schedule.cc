@@ -85,13 +85,21 @@ void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_b
   check_scratch(args.scratch, args.scratch_bytes, scratch_bytes);
 }
 
-void order_longest_first(const int32_t* cu_seqlens, std::span<int32_t> order) {
+void check_cpu_type(DType dtype) {
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16,
+                 "attention on a CPU takes f32 and bf16, not {}", dtype_name(dtype));
+}
+
+AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,
+                                    const View& scratch) {
+  const std::span<int32_t> order(static_cast<int32_t*>(scratch.data), static_cast<size_t>(dims.sequences));
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [cu_seqlens](int32_t a, int32_t b) {
     const int64_t length_a = attention_sequence(cu_seqlens, a).count;
     const int64_t length_b = attention_sequence(cu_seqlens, b).count;
     return length_a != length_b ? length_a > length_b : a < b;
   });
+  return {order, static_cast<float*>(scratch.data) + attention_order_bytes(dims) / 4};
 }
 
 int64_t heads_of_task(const AttentionDims& dims, int threads) {

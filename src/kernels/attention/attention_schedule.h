@@ -27,8 +27,17 @@ void check_attention_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionFwdArgs& args, int64_t scratch_bytes);
 void check_attention_device_args(const AttentionBwdArgs& args, int64_t scratch_bytes);
 
-// Fills `order` with 0 .. B-1, longest sequence first, equal lengths by number. Requires: order.size() == B.
-void order_longest_first(const int32_t* cu_seqlens, std::span<int32_t> order);
+// Errors: kInternal for a type that *_cpu does not take.
+void check_cpu_type(DType dtype);
+
+// Scratch of *_cpu: 0 .. B-1, longest sequence first and equal lengths by number, then the threads' tiles.
+struct AttentionCpuScratch {
+  std::span<const int32_t> order;
+  float* tiles;
+};
+// Fills the order. Requires: attention_order_bytes(dims) bytes and those of the tiles.
+AttentionCpuScratch lay_out_scratch(const AttentionDims& dims, const int32_t* cu_seqlens,
+                                    const View& scratch);
 
 // Consecutive heads of a sequence that one task takes, so that the rows of the next head can be fetched into
 // the cache while one is computed: as many as leave four tasks a thread, at least one.

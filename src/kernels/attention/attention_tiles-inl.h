@@ -139,6 +139,16 @@ inline bool uses_amx(DType dtype) {
 #endif
 }
 
+// A task's heads, one after the other, by the function for the type of q.
+template <typename Task, typename Head>
+void run_heads(Task& task, Head* of_f32, Head* of_bf16) {
+  const DType dtype = task.args.q.view.dtype;
+  task.amx = uses_amx(dtype);
+  if (task.amx) configure_amx_tiles();
+  for (; task.h < task.end_head; ++task.h) (dtype == DType::kBF16 ? of_bf16 : of_f32)(task);
+  if (task.amx) release_amx_tiles();
+}
+
 HWY_INLINE FloatVec load_floats(const float* from) {
   return hn::LoadU(Floats(), from);
 }
