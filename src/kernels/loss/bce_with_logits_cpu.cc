@@ -1,9 +1,7 @@
 #include "kernels/loss/bce_with_logits.h"
 
-#include <algorithm>
-
 #include "device/cpu/simd_targets.h"
-#include "kernels/loss/loss_rows.h"
+#include "kernels/loss/element_loss_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/loss/bce_with_logits_cpu.cc"
@@ -50,33 +48,11 @@ HWY_EXPORT(bce_row);
 HWY_EXPORT(bce_bwd_row);
 
 void bce_with_logits_fwd_cpu(const BceWithLogitsFwdArgs& args) {
-  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
-                 args.num_rows);
-  const int64_t K = args.num_classes;
-  const float* x = args.x_BK.as<float>();
-  const float* labels = args.labels_BK.as<float>();
-  const auto row_function = &HWY_DYNAMIC_DISPATCH(bce_row);
-  const double sum = sum_over_rows(args.num_real_rows, K,
-                                   [&](int64_t b) { return row_function(x + b * K, labels + b * K, K); });
-  store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
+  element_loss_fwd_cpu(args, &HWY_DYNAMIC_DISPATCH(bce_row));
 }
 
 void bce_with_logits_bwd_cpu(const BceWithLogitsBwdArgs& args) {
-  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
-                 args.num_rows);
-  const int64_t K = args.num_classes;
-  const float* x = args.x_BK.as<float>();
-  const float* labels = args.labels_BK.as<float>();
-  float* d_x = args.d_x_BK.as<float>();
-  const double scale = args.d_loss.load(0) / (args.denominator.load(0) * static_cast<double>(K));
-  const auto row_function = &HWY_DYNAMIC_DISPATCH(bce_bwd_row);
-  for_each_row(args.num_rows, K, [&](int64_t b) {
-    if (b < args.num_real_rows) {
-      row_function(x + b * K, labels + b * K, d_x + b * K, K, scale);
-    } else {
-      std::fill(d_x + b * K, d_x + (b + 1) * K, 0.0f);
-    }
-  });
+  element_loss_bwd_cpu(args, 1.0, &HWY_DYNAMIC_DISPATCH(bce_bwd_row));
 }
 
 }  // namespace plimsoll

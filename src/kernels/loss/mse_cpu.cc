@@ -1,9 +1,7 @@
 #include "kernels/loss/mse.h"
 
-#include <algorithm>
-
 #include "device/cpu/simd_targets.h"
-#include "kernels/loss/loss_rows.h"
+#include "kernels/loss/element_loss_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/loss/mse_cpu.cc"
@@ -49,33 +47,11 @@ HWY_EXPORT(mse_row);
 HWY_EXPORT(mse_bwd_row);
 
 void mse_fwd_cpu(const MseFwdArgs& args) {
-  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
-                 args.num_rows);
-  const int64_t K = args.num_classes;
-  const float* x = args.x_BK.as<float>();
-  const float* labels = args.labels_BK.as<float>();
-  const auto row_function = &HWY_DYNAMIC_DISPATCH(mse_row);
-  const double sum = sum_over_rows(args.num_real_rows, K,
-                                   [&](int64_t b) { return row_function(x + b * K, labels + b * K, K); });
-  store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
+  element_loss_fwd_cpu(args, &HWY_DYNAMIC_DISPATCH(mse_row));
 }
 
 void mse_bwd_cpu(const MseBwdArgs& args) {
-  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
-                 args.num_rows);
-  const int64_t K = args.num_classes;
-  const float* x = args.x_BK.as<float>();
-  const float* labels = args.labels_BK.as<float>();
-  float* d_x = args.d_x_BK.as<float>();
-  const double scale = 2.0 * args.d_loss.load(0) / (args.denominator.load(0) * static_cast<double>(K));
-  const auto row_function = &HWY_DYNAMIC_DISPATCH(mse_bwd_row);
-  for_each_row(args.num_rows, K, [&](int64_t b) {
-    if (b < args.num_real_rows) {
-      row_function(x + b * K, labels + b * K, d_x + b * K, K, scale);
-    } else {
-      std::fill(d_x + b * K, d_x + (b + 1) * K, 0.0f);
-    }
-  });
+  element_loss_bwd_cpu(args, 2.0, &HWY_DYNAMIC_DISPATCH(mse_bwd_row));
 }
 
 }  // namespace plimsoll

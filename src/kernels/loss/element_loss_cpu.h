@@ -1,0 +1,43 @@
+// Losses that are a sum over elements, bce_with_logits and mse, on a CPU: what both do around a row's
+// arithmetic. Rows behind the real ones count nothing and get gradients of zero. Thread-safe: no state.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/loss/loss_rows.h"
+
+namespace plimsoll {
+
+// row(x, labels, K): the sum over a row of K elements.
+template <typename Args, typename Row>
+void element_loss_fwd_cpu(const Args& args, Row* row) {
+  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
+                 args.num_rows);
+  const int64_t K = args.num_classes;
+  const float* x = args.x_BK.template as<float>();
+  const float* labels = args.labels_BK.template as<float>();
+  const double sum =
+      sum_over_rows(args.num_real_rows, K, [&](int64_t b) { return row(x + b * K, labels + b * K, K); });
+  store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
+}
+
+// row(x, labels, d_x, K, scale): d_x = scale times the slope of each term over `factor`.
+template <typename Args, typename Row>
+void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
+  PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
+                 args.num_rows);
+  const int64_t K = args.num_classes;
+  const float* x = args.x_BK.template as<float>();
+  const float* labels = args.labels_BK.template as<float>();
+  float* d_x = args.d_x_BK.template as<float>();
+  const double scale = factor * args.d_loss.load(0) / (args.denominator.load(0) * static_cast<double>(K));
+  for_each_row(args.num_rows, K, [&](int64_t b) {
+    if (b < args.num_real_rows) {
+      row(x + b * K, labels + b * K, d_x + b * K, K, scale);
+    } else {
+      std::fill(d_x + b * K, d_x + (b + 1) * K, 0.0f);
+    }
+  });
+}
+
+}  // namespace plimsoll
