@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "graph/ops/update_parts.h"
 #include "kernels/optimizer/catalog.h"
@@ -44,10 +45,6 @@ std::string_view kernel_of(std::string_view op) {
   return op;
 }
 
-int64_t size_at(const Shape& shape, int dim, const Bucket& bucket) {
-  return shape[dim].at(bucket);
-}
-
 bool is_update(std::string_view op) {
   static constexpr std::string_view kUpdates[] = {"adafactor", "adagrad",   "adamw", "adamw_8bit",
                                                   "lion",      "lion_8bit", "sgd"};
@@ -69,116 +66,157 @@ int64_t adafactor_scratch_bytes(const OpView& op) {
   return bytes;
 }
 
+// What the catalog is asked about one op, by families of kernels.
+class ProblemOf {
+ public:
+  ProblemOf(const OpView& op, const Bucket& bucket, const PlanRequest& request)
+      : op_(op), bucket_(bucket), request_(request) {
+    problem_.op = kernel_of(op.op.def->name());
+    problem_.device = request.device;
+    problem_.num_threads = request.num_threads;
+    problem_.isa = request.isa;
+    problem_.sm = request.gpu.sm;
+  }
+
+  Problem describe() {
+    const std::string_view name = op_.op.def->name();
+    if (name == "matmul") {
+      product();
+    } else if (name == "linear_gelu" || name == "linear_add") {
+      linear();
+    } else if (name == "first_token_attention") {
+      first_token_attention();
+    } else if (name.starts_with("attention")) {
+      attention();
+    } else if (name == "embedding_sum" || name == "embedding_bwd") {
+      embedding();
+    } else if (is_update(name)) {
+      update();
+    } else if (name.starts_with("linear_cross_entropy")) {
+      linear_cross_entropy();
+    } else if (name == "copy") {
+      copy();
+    } else if (name == "dequantize") {
+      problem_.dtype = op_.output(0).type.dtype;
+      add("N", op_.out_shape(0).elements(bucket_));
+    } else {
+      rows(name == "scale_shift_bwd" ? op_.input(2) : op_.input(0));
+    }
+    return std::move(problem_);
+  }
+
+ private:
+  void add(std::string_view dim, int64_t value) { problem_.dims.emplace_back(dim, value); }
+  void add_type(std::string_view dim, const Value& value) {
+    add(dim, static_cast<int64_t>(value.type.dtype));
+  }
+  // The size of an input.
+  void add_size(std::string_view dim, int input, int axis) {
+    add(dim, op_.in_shape(input)[axis].at(bucket_));
+  }
+
+  void product() {
+    const bool ta = op_.attributes().integer("ta") != 0;
+    const bool tb = op_.attributes().integer("tb") != 0;
+    problem_.dtype = op_.input(0).type.dtype;
+    add_size("M", 0, ta ? 1 : 0);
+    add_size("K", 0, ta ? 0 : 1);
+    add_size("N", 1, tb ? 0 : 1);
+    add("trans_a", ta ? 1 : 0);
+    add("trans_b", tb ? 1 : 0);
+    add("writes_add", op_.has_input(3) ? 1 : 0);
+    add_type("b", op_.input(1));
+    add_type("c", op_.output(0));
+    if (request_.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
+  }
+
+  void linear() {
+    problem_.dtype = op_.input(0).type.dtype;
+    add_size("T", 0, 0);
+    add_size("K", 0, 1);
+    add_size("N", 1, 0);
+    add_type("w", op_.input(1));
+  }
+
+  void add_sequences(int64_t columns_of_heads) {
+    const int64_t heads = op_.attributes().integer("heads");
+    problem_.dtype = op_.input(0).type.dtype;
+    add("T", bucket_.tokens);
+    add("B", bucket_.sequences);
+    add("S", bucket_.longest);
+    add("H", heads);
+    add("D", columns_of_heads / heads);
+  }
+  void attention() {
+    add_sequences(op_.in_shape(0)[1].offset / 3);
+    if (request_.fp32_products == Fp32Products::kTf32) add("tf32", 1);
+  }
+  void first_token_attention() {
+    add_sequences(op_.out_shape(0)[1].offset);
+    add("C", op_.in_shape(0)[1].offset);
+    add_type("w", op_.input(1));
+  }
+
+  void embedding() {
+    const Value& value = op_.input(2);
+    const bool is_backward = op_.op.def->name() == "embedding_bwd";
+    problem_.dtype = value.type.dtype;
+    add("T", bucket_.tokens);
+    add("C", value.type.shape[1].offset);
+    add("V", is_backward ? op_.attributes().integer("rows") : value.type.shape[0].offset);
+    add("tables", (op_.num_inputs() - 1) / 2);
+  }
+
+  void update() {
+    // What is kept in bf16, in part or alone, is fp32 where it is computed with.
+    const bool computes_in_f32 =
+        op_.attributes().integer_or("split", 0) != 0 || op_.attributes().has("noise_site");
+    problem_.dtype = computes_in_f32 ? DType::kF32 : op_.input(4).type.dtype;
+    if (op_.op.def->name() == "adafactor") add("scratch", adafactor_scratch_bytes(op_));
+  }
+
+  void linear_cross_entropy() {
+    problem_.dtype = op_.input(0).type.dtype;
+    add_size("B", 0, 0);
+    add_size("H", 0, 1);
+    add_size("K", 1, 0);
+    add("chunk", op_.attributes().integer("chunk_rows"));
+    add_type("w", op_.input(1));
+    add_type("d_w", op_.op.def->name().ends_with("_grad") ? op_.output(0) : op_.input(1));
+  }
+
+  // Bytes of any type; fp32 stands for all.
+  void copy() {
+    int64_t bytes = 0;
+    for (int i = 0; i < op_.num_outputs(); ++i)
+      bytes += std::min(op_.input(i).bytes(bucket_), op_.output(i).bytes(bucket_));
+    add("N", bytes);
+  }
+
+  // Element-wise and row-wise ops: rows, columns and elements of an operand.
+  void rows(const Value& of) {
+    const Shape& shape = of.type.shape;
+    const int64_t elements = shape.elements(bucket_);
+    const int64_t num_rows = shape.rank() == 2 ? shape[0].at(bucket_) : 1;
+    const int64_t columns = shape.rank() == 2 ? shape[1].at(bucket_) : elements;
+    problem_.dtype = of.type.dtype;
+    add("T", num_rows);
+    add("B", num_rows);
+    add("C", columns);
+    add("K", columns);
+    add("N", elements);
+  }
+
+  const OpView& op_;
+  const Bucket& bucket_;
+  const PlanRequest& request_;
+  Problem problem_;
+};
+
 }  // namespace
 
 Problem kernel_problem(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
-  const std::string_view name = op.op.def->name();
-  Problem problem;
-  problem.op = kernel_of(name);
-  problem.device = request.device;
-  problem.num_threads = request.num_threads;
-  problem.isa = request.isa;
-  problem.sm = request.gpu.sm;
-  const auto add = [&](std::string_view dim, int64_t value) { problem.dims.emplace_back(dim, value); };
-  if (name == "matmul") {
-    const bool ta = op.attributes().integer("ta") != 0;
-    const bool tb = op.attributes().integer("tb") != 0;
-    problem.dtype = op.input(0).type.dtype;
-    add("M", size_at(op.in_shape(0), ta ? 1 : 0, bucket));
-    add("K", size_at(op.in_shape(0), ta ? 0 : 1, bucket));
-    add("N", size_at(op.in_shape(1), tb ? 0 : 1, bucket));
-    add("trans_a", ta ? 1 : 0);
-    add("trans_b", tb ? 1 : 0);
-
-    add("writes_add", op.has_input(3) ? 1 : 0);
-    add("b", static_cast<int64_t>(op.input(1).type.dtype));
-    add("c", static_cast<int64_t>(op.output(0).type.dtype));
-    if (request.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
-    return problem;
-  }
-  if (name == "linear_gelu" || name == "linear_add") {
-    problem.dtype = op.input(0).type.dtype;
-    add("T", size_at(op.in_shape(0), 0, bucket));
-    add("K", size_at(op.in_shape(0), 1, bucket));
-    add("N", size_at(op.in_shape(1), 0, bucket));
-    add("w", static_cast<int64_t>(op.input(1).type.dtype));
-    return problem;
-  }
-  if (name == "first_token_attention") {
-    problem.dtype = op.input(0).type.dtype;
-    add("T", bucket.tokens);
-    add("B", bucket.sequences);
-    add("S", bucket.longest);
-    add("H", op.attributes().integer("heads"));
-    add("D", op.out_shape(0)[1].offset / op.attributes().integer("heads"));
-    add("C", op.in_shape(0)[1].offset);
-    add("w", static_cast<int64_t>(op.input(1).type.dtype));
-    return problem;
-  }
-  if (name.starts_with("attention")) {
-    const int64_t heads = op.attributes().integer("heads");
-    problem.dtype = op.input(0).type.dtype;
-    add("T", bucket.tokens);
-    add("B", bucket.sequences);
-    add("S", bucket.longest);
-    add("H", heads);
-    add("D", op.in_shape(0)[1].offset / 3 / heads);
-    if (request.fp32_products == Fp32Products::kTf32) add("tf32", 1);
-    return problem;
-  }
-  if (name == "embedding_sum" || name == "embedding_bwd") {
-    const Value& value = op.input(2);
-    problem.dtype = value.type.dtype;
-    add("T", bucket.tokens);
-    add("C", value.type.shape[1].offset);
-    add("V", name == "embedding_bwd" ? op.attributes().integer("rows") : value.type.shape[0].offset);
-    add("tables", (op.num_inputs() - 1) / 2);
-    return problem;
-  }
-  if (is_update(name)) {
-    // What is kept in bf16, in part or alone, is fp32 where it is computed with.
-    const bool computes_in_f32 =
-        op.attributes().integer_or("split", 0) != 0 || op.attributes().has("noise_site");
-    problem.dtype = computes_in_f32 ? DType::kF32 : op.input(4).type.dtype;
-    if (name == "adafactor") add("scratch", adafactor_scratch_bytes(op));
-    return problem;
-  }
-  if (name.starts_with("linear_cross_entropy")) {
-    const DType d_w = (name.ends_with("_grad") ? op.output(0) : op.input(1)).type.dtype;
-    problem.dtype = op.input(0).type.dtype;
-    add("B", size_at(op.in_shape(0), 0, bucket));
-    add("H", size_at(op.in_shape(0), 1, bucket));
-    add("K", size_at(op.in_shape(1), 0, bucket));
-    add("chunk", op.attributes().integer("chunk_rows"));
-    add("w", static_cast<int64_t>(op.input(1).type.dtype));
-    add("d_w", static_cast<int64_t>(d_w));
-    return problem;
-  }
-  if (name == "copy") {
-    // Bytes of any type; fp32 stands for all.
-    int64_t bytes = 0;
-    for (int i = 0; i < op.num_outputs(); ++i)
-      bytes += std::min(op.input(i).bytes(bucket), op.output(i).bytes(bucket));
-    add("N", bytes);
-    return problem;
-  }
-  if (name == "dequantize") {
-    problem.dtype = op.output(0).type.dtype;
-    add("N", op.out_shape(0).elements(bucket));
-    return problem;
-  }
-  // Element-wise and row-wise ops: rows, columns and elements of the first operand.
-  const Value& first = name == "scale_shift_bwd" ? op.input(2) : op.input(0);
-  problem.dtype = first.type.dtype;
-  const Shape& shape = first.type.shape;
-  const int64_t elements = shape.elements(bucket);
-  const int64_t columns = shape.rank() == 2 ? size_at(shape, 1, bucket) : elements;
-  add("T", shape.rank() == 2 ? size_at(shape, 0, bucket) : 1);
-  add("B", shape.rank() == 2 ? size_at(shape, 0, bucket) : 1);
-  add("C", columns);
-  add("K", columns);
-  add("N", elements);
-  return problem;
+  return ProblemOf(op, bucket, request).describe();
 }
 
 }  // namespace plimsoll
