@@ -62,6 +62,12 @@ TEST(BadInput, Data) {
 TEST(BadInput, Arguments) {
   run_cases(argument_cases());
 }
+TEST(BadInput, Commands) {
+  run_cases(command_cases());
+}
+TEST(BadInput, Folders) {
+  run_cases(folder_cases());
+}
 TEST(BadInput, Adapters) {
   run_cases(adapter_cases());
 }
@@ -244,7 +250,7 @@ TEST(BadInput, TheTableIsLargeAndNamesAreUnique) {
   size_t count = 0;
   size_t bad = 0;
   for (const auto& cases : {weight_cases(), config_cases(), tokenizer_cases(), data_cases(), argument_cases(),
-                            adapter_cases(), checkpoint_cases()}) {
+                            command_cases(), folder_cases(), adapter_cases(), checkpoint_cases()}) {
     for (const Case& one : cases) {
       names.insert(one.name);
       ++count;

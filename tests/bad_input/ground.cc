@@ -36,6 +36,27 @@ std::string good_rows() {
 
 }  // namespace
 
+Case words(std::string name, int exit_code, Words message, Words command) {
+  return {std::move(name), exit_code, std::move(message),
+          [command = std::move(command)](const Ground&) { return command; }};
+}
+
+Case argument(std::string name, int exit_code, Words message, Words more) {
+  return {std::move(name), exit_code, std::move(message),
+          [more = std::move(more)](const Ground& ground) { return ground.train_dummy(more); }};
+}
+
+Words undried(Words command) {
+  std::erase(command, "--dry_run");
+  return command;
+}
+
+std::vector<Case> joined(const std::vector<std::vector<Case>>& tables) {
+  std::vector<Case> all;
+  for (const std::vector<Case>& table : tables) all.insert(all.end(), table.begin(), table.end());
+  return all;
+}
+
 void replace_first(std::string& text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
   if (at == std::string::npos) throw std::runtime_error("'" + std::string(from) + "' is not in the text");

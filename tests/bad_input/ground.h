@@ -66,11 +66,22 @@ struct Case {
   std::function<Words(const Ground&)> command;
 };
 
+// A command as it stands.
+Case words(std::string name, int exit_code, Words message, Words command);
+// A run over random ids, read and planned only.
+Case argument(std::string name, int exit_code, Words message, Words more);
+// The command without its --dry_run.
+Words undried(Words command);
+std::vector<Case> joined(const std::vector<std::vector<Case>>& tables);
+
 std::vector<Case> weight_cases();
 std::vector<Case> config_cases();
 std::vector<Case> tokenizer_cases();
 std::vector<Case> data_cases();
+std::vector<Case> reader_cases();
 std::vector<Case> argument_cases();
+std::vector<Case> command_cases();
+std::vector<Case> folder_cases();
 std::vector<Case> adapter_cases();
 std::vector<Case> checkpoint_cases();
 

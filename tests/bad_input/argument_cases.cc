@@ -1,0 +1,189 @@
+// Arguments that are unknown, contradictory or out of range.
+#include <fstream>
+#include <iterator>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+bool cpu_has_bf16() {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.find(" avx512_bf16") != std::string::npos || text.find(" amx_bf16") != std::string::npos;
+}
+
+std::vector<Case> value_cases() {
+  return {
+
+      argument("ArgumentsGood", 0, {"weights"}, {}),
+      argument("ArgumentUnknown", 2, {"--learning_rat", "did you mean 'learning_rate'"},
+               {"--learning_rat", "1"}),
+      argument("ArgumentWithoutValue", 2, {"--learning_rate"}, {"--learning_rate"}),
+      argument("ArgumentWithoutDashes", 2, {"'stray'"}, {"stray"}),
+      argument("ArgumentTextForNumber", 2, {"--max_steps", "ten"}, {"--max_steps", "ten"}),
+      argument("ArgumentFractionForInteger", 2, {"--seed", "1.5"}, {"--seed", "1.5"}),
+      argument("ArgumentNotUtf8", 2, {"--run_name", "not UTF-8"}, {"--run_name", "caf\xe9"}),
+      argument("ArgumentKeyNotUtf8", 2, {"--optim_args", "not UTF-8"},
+               {"--optim", "sgd", "--optim_args", "\x8bmomentum=0.5"}),
+      argument("ArgumentNaN", 2, {"--learning_rate", "nan"}, {"--learning_rate", "nan"}),
+      argument("ArgumentInfinite", 2, {"--learning_rate"}, {"--learning_rate", "1e999"}),
+      argument("ArgumentsThatLeaveNothingToDo", 2, {"--do_train False", "--do_eval or --do_predict"},
+               {"--do_train", "False"}),
+      argument("ArgumentOutOfRange", 2, {"--adam_beta1", "1.5", "[0, 1)"}, {"--adam_beta1", "1.5"}),
+      argument("ArgumentZeroBatch", 2, {"--per_device_train_batch_size", "0"},
+               {"--per_device_train_batch_size", "0"}),
+      argument("ArgumentEnormousBatch", 2, {"--per_device_train_batch_size"},
+               {"--per_device_train_batch_size", "9223372036854775807"}),
+      argument("ArgumentEnormousData", 2, {"--dummy_num_samples"},
+               {"--dummy_num_samples", "9223372036854775807"}),
+      argument("ArgumentEnormousAccumulation", 2, {"--gradient_accumulation_steps"},
+               {"--gradient_accumulation_steps", "9223372036854775807"}),
+      argument("ArgumentManyDummyTokens", 2, {"--dummy_num_samples 2147483647 sequences", "give fewer"},
+               {"--dummy_num_samples", "2147483647"}),
+      argument("ArgumentEnormousLabels", 2, {"--num_labels: 1000000000 is outside"},
+               {"--num_labels", "1000000000"}),
+      argument("ArgumentWrongBool", 2, {"--do_eval", "maybe"}, {"--do_eval", "maybe"}),
+      argument("ArgumentChoiceMistyped", 2, {"'epochs'", "did you mean 'epoch'"},
+               {"--eval_strategy", "epochs"}),
+      argument("ArgumentRefused", 2, {"--neftune_noise_alpha", "not in this version"},
+               {"--neftune_noise_alpha", "5"}),
+      argument("ArgumentEnormousSteps", 2, {"--max_steps"}, {"--max_steps", "1000000000000"}),
+      argument("ArgumentEnormousEpochs", 2, {"--num_train_epochs"}, {"--num_train_epochs", "1e30"}),
+      argument("ArgumentOldName", 0, {"old name", "eval_strategy"}, {"--evaluation_strategy", "epoch"}),
+      argument("ArgumentRemovedName", 0, {"logging_dir", "ignored"}, {"--logging_dir", "logs"}),
+  };
+}
+
+// What runs again, what lies in the host's memory, limits.
+std::vector<Case> memory_cases() {
+  return {
+
+      argument("RecomputeContradicts", 2, {"--gradient_checkpointing means --recompute full", "none"},
+               {"--gradient_checkpointing", "--recompute", "none"}),
+      argument("RecomputeUnknown", 2, {"--recompute", "all", "selective"}, {"--recompute", "all"}),
+      argument("RecomputeBudgetTooSmall", 3,
+               {"--recompute_budget 1.0 MiB: nothing fits", "MiB more; give --recompute_budget"},
+               {"--recompute_budget", "1MiB"}),
+      argument("OffloadOptimizerOnCpu", 2, {"--offload_optimizer", "already", "cuda:0"},
+               {"--offload_optimizer"}),
+      argument("OffloadActivationsOnTheCpuThatWasAskedFor", 2, {"--offload_activations", "already", "cuda:0"},
+               {"--offload_activations", "--device", "cpu"}),
+      argument("OffloadActivationsWithABudget", 2,
+               {"--recompute_budget", "--offload_activations", "one of them"},
+               {"--offload_activations", "--recompute_budget", "1GiB"}),
+      argument("PagedOptimizerOnCpu", 0, {"paged_adamw_8bit", "host's memory already"},
+               {"--optim", "paged_adamw_8bit"}),
+      argument("ArgumentMemoryLimit", 3,
+               {"--memory_limit", "1.0 MiB allowed (--memory_limit)", "--optim sgd"},
+               {"--memory_limit", "1MiB"}),
+      argument("ArgumentMemoryLimitUnit", 2, {"--memory_limit", "12 apples"},
+               {"--memory_limit", "12 apples"}),
+  };
+}
+
+// What is frozen, and adapters.
+std::vector<Case> adapter_argument_cases() {
+  return {
+
+      argument("ArgumentFreezeMatchesNothing", 2,
+               {"--freeze bert.embedings.*", "near it are bert.embeddings."},
+               {"--freeze", "bert.embedings.*"}),
+      argument("ArgumentFreezeAPart", 2, {"*.query.weight", "self.key.weight", "frozen together"},
+               {"--freeze", "*.query.weight"}),
+      argument("ArgumentLoraRank", 2, {"--lora_r: 0 is outside [1, 65536]"}, {"--lora_r", "0"}),
+      argument("ArgumentFreezeEverything", 2, {"--freeze *", "nothing is left to train", "classifier"},
+               {"--freeze", "*"}),
+      argument("ArgumentLoraAlpha", 2, {"--lora_alpha", "-1", "(0, inf)"}, {"--lora_alpha", "-1"}),
+      argument("ArgumentLoraBias", 2, {"--lora_bias all", "--modules_to_save"}, {"--lora_bias", "all"}),
+      argument("ArgumentFourBitsOfNothing", 2, {"--load_in_4bit", "--lora_r"}, {"--load_in_4bit"}),
+      argument("ArgumentBothBits", 2, {"--load_in_4bit and --load_in_8bit"},
+               {"--lora_r", "2", "--load_in_4bit", "--load_in_8bit"}),
+      argument("ArgumentLoraTarget", 2, {"--lora_target_modules quary", "near it are query"},
+               {"--lora_target_modules", "quary"}),
+      argument("ArgumentLoraExpression", 2, {"no regular expression"}, {"--lora_target_modules", ".*[query"}),
+      argument("ArgumentLoraModuleToSave", 2, {"--modules_to_save poler"}, {"--modules_to_save", "poler"}),
+  };
+}
+
+std::vector<Case> optimizer_cases() {
+  return {
+
+      argument("ArgumentOptimizerUnknown", 2, {"--optim", "did you mean 'adamw_torch'"},
+               {"--optim", "adamw_troch"}),
+      argument("ArgumentOptimizerNotHere", 2, {"galore_adamw", "low rank", "--optim adamw_8bit"},
+               {"--optim", "galore_adamw"}),
+      argument("ArgumentOptimizerSetting", 2, {"momentun"},
+               {"--optim", "sgd", "--optim_args", "momentun=0.9"}),
+      {"ArgumentScheduleSetting",
+       2,
+       {"num_cycle", "num_cycles"},
+       [](const Ground& ground) {
+         return undried(
+             ground.train_dummy({"--lr_scheduler_type", "cosine", "--lr_scheduler_kwargs", "num_cycle=2"}));
+       }},
+  };
+}
+
+std::vector<Case> precision_cases() {
+  return {
+
+      argument("ArgumentsContradict", 2, {"--fp16 and --bf16 exclude"}, {"--fp16", "--bf16"}),
+      argument("ArgumentFp16OnCpu", 2, {"--fp16", "on a CPU"}, {"--fp16"}),
+      argument("ArgumentFp16OnTheCpuThatWasAskedFor", 2, {"--fp16", "--bf16", "cuda:0"},
+               {"--fp16", "--use_cpu"}),
+      // Where the CPU has bf16 instructions it is no mistake.
+      // Where the CPU has bf16 instructions it is no mistake.
+      cpu_has_bf16() ? argument("ArgumentBf16OnCpu", 0, {"bf16 mixed"}, {"--bf16"})
+                     : argument("ArgumentBf16OnCpu", 2, {"--bf16", "leave it out"}, {"--bf16"}),
+      argument("ArgumentGradientType", 2, {"--gradient_dtype bf16", "CPU", "leave it out"},
+               {"--gradient_dtype", "bf16"}),
+      argument("ArgumentProductsInBf16", 2, {"--matmul_precision bf16", "fp32", "--bf16"},
+               {"--matmul_precision", "bf16"}),
+      argument("ArgumentProductsContradict", 2, {"--tf32 True", "--matmul_precision tf32x3", "contradict"},
+               {"--matmul_precision", "tf32x3", "--tf32"}),
+      argument("ArgumentProductsOnACpu", 2, {"--matmul_precision tf32x3", "no TF32", "8.0"},
+               {"--matmul_precision", "tf32x3"}),
+      argument("ArgumentTf32OfATuringCard", 2, {"--tf32: t4 has no TF32 (a GPU"},
+               {"--device", "t4", "--tf32"}),
+  };
+}
+
+std::vector<Case> device_cases() {
+  return {
+
+      argument("ArgumentDeviceNotHere", 7, {"--device cuda:99", "--device cpu"}, {"--device", "cuda:99"}),
+      {"ArgumentDeviceOfTheTable",
+       2,
+       {"--device h200", "plan", "cuda:N"},
+       [](const Ground& ground) {
+         return undried(ground.train_dummy({"--device", "h200"}));
+       }},
+      argument("ArgumentDryRunForACardThatIsNotHere", 0, {"not asked: rates of"}, {"--device", "h200"}),
+      argument("ArgumentDeviceNotInTheTable", 2, {"--device h300", "h200", "cuda:N"}, {"--device", "h300"}),
+      argument("ArgumentDeviceUnknown", 2, {"--device", "abacus"}, {"--device", "abacus"}),
+  };
+}
+
+std::vector<Case> pass_cases() {
+  return {
+
+      argument("ArgumentPassUnknown", 2, {"--disable_pass nothing", "there are"},
+               {"--disable_pass", "nothing"}),
+      argument("ArgumentPassNeeded", 2, {"--disable_pass accumulate", "--gradient_accumulation_steps"},
+               {"--disable_pass", "accumulate", "--gradient_accumulation_steps", "2"}),
+      argument("ArgumentStopAfterUnknown", 2, {"--stop_after_pass nothing", "there are none, unread_rows"},
+               {"--stop_after_pass", "nothing"}),
+      argument("ArgumentStopAfterAPass", 0, {"--stop_after_pass fuse: left out are", "accumulate runs"},
+               {"--stop_after_pass", "fuse", "--gradient_accumulation_steps", "2"}),
+  };
+}
+
+}  // namespace
+
+std::vector<Case> argument_cases() {
+  return joined({value_cases(), memory_cases(), adapter_argument_cases(), optimizer_cases(),
+                 precision_cases(), device_cases(), pass_cases()});
+}
+
+}  // namespace plimsoll::testing

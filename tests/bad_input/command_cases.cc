@@ -1,0 +1,148 @@
+// Commands: their names, their help, and what fit, inspect and tokenize are given.
+#include <filesystem>
+
+#include "tests/bad_input/ground.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// A file of the good run, looked into.
+Case inspect(std::string name, Words message, const std::string& file) {
+  return {std::move(name), 0, std::move(message), [file](const Ground& ground) {
+            return Words{"inspect", ground.run() + "/" + file};
+          }};
+}
+
+std::vector<Case> name_cases() {
+  return {
+      words("CommandNone", 2, {"usage: plimsoll"}, {}),
+      words("CommandHelp", 0, {"usage: plimsoll", "Exit codes"}, {"--help"}),
+      words("CommandMistyped", 2, {"'trian' is no command", "merge, monitor, did you mean 'train'?\n"},
+            {"trian"}),
+      words("CommandHelpMistyped", 2, {"'pan' is no command", "did you mean 'plan'?\n"}, {"help", "pan"}),
+      words("CommandUnknown", 2, {"'destroy' is no command", "merge, monitor\n"}, {"destroy"}),
+      words(
+          "PresetUnknown", 4,
+          {"'bert-lrage-uncased'", "Presets that need nothing of this", "did you mean 'bert-large-uncased'?"},
+          {"plan", "--config_name", "bert-lrage-uncased"}),
+      words("ArgumentNoSuchGlueTask", 2, {"sst3", "sst2"},
+            {"train", "--config_name", "bert-base-uncased", "--task_name", "sst3"}),
+      words("CommandHelpOfACommand", 0, {"usage: plimsoll train ", "--learning_rate", "Peak learning rate"},
+            {"help", "train"}),
+      words("PlanHelp", 0, {"usage: plimsoll plan ", "--recompute text", "Every other argument of train"},
+            {"plan", "--help"}),
+      words("EvalHelp", 0,
+            {"usage: plimsoll eval ", "--validation_file FILE", "Every other argument of train"},
+            {"eval", "--help"}),
+      words("PredictHelp", 0, {"usage: plimsoll predict ", "--test_file FILE"}, {"predict", "--help"}),
+  };
+}
+
+std::vector<Case> fit_cases() {
+  return {
+
+      words("FitWithABudget", 2,
+            {"--recompute_budget: what it computes again is chosen for one batch", "leave it out"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute_budget", "1GiB"}),
+      words("FitSelective", 2, {"--recompute selective: what it computes again is chosen for one batch"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute", "selective"}),
+      words("FitPricesOfAFolder", 2, {"fit: --prices /tmp: a folder; name a file"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/tmp"}),
+      words("FitPricesNotThere", 2, {"--prices /nonexistent", "No such file or directory; check its name"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/nonexistent"}),
+      words("FitPricesEmpty", 2, {"--prices /dev/null: it has no price; write lines such as"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/dev/null"}),
+      {"FitPriceOfNoCard",
+       2,
+       {"prices.csv:1: 'tpu' is no card that a plan can be made for; there are h200, "},
+       [](const Ground& ground) {
+         return Words{"fit",
+                      "--config_name",
+                      "bert-base-uncased",
+                      "--device",
+                      "all",
+                      "--prices",
+                      ground.file("prices.csv", "tpu,0.5\n")};
+       }},
+  };
+}
+
+std::vector<Case> inspect_cases() {
+  return {
+
+      words("InspectNotThere", 2, {"/nonexistent"}, {"inspect", "/nonexistent"}),
+      words("InspectDataNotThere", 2, {"'train.tsv': no such file; check the path\n"},
+            {"inspect", "train.tsv"}),
+      words("InspectNoSuchModel", 2, {"and then use plimsoll inspect ./bret-base"}, {"inspect", "bret-base"}),
+      words("InspectUnknownOption", 2, {"unknown option '--foo'"}, {"inspect", "--foo"}),
+      {"InspectAPicture",
+       2,
+       {"loss.svg", "inspect knows", "'.svg'"},
+       [](const Ground& ground) {
+         return Words{"inspect", ground.run() + "/loss.svg"};
+       }},
+      words("InspectNothing", 2, {"usage"}, {"inspect"}),
+      inspect("InspectLog", {"the log of a run", "to step 2", "loss", "ended: mean loss"}, "log.jsonl"),
+      inspect("InspectPlan", {"a plan:", "MiB in all", "arena", "optimizer states"}, "plan.json"),
+      inspect("InspectMemory", {"memory of a run", "predicted", "held"}, "memory.json"),
+      inspect("InspectTrainerState", {"trainer_state.json", "at step 2 of 2", "the log of a run"},
+              "checkpoint-2/trainer_state.json"),
+      inspect("InspectResults", {"***** all metrics *****", "train_loss"}, "all_results.json"),
+      inspect("InspectRunState", {"inspect its folder"}, "checkpoint-2/run_state.json"),
+      inspect("InspectCheckpoint", {"checkpoint verifies", "step 2 of 2"}, "checkpoint-2"),
+      {"InspectDamagedCheckpoint",
+       4,
+       {"checkpoint DAMAGED: ", "model.safetensors", "train.tsv: 8 rows"},
+       [](const Ground& ground) {
+         const std::string checkpoint = ground.run_copy() + "/checkpoint-2";
+         std::string weights = read_file(checkpoint + "/model.safetensors");
+         weights.back() = static_cast<char>(weights.back() ^ 1);
+         ground.file(std::filesystem::relative(checkpoint, ground.path("")).string() + "/model.safetensors",
+                     weights);
+         // What comes after it is shown all the same.
+         return Words{"inspect", checkpoint, ground.data()};
+       }},
+      {"InspectDataWithSteps",
+       0,
+       {"2 rows", "'text'", "label"},
+       [](const Ground& ground) {
+         return Words{"inspect", ground.file("steps.jsonl",
+                                             "{\"step\": 1, \"epoch\": 2, \"text\": \"a\", \"label\": 0}\n"
+                                             "{\"step\": 1, \"epoch\": 2, \"text\": \"b\", \"label\": 1}\n")};
+       }},
+  };
+}
+
+std::vector<Case> tokenize_cases() {
+  return {
+
+      words("TokenizeNoTokenizer", 2, {"--tokenizer_name"}, {"tokenize"}),
+      words("TokenizeNoFolder", 2, {"--tokenizer_name needs a folder"}, {"tokenize", "--tokenizer_name"}),
+      {"TokenizeTwoFiles",
+       2,
+       {"two files", "first.txt", "second.txt"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), "first.txt", "second.txt"};
+       }},
+      {"TokenizeTwoTokenizers",
+       2,
+       {"given twice", "other"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), "--tokenizer_name=other"};
+       }},
+      {"TokenizeAFolder",
+       2,
+       {"a folder", "a file of lines"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), ground.model()};
+       }},
+  };
+}
+
+}  // namespace
+
+std::vector<Case> command_cases() {
+  return joined({name_cases(), fit_cases(), inspect_cases(), tokenize_cases()});
+}
+
+}  // namespace plimsoll::testing
