@@ -19,7 +19,7 @@ import transformers  # noqa: E402
 from transformers import (AutoTokenizer, BertConfig, BertForSequenceClassification, Trainer, TrainerCallback,  # noqa: E402
                           TrainingArguments)
 
-from compare import CHECK_LABELS, CHECK_MODEL, MODELS, SHORT_ROWS, short_lengths  # noqa: E402
+from cases import CHECK_LABELS, CHECK_MODEL, MODELS, SHORT_ROWS, short_lengths  # noqa: E402
 
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "tf32x3": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -1,0 +1,87 @@
+"""The cases of compare.py: models, precisions, batches; texts of known lengths; how far two losses may be apart."""
+import json
+import math
+import os
+import random
+
+MIB = 2**20
+MODELS = {
+    "bert-large-uncased": dict(hidden=1024, inner=4096, layers=24, heads=16),
+    "bert-base-uncased": dict(hidden=768, inner=3072, layers=12, heads=12),
+    "tiny": dict(hidden=128, inner=512, layers=2, heads=2),
+}
+LARGE, BASE = "bert-large-uncased", "bert-base-uncased"
+
+
+def case(precision, batch, ours_steps, peer_steps, model=LARGE, length=512, accumulation=1, kind="train"):
+    return dict(kind=kind, model=model, precision=precision, batch=batch, length=length, accumulation=accumulation,
+                ours_steps=ours_steps, peer_steps=peer_steps)
+
+
+# Steps are chosen so that the measured part lasts a second or more on an H200. Length None: short texts.
+CASES = {
+    "large_bf16": case("bf16", 32, 60, 30),
+    "large_tf32": case("tf32", 32, 36, 21),
+    "large_fp32": case("fp32", 32, 15, 12),
+    "large4_fp32": case("fp32", 4, 60, 36),
+    "large4_tf32x3": case("tf32x3", 4, 90, 36),
+    "large4_fp16": case("fp16", 4, 180, 60),
+    "large4_bf16": case("bf16", 4, 180, 60),
+    "accumulate_fp16": case("fp16", 1, 90, 24, accumulation=4),
+    "accumulate_bf16": case("bf16", 1, 90, 24, accumulation=4),
+    "short_bf16": case("bf16", 32, 600, 150, model=BASE, length=None),
+    "eval_bf16": case("bf16", 64, 72, 40, kind="eval"),
+    "first_step": case("bf16", 32, 1, 1, kind="first_step"),
+}
+PRECISION_WORDS = {"fp32": [], "tf32": ["--tf32"], "tf32x3": ["--matmul_precision", "tf32x3"], "bf16": ["--bf16"], "fp16": ["--fp16"]}
+SHORT_ROWS = 3668
+CHECK_ROWS, CHECK_LABELS = 256, 4
+CHECK_MODEL = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=4)
+
+
+def on_cpu(one):
+    """The case in small, for --device cpu."""
+    return dict(one, model="tiny", batch=min(one["batch"], 4), length=one["length"] and 32,
+                ours_steps=min(one["ours_steps"], 18), peer_steps=min(one["peer_steps"], 9))
+
+
+def short_lengths(rows, seed=1, mean=53, longest=128):
+    """Log-normal lengths in tokens with this mean (before the cut to 8..longest), as texts of a sentence or two have."""
+    generator = random.Random(seed)
+    sigma = 0.4
+    return [min(longest, max(8, round(math.exp(generator.gauss(math.log(mean) - sigma**2 / 2, sigma))))) for _ in range(rows)]
+
+
+def write_texts(path, lengths, tokenizer, num_labels):
+    """One text per length: whole words of the vocabulary, two tokens less for [CLS] and [SEP]."""
+    with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
+        words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and w.islower() and len(w) > 2]
+    generator = random.Random(2)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("sentence\tlabel\n")
+        for i, length in enumerate(lengths):
+            file.write(" ".join(generator.choice(words) for _ in range(length - 2)) + f"\tclass{i % num_labels}\n")
+
+
+def loss_bound(precision):
+    """Largest relative difference of the two losses of the small model.
+
+    fp32: 1e-5, both sides sum in another order only. tf32x3 (fp32 on the peer's side): the same, and 2^-21 that splitting
+    loses of a product. The others round what each product reads or writes to a unit u
+    (tf32 and fp16 2^-11, bf16 2^-9), each side at other places: some 12 roundings a layer, 4 layers, two sides, so that a
+    sample's loss differs by about u sqrt(2 x 48) = 10 u. The mean over 256 samples would shrink this by 16 if they were
+    independent; they share the weights, so it is taken as a shrinkage by 4 only: 2.5 u."""
+    unit = {"fp32": 0.0, "tf32x3": 2.0**-21, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-9}
+    return (1e-5 if precision in ("fp32", "tf32x3") else 0.0) + 2.5 * unit[precision]
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def write_json(path, value):
+    """Aside and renamed: a run that is killed leaves the file of before."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1)
+    os.replace(path + ".new", path)
