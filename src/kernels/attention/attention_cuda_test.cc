@@ -151,6 +151,18 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
   expect_families_agree(problem);
 }
 
+// The same kernels with few blocks, for tools that follow every access to shared memory.
+TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
+  AttentionProblem problem{.name = test_name(), .lengths = {30, 130}, .heads = 1, .head_dim = 32};
+  problem.longest_slack = 2000;
+  ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
+  problem.dropout = 0.1;
+  problem.dtype = DType::kBF16;
+  expect_families_agree(problem);
+  problem.mask = AttentionMask::kCausal;
+  expect_families_agree(problem);
+}
+
 TEST(AttentionCudaRows, AGraphReplaysTheSameBits) {
   for (const auto& [kernels, dtype] : families()) {
     AttentionProblem problem{

@@ -267,5 +267,13 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
   }
 }
 
+// A case for each kernel, for tools under which an allocation costs its time.
+TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
+  for (const DType dtype : cuda_types()) {
+    check_scale_shift({{70, 384}, dtype, DType::kF32, true});
+    check_scale_shift({{70, 17}, dtype, dtype, false});
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll::test

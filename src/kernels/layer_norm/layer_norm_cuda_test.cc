@@ -39,6 +39,25 @@ std::vector<NormCase> cuda_norm_cases() {
   return cases;
 }
 
+// A case for each kernel that a type has: single elements and packs, rows of one warp and of several, one and
+// several groups of warps in a block, blocks of more threads, parameters of the rows' type. A block takes
+// more than one turn backward where a row is a group of more than 1024 columns, and forward in the last case
+// on cards of up to 170 multiprocessors.
+std::vector<NormCase> small_norm_cases() {
+  std::vector<NormCase> cases;
+  for (const DType dtype : cuda_types()) {
+    for (const RowsAndColumns shape :
+         {RowsAndColumns{33, 17}, RowsAndColumns{9, 1030}, RowsAndColumns{33, 384}, RowsAndColumns{33, 2048},
+          RowsAndColumns{9, 2304}}) {
+      cases.push_back({.shape = shape, .dtype = dtype, .p = 0.1, .accumulate = Accumulate::kAdd});
+    }
+    cases.push_back({.shape = {5, 384}, .dtype = dtype, .parameters = dtype, .has_d_y2 = false});
+    cases.push_back({.shape = {5, 1024}, .dtype = dtype, .parameters = dtype});
+  }
+  cases.push_back({.shape = {1400, 1032}, .dtype = DType::kBF16});
+  return cases;
+}
+
 // The views of the arguments, moved to the GPU.
 BiasDropoutResidualNormFwdArgs on_gpu(Twins& gpu, ForwardTensors& tensors) {
   BiasDropoutResidualNormFwdArgs args = tensors.args;
@@ -86,6 +105,12 @@ void check_forward(const NormCase& test) {
 
 TEST(NormCuda, ForwardAgreesWithTheReference) {
   for (const NormCase& test : cuda_norm_cases()) check_forward(test);
+}
+
+// Tests of this name have a case for each kernel and no more, for tools under which an allocation costs its
+// time.
+TEST(NormCudaSmall, Forward) {
+  for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
 
 TEST(NormCuda, NothingIsKeptWhereNoBackwardPassFollows) {
@@ -166,6 +191,10 @@ void check_backward(const NormCase& test) {
 
 TEST(NormCuda, BackwardAgreesWithTheReference) {
   for (const NormCase& test : cuda_norm_cases()) check_backward(test);
+}
+
+TEST(NormCudaSmall, Backward) {
+  for (const NormCase& test : small_norm_cases()) check_backward(test);
 }
 
 TEST(NormCuda, BackwardDropsWhereForwardDid) {
@@ -267,6 +296,13 @@ void check_normalize(RowsAndColumns shape, DType dtype) {
 TEST(NormalizeCuda, AgreesWithTheReference) {
   for (const RowsAndColumns shape : cuda_shapes()) {
     for (const DType dtype : cuda_types()) check_normalize(shape, dtype);
+  }
+}
+
+TEST(NormCudaSmall, Normalize) {
+  for (const DType dtype : cuda_types()) {
+    check_normalize({33, 17}, dtype);
+    check_normalize({9, 1024}, dtype);
   }
 }
 
