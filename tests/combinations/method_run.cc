@@ -200,10 +200,10 @@ void MethodRuns::check(const MethodSet& set) {
   check_resume(set);
 }
 
-int MethodRuns::check_random_sets(int count) {
+int MethodRuns::check_random_sets(int count, int first) {
   const MethodSet methods = available();
   std::set<std::string> seen;
-  int checked = 0;
+  int found = 0, checked = 0;
   for (uint32_t draw = 0; draw < kMostDraws && checked < count; ++draw) {
     MethodSet set;
     for (uint32_t i = 0; i < methods.size(); ++i) {
@@ -225,6 +225,7 @@ int MethodRuns::check_random_sets(int count) {
       EXPECT_NE(why.find("--"), std::string::npos) << why;
       continue;
     }
+    if (found++ < first) continue;
     check(set);
     ++checked;
   }
