@@ -8,9 +8,6 @@ namespace plimsoll {
 namespace first_token {
 namespace {
 
-// Of queries in shared memory: first_token_attention_sizes_fit() allows no larger head.
-constexpr int kMostHeadDim = 128;
-
 // q of 16 sequences and 32 of all heads' outputs.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
@@ -71,24 +68,6 @@ __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
     reinterpret_cast<uint32_t*>(args.u)[at / 2] = pack<kType>(sum[i].x, sum[i].y);
   }
 #endif
-}
-
-// The share of each part of a sequence in a head's sums: to multiply with, so that the probabilities of all
-// parts add up to 1.
-__device__ inline void find_shares(const KernelArgs& args, int first, int head, float* shares) {
-  if (threadIdx.x >= kSide) return;
-  const int b = first + static_cast<int>(threadIdx.x);
-  float* share = shares + threadIdx.x * args.num_parts;
-  float largest = -INFINITY, sum = 0.0f;
-  const float2* parts = args.parts + (int64_t{b} * args.num_parts) * args.heads + head;
-  const int num_parts = b < args.sequences ? args.num_parts : 0;
-  for (int i = 0; i < num_parts; ++i) largest = fmaxf(largest, parts[i * args.heads].x);
-  for (int i = 0; i < num_parts; ++i) {
-    const float2 part = parts[i * args.heads];
-    share[i] = part.y > 0.0f ? exp2_approx(part.x - largest) : 0.0f;
-    sum += share[i] * part.y;
-  }
-  for (int i = 0; i < args.num_parts; ++i) share[i] = sum > 0.0f ? share[i] / sum : 0.0f;
 }
 
 // 32 outputs of a head for 16 sequences.

@@ -198,4 +198,22 @@ __global__ void __launch_bounds__(kThreads, 1) row_sum_kernel(KernelArgs args) {
 #endif
 }
 
+// The share of each part of a sequence in a head's sums: to multiply with, so that the probabilities of all
+// parts add up to 1.
+__device__ inline void find_shares(const KernelArgs& args, int first, int head, float* shares) {
+  if (threadIdx.x >= kSide) return;
+  const int b = first + static_cast<int>(threadIdx.x);
+  float* share = shares + threadIdx.x * args.num_parts;
+  float largest = -INFINITY, sum = 0.0f;
+  const float2* parts = args.parts + (int64_t{b} * args.num_parts) * args.heads + head;
+  const int num_parts = b < args.sequences ? args.num_parts : 0;
+  for (int i = 0; i < num_parts; ++i) largest = fmaxf(largest, parts[i * args.heads].x);
+  for (int i = 0; i < num_parts; ++i) {
+    const float2 part = parts[i * args.heads];
+    share[i] = part.y > 0.0f ? exp2_approx(part.x - largest) : 0.0f;
+    sum += share[i] * part.y;
+  }
+  for (int i = 0; i < args.num_parts; ++i) share[i] = sum > 0.0f ? share[i] / sum : 0.0f;
+}
+
 }  // namespace plimsoll::first_token

@@ -15,6 +15,8 @@ inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / 32;
 inline constexpr int kSide = 16;     // rows of a product's left operand: sequences, or heads
 inline constexpr int kOutputs = 32;  // columns of a block's outputs
+// Of queries in shared memory: first_token_attention_sizes_fit() allows no larger head.
+inline constexpr int kMostHeadDim = 128;
 // Floats from one row of results to the next: rows of one product fall into different banks.
 inline constexpr int kRowStride = 32 + 8;
 
