@@ -105,7 +105,8 @@ class Trainer {
   // one's own, it begins anew at step 0: with the weights as they are, the optimizer's states zero. Errors:
   // kUsage unless the Trainer was made with Task::kTrain; kWillNotFit, kNotFinite, kBadData, kDevice.
   TrainOutput train(const Announce& announce = {});
-  // Mean loss and metrics over the validation data, keys with the prefix "eval_".
+  // Mean loss and metrics over the validation data, keys with the prefix "eval_". Errors: kUsage where there
+  // is no such data, and between forward_backward() and update().
   MetricMap evaluate();
   // Scores for every row of the test data, in order, handed over batch by batch: nothing of them is kept.
   // Returns how fast it was and, where the rows have labels, mean loss and metrics; keys with the prefix

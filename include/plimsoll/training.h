@@ -71,7 +71,9 @@ class Callback {
   virtual void restore(const std::string& /*state*/) {}
 };
 
-// Stops when a metric has not improved by more than `threshold` in `patience` evaluations.
+// Stops when a metric has not improved by more than `threshold` in `patience` evaluations in a row. `metric`
+// is a key of the metrics of on_evaluate(), such as "eval_loss". Errors: kUsage of on_evaluate() where that
+// is not there; kBadData of restore() for a text that no state() gave.
 class EarlyStopping : public Callback {
  public:
   EarlyStopping(std::string metric, bool greater_is_better, int64_t patience, double threshold = 0.0);
@@ -97,8 +99,8 @@ struct TrainOutput {
   // The run that it resumed had come to its end: no step was done, what it left in output_dir stays as it
   // was, and `metrics` are of all its steps.
   bool was_complete = false;
-  MetricMap
-      metrics;  // train_loss, train_runtime, train_samples_per_second, train_steps_per_second, epoch, ...
+  // train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
+  MetricMap metrics;
   std::string last_checkpoint;
   std::string best_checkpoint;
   LogHistory log_history;

@@ -1,5 +1,6 @@
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "plimsoll/training.h"
@@ -17,8 +18,11 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
   if (info.step == 0) return;
   const auto it = metrics.find(metric_);
   if (it == metrics.end()) {
-    throw Error(ErrorCode::kUsage,
-                "early stopping watches '" + metric_ + "', which the evaluation does not report");
+    std::string names;
+    for (const auto& [key, value] : metrics) names += (names.empty() ? "" : ", ") + key;
+    throw Error(ErrorCode::kUsage, "early stopping watches '" + metric_ +
+                                       "', which the evaluation does not report; it has " + names +
+                                       ": watch one of these");
   }
   const double value = it->second;
   // As in Trainer, every improvement moves the best, but only one above the threshold is counted as such.
@@ -33,9 +37,11 @@ void EarlyStopping::on_evaluate(const StepInfo& info, const MetricMap& metrics, 
   if (evaluations_without_improvement_ >= patience_) control.stop = true;
 }
 
+// JSON has no infinite numbers; an evaluation that overflowed may be the best so far.
 std::string EarlyStopping::state() const {
+  const nlohmann::json best = std::isfinite(best_) ? nlohmann::json(best_) : nlohmann::json(best_ > 0);
   return nlohmann::json{{"has_best", has_best_},
-                        {"best", best_},
+                        {"best", best},
                         {"bad", evaluations_without_improvement_},
                         {"patience", patience_},
                         {"threshold", threshold_}}
@@ -43,10 +49,20 @@ std::string EarlyStopping::state() const {
 }
 
 void EarlyStopping::restore(const std::string& state) {
-  const auto json = nlohmann::json::parse(state);
-  has_best_ = json.at("has_best").get<bool>();
-  best_ = json.at("best").get<double>();
-  evaluations_without_improvement_ = json.at("bad").get<int64_t>();
+  try {
+    const auto json = nlohmann::json::parse(state);
+    const nlohmann::json& best = json.at("best");
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    const double number =
+        best.is_boolean() ? (best.get<bool>() ? kInfinite : -kInfinite) : best.get<double>();
+    const auto without = json.at("bad").get<int64_t>();
+    has_best_ = json.at("has_best").get<bool>();
+    best_ = number;
+    evaluations_without_improvement_ = without;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ErrorCode::kBadData, "early stopping cannot go on from the state '" + state +
+                                         "': " + error.what() + "; resume from another checkpoint");
+  }
 }
 
 }  // namespace plimsoll
