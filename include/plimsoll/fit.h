@@ -16,8 +16,8 @@
 namespace plimsoll {
 
 struct CardPrice {
-  std::string device;  // as --device takes it
-  double per_hour = 0;
+  std::string device;   // as --device takes it
+  double per_hour = 0;  // in any money, the same for all cards
 };
 // Lines "NAME,PRICE" or "NAME PRICE"; empty lines and those that begin with # are left out. Errors: kUsage
 // with the line.
@@ -47,7 +47,7 @@ struct FitRow {
   int64_t largest_batch = 0;     // that fits without accumulation; of the first twelve rows, else 0
   int64_t longest_sequence = 0;  // that fits with this split; of the first twelve rows, else 0
   int64_t smallest_bytes = 0;    // the least that this set of methods needs
-  double epoch_cost = 0;         // with a price for the device
+  double epoch_cost = 0;         // in the money of the prices; 0 without one for the device
   std::vector<std::string> arguments;  // that differ from those asked about: what to add to a command
 };
 

@@ -1,25 +1,25 @@
 // Products of matrices: contract, reference and the prepared fast product on a CPU. No graph, no allocation
 // in run().
 //
-//   C[m, n] = op(A) op(B) (+ bias[n])   or   C += op(A) op(B) (+ bias[n])   or   C = op(A) op(B) (+ bias[n])
-//   + D op is the identity or the transpose; all matrices are row-major and dense (catalog.h has the
-//   problem's description).
+//   C  = op(A) op(B) (+ bias[n])
+//   C += op(A) op(B) (+ bias[n])
+//   C  = op(A) op(B) (+ bias[n]) + D    on a GPU and in the reference
+//
+// op is the identity or the transpose; A, B, C and D are row-major and dense (catalog.h has the problem's
+// description).
 //
 // Types: A f32: B f32, C f32. A bf16: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
-// the product;
-//   C bf16 or f32. bias f32, or the type of A. The reference takes any floating type for each.
+// the product; C bf16 or f32. D that of C, bias f32 or the type of A. The reference takes any floating type
+// for each.
 // Accumulation: products are summed in fp32 in an order that depends on the problem and the number of threads
-// only; C is
-//   rounded once, after bias and the old C were added in fp32.
+// only; C is rounded once, after bias and the old C or D were added in fp32.
 // Error of each element against exact arithmetic (on B as rounded): matmul_error_bound below.
 // Repeatability: same bits for the same problem, number of threads, CPU and library version.
 // Rows: no row of op(A) influences another row of C, so unused tail rows may hold anything finite when they
-// are rows of
-//   C (y and dX); where they are summed over (dW: k = T) they must be zero in one operand and finite in the
-//   other.
+// are rows of C (y and dX); where they are summed over (dW: k = T) they must be zero in one operand and
+// finite in the other.
 // Aliasing: C overlaps nothing else; it may be D. Requires: addresses aligned to 64 bytes for scratch and
-// packed B, to the element
-//   for the rest.
+// packed B, to the element for the rest.
 // Cost: matmul_flops, matmul_moved_bytes; packing B reads and writes it once more.
 // Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership:
 // views borrow.
