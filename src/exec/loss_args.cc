@@ -17,6 +17,18 @@ Args linear_cross_entropy_operands(const BindContext& context) {
   return args;
 }
 
+// What the losses of one label a row read alike, forward and backward.
+template <typename Args>
+Args label_loss_operands(const BindContext& context) {
+  Args args;
+  args.labels_B = context.input(1);
+  args.denominator = context.input(2);
+  args.num_rows = context.input_size(0, 0);
+  args.num_classes = context.input_size(0, 1);
+  args.label_smoothing = context.attributes().number("smoothing");
+  return args;
+}
+
 // Multi-label and regression losses have arguments of one form.
 template <typename Args>
 Args row_loss_fwd_args(const BindContext& context) {
@@ -43,25 +55,18 @@ Args row_loss_bwd_args(const BindContext& context) {
 }  // namespace
 
 SoftmaxCrossEntropyFwdArgs cross_entropy_fwd_args(const BindContext& context) {
-  SoftmaxCrossEntropyFwdArgs args{.logits_BK = context.input(0),
-                                  .labels_B = context.input(1),
-                                  .denominator = context.input(2),
-                                  .loss = context.output(0),
-                                  .num_rows = context.input_size(0, 0),
-                                  .num_classes = context.input_size(0, 1),
-                                  .label_smoothing = context.attributes().number("smoothing")};
+  auto args = label_loss_operands<SoftmaxCrossEntropyFwdArgs>(context);
+  args.logits_BK = context.input(0);
+  args.loss = context.output(0);
   args.scratch = context.scratch();
   return args;
 }
 SoftmaxCrossEntropyBwdArgs cross_entropy_bwd_args(const BindContext& context) {
-  return {.logits_BK = context.input(0),
-          .labels_B = context.input(1),
-          .denominator = context.input(2),
-          .d_loss = context.input(3),
-          .d_logits_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1),
-          .label_smoothing = context.attributes().number("smoothing")};
+  auto args = label_loss_operands<SoftmaxCrossEntropyBwdArgs>(context);
+  args.logits_BK = context.input(0);
+  args.d_loss = context.input(3);
+  args.d_logits_BK = context.output(0);
+  return args;
 }
 LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& context) {
   const OpView op = context.view();
@@ -102,24 +107,17 @@ LinearCrossEntropyGradArgs linear_cross_entropy_grad_args(const BindContext& con
   return args;
 }
 NllFwdArgs nll_fwd_args(const BindContext& context) {
-  NllFwdArgs args{.y_BK = context.input(0),
-                  .labels_B = context.input(1),
-                  .denominator = context.input(2),
-                  .loss = context.output(0),
-                  .num_rows = context.input_size(0, 0),
-                  .num_classes = context.input_size(0, 1),
-                  .label_smoothing = context.attributes().number("smoothing")};
+  auto args = label_loss_operands<NllFwdArgs>(context);
+  args.y_BK = context.input(0);
+  args.loss = context.output(0);
   args.scratch = context.scratch();
   return args;
 }
 NllBwdArgs nll_bwd_args(const BindContext& context) {
-  return {.labels_B = context.input(1),
-          .denominator = context.input(2),
-          .d_loss = context.input(3),
-          .d_y_BK = context.output(0),
-          .num_rows = context.input_size(0, 0),
-          .num_classes = context.input_size(0, 1),
-          .label_smoothing = context.attributes().number("smoothing")};
+  auto args = label_loss_operands<NllBwdArgs>(context);
+  args.d_loss = context.input(3);
+  args.d_y_BK = context.output(0);
+  return args;
 }
 SoftmaxFwdArgs log_softmax_fwd_args(const BindContext& context) {
   return {.x_BK = context.input(0),
