@@ -39,6 +39,17 @@ uint64_t saved_states() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
+// Linux, Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM for the state of number 18, the tiles' data.
+bool grants_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 // Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, and volume 1, section 13.1.
 CpuIsa detect() {
   const Registers leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0), leaf7_1 = cpuid(7, 1);
@@ -55,7 +66,7 @@ CpuIsa detect() {
   if (!has_bits(leaf7_1.a, bit(5))) return CpuIsa::kAvx512;
   const bool amx =
       has_bits(saved, bit(17) | bit(18)) && has_bits(leaf7.d, bit(22) | bit(24));  // AMX-BF16, AMX-TILE
-  return amx ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
+  return amx && grants_tiles() ? CpuIsa::kAmx : CpuIsa::kAvx512Bf16;
 }
 #else
 CpuIsa detect() {
@@ -71,17 +82,7 @@ CpuIsa cpu_isa() {
 }
 
 bool may_use_amx_tiles() {
-#if defined(__linux__) && defined(__x86_64__)
-  // Linux, Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM for the state of number 18, the tiles'
-  // data.
-  constexpr long kRequestPermission = 0x1023;
-  constexpr long kTileData = 18;
-  static const bool granted =
-      cpu_isa() >= CpuIsa::kAmx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-  return granted;
-#else
-  return false;
-#endif
+  return cpu_isa() >= CpuIsa::kAmx;
 }
 
 }  // namespace plimsoll

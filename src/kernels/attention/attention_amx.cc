@@ -1,9 +1,9 @@
 #include "kernels/attention/attention_amx.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include "device/cpu/amx_tiles.h"
 
 // GCC 12 warns of the undefined operands that its own header makes on purpose (its bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
@@ -11,18 +11,9 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
-// Not for Highway, which has no tiles: this code runs only where AMX was found.
-#define PLIMSOLL_AMX [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")]]
-#define PLIMSOLL_AMX_INLINE PLIMSOLL_AMX [[gnu::always_inline]] inline
-
 namespace plimsoll {
 namespace {
 
-// A tile is 16 rows of 64 bytes: 16 x 32 bf16 of A, 16 pairs of terms x 16 columns of B, 16 x 16 fp32 of C.
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileTerms = 32;
-constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kTilePitch = 64;
 // Blocks are brought into tiles 64 rows, 64 columns and 64 terms at a time: 8 KiB each of A and of B.
 constexpr int64_t kBlock = 64;
 constexpr int64_t kBlockTiles = kBlock / kTileRows;
@@ -34,49 +25,11 @@ struct Staged {
   alignas(64) float c[2][2][kTileRows * kTileRows];
 };
 
-// Some compilers' tile loads are assembly that does not say what it reads: everything written before is in
-// memory after this.
-inline void memory_is_read(const void* address) {
-  __asm__ volatile("" : : "r"(address) : "memory");
-}
-
-PLIMSOLL_AMX_INLINE __mmask16 first_lanes(int64_t count) {
-  return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1);
-}
-
 // Words of two bf16: `first` in the lower halves.
 PLIMSOLL_AMX_INLINE __m512i pairs_of(__m512 first, __m512 second) {
   const __m512i low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const __m512i high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
-}
-
-// The transpose of 16 rows of 16 words.
-PLIMSOLL_AMX_INLINE void transpose_words(__m512i (&r)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  // r[4 i + j] holds, in its 128-bit block b, column 4 b + j of rows 4 i .. 4 i + 3.
-  for (int j = 0; j < 4; ++j) {
-    t[j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88);
-    t[4 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
-    t[8 + j] = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd);
-    t[12 + j] = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
-  }
-  for (int j = 0; j < 4; ++j) {
-    r[j] = _mm512_shuffle_i32x4(t[j], t[4 + j], 0x88);
-    r[8 + j] = _mm512_shuffle_i32x4(t[j], t[4 + j], 0xdd);
-    r[4 + j] = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0x88);
-    r[12 + j] = _mm512_shuffle_i32x4(t[8 + j], t[12 + j], 0xdd);
-  }
 }
 
 // 16 rows of up to 32 terms, stored by rows; what is missing is zero.
@@ -233,31 +186,7 @@ PLIMSOLL_AMX void multiply_blocks(const AmxProduct& p) {
   }
 }
 
-// The argument of the instruction that configures tiles (Intel's manual, volume 1, section 18.3).
-struct alignas(64) TileConfiguration {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes_per_row[16] = {};
-  uint8_t rows[16] = {};
-};
-static_assert(sizeof(TileConfiguration) == 64);
-
 }  // namespace
-
-PLIMSOLL_AMX void configure_amx_tiles() {
-  TileConfiguration configuration;
-  for (int tile = 0; tile < 8; ++tile) {
-    configuration.bytes_per_row[tile] = kTilePitch;
-    configuration.rows[tile] = kTileRows;
-  }
-  memory_is_read(&configuration);
-  _tile_loadconfig(&configuration);
-}
-
-PLIMSOLL_AMX void release_amx_tiles() {
-  _tile_release();
-}
 
 void multiply_amx(const AmxProduct& product) {
   multiply_blocks(product);

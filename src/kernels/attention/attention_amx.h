@@ -14,11 +14,6 @@
 
 namespace plimsoll {
 
-// Between the two calls the calling thread's tiles are set up for multiply_amx. Nothing in between may use
-// tiles in another way, as the library of the linear layers' products does.
-void configure_amx_tiles();
-void release_amx_tiles();
-
 // Whether the left operand is stored by rows of the result (a[row * lda + k]) or by depth (a[k * lda + row]).
 enum class LeftOperand : uint8_t { kByRow, kByDepth };
 enum class ProductStart : uint8_t { kZero, kStored };
@@ -35,8 +30,8 @@ struct AmxProduct {
   ProductStart start = ProductStart::kZero;
 };
 
-// c = (or +=) a b. Requires: configure_amx_tiles() on this thread; columns rounded up to 16 lie within ldb
-// and ldc (they are written; what b holds there is finite).
+// c = (or +=) a b. Requires: configure_amx_tiles() of device/cpu/amx_tiles.h on this thread; columns rounded
+// up to 16 lie within ldb and ldc (they are written; what b holds there is finite).
 void multiply_amx(const AmxProduct& product);
 
 }  // namespace plimsoll

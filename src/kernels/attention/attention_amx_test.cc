@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "device/cpu/amx_tiles.h"
 #include "device/cpu/cpu_features.h"
 #include "tests/support/compare.h"
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cpu/amx_tiles.h"
 #include "device/cpu/cpu_features.h"
 #include "kernels/attention/attention_amx.h"
 #include "kernels/attention/catalog.h"
