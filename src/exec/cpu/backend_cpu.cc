@@ -51,6 +51,7 @@ double best_product_gflops(std::span<std::byte> memory, const PlanRequest& reque
                         .c = dtype,
                         .num_threads = request.num_threads,
                         .isa = request.isa};
+  problem.cpu_products = preferred_cpu_products(problem);
   const int64_t n = ceiling_product_size(std::ssize(memory), matmul_scratch_bytes(problem), dtype, 2048);
   if (n == 0) return 0;
   problem.m = problem.n = problem.k = n;

@@ -59,20 +59,21 @@ TEST(Catalog, SelectsTheFirstRowThatAccepts) {
   const Selection selection = select_kernel(matmul_problem(DType::kF32, CpuIsa::kAvx512));
   ASSERT_NE(selection.row, nullptr);
   EXPECT_EQ(selection.row->implementation, "matmul_cpu_onednn");
-  EXPECT_TRUE(selection.refused.empty());
+  ASSERT_EQ(selection.refused.size(), 1u);
+  EXPECT_EQ(selection.refused[0].reason, "needs AMX; this CPU has avx512");
 }
 
 TEST(Catalog, SaysWhyRowsRefuse) {
   const Selection doubles = select_kernel(matmul_problem(DType::kF64, CpuIsa::kAvx512));
   ASSERT_NE(doubles.row, nullptr);
   EXPECT_EQ(doubles.row->implementation, "matmul_ref");
-  ASSERT_EQ(doubles.refused.size(), 1u);
-  EXPECT_EQ(doubles.refused[0].row->implementation, "matmul_cpu_onednn");
-  EXPECT_EQ(doubles.refused[0].reason, "has no f64");
+  ASSERT_EQ(doubles.refused.size(), 2u);
+  EXPECT_EQ(doubles.refused[1].row->implementation, "matmul_cpu_onednn");
+  EXPECT_EQ(doubles.refused[1].reason, "has no f64");
 
   const Selection bf16 = select_kernel(matmul_problem(DType::kBF16, CpuIsa::kAvx2));
-  ASSERT_EQ(bf16.refused.size(), 1u);
-  EXPECT_NE(bf16.refused[0].reason.find("AVX512_BF16"), std::string::npos) << bf16.refused[0].reason;
+  ASSERT_EQ(bf16.refused.size(), 2u);
+  EXPECT_NE(bf16.refused[1].reason.find("AVX512_BF16"), std::string::npos) << bf16.refused[1].reason;
   EXPECT_EQ(select_kernel(matmul_problem(DType::kBF16, CpuIsa::kAmx)).row->implementation,
             "matmul_cpu_onednn");
 }
@@ -91,7 +92,8 @@ TEST(Catalog, AnUnknownForcedNameIsAUsageErrorThatListsTheChoices) {
     FAIL() << "did not throw";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUsage);
-    EXPECT_NE(std::string(error.what()).find("matmul_cpu_onednn, matmul_ref"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("matmul_cpu_amx, matmul_cpu_onednn, matmul_ref"),
+              std::string::npos)
         << error.what();
   }
 }
@@ -132,11 +134,13 @@ TEST(Catalog, TheMatrixHasEveryOpOnceForEachTypeAndDevice) {
     key += dtype_name(entry.dtype);
     EXPECT_TRUE(seen.insert(key).second) << key;
     if (entry.op == "matmul" && entry.device == KernelDevice::kCpu && entry.dtype == DType::kF32) {
-      EXPECT_EQ(entry.implementations, (std::vector<std::string_view>{"matmul_cpu_onednn", "matmul_ref"}));
+      EXPECT_EQ(entry.implementations,
+                (std::vector<std::string_view>{"matmul_cpu_amx", "matmul_cpu_onednn", "matmul_ref"}));
     }
   }
   EXPECT_TRUE(seen.contains("matmulcudabf16"));
-  EXPECT_NE(kernel_matrix_markdown().find("| matmul | matmul_ref | matmul_cpu_onednn |"), std::string::npos)
+  EXPECT_NE(kernel_matrix_markdown().find("| matmul | matmul_ref | matmul_cpu_amx | matmul_cpu_onednn |"),
+            std::string::npos)
       << kernel_matrix_markdown();
 }
 

@@ -27,6 +27,10 @@ constexpr std::string_view fp32_products_name(Fp32Products products) {
   return products == Fp32Products::kF32 ? "fp32" : products == Fp32Products::kTf32 ? "tf32" : "tf32x3";
 }
 
+// What takes a product on a CPU: the library, or, of fp32 operands on AMX tiles, our sums of products of
+// their bf16 parts (bf16_parts_amx.h), within the same error bound.
+enum class CpuProducts : uint8_t { kLibrary, kAmxParts };
+
 // C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]); everything is row-major and dense. Requires: m, n, k >= 1.
 // The three products of a linear layer y = x W^T + bias with x[T, K] and W[N, K]:
 //   y[T, N]   = x W^T + bias      m = T, n = N, k = K, trans_b = kYes, bias = kRow
@@ -47,6 +51,7 @@ struct MatmulProblem {
   MatmulOperand b_operand = MatmulOperand::kPlain;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
+  CpuProducts cpu_products = CpuProducts::kLibrary;
 };
 
 // The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a,
@@ -54,10 +59,25 @@ struct MatmulProblem {
 // split into TF32 parts.
 Problem matmul_catalog_problem(const MatmulProblem& problem);
 
-// Bytes of scratch that run() and pack_b() of matmul_cpu_onednn are given. It is a budget by design:
-// matmul_packed_b_bytes where B is packed on the way, and a workspace for the library. prepare_matmul_cpu()
-// verifies that the library keeps within it, and takes another way where it does not. The reference needs
-// none.
+// What the catalog prefers for the problem on a CPU, where no other kernel is asked for.
+CpuProducts preferred_cpu_products(const MatmulProblem& problem);
+// From so many rows, columns and terms on.
+inline constexpr int64_t kAmxPartsMinSize = 64;
+
+// How matmul_cpu_amx goes over a product. None of these grows when the product shrinks.
+struct AmxBlocks {
+  int64_t rows = 0;     // of A that a thread splits at a time
+  int64_t columns = 0;  // of B that all threads split at a time
+  int64_t terms = 0;    // of both
+  int64_t a_bytes = 0;  // of parts of A, for each thread
+  int64_t b_bytes = 0;  // of parts of B
+};
+AmxBlocks matmul_amx_blocks(const MatmulProblem& problem);
+
+// Bytes of scratch: for kAmxParts those of the parts. For kLibrary what run() and pack_b() are given. It is a
+// budget by design: matmul_packed_b_bytes where B is packed on the way, and a workspace for the library.
+// prepare_matmul_cpu() verifies that the library keeps within it, and takes another way where it does not.
+// The reference needs none.
 int64_t matmul_scratch_bytes(const MatmulProblem& problem);
 
 // Whether run() brings plain B into the library's layout first. For few rows of C that costs more than it

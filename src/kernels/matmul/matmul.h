@@ -64,9 +64,14 @@ class PreparedMatmul {
   virtual std::string description() const = 0;
 };
 
-// Compiles the product with oneDNN for the number of threads of device/cpu/parallel.h (which the problem
-// repeats). Errors: kInternal if the library's workspace exceeds matmul_scratch_bytes in every way of doing
-// it, or the types are none of the above. Cost: up to some milliseconds the first time a shape is met.
+// The product on AMX tiles, for problems that say kAmxParts: bf16_parts_amx.h has its numerics. Its bits do
+// not depend on the number of threads. Errors: kInternal if the operating system gives no tiles.
+std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem);
+
+// As the problem's cpu_products say. Compiles the product with oneDNN for the number of threads of
+// device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
+// matmul_scratch_bytes in every way of doing it, or the types are none of the above. Cost: up to some
+// milliseconds the first time a shape is met.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);
 
 // |error| of one element with `abs_sum` = sum |a||b| over its k terms plus |bias| plus |old C or D|, and its

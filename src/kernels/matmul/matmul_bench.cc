@@ -31,7 +31,8 @@ MatmulProblem product_of(const benchmark::State& state, DType dtype) {
 void matmul(benchmark::State& state, DType dtype) {
   if (dtype == DType::kBF16 && !has_bf16_products(cpu_isa()))
     return state.SkipWithError("no bf16 on this CPU");
-  const MatmulProblem problem = product_of(state, dtype);
+  MatmulProblem problem = product_of(state, dtype);
+  problem.cpu_products = preferred_cpu_products(problem);
   const auto size = [](int64_t count) { return static_cast<size_t>(count); };
   std::vector<float> a(size(problem.m * problem.k)), b(size(problem.k * problem.n)),
       c(size(problem.m * problem.n)), bias(size(problem.n));

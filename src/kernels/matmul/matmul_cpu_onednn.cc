@@ -298,6 +298,7 @@ std::string OnednnMatmul::description() const {
 
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem) {
   PLIMSOLL_CHECK(problem.writes != MatmulWrites::kAddend, "products on a CPU add no other matrix");
+  if (problem.cpu_products == CpuProducts::kAmxParts) return prepare_matmul_amx(problem);
   try {
     return std::make_unique<OnednnMatmul>(problem);
   } catch (const dnnl::error& error) {

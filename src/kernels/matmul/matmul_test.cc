@@ -2,170 +2,46 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
+#include "kernels/matmul/matmul_case.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {
 namespace {
 
+using test::check_matmul;
+using test::describe_matmul;
 using test::GuardedBuffer;
-
-enum class Inputs { kSmallIntegers, kNormal };
-
-std::string describe(const MatmulProblem& p) {
-  return fmt::format("{}x{}x{}{}{} {}*{}->{}{}{}{}", p.m, p.n, p.k, p.trans_a == Transpose::kYes ? " At" : "",
-                     p.trans_b == Transpose::kYes ? " Bt" : "", dtype_name(p.a), dtype_name(p.b),
-                     dtype_name(p.c), p.bias == MatmulBias::kRow ? " bias" : "",
-                     p.writes == MatmulWrites::kOverwriteOrAdd ? " add" : "",
-                     p.b_operand == MatmulOperand::kPacked ? " packed" : "");
-}
-
-// The operands of one case, and the sums of magnitudes from which its limits follow.
-struct Case {
-  Case(const MatmulProblem& p, Inputs inputs)
-      : problem(p),
-        name("matmul/" + describe(p)),
-        a(name + "/a", p.a, p.m * p.k),
-        b(name + "/b", p.b, p.k * p.n),
-        bias(name + "/bias", p.bias_dtype, p.n),
-        c(name + "/c", p.c, p.m * p.n),
-        want(name + "/want", DType::kF64, p.m * p.n),
-        scratch(name + "/scratch", DType::kU8, matmul_scratch_bytes(p)),
-        packed(name + "/packed", DType::kU8,
-               p.b_operand == MatmulOperand::kPacked ? matmul_packed_b_bytes(p) : 0) {
-    if (inputs == Inputs::kSmallIntegers) {
-      a.fill_small_integers(3);
-      b.fill_small_integers(3);
-      bias.fill_small_integers(3);
-    } else {
-      a.fill_normal();
-      b.fill_normal(0.01, 0.5);
-      bias.fill_uniform();
-    }
-  }
-
-  static std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
-    return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
-  }
-
-  MatmulArgs args(View into, Accumulate accumulate) {
-    MatmulArgs args{.a = a.view(),
-                    .b = b.view(),
-                    .bias = {},
-                    .c = into,
-                    .accumulate = accumulate,
-                    .scratch = bytes_of(scratch)};
-    if (problem.bias == MatmulBias::kRow) args.bias = bias.view();
-    if (problem.b_operand == MatmulOperand::kPacked) args.b = {packed.view().data, problem.a};
-    return args;
-  }
-
-  void run(PreparedMatmul& matmul, Accumulate accumulate) {
-    scratch.poison();
-    if (problem.b_operand == MatmulOperand::kPacked) {
-      packed.poison();
-      matmul.pack_b(b.view(), bytes_of(packed), bytes_of(scratch));
-      scratch.poison();
-    }
-    matmul.run(args(c.view(), accumulate));
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << name;
-    EXPECT_EQ(packed.broken_guard(), GuardedBuffer::kIntact) << name;
-  }
-
-  void reference(Accumulate accumulate) {
-    MatmulProblem plain = problem;
-    plain.b_operand = MatmulOperand::kPlain;
-    MatmulArgs reference_args = args(want.view(), accumulate);
-    reference_args.b = b.view();
-    matmul_ref(plain, reference_args);
-  }
-
-  // The error bound of every element, given the old values of C (empty: overwritten).
-  std::vector<double> limits(const std::vector<double>& old) const {
-    std::vector<double> limits(static_cast<size_t>(problem.m * problem.n));
-    for (int64_t i = 0; i < problem.m; ++i) {
-      for (int64_t j = 0; j < problem.n; ++j) {
-        double sum = problem.bias == MatmulBias::kRow ? std::abs(bias.load(j)) : 0.0;
-        for (int64_t l = 0; l < problem.k; ++l) {
-          sum += std::abs(a.load(problem.trans_a == Transpose::kYes ? l * problem.m + i : i * problem.k + l) *
-                          b.load(problem.trans_b == Transpose::kYes ? j * problem.k + l : l * problem.n + j));
-        }
-        const auto index = static_cast<size_t>(i * problem.n + j);
-        if (!old.empty()) sum += std::abs(old[index]);
-        // B rounded to bf16 may be larger by its rounding.
-        limits[index] = matmul_error_bound(problem, sum * 1.01, want.load(static_cast<int64_t>(index)));
-      }
-    }
-    return limits;
-  }
-
-  MatmulProblem problem;
-  std::string name;
-  GuardedBuffer a, b, bias, c, want, scratch, packed;
-};
+using test::linear_layer;
+using test::LinearSizes;
+using test::MatmulCase;
+using test::MatmulInputs;
 
 // In hardware or, with AVX-512 alone, emulated. What the program itself takes is has_bf16_products().
 bool library_has_bf16() {
   return cpu_isa() >= CpuIsa::kAvx512;
 }
 
-// Overwrites, then adds where the problem allows it; both results against the reference.
-void check(MatmulProblem problem, Inputs inputs) {
-  problem.num_threads = num_threads();
-  problem.isa = cpu_isa();
-  Case test(problem, inputs);
-  SCOPED_TRACE(test.name);
-  const std::unique_ptr<PreparedMatmul> matmul = prepare_matmul_cpu(problem);
-  const auto compare = [&](const std::vector<double>& old) {
-    const std::vector<double> limits = test.limits(old);
-    test::Limit limit{.shape = {problem.m, problem.n}};
-    // Sums of small integers are exact; they may well be zero.
-    if (inputs == Inputs::kSmallIntegers) limit.zeros = test::Zeros::kExpected;
-    if (inputs == Inputs::kNormal || problem.c == DType::kBF16) limit.per_element = limits;
-    const auto result = test::compare(test.c, test.want, limit);
-    EXPECT_TRUE(result.ok()) << result << " [" << matmul->description() << "]";
-  };
-  test.run(*matmul, Accumulate::kOverwrite);
-  test.reference(Accumulate::kOverwrite);
-  compare({});
-  if (problem.writes != MatmulWrites::kOverwriteOrAdd) return;
-  const std::vector<double> old = test.c.to_doubles();
-  test.want.assign(old);
-  test.run(*matmul, Accumulate::kAdd);
-  test.reference(Accumulate::kAdd);
-  compare(old);
-}
-
-// The three products of a linear layer y[T, N] = x[T, K] W[N, K]^T + bias.
-std::vector<MatmulProblem> linear_layer(int64_t T, int64_t N, int64_t K) {
-  return {{.m = T, .n = N, .k = K, .trans_b = Transpose::kYes, .bias = MatmulBias::kRow},
-          {.m = T, .n = K, .k = N},
-          {.m = N, .n = K, .k = T, .trans_a = Transpose::kYes, .writes = MatmulWrites::kOverwriteOrAdd}};
-}
-
-struct Sizes {
-  int64_t T, N, K;
-};
-constexpr Sizes kSizes[] = {{1, 1, 1},      {1, 2, 768},    {3, 17, 33},  {17, 3, 1},     {33, 33, 33},
-                            {8, 768, 768},  {63, 64, 64},   {64, 64, 64}, {100, 130, 70}, {257, 16, 48},
-                            {97, 24, 3072}, {98, 3072, 24}, {768, 40, 24}};
+constexpr LinearSizes kSizes[] = {{1, 1, 1},      {1, 2, 768},    {3, 17, 33},  {17, 3, 1},     {33, 33, 33},
+                                  {8, 768, 768},  {63, 64, 64},   {64, 64, 64}, {100, 130, 70}, {257, 16, 48},
+                                  {97, 24, 3072}, {98, 3072, 24}, {768, 40, 24}};
 
 TEST(MatmulCpuOnednn, Fp32IsExactOnSmallIntegers) {
   for (const auto& [T, N, K] : kSizes) {
     if (T * N * K > 5'000'000) continue;
-    for (const MatmulProblem& problem : linear_layer(T, N, K)) check(problem, Inputs::kSmallIntegers);
+    for (const MatmulProblem& problem : linear_layer(T, N, K))
+      check_matmul(problem, MatmulInputs::kSmallIntegers);
   }
 }
 
 TEST(MatmulCpuOnednn, Fp32IsWithinItsBound) {
   for (const auto& [T, N, K] : kSizes) {
-    for (const MatmulProblem& problem : linear_layer(T, N, K)) check(problem, Inputs::kNormal);
+    for (const MatmulProblem& problem : linear_layer(T, N, K)) check_matmul(problem, MatmulInputs::kNormal);
   }
 }
 
@@ -176,15 +52,15 @@ TEST(MatmulCpuOnednn, TakesEveryCombinationOfTransposesBiasAndWrites) {
       for (const MatmulBias bias : {MatmulBias::kNone, MatmulBias::kRow}) {
         for (const MatmulOperand b_operand : {MatmulOperand::kPlain, MatmulOperand::kPacked}) {
           for (const int64_t m : {5, 120, 770}) {
-            check({.m = m,
-                   .n = 70,
-                   .k = 50,
-                   .trans_a = trans_a,
-                   .trans_b = trans_b,
-                   .bias = bias,
-                   .writes = MatmulWrites::kOverwriteOrAdd,
-                   .b_operand = b_operand},
-                  Inputs::kNormal);
+            check_matmul({.m = m,
+                          .n = 70,
+                          .k = 50,
+                          .trans_a = trans_a,
+                          .trans_b = trans_b,
+                          .bias = bias,
+                          .writes = MatmulWrites::kOverwriteOrAdd,
+                          .b_operand = b_operand},
+                         MatmulInputs::kNormal);
             ++num_cases;
           }
         }
@@ -208,7 +84,7 @@ TEST(MatmulCpuOnednn, Bf16IsWithinItsBound) {
           problem.b_operand = b_operand;
           for (const DType b : {DType::kBF16, DType::kF32}) {
             problem.b = b;
-            check(problem, Inputs::kNormal);
+            check_matmul(problem, MatmulInputs::kNormal);
           }
         }
       }
@@ -228,11 +104,11 @@ TEST(MatmulCpuOnednn, ProductsWithDifferentRowsShareOnePackedOperand) {
                           .b_operand = MatmulOperand::kPacked,
                           .num_threads = num_threads(),
                           .isa = cpu_isa()};
-    Case first(problem, Inputs::kNormal);
+    MatmulCase first(problem, MatmulInputs::kNormal);
     first.run(*prepare_matmul_cpu(problem), Accumulate::kOverwrite);
     for (const int64_t m : {7, 64, 300, 1500}) {
       problem.m = m;
-      Case other(problem, Inputs::kNormal);
+      MatmulCase other(problem, MatmulInputs::kNormal);
       other.b.assign(first.b.to_doubles());
       MatmulArgs args = other.args(other.c.view(), Accumulate::kOverwrite);
       args.b = {first.packed.view().data, dtype};
@@ -249,7 +125,7 @@ TEST(MatmulCpuOnednn, RunsTwiceToTheSameBitsWhateverTheMemoryHeld) {
   for (MatmulProblem problem : linear_layer(300, 200, 100)) {
     problem.num_threads = num_threads();
     problem.isa = cpu_isa();
-    Case one(problem, Inputs::kNormal), two(problem, Inputs::kNormal);
+    MatmulCase one(problem, MatmulInputs::kNormal), two(problem, MatmulInputs::kNormal);
     const auto matmul = prepare_matmul_cpu(problem);
     one.run(*matmul, Accumulate::kOverwrite);
     two.scratch.fill(0.0);
@@ -264,7 +140,7 @@ TEST(MatmulCpuOnednn, ARowDependsOnItsOwnRowOnly) {
   // Unused tail rows may hold anything finite.
   MatmulProblem problem{
       .m = 200, .n = 96, .k = 64, .trans_b = Transpose::kYes, .num_threads = num_threads(), .isa = cpu_isa()};
-  Case one(problem, Inputs::kNormal), two(problem, Inputs::kNormal);
+  MatmulCase one(problem, MatmulInputs::kNormal), two(problem, MatmulInputs::kNormal);
   for (int64_t i = 150 * 64; i < 200 * 64; ++i) two.a.view().store(i, 1e30);
   const auto matmul = prepare_matmul_cpu(problem);
   one.run(*matmul, Accumulate::kOverwrite);
@@ -283,7 +159,8 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
   for (const int threads : {1, 2, 4, 16, 64}) {
     set_num_threads(threads);
     for (const int64_t H : {384, 768, 1024}) {
-      for (const Sizes& sizes : {Sizes{0, H, H}, Sizes{0, 4 * H, H}, Sizes{0, H, 4 * H}, Sizes{0, 2, H}}) {
+      for (const LinearSizes& sizes :
+           {LinearSizes{0, H, H}, LinearSizes{0, 4 * H, H}, LinearSizes{0, H, 4 * H}, LinearSizes{0, 2, H}}) {
         for (const int64_t T : {16, 256, 1000, 4096}) {
           for (MatmulProblem problem : linear_layer(T, sizes.N, sizes.K)) {
             problem.num_threads = threads;
@@ -293,7 +170,7 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
               // Two cores and four never pay for the limit with idle threads.
-              EXPECT_GT(threads, 4) << describe(problem) << ": " << matmul->description();
+              EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();
           }
@@ -308,7 +185,7 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
 
 TEST(MatmulCpuOnednn, RefusesWhatItWasNotPreparedFor) {
   MatmulProblem problem{.m = 4, .n = 4, .k = 4, .num_threads = num_threads(), .isa = cpu_isa()};
-  Case test(problem, Inputs::kNormal);
+  MatmulCase test(problem, MatmulInputs::kNormal);
   const auto matmul = prepare_matmul_cpu(problem);
   EXPECT_THROW(matmul->run(test.args(test.c.view(), Accumulate::kAdd)), Error);
   MatmulArgs args = test.args(test.c.view(), Accumulate::kOverwrite);
@@ -361,7 +238,8 @@ TEST(MatmulCatalog, AsksTheSameScratchAsTheKernel) {
       problem.a = problem.c = dtype;
       const Selection selection = select_kernel(matmul_catalog_problem(problem));
       ASSERT_NE(selection.row, nullptr);
-      EXPECT_EQ(selection.row->implementation, "matmul_cpu_onednn");
+      problem.cpu_products = preferred_cpu_products(problem);
+      EXPECT_EQ(selection.row->implementation, dtype == DType::kF32 ? "matmul_cpu_amx" : "matmul_cpu_onednn");
       EXPECT_EQ(selection.scratch_bytes, matmul_scratch_bytes(problem));
     }
   }

@@ -66,11 +66,14 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
 
 CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
   const std::string_view name = op.op.def->name();
-  const bool on_tiles = isa == CpuIsa::kAmx && arithmetic_type(op) == DType::kBF16;
+  const bool has_tiles = isa == CpuIsa::kAmx;
+  const bool on_tiles = has_tiles && arithmetic_type(op) == DType::kBF16;
   if (name == "attention") return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
   if (name == "attention_bwd")
     return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
-  if (schema.group() == OpGroup::kContraction) return CpuWork::kProduct;
+  if (schema.group() == OpGroup::kContraction) {
+    return has_tiles && arithmetic_type(op) == DType::kF32 ? CpuWork::kProductOfParts : CpuWork::kProduct;
+  }
   return name.ends_with("_8bit") ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
 }
 
@@ -78,7 +81,8 @@ CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
 // in 16 bits.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
   const bool on_tiles = work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
-  return work == CpuWork::kProduct || on_tiles ? arithmetic_type(op) : DType::kF32;
+  const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
+  return is_product || on_tiles ? arithmetic_type(op) : DType::kF32;
 }
 
 }  // namespace

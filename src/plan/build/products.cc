@@ -42,6 +42,7 @@ PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const Pla
                      .writes = op.has_input(3) ? MatmulWrites::kOverwriteOrAdd : MatmulWrites::kOverwriteOnly,
                      .num_threads = request.num_threads,
                      .isa = request.isa};
+  if (kernel == "matmul_cpu_amx") product.problem.cpu_products = CpuProducts::kAmxParts;
   return product;
 }
 

@@ -42,7 +42,7 @@ TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
 
 TEST(Savings, Bf16IsThatOfTheArgument) {
   PlanRequest request = many_activations();
-  request.isa = CpuIsa::kAmx;
+  request.isa = CpuIsa::kAvx512Bf16;
   const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
   ASSERT_FALSE(savings.empty());
   EXPECT_EQ(savings.front().arguments, "--bf16") << "saves most, costs no time";

@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "device/cpu/amx_tiles.h"
+#include "device/cpu/cpu_features.h"
+#include "device/cpu/parallel.h"
+#include "kernels/matmul/bf16_parts_amx.h"
+#include "kernels/matmul/matmul.h"
+
+namespace plimsoll {
+namespace {
+
+// What of the product is computed at a time: these columns and terms of B are split once, by all threads, and
+// then each thread splits rows of A and multiplies them with all of those columns.
+struct Piece {
+  int64_t column = 0, columns = 0;
+  int64_t term = 0, terms = 0;
+};
+
+class AmxMatmul final : public PreparedMatmul {
+ public:
+  explicit AmxMatmul(const MatmulProblem& problem)
+      : problem_(problem),
+        blocks_(matmul_amx_blocks(problem)),
+        scratch_bytes_(matmul_scratch_bytes(problem)) {
+    PLIMSOLL_CHECK(may_use_amx_tiles(), "the operating system gives this process no AMX tiles");
+  }
+  void run(const MatmulArgs& args) override;
+  void pack_b(ConstView, std::span<std::byte>, std::span<std::byte>) override {
+    PLIMSOLL_CHECK(false, "products on AMX tiles take plain B");
+  }
+  std::string description() const override { return "AMX tiles, six products of bf16 parts"; }
+
+ private:
+  void check(const MatmulArgs& args) const;
+  void add_bias(const MatmulArgs& args) const;
+  void split_b(const MatmulArgs& args, const Piece& piece) const;
+  void multiply_rows(const MatmulArgs& args, const Piece& piece, int64_t row, std::byte* a_parts) const;
+  void multiply_block(const MatmulArgs& args, int64_t row, int64_t column, PartsProduct product) const;
+
+  MatmulProblem problem_;
+  AmxBlocks blocks_;
+  int64_t scratch_bytes_ = 0;
+};
+
+void AmxMatmul::check(const MatmulArgs& args) const {
+  const bool adds = args.accumulate == Accumulate::kAdd;
+  PLIMSOLL_CHECK(!adds || problem_.writes == MatmulWrites::kOverwriteOrAdd,
+                 "the product was not prepared to add");
+  PLIMSOLL_CHECK(args.a.dtype == DType::kF32 && args.b.dtype == DType::kF32 && args.c.dtype == DType::kF32,
+                 "products on AMX tiles are of fp32, not {} and {} into {}", dtype_name(args.a.dtype),
+                 dtype_name(args.b.dtype), dtype_name(args.c.dtype));
+  PLIMSOLL_CHECK(args.a && args.b && args.c, "an operand is absent");
+  PLIMSOLL_CHECK(static_cast<bool>(args.bias) == (problem_.bias == MatmulBias::kRow),
+                 "the bias does not fit the problem");
+  PLIMSOLL_CHECK(!args.bias || args.bias.dtype == DType::kF32, "the bias is {}, not f32",
+                 dtype_name(args.bias.dtype));
+  PLIMSOLL_CHECK(std::ssize(args.scratch) >= scratch_bytes_, "scratch of {} bytes, needed {}",
+                 args.scratch.size(), scratch_bytes_);
+}
+
+void AmxMatmul::run(const MatmulArgs& args) {
+  check(args);
+  if (args.bias && args.accumulate == Accumulate::kAdd) add_bias(args);
+  const int64_t tasks = (problem_.m + blocks_.rows - 1) / blocks_.rows;
+  Piece piece;
+  for (piece.column = 0; piece.column < problem_.n; piece.column += blocks_.columns) {
+    piece.columns = std::min(blocks_.columns, problem_.n - piece.column);
+    for (piece.term = 0; piece.term < problem_.k; piece.term += blocks_.terms) {
+      piece.terms = std::min(blocks_.terms, problem_.k - piece.term);
+      split_b(args, piece);
+      parallel_for(tasks, [&](int64_t task, int thread) {
+        std::byte* a_parts = args.scratch.data() + blocks_.b_bytes + thread * blocks_.a_bytes;
+        multiply_rows(args, piece, task * blocks_.rows, a_parts);
+      });
+    }
+  }
+}
+
+void AmxMatmul::add_bias(const MatmulArgs& args) const {
+  float* c = args.c.as<float>();
+  const float* bias = args.bias.as<float>();
+  for (int64_t i = 0; i < problem_.m; ++i) {
+    for (int64_t j = 0; j < problem_.n; ++j) c[i * problem_.n + j] += bias[j];
+  }
+}
+
+void AmxMatmul::split_b(const MatmulArgs& args, const Piece& piece) const {
+  const bool transposed = problem_.trans_b == Transpose::kYes;
+  const int64_t stride = transposed ? problem_.k : problem_.n;
+  const int64_t block_bytes = parts_steps(piece.terms) * kPartsStepBytes;
+  parallel_for((piece.columns + kPartsBlock - 1) / kPartsBlock, [&](int64_t block, int) {
+    const int64_t column = piece.column + block * kPartsBlock;
+    const int64_t at = transposed ? column * stride + piece.term : piece.term * stride + column;
+    split_columns_amx({.from = args.b.as<float>() + at,
+                       .stride = stride,
+                       .terms_lie = transposed ? TermsLie::kSideBySide : TermsLie::kApart,
+                       .count = problem_.n - column,
+                       .terms = piece.terms},
+                      args.scratch.data() + block * block_bytes);
+  });
+}
+
+void AmxMatmul::multiply_rows(const MatmulArgs& args, const Piece& piece, int64_t row,
+                              std::byte* a_parts) const {
+  const bool transposed = problem_.trans_a == Transpose::kYes;
+  const int64_t stride = transposed ? problem_.m : problem_.k;
+  const int64_t steps = parts_steps(piece.terms);
+  const int64_t block_bytes = steps * kPartsStepBytes;
+  const int64_t end = std::min(problem_.m, row + blocks_.rows);
+  for (int64_t i = row; i < end; i += kPartsBlock) {
+    split_rows_amx(
+        {.from = args.a.as<float>() + (transposed ? piece.term * stride + i : i * stride + piece.term),
+         .stride = stride,
+         .terms_lie = transposed ? TermsLie::kApart : TermsLie::kSideBySide,
+         .count = problem_.m - i,
+         .terms = piece.terms},
+        a_parts + (i - row) / kPartsBlock * block_bytes);
+  }
+  const bool adds = args.accumulate == Accumulate::kAdd || piece.term > 0;
+  const PartsStart start = adds ? PartsStart::kStored : args.bias ? PartsStart::kBias : PartsStart::kZero;
+  configure_amx_tiles();
+  for (int64_t j = 0; j < piece.columns; j += kPartsBlock) {
+    for (int64_t i = row; i < end; i += kPartsBlock) {
+      multiply_block(args, i, piece.column + j,
+                     {.a = a_parts + (i - row) / kPartsBlock * block_bytes,
+                      .b = args.scratch.data() + j / kPartsBlock * block_bytes,
+                      .steps = steps,
+                      .start = start});
+    }
+  }
+  release_amx_tiles();
+}
+
+// Blocks that reach over the edge of C go through a copy.
+void AmxMatmul::multiply_block(const MatmulArgs& args, int64_t row, int64_t column,
+                               PartsProduct product) const {
+  float* c = args.c.as<float>() + row * problem_.n + column;
+  const int64_t rows = std::min(kPartsBlock, problem_.m - row);
+  const int64_t columns = std::min(kPartsBlock, problem_.n - column);
+  product.c = c;
+  product.ldc = problem_.n;
+  if (args.bias) product.bias = args.bias.as<float>() + column;
+  if (rows == kPartsBlock && columns == kPartsBlock) return multiply_parts_amx(product);
+  alignas(64) std::array<float, kPartsBlock* kPartsBlock> whole = {};
+  alignas(64) std::array<float, kPartsBlock> bias = {};
+  const auto row_bytes = static_cast<size_t>(columns) * sizeof(float);
+  if (product.start == PartsStart::kStored) {
+    for (int64_t i = 0; i < rows; ++i)
+      std::memcpy(&whole[static_cast<size_t>(i * kPartsBlock)], c + i * problem_.n, row_bytes);
+  }
+  if (product.start == PartsStart::kBias) std::memcpy(bias.data(), product.bias, row_bytes);
+  product.c = whole.data();
+  product.ldc = kPartsBlock;
+  product.bias = bias.data();
+  multiply_parts_amx(product);
+  for (int64_t i = 0; i < rows; ++i)
+    std::memcpy(c + i * problem_.n, &whole[static_cast<size_t>(i * kPartsBlock)], row_bytes);
+}
+
+}  // namespace
+
+std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem) {
+  return std::make_unique<AmxMatmul>(problem);
+}
+
+}  // namespace plimsoll
