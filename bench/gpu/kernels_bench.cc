@@ -1,6 +1,7 @@
 // Measures the CUDA kernels that are bound by memory against the bytes that their contracts say they move, at
 // the sizes of BERT-large, and prints for each the time, the bandwidth and its share of a device-to-device
-// copy on this card.
+// copy on this card: of one of 512 MiB, which is what the memory can do, and ("same size") of one that moves
+// as many bytes as the kernel, which is what a launch of that size can do.
 //
 //   gpu_kernels_bench [word ...]     only the kernels whose names contain one of the words
 //
