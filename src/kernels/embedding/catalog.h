@@ -13,8 +13,8 @@ constexpr int64_t embedding_bwd_scratch_bytes(int64_t T, int64_t V) {
 }
 
 // On a GPU: tokens and their ids sorted by id (twice, from pass to pass of the sort), cut into pieces of
-// kEmbeddingPiece tokens, and for each piece two rows of fp32: the sums of its first and of its last id,
-// where those ids go on in the pieces beside it.
+// kEmbeddingPiece tokens or more, and for each piece two rows of fp32: the sums of its first and of its last
+// id, where those ids go on in the pieces beside it.
 inline constexpr int64_t kEmbeddingPiece = 32;
 constexpr int64_t embedding_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
   const int64_t pieces = (T + kEmbeddingPiece - 1) / kEmbeddingPiece;

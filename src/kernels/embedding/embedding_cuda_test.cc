@@ -152,6 +152,16 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({2048, 1024, 100, 2048, -1, DType::kBF16, Spread::kAll, false});
 }
 
+// More tokens than the sort takes at once, in longer pieces: 64 tokens of 40000, 128 of the others. One id in
+// 1094 pieces is more than a block asks for at once.
+TEST(EmbeddingBwdCuda, TakesLargeBatches) {
+  for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
+    check_table_gradient({40000, 8, 600, 39000, -1, DType::kBF16, spread, false});
+    check_table_gradient({70000, 12, 30522, 70000, 0, DType::kF32, spread, true});
+  }
+  check_table_gradient({140000, 4, 2, 140000, -1, DType::kBF16, Spread::kOne, false});
+}
+
 // Sums of many tokens too: 5 ids and 257 tokens make pieces that an id goes on beyond.
 TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   constexpr int64_t T = 257, C = 136, V = 97;

@@ -1,6 +1,6 @@
-// The gradient of a table of embeddings on a GPU, in these launches: sort the tokens by id, zero the table
-// where it is not added to, add up pieces of the sorted tokens, add up the pieces of ids that have several.
-// Only for .cu files. Thread-safe: no state.
+// The gradient of a table of embeddings on a GPU, in three launches: sort the tokens by id; add up pieces of
+// the sorted tokens, and write zeros to the rows without one where the table is not added to; add up the
+// pieces of ids that have several. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -27,11 +27,12 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream);
 // Tokens in the order of their ids: (id, token) pairs. Tokens without a gradient (unused ones and padding)
 // have the id V and come last.
 struct SortedTokens {
-  int32_t* ids = nullptr;     // [T]
-  int32_t* tokens = nullptr;  // [T]
+  int2* pairs = nullptr;  // [T]
+
+  __device__ __forceinline__ int32_t id(int64_t i) const { return pairs[i].x; }
 };
-// Sorts by least significant digits, stable, from one half of `pairs` (4 arrays of T) to the other and back;
-// gives the half that holds the result.
+// Sorts by least significant digits, stable, from one half of the scratch to the other and back; gives the
+// half that holds the result.
 SortedTokens launch_sort_by_id(const EmbeddingBwd& operands, const SortedTokens (&halves)[2],
                                CudaStream stream);
 

@@ -1,42 +1,152 @@
+#include <cooperative_groups.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/embedding/cuda/embedding_bwd.cuh"
 
 namespace plimsoll::cuda {
 namespace {
 
-// One pass sorts by a digit of 8 bits. A block places 4096 tokens; to know where, each block counts the
-// digits of all tokens by itself, which for the numbers of tokens of a batch costs less than another launch.
+// One launch sorts by all digits of 8 bits, the lowest first. Its blocks are one cluster, which has barriers
+// and reads each other's counts; each block keeps a range of places, whose tokens it counts and then moves,
+// tile by tile. Before compute capability 9.0 there are no clusters, and one block does it all.
 constexpr int kBits = 8;
 constexpr int kDigits = 1 << kBits;
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
-constexpr int kRounds = 4;  // of 32 tokens that a warp places
-constexpr int kTokens = kThreads * kRounds;
-constexpr int kAhead = 4;  // keys that a thread loads before it counts the first
+constexpr int kRounds = 8;      // tokens of a tile that a thread has at most
+constexpr int kMostBlocks = 8;  // the largest cluster that every card with clusters has
 static_assert(kThreads >= kDigits);
 
-struct SortPass {
-  const int32_t* ids;     // of the tokens in the order before this pass
-  const int32_t* tokens;  // null in the first pass: 0, 1, 2, ...
-  SortedTokens to;
+struct Sort {
+  const int32_t* ids;  // of the tokens in their own order
+  int2* halves[2];
   int64_t T;
   int64_t V;
   int64_t padding_id;
   Integer num_tokens;
-  int shift;
+  int num_bits;       // of the largest key, which is V
+  int rounds;         // tokens of a tile that a thread has
+  int64_t per_block;  // tokens, whole tiles
 };
 
-__device__ __forceinline__ int32_t key_of(const SortPass& a, int64_t i, int64_t num_tokens) {
-  if (a.tokens != nullptr) return a.ids[i];
-  if (i >= num_tokens) return static_cast<int32_t>(a.V);
-  const int32_t id = a.ids[i];
-  return id == a.padding_id ? static_cast<int32_t>(a.V) : id;
-}
-__device__ __forceinline__ int digit_of(int32_t key, int shift) {
-  return (key >> shift) & (kDigits - 1);
-}
+// The blocks of a launch, or the only one.
+struct Cluster {
+#if __CUDA_ARCH__ >= 900
+  static __device__ __forceinline__ int rank() {
+    return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+  }
+  static __device__ __forceinline__ int size() {
+    return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
+  }
+  // What a thread wrote before, to whichever memory, every thread sees afterwards.
+  static __device__ __forceinline__ void sync() {
+    cooperative_groups::this_cluster().sync();
+  }
+  // A launch of one block is none of a cluster: its shared memory has no address in one.
+  static __device__ __forceinline__ int read(int* shared, int block) {
+    return block == rank() ? *shared : *cooperative_groups::this_cluster().map_shared_rank(shared, block);
+  }
+#else
+  static __device__ __forceinline__ int rank() {
+    return 0;
+  }
+  static __device__ __forceinline__ int size() {
+    return 1;
+  }
+  static __device__ __forceinline__ void sync() {
+    __syncthreads();
+  }
+  static __device__ __forceinline__ int read(int* shared, int) {
+    return *shared;
+  }
+#endif
+};
 
-// Exclusive sums of values over the threads of the block.
+// A pass: from where it takes tokens, where it puts them, and by which digit.
+struct Pass {
+  const int2* from;  // null in the first pass
+  int2* to;
+  int shift;
+
+  __device__ __forceinline__ int digit(int32_t key) const { return (key >> shift) & (kDigits - 1); }
+};
+
+// The tokens of a tile that a thread has: those of a warp lie together, round by round.
+struct Tile {
+  int32_t keys[kRounds], tokens[kRounds];
+  int rank[kRounds];  // among the warp's tokens of the same digit
+  int64_t first;      // the thread's place in the first round
+  int64_t end;
+  int rounds;
+
+  __device__ __forceinline__ Tile(const Sort& a, int64_t begin, int64_t end_of_block)
+      : first(begin + static_cast<int>(threadIdx.x) / 32 * (32 * a.rounds) +
+              static_cast<int>(threadIdx.x) % 32),
+        end(end_of_block),
+        rounds(a.rounds) {}
+  __device__ __forceinline__ bool has(int round) const { return round < rounds && first + round * 32 < end; }
+  // Loads all before it looks at the first.
+  __device__ __forceinline__ void load(const Sort& a, const Pass& pass, int64_t num_tokens) {
+    int2 pairs[kRounds];
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      const int64_t i = first + round * 32;
+      pairs[round] = make_int2(static_cast<int32_t>(a.V), static_cast<int32_t>(i));
+      if (pass.from != nullptr) {
+        if (has(round)) pairs[round] = pass.from[i];
+      } else if (has(round) && i < num_tokens) {
+        pairs[round].x = a.ids[i];
+      }
+    }
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      const int32_t id = pairs[round].x;
+      keys[round] = id == a.padding_id ? static_cast<int32_t>(a.V) : id;
+      tokens[round] = pairs[round].y;
+    }
+  }
+  // Ranks the tokens and leaves in `counts` how many of each digit the warp has.
+  __device__ __forceinline__ void count(const Pass& pass, int* counts) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int digit = lane; digit < kDigits; digit += 32) counts[digit] = 0;
+    unsigned equal[kRounds];
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      const int digit = pass.digit(keys[round]);
+      equal[round] = __ballot_sync(kWholeWarp, has(round));
+#pragma unroll
+      for (int bit = 0; bit < kBits; ++bit) {
+        const bool is_set = (digit >> bit & 1) != 0;
+        equal[round] &= __ballot_sync(kWholeWarp, is_set) ^ (is_set ? 0u : kWholeWarp);
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      const int digit = pass.digit(keys[round]);
+      const unsigned lower = equal[round] & ((1u << lane) - 1u);
+      const int before = counts[digit];
+      rank[round] = before + __popc(lower);
+      __syncwarp();
+      if (has(round) && lower == 0) counts[digit] = before + __popc(equal[round]);
+      __syncwarp();
+    }
+  }
+  // `next`: where the warp's tokens of each digit go.
+  __device__ __forceinline__ void move(const Pass& pass, const int* next) const {
+#pragma unroll
+    for (int round = 0; round < kRounds; ++round) {
+      if (!has(round)) continue;
+      pass.to[next[pass.digit(keys[round])] + rank[round]] = make_int2(keys[round], tokens[round]);
+    }
+  }
+};
+
+// Exclusive sums over the first kDigits threads. All threads call it.
 __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -48,92 +158,78 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   }
   if (lane == 31) warp_sums[warp] = sum;
   __syncthreads();
+  if (warp >= kDigits / 32) return 0;
   for (int other = 0; other < warp; ++other) sum += warp_sums[other];
   return sum - value;
 }
 
-// Counts the digits of all tokens into `all`, and of those before `begin` into `before`. Integers: the order
-// of the additions does not matter.
-__device__ __forceinline__ void count_digits(const SortPass& a, int64_t begin, int64_t num_tokens, int* all,
-                                             int* before) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int64_t base = 0; base < a.T; base += kThreads * kAhead) {
-    int32_t keys[kAhead];
+// Where the block's tokens of the thread's digit begin: after all of lower digits, and after those of the
+// same in the blocks before. `total`: the block's counts, of which every block has written its own.
+__device__ __forceinline__ int first_place(int* total, int* warp_sums) {
+  const int thread = static_cast<int>(threadIdx.x);
+  int all = 0, before = 0;
+  if (thread < kDigits) {
 #pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      const int64_t i = base + u * kThreads + threadIdx.x;
-      keys[u] = i < a.T ? key_of(a, i, num_tokens) : 0;
-    }
-#pragma unroll
-    for (int u = 0; u < kAhead; ++u) {
-      const int64_t i = base + u * kThreads + threadIdx.x;
-      const unsigned present = __ballot_sync(kWholeWarp, i < a.T);
-      if (i >= a.T) continue;
-      const int digit = digit_of(keys[u], a.shift);
-      // Equal digits of a warp are counted at once: a batch has one token type, or few.
-      const unsigned equal = __match_any_sync(present, digit);
-      if ((equal & ((1u << lane) - 1u)) == 0) {
-        atomicAdd(&all[digit], __popc(equal));
-        // A block's tokens begin at a multiple of a warp's.
-        if (i < begin) atomicAdd(&before[digit], __popc(equal));
-      }
+    for (int block = 0; block < kMostBlocks; ++block) {
+      const int count = block < Cluster::size() ? Cluster::read(&total[thread], block) : 0;
+      all += count;
+      if (block < Cluster::rank()) before += count;
     }
   }
+  return exclusive_sum(all, warp_sums) + before;
 }
 
-__global__ void __launch_bounds__(kThreads) sort_pass_kernel(const __grid_constant__ SortPass a) {
-  __shared__ int all[kDigits], before[kDigits], of_warp[kWarps][kDigits], warp_sums[kWarps];
+__global__ void __launch_bounds__(kThreads) sort_by_id_kernel(const __grid_constant__ Sort a) {
+  __shared__ int total[kDigits], of_warp[kWarps][kDigits], warp_sums[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % 32;
   const int warp = thread / 32;
   const int64_t num_tokens = a.num_tokens.get();
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kTokens;
-  if (thread < kDigits) {
-    all[thread] = 0;
-    before[thread] = 0;
-    for (int w = 0; w < kWarps; ++w) of_warp[w][thread] = 0;
-  }
-  __syncthreads();
-  count_digits(a, begin, num_tokens, all, before);
-  // Each warp's tokens, round by round: how many of the same digit the warp had before a token.
-  int32_t keys[kRounds];
-  int rank[kRounds];
+  const int64_t begin = Cluster::rank() * a.per_block;
+  const int64_t end = begin + a.per_block < a.T ? begin + a.per_block : a.T;
+  const int64_t tile_tokens = int64_t{kThreads} * a.rounds;
+  // A block's only tile stays in registers between counting and moving.
+  const bool one_tile = a.per_block <= tile_tokens;
+  Pass pass{.from = nullptr, .to = a.halves[0], .shift = 0};
+  for (int turn = 0; pass.shift < a.num_bits; ++turn) {
+    pass.to = a.halves[turn % 2];
+    Tile tile(a, begin, end);
+    int mine = 0;
+    for (int64_t at = begin; at < end; at += tile_tokens) {
+      tile = Tile(a, at, end);
+      tile.load(a, pass, num_tokens);
+      tile.count(pass, of_warp[warp]);
+      __syncthreads();
+      if (thread < kDigits) {
 #pragma unroll
-  for (int round = 0; round < kRounds; ++round) {
-    const int64_t i = begin + (warp * kRounds + round) * 32 + lane;
-    const unsigned present = __ballot_sync(kWholeWarp, i < a.T);
-    keys[round] = 0;
-    rank[round] = 0;
-    if (i < a.T) {
-      keys[round] = key_of(a, i, num_tokens);
-      const int digit = digit_of(keys[round], a.shift);
-      const unsigned equal = __match_any_sync(present, digit);
-      const unsigned lower = equal & ((1u << lane) - 1u);
-      rank[round] = of_warp[warp][digit] + __popc(lower);
-      __syncwarp(present);
-      if (lower == 0) of_warp[warp][digit] += __popc(equal);
+        for (int w = 0; w < kWarps; ++w) mine += of_warp[w][thread];
+      }
+      if (!one_tile) __syncthreads();
     }
-    __syncwarp();
-  }
-  __syncthreads();
-  // Where the block's tokens of a digit begin, and each warp's among them.
-  int next = exclusive_sum(thread < kDigits ? all[thread] : 0, warp_sums);
-  if (thread < kDigits) {
-    next += before[thread];
-    for (int w = 0; w < kWarps; ++w) {
-      const int count = of_warp[w][thread];
-      of_warp[w][thread] = next;
-      next += count;
-    }
-  }
-  __syncthreads();
+    if (thread < kDigits) total[thread] = mine;
+    Cluster::sync();
+    int next = first_place(total, warp_sums);
+    for (int64_t at = begin; at < end; at += tile_tokens) {
+      if (!one_tile) {
+        tile = Tile(a, at, end);
+        tile.load(a, pass, num_tokens);
+        tile.count(pass, of_warp[warp]);
+        __syncthreads();
+      }
+      if (thread < kDigits) {
 #pragma unroll
-  for (int round = 0; round < kRounds; ++round) {
-    const int64_t i = begin + (warp * kRounds + round) * 32 + lane;
-    if (i >= a.T) continue;
-    const int place = of_warp[warp][digit_of(keys[round], a.shift)] + rank[round];
-    a.to.ids[place] = keys[round];
-    a.to.tokens[place] = a.tokens != nullptr ? a.tokens[i] : static_cast<int32_t>(i);
+        for (int w = 0; w < kWarps; ++w) {
+          const int count = of_warp[w][thread];
+          of_warp[w][thread] = next;
+          next += count;
+        }
+      }
+      __syncthreads();
+      tile.move(pass, of_warp[warp]);
+      if (!one_tile) __syncthreads();
+    }
+    Cluster::sync();
+    pass.from = pass.to;
+    pass.shift += kBits;
   }
 }
 
@@ -141,26 +237,31 @@ __global__ void __launch_bounds__(kThreads) sort_pass_kernel(const __grid_consta
 
 SortedTokens launch_sort_by_id(const EmbeddingBwd& operands, const SortedTokens (&halves)[2],
                                CudaStream stream) {
-  SortPass pass{.ids = operands.ids,
-                .tokens = nullptr,
-                .to = halves[0],
-                .T = operands.T,
-                .V = operands.V,
-                .padding_id = operands.padding_id,
-                .num_tokens = operands.num_tokens,
-                .shift = 0};
-  const auto blocks = static_cast<unsigned>(ceil_div(operands.T, kTokens));
-  SortedTokens result = halves[0];
-  // The largest key is V.
-  for (int turn = 0; pass.shift == 0 || (operands.V >> pass.shift) > 0; ++turn, pass.shift += kBits) {
-    pass.to = halves[turn % 2];
-    sort_pass_kernel<<<blocks, kThreads, 0, stream>>>(pass);
-    PLIMSOLL_CHECK_LAUNCH("sort_by_id");
-    result = pass.to;
-    pass.ids = result.ids;
-    pass.tokens = result.tokens;
-  }
-  return result;
+  const bool has_clusters = device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;
+  const int64_t blocks = has_clusters ? std::min<int64_t>(ceil_div(operands.T, kThreads), kMostBlocks) : 1;
+  const int64_t rounds = std::min<int64_t>(ceil_div(operands.T, blocks * kThreads), kRounds);
+  const int64_t tile = rounds * kThreads;
+  const Sort sort{.ids = operands.ids,
+                  .halves = {halves[0].pairs, halves[1].pairs},
+                  .T = operands.T,
+                  .V = operands.V,
+                  .padding_id = operands.padding_id,
+                  .num_tokens = operands.num_tokens,
+                  .num_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(operands.V))),
+                  .rounds = static_cast<int>(rounds),
+                  .per_block = ceil_div(operands.T, blocks * tile) * tile};
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(blocks);
+  config.blockDim = kThreads;
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = blocks > 1 ? 1 : 0;
+  PLIMSOLL_CUDA(cudaLaunchKernelEx(&config, sort_by_id_kernel, sort));
+  const int passes = (sort.num_bits + kBits - 1) / kBits;
+  return halves[(passes + 1) % 2];
 }
 
 }  // namespace plimsoll::cuda
