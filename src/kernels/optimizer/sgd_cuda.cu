@@ -29,7 +29,11 @@ struct SgdStep {
   }
 };
 
-template <class Table>
+// Packs of four that a thread takes: with the buffer of momentum three numbers an element are read, else two.
+template <Moments kMoments>
+inline constexpr int kSgdPacks = kMoments == Moments::kNone ? 2 * kUpdatePacks : kUpdatePacks;
+
+template <Moments kMoments, class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const __grid_constant__ Table table, const SgdScalars s) {
   if (s.finite.get() == 0.0) return;
@@ -41,8 +45,20 @@ __global__ void __launch_bounds__(kUpdateThreads)
                      s.step != nullptr && *s.step == 1,
                      s.nesterov};
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step);
+    update_chunk<kSgdPacks<kMoments>, kMoments>(table, chunk, step);
   }
+}
+
+template <Moments kMoments>
+void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker& entry_of,
+                const SgdScalars& scalars, CudaStream stream) {
+  constexpr int64_t kChunk = update_chunk_elements(kSgdPacks<kMoments>);
+  for_each_table<UpdateEntry>(tensors, kChunk, entry_of, [&](const auto& table) {
+    if (table.num_chunks == 0) return;
+    const auto kernel = sgd_kernel<kMoments, std::remove_cvref_t<decltype(table)>>;
+    kernel<<<update_blocks(kernel, table.num_chunks), kUpdateThreads, 0, stream>>>(table, scalars);
+    PLIMSOLL_CHECK_LAUNCH("sgd");
+  });
 }
 
 }  // namespace
@@ -60,15 +76,12 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
       .momentum = static_cast<float>(args.momentum),
       .weight_decay = static_cast<float>(args.weight_decay),
       .nesterov = args.nesterov == Nesterov::kOn};
-  cuda::for_each_table<cuda::UpdateEntry>(
-      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, has_momentum, false},
-      [&](const auto& table) {
-        if (table.num_chunks == 0) return;
-        const auto kernel = cuda::sgd_kernel<std::remove_cvref_t<decltype(table)>>;
-        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
-                                                                                                   scalars);
-        PLIMSOLL_CHECK_LAUNCH("sgd");
-      });
+  const cuda::UpdateEntryMaker entry_of{kKernel, has_momentum, false};
+  if (has_momentum) {
+    cuda::launch_sgd<cuda::Moments::kSome>(args.tensors, entry_of, scalars, stream);
+  } else {
+    cuda::launch_sgd<cuda::Moments::kNone>(args.tensors, entry_of, scalars, stream);
+  }
 }
 
 }  // namespace plimsoll

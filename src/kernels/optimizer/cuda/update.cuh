@@ -1,6 +1,6 @@
 // What the kernels of AdamW and SGD share: the table of tensors to update and the walk over it. A thread
-// takes two packs of four elements of a chunk, all operands of both loaded before the first is computed. Only
-// for .cu files. Thread-safe: no state.
+// takes some packs of four elements of a chunk, all operands of them loaded before the first is computed.
+// Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "base/philox.h"
@@ -12,7 +12,11 @@ namespace plimsoll::cuda {
 
 inline constexpr int kUpdateThreads = 256;
 inline constexpr int kUpdatePacks = 2;
-inline constexpr int kUpdateChunk = kUpdateThreads * kUpdatePacks * 4;
+// Elements of a chunk of which a thread takes this many packs.
+constexpr int update_chunk_elements(int packs) {
+  return kUpdateThreads * packs * 4;
+}
+inline constexpr int kUpdateChunk = update_chunk_elements(kUpdatePacks);
 
 struct UpdateEntry {
   void* param;  // f32, or bf16 of a split or stochastically rounded parameter
@@ -31,8 +35,12 @@ struct UpdateEntry {
   bool packs;  // whether every address allows packs of four
 };
 
+// Whether tensors have states, of which either may still be absent: without them a thread has registers for
+// twice as many packs.
+enum class Moments : uint8_t { kNone, kSome };
+
 // Four (or one) neighbouring elements of a tensor.
-template <int N>
+template <int N, Moments kMoments>
 struct UpdateValues {
   float p[N], g[N], m[N], v[N];
 
@@ -46,26 +54,16 @@ struct UpdateValues {
       load_floats<float, N>(static_cast<const float*>(entry.param) + i, p);
     }
     AnyFloats{entry.grad, entry.grad_dtype}.load<N>(i, g);
-    load_moment(entry.m, entry.m_is_bf16, i, m);
-    load_moment(entry.v, entry.v_is_bf16, i, v);
+    if constexpr (kMoments == Moments::kSome) {
+      load_moment(entry.m, entry.m_is_bf16, i, m);
+      load_moment(entry.v, entry.v_is_bf16, i, v);
+    }
   }
   // Element i is the first; `noise` is the tensor's, for what is rounded stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const RandomSite& noise) const {
     uint32_t numbers[N] = {};
     if (entry.is_bf16 || entry.v_is_bf16) draw(noise, entry.first + i, numbers);
-    if (entry.m_is_bf16) {
-      store_floats<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.m) + i, m);
-    } else if (entry.m != nullptr) {
-      store_floats<float, N>(static_cast<float*>(entry.m) + i, m);
-    }
-    if (entry.v_is_bf16) {
-      uint32_t lower[N];
-#pragma unroll
-      for (int k = 0; k < N; ++k) lower[k] = numbers[k] << 16;
-      store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.v) + i, v, lower);
-    } else if (entry.v != nullptr) {
-      store_floats<float, N>(static_cast<float*>(entry.v) + i, v);
-    }
+    if constexpr (kMoments == Moments::kSome) store_moments(entry, i, numbers);
     if (entry.is_bf16) {
       store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.param) + i, p, numbers);
       return;
@@ -85,6 +83,22 @@ struct UpdateValues {
   }
 
  private:
+  __device__ __forceinline__ void store_moments(const UpdateEntry& entry, int64_t i,
+                                                const uint32_t (&numbers)[N]) const {
+    if (entry.m_is_bf16) {
+      store_floats<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.m) + i, m);
+    } else if (entry.m != nullptr) {
+      store_floats<float, N>(static_cast<float*>(entry.m) + i, m);
+    }
+    if (entry.v_is_bf16) {
+      uint32_t lower[N];
+#pragma unroll
+      for (int k = 0; k < N; ++k) lower[k] = numbers[k] << 16;
+      store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.v) + i, v, lower);
+    } else if (entry.v != nullptr) {
+      store_floats<float, N>(static_cast<float*>(entry.v) + i, v);
+    }
+  }
   static __device__ __forceinline__ void load_moment(const void* moment, bool is_bf16, int64_t i,
                                                      float (&x)[N]) {
     if (is_bf16) {
@@ -106,22 +120,23 @@ struct UpdateValues {
 };
 
 // Step: step.apply(float& p, float g, float& m, float& v) updates one element. `noise` is that of the list's
-// first tensor; the others' sites follow.
-template <class Table, class Step>
+// first tensor; the others' sites follow. Requires: the table's chunks have update_chunk_elements(kPacks).
+template <int kPacks = kUpdatePacks, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step,
                                              RandomSite noise = {}) {
+  constexpr int kChunk = update_chunk_elements(kPacks);
   const int index = table.find(chunk);
   const UpdateEntry& entry = table.entries[index];
   noise.site += static_cast<uint32_t>(table.first_index + index);
-  const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kUpdateChunk;
-  if (entry.packs && begin + kUpdateChunk <= entry.count) {
-    UpdateValues<4> values[kUpdatePacks];
+  const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kChunk;
+  if (entry.packs && begin + kChunk <= entry.count) {
+    UpdateValues<4, kMoments> values[kPacks];
 #pragma unroll
-    for (int u = 0; u < kUpdatePacks; ++u) {
+    for (int u = 0; u < kPacks; ++u) {
       values[u].load(entry, begin + (u * kUpdateThreads + static_cast<int>(threadIdx.x)) * 4);
     }
 #pragma unroll
-    for (int u = 0; u < kUpdatePacks; ++u) {
+    for (int u = 0; u < kPacks; ++u) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         step.apply(values[u].p[i], values[u].g[i], values[u].m[i], values[u].v[i]);
@@ -130,9 +145,9 @@ __device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk,
     }
     return;
   }
-  const int64_t end = begin + kUpdateChunk < entry.count ? begin + kUpdateChunk : entry.count;
+  const int64_t end = begin + kChunk < entry.count ? begin + kChunk : entry.count;
   for (int64_t i = begin + threadIdx.x; i < end; i += kUpdateThreads) {
-    UpdateValues<1> values;
+    UpdateValues<1, kMoments> values;
     values.load(entry, i);
     step.apply(values.p[0], values.g[0], values.m[0], values.v[0]);
     values.store(entry, i, noise);
