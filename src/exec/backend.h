@@ -35,6 +35,9 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
+// Whether the run before left something for the copies of this one (OpPlan::of_last_run).
+enum class Carried : uint8_t { kNothing, kSomething };
+
 class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
@@ -60,9 +63,12 @@ class ExecutorBackend {
   virtual std::function<void()> bind(const BindContext& context) const = 0;
   // Runs the ops of one segment in order, copies between spaces beside them where the device can. May return
   // before the device is done.
-  virtual void run(BoundProgram& program, Segment segment) = 0;
+  virtual void run(BoundProgram& program, Segment segment, Carried carried) = 0;
   // The same, one op after the other, adding to `times` (by index of op in the program).
-  virtual void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) = 0;
+  virtual void run_timed(BoundProgram& program, Segment segment, Carried carried,
+                         std::vector<OpTime>& times) = 0;
+  // Does the copies of what the last run left, and nothing else of the program.
+  virtual void copy_carried(BoundProgram& program) = 0;
 
   // What the device can do at most, measured in the transient part of the arena, which is filled anew
   // afterwards. Cost: a second on a CPU, less on a GPU.
@@ -81,6 +87,9 @@ class ExecutorBackend {
 std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill);
 // Errors: kDevice too where the program was built without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill);
+
+// Whether an op has nothing to do, for it would copy what no run has left.
+bool is_idle(const BoundProgram& program, const BoundOp& op, Carried carried);
 
 // Adds to `time` what one run of an op costs by its schema.
 void add_cost(OpTime& time, const BoundProgram& program, uint32_t index);

@@ -33,8 +33,10 @@ View Executor::tensor(const std::string& name) const {
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
       "'{}' lies on the GPU: it is read and written by copies", name);
   // On a CPU the host's arena is as near as the other.
-  if (buffer.space == Space::kHost)
+  if (buffer.space == Space::kHost) {
+    finish_last_run();
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
+  }
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
 }
 
@@ -44,6 +46,7 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+  finish_last_run();
   backend_->read(buffer.space, buffer.offset + offset, bytes);
 }
 
@@ -53,6 +56,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
+  finish_last_run();
   backend_->write(buffer.space, buffer.offset + offset, bytes);
   copies_are_stale_ = true;
   if (buffer.storage == Storage::kOptimizerState) updated_ = false;
@@ -211,14 +215,25 @@ void Executor::refresh_copies() {
 void Executor::run(ProgramKind kind, Segment segment) {
   Program& target = program(kind);
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
+  Carried carried = Carried::kNothing;
+  if (kind == ProgramKind::kTrain && segment == Segment::kForward) {
+    if (std::exchange(left_by_, nullptr) != nullptr) carried = Carried::kSomething;
+  } else {
+    finish_last_run();
+  }
   refresh_copies();
   if (segment == Segment::kOptimizer) updated_ = true;
   const bool is_first = !std::exchange(target.bound->has_run[index_of(segment)], true);
   if (profiling_) {
-    backend_->run_timed(*target.bound, segment, is_first ? target.first_times : target.times);
+    backend_->run_timed(*target.bound, segment, carried, is_first ? target.first_times : target.times);
   } else {
-    backend_->run(*target.bound, segment);
+    backend_->run(*target.bound, segment, carried);
   }
+  if (target.plan->leaves_after == segment) left_by_ = target.bound;
+}
+
+void Executor::finish_last_run() const {
+  if (BoundProgram* program = std::exchange(left_by_, nullptr)) backend_->copy_carried(*program);
 }
 
 int64_t Executor::high_water_bytes() const {
@@ -231,6 +246,7 @@ const Bucket& Executor::current_bucket(ProgramKind kind) const {
 }
 
 void Executor::zero_states() {
+  finish_last_run();
   for (const PersistentBuffer& buffer : plan_.persistent) {
     if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
     backend_->fill(buffer.space, buffer.offset, buffer.bytes, 0);
@@ -243,6 +259,10 @@ void Executor::zero_states() {
     backend_->write(buffer.space, buffer.offset, bytes);
   }
   updated_ = false;
+}
+
+bool is_idle(const BoundProgram& program, const BoundOp& op, Carried carried) {
+  return carried == Carried::kNothing && program.plan->ops[op.index].of_last_run;
 }
 
 void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {

@@ -130,6 +130,9 @@ class Executor {
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
+  // Copies to the host what the last step left on the device for the next: before anybody reads or writes
+  // where it belongs, and before another program takes the bytes.
+  void finish_last_run() const;
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const;
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
@@ -140,6 +143,7 @@ class Executor {
   bool updated_ = false;          // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
+  mutable BoundProgram* left_by_ = nullptr;  // the bucket of a step that left something
   bool profiling_ = false;
 };
 

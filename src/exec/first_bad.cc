@@ -63,7 +63,8 @@ std::string Executor::first_bad_gradient() const {
 std::string Executor::first_bad_value() {
   Program& target = program(ProgramKind::kTrain);
   PLIMSOLL_CHECK(target.bound != nullptr, "values are looked at before a batch is staged");
-  backend_->run(*target.bound, Segment::kForward);
+  finish_last_run();
+  backend_->run(*target.bound, Segment::kForward, Carried::kNothing);
   const Graph& graph = target.plan->graph;
   // What the backward pass reads is whole when the forward pass is done; the bytes of others have been taken
   // over.

@@ -48,9 +48,11 @@ constexpr double gpu_share_of_flops(GpuWork work, GpuPrecision precision) {
 // Of the data sheet's bytes a second.
 inline constexpr double kGpuShareOfBandwidth = 0.83;
 
-// Of the link to the host's memory: packets and acknowledgements take the rest. With it five
-// steps with offloaded states or activations on an H200 come out within 11 % (docs/MEMORY.md).
-inline constexpr double kGpuShareOfLink = 0.85;
+// Of the link to the host's memory, while one direction alone is in use and while both are: packets and
+// acknowledgements take the rest. Measured on an H200 with cudaMemcpyAsync of pinned memory, pieces of 8 MiB:
+// 54 GB/s one way, 49.5 each way of 64 (docs/measurements/h200-2026-11-23.md).
+inline constexpr double kGpuShareOfLinkOneWay = 0.845;
+inline constexpr double kGpuShareOfLinkBothWays = 0.775;
 
 // Milliseconds, launch included, within a captured program.
 inline constexpr double kGpuLeastMs = 0.0054;

@@ -21,12 +21,19 @@ struct TinySteps {
   Executor executor;
   int64_t micro = 0;
   std::vector<double> losses = {};
+  std::vector<int> lengths{5, 1, 7, 3};  // of every batch
 
   TinySteps(const TinyCase& tiny, Plan of) : test(tiny), plan(std::move(of)), executor(plan) {
     fill_weights(executor);
   }
+  // Steps and an evaluation.
   void steps(int64_t first, int64_t last) {
-    const std::vector<int> lengths{5, 1, 7, 3};
+    steps_alone(first, last);
+    executor.stage(ProgramKind::kEvaluate, tiny_batch(test, lengths, 99).view(), 4.0);
+    executor.run(ProgramKind::kEvaluate, Segment::kForward);
+    losses.push_back(executor.loss());
+  }
+  void steps_alone(int64_t first, int64_t last) {
     for (int64_t step = first; step <= last; ++step) {
       if (test.optimizer_in_backward) executor.set_update(1e-2, step);
       for (int64_t a = 0; a < test.accumulation; ++a) {
@@ -40,9 +47,6 @@ struct TinySteps {
       executor.run(ProgramKind::kTrain, Segment::kOptimizer);
       ASSERT_TRUE(executor.finite());
     }
-    executor.stage(ProgramKind::kEvaluate, tiny_batch(test, lengths, 99).view(), 4.0);
-    executor.run(ProgramKind::kEvaluate, Segment::kForward);
-    losses.push_back(executor.loss());
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;

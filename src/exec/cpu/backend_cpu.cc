@@ -114,22 +114,29 @@ class CpuBackend final : public ExecutorBackend {
 
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
-  void run(BoundProgram& program, Segment segment) override {
-    if (plan_.request.late_copies) return run_copies_late(program, segment);
+  void run(BoundProgram& program, Segment segment, Carried carried) override {
+    if (plan_.request.late_copies) return run_copies_late(program, segment, carried);
     for (const BoundOp& op : program.ops) {
-      if (op.segment == segment) op.run();
+      if (op.segment == segment && !is_idle(program, op, carried)) op.run();
     }
   }
 
-  void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) override {
+  void run_timed(BoundProgram& program, Segment segment, Carried carried,
+                 std::vector<OpTime>& times) override {
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment) continue;
+      if (op.segment != segment || is_idle(program, op, carried)) continue;
       const auto start = std::chrono::steady_clock::now();
       op.run();
       OpTime& time = times[op.index];
       time.milliseconds +=
           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
       add_cost(time, program, op.index);
+    }
+  }
+
+  void copy_carried(BoundProgram& program) override {
+    for (const BoundOp& op : program.ops) {
+      if (program.plan->ops[op.index].of_last_run) op.run();
     }
   }
 
@@ -149,7 +156,7 @@ class CpuBackend final : public ExecutorBackend {
 
  private:
   // Each copy right before the op that waits for it: what a device may do at the latest.
-  static void run_copies_late(const BoundProgram& program, Segment segment) {
+  static void run_copies_late(const BoundProgram& program, Segment segment, Carried carried) {
     std::vector<const BoundOp*> under_way;
     const auto finish = [&](uint32_t position) {
       std::erase_if(under_way, [&](const BoundOp* copy) {
@@ -159,7 +166,7 @@ class CpuBackend final : public ExecutorBackend {
       });
     };
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment) continue;
+      if (op.segment != segment || is_idle(program, op, carried)) continue;
       finish(op.index);
       if (program.plan->ops[op.index].copies_to) {
         under_way.push_back(&op);

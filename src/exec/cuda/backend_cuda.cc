@@ -164,31 +164,36 @@ class CudaBackend final : public ExecutorBackend {
     return bind_cuda(context, to ? copy_streams_[index_of(*to)] : device_.stream());
   }
 
-  void run(BoundProgram& program, Segment segment) override {
+  // A forward pass behind an evaluation or a checkpoint has nothing left to copy, unlike the captured one: it
+  // is given op by op.
+  void run(BoundProgram& program, Segment segment, Carried carried) override {
     upload_inputs();
     outputs_stale_ = true;
     std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
     if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
     auto& captured = *static_cast<CapturedSegment*>(kept.get());
-    if (!captured.has_run) {
-      give(program, segment);
+    const bool is_idle_in_part = segment == Segment::kForward && carried == Carried::kNothing &&
+                                 program.plan->leaves_after.has_value();
+    if (!captured.has_run || is_idle_in_part) {
+      give(program, segment, carried);
       captured.has_run = true;
       return;
     }
     if (!captured.is_captured()) {
       make_room();
-      captured.capture(device_.stream(), [&] { give(program, segment); });
+      captured.capture(device_.stream(), [&] { give(program, segment, carried); });
     }
     touch(program, segment);
     captured.launch(device_.stream());
   }
 
-  void run_timed(BoundProgram& program, Segment segment, std::vector<OpTime>& times) override {
+  void run_timed(BoundProgram& program, Segment segment, Carried carried,
+                 std::vector<OpTime>& times) override {
     upload_inputs();
     outputs_stale_ = true;
     ModuleRange range;
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment) continue;
+      if (op.segment != segment || is_idle(program, op, carried)) continue;
       range.enter(program, op);
       PLIMSOLL_CUDA(cudaEventRecord(events_[0], device_.stream()));
       if (const std::optional<Space> to = program.plan->ops[op.index].copies_to) {
@@ -204,6 +209,14 @@ class CudaBackend final : public ExecutorBackend {
       times[op.index].milliseconds += milliseconds;
       add_cost(times[op.index], program, op.index);
     }
+  }
+
+  void copy_carried(BoundProgram& program) override {
+    size_t num_copies = 0;
+    for (const BoundOp& op : program.ops) {
+      if (program.plan->ops[op.index].of_last_run) start_copy(op, Space::kHost, num_copies++);
+    }
+    for (size_t number = 0; number < num_copies; ++number) wait_for_copy(number);
   }
 
   Ceilings measure_ceilings() override {
@@ -272,12 +285,12 @@ class CudaBackend final : public ExecutorBackend {
 
   // Copies go to streams of their own, one for each direction. A copy starts when the ops before it are done,
   // and the ops' stream waits for it where the plan says; at the end of a segment none is under way.
-  void give(const BoundProgram& program, Segment segment) {
+  void give(const BoundProgram& program, Segment segment, Carried carried) {
     ModuleRange range;
     under_way_.clear();
     size_t num_copies = 0;
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment) continue;
+      if (op.segment != segment || is_idle(program, op, carried)) continue;
       range.enter(program, op);
       wait_for_copies(op.index);
       const OpPlan& plan = program.plan->ops[op.index];

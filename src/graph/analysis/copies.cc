@@ -64,9 +64,9 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
       if (const auto it = brought_by.find(older); it != brought_by.end())
         brought_by[id] = disturb(it->second, i);
     }
-    if (op.def != &copy_op()) continue;
     const auto ended = static_cast<size_t>(op.attributes.integer_or("ended", 0));
     for (size_t k = 0; k < std::min(ended, to_host.size()); ++k) end_by(to_host[k], i);
+    if (op.def != &copy_op()) continue;
     const Space to = graph.value(op.outputs[0]).space;
     copies.push_back({.op = i, .end = static_cast<uint32_t>(graph.ops().size()), .to = to});
     if (to == Space::kHost) to_host.push_back(copies.size() - 1);

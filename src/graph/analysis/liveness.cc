@@ -12,30 +12,48 @@ ValueId root_of(const Graph& graph, ValueId id) {
   return id;
 }
 
+namespace {
+
+bool takes_over(const Graph& graph, const Op& op, ValueId id) {
+  return std::ranges::any_of(op.outputs,
+                             [&](ValueId output) { return graph.value(output).version_of == id; });
+}
+
+}  // namespace
+
 std::vector<Lifetime> find_lifetimes(const Graph& graph) {
   constexpr uint32_t kUnseen = std::numeric_limits<uint32_t>::max();
   std::vector<uint32_t> lifetime_of(graph.values().size(), kUnseen);
   std::vector<Lifetime> lifetimes;
   const auto touch = [&](ValueId id, uint32_t position) {
     const ValueId root = root_of(graph, id);
-    if (graph.value(root).storage != Storage::kTransient) return;
+    const bool is_carried = graph.value(root).storage == Storage::kCarried;
+    if (!is_carried && graph.value(root).storage != Storage::kTransient) return;
     uint32_t& index = lifetime_of[index_of(root)];
     if (index == kUnseen) {
       index = static_cast<uint32_t>(lifetimes.size());
-      lifetimes.push_back({.root = root, .first = position, .last = position});
+      lifetimes.push_back({.root = root, .first = is_carried ? kUnseen : position, .last = 0});
     }
     Lifetime& lifetime = lifetimes[index];
-    lifetime.last = std::max(lifetime.last, position);
+    if (is_carried && id != root) {
+      lifetime.first = std::min(lifetime.first, position);
+    } else {
+      lifetime.last = std::max(lifetime.last, position);
+    }
     const bool is_counted = std::ranges::any_of(lifetime.sizes, [&](ValueId other) {
       return other == id || graph.value(other).type == graph.value(id).type;
     });
     if (!is_counted) lifetime.sizes.push_back(id);
   };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
-    for (ValueId id : graph.ops()[i].inputs) {
-      if (id != kNoValue) touch(id, i);
+    const Op& op = graph.ops()[i];
+    for (ValueId id : op.inputs) {
+      if (id == kNoValue) continue;
+      // What the run before left in these bytes is not read by what takes them over.
+      if (graph.value(id).storage == Storage::kCarried && takes_over(graph, op, id)) continue;
+      touch(id, i);
     }
-    for (ValueId id : graph.ops()[i].outputs) touch(id, i);
+    for (ValueId id : op.outputs) touch(id, i);
   }
   for (const CopyInFlight& copy : find_copies(graph)) {
     const Op& op = graph.ops()[copy.op];
@@ -66,6 +84,8 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
+    // A carried one goes on from the start.
+    if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;
   for (int64_t& entry : change) {

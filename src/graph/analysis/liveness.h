@@ -15,7 +15,9 @@
 
 namespace plimsoll {
 
-// One transient buffer: the root value (no version_of) and all its versions.
+// One transient or carried buffer: the root value (no version_of) and all its versions. A carried one is live
+// from the op that writes it to the end of the run, and in the next run from its start to the last reader of
+// what was left: its first position lies behind its last.
 struct LiveRange {
   ValueId root = kNoValue;
   int64_t bytes = 0;   // in the given bucket, the largest of its versions
@@ -32,7 +34,8 @@ struct Lifetime {
       {};  // of its versions one of each type: the largest of them in a bucket counts
 };
 
-// Every transient buffer of a program in the order of `first`. Requires: the graph verifies.
+// Every transient and carried buffer of a program in the order in which ops touch them. Requires: the graph
+// verifies.
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket);

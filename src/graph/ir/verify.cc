@@ -42,7 +42,9 @@ std::optional<std::string> check_values(const Graph& graph) {
       return fmt::format("the name '{}' does not lead to its value", value.name);
     }
     if (value.version_of == kNoValue) {
-      if ((is_persistent(value.storage) || value.storage == Storage::kInput) && value.producer != kNoOp) {
+      const bool is_there = is_persistent(value.storage) || value.storage == Storage::kInput ||
+                            value.storage == Storage::kCarried;
+      if (is_there && value.producer != kNoOp) {
         return fmt::format("{} '{}' is produced by an op but is no version of an older value",
                            storage_name(value.storage), value.name);
       }

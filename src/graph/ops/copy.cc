@@ -27,10 +27,12 @@ class Copy final : public OpSchema {
       const ValueType& from = op.input(i).type;
       types.push_back(into ? op.input(n + i).type : from);
       if (const auto slice = slice_of(op.attributes())) {
-        expect_operands(into == (to == "host"), op, "a part of something that the host has");
-        const Shape part = shape_of(*slice, types.back().shape);
-        expect_operands(!into || from == ValueType{types.back().dtype, part}, op, "the part's values");
-        if (!into) types.back().shape = part;
+        expect_operands(into || to == "device", op, "a part of something that the host has");
+        if (!into) types.back().shape = shape_of(*slice, from.shape);
+        const ValueType& whole = to == "host" ? types.back() : from;
+        const ValueType& part = to == "host" ? from : types.back();
+        expect_operands(part == ValueType{whole.dtype, shape_of(*slice, whole.shape)}, op,
+                        "the part's values");
       } else {
         expect_operands(types.back() == from, op, "values of one type");
       }

@@ -7,8 +7,9 @@
 // state_turns.h: where it is not known what room there is, `in k+2` starts when `out k` has ended, whose
 // bytes it takes, so that at most two updates' copies lie in the device's memory; where it is known, as early
 // as there is some, beside the backward pass too. One direction's traffic runs beside the other's and beside
-// the ops. Where an op updates a slice of a parameter (slice_updates.cc), that slice alone is copied: `in
-// k+1` reads, while `out k` writes beside it, other elements of what lies on the host.
+// the ops. Where it is known, the last updates' states may also stay on the device until the next step, whose
+// forward pass they go back beside. Where an op updates a slice of a parameter (slice_updates.cc), that slice
+// alone is copied: `in k+1` reads, while `out k` writes beside it, other elements of what lies on the host.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -31,6 +32,7 @@ struct Moved {
   std::vector<ValueId> staged = {};   // their copies on the device
   std::vector<ValueId> updated = {};  // the update's new versions of those
   std::vector<ValueId> stored = {};   // and of what the host keeps
+  std::vector<ValueId> carried = {};  // where the update leaves them for the next run
 };
 
 class OffloadStates {
@@ -109,6 +111,14 @@ class OffloadStates {
     }
   }
 
+  // What an update leaves on the device, for the next step's forward pass to copy back.
+  void carry(Moved& update) {
+    for (const ValueId staged : update.staged) {
+      update.carried.push_back(add_like(staged, ".left", Storage::kCarried));
+      graph_.value(staged).version_of = update.carried.back();
+    }
+  }
+
   Op copy_of(const Moved& update, std::string_view to) const {
     const Op& op = graph_.ops()[update.op];
     Op copy{.def = &copy_op(),
@@ -116,7 +126,7 @@ class OffloadStates {
             .outputs = {},
             .attributes = {{"to", std::string(to)},
                            {"count", static_cast<int64_t>(update.kept.size())},
-                           {"into", int64_t{to == "host"}}},
+                           {"into", int64_t{to == "host" || !update.carried.empty()}}},
             .segment = op.segment,
             .module = op.module};
     if (const auto slice = slice_of(op.attributes)) set_slice(copy.attributes, *slice);
@@ -133,6 +143,7 @@ class OffloadStates {
   Op copy_in(size_t k, size_t ended) const {
     Op copy = copy_of(updates_[k], "device");
     for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
+    copy.inputs.insert(copy.inputs.end(), updates_[k].carried.begin(), updates_[k].carried.end());
     copy.outputs = updates_[k].staged;
     const Segment segment = graph_.ops()[updates_[k].op].segment;
     const auto is_counted = [&](const Moved& update) { return graph_.ops()[update.op].segment == segment; };
@@ -145,7 +156,8 @@ class OffloadStates {
   Op copy_out(size_t k) {
     const Moved& update = updates_[k];
     Op copy = copy_of(update, "host");
-    copy.inputs = update.updated;
+    copy.inputs = update.carried.empty() ? update.updated : update.carried;
+    if (!update.carried.empty()) copy.segment = Segment::kForward;
     for (const ValueId kept : update.kept) copy.inputs.push_back(on_host(kept));
     copy.outputs = update.stored;
     for (size_t i = 0; i < update.kept.size(); ++i) {
@@ -181,26 +193,40 @@ class OffloadStates {
     return list;
   }
 
-  std::vector<Turn> turns() const {
+  StateTurns turns() const {
     const std::vector<MovedUpdate> updates = moved_updates();
-    if (room_.live_bytes.empty()) return tight_turns(updates);
+    if (room_.live_bytes.empty()) return {.turns = tight_turns(updates)};
     std::vector<Segment> segments;
     for (const Op& op : graph_.ops()) segments.push_back(op.segment);
     return early_turns(updates, segments, room_);
   }
 
+  // The forward pass waits for what the step before left where it needs the bytes.
+  void wait_for_carried(std::span<const Release> releases) {
+    for (const Release& release : releases) {
+      graph_.ops()[release.before].attributes.set("ended", static_cast<int64_t>(release.ended));
+    }
+  }
+
   std::vector<Op> schedule() {
-    const std::vector<Turn> turns_of = turns();
+    const StateTurns traffic = turns();
     std::vector<Op> ops;
+    for (size_t k = updates_.size(); k-- > updates_.size() - traffic.carried;) {
+      carry(updates_[k]);
+      ops.push_back(copy_out(k));
+    }
+    wait_for_carried(traffic.releases);
     size_t next = 0;     // the update that comes next
     size_t brought = 0;  // updates whose copies have been started
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      for (; brought < updates_.size() && turns_of[brought].before == i; ++brought) {
-        ops.push_back(copy_in(brought, turns_of[brought].ended));
+      for (; brought < updates_.size() && traffic.turns[brought].before == i; ++brought) {
+        ops.push_back(copy_in(brought, traffic.turns[brought].ended));
         ops.back().segment = graph_.ops()[i].segment;
       }
       ops.push_back(graph_.ops()[i]);
-      if (next < updates_.size() && updates_[next].op == i) ops.push_back(copy_out(next++));
+      if (next == updates_.size() || updates_[next].op != i) continue;
+      if (updates_[next].carried.empty()) ops.push_back(copy_out(next));
+      ++next;
     }
     return ops;
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/analysis/liveness.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
@@ -144,6 +146,42 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
 }
 )") << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
+}
+
+// The last update's state stays: the next forward pass copies it, and waits for that where it needs the
+// bytes.
+TEST(OffloadStates, AStateGoesBackBesideTheNextForwardPass) {
+  Graph graph = graph_of(kUpdates);
+  StepRoom room{.live_bytes = {0, 40, 48, 0, 0, 0},
+                .op_ms = std::vector<double>(6, 1.0),
+                .most_bytes = 48,
+                .link_bytes_per_ms = 16,
+                .first = 3,
+                .carries = true};
+  offload_states_pass(room).run(graph);
+  verify(graph, "after the pass");
+  const std::string text = print_graph(graph);
+  EXPECT_NE(text.find("  carried %o.staged.left: f32[4]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"(  forward @optimizer
+  %o.stored: f32[4] into %o !host = copy(%o.staged.left, %o) {count=1, into=1, to="host"}
+)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("%o.staged: f32[4] into %o.staged.left = copy(%o.stored, %o.staged.left) {count=1,"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(print_graph(graph_of(text)), text);
+  // Its bytes are others' from the op that waits to the copy that brings the state anew.
+  const ValueId left = graph.find("o.staged.left");
+  const std::vector<LiveRange> ranges = find_live_ranges(graph, {});
+  const auto range = std::ranges::find(ranges, left, &LiveRange::root);
+  ASSERT_NE(range, ranges.end());
+  const auto position = [&](const char* value) {
+    return static_cast<uint32_t>(graph.value(graph.find(value)).producer);
+  };
+  EXPECT_EQ(range->first, position("o.staged"));
+  EXPECT_LT(range->last, position("z"));
+  EXPECT_EQ(find_copies(graph).front().end, range->last + 1);
 }
 
 constexpr const char* kLargeUpdate = R"(graph large {

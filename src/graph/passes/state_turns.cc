@@ -1,14 +1,25 @@
 #include "graph/passes/state_turns.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
 
 namespace plimsoll {
 namespace {
 
+// So many numbers of carried updates are looked at, beside none: with BERT-large's 190 updates steps of 8.
+constexpr size_t kCarriedTried = 24;
+
 class Turns {
  public:
-  Turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room)
-      : updates_(updates), room_(room), there_ms_(updates.size()), back_ms_(updates.size()) {
+  Turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
+        size_t carried)
+      : updates_(updates),
+        room_(room),
+        first_carried_(updates.size() - carried),
+        there_ms_(updates.size()),
+        back_ms_(updates.size()) {
     const size_t n = segments.size();
     least_free_.assign(n, 0);
     rest_ms_.assign(n, 0);
@@ -20,7 +31,8 @@ class Turns {
     segments_ = segments;
   }
 
-  std::vector<Turn> run() {
+  // Nothing where carried states find no room.
+  std::optional<std::vector<Turn>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, brought_ms_);
       while (turns_.size() < updates_.size() && bring(p, Wait::kNever)) {
@@ -29,6 +41,7 @@ class Turns {
       now_ms_ += room_.op_ms[p];
       if (updated_ < updates_.size() && updates_[updated_].op == p) send_back();
     }
+    if (!carried_fit_) return std::nullopt;
     return std::move(turns_);
   }
 
@@ -55,14 +68,16 @@ class Turns {
     size_t ended = ended_;
     int64_t held = held_bytes_;
     double now = now_ms_;
-    const int64_t free = wait == Wait::kNever ? least_free_[p] : free_until_next(p);
+    const bool is_carried = turns_.size() >= first_carried_;
+    const int64_t free = wait == Wait::kNever || is_carried ? least_free_[p] : free_until_next(p);
     const auto fits = [&] { return held + update.bytes <= free; };
-    while (ended < updated_ &&
+    while (ended < std::min(updated_, first_carried_) &&
            (back_ms_[ended] <= now || wait == Wait::kForAll || (wait == Wait::kForRoom && !fits()))) {
       now = std::max(now, back_ms_[ended]);
       held -= updates_[ended++].bytes;
     }
     if (!fits() && wait != Wait::kForAll) return false;
+    carried_fit_ = carried_fit_ && (!is_carried || fits());
     const double done = std::max(now, brought_ms_) + copy_ms(turns_.size());
     if (segments_[p] != update.segment && done > now + rest_ms_[p]) return false;
     there_ms_[turns_.size()] = brought_ms_ = done;
@@ -81,6 +96,10 @@ class Turns {
   }
 
   void send_back() {
+    if (updated_ >= first_carried_) {
+      ++updated_;
+      return;
+    }
     returned_ms_ = std::max(returned_ms_, now_ms_) + copy_ms(updated_);
     back_ms_[updated_++] = returned_ms_;
   }
@@ -88,6 +107,8 @@ class Turns {
   std::span<const MovedUpdate> updates_;
   std::span<const Segment> segments_;
   const StepRoom& room_;
+  size_t first_carried_ = 0;  // the update from which on states stay
+  bool carried_fit_ = true;
   std::vector<int64_t> least_free_;  // at a position or later
   std::vector<double> rest_ms_;      // from a position to the end of its segment
   std::vector<double> there_ms_;     // when an update's copies are on the device,
@@ -101,12 +122,44 @@ class Turns {
   double returned_ms_ = 0;
 };
 
-// When the last op and the last copy are done.
-double end_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-              std::span<const Turn> turns) {
+// What the forward pass is with carried states beside it.
+struct ForwardPass {
+  double ms = 0;
+  std::vector<Release> releases;
+};
+
+// Waits where it needs the bytes, and at its end. All copies begin with it, in one queue.
+ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                           const StepRoom& room, size_t carried) {
+  ForwardPass pass;
+  int64_t held = 0;
+  for (const MovedUpdate& update : updates.last(carried)) held += update.bytes;
+  size_t ended = 0;
+  double done = 0;  // when so many have ended
+  const auto end_next = [&] {
+    const int64_t bytes = updates[updates.size() - ++ended].bytes;
+    held -= bytes;
+    done += static_cast<double>(bytes) / room.link_bytes_per_ms;
+  };
+  for (uint32_t p = 0; p < segments.size() && segments[p] == Segment::kForward; ++p) {
+    const size_t before = ended;
+    while (ended < carried && held > room.most_bytes - room.live_bytes[p]) end_next();
+    if (ended > before) pass.releases.push_back({.before = p, .ended = ended});
+    pass.ms = std::max(pass.ms, done) + room.op_ms[p];
+  }
+  while (ended < carried) end_next();
+  pass.ms = std::max(pass.ms, done);
+  return pass;
+}
+
+// How long a step is from the first op behind the forward pass to when the last op and the last copy, those
+// of what is carried left out, are done.
+double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
+               std::span<const Turn> turns, size_t carried) {
   std::vector<double> there_ms, back_ms;
   double now = 0, brought = 0, returned = 0;
-  for (uint32_t p = 0; p < segments.size(); ++p) {
+  const auto begin = std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; });
+  for (auto p = static_cast<uint32_t>(begin - segments.begin()); p < segments.size(); ++p) {
     if (p > 0 && segments[p] != segments[p - 1]) now = std::max({now, brought, returned});
     for (; there_ms.size() < turns.size() && turns[there_ms.size()].before == p;) {
       const size_t k = there_ms.size();
@@ -119,6 +172,10 @@ double end_ms(std::span<const MovedUpdate> updates, std::span<const Segment> seg
     if (is_update) now = std::max(now, there_ms[k]);
     now += room.op_ms[p];
     if (!is_update) continue;
+    if (k + carried >= updates.size()) {
+      back_ms.push_back(now);
+      continue;
+    }
     returned = std::max(now, returned) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
     back_ms.push_back(returned);
   }
@@ -139,11 +196,24 @@ std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates) {
   return turns;
 }
 
-std::vector<Turn> early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                              const StepRoom& room) {
-  std::vector<Turn> early = Turns(updates, segments, room).run();
-  std::vector<Turn> tight = tight_turns(updates);
-  return end_ms(updates, segments, room, early) < end_ms(updates, segments, room, tight) ? early : tight;
+StateTurns early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                       const StepRoom& room) {
+  const size_t n = updates.size();
+  StateTurns best{.turns = tight_turns(updates)};
+  double best_ms =
+      rest_ms(updates, segments, room, best.turns, 0) + forward_beside(updates, segments, room, 0).ms;
+  const size_t parts = room.carries ? std::min(n, kCarriedTried) : 0;
+  for (size_t part = 0; part <= parts; ++part) {
+    const size_t carried = parts > 0 ? n * part / parts : 0;
+    std::optional<std::vector<Turn>> turns = Turns(updates, segments, room, carried).run();
+    if (!turns) break;  // more find no room either
+    ForwardPass forward = forward_beside(updates, segments, room, carried);
+    const double ms = forward.ms + rest_ms(updates, segments, room, *turns, carried);
+    if (ms >= best_ms) continue;
+    best_ms = ms;
+    best = {.turns = std::move(*turns), .carried = carried, .releases = std::move(forward.releases)};
+  }
+  return best;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
-// When the states of each update are brought from the host's memory and when their bytes on the device are
-// free again: what offload_states.cc gives the ops for. Pure functions of numbers; thread-safe.
+// When the states of each update are brought from the host's memory, when they go back and when their bytes
+// on the device are free again: what offload_states.cc gives the ops for. Pure functions of numbers;
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +29,7 @@ struct StepRoom {
   int64_t most_bytes = 0;        // that may lie there at any position, copies included
   double link_bytes_per_ms = 0;  // in one direction while others go in the other
   uint32_t first = 0;            // nothing is brought before the op at this position
+  bool carries = false;          // states may go back beside the forward pass of the next step
 };
 
 // The copies of an update to the device start before the op at `before`, once those to the host of the first
@@ -37,15 +39,32 @@ struct Turn {
   size_t ended = 0;
 };
 
+// The op at `before` waits until the first `ended` copies to the host of what the step before left have
+// ended.
+struct Release {
+  uint32_t before = 0;
+  size_t ended = 0;
+};
+
+// A step's traffic. The states of the last `carried` updates stay on the device until the next step, at whose
+// start all of them begin to go back, the last update's first: what came last goes first, so that their
+// places can lie one on the other.
+struct StateTurns {
+  std::vector<Turn> turns = {};  // of each update
+  size_t carried = 0;
+  std::vector<Release> releases = {};  // in the forward pass
+};
+
 // One update ahead, two updates' copies at a time, and none ahead over ops that are no updates.
 std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates);
 
 // As early as there is room, with as many copies under way as fit. Follows the ops and both directions of the
 // link in time: the bytes of what has gone back by then are taken again, and where nothing stands between two
 // updates it is waited for. Ends of segments wait for copies, so nothing is brought in an earlier segment
-// than its update's that would not be there when that ends. Requires: updates in the order of their
-// positions.
-std::vector<Turn> early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                              const StepRoom& room);
+// than its update's that would not be there when that ends. Of several numbers of carried updates the one
+// with which a step is the shortest; carried states are waited for where the forward pass needs their room.
+// Requires: updates in the order of their positions.
+StateTurns early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                       const StepRoom& room);
 
 }  // namespace plimsoll

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace plimsoll {
 namespace {
 
@@ -22,7 +24,7 @@ struct Step {
   }
 
   std::vector<std::pair<uint32_t, size_t>> early() const {
-    return pairs(early_turns(updates, segments, room));
+    return pairs(early_turns(updates, segments, room).turns);
   }
 
   static std::vector<std::pair<uint32_t, size_t>> pairs(const std::vector<Turn>& turns) {
@@ -78,6 +80,40 @@ TEST(StateTurns, RunBesideTheOpsBetweenUpdates) {
   // The first is updated at 1 ms, is back at 3 and makes room for the third.
   EXPECT_EQ(step.early(), (List{{0, 0}, {0, 0}, {2, 1}}));
   EXPECT_EQ(Step::pairs(tight_turns(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
+}
+
+// Three ops of a forward pass, three of a backward pass, three updates.
+struct WholeStep : Step {
+  WholeStep() {
+    std::fill(segments.begin(), segments.begin() + 3, Segment::kForward);
+    room.live_bytes = {0, 50, 100, 100, 50, 0, 0, 0, 0};
+    room.first = 3;
+    room.carries = true;
+  }
+};
+
+// Without it the step would end an op's time later, with the copy of the last update. It has ended before the
+// op that needs the bytes. More that stay gain nothing.
+TEST(StateTurns, TheLastStayForTheNextForwardPass) {
+  const WholeStep step;
+  const StateTurns traffic = early_turns(step.updates, step.segments, step.room);
+  EXPECT_EQ(traffic.carried, 1u);
+  ASSERT_EQ(traffic.releases.size(), 1u);
+  EXPECT_EQ(traffic.releases[0].before, 2u);
+  EXPECT_EQ(traffic.releases[0].ended, 1u);
+}
+
+TEST(StateTurns, NoneStayWhereTheyMayNot) {
+  WholeStep step;
+  step.room.carries = false;
+  EXPECT_EQ(early_turns(step.updates, step.segments, step.room).carried, 0u);
+}
+
+// What stays needs its room until the step ends.
+TEST(StateTurns, NoneStayWhereTheLastUpdatesHaveNoRoom) {
+  WholeStep step;
+  step.room.live_bytes = {0, 0, 0, 100, 100, 80, 80, 80, 80};
+  EXPECT_EQ(early_turns(step.updates, step.segments, step.room).carried, 0u);
 }
 
 // Where there is no room each would wait for all that go back, which is slower.

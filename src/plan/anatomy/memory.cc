@@ -111,6 +111,8 @@ Purpose purpose_of(Storage storage) {
     case Storage::kInput:
     case Storage::kOutput:
       return Purpose::kStaging;
+    case Storage::kCarried:
+      return Purpose::kFunctionality;
   }
   return Purpose::kTemporary;
 }

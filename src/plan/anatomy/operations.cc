@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/build/copy_waits.h"
 #include "plan/build/op_times.h"
 #include "target/cpu_target.h"
 #include "target/gpu_efficiency.h"
@@ -18,42 +19,6 @@ struct OpFigures {
   double ms = 0;
 };
 
-// Follows the ops' stream and the two of copies, and gives every copy the time that the ops' stream waits for
-// it.
-void add_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<OpFigures>& figures) {
-  struct UnderWay {
-    size_t op;
-    uint32_t end;
-    double done_ms;
-  };
-  std::vector<UnderWay> under_way;
-  double now_ms = 0;
-  std::array<double, kNumSpaces> free_ms{};
-  const auto wait = [&](size_t position) {
-    for (const UnderWay& copy : under_way) {
-      if (copy.end > position || copy.done_ms <= now_ms) continue;
-      figures[copy.op].ms += copy.done_ms - now_ms;
-      now_ms = copy.done_ms;
-    }
-    std::erase_if(under_way, [&](const UnderWay& copy) { return copy.end <= position; });
-  };
-  for (size_t i = 0; i < figures.size(); ++i) {
-    wait(i);
-    const OpPlan& op = program.ops[i];
-    if (!op.copies_to) {
-      now_ms += figures[i].ms;
-      continue;
-    }
-    // Every byte is read at one end and written at the other.
-    const double copy_ms = figures[i].bytes / 2 / link_bytes_per_ms(request);
-    double& queue_ms = free_ms[index_of(*op.copies_to)];
-    queue_ms = std::max(queue_ms, now_ms) + copy_ms;
-    figures[i].ms = 0;
-    under_way.push_back({i, op.copy_end, queue_ms});
-  }
-  wait(figures.size());
-}
-
 std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) {
   std::vector<OpFigures> figures;
   figures.reserve(program.graph.ops().size());
@@ -64,7 +29,11 @@ std::vector<OpFigures> figures_of(const Plan& plan, const ProgramPlan& program) 
     figures.push_back(
         {cost.flops, cost.bytes, estimated_ms(schema, view, cost, program.bucket, plan.request)});
   }
-  if (plan.is_on_gpu() && program.ops.size() == figures.size()) add_waits(program, plan.request, figures);
+  if (!plan.is_on_gpu() || program.ops.size() != figures.size()) return figures;
+  std::vector<double> op_ms;
+  for (const OpFigures& op : figures) op_ms.push_back(op.ms);
+  add_copy_waits(program, plan.request, op_ms);
+  for (size_t i = 0; i < figures.size(); ++i) figures[i].ms = op_ms[i];
   return figures;
 }
 

@@ -173,9 +173,10 @@ TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   EXPECT_EQ(three.tokens, 384);
 }
 
-// States that come while the backward pass runs take no byte more. Without clipping a fifth of the step is
-// left of the time for them, or a tenth of the forward pass and the link's time where that is more.
-TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndNoBytes) {
+// States that come while the backward pass runs take a twentieth of what is not persistent at most. Without
+// clipping a fifth of the step is left of the time for them, or a tenth of the forward pass and the link's
+// time where that is more.
+TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
   for (const bool is_large : {false, true}) {
     for (const bool in_backward : {false, true}) {
       PlanRequest request = preset_request("bert-large-uncased", is_large ? 32 : 4, 512);
@@ -189,12 +190,13 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndNoBytes) {
       const Plan early = build_plan(request);
       request.early_states = false;
       const Plan late = build_plan(request);
-      EXPECT_LE(early.arena_bytes, late.arena_bytes);
+      EXPECT_LE(early.train->transient_bytes, late.train->transient_bytes + late.train->transient_bytes / 20);
       EXPECT_EQ(early.host_arena_bytes, late.host_arena_bytes);
       const double early_ms = operations_anatomy(early).total().ms;
       EXPECT_LT(early_ms, operations_anatomy(late).total().ms);
       if (!in_backward) continue;
-      const double link_ms = static_cast<double>(early.host_arena_bytes) / link_bytes_per_ms(request);
+      const double link_ms =
+          static_cast<double>(early.host_arena_bytes) / link_bytes_per_ms(request, LinkUse::kBothWays);
       EXPECT_LT(early_ms,
                 std::max(1.2 * without.total().ms, 1.1 * (without.segment(Segment::kForward).ms + link_ms)));
     }

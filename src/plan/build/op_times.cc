@@ -99,8 +99,9 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
   return 1e3 * std::max(arithmetic, traffic);
 }
 
-double link_bytes_per_ms(const PlanRequest& request) {
-  if (request.device == KernelDevice::kCuda) return kGpuShareOfLink * request.gpu.link_gb_per_s * 1e6;
+double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
+  const double share = use == LinkUse::kOneWay ? kGpuShareOfLinkOneWay : kGpuShareOfLinkBothWays;
+  if (request.device == KernelDevice::kCuda) return share * request.gpu.link_gb_per_s * 1e6;
   return memory_gb_per_s(cpu_target(request.isa), request.num_threads) * 1e6;
 }
 

@@ -11,9 +11,10 @@ namespace plimsoll {
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
 
-// Bytes that a millisecond carries between a GPU and its host in one direction, while others go in the other;
-// on a CPU, where tests alone keep something apart, its memory's rate.
-double link_bytes_per_ms(const PlanRequest& request);
+// Bytes that a millisecond carries between a GPU and its host in one direction, while nothing or others go in
+// the other; on a CPU, where tests alone keep something apart, its memory's rate.
+enum class LinkUse : uint8_t { kOneWay, kBothWays };
+double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
 // The rate of products at which fp32 operands are multiplied as asked. GFLOP/s of the data sheet.
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);

@@ -125,6 +125,7 @@ struct OpPlan {
   int64_t scratch_bytes = 0;            // in the largest bucket
   std::optional<Space> copies_to = {};  // of a copy: it runs beside the ops after it
   uint32_t copy_end = 0;                // and has ended before the op at this position starts
+  bool of_last_run = false;             // of a copy: the run before left what it copies, unless that is done
 };
 
 // What a transient buffer is for, in the terms of the anatomy.
@@ -167,6 +168,8 @@ struct ProgramPlan {
   int64_t host_lower_bound_bytes = 0;
   int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates by itself
   std::vector<PassRecord> passes = {};
+  // A run that has done this segment leaves something for copies of the next one (OpPlan::of_last_run).
+  std::optional<Segment> leaves_after = {};
 };
 
 struct PersistentBuffer {

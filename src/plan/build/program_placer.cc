@@ -1,6 +1,7 @@
 #include "plan/build/program_placer.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -42,22 +43,58 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   const Value& value = graph.value(lifetime.root);
   if (value.is_parameter_gradient) return Purpose::kGradients;
   if (value.producer != kNoOp && graph.op(value.producer).def == &copy_op()) return Purpose::kFunctionality;
+  if (value.storage == Storage::kCarried) return Purpose::kFunctionality;
   const Segment born = graph.ops()[lifetime.first].segment;
   const Segment dies = graph.ops()[lifetime.last].segment;
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
-// Offsets of one space's buffers, relative to its transient region.
-Layout assign(std::vector<TransientBuffer>& buffers, const PlanRequest& request) {
+// Offsets of one space's buffers, relative to its transient region, below what hangs from its top.
+Layout assign(std::span<TransientBuffer> buffers, std::span<const int64_t> hanging,
+              const PlanRequest& request) {
   if (buffers.empty()) return {};
   std::vector<LiveBuffer> live;
   live.reserve(buffers.size());
   for (const TransientBuffer& buffer : buffers) live.push_back({buffer.bytes, buffer.first, buffer.last});
   const int64_t alignment = arena_alignment(request.device);
   Layout layout =
-      request.separate_buffers ? separate_offsets(live, alignment) : assign_offsets(live, alignment);
+      request.separate_buffers ? separate_offsets(live, alignment) : assign_offsets(live, alignment, hanging);
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i].offset = layout.offsets[i];
   return layout;
+}
+
+// Carried buffers, each of which is live at the start and at the end of a run, hang from the top of the
+// region, each from the one before it: those that are written first hang highest. No two of their places
+// meet, and where what was written last is read first, the bytes that they take fall and rise without a hole.
+// What lives in one run lies below, the longest lowest, as where nothing is carried.
+struct HangingBuffers {
+  std::vector<TransientBuffer> buffers = {};  // two of each, for both parts of its life; offsets from the top
+  std::vector<int64_t> bytes = {};            // at each position
+};
+
+// Takes them out of the list.
+HangingBuffers hang_carried(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
+  HangingBuffers hanging;
+  const auto is_carried = [](const TransientBuffer& buffer) { return buffer.first > buffer.last; };
+  const auto carried = std::stable_partition(buffers.begin(), buffers.end(), std::not_fn(is_carried));
+  if (carried == buffers.end()) return hanging;
+  std::stable_sort(carried, buffers.end(),
+                   [](const TransientBuffer& a, const TransientBuffer& b) { return a.first < b.first; });
+  hanging.bytes.resize(num_positions, 0);
+  int64_t depth = 0;
+  for (auto it = carried; it != buffers.end(); ++it) {
+    depth += it->bytes;
+    TransientBuffer part = *it;
+    part.offset = -depth;
+    for (const auto& [first, last] : {std::pair{0u, it->last}, std::pair{it->first, num_positions - 1}}) {
+      part.first = first;
+      part.last = last;
+      hanging.buffers.push_back(part);
+      std::fill(hanging.bytes.begin() + first, hanging.bytes.begin() + last + 1, depth);
+    }
+  }
+  buffers.erase(carried, buffers.end());
+  return hanging;
 }
 
 bool is_read(const Graph& graph, ValueId id) {
@@ -86,6 +123,13 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program) : kernels_(progra
   for (const CopyInFlight& copy : find_copies(graph)) {
     program.ops[copy.op].copies_to = copy.to;
     program.ops[copy.op].copy_end = copy.end;
+    const ValueId from = graph.ops()[copy.op].inputs[0];
+    program.ops[copy.op].of_last_run = graph.value(from).storage == Storage::kCarried;
+  }
+  for (const Op& op : graph.ops()) {
+    const bool leaves = std::ranges::any_of(
+        op.outputs, [&](ValueId id) { return graph.value(root_of(graph, id)).storage == Storage::kCarried; });
+    if (leaves) program.leaves_after = op.segment;
   }
 }
 
@@ -149,10 +193,13 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
     program.buffers.push_back(
         {.op = i, .bytes = rounded(program.ops[i].scratch_bytes, request), .first = i, .last = i});
   }
-  const Layout layout = assign(program.buffers, request);
+  HangingBuffers hanging = hang_carried(program.buffers, static_cast<uint32_t>(program.ops.size()));
+  const Layout layout = assign(program.buffers, hanging.bytes, request);
+  for (TransientBuffer& buffer : hanging.buffers) buffer.offset += layout.bytes;
+  program.buffers.insert(program.buffers.end(), hanging.buffers.begin(), hanging.buffers.end());
   program.transient_bytes = layout.bytes;
   program.lower_bound_bytes = layout.lower_bound_bytes;
-  const Layout host = assign(program.host_buffers, request);
+  const Layout host = assign(program.host_buffers, {}, request);
   program.host_transient_bytes = host.bytes;
   program.host_lower_bound_bytes = host.lower_bound_bytes;
 }

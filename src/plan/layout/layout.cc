@@ -26,8 +26,8 @@ std::vector<LiveBuffer> rounded_up(std::span<const LiveBuffer> buffers, int64_t 
   return rounded;
 }
 
-int64_t lower_bound_of(std::span<const LiveBuffer> buffers) {
-  uint32_t positions = 0;
+int64_t lower_bound_of(std::span<const LiveBuffer> buffers, std::span<const int64_t> hanging = {}) {
+  auto positions = static_cast<uint32_t>(hanging.size());
   for (const LiveBuffer& buffer : buffers) positions = std::max(positions, buffer.last + 1);
   std::vector<int64_t> change(size_t{positions} + 1, 0);
   for (const LiveBuffer& buffer : buffers) {
@@ -36,9 +36,9 @@ int64_t lower_bound_of(std::span<const LiveBuffer> buffers) {
   }
   int64_t sum = 0;
   int64_t peak = 0;
-  for (int64_t entry : change) {
-    sum += entry;
-    peak = std::max(peak, sum);
+  for (size_t p = 0; p < change.size(); ++p) {
+    sum += change[p];
+    peak = std::max(peak, sum + (p < hanging.size() ? hanging[p] : 0));
   }
   return peak;
 }
@@ -63,14 +63,14 @@ constexpr Before kOrders[] = {
 
 class OffsetSearch {
  public:
-  OffsetSearch(std::vector<LiveBuffer> buffers, int64_t lower_bound)
-      : buffers_(std::move(buffers)), near_enough_(lower_bound + lower_bound / 1000) {}
+  OffsetSearch(std::vector<LiveBuffer> buffers, int64_t lower_bound, std::span<const int64_t> hanging)
+      : buffers_(std::move(buffers)), hanging_(hanging), near_enough_(lower_bound + lower_bound / 1000) {}
 
   Placement run() {
     std::vector<Try> tries;
     for (Before before : kOrders) {
       std::vector<uint32_t> order = sorted(before);
-      Placement placement = fill_skyline(buffers_, order);
+      Placement placement = filled(order);
       if (keep_if_better(placement)) return std::move(best_);
       tries.push_back({std::move(order), std::move(placement)});
     }
@@ -80,7 +80,7 @@ class OffsetSearch {
     for (Try& each : tries) {
       for (int64_t round = 0; round < rounds; ++round) {
         prefer_what_stands_too_high(each);
-        each.placement = fill_skyline(buffers_, each.order);
+        each.placement = filled(each.order);
         if (keep_if_better(each.placement)) return std::move(best_);
       }
     }
@@ -92,6 +92,25 @@ class OffsetSearch {
     std::vector<uint32_t> order;
     Placement placement;
   };
+
+  // What hangs over a buffer where most does: it falls and then rises.
+  int64_t hanging_over(const LiveBuffer& buffer) const {
+    return hanging_.empty() ? 0 : std::max(hanging_[buffer.first], hanging_[buffer.last]);
+  }
+
+  // As high as the buffers need it with what hangs over them. Where something does, filled from the bottom or
+  // from the top, from what hangs there on: what is better.
+  Placement filled(const std::vector<uint32_t>& order) const {
+    Placement up = fill_skyline(buffers_, order);
+    if (hanging_.empty()) return up;
+    Placement down = fill_skyline(buffers_, order, hanging_);
+    up.bytes = std::max(hanging_.front(), hanging_.back());
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      up.bytes = std::max(up.bytes, up.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]));
+      down.offsets[i] = down.bytes - down.offsets[i] - buffers_[i].bytes;
+    }
+    return up.bytes <= down.bytes ? up : down;
+  }
 
   std::vector<uint32_t> sorted(Before before) const {
     std::vector<uint32_t> order(buffers_.size());
@@ -109,23 +128,25 @@ class OffsetSearch {
 
   void prefer_what_stands_too_high(Try& each) const {
     std::stable_partition(each.order.begin(), each.order.end(), [&](uint32_t i) {
-      return each.placement.offsets[i] + buffers_[i].bytes > near_enough_;
+      return each.placement.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]) > near_enough_;
     });
   }
 
   std::vector<LiveBuffer> buffers_;
+  std::span<const int64_t> hanging_;
   int64_t near_enough_;
   Placement best_{.offsets = {}, .bytes = std::numeric_limits<int64_t>::max()};
 };
 
 }  // namespace
 
-Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment) {
+Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment,
+                      std::span<const int64_t> hanging) {
   PLIMSOLL_CHECK(alignment > 0 && (alignment & (alignment - 1)) == 0, "alignment {}", alignment);
   if (buffers.empty()) return {};
   std::vector<LiveBuffer> rounded = rounded_up(buffers, alignment);
-  const int64_t lower_bound = lower_bound_of(rounded);
-  Placement best = OffsetSearch(std::move(rounded), lower_bound).run();
+  const int64_t lower_bound = lower_bound_of(rounded, hanging);
+  Placement best = OffsetSearch(std::move(rounded), lower_bound, hanging).run();
   return {.offsets = std::move(best.offsets), .bytes = best.bytes, .lower_bound_bytes = lower_bound};
 }
 

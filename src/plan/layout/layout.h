@@ -28,7 +28,12 @@ struct Layout {
 // enough, so only a hard case costs more than one filling. Deterministic: counts its tries, reads no clock.
 // Cost: O(n^2) in the buffers a filling: about 0.13 ms for the 1210 of BERT-large, and at most 20 times that
 // where no order is good. Requires: alignment is a power of two, sizes are not negative, first <= last.
-Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment);
+//
+// `hanging`: bytes that others have at each position from the top of the result down, nothing where it is
+// empty; the lower bound counts them. Requires: it has every position of the buffers, falls, and then rises,
+// by multiples of the alignment.
+Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment,
+                      std::span<const int64_t> hanging = {});
 
 // One buffer after another, whatever their lives: none shares a byte with another. The lower bound is as
 // above.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/philox.h"
 #include "plimsoll/error.h"
@@ -39,6 +40,22 @@ TEST(Layout, BuffersThatAreNotLiveTogetherShareBytes) {
   const Layout layout = assign_offsets(buffers, 64);
   expect_valid(buffers, layout, 64);
   EXPECT_EQ(layout.bytes, 128);
+}
+
+// Others hang from the top at the first and at the last position, so the longest lies lowest.
+TEST(Layout, LeavesRoomForWhatHangsFromTheTop) {
+  const std::vector<LiveBuffer> buffers{{64, 1, 2}, {64, 0, 3}, {128, 1, 1}};
+  const std::array<int64_t, 4> hanging{192, 0, 64, 64};
+  const Layout layout = assign_offsets(buffers, 64, hanging);
+  expect_valid(buffers, layout, 64);
+  EXPECT_EQ(layout.lower_bound_bytes, 256);
+  EXPECT_EQ(layout.bytes, 256);
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    for (uint32_t p = buffers[i].first; p <= buffers[i].last; ++p) {
+      EXPECT_LE(layout.offsets[i] + buffers[i].bytes + hanging[p], layout.bytes);
+    }
+  }
+  EXPECT_EQ(assign_offsets(std::span(buffers).first(1), 64, hanging).bytes, 192);
 }
 
 TEST(Layout, SeparateBuffersShareNothing) {

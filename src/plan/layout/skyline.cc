@@ -23,8 +23,15 @@ struct Stretch {
 // so what a heap says of a stretch that has changed since is never true again.
 class Skyline {
  public:
-  explicit Skyline(uint32_t last) : stretches_(size_t{last} + 1), first_of_end_(size_t{last} + 1, kNone) {
-    add({.first = 0, .last = last, .height = 0});
+  Skyline(uint32_t last, std::span<const int64_t> floor)
+      : stretches_(size_t{last} + 1), first_of_end_(size_t{last} + 1, kNone) {
+    const auto height = [&](uint32_t p) { return p < floor.size() ? floor[p] : 0; };
+    for (uint32_t first = 0; first <= last;) {
+      uint32_t end = first + 1;
+      while (end <= last && height(end) == height(first)) ++end;
+      add({.first = first, .last = end - 1, .height = height(first)});
+      first = end;
+    }
   }
 
   // The lowest, of equally low ones the earliest.
@@ -159,15 +166,17 @@ class Waiting {
 
 }  // namespace
 
-Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order) {
+Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
+                       std::span<const int64_t> floor) {
   PLIMSOLL_CHECK(order.size() == buffers.size(), "an order of {} for {} buffers", order.size(),
                  buffers.size());
   Placement placement;
   placement.offsets.assign(buffers.size(), 0);
+  for (const int64_t height : floor) placement.bytes = std::max(placement.bytes, height);
   uint32_t last = 0;
   for (const LiveBuffer& buffer : buffers) last = std::max(last, buffer.last);
   Waiting waiting(buffers, order, last);
-  Skyline skyline(last);
+  Skyline skyline(last, floor);
   for (size_t left = buffers.size(); left > 0;) {
     const Stretch valley = skyline.lowest();
     const uint32_t rank = waiting.take_first_inside(valley);

@@ -24,8 +24,10 @@ struct Placement {
 
 // Places every buffer at a height where the skyline is level over all its positions, so no two that are live
 // together overlap. Offsets are sums of sizes: where sizes are multiples of an alignment, so are they. Ties
-// go to the earliest positions. Requires: `order` holds each index of `buffers` once. Cost: O(n^2) at
-// the most, about 0.13 ms for 1200 buffers.
-Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order);
+// go to the earliest positions. `floor`: heights that the skyline starts with, 0 behind its end; the bytes of
+// a placement reach as high. Requires: `order` holds each index of `buffers` once. Cost: O(n^2) at the most,
+// about 0.13 ms for 1200 buffers.
+Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
+                       std::span<const int64_t> floor = {});
 
 }  // namespace plimsoll

@@ -32,6 +32,15 @@ TEST(Skyline, PositionsThatNothingUsesAreNoWall) {
   EXPECT_EQ(placement.bytes, 256);
 }
 
+TEST(Skyline, StartsOnAFloor) {
+  const std::array<int64_t, 4> floor{128, 64, 0, 64};
+  const std::array<LiveBuffer, 3> buffers{{{64, 0, 3}, {64, 2, 2}, {64, 1, 2}}};
+  const Placement placement = fill_skyline(buffers, std::array<uint32_t, 3>{0, 1, 2}, floor);
+  EXPECT_EQ(placement.offsets, (std::vector<int64_t>{128, 0, 64}));
+  EXPECT_EQ(placement.bytes, 192);
+  EXPECT_EQ(fill_skyline(std::span(buffers).last(1), std::array<uint32_t, 1>{0}, floor).bytes, 128);
+}
+
 TEST(Skyline, AnOrderOfOtherBuffersIsOurFault) {
   const std::array<LiveBuffer, 2> buffers{{{64, 0, 1}, {128, 0, 1}}};
   EXPECT_THROW(fill_skyline(buffers, std::array<uint32_t, 1>{0}), Error);

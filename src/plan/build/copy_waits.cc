@@ -1,0 +1,52 @@
+#include "plan/build/copy_waits.h"
+
+#include <algorithm>
+#include <array>
+
+#include "graph/ops/op.h"
+#include "plan/build/op_times.h"
+
+namespace plimsoll {
+namespace {
+
+struct UnderWay {
+  size_t op = 0;
+  uint32_t end = 0;
+  double done_ms = 0;
+};
+
+}  // namespace
+
+void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms) {
+  std::vector<UnderWay> under_way;
+  double now_ms = 0;
+  std::array<double, kNumSpaces> free_ms{};
+  const auto wait = [&](size_t position) {
+    for (const UnderWay& copy : under_way) {
+      if (copy.end > position || copy.done_ms <= now_ms) continue;
+      op_ms[copy.op] += copy.done_ms - now_ms;
+      now_ms = copy.done_ms;
+    }
+    std::erase_if(under_way, [&](const UnderWay& copy) { return copy.end <= position; });
+  };
+  for (size_t i = 0; i < op_ms.size(); ++i) {
+    wait(i);
+    const OpPlan& plan = program.ops[i];
+    if (!plan.copies_to) {
+      now_ms += op_ms[i];
+      continue;
+    }
+    double& queue_ms = free_ms[index_of(*plan.copies_to)];
+    queue_ms = std::max(queue_ms, now_ms);
+    const bool is_alone = free_ms[1 - index_of(*plan.copies_to)] <= queue_ms;
+    const Op& op = program.graph.ops()[i];
+    // Every byte is read at one end and written at the other.
+    const double bytes = schema_of(op).cost({program.graph, op}, program.bucket).bytes / 2;
+    queue_ms += bytes / link_bytes_per_ms(request, is_alone ? LinkUse::kOneWay : LinkUse::kBothWays);
+    op_ms[i] = 0;
+    under_way.push_back({i, plan.copy_end, queue_ms});
+  }
+  wait(op_ms.size());
+}
+
+}  // namespace plimsoll
