@@ -1,6 +1,7 @@
 #include "exec/tuning.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -49,31 +50,86 @@ class Tuner {
     return had_all;
   }
 
-  std::optional<TunedProduct> choose(const PlannedProduct& product) {
-    std::optional<TunedProduct> best;
-    double first_ms = 0;
-    int measured = 0;
-    for (TunedProduct& candidate : measurer_.candidates(product, limits_.candidates)) {
-      const std::optional<double> ms = measurer_.measure(product, candidate);
-      // Without a time for the first choice there is nothing to compare with.
-      if (!ms && !best) return std::nullopt;
-      if (!ms) continue;
-      candidate.ms = *ms;
-      if (measured++ == 0) first_ms = *ms;
-      const bool is_first = measured == 1;
-      const bool beats_first = *ms <= (1.0 - limits_.least_gain) * first_ms;
-      if (is_first || (beats_first && *ms < best->ms)) best = std::move(candidate);
+  // An algorithm and what its rounds took, milliseconds.
+  struct Timed {
+    TunedProduct algorithm;
+    std::vector<double> ms = {};
+  };
+
+  static double median(std::vector<double> ms) {
+    const auto middle = ms.begin() + std::ssize(ms) / 2;
+    std::nth_element(ms.begin(), middle, ms.end());
+    return *middle;
+  }
+
+  // One round; algorithms that are refused leave. The first stays first.
+  void measure_round(const PlannedProduct& product, std::vector<Timed>& list) {
+    std::erase_if(list, [&](Timed& timed) {
+      const std::optional<double> ms = measurer_.measure(product, timed.algorithm);
+      if (ms) timed.ms.push_back(*ms);
+      return !ms;
+    });
+  }
+
+  void warm_up(const PlannedProduct& product, const TunedProduct& algorithm) {
+    constexpr int kMost = 1000;
+    const double begin = measurer_.seconds();
+    for (int i = 0; i < kMost && measurer_.seconds() - begin < limits_.warm_up_seconds; ++i) {
+      if (!measurer_.measure(product, algorithm)) return;
     }
-    if (!best) return std::nullopt;
-    best->first_ms = first_ms;
-    best->num_candidates = measured;
-    return best;
+  }
+
+  bool saves_enough(const Timed& other, const Timed& first) const {
+    return median(other.ms) <= (1.0 - limits_.least_gain) * median(first.ms);
+  }
+
+  // Nothing where the library's first choice is refused: without a time for it there is nothing to compare
+  // with.
+  std::optional<TunedProduct> choose(const PlannedProduct& product) {
+    std::vector<Timed> list;
+    for (TunedProduct& candidate : measurer_.candidates(product, limits_.candidates))
+      list.push_back({.algorithm = std::move(candidate)});
+    if (list.empty()) return std::nullopt;
+    const TunedProduct first = list.front().algorithm;
+    if (!std::exchange(is_warm_, true)) warm_up(product, first);
+    measure_round(product, list);
+    const auto num_candidates = static_cast<int>(list.size());
+    if (!list.empty()) leave_near(list);
+    for (int round = 1; round < limits_.rounds; ++round) measure_round(product, list);
+    if (list.empty() || !(list.front().algorithm == first)) return std::nullopt;
+    const auto [chosen, first_ms] = chosen_of(product, list);
+    TunedProduct tuned = chosen.algorithm;
+    tuned.ms = median(chosen.ms);
+    tuned.first_ms = first_ms;
+    tuned.num_candidates = num_candidates;
+    return tuned;
+  }
+
+  // Of a list that the library's first choice leads, with the milliseconds that this took beside it.
+  std::pair<Timed, double> chosen_of(const PlannedProduct& product, const std::vector<Timed>& list) {
+    const Timed& first = list.front();
+    const Timed& best = *std::min_element(
+        list.begin(), list.end(), [](const Timed& a, const Timed& b) { return median(a.ms) < median(b.ms); });
+    if (!saves_enough(best, first)) return {first, median(first.ms)};
+    std::vector<Timed> two{{.algorithm = first.algorithm}, {.algorithm = best.algorithm}};
+    for (int round = 0; round < limits_.duel_rounds; ++round) measure_round(product, two);
+    if (two.size() < 2) return {first, median(first.ms)};
+    return {saves_enough(two[1], two[0]) ? two[1] : two[0], median(two[0].ms)};
+  }
+
+  // The library's first choice, and of the others those that one round took for near the fastest.
+  void leave_near(std::vector<Timed>& list) const {
+    double least = list.front().ms.front();
+    for (const Timed& timed : list) least = std::min(least, timed.ms.front());
+    const auto is_far = [&](const Timed& timed) { return timed.ms.front() > limits_.near * least; };
+    list.erase(std::remove_if(list.begin() + 1, list.end(), is_far), list.end());
   }
 
   const Plan& plan_;
   ProductMeasurer& measurer_;
   TuningLimits limits_;
   double begin_;
+  bool is_warm_ = false;
   TuningTable table_;
 };
 

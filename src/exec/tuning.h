@@ -16,11 +16,18 @@ namespace plimsoll {
 
 struct TuningLimits {
   int candidates = 8;  // of the library's, best guess first
-  // Another than the library's first choice is taken where it saves at least this share of the time: medians
-  // of a few runs scatter by about a hundredth on an H200.
+  // Each is measured in so many rounds, one after another within a round, and its median counts: what
+  // disturbs the card for some milliseconds then meets all of them or few rounds of one.
+  int rounds = 3;
+  double near = 1.25;  // of the best of the first round; what took longer is not measured again
+  // The fastest is measured against the library's first choice once more, in turn, and is taken where both
+  // the rounds and this duel say that it saves at least `least_gain`: medians of a few runs scatter by about
+  // a hundredth on an H200, and of eight that are equal one looks fastest.
+  int duel_rounds = 5;
   double least_gain = 0.02;
-  double seconds = 3.0;          // after so long no product of another bucket than the largest is begun
-  double largest_seconds = 9.0;  // and none of those any more
+  double warm_up_seconds = 0.25;  // of measurements that do not count, while an idle card's clocks rise
+  double seconds = 3.0;           // after so long no product of another bucket than the largest is begun
+  double largest_seconds = 9.0;   // and none of those any more
 };
 
 // What a device does for it.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -34,15 +35,17 @@ class StubMeasurer final : public ProductMeasurer {
     return list;
   }
   std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) override {
-    ++measurements;
+    const int turn = measurements++;
     clock += seconds_each;
     measured.insert(product_key(product.problem, product.fp32));
     const double ms = times[candidate.algorithm[0]];
-    return ms < 0 ? std::nullopt : std::optional(ms);
+    return ms < 0 ? std::nullopt : std::optional(ms * disturbance(turn, candidate.algorithm[0]));
   }
 
   std::string card_name = "NVIDIA H200";
   std::vector<double> times = {1.0, 0.9, 1.1};
+  // Of the measurement of this number, of this candidate.
+  std::function<double(int turn, int candidate)> disturbance = [](int, int) { return 1.0; };
   double seconds_each = 0.0;
   double clock = 100.0;
   int measurements = 0;
@@ -86,6 +89,41 @@ TEST(Tuning, KeepsTheFirstChoiceWithinTheNoise) {
   EXPECT_EQ(chosen(tune_products(build_plan(gpu_request()), measurer)), 2);
 }
 
+// Clocks that rise, a neighbour for some milliseconds, one time that is far too good: none changes the
+// choice.
+TEST(Tuning, WhatDisturbsForAWhileChangesNoChoice) {
+  const Plan plan = build_plan(gpu_request());
+  StubMeasurer rising;
+  rising.times = {1.0, 1.01, 0.99};
+  rising.seconds_each = 0.0005;
+  rising.disturbance = [](int turn, int) { return turn < 400 ? 5.0 - turn / 100.0 : 1.0; };
+  EXPECT_EQ(chosen(tune_products(plan, rising)), 0);
+  StubMeasurer busy;
+  busy.times = {1.0, 1.01, 0.9};
+  busy.disturbance = [](int turn, int) { return turn % 50 < 3 ? 1.2 : 1.0; };
+  EXPECT_EQ(chosen(tune_products(plan, busy)), 2);
+  // Every round of one candidate in turn looks better than it is, its duel does not.
+  StubMeasurer lucky;
+  lucky.times = {1.0, 1.0, 1.0};
+  lucky.disturbance = [count = 0](int, int candidate) mutable {
+    if (candidate != 1) return 1.0;
+    return count++ % 8 < 3 ? 0.9 : 1.0;  // three rounds, then a duel of five
+  };
+  EXPECT_EQ(chosen(tune_products(plan, lucky)), 0);
+}
+
+TEST(Tuning, WhatIsFarFromTheFastestIsMeasuredOnce) {
+  StubMeasurer measurer;
+  measurer.times = {1.0, 1.3, 1.0};
+  int slow = 0;
+  measurer.disturbance = [&slow](int, int candidate) {
+    slow += candidate == 1 ? 1 : 0;
+    return 1.0;
+  };
+  const TuningTable table = tune_products(build_plan(gpu_request()), measurer);
+  EXPECT_EQ(slow, std::ssize(table.products));
+}
+
 TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
   StubMeasurer measurer;
   measurer.times = {1.0, -1.0, 0.5, -1.0};
@@ -99,8 +137,9 @@ TEST(Tuning, RefusedAlgorithmsAreLeftOut) {
 TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   PlanRequest request = gpu_request();
   StubMeasurer first;
-  first.seconds_each = 0.06;  // too slow for any but the largest buckets
+  first.seconds_each = 0.01;  // too slow for any but the largest buckets
   request.tuning = tune_products(build_plan(request), first);
+  EXPECT_GE(first.clock - 100.0, 3.0);
   StubMeasurer second;
   second.times = {1.0, 2.0};
   EXPECT_EQ(tune_products(build_plan(request), second), request.tuning);
@@ -117,18 +156,20 @@ TEST(Tuning, TimeIsShort) {
   const size_t in_largest = products_of(*plan.train, plan.train->bucket, plan.request).size() +
                             products_of(*plan.evaluate, plan.evaluate->bucket, plan.request).size();
   ASSERT_GT(in_largest, 8u);
+  // A product is measured 19 times: three candidates in three rounds, two in a duel of five.
+  constexpr int kEach = 3 * 3 + 2 * 5;
   // The largest buckets take all of the time: no other is begun.
   StubMeasurer slow;
-  slow.seconds_each = 3.0 / static_cast<double>(3 * in_largest);
+  slow.seconds_each = 3.0 / static_cast<double>(kEach * in_largest);
   const TuningTable largest_only = tune_products(plan, slow);
   EXPECT_LE(slow.measured.size(), in_largest + 1);
   for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, plan.request))
     EXPECT_NE(largest_only.find(key), nullptr);
-  // Nine seconds are the end even of those.
+  // Nine seconds are the end even of those. The first measurement warms up.
   StubMeasurer slower;
-  slower.seconds_each = 1.0;
-  EXPECT_EQ(tune_products(plan, slower).products.size(), 3u);
-  EXPECT_EQ(slower.measurements, 9);
+  slower.seconds_each = 0.25;
+  EXPECT_EQ(tune_products(plan, slower).products.size(), 2u);
+  EXPECT_EQ(slower.measurements, 2 * kEach + 1);
 }
 
 TEST(Tuning, OrderOfBuckets) {
