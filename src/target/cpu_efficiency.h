@@ -12,8 +12,10 @@
 // With these, steps of MiniLM-L6-H384 (4 x 512, one thread) are predicted within 12 % of the processor time
 // that they take (operations_test holds them to 15 %).
 // Attention on AMX tiles: BERT-base 8 x 128 in bf16 on two cores of a Sapphire Rapids (2026-11-22, other work
-// on the other cores), two runs of `train --profile`: 0.20 and 0.22 forward and 0.32 and 0.35 backward of the
-// rate that the products of the same steps reached.
+// on the other cores), two runs of `train --profile`: 0.83 ns forward and 1.32 backward for each score, both
+// cores together. MiniLM-L6-H384 4 x 512, whose heads are half as wide, on two cores of an H200's host
+// (2026-11-23): 0.82 and 1.38. So a score takes as long with either width, its exponential and its place in
+// tiles more than the products, and what is a share of FLOP/s for heads of 64 is less for narrower ones.
 // Products of fp32 matrices on AMX tiles: BERT-base 8 x 128 on two such cores (2026-11-23, other work on the
 // other cores), two runs of `train --profile`: 254 and 367 GFLOP/s where the table has 190 for AVX-512.
 #pragma once
@@ -31,7 +33,8 @@ enum class CpuWork {
   kUpdateOfCodes  // optimizer states in 8 bits
 };
 
-// Of the rate of products in the type that the work is done in.
+// Of the rate of products in the type that the work is done in; of attention on tiles, with heads of
+// kCpuTilesHeadSize.
 constexpr double cpu_share_of_flops(CpuWork work) {
   switch (work) {
     case CpuWork::kProduct:
@@ -53,5 +56,7 @@ constexpr double cpu_share_of_flops(CpuWork work) {
   }
   return 1;
 }
+
+inline constexpr double kCpuTilesHeadSize = 64;
 
 }  // namespace plimsoll

@@ -10,8 +10,10 @@ namespace {
 
 // Measured: oneDNN 2.6.3 on two cores of a Sapphire Rapids Xeon, products of 1024 rows with BERT's layer
 // sizes (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s in fp32 on AVX-512 and 700 to 2500 in bf16 on AMX for
-// both cores together; 1467 is the mean over the products of a whole training step of BERT-base. AdamW over
-// BERT-base's parameters streams 19 GB/s there.
+// both cores together; 1467 is the mean over the products of a whole training step of BERT-base. On two cores
+// of an H200's host (2026-11-23) those of MiniLM's steps ran at 915 beside other work, and at 562 on another
+// pair: what a core does in bf16 depends on the machine, and `plimsoll bench --calibrate` measures it. AdamW
+// over BERT-base's parameters streams 19 GB/s on the first machine.
 constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two Sapphire Rapids cores";
 // Not measured. AVX2 has vectors half as wide and clocks a little higher; SSE2 a quarter as wide and no fused
 // multiply-add; AVX512_BF16 multiplies twice as many elements an instruction as fp32 does.

@@ -47,7 +47,7 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const GpuTarget& gpu = request.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
   const GpuWork work = gpu_work(schema, op);
-  if (work == GpuWork::kOther) return std::hypot(1e3 * traffic, kGpuLeastMs);
+  if (work == GpuWork::kOther) return std::hypot(1e3 * traffic, kGpuLeastElementsMs);
   const DType type = arithmetic_type(op);
   // Attention multiplies in tf32 where products do, but not as three of them.
   const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
@@ -77,12 +77,35 @@ CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
   return name.ends_with("_8bit") ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
 }
 
+bool is_attention_on_tiles(CpuWork work) {
+  return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
+}
+
 // The type whose rate of products the work has a share of: beside products only attention on AMX multiplies
 // in 16 bits.
 DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
-  const bool on_tiles = work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
   const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
-  return is_product || on_tiles ? arithmetic_type(op) : DType::kF32;
+  return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
+}
+
+// Of the share of FLOP/s: a score takes tiles as long with narrower heads.
+double share_of_head_size(CpuWork work, const OpView& op) {
+  if (!is_attention_on_tiles(work)) return 1;
+  // Rows of the first operand hold queries, keys and values of all heads.
+  const auto row = static_cast<double>(op.in_shape(0).last().offset);
+  const double head_size = row / 3 / static_cast<double>(op.attributes().integer("heads"));
+  return std::min(1.0, head_size / kCpuTilesHeadSize);
+}
+
+double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
+                        const PlanRequest& request) {
+  const CpuTarget& target = cpu_target(request.isa);
+  const CpuWork work = cpu_work(schema, op, request.isa);
+  const DType type = cpu_arithmetic_type(work, op);
+  const double share = cpu_share_of_flops(work) * share_of_head_size(work, op);
+  const double arithmetic = cost.flops / (share * product_gflops(target, type, request.num_threads) * 1e9);
+  const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
+  return 1e3 * std::max(arithmetic, traffic);
 }
 
 }  // namespace
@@ -90,13 +113,7 @@ DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request) {
   if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
-  const CpuTarget& target = cpu_target(request.isa);
-  const CpuWork work = cpu_work(schema, op, request.isa);
-  const DType type = cpu_arithmetic_type(work, op);
-  const double gflops = cpu_share_of_flops(work) * product_gflops(target, type, request.num_threads);
-  const double arithmetic = cost.flops / (gflops * 1e9);
-  const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
-  return 1e3 * std::max(arithmetic, traffic);
+  return estimated_cpu_ms(schema, op, cost, request);
 }
 
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
