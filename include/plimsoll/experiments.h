@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,6 +72,18 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
 // argument, and for more than 1000 rows.
 std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps,
                                           const std::vector<std::string>& more);
+
+// Runs that say how long ops take on this CPU, in fp32 and, where it multiplies that, in bf16: ten steps each
+// of what document_experiments() trains. Words that `more` shares with these runs' own change nothing.
+std::vector<Experiment> calibration_runs(const std::vector<std::string>& more);
+
+// What the folders of such runs come to, as --calibration reads it: of every kind of op the time that it took
+// over the time that was estimated. Reads files. Errors: kBadData where one is missing or broken.
+std::string calibration_json(const std::vector<std::string>& folders);
+
+// Keeps it where --calibration auto looks. Returns the path. Errors: kDevice; kUsage where the environment
+// has no cache.
+std::string keep_calibration(const std::string& json, const std::map<std::string, std::string>& environment);
 
 // What a run left in its output folder: plan.json, memory.json, log.jsonl, train_results.json,
 // eval_results.json where there is one. Reads files. Errors: kBadData where one is missing or broken.

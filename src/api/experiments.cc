@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "device/cpu/cpu_features.h"
 #include "plimsoll/arguments.h"
 #include "show/report/experiment_plot.h"
 #include "show/report/experiment_table.h"
@@ -282,6 +283,20 @@ std::vector<Experiment> document_experiments(ExperimentDevice device, const std:
          .note = stands_in ? "bf16 stands for the documents' fp16, which no CPU multiplies" : ""});
   }
   return experiments;
+}
+
+std::vector<Experiment> calibration_runs(const std::vector<std::string>& more) {
+  const Words all = merged(merged(common_words(ExperimentDevice::kCpu), more), {"--use_cpu", "True"});
+  std::vector<Experiment> runs;
+  for (const bool is_half : {false, true}) {
+    if (is_half && !has_bf16_products(cpu_isa())) continue;
+    const std::string name = is_half ? "calibration, bf16" : "calibration, fp32";
+    const Words own{
+        "--bf16", is_half ? "True" : "False", "--max_steps", "10", "--profile", "True", "--calibration",
+        "off"};
+    runs.push_back({.name = name, .key = key_of(name), .methods = {}, .words = merged(all, own), .note = {}});
+  }
+  return runs;
 }
 
 std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps,

@@ -21,11 +21,15 @@ namespace fs = std::filesystem;
 
 constexpr const char* kUsage =
     "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
-    "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n\n"
+    "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n"
+    "       plimsoll bench --calibrate [--num_threads N]\n\n"
     "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
     "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
     "                      smaller model, in minutes\n"
     "  --sweep NAME=A,B    a grid of any arguments of train; --do_eval with data adds the metrics\n"
+    "  --calibrate         time ops of a training on this CPU, for the predictions of plan, fit and bench "
+    "on\n"
+    "                      it with as many threads; --experiments does so too, for its own rows\n"
     "  --only TEXT,TEXT    the first row and those whose name has one of the texts\n"
     "  --peer              each row by Hugging Face's Trainer too, where PyTorch is installed\n"
     "  --peer_python FILE  the interpreter for it, python3 unless said\n"
@@ -36,6 +40,7 @@ constexpr const char* kUsage =
 
 struct BenchWords {
   bool experiments = false;
+  bool calibrate = false;
   bool peer = false;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";
@@ -66,6 +71,8 @@ BenchWords read_words(const std::vector<std::string>& words) {
     };
     if (name == "--experiments") {
       read.experiments = true;
+    } else if (name == "--calibrate") {
+      read.calibrate = true;
     } else if (name == "--peer") {
       read.peer = true;
     } else if (name == "--output_dir") {
@@ -82,8 +89,9 @@ BenchWords read_words(const std::vector<std::string>& words) {
       read.more.push_back(words[i]);
     }
   }
-  if (read.experiments == !read.sweeps.empty()) {
-    throw Error(ErrorCode::kUsage, "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more");
+  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) != 1) {
+    throw Error(ErrorCode::kUsage,
+                "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
   }
   if (read.peer && !fs::exists(read.peer_script)) {
     throw Error(ErrorCode::kUsage, "bench: --peer: there is no " + read.peer_script +
@@ -118,10 +126,14 @@ class Bench {
 
   int run() {
     fs::create_directories(words_.output_dir + "/rows");
-    for (const Experiment& experiment : chosen_experiments())
-      rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     std::signal(SIGINT, on_stop);
     std::signal(SIGTERM, on_stop);
+    if (words_.calibrate) return calibrate() ? 0 : static_cast<int>(ErrorCode::kInterrupted);
+    if (words_.experiments) device_ = device();
+    if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
+      return static_cast<int>(ErrorCode::kInterrupted);
+    for (const Experiment& experiment : chosen_experiments())
+      rows_.push_back({.experiment = experiment, .figures = {}, .refused = {}, .peer = {}});
     for (size_t i = 0; i < rows_.size(); ++i) {
       run_row(i);
       if (stop_signal != 0) {
@@ -160,7 +172,7 @@ class Bench {
   }
 
   std::vector<Experiment> chosen_experiments() const {
-    std::vector<Experiment> all = words_.experiments ? document_experiments(device(), words_.more)
+    std::vector<Experiment> all = words_.experiments ? document_experiments(device_, words_.more)
                                                      : sweep_experiments(words_.sweeps, words_.more);
     if (words_.only.empty()) return all;
     std::vector<Experiment> chosen;
@@ -171,6 +183,39 @@ class Bench {
       if (chosen.empty() || named) chosen.push_back(experiment);
     }
     return chosen;
+  }
+
+  // Right before the rows, so that their predictions are of this machine as it is now. False where a signal
+  // came. With --calibrate it is kept for other calls, else for the rows.
+  bool calibrate() {
+    const bool is_given = std::any_of(words_.more.begin(), words_.more.end(), [](const std::string& word) {
+      return word.starts_with("--calibration");
+    });
+    if (is_given && !words_.calibrate) return true;
+    const std::string path = words_.output_dir + "/calibration.json";
+    if (words_.calibrate || !fs::exists(path)) {
+      std::vector<std::string> folders;
+      for (const Experiment& run : calibration_runs(words_.more)) {
+        const std::string folder = words_.output_dir + "/calibration/" + run.key;
+        fs::remove_all(folder);
+        fs::create_directories(folder);
+        std::vector<std::string> words{own_program(), "bench", "--one_run"};
+        words.insert(words.end(), run.words.begin(), run.words.end());
+        words.insert(words.end(), {"--output_dir", folder});
+        Child child(words, folder + "/output.txt");
+        if (!wait_for(child, run.name)) return false;
+        if (child.exit_code() != 0)
+          throw Error(ErrorCode::kUsage, "bench: " + run.name + ": " + child.last_line());
+        folders.push_back(folder);
+      }
+      write_file(path, calibration_json(folders));
+    }
+    if (words_.calibrate) {
+      print("wrote " + keep_calibration(read_file(path), process_environment()));
+    } else {
+      words_.more.insert(words_.more.end(), {"--calibration", path});
+    }
+    return true;
   }
 
   std::string folder_of(const ExperimentRow& row) const {
@@ -289,6 +334,7 @@ class Bench {
   }
 
   BenchWords words_;
+  ExperimentDevice device_ = ExperimentDevice::kCpu;
   std::vector<ExperimentRow> rows_;
 };
 

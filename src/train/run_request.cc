@@ -7,6 +7,7 @@
 #include <span>
 
 #include "plan/search/budget.h"
+#include "train/calibration_cache.h"
 #include "train/device_choice.h"
 #include "train/host_memory.h"
 #include "train/run_data.h"
@@ -196,6 +197,10 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   request.train_buckets = narrow<int>(train_buckets_used(setup));
   request.host = estimate_host_memory(setup);
   request.optimizer_in_backward = arguments.optimizer_in_backward;
+  if (request.device == KernelDevice::kCpu) {
+    request.cpu_calibration =
+        read_calibration(arguments.calibration, request.num_threads, environment, files, setup.warnings);
+  }
   choose_what_runs_again(setup);
   if (request.device == KernelDevice::kCuda) set_tuning(setup, environment, files);
 }

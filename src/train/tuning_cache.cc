@@ -33,17 +33,20 @@ std::string file_word(const std::string& name) {
 
 }  // namespace
 
-std::string tuning_cache_folder(const std::string& word, const Environment& environment) {
-  if (word == "off") return {};
-  if (word != "auto") return word;
-  const auto get = [&](const char* name) {
-    const auto it = environment.find(name);
+std::string cache_folder(const std::string& name, const Environment& environment) {
+  const auto get = [&](const char* variable) {
+    const auto it = environment.find(variable);
     return it == environment.end() ? std::string() : it->second;
   };
   if (const std::string cache = get("XDG_CACHE_HOME"); !cache.empty())
-    return join_path(cache, "plimsoll/tuning");
-  if (const std::string home = get("HOME"); !home.empty()) return join_path(home, ".cache/plimsoll/tuning");
+    return join_path(cache, "plimsoll/" + name);
+  if (const std::string home = get("HOME"); !home.empty()) return join_path(home, ".cache/plimsoll/" + name);
   return {};
+}
+
+std::string tuning_cache_folder(const std::string& word, const Environment& environment) {
+  if (word == "off") return {};
+  return word == "auto" ? cache_folder("tuning", environment) : word;
 }
 
 std::string tuning_file_name(const PlanRequest& request) {

@@ -48,10 +48,11 @@ std::set<std::string> test_names() {
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
-  std::set<std::string> names{"help",         "adapter",     "config",       "show",   "watch",
-                              "capabilities", "context",     "experiments",  "sweep",  "only",
-                              "peer",         "peer_python", "peer_script",  "memory", "effective_batch_size",
-                              "all_methods",  "prices",      "epoch_samples"};
+  std::set<std::string> names{
+      "help",         "adapter",     "config",        "show",     "watch",
+      "capabilities", "context",     "experiments",   "sweep",    "only",
+      "peer",         "peer_python", "peer_script",   "memory",   "effective_batch_size",
+      "all_methods",  "prices",      "epoch_samples", "calibrate"};
   for (std::sregex_iterator it(table.begin(), table.end(), row), end; it != end; ++it) names.insert((*it)[1]);
   return names;
 }

@@ -132,7 +132,9 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
       request.device == KernelDevice::kCuda
           ? fmt::format("{}: {}; {}", request.gpu.name, request.gpu.provenance, kGpuEfficiencyProvenance)
           : fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
-                        request.num_threads == 1 ? "" : "s", cpu_target(request.isa).provenance);
+                        request.num_threads == 1 ? "" : "s",
+                        request.cpu_calibration.empty() ? cpu_target(request.isa).provenance
+                                                        : "steps that were timed on this machine");
   const ProgramPlan* program = program_of(plan);
   if (program == nullptr) return anatomy;
   const std::array<int64_t, kNumSegments> runs_of_segment = runs_per_step(plan, *program);

@@ -176,6 +176,14 @@ TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   EXPECT_NEAR(over(789), 1, 0.20);
   request.activation_dtype = DType::kBF16;
   EXPECT_NEAR(over(352), 1, 0.15);
+  // Where ops were timed that corrects it.
+  const Plan plan = build_plan(request);
+  double expected = 0;
+  for (const OpEstimate& op : estimate_ops(plan, *plan.train))
+    expected += (op.op == "attention_bwd" ? 2 : 1) * op.ms;
+  request.cpu_calibration.factors[DType::kBF16]["attention_bwd"] = 2;
+  request.cpu_calibration.factors[DType::kF32]["matmul"] = 4;
+  EXPECT_NEAR(over(expected), 1, 1e-9);
 }
 
 TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {

@@ -113,7 +113,10 @@ double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request) {
   if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
-  return estimated_cpu_ms(schema, op, cost, request);
+  const DType type = request.activation_dtype.value_or(request.dtype);
+  const double corrected =
+      request.cpu_calibration.factor(type, op.op.def->name(), op_group_name(schema.group()));
+  return corrected * estimated_cpu_ms(schema, op, cost, request);
 }
 
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {

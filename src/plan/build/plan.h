@@ -21,6 +21,7 @@
 #include "models/model.h"
 #include "optim/optimizer.h"
 #include "plan/layout/layout.h"
+#include "target/cpu_calibration.h"
 #include "target/cpu_isa.h"
 #include "target/gpu_target.h"
 #include "target/tuning_table.h"
@@ -77,6 +78,7 @@ struct PlanRequest {
   Bucket evaluate_bucket;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
+  CpuCalibration cpu_calibration = {};  // corrects estimates of time on a CPU; empty: none
   KernelDevice device = KernelDevice::kCpu;
   Fp32Products fp32_products = Fp32Products::kF32;  // other than as they are: GPUs only
   GpuTarget gpu;                                    // where device is kCuda

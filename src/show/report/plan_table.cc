@@ -244,7 +244,10 @@ std::string operations_table(const Plan& plan) {
                         share_text(operations.segment(Segment::kBackward).ms, total.ms),
                         share_text(operations.segment(Segment::kOptimizer).ms, total.ms));
   }
-  return text + "\n" + wrapped(fmt::format("estimate, not calibrated here; rates of {}", operations.rates));
+  return text + "\n" +
+         wrapped(fmt::format("estimate, {}; rates of {}",
+                             plan.request.cpu_calibration.empty() ? "not calibrated here" : "calibrated here",
+                             operations.rates));
 }
 
 std::string verdict(const Plan& plan) {

@@ -19,6 +19,7 @@ std::string profile_json(const std::vector<OpEstimate>& ops, std::span<const dou
                     {"group", op_group_name(ops[i].group)},
                     {"kernel", ops[i].kernel},
                     {"ms", ms_per_step[i]},
+                    {"estimated_ms", ops[i].ms * runs},
                     {"runs", ops[i].runs_per_step},
                     {"flops", ops[i].flops * runs},
                     {"bytes", ops[i].bytes * runs}});

@@ -1,0 +1,73 @@
+// Factors by which estimates of time on this CPU are corrected, from runs that timed every op.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "plimsoll/experiments.h"
+#include "target/cpu_calibration.h"
+#include "train/calibration_cache.h"
+
+namespace plimsoll {
+namespace {
+
+nlohmann::json read_json(const std::string& path) {
+  constexpr int64_t kMost = int64_t{64} << 20;
+  auto json = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
+  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
+  return json;
+}
+
+// Measured and estimated milliseconds.
+using Times = std::pair<double, double>;
+
+void add_run(const std::string& folder, CpuCalibration& calibration) {
+  const nlohmann::json request = read_json(join_path(folder, "plan.json")).at("request");
+  const nlohmann::json profile = read_json(join_path(folder, "profile.json"));
+  calibration.num_threads = request.at("num_threads").get<int>();
+  const std::optional<DType> type = parse_dtype(request.at("activation_dtype").get<std::string>());
+  if (!type) throw_error(ErrorCode::kBadData, "{}: the plan names no type", folder);
+  std::map<std::string, Times> sums;
+  for (const nlohmann::json& op : profile.at("ops")) {
+    for (const char* name : {"op", "group"}) {
+      Times& times = sums[op.at(name).get<std::string>()];
+      times.first += op.at("ms").get<double>();
+      times.second += op.at("estimated_ms").get<double>();
+    }
+  }
+  for (const auto& [name, times] : sums) {
+    if (times.first > 0 && times.second > 0) calibration.factors[*type][name] = times.first / times.second;
+  }
+}
+
+}  // namespace
+
+std::string calibration_json(const std::vector<std::string>& folders) {
+  CpuCalibration calibration{.cpu = calibrated_cpu()};
+  for (const std::string& folder : folders) {
+    try {
+      add_run(folder, calibration);
+    } catch (const nlohmann::json::exception& error) {
+      throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
+                  error.what());
+    }
+  }
+  return cpu_calibration_json(calibration);
+}
+
+std::string keep_calibration(const std::string& json, const Environment& environment) {
+  const CpuCalibration calibration = parse_cpu_calibration(json, "the calibration");
+  const std::string path = calibration_path(calibration.cpu, calibration.num_threads, environment);
+  if (path.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep the "
+                "calibration; --calibration FILE reads one from anywhere");
+  }
+  make_folders(posix_file_system(), parent_folder(path));
+  replace_file(posix_file_system(), path, json);
+  return path;
+}
+
+}  // namespace plimsoll
