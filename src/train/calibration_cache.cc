@@ -35,6 +35,7 @@ CpuCalibration read_calibration(const std::string& word, int num_threads, const 
         "calibrated (plimsoll bench --calibrate measures)",
         path, calibration.cpu, calibration.num_threads, cpu, num_threads));
   } catch (const Error& error) {
+    if (word != "auto") throw;
     warnings.push_back(std::string(error.what()) + "; the estimate of time is not calibrated");
   }
   return {};

@@ -18,8 +18,9 @@ std::string calibrated_cpu();
 // Where --calibration auto looks for that CPU and so many threads; "" where the environment has no cache.
 std::string calibration_path(const std::string& cpu, int num_threads, const Environment& environment);
 
-// What --calibration says: auto, off, or a file. Empty, with a warning where somebody named the file, for
-// what is damaged or of another CPU or number of threads.
+// What --calibration says: auto, off, or a file. Empty, with a warning, for one of another CPU or number of
+// threads and for a damaged one of the cache. Errors: those of read_text_file and parse_cpu_calibration for a
+// file that is named.
 CpuCalibration read_calibration(const std::string& word, int num_threads, const Environment& environment,
                                 FileSystem& files, std::vector<std::string>& warnings);
 

@@ -27,8 +27,21 @@ TEST(CalibrationCache, IsReadWhereItIsOfThisCpuAndTheseThreads) {
   EXPECT_TRUE(read_calibration(path, 3, environment, files, warnings).empty());
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("with 2 threads"), std::string::npos) << warnings[0];
-  EXPECT_TRUE(read_calibration("/cache/none.json", 2, environment, files, warnings).empty());
-  EXPECT_EQ(warnings.size(), 2u);
+}
+
+TEST(CalibrationCache, RefusesWhatIsNamedAndWarnsOfItsOwn) {
+  MemoryFileSystem files;
+  const Environment environment{{"XDG_CACHE_HOME", "/cache"}};
+  std::vector<std::string> warnings;
+  const std::string path = calibration_path(calibrated_cpu(), 2, environment);
+  EXPECT_THROW(read_calibration(path, 2, environment, files, warnings), Error);
+  make_folders(files, "/cache/plimsoll/calibration");
+  replace_file(files, path, "{\"a\": 1}");
+  EXPECT_THROW(read_calibration(path, 2, environment, files, warnings), Error);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_TRUE(read_calibration("auto", 2, environment, files, warnings).empty());
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("not calibrated"), std::string::npos) << warnings[0];
 }
 
 }  // namespace
