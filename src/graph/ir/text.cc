@@ -107,7 +107,12 @@ AttributeValue parse_attribute(Line& line) {
     return word;
   }
   const std::string text(line.until(",}"));
-  if (text.find_first_of(".en") != std::string::npos) return std::strtod(text.c_str(), nullptr);
+  if (text.find_first_of(".en") != std::string::npos) {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    if (end != text.c_str() + text.size()) line.fail("an attribute is not readable");
+    return number;
+  }
   int64_t integer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), integer);
   if (error != std::errc() || end != text.data() + text.size()) line.fail("an attribute is not readable");

@@ -1,0 +1,146 @@
+// Every invariant of a graph, broken by hand, is found and named.
+#include "graph/ir/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "graph/ir/test_ops.h"
+#include "graph/ir/text.h"
+
+namespace plimsoll {
+namespace {
+
+// A weight that is read, then replaced by its update.
+constexpr const char* kStep =
+    "graph g {\n"
+    "  input %x: f32[T,4]\n"
+    "  weight %w: f32[T,4]\n"
+    "  forward @m\n"
+    "  %a: f32[T,4] = sum(%x, %w)\n"
+    "  %b: f32[T,4] !output = sum(%a, %x)\n"
+    "  optimizer @m\n"
+    "  %w.1: f32[T,4] into %w = update(%w, %a)\n"
+    "}\n";
+
+Graph step() {
+  return parse_graph(kStep, testing::find_test_op);
+}
+
+std::string violation(const std::function<void(Graph&)>& breaks) {
+  Graph graph = step();
+  breaks(graph);
+  return find_violation(graph).value_or("none");
+}
+
+// The ops in this order, some perhaps left out or twice.
+void reorder(Graph& graph, const std::vector<size_t>& order) {
+  std::vector<Op> ops;
+  for (size_t i : order) ops.push_back(graph.ops()[i]);
+  graph.replace_ops(std::move(ops));
+}
+
+TEST(Verify, AGraphThatHoldsHasNoViolation) {
+  const Graph graph = step();
+  EXPECT_EQ(find_violation(graph), std::nullopt);
+  verify(graph, "as it was parsed");
+}
+
+TEST(Verify, ReadingBeforeProducing) {
+  EXPECT_EQ(violation([](Graph& graph) {
+              reorder(graph, {1, 0, 2});
+            }),
+            "op 0 'sum' reads 'a' before it is produced");
+}
+
+TEST(Verify, ReadingAfterANewerVersionTookTheBytes) {
+  EXPECT_EQ(violation([](Graph& graph) {
+              graph.ops()[1].inputs[1] = graph.find("w");
+              reorder(graph, {0, 2, 1});
+            }),
+            "op 2 'sum' reads 'w' after a newer version took its bytes");
+}
+
+TEST(Verify, ProducingTwice) {
+  EXPECT_EQ(violation([](Graph& graph) {
+              Op again = graph.ops()[0];
+              graph.ops().push_back(again);
+              graph.ops()[3].inputs[1] = kNoValue;
+            }),
+            "value 'a' does not name op 3 'sum' as its producer");
+}
+
+TEST(Verify, ReplacingTwice) {
+  EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).version_of = graph.find("w"); }),
+            "op 2 'update' reads 'w' after a newer version took its bytes");
+  EXPECT_EQ(violation([](Graph& graph) {
+              graph.value(graph.find("a")).version_of = graph.find("x");
+              graph.ops()[1].inputs[1] = kNoValue;
+              graph.value(graph.find("b")).version_of = graph.find("x");
+            }),
+            "'x' is replaced twice");
+}
+
+TEST(Verify, ATypeThatIsNotInferred) {
+  EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("b")).type.dtype = DType::kBF16; }),
+            "op 1 'sum': output 'b' is bf16[T,4], its definition infers f32[T,4]");
+}
+
+TEST(Verify, ANumberOfOutputsThatIsNotInferred) {
+  EXPECT_EQ(violation([](Graph& graph) { graph.ops()[0].def = &testing::kSplit; }),
+            "op 0 'split' has 1 outputs, its definition infers 2");
+}
+
+TEST(Verify, APersistentValueThatAnOpProduces) {
+  EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).storage = Storage::kWeight; }),
+            "weight 'a' is produced by an op but is no version of an older value");
+}
+
+TEST(Verify, AVersionThatDoesNotFit) {
+  EXPECT_EQ(violation([](Graph& graph) {
+              graph.value(graph.find("w")).type.shape = Shape{kDimT, 2};
+            }),
+            "'w.1' (f32[T,4]) does not fit into the bytes of 'w' (f32[T,2])");
+}
+
+TEST(Verify, AVersionInAnotherMemory) {
+  EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("w.1")).space = Space::kHost; }),
+            "'w.1' takes the bytes of 'w' in another memory space");
+}
+
+TEST(Verify, OnlyCopiesReadTheHostsMemory) {
+  const auto move = [](Graph& graph) { graph.value(graph.find("x")).space = Space::kHost; };
+  EXPECT_EQ(violation(move), "op 0 'sum' works on 'x', which lies in the host's memory");
+  EXPECT_EQ(violation([&](Graph& graph) {
+              move(graph);
+              graph.ops()[0] = {.def = &testing::kFetch,
+                                .inputs = {graph.find("x")},
+                                .outputs = graph.ops()[0].outputs,
+                                .attributes = {}};
+              graph.ops()[1].inputs[1] = kNoValue;
+            }),
+            "none");
+}
+
+TEST(Verify, ANameThatLeadsElsewhere) {
+  EXPECT_EQ(violation([](Graph& graph) { graph.value(graph.find("a")).name = "x"; }),
+            "the name 'x' does not lead to its value");
+}
+
+// Who broke it, in which graph, and what.
+TEST(Verify, ThrowsWithAllThatIsKnown) {
+  Graph graph = step();
+  reorder(graph, {1, 0, 2});
+  try {
+    verify(graph, "after the pass 'shuffle'");
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    EXPECT_NE(std::string(error.what()).find("after the pass 'shuffle': graph 'g': op 0 'sum' reads 'a'"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
