@@ -44,5 +44,18 @@ TEST(CalibrationCache, RefusesWhatIsNamedAndWarnsOfItsOwn) {
   EXPECT_NE(warnings[0].find("not calibrated"), std::string::npos) << warnings[0];
 }
 
+// Nobody asked for the user's cache, so a folder that cannot be looked into has none: here a link to itself.
+TEST(CalibrationCache, ThatCannotBeLookedForIsNone) {
+  MemoryFileSystem files;
+  files.make_link("/loop", "/loop");
+  const Environment environment{{"XDG_CACHE_HOME", "/loop"}};
+  const std::string path = calibration_path(calibrated_cpu(), 2, environment);
+  EXPECT_THROW(files.status(path), Error);
+  std::vector<std::string> warnings;
+  EXPECT_TRUE(read_calibration("auto", 2, environment, files, warnings).empty());
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_THROW(read_calibration(path, 2, environment, files, warnings), Error);
+}
+
 }  // namespace
 }  // namespace plimsoll
