@@ -3,9 +3,10 @@
 // What an error may be is measured on the reference: by its own bf16 run (bf16.json; make_fixtures.py --bf16)
 // and by its fp32 run, each against fp64. To first order an error is a sum of roundings in proportion to the
 // unit roundoff u of the type: 2^-8 in bf16, 2^-11 in fp16 and in TF32, 2^-24 in fp32 (sums, statistics and
-// weights are fp32 in all of them). So in roundings of u the unit of a case is the larger of e_bf16 u / 2^-8
-// and e_fp32 u / 2^-24, two samples of one sensitivity, and fp32's own e_fp32 on top. Where that is not
-// linear:
+// weights are fp32 in all of them). fp32 products by three of TF32 lose kTf32x3SplitError, 2^-21, and add
+// three times as many terms with 4 u each (kernels/matmul/matmul_cuda.h): u is taken as 2^-20. So in
+// roundings of u the unit of a case is the larger of e_bf16 u / 2^-8 and e_fp32 u / 2^-24, two samples of one
+// sensitivity, and fp32's own e_fp32 on top. Where that is not linear:
 //  - AdamW's first updates have the size of the learning rate whatever the gradient's: an element whose
 //    gradient is below its rounding goes the wrong way by as much. How many there are is in proportion to u,
 //    and so is the square of the norm of what they do to the weights: that goes with the square root of u.
@@ -49,7 +50,8 @@ struct Precision {
 std::vector<Precision> precisions() {
   return {{"bf16", {{"bf16", true}}, 1.0, true},
           {"fp16", {{"fp16", true}}, 0.125, false},
-          {"tf32", {{"tf32", true}}, 0.125, false}};
+          {"tf32", {{"tf32", true}}, 0.125, false},
+          {"tf32x3", {{"matmul_precision", "tf32x3"}}, 0x1p-12, false}};
 }
 
 // Of the reference's bf16 errors in the gradient's norm, over the cases with the texts of this one: their

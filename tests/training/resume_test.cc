@@ -86,6 +86,43 @@ TEST(Resume, TwoRunsAndAnyNumberOfWorkersGiveTheSameBits) {
   }
 }
 
+// Nothing is measured then, so that no table has to be the same.
+TEST(Resume, FullDeterminismMeasuresNothingAndRepeatsItsBits) {
+  const TestFolder folder("full_determinism");
+  const std::string model = testing::write_tiny_model(folder);
+  std::string first;
+  for (const char* name : {"one", "two"}) {
+    Arguments arguments = testing::tiny_arguments(model, folder.path(name));
+    arguments.full_determinism = true;
+    arguments.tuning_cache = folder.path("tuning");
+    Trainer(arguments).train();
+    EXPECT_FALSE(std::filesystem::exists(arguments.tuning_cache));
+    const std::string weights = read_file(arguments.output_dir + "/checkpoint-12/model.safetensors");
+    ASSERT_FALSE(weights.empty());
+    if (first.empty()) first = weights;
+    EXPECT_TRUE(weights == first) << name;
+  }
+}
+
+// The cache of tuned products may be another one, or gone: a run that goes on has those of its checkpoint.
+TEST(Resume, TakesTheTuningTableOfItsCheckpoint) {
+  const TestFolder folder("tuned");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments whole = testing::tiny_arguments(model, folder.path("whole"));
+  whole.tuning_cache = folder.path("tuning");
+  Trainer(whole).train();
+  const bool is_measured = std::filesystem::exists(whole.tuning_cache);
+  EXPECT_EQ(is_measured, whole.device != "auto" && whole.device != "cpu");
+  Arguments rest = testing::tiny_arguments(model, folder.path("rest"));
+  rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-5";
+  Trainer(rest).train();
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "tuning.json"}) {
+    const std::string wanted = read_file(whole.output_dir + "/checkpoint-12/" + file);
+    EXPECT_TRUE(read_file(rest.output_dir + "/checkpoint-12/" + file) == wanted) << file;
+    EXPECT_EQ(wanted.empty(), file == std::string("tuning.json") && !is_measured) << file;
+  }
+}
+
 // Going on with a run that came to its end leaves what it left; one that was killed just before its end is
 // brought there, with the figures of all its steps.
 TEST(Resume, ARunThatCameToItsEndStaysAsItWas) {

@@ -1,0 +1,50 @@
+#include "tests/training/run_figures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/file.h"
+#include "io/ckpt/safetensors.h"
+
+namespace plimsoll::testing {
+
+RunFigures figures_of(const TrainOutput& output, const std::string& model_folder) {
+  RunFigures result;
+  for (const LogRecord& record : output.log_history) {
+    if (!record.values.contains("loss")) continue;
+    result.losses.push_back(record.values.at("loss"));
+    result.norms.push_back(record.values.at("grad_norm"));
+  }
+  const SafetensorsFile file =
+      SafetensorsFile::open(posix_file_system(), model_folder + "/model.safetensors");
+  for (const StoredTensor& tensor : file.tensors()) {
+    // The gradient of a key bias is exactly zero, so that AdamW makes steps of full size out of its rounding.
+    if (tensor.name.ends_with("self.key.bias")) continue;
+    std::vector<double> values(static_cast<size_t>(tensor.num_elements()));
+    file.read(tensor, {values.data(), DType::kF64});
+    result.weights.insert(result.weights.end(), values.begin(), values.end());
+  }
+  return result;
+}
+
+// A loss and a norm are sums of some hundred products in fp32: a few units of 2^-24 in the first step. Twelve
+// steps of AdamW at 1e-3 carry that on; a gradient near zero turns a rounding into a part of a step, which is
+// why weights are compared as a whole. The limits are a hundred roundings, and a thousandth of the learning
+// rate's reach (12 * 1e-3 for an element); a mask or a row of data that differed would show in the second
+// digit.
+void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b) {
+  ASSERT_EQ(a.losses.size(), 12u);
+  ASSERT_EQ(b.losses.size(), 12u);
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_NEAR(a.losses[i], b.losses[i], 100 * 0x1p-24 * std::fabs(a.losses[i])) << "step " << i + 1;
+    EXPECT_NEAR(a.norms[i], b.norms[i], 1000 * 0x1p-24 * std::fabs(a.norms[i])) << "step " << i + 1;
+  }
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  double square = 0;
+  for (size_t i = 0; i < a.weights.size(); ++i)
+    square += (a.weights[i] - b.weights[i]) * (a.weights[i] - b.weights[i]);
+  EXPECT_LE(std::sqrt(square / static_cast<double>(a.weights.size())), 1e-3 * 12 * 1e-3);
+}
+
+}  // namespace plimsoll::testing
