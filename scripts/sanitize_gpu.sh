@@ -46,7 +46,7 @@ for tool in "${tools[@]}"; do
     rm -rf "$out/run"
   done
   [ "$tool" = initcheck ] && continue
-  for test in attention element_wise embedding layer_norm loss matmul optimizer quantization; do
+  for test in attention attention_first_token element_wise embedding layer_norm loss matmul optimizer quantization; do
     # Under a tool each of some thousand allocations costs its time, and under racecheck every access to shared memory: there
     # tests named Small stand for the sweeps over shapes, and for element-wise kernels without shared memory.
     filter=-*MoreTensorsThanALaunch*

@@ -141,6 +141,17 @@ TEST(AttentionCudaRows, FamiliesAgreeAtFullSize) {
   }
 }
 
+// The same kernels with few blocks, for tools that follow every access to shared memory.
+TEST(AttentionCudaRows, FamiliesAgreeSmall) {
+  for (const double dropout : {0.0, 0.1}) {
+    AttentionProblem problem{
+        .name = test_name(), .lengths = {130, 20}, .tail = 3, .heads = 2, .head_dim = 64};
+    problem.dropout = dropout;
+    problem.dtype = DType::kBF16;
+    expect_families_agree(problem);
+  }
+}
+
 TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
   AttentionProblem problem{.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32};
   ASSERT_EQ(attention_cuda_keep_bytes({2130, 2, 2100, 1, 32}), 0);
@@ -151,7 +162,7 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
   expect_families_agree(problem);
 }
 
-// The same kernels with few blocks, for tools that follow every access to shared memory.
+// As FamiliesAgreeSmall.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
   AttentionProblem problem{.name = test_name(), .lengths = {30, 130}, .heads = 1, .head_dim = 32};
   problem.longest_slack = 2000;
