@@ -102,7 +102,8 @@ def markdown(result):
              f"Before the runs others held {shown(head['held_by_others_mib'], '{:.0f}')} MiB of the GPU.", "",
              "Medians and ranges over alternating pairs, each run a process of its own, dropout 0.1. Memory is NVML's `used` "
              "(version 2) at its peak less what was held before: the CUDA context counts on both sides. Floor: products, attention "
-             "and AdamW alone / element-wise bytes too.", "",
+             "and AdamW alone / element-wise bytes too. Mode of every row: Plimsoll's default, the "
+             "same kernels and bits as under --full_determinism; Trainer's default, which does not promise equal bits.", "",
              "| work | Plimsoll, samples/s | Trainer, samples/s | speed | Plimsoll, MiB (planned) | Trainer, MiB | memory | "
              "floor, samples/s | share of it | pairs |", "|---|---|---|---|---|---|---|---|---|---|"]
     lines += [speed_line(name, row) for name, row in result["cases"].items()]
