@@ -216,6 +216,21 @@ void set_precision(const Arguments& arguments, PlanRequest& request, std::vector
   set_fp32_products(arguments, request, notes);
 }
 
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+int64_t needed_mib(const Plan& plan) {
+  return (plan.total_bytes() + kMiB - 1) / kMiB;
+}
+
+// A line for each process that computes on the card, where the driver names any.
+std::string holders_text(const std::string& uuid) {
+  std::string text;
+  for (const GpuProcess& process : gpu_processes(uuid)) {
+    text += fmt::format("\n    process {} {}: {} MiB", process.pid, process.name, process.used_bytes / kMiB);
+  }
+  return text;
+}
+
 // What lies in the host's memory. On a CPU everything does.
 void set_offload(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
   const OptimizerName* name = find_optimizer_name(arguments.optim);
@@ -300,19 +315,24 @@ void require_free_memory(const Plan& plan) {
   if (!plan.is_on_gpu()) return;
   const auto memory = gpu_memory(plan.request.gpu.uuid);
   if (!memory || plan.total_bytes() <= memory->free_bytes) return;
-  constexpr int64_t kMiB = int64_t{1} << 20;
-  std::string holders;
-  for (const GpuProcess& process : gpu_processes(plan.request.gpu.uuid)) {
-    holders +=
-        fmt::format("\n    process {} {}: {} MiB", process.pid, process.name, process.used_bytes / kMiB);
-  }
+  const std::string holders = holders_text(plan.request.gpu.uuid);
   throw_error(
       ErrorCode::kWillNotFit,
       "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, take another GPU "
       "(CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
-      (plan.total_bytes() + kMiB - 1) / kMiB, memory->free_bytes / kMiB, memory->total_bytes / kMiB,
-      plan.request.device_label,
+      needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, plan.request.device_label,
       holders.empty() ? "; the driver names no process that holds the rest" : "; held by" + holders);
+}
+
+std::string planned_beside_held(const Plan& plan) {
+  if (!plan.is_on_gpu()) return {};
+  const auto memory = gpu_memory(plan.request.gpu.uuid);
+  const std::string planned = fmt::format("\n  planned: {} MiB", needed_mib(plan));
+  if (!memory) return planned + "; of the card's memory the driver says nothing now";
+  return planned +
+         fmt::format("; {} of {} MiB are used on the card now, {} are free", memory->used_bytes / kMiB,
+                     memory->total_bytes / kMiB, memory->free_bytes / kMiB) +
+         holders_text(plan.request.gpu.uuid);
 }
 
 std::string device_line(const PlanRequest& request) {

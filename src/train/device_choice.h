@@ -19,6 +19,10 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
 // kWillNotFit, naming the processes that hold the rest.
 void require_free_memory(const Plan& plan);
 
+// For the error of a run that its GPU failed: a line of what the plan holds there beside what the card has
+// free now, and who holds the rest. "" on a CPU.
+std::string planned_beside_held(const Plan& plan);
+
 // What the GPU holds now, by whomever; 0 on a CPU and where the gauge is missing.
 int64_t gpu_used_bytes(const PlanRequest& request);
 

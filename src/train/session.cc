@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/hash.h"
+#include "device/cuda/cuda_device.h"
 #include "models/lora_config.h"
 #include "optim/loss_scale.h"
 #include "plan/search/suggest.h"
@@ -20,6 +21,16 @@ namespace {
 
 BatchCapacity capacity_of(const Bucket& bucket, const RunSetup& setup) {
   return {.tokens = bucket.tokens, .sequences = bucket.sequences, .label_values = setup.model.num_labels};
+}
+
+// A failure of the GPU with the plan's memory and the card's beside it.
+template <typename Work>
+auto on_device(const Plan& plan, const Work& work) {
+  try {
+    return work();
+  } catch (const GpuError& error) {
+    throw Error(error.code(), error.what() + planned_beside_held(plan));
+  }
 }
 
 std::span<const int32_t> first(std::span<int32_t> values, int64_t count) {
@@ -55,8 +66,10 @@ std::string Session::allocate() {
   require_fit(plan_);
   require_free_memory(plan_);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
-  executor_ = std::make_unique<Executor>(plan_);
-  std::string tuned = measure_products();
+  std::string tuned = on_device(plan_, [&] {
+    executor_ = std::make_unique<Executor>(plan_);
+    return measure_products();
+  });
   if (setup_.arguments.profile) ceilings_ = executor_->measure_ceilings();
   const bool has_weights = setup_.weights && setup_.weights->has_weights();
   const WeightsFrom from = setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone;
@@ -183,8 +196,10 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
   while (loader.next(batch.storage.buffers(), batch.info)) {
     const HostBatch view = batch.view(problem);
     executor_->stage(ProgramKind::kEvaluate, view, 1.0);
-    executor_->run(ProgramKind::kEvaluate, Segment::kForward);
-    loss_sum += executor_->loss();
+    loss_sum += on_device(plan_, [&] {
+      executor_->run(ProgramKind::kEvaluate, Segment::kForward);
+      return executor_->loss();
+    });
     rows += batch.info.num_sequences;
     const std::span<const float> logits(executor_->tensor("logits").as<float>(),
                                         static_cast<size_t>(batch.info.num_sequences * num_labels));

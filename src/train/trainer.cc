@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "base/file.h"
+#include "device/cuda/cuda_device.h"
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/result_files.h"
+#include "train/device_choice.h"
 #include "train/memory_deltas.h"
 #include "train/speed.h"
 #include "train/weights.h"
@@ -345,11 +347,27 @@ void TrainLoop::take_steps() {
       return;
     }
   }
-  while (!end_) {
+  while (!end_) whole_step(batch, start, seconds_before);
+}
+
+// Where the device or the system fails, the error says what the GPU held and from where the run can go on.
+void TrainLoop::whole_step(MicroBatch& batch, Clock::time_point start, double seconds_before) {
+  try {
     const StepInfo info = train_step(batch);
     state_.seconds = seconds_before + ms_since(start) / 1000.0;
     after_step(info);
+  } catch (const GpuError& error) {
+    throw Error(error.code(), error.what() + planned_beside_held(session_.plan()) + place_to_go_on_from());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kDevice) throw;
+    throw Error(error.code(), error.what() + place_to_go_on_from());
   }
+}
+
+std::string TrainLoop::place_to_go_on_from() const {
+  if (last_checkpoint_.empty()) return "\n  nothing was saved before";
+  return fmt::format("\n  {} is whole{}", last_checkpoint_,
+                     arguments_.save_only_model ? "" : ": go on with --resume_from_checkpoint True");
 }
 
 // The epoch in which the last step lies, counted from where the run stands.

@@ -69,6 +69,8 @@ class TrainLoop {
   PhaseWork whole_run() const;
   void take_steps();
   StepInfo train_step(MicroBatch& batch);
+  void whole_step(MicroBatch& batch, std::chrono::steady_clock::time_point start, double seconds_before);
+  std::string place_to_go_on_from() const;
   void count_step(StepInfo& info, const BatchInfo& last);
   int64_t updates_done() const;
   double learning_rate() const;

@@ -66,6 +66,11 @@ TEST(ALostGpu, InTheMiddleOfARunWhatWasSavedGoesOnOnTheCpu) {
       ADD_FAILURE() << "it went on";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kDevice) << error.what();
+      const std::string message = error.what();
+      for (const char* part : {"the GPU reports", "planned: ", "MiB are used on the card now",
+                               " is whole: go on with --resume_from_checkpoint True"}) {
+        EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+      }
     }
   }
   EXPECT_TRUE(std::filesystem::exists(folder.path("run") + "/checkpoint-2"));

@@ -117,11 +117,10 @@ CudaArena::CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> f
   const cudaError_t error = cudaMalloc(&block, static_cast<size_t>(bytes_));
   if (error == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw_error(
-        ErrorCode::kDevice,
+    throw GpuError(fmt::format(
         "cuda:{} ({}) does not give an arena of {} bytes: {} are free now. Somebody else may have taken "
         "memory since the plan was compared with it; free it or plan a smaller run",
-        device.info().ordinal, device.info().name, bytes_, device.free_bytes());
+        device.info().ordinal, device.info().name, bytes_, device.free_bytes()));
   }
   PLIMSOLL_CUDA(error);
   data_ = static_cast<std::byte*>(block);

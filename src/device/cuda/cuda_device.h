@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/cuda/stream.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll {
 
@@ -24,6 +25,12 @@ struct CudaDeviceInfo {
   int64_t total_bytes = 0;
   int driver_version = 0;  // as CUDA counts: 13000 for 13.0
   int runtime_version = 0;
+};
+
+// What CUDA reported or refused while a device was in use: kDevice.
+class GpuError : public Error {
+ public:
+  explicit GpuError(const std::string& message) : Error(ErrorCode::kDevice, message) {}
 };
 
 // Whether the program was built with CUDA at all.
@@ -69,7 +76,7 @@ class CudaDevice {
 class CudaArena {
  public:
   CudaArena() = default;
-  // Takes `bytes` by one allocation and fills them, unless `fill` is nothing. Errors: kDevice when they are
+  // Takes `bytes` by one allocation and fills them, unless `fill` is nothing. Errors: GpuError when they are
   // refused; the message names what was asked for, what is free and what to do.
   CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> fill);
   ~CudaArena();

@@ -1,6 +1,7 @@
 #include "device/cuda/error.h"
 
 #include "base/check.h"
+#include "device/cuda/cuda_device.h"
 
 namespace plimsoll {
 
@@ -19,8 +20,8 @@ void fail_cuda(cudaError_t error, const char* call, const char* file, int line) 
         "or the "
         "card's own (80-real for compute capability 8.0), and build again";
   }
-  throw_error(ErrorCode::kDevice, "the GPU reports {} ({}) at {}, {}:{}{}", cudaGetErrorName(error),
-              cudaGetErrorString(error), call, file, line, free_text);
+  throw GpuError(fmt::format("the GPU reports {} ({}) at {}, {}:{}{}", cudaGetErrorName(error),
+                             cudaGetErrorString(error), call, file, line, free_text));
 }
 
 }  // namespace plimsoll

@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-// Throws Error{kDevice} with the call's text, CUDA's own name and words for the failure, and where it was
-// made. Memory that is refused is kDevice too, with CUDA's count of what is free in the message.
+// Throws GpuError with the call's text, CUDA's own name and words for the failure, and where it was
+// made. Memory that is refused is one too, with CUDA's count of what is free in the message.
 [[noreturn]] void fail_cuda(cudaError_t error, const char* call, const char* file, int line);
 
 inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
