@@ -190,6 +190,7 @@ Json spaces_json(const Plan& plan) {
                     {"constant_bytes", plan.constant_bytes()},
                     {"library_bytes", plan.is_on_gpu() ? 0 : plan.host.library_bytes}});
   if (plan.is_on_gpu()) {
+    spaces.back()["constant_provenance"] = plan.request.gpu.constant_provenance;
     spaces.push_back({{"name", "host"},
                       {"arena_bytes", plan.staging_bytes() + plan.host_arena_bytes},
                       {"lower_bound_bytes", plan.staging_bytes() + plan.host_lower_bound_bytes},

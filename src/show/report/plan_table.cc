@@ -159,12 +159,14 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   return text;
 }
 
-std::string constant_words(const MemoryAnatomy& anatomy) {
+std::string constant_words(const Plan& plan, const MemoryAnatomy& anatomy) {
   std::vector<std::string> parts;
   for (const ConstantLine& line : anatomy.constants) {
     if (line.bytes > 0) parts.push_back(line.name + " " + mib_text(line.bytes));
   }
-  return parts.empty() ? "" : wrapped(fmt::format("device constant: {} MiB", fmt::join(parts, ", ")));
+  if (parts.empty()) return "";
+  const std::string source = plan.is_on_gpu() ? "; " + plan.request.gpu.constant_provenance : "";
+  return wrapped(fmt::format("device constant: {} MiB{}", fmt::join(parts, ", "), source));
 }
 
 std::string peak_words(const MemoryAnatomy& anatomy) {
@@ -321,7 +323,7 @@ std::string optimizer_words(const OptimizerConfig& optimizer) {
 
 std::string plan_table(const Plan& plan, Characters characters) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
-  return title(plan) + memory_table(plan, anatomy, characters) + constant_words(anatomy) +
+  return title(plan) + memory_table(plan, anatomy, characters) + constant_words(plan, anatomy) +
          peak_words(anatomy) + arena_words(plan) + host_words(plan) + formula_words(plan) +
          operations_table(plan) + recompute_table(plan) + verdict(plan);
 }
