@@ -128,8 +128,9 @@ class Bench {
     fs::create_directories(words_.output_dir + "/rows");
     std::signal(SIGINT, on_stop);
     std::signal(SIGTERM, on_stop);
+    if (words_.calibrate && is_for_gpu()) device();
     if (words_.calibrate) return calibrate() ? 0 : static_cast<int>(ErrorCode::kInterrupted);
-    if (words_.experiments) device_ = device();
+    if (words_.experiments || is_for_gpu()) device_ = device();
     if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
       return static_cast<int>(ErrorCode::kInterrupted);
     for (const Experiment& experiment : chosen_experiments())
@@ -163,7 +164,7 @@ class Bench {
     Child child(words, words_.output_dir + "/device.log");
     while (child.is_running(1000)) {
     }
-    if (child.exit_code() != 0) throw Error(ErrorCode::kUsage, "bench: " + child.last_line());
+    if (child.exit_code() != 0) fail_as(child, "");
     const bool on_gpu =
         read_file(words_.output_dir + "/device.json").find("\"gpu\": null") == std::string::npos;
     fs::remove(words_.output_dir + "/device.json");
@@ -204,8 +205,7 @@ class Bench {
         words.insert(words.end(), {"--output_dir", folder});
         Child child(words, folder + "/output.txt");
         if (!wait_for(child, run.name)) return false;
-        if (child.exit_code() != 0)
-          throw Error(ErrorCode::kUsage, "bench: " + run.name + ": " + child.last_line());
+        if (child.exit_code() != 0) fail_as(child, run.name + ": ");
         folders.push_back(folder);
       }
       write_file(path, calibration_json(folders));
@@ -216,6 +216,26 @@ class Bench {
       words_.more.insert(words_.more.end(), {"--calibration", path});
     }
     return true;
+  }
+
+  // With the child's words, and with its code where a GPU that is asked for is not there.
+  [[noreturn]] static void fail_as(const Child& child, const std::string& context) {
+    const bool is_device = child.exit_code() == static_cast<int>(ErrorCode::kDevice);
+    std::string said = child.said_after("plimsoll: ");
+    while (said.ends_with('\n')) said.pop_back();
+    throw Error(is_device ? ErrorCode::kDevice : ErrorCode::kUsage,
+                "bench: " + context + (said.empty() ? child.last_line() : said));
+  }
+
+  // Whether the words name a GPU: --device cuda:N.
+  bool is_for_gpu() const {
+    for (size_t i = 0; i < words_.more.size(); ++i) {
+      if (words_.more[i].starts_with("--device=cuda")) return true;
+      if (words_.more[i] == "--device" && i + 1 < words_.more.size() &&
+          words_.more[i + 1].starts_with("cuda"))
+        return true;
+    }
+    return false;
   }
 
   std::string folder_of(const ExperimentRow& row) const {

@@ -121,6 +121,18 @@ TEST(Bench, SweepsAGridWithMetrics) {
   EXPECT_TRUE(contains(result.output, "accuracy")) << result.output;
 }
 
+// The tests' environment shows no GPU to CUDA.
+TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
+  const TestFolder folder("bench_no_gpu");
+  for (const Words& what : {Words{"--experiments"}, Words{"--calibrate"}, Words{"--sweep", "seed=1,2"}}) {
+    Words words{"bench", "--device", "cuda:0", "--output_dir", folder.path("out")};
+    words.insert(words.end(), what.begin(), what.end());
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 7) << result.output;
+    EXPECT_NE(result.output.find("--device cuda:0"), std::string::npos) << result.output;
+  }
+}
+
 // Killed at any time, it goes on where it was: rows that were done are not run again.
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
