@@ -85,6 +85,16 @@ std::string calibration_json(const std::vector<std::string>& folders);
 // has no cache.
 std::string keep_calibration(const std::string& json, const std::map<std::string, std::string>& environment);
 
+// Runs that say what a process holds on the GPU beside its arena, six steps each in fp32 and in fp16. `more`
+// names the device and wins over these runs' own words.
+std::vector<Experiment> gpu_constant_runs(const std::vector<std::string>& more);
+
+// Keeps what the folders of such runs come to for plans of that card, driver and build of the program.
+// Returns the path. Reads files and asks the driver. Errors: kBadData where a file is missing or broken;
+// kDevice; kUsage where others used the card meanwhile, and where the environment has no cache.
+std::string keep_gpu_constant(const std::vector<std::string>& folders,
+                              const std::map<std::string, std::string>& environment);
+
 // What a run left in its output folder: plan.json, memory.json, log.jsonl, train_results.json,
 // eval_results.json where there is one. Reads files. Errors: kBadData where one is missing or broken.
 ExperimentFigures read_experiment(const std::string& folder);

@@ -299,6 +299,25 @@ std::vector<Experiment> calibration_runs(const std::vector<std::string>& more) {
   return runs;
 }
 
+std::vector<Experiment> gpu_constant_runs(const std::vector<std::string>& more) {
+  const Words small{"--config_name",      "bert-base-uncased",
+                    "--dummy_seq_length", "128",
+                    "--max_seq_length",   "128",
+                    "--max_steps",        "6"};
+  const Words all = merged(merged(common_words(ExperimentDevice::kGpu), small), more);
+  std::vector<Experiment> runs;
+  for (const char* fp16 : {"False", "True"}) {
+    const std::string name =
+        fmt::format("memory beside the arena, {}", fp16 == std::string("True") ? "fp16" : "fp32");
+    runs.push_back({.name = name,
+                    .key = key_of(name),
+                    .methods = {},
+                    .words = merged(all, {"--fp16", fp16}),
+                    .note = {}});
+  }
+  return runs;
+}
+
 std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps,
                                           const std::vector<std::string>& more) {
   constexpr size_t kMostRows = 1000;

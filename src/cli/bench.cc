@@ -22,14 +22,15 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
     "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n"
-    "       plimsoll bench --calibrate [--num_threads N]\n\n"
+    "       plimsoll bench --calibrate [--num_threads N] [--device cuda:N]\n\n"
     "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
     "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
     "                      smaller model, in minutes\n"
     "  --sweep NAME=A,B    a grid of any arguments of train; --do_eval with data adds the metrics\n"
     "  --calibrate         time ops of a training on this CPU, for the predictions of plan, fit and bench "
     "on\n"
-    "                      it with as many threads; --experiments does so too, for its own rows\n"
+    "                      it with as many threads; --experiments does so too, for its own rows;\n"
+    "                      with --device cuda:N, what processes hold on that GPU beside their arenas\n"
     "  --only TEXT,TEXT    the first row and those whose name has one of the texts\n"
     "  --peer              each row by Hugging Face's Trainer too, where PyTorch is installed\n"
     "  --peer_python FILE  the interpreter for it, python3 unless said\n"
@@ -128,8 +129,8 @@ class Bench {
     fs::create_directories(words_.output_dir + "/rows");
     std::signal(SIGINT, on_stop);
     std::signal(SIGTERM, on_stop);
-    if (words_.calibrate && is_for_gpu()) device();
-    if (words_.calibrate) return calibrate() ? 0 : static_cast<int>(ErrorCode::kInterrupted);
+    if (words_.calibrate)
+      return (is_for_gpu() ? calibrate_gpu() : calibrate()) ? 0 : static_cast<int>(ErrorCode::kInterrupted);
     if (words_.experiments || is_for_gpu()) device_ = device();
     if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
       return static_cast<int>(ErrorCode::kInterrupted);
@@ -197,16 +198,7 @@ class Bench {
     if (words_.calibrate || !fs::exists(path)) {
       std::vector<std::string> folders;
       for (const Experiment& run : calibration_runs(words_.more)) {
-        const std::string folder = words_.output_dir + "/calibration/" + run.key;
-        fs::remove_all(folder);
-        fs::create_directories(folder);
-        std::vector<std::string> words{own_program(), "bench", "--one_run"};
-        words.insert(words.end(), run.words.begin(), run.words.end());
-        words.insert(words.end(), {"--output_dir", folder});
-        Child child(words, folder + "/output.txt");
-        if (!wait_for(child, run.name)) return false;
-        if (child.exit_code() != 0) fail_as(child, run.name + ": ");
-        folders.push_back(folder);
+        if (!run_alone(run, folders)) return false;
       }
       write_file(path, calibration_json(folders));
     }
@@ -215,6 +207,21 @@ class Bench {
     } else {
       words_.more.insert(words_.more.end(), {"--calibration", path});
     }
+    return true;
+  }
+
+  // A run of a calibration, whose folder is added. False where a signal came.
+  bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
+    const std::string folder = words_.output_dir + "/calibration/" + run.key;
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    std::vector<std::string> words{own_program(), "bench", "--one_run"};
+    words.insert(words.end(), run.words.begin(), run.words.end());
+    words.insert(words.end(), {"--output_dir", folder});
+    Child child(words, folder + "/output.txt");
+    if (!wait_for(child, run.name)) return false;
+    if (child.exit_code() != 0) fail_as(child, run.name + ": ");
+    folders.push_back(folder);
     return true;
   }
 
@@ -236,6 +243,15 @@ class Bench {
         return true;
     }
     return false;
+  }
+
+  bool calibrate_gpu() {
+    std::vector<std::string> folders;
+    for (const Experiment& run : gpu_constant_runs(words_.more)) {
+      if (!run_alone(run, folders)) return false;
+    }
+    print("wrote " + keep_gpu_constant(folders, process_environment()));
+    return true;
   }
 
   std::string folder_of(const ExperimentRow& row) const {

@@ -10,19 +10,6 @@
 
 namespace plimsoll {
 
-namespace {
-
-// A cache in a folder that this user may not look into is none: it was asked for by nobody.
-bool is_there(FileSystem& files, const std::string& path) {
-  try {
-    return files.status(path).has_value();
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-}  // namespace
-
 std::string calibrated_cpu() {
   return fmt::format("{}, {}", cpu_name(), cpu_isa_name(cpu_isa()));
 }
@@ -39,7 +26,7 @@ CpuCalibration read_calibration(const std::string& word, int num_threads, const 
   if (word == "off") return {};
   const std::string cpu = calibrated_cpu();
   const std::string path = word == "auto" ? calibration_path(cpu, num_threads, environment) : word;
-  if (path.empty() || (word == "auto" && !is_there(files, path))) return {};
+  if (path.empty() || (word == "auto" && !is_in_cache(files, path))) return {};
   try {
     CpuCalibration calibration = parse_cpu_calibration(read_text_file(files, path, kMost), path);
     if (calibration.cpu == cpu && calibration.num_threads == num_threads) return calibration;

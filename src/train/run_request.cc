@@ -6,9 +6,12 @@
 #include <memory>
 #include <span>
 
+#include "device/cuda/cuda_device.h"
 #include "plan/search/budget.h"
+#include "show/monitor/nvml.h"
 #include "train/calibration_cache.h"
 #include "train/device_choice.h"
+#include "train/gpu_constant_cache.h"
 #include "train/host_memory.h"
 #include "train/run_data.h"
 #include "train/run_places.h"
@@ -96,6 +99,16 @@ void check_pass(const char* argument, const std::string& name, const std::vector
 // A plan that says nothing of training and asks for 16-bit evaluation is one of evaluation.
 bool plans_full_evaluation(const Arguments& arguments) {
   return (arguments.bf16_full_eval || arguments.fp16_full_eval) && !arguments.do_train;
+}
+
+// Of the card at hand what `plimsoll bench --calibrate` measured on it.
+void take_measured_constant(RunSetup& setup, const Environment& environment, FileSystem& files) {
+  PlanRequest& request = setup.request;
+  if (request.device != KernelDevice::kCuda || request.gpu.uuid.empty()) return;
+  const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
+  take_gpu_constant(devices.at(static_cast<size_t>(request.gpu_ordinal)).name,
+                    Nvml::installed().driver_version(), program_build(), environment, files, request.gpu,
+                    setup.warnings);
 }
 
 // The algorithms of products: a run that goes on keeps those of its checkpoint, for the same bits; others
@@ -191,6 +204,7 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
                   : largest_batch_without_data(arguments.per_device_train_batch_size, max_seq_length(setup)));
   request.evaluate_bucket = evaluate_bucket(setup);
   choose_device(arguments, setup.asked, num_run_threads(arguments), request, setup.notes);
+  take_measured_constant(setup, environment, files);
   refuse_other_precisions(arguments, request);
   warn_of_bf16_checkpoint(setup);
   if (!arguments.dump_passes.empty()) dump_passes_into(files, arguments.dump_passes, request.passes);

@@ -44,6 +44,14 @@ std::string cache_folder(const std::string& name, const Environment& environment
   return {};
 }
 
+bool is_in_cache(FileSystem& files, const std::string& path) {
+  try {
+    return files.status(path).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 std::string tuning_cache_folder(const std::string& word, const Environment& environment) {
   if (word == "off") return {};
   return word == "auto" ? cache_folder("tuning", environment) : word;

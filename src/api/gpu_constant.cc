@@ -1,0 +1,63 @@
+// What processes hold on a GPU beside their arenas, from runs that were alone on it.
+#include <fmt/chrono.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "plimsoll/experiments.h"
+#include "show/monitor/nvml.h"
+#include "target/gpu_constant.h"
+#include "train/gpu_constant_cache.h"
+
+namespace plimsoll {
+namespace {
+
+nlohmann::json read_json(const std::string& path) {
+  constexpr int64_t kMost = int64_t{64} << 20;
+  auto json = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
+  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
+  return json;
+}
+
+// "NVIDIA H200" of "cuda:0, NVIDIA H200".
+std::string card_of(const std::string& device) {
+  const size_t comma = device.find(", ");
+  if (!device.starts_with("cuda:") || comma == std::string::npos)
+    throw_error(ErrorCode::kUsage, "the runs were on {}, not on a GPU; give --device cuda:N", device);
+  return device.substr(comma + 2);
+}
+
+}  // namespace
+
+std::string keep_gpu_constant(const std::vector<std::string>& folders, const Environment& environment) {
+  const auto today = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  MeasuredGpuConstant constant{.driver = Nvml::installed().driver_version(),
+                               .build = program_build(),
+                               .date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(today))};
+  std::vector<int64_t> beside_arenas;
+  for (const std::string& folder : folders) {
+    try {
+      const nlohmann::json memory = read_json(join_path(folder, "memory.json"));
+      beside_arenas.push_back(memory.at("measured_peak_bytes").get<int64_t>() -
+                              memory.at("arena_bytes").get<int64_t>());
+      constant.card = card_of(read_json(join_path(folder, "plan.json")).at("request").at("device"));
+    } catch (const nlohmann::json::exception& error) {
+      throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
+                  error.what());
+    }
+  }
+  constant.bytes = gpu_constant_bytes(beside_arenas);
+  const std::string path = gpu_constant_path(constant.card, constant.driver, constant.build, environment);
+  if (path.empty()) {
+    throw_error(ErrorCode::kUsage,
+                "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep what "
+                "was measured");
+  }
+  make_folders(posix_file_system(), parent_folder(path));
+  replace_file(posix_file_system(), path, gpu_constant_json(constant));
+  return path;
+}
+
+}  // namespace plimsoll
