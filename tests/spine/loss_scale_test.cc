@@ -1,8 +1,9 @@
-// fp16 with a loss scale, on the reference kernels: an overflow changes no weight, halves the scale and is no
-// update; good steps double it; the scale cancels in everything that is not fp16.
+// fp16 with a loss scale, on a GPU or on the reference kernels: an overflow changes no weight, halves the
+// scale and is no update; good steps double it; the scale cancels in everything that is not fp16.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "tests/spine/tiny_run.h"
 
@@ -20,7 +21,7 @@ constexpr double kTooLarge = 0x1p80;
 TinyCase fp16_case(int64_t accumulation = 1, OptimizerConfig optimizer = {}) {
   return {.accumulation = accumulation,
           .optimizer = optimizer,
-          .reference_kernels = true,
+          .reference_kernels = std::getenv("PLIMSOLL_TEST_DEVICE") == nullptr,
           .activations = DType::kF16};
 }
 

@@ -1,9 +1,10 @@
-// A whole run in fp16, on the reference kernels: steps that overflow are skipped, counted and told, the
-// schedule waits for them, and a run that goes on from any checkpoint ends with the same bits, scale
-// included.
+// A whole run in fp16, on a GPU or on the reference kernels: steps that overflow are skipped, counted and
+// told, the schedule waits for them, and a run that goes on from any checkpoint ends with the same bits,
+// scale included.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -21,8 +22,10 @@ using testing::TestFolder;
 // Weights that are large enough for the first scale to overflow.
 Arguments fp16_arguments(const std::string& model, const std::string& output_dir) {
   Arguments arguments = testing::tiny_arguments(model, output_dir);
-  arguments.device = "cpu";
-  arguments.kernels = "ref";
+  if (std::getenv("PLIMSOLL_TEST_DEVICE") == nullptr) {
+    arguments.device = "cpu";
+    arguments.kernels = "ref";
+  }
   arguments.fp16 = true;
   arguments.config_overrides["initializer_range"] = "1.0";
   arguments.max_steps = 8;
