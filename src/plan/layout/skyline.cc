@@ -1,6 +1,7 @@
 #include "plan/layout/skyline.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -34,22 +35,36 @@ class Skyline {
     }
   }
 
-  // The lowest, of equally low ones the earliest.
-  Stretch lowest() {
-    while (!is_stretch(heap_.front())) {
-      std::pop_heap(heap_.begin(), heap_.end(), is_after);
-      heap_.pop_back();
+  // Takes the lowest, of equally low ones the earliest, for put() or raise().
+  Stretch take_lowest() {
+    if (!beside_.empty()) {
+      const Stretch stretch = stretches_[beside_.back()];
+      beside_.pop_back();
+      return stretch;
     }
-    return stretches_[heap_.front().first];
+    while (true) {
+      const Entry entry = heap_.front();
+      std::pop_heap(heap_.begin(), heap_.end(), IsAfter());
+      heap_.pop_back();
+      if (is_stretch(entry)) return stretches_[entry.first];
+    }
   }
 
-  // Puts a buffer on a stretch, which holds all its positions.
+  // Puts a buffer on the stretch that was taken, which holds all its positions. What is left of that on
+  // either side is the lowest then, the left side the earliest.
   void put(const Stretch& below, const LiveBuffer& buffer) {
-    if (buffer.first > below.first) {
-      stretches_[below.first].last = buffer.first - 1;
-      first_of_end_[buffer.first - 1] = below.first;
+    if (buffer.bytes == 0) {
+      beside_.push_back(below.first);
+      return;
     }
-    if (buffer.last < below.last) add({.first = buffer.last + 1, .last = below.last, .height = below.height});
+    if (buffer.last < below.last) {
+      set({.first = buffer.last + 1, .last = below.last, .height = below.height});
+      beside_.push_back(buffer.last + 1);
+    }
+    if (buffer.first > below.first) {
+      set({.first = below.first, .last = buffer.first - 1, .height = below.height});
+      beside_.push_back(below.first);
+    }
     add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
@@ -69,13 +84,20 @@ class Skyline {
     int64_t height = 0;
     uint32_t first = 0;
   };
-  static bool is_after(const Entry& a, const Entry& b) {
-    return a.height != b.height ? a.height > b.height : a.first > b.first;
-  }
+  struct IsAfter {
+    bool operator()(const Entry& a, const Entry& b) const {
+      return a.height != b.height ? a.height > b.height : a.first > b.first;
+    }
+  };
 
   bool is_stretch(const Entry& entry) const {
     const Stretch& stretch = stretches_[entry.first];
     return stretch.first == entry.first && stretch.height == entry.height;
+  }
+
+  void set(const Stretch& stretch) {
+    stretches_[stretch.first] = stretch;
+    first_of_end_[stretch.last] = stretch.first;
   }
 
   // Makes one stretch of a new one and of those beside it that are equally high, so that no wall divides a
@@ -92,76 +114,99 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
+        // The heap has that one.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
+        set(stretch);
+        return;
       }
     }
-    stretches_[stretch.first] = stretch;
-    first_of_end_[stretch.last] = stretch.first;
+    set(stretch);
     heap_.push_back({stretch.height, stretch.first});
-    std::push_heap(heap_.begin(), heap_.end(), is_after);
+    std::push_heap(heap_.begin(), heap_.end(), IsAfter());
   }
 
   std::vector<Stretch> stretches_;      // `first` is another position where none begins
   std::vector<uint32_t> first_of_end_;  // of the stretch that ends at a position
   std::vector<Entry> heap_;
+  std::vector<uint32_t> beside_;  // the last is the lowest of all, and not in the heap
 };
 
 // Buffers that wait for their places, by their first positions: those that are live inside a stretch lie
-// beside each other. Most stretches are narrow; in a wide one most blocks hold nothing that comes before what
-// was found.
+// beside each other. A tree over them knows of each of its parts the least rank, which is a place in the
+// order, and the least last position: parts that hold nothing that ends inside, or nothing that comes before
+// what was found, are not looked into.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
-      : begin_(size_t{last} + 2, 0), last_(buffers.size()), rank_(buffers.size()), slot_(buffers.size()) {
+      : begin_(size_t{last} + 2, 0), slot_(buffers.size()), leaves_(std::bit_ceil(buffers.size())) {
     for (const LiveBuffer& buffer : buffers) ++begin_[size_t{buffer.first} + 1];
     std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
     std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+    parts_.resize(2 * leaves_);
     for (size_t rank = 0; rank < order.size(); ++rank) {
       const LiveBuffer& buffer = buffers[order[rank]];
-      const uint32_t slot = next[buffer.first]++;
-      last_[slot] = buffer.last;
-      rank_[slot] = static_cast<uint32_t>(rank);
-      slot_[rank] = slot;
+      slot_[rank] = next[buffer.first]++;
+      parts_[leaves_ + slot_[rank]] = {.rank = static_cast<uint32_t>(rank), .last = buffer.last};
     }
-    const size_t num_blocks = (buffers.size() + kBlock - 1) / kBlock;
-    for (uint32_t block = 0; block < num_blocks; ++block) least_.push_back(least_of(block));
+    for (size_t part = leaves_; part-- > 1;) parts_[part] = both(part);
   }
 
   // Takes out the first in the order that is live only inside the stretch; its place in the order, or kNone.
   uint32_t take_first_inside(const Stretch& stretch) {
     uint32_t best = kNone;
-    const uint32_t end = begin_[size_t{stretch.last} + 1];
-    for (uint32_t slot = begin_[stretch.first]; slot < end;) {
-      const uint32_t block = slot / kBlock;
-      const uint32_t block_end = std::min(end, (block + 1) * kBlock);
-      if (least_[block] < best) {
-        for (; slot < block_end; ++slot) {
-          best = std::min(best, last_[slot] <= stretch.last ? rank_[slot] : kNone);
-        }
+    size_t from = leaves_ + begin_[stretch.first];
+    size_t to = leaves_ + begin_[size_t{stretch.last} + 1];
+    if (to - from <= kFew) {
+      for (; from < to; ++from) {
+        const Part& part = parts_[from];
+        best = std::min(best, part.last <= stretch.last ? part.rank : kNone);
       }
-      slot = block_end;
     }
-    if (best == kNone) return kNone;
-    rank_[slot_[best]] = kNone;
-    least_[slot_[best] / kBlock] = least_of(slot_[best] / kBlock);
+    for (; from < to; from /= 2, to /= 2) {
+      if (from % 2 == 1) best = first_inside(from++, stretch.last, best);
+      if (to % 2 == 1) best = first_inside(--to, stretch.last, best);
+    }
+    if (best != kNone) take(leaves_ + slot_[best]);
     return best;
   }
 
  private:
-  static constexpr uint32_t kBlock = 32;  // slots
+  static constexpr size_t kFew = 16;  // slots, which are looked at one by one
 
-  uint32_t least_of(uint32_t block) const {
-    const auto begin = rank_.begin() + static_cast<std::ptrdiff_t>(block) * kBlock;
-    const auto count = std::min<std::ptrdiff_t>(kBlock, rank_.end() - begin);
-    return *std::min_element(begin, begin + count);
+  struct Part {
+    uint32_t rank = kNone;
+    uint32_t last = kNone;
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+
+  Part both(size_t part) const {
+    const Part &left = parts_[2 * part], &right = parts_[2 * part + 1];
+    return {.rank = std::min(left.rank, right.rank), .last = std::min(left.last, right.last)};
+  }
+
+  // The least rank of those in a part that end by `last`, or `best` where none is less.
+  uint32_t first_inside(size_t part, uint32_t last, uint32_t best) const {
+    if (parts_[part].last > last || parts_[part].rank >= best) return best;
+    if (part >= leaves_) return parts_[part].rank;
+    const size_t first = parts_[2 * part].rank <= parts_[2 * part + 1].rank ? 2 * part : 2 * part + 1;
+    return first_inside(first ^ 1, last, first_inside(first, last, best));
+  }
+
+  void take(size_t part) {
+    parts_[part] = {};
+    while (part > 1) {
+      part /= 2;
+      const Part now = both(part);
+      if (now == parts_[part]) break;
+      parts_[part] = now;
+    }
   }
 
   std::vector<uint32_t> begin_;  // of each position, its first slot
-  std::vector<uint32_t> last_;   // of each slot's buffer
-  std::vector<uint32_t> rank_;   // its place in the order; kNone once it is taken
   std::vector<uint32_t> slot_;   // of each place in the order
-  std::vector<uint32_t> least_;  // of the ranks of each block of slots
+  size_t leaves_;                // the slots' in the tree follow its other parts
+  std::vector<Part> parts_;      // 1 is all; 2 p and 2 p + 1 are the halves of p
 };
 
 }  // namespace
@@ -178,7 +223,7 @@ Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint
   Waiting waiting(buffers, order, last);
   Skyline skyline(last, floor);
   for (size_t left = buffers.size(); left > 0;) {
-    const Stretch valley = skyline.lowest();
+    const Stretch valley = skyline.take_lowest();
     const uint32_t rank = waiting.take_first_inside(valley);
     if (rank == kNone) {
       skyline.raise(valley);
