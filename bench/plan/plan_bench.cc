@@ -24,6 +24,9 @@ void plan(benchmark::State& state, const std::vector<std::string>& more) {
 BENCHMARK_CAPTURE(plan, bert_large_cpu, std::vector<std::string>{"--use_cpu"})->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(plan, bert_large_h200, std::vector<std::string>{"--device", "h200", "--bf16"})
     ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(plan, bert_large_h200_offload,
+                  std::vector<std::string>{"--device", "h200", "--bf16", "--offload_optimizer"})
+    ->Unit(benchmark::kMillisecond);
 
 // plans_per_s: by one thread, in the time that planning itself took.
 void fit(benchmark::State& state) {

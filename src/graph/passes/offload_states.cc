@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "graph/analysis/dependence.h"
@@ -35,53 +36,92 @@ struct Moved {
   std::vector<ValueId> carried = {};  // where the update leaves them for the next run
 };
 
+// Persistent values that updates alone read: one op, or those of the slices in turn, each the version that
+// the one before it made.
+std::vector<bool> find_movable(const Graph& graph) {
+  const auto readers = find_readers(graph);
+  std::vector<bool> movable(graph.values().size());
+  for (size_t i = 0; i < movable.size(); ++i) {
+    const Value& value = graph.values()[i];
+    movable[i] = is_persistent(value.storage) && value.version_of == kNoValue && readers[i].size() == 1;
+  }
+  for (size_t i = 0; i < movable.size(); ++i) {
+    const auto is_update = [&](uint32_t op) {
+      return dynamic_cast<const Update*>(graph.ops()[op].def) != nullptr;
+    };
+    if (readers[i].size() > 1 || !std::ranges::all_of(readers[i], is_update))
+      movable[index_of(root_of(graph, ValueId{static_cast<uint32_t>(i)}))] = false;
+  }
+  return movable;
+}
+
+std::vector<Moved> find_moved(const Graph& graph) {
+  const std::vector<bool> movable = find_movable(graph);
+  std::vector<Moved> list;
+  for (uint32_t i = 0; i < graph.ops().size(); ++i) {
+    const Op& op = graph.ops()[i];
+    if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
+    Moved update{.op = i};
+    for (ValueId output : op.outputs) {
+      const ValueId kept = root_of(graph, output);
+      if (!movable[index_of(kept)]) continue;
+      update.kept.push_back(kept);
+      update.updated.push_back(output);
+    }
+    if (!update.kept.empty()) list.push_back(std::move(update));
+  }
+  return list;
+}
+
+// Of a state, what one update works on.
+ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
+  ValueType type = graph.value(kept).type;
+  if (const auto slice = slice_of(update.attributes)) type.shape = shape_of(*slice, type.shape);
+  return type;
+}
+
+// Whether nothing but updates, and what computes gradients by rows for them, stands between two updates. What
+// is brought for the second over other ops would lie beside what those work on.
+bool follows(const Graph& graph, const Moved& first, const Moved& second) {
+  if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
+  for (uint32_t i = first.op + 1; i < second.op; ++i) {
+    const Op& op = graph.ops()[i];
+    if (dynamic_cast<const Update*>(op.def) == nullptr && !op.attributes.has("first_row")) return false;
+  }
+  return true;
+}
+
+std::vector<MovedUpdate> in_numbers(const Graph& graph, std::span<const Moved> updates) {
+  std::vector<MovedUpdate> list;
+  for (size_t k = 0; k < updates.size(); ++k) {
+    const Op& op = graph.ops()[updates[k].op];
+    MovedUpdate update{.op = updates[k].op, .segment = op.segment};
+    for (const ValueId kept : updates[k].kept) {
+      const ValueType type = staged_type(graph, op, kept);
+      update.state_bytes.push_back(type.shape.elements({}) * dtype_bytes(type.dtype));
+      update.bytes += update.state_bytes.back();
+    }
+    update.follows = k > 0 && follows(graph, updates[k - 1], updates[k]);
+    const bool is_last = k + 1 == updates.size();
+    update.ends_run = !is_last && graph.ops()[updates[k + 1].op].segment == update.segment &&
+                      !follows(graph, updates[k], updates[k + 1]);
+    list.push_back(std::move(update));
+  }
+  return list;
+}
+
 class OffloadStates {
  public:
-  OffloadStates(Graph& graph, const StepRoom& room) : graph_(graph), room_(room) {}
+  OffloadStates(Graph& graph, const StepRoom& room)
+      : graph_(graph), room_(room), updates_(find_moved(graph)), in_numbers_(in_numbers(graph, updates_)) {}
 
   void run() {
-    find_updates();
     if (updates_.empty()) return;
     for (Moved& update : updates_) move(update);
     graph_.replace_ops(schedule());
   }
 
  private:
-  // Persistent values that updates alone read: one op, or those of the slices in turn, each the version that
-  // the one before it made.
-  std::vector<bool> find_movable() const {
-    const auto readers = find_readers(graph_);
-    std::vector<bool> movable(graph_.values().size());
-    for (size_t i = 0; i < movable.size(); ++i) {
-      const Value& value = graph_.values()[i];
-      movable[i] = is_persistent(value.storage) && value.version_of == kNoValue && readers[i].size() == 1;
-    }
-    for (size_t i = 0; i < movable.size(); ++i) {
-      const auto is_update = [&](uint32_t op) {
-        return dynamic_cast<const Update*>(graph_.ops()[op].def) != nullptr;
-      };
-      if (readers[i].size() > 1 || !std::ranges::all_of(readers[i], is_update))
-        movable[index_of(root_of(graph_, ValueId{static_cast<uint32_t>(i)}))] = false;
-    }
-    return movable;
-  }
-
-  void find_updates() {
-    const std::vector<bool> movable = find_movable();
-    for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      const Op& op = graph_.ops()[i];
-      if (dynamic_cast<const Update*>(op.def) == nullptr) continue;
-      Moved update{.op = i};
-      for (ValueId output : op.outputs) {
-        const ValueId kept = root_of(graph_, output);
-        if (!movable[index_of(kept)]) continue;
-        update.kept.push_back(kept);
-        update.updated.push_back(output);
-      }
-      if (!update.kept.empty()) updates_.push_back(std::move(update));
-    }
-  }
-
   ValueId add_like(ValueId value, std::string_view what, Storage storage) {
     const Value like = graph_.value(value);
     const ValueId id =
@@ -92,14 +132,13 @@ class OffloadStates {
 
   void move(Moved& update) {
     Op& op = graph_.ops()[update.op];
-    const std::optional<Slice> slice = slice_of(op.attributes);
     for (size_t k = 0; k < update.kept.size(); ++k) {
       const ValueId kept = update.kept[k];
       const ValueId updated = update.updated[k];
       const Storage storage = graph_.value(kept).storage;
       const ValueId staged = add_like(kept, ".staged", Storage::kTransient);
       const ValueId stored = add_like(kept, ".stored", storage);
-      if (slice) graph_.value(staged).type.shape = shape_of(*slice, graph_.value(kept).type.shape);
+      graph_.value(staged).type = staged_type(graph_, op, kept);
       graph_.value(kept).space = Space::kHost;
       graph_.value(stored).space = Space::kHost;
       std::replace(op.inputs.begin(), op.inputs.end(), graph_.value(updated).version_of, staged);
@@ -139,17 +178,13 @@ class OffloadStates {
     return it != newest_.end() ? it->second : kept;
   }
 
-  // The copies to the host that it waits for are counted from the start of its segment.
-  Op copy_in(size_t k, size_t ended) const {
+  Op copy_in(size_t k, std::span<const Turn> turns) const {
     Op copy = copy_of(updates_[k], "device");
     for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
     copy.inputs.insert(copy.inputs.end(), updates_[k].carried.begin(), updates_[k].carried.end());
     copy.outputs = updates_[k].staged;
-    const Segment segment = graph_.ops()[updates_[k].op].segment;
-    const auto is_counted = [&](const Moved& update) { return graph_.ops()[update.op].segment == segment; };
-    const auto count =
-        std::count_if(updates_.begin(), updates_.begin() + static_cast<std::ptrdiff_t>(ended), is_counted);
-    if (count > 0) copy.attributes.set("ended", int64_t{count});
+    const size_t ended = ended_in_segment(in_numbers_, turns, k);
+    if (ended > 0) copy.attributes.set("ended", static_cast<int64_t>(ended));
     return copy;
   }
 
@@ -167,38 +202,11 @@ class OffloadStates {
     return copy;
   }
 
-  // Whether nothing but updates, and what computes gradients by rows for them, stands between this update and
-  // the one before it. What is brought for it over other ops would lie beside what those work on.
-  bool follows(size_t k) const {
-    const uint32_t before = updates_[k - 1].op;
-    if (graph_.ops()[before].segment != graph_.ops()[updates_[k].op].segment) return false;
-    for (uint32_t i = before + 1; i < updates_[k].op; ++i) {
-      const Op& op = graph_.ops()[i];
-      if (dynamic_cast<const Update*>(op.def) == nullptr && !op.attributes.has("first_row")) return false;
-    }
-    return true;
-  }
-
-  std::vector<MovedUpdate> moved_updates() const {
-    std::vector<MovedUpdate> list;
-    for (size_t k = 0; k < updates_.size(); ++k) {
-      MovedUpdate update{.op = updates_[k].op, .segment = graph_.ops()[updates_[k].op].segment};
-      for (const ValueId id : updates_[k].staged) update.bytes += graph_.value(id).bytes({});
-      update.follows = k > 0 && follows(k);
-      const bool is_last = k + 1 == updates_.size();
-      update.ends_run =
-          !is_last && graph_.ops()[updates_[k + 1].op].segment == update.segment && !follows(k + 1);
-      list.push_back(update);
-    }
-    return list;
-  }
-
   StateTurns turns() const {
-    const std::vector<MovedUpdate> updates = moved_updates();
-    if (room_.live_bytes.empty()) return {.turns = tight_turns(updates)};
+    if (room_.live_bytes.empty()) return {.turns = tight_turns(in_numbers_)};
     std::vector<Segment> segments;
     for (const Op& op : graph_.ops()) segments.push_back(op.segment);
-    return early_turns(updates, segments, room_);
+    return early_turns(in_numbers_, segments, room_);
   }
 
   // The forward pass waits for what the step before left where it needs the bytes.
@@ -220,7 +228,7 @@ class OffloadStates {
     size_t brought = 0;  // updates whose copies have been started
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; brought < updates_.size() && traffic.turns[brought].before == i; ++brought) {
-        ops.push_back(copy_in(brought, traffic.turns[brought].ended));
+        ops.push_back(copy_in(brought, traffic.turns));
         ops.back().segment = graph_.ops()[i].segment;
       }
       ops.push_back(graph_.ops()[i]);
@@ -234,10 +242,15 @@ class OffloadStates {
   Graph& graph_;
   const StepRoom& room_;
   std::vector<Moved> updates_;
+  std::vector<MovedUpdate> in_numbers_;
   std::map<ValueId, ValueId> newest_;  // of what is kept, the version on the host
 };
 
 }  // namespace
+
+std::vector<MovedUpdate> find_moved_updates(const Graph& graph) {
+  return in_numbers(graph, find_moved(graph));
+}
 
 Pass offload_states_pass(StepRoom room) {
   return {.name = "offload_states",

@@ -184,6 +184,11 @@ double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> se
 
 }  // namespace
 
+size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const Turn> turns, size_t k) {
+  const auto is_counted = [&](const MovedUpdate& update) { return update.segment == updates[k].segment; };
+  return static_cast<size_t>(std::ranges::count_if(updates.first(turns[k].ended), is_counted));
+}
+
 std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates) {
   std::vector<Turn> turns;
   for (size_t k = 0; k < updates.size(); ++k) {

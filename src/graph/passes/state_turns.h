@@ -19,7 +19,11 @@ struct MovedUpdate {
   int64_t bytes = 0;      // of the copies on the device, as many in each direction
   bool follows = false;   // nothing but updates stands between the one before and this one
   bool ends_run = false;  // and it is the last of such, with other ops of the segment behind it
+  std::vector<int64_t> state_bytes = {};  // of each state, `bytes` together
 };
+
+// The updates whose states the pass offload_states moves, in the order of their positions.
+std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 
 // What a step leaves beside its ops, by position: the bytes that lie on the device and how long each op
 // takes.
@@ -37,6 +41,7 @@ struct StepRoom {
 struct Turn {
   uint32_t before = 0;
   size_t ended = 0;
+  friend bool operator==(const Turn&, const Turn&) = default;
 };
 
 // The op at `before` waits until the first `ended` copies to the host of what the step before left have
@@ -44,6 +49,7 @@ struct Turn {
 struct Release {
   uint32_t before = 0;
   size_t ended = 0;
+  friend bool operator==(const Release&, const Release&) = default;
 };
 
 // A step's traffic. The states of the last `carried` updates stay on the device until the next step, at whose
@@ -53,7 +59,12 @@ struct StateTurns {
   std::vector<Turn> turns = {};  // of each update
   size_t carried = 0;
   std::vector<Release> releases = {};  // in the forward pass
+  friend bool operator==(const StateTurns&, const StateTurns&) = default;
 };
+
+// So many copies to the host the copies of update `k` to the device wait for, counted from the start of the
+// update's segment.
+size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const Turn> turns, size_t k);
 
 // One update ahead, two updates' copies at a time, and none ahead over ops that are no updates.
 std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates);

@@ -18,6 +18,20 @@ struct UnderWay {
 }  // namespace
 
 void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms) {
+  std::vector<TimedCopy> copies;
+  for (uint32_t i = 0; i < program.ops.size(); ++i) {
+    const OpPlan& plan = program.ops[i];
+    if (!plan.copies_to) continue;
+    const Op& op = program.graph.ops()[i];
+    // Every byte is read at one end and written at the other.
+    const double bytes = schema_of(op).cost({program.graph, op}, program.bucket).bytes / 2;
+    copies.push_back({.op = i, .end = plan.copy_end, .to = *plan.copies_to, .bytes = bytes});
+  }
+  add_copy_waits(copies, request, op_ms);
+}
+
+void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& request,
+                    std::vector<double>& op_ms) {
   std::vector<UnderWay> under_way;
   double now_ms = 0;
   std::array<double, kNumSpaces> free_ms{};
@@ -29,22 +43,20 @@ void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std:
     }
     std::erase_if(under_way, [&](const UnderWay& copy) { return copy.end <= position; });
   };
-  for (size_t i = 0; i < op_ms.size(); ++i) {
+  auto next = copies.begin();
+  for (uint32_t i = 0; i < op_ms.size(); ++i) {
     wait(i);
-    const OpPlan& plan = program.ops[i];
-    if (!plan.copies_to) {
+    if (next == copies.end() || next->op != i) {
       now_ms += op_ms[i];
       continue;
     }
-    double& queue_ms = free_ms[index_of(*plan.copies_to)];
+    const TimedCopy& copy = *next++;
+    double& queue_ms = free_ms[index_of(copy.to)];
     queue_ms = std::max(queue_ms, now_ms);
-    const bool is_alone = free_ms[1 - index_of(*plan.copies_to)] <= queue_ms;
-    const Op& op = program.graph.ops()[i];
-    // Every byte is read at one end and written at the other.
-    const double bytes = schema_of(op).cost({program.graph, op}, program.bucket).bytes / 2;
-    queue_ms += bytes / link_bytes_per_ms(request, is_alone ? LinkUse::kOneWay : LinkUse::kBothWays);
+    const bool is_alone = free_ms[1 - index_of(copy.to)] <= queue_ms;
+    queue_ms += copy.bytes / link_bytes_per_ms(request, is_alone ? LinkUse::kOneWay : LinkUse::kBothWays);
     op_ms[i] = 0;
-    under_way.push_back({i, plan.copy_end, queue_ms});
+    under_way.push_back({i, copy.end, queue_ms});
   }
   wait(op_ms.size());
 }

@@ -59,4 +59,16 @@ void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
   }
 }
 
+std::vector<int64_t> KernelChoice::scratch_bytes(const Graph& graph, const Bucket& bucket,
+                                                 const PlanRequest& request) const {
+  std::vector<int64_t> of_kind;
+  of_kind.reserve(kinds_.first_op.size());
+  for (const uint32_t first : kinds_.first_op)
+    of_kind.push_back(select({graph, graph.ops()[first]}, bucket, request).scratch_bytes);
+  std::vector<int64_t> bytes;
+  bytes.reserve(kinds_.of_op.size());
+  for (const uint32_t kind : kinds_.of_op) bytes.push_back(of_kind[kind]);
+  return bytes;
+}
+
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 // alike. Not thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "graph/analysis/alike.h"
@@ -17,6 +18,12 @@ class KernelChoice {
   // program.bucket. Requires: the graph is the constructor's; program.ops holds nothing but what this
   // function wrote into it. Errors: kUsage where no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
+
+  // Of each op's kernel alone. Requires and errors: as choose().
+  std::vector<int64_t> scratch_bytes(const Graph& graph, const Bucket& bucket,
+                                     const PlanRequest& request) const;
+
+  const OpKinds& kinds() const { return kinds_; }
 
  private:
   OpKinds kinds_;

@@ -33,6 +33,11 @@ namespace plimsoll {
 constexpr int64_t arena_alignment(KernelDevice device) {
   return device == KernelDevice::kCpu ? 64 : 256;
 }
+// As many bytes as a buffer takes in an arena.
+constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
+  const int64_t alignment = arena_alignment(device);
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 // What the process holds on the host beside the arena. Bytes.
 struct HostMemory {

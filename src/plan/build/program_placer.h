@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/analysis/liveness.h"
 #include "plan/build/kernel_choice.h"
 #include "plan/build/plan.h"
+#include "plan/build/program_buffers.h"
 
 namespace plimsoll {
 
@@ -27,11 +27,6 @@ class ProgramPlacer {
   void resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin, ProgramPlan& program) const;
 
  private:
-  struct Buffer {
-    Lifetime lifetime;
-    Purpose purpose = Purpose::kTemporary;
-    bool is_on_host = false;
-  };
   struct Persistent {
     ValueId value = kNoValue;
     uint32_t buffer = 0;  // in Plan::persistent
@@ -40,7 +35,7 @@ class ProgramPlacer {
   void enter_persistent(Plan& plan, const ProgramPlan& program);
 
   KernelChoice kernels_;
-  std::vector<Buffer> buffers_;
+  ProgramBuffers buffers_;
   std::vector<Persistent> persistent_;
   std::vector<uint32_t> roots_;      // of each value
   std::vector<uint32_t> buffer_of_;  // of a persistent root its place in Plan::persistent

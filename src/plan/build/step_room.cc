@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
-#include "graph/analysis/liveness.h"
-#include "graph/passes/pass.h"
 #include "plan/build/copy_waits.h"
 #include "plan/build/op_times.h"
-#include "plan/build/program_placer.h"
+#include "plan/build/program_buffers.h"
+#include "plan/build/state_schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -19,88 +19,108 @@ namespace {
 // BERT-large, 4 x 512 in fp32 on an H200, whose trace shows both directions of the link idle two thirds of
 // that time.
 constexpr int64_t kShareForSpeed = 20;
-
-std::vector<double> op_times(const Graph& graph, const PlanRequest& request) {
-  std::vector<double> op_ms;
-  op_ms.reserve(graph.ops().size());
-  for (const Op& op : graph.ops()) {
-    const OpView view{graph, op};
-    const OpSchema& schema = schema_of(op);
-    op_ms.push_back(
-        estimated_ms(schema, view, schema.cost(view, request.train_bucket), request.train_bucket, request));
-  }
-  return op_ms;
-}
-
-ProgramPlan laid_out(const Graph& graph, const PlanRequest& request) {
-  Plan plan{.request = request};
-  ProgramPlan program{.name = "train", .graph = graph, .bucket = request.train_bucket};
-  ProgramPlacer(plan, program).lay_out(program, request);
-  return program;
-}
-
-ProgramPlan with_states(const Graph& graph, const PlanRequest& request, const StepRoom& room) {
-  Graph changed = graph;
-  offload_states_pass(room).run(changed);
-  return laid_out(changed, request);
-}
-
-double step_ms(const ProgramPlan& program, const PlanRequest& request) {
-  std::vector<double> op_ms = op_times(program.graph, request);
-  add_copy_waits(program, request, op_ms);
-  return std::accumulate(op_ms.begin(), op_ms.end(), 0.0);
-}
+// Places are found for all of the room below the peak but little of it, or for nothing near it.
+constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
 
 // States are brought from the backward pass on. Where that runs several times a step, they would come as
 // often.
-uint32_t first_position(const Graph& graph, const PlanRequest& request) {
+uint32_t first_position(std::span<const Segment> segments, const PlanRequest& request) {
   const Segment from = request.gradient_accumulation_steps > 1 ? Segment::kOptimizer : Segment::kBackward;
-  const auto it = std::ranges::find_if(graph.ops(), [&](const Op& op) { return op.segment >= from; });
-  return static_cast<uint32_t>(it - graph.ops().begin());
+  const auto it = std::ranges::find_if(segments, [&](Segment segment) { return segment >= from; });
+  return static_cast<uint32_t>(it - segments.begin());
 }
 
-std::vector<int64_t> live_bytes_of(const ProgramPlan& program) {
-  std::vector<int64_t> bytes(program.ops.size(), 0);
-  for (const TransientBuffer& buffer : program.buffers) {
-    for (uint32_t p = buffer.first; p <= buffer.last; ++p) bytes[p] += buffer.bytes;
-  }
-  return bytes;
-}
-
-// Of the room below `most_bytes` as much as the layout finds places for, and how long a step then is: places
-// are found for all but little of it, or for nothing near it.
+// A room, what is made of it and how long a step then is.
 struct Offer {
-  StepRoom room;
+  StepRoom room = {};
+  StateTurns turns = {};
   double ms = std::numeric_limits<double>::infinity();
 };
-Offer largest_offer(const Graph& graph, const PlanRequest& request, StepRoom room, int64_t most_bytes) {
-  const int64_t free_bytes = most_bytes - *std::ranges::min_element(room.live_bytes);
-  for (const double share : {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3}) {
-    room.most_bytes = most_bytes - static_cast<int64_t>(share * static_cast<double>(free_bytes));
-    const ProgramPlan program = with_states(graph, request, room);
-    if (program.transient_bytes <= most_bytes) return {std::move(room), step_ms(program, request)};
+
+class Offers {
+ public:
+  Offers(const Graph& graph, const PlanRequest& request) : request_(request), schedules_(graph, request) {
+    if (schedules_.updates().empty()) return;
+    room_ = {.live_bytes = schedules_.live_bytes(),
+             .op_ms = schedules_.op_ms(),
+             .link_bytes_per_ms = link_bytes_per_ms(request, LinkUse::kBothWays),
+             .first = first_position(schedules_.segments(), request)};
+    const StateTurns tight{.turns = tight_turns(schedules_.updates())};
+    const int64_t tight_bytes = transient_bytes(schedules_.with(tight), 0);
+    most_bytes_ = tight_bytes + tight_bytes / kShareForSpeed;
   }
-  return {};
+
+  bool has_none() const { return schedules_.updates().empty(); }
+
+  // Of each share of the room, the largest first.
+  enum class Carries : uint8_t { kNo, kYes };
+  std::vector<Offer> of(Carries carries) const {
+    const int64_t free_bytes = most_bytes_ - *std::ranges::min_element(room_.live_bytes);
+    std::vector<Offer> offers;
+    for (const double share : kSharesLeftFree) {
+      Offer offer{.room = room_};
+      offer.room.carries = carries == Carries::kYes;
+      offer.room.most_bytes = most_bytes_ - static_cast<int64_t>(share * static_cast<double>(free_bytes));
+      offer.turns = early_turns(schedules_.updates(), schedules_.segments(), offer.room);
+      StateSchedule schedule = schedules_.with(offer.turns);
+      add_copy_waits(schedule.copies, request_, schedule.op_ms);
+      offer.ms = std::accumulate(schedule.op_ms.begin(), schedule.op_ms.end(), 0.0);
+      offers.push_back(std::move(offer));
+    }
+    return offers;
+  }
+
+  // The first for which the layout finds places; one of nothing where there is none.
+  Offer first_that_fits(std::vector<Offer> offers) {
+    for (Offer& offer : offers) {
+      if (fits(offer.turns)) return std::move(offer);
+    }
+    return {};
+  }
+
+ private:
+  int64_t transient_bytes(StateSchedule schedule, int64_t enough_bytes) const {
+    const auto num_positions = static_cast<uint32_t>(schedule.op_ms.size());
+    return place_buffers(schedule.buffers, num_positions, request_, enough_bytes).bytes;
+  }
+
+  // Different rooms may come to the same.
+  bool fits(const StateTurns& turns) {
+    for (const auto& [known, fit] : known_) {
+      if (known == turns) return fit;
+    }
+    const bool fit = transient_bytes(schedules_.with(turns), most_bytes_) <= most_bytes_;
+    known_.emplace_back(turns, fit);
+    return fit;
+  }
+
+  const PlanRequest& request_;
+  StateSchedules schedules_;
+  StepRoom room_;
+  int64_t most_bytes_ = 0;
+  std::vector<std::pair<StateTurns, bool>> known_;
+};
+
+bool is_faster(const Offer& a, const Offer& b) {
+  return a.ms < b.ms;
 }
 
 }  // namespace
 
 StepRoom find_step_room(const Graph& graph, const PlanRequest& request) {
-  StepRoom room{.live_bytes = live_bytes_of(laid_out(graph, request)),
-                .op_ms = op_times(graph, request),
-                .link_bytes_per_ms = link_bytes_per_ms(request, LinkUse::kBothWays),
-                .first = first_position(graph, request)};
-  const ProgramPlan tight = with_states(graph, request, {});
-  const int64_t most_bytes = tight.transient_bytes + tight.transient_bytes / kShareForSpeed;
-  Offer best = largest_offer(graph, request, room, most_bytes);
+  Offers offers(graph, request);
+  if (offers.has_none()) return {};
+  std::vector<Offer> plain = offers.of(Offers::Carries::kNo);
   // Offloaded activations have the link of the forward pass, and where that runs several times a step the
   // states' traffic is little of it. Where no two buffers may share a place, one cannot have two lives
   // either.
-  room.carries =
+  const bool carries =
       request.gradient_accumulation_steps == 1 && !request.offload_activations && !request.separate_buffers;
-  if (!room.carries) return best.room;
-  Offer carried = largest_offer(graph, request, room, most_bytes);
-  return carried.ms < best.ms ? carried.room : best.room;
+  if (!carries) return offers.first_that_fits(std::move(plain)).room;
+  Offer carried = offers.first_that_fits(offers.of(Offers::Carries::kYes));
+  if (is_faster(carried, *std::ranges::min_element(plain, is_faster))) return std::move(carried.room);
+  Offer best = offers.first_that_fits(std::move(plain));
+  return is_faster(carried, best) ? std::move(carried.room) : std::move(best.room);
 }
 
 }  // namespace plimsoll

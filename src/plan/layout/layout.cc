@@ -63,8 +63,12 @@ constexpr Before kOrders[] = {
 
 class OffsetSearch {
  public:
-  OffsetSearch(std::vector<LiveBuffer> buffers, int64_t lower_bound, std::span<const int64_t> hanging)
-      : buffers_(std::move(buffers)), hanging_(hanging), near_enough_(lower_bound + lower_bound / 1000) {}
+  OffsetSearch(std::vector<LiveBuffer> buffers, int64_t lower_bound, std::span<const int64_t> hanging,
+               int64_t enough_bytes)
+      : buffers_(std::move(buffers)),
+        hanging_(hanging),
+        near_enough_(lower_bound + lower_bound / 1000),
+        enough_bytes_(enough_bytes) {}
 
   Placement run() {
     std::vector<Try> tries;
@@ -120,10 +124,10 @@ class OffsetSearch {
     return order;
   }
 
-  // True when the best is near enough to the bound to stop.
+  // True when the best is good enough to stop.
   bool keep_if_better(const Placement& placement) {
     if (placement.bytes < best_.bytes) best_ = placement;
-    return best_.bytes <= near_enough_;
+    return best_.bytes <= std::max(near_enough_, enough_bytes_);
   }
 
   void prefer_what_stands_too_high(Try& each) const {
@@ -134,19 +138,20 @@ class OffsetSearch {
 
   std::vector<LiveBuffer> buffers_;
   std::span<const int64_t> hanging_;
-  int64_t near_enough_;
+  int64_t near_enough_;  // to the bound
+  int64_t enough_bytes_;
   Placement best_{.offsets = {}, .bytes = std::numeric_limits<int64_t>::max()};
 };
 
 }  // namespace
 
 Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment,
-                      std::span<const int64_t> hanging) {
+                      std::span<const int64_t> hanging, int64_t enough_bytes) {
   PLIMSOLL_CHECK(alignment > 0 && (alignment & (alignment - 1)) == 0, "alignment {}", alignment);
   if (buffers.empty()) return {};
   std::vector<LiveBuffer> rounded = rounded_up(buffers, alignment);
   const int64_t lower_bound = lower_bound_of(rounded, hanging);
-  Placement best = OffsetSearch(std::move(rounded), lower_bound, hanging).run();
+  Placement best = OffsetSearch(std::move(rounded), lower_bound, hanging, enough_bytes).run();
   return {.offsets = std::move(best.offsets), .bytes = best.bytes, .lower_bound_bytes = lower_bound};
 }
 

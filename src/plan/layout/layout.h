@@ -32,8 +32,10 @@ struct Layout {
 // `hanging`: bytes that others have at each position from the top of the result down, nothing where it is
 // empty; the lower bound counts them. Requires: it has every position of the buffers, falls, and then rises,
 // by multiples of the alignment.
+//
+// `enough_bytes`: a result of no more ends the search too.
 Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment,
-                      std::span<const int64_t> hanging = {});
+                      std::span<const int64_t> hanging = {}, int64_t enough_bytes = 0);
 
 // One buffer after another, whatever their lives: none shares a byte with another. The lower bound is as
 // above.

@@ -1,0 +1,43 @@
+// The buffers of one program that share a region, for buckets of one size after another, and places for them:
+// lifetimes and purposes are found once. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "graph/analysis/liveness.h"
+#include "plan/build/plan.h"
+
+namespace plimsoll {
+
+class ProgramBuffers {
+ public:
+  explicit ProgramBuffers(const Graph& graph);
+
+  struct Lists {
+    std::vector<TransientBuffer> on_device = {};
+    std::vector<TransientBuffer> on_host = {};
+  };
+  // Without places: first those of values in the order in which ops touch them, then the ops'
+  // scratch, in their order. Requires: the graph is the constructor's.
+  Lists of(const Graph& graph, const Bucket& bucket, std::span<const int64_t> scratch_bytes,
+           KernelDevice device) const;
+
+ private:
+  struct Buffer {
+    Lifetime lifetime;
+    Purpose purpose = Purpose::kTemporary;
+    bool is_on_host = false;
+  };
+  std::vector<Buffer> buffers_;
+};
+
+// Gives the buffers of one space their offsets from the start of its transient region. Carried ones (first >
+// last) hang from the region's top and become two each, one for either part of their lives, at the end of the
+// list. The search for offsets ends with the first layout of at most `enough_bytes`. The layout's own offsets
+// are those of what is not carried.
+Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
+                     const PlanRequest& request, int64_t enough_bytes = 0);
+
+}  // namespace plimsoll
