@@ -18,6 +18,11 @@ std::string log_file() {
   return ::testing::TempDir() + "/plimsoll_monitor_" + std::to_string(getpid());
 }
 
+class MonitorCommand : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(log_file()); }
+};
+
 std::vector<std::string> environment(const std::string& machine, const std::string& kind = "driver") {
   return {"LD_LIBRARY_PATH=" + driver_folder(kind), "PLIMSOLL_FAKE_GPUS=" + machine};
 }
@@ -36,7 +41,7 @@ bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(MonitorCommand, ShowsEveryGpu) {
+TEST_F(MonitorCommand, ShowsEveryGpu) {
   const ProcessResult result = monitor("several", {});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_TRUE(result.output.starts_with("driver 580.65.06, CUDA up to 13.0, 2 GPUs\n")) << result.output;
@@ -44,7 +49,7 @@ TEST(MonitorCommand, ShowsEveryGpu) {
   EXPECT_TRUE(holds(result.output, "\nall 2 GPUs\n")) << result.output;
 }
 
-TEST(MonitorCommand, OneOfThem) {
+TEST_F(MonitorCommand, OneOfThem) {
   const ProcessResult result = monitor("several", {"--device", "1", "--capabilities"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_FALSE(holds(result.output, "GPU 0")) << result.output;
@@ -53,7 +58,7 @@ TEST(MonitorCommand, OneOfThem) {
   EXPECT_TRUE(holds(result.output, "  fp8           no   ")) << result.output;
 }
 
-TEST(MonitorCommand, WithoutAGpuTheHostIsShown) {
+TEST_F(MonitorCommand, WithoutAGpuTheHostIsShown) {
   for (const auto& [machine, kind] :
        {std::pair("none", "driver"), {"not_loaded", "driver"}, {"one", "old_driver"}}) {
     const ProcessResult result = monitor(machine, {}, kind);
@@ -68,7 +73,7 @@ TEST(MonitorCommand, WithoutAGpuTheHostIsShown) {
   EXPECT_GT(json["host"]["memory_total_mib"], 0);
 }
 
-TEST(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
+TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
   for (const char* machine : {"several", "none", "not_loaded"}) {
     const ProcessResult result = monitor(machine, {"--device", "2"});
     EXPECT_EQ(result.exit_code, 7) << result.output;
@@ -79,7 +84,7 @@ TEST(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
   EXPECT_EQ(monitor("several", {"--device", "cuda:0"}).exit_code, 7);
 }
 
-TEST(MonitorCommand, WordsThatItDoesNotKnow) {
+TEST_F(MonitorCommand, WordsThatItDoesNotKnow) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--loud"}, "unknown argument '--loud'"},     {{"extra"}, "unknown argument 'extra'"},
       {{"--device"}, "--device needs the number"},   {{"--device", "first"}, "--device first: expected"},
@@ -96,7 +101,7 @@ TEST(MonitorCommand, WordsThatItDoesNotKnow) {
 }
 
 // CUDA cannot see the card that the driver of the test makes up, and the monitor says so.
-TEST(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
+TEST_F(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
   const ProcessResult result = monitor("one", {"--context"});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(holds(result.output, "  context       not measured: ")) << result.output;
@@ -112,7 +117,7 @@ ProcessResult watch(const std::vector<std::string>& words, int64_t num_lines, in
   return process.wait(10000);
 }
 
-TEST(MonitorCommand, WatchingAppendsLinesUntilASignal) {
+TEST_F(MonitorCommand, WatchingAppendsLinesUntilASignal) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const ProcessResult result = watch({"--watch", "0.05"}, 6, signal);
     EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -124,7 +129,7 @@ TEST(MonitorCommand, WatchingAppendsLinesUntilASignal) {
   }
 }
 
-TEST(MonitorCommand, WatchingInJsonIsAnObjectALine) {
+TEST_F(MonitorCommand, WatchingInJsonIsAnObjectALine) {
   const ProcessResult result = watch({"--json", "--watch=0.05"}, 3, SIGINT);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   std::istringstream lines(result.output);
@@ -135,14 +140,14 @@ TEST(MonitorCommand, WatchingInJsonIsAnObjectALine) {
 }
 
 // A wait of a second, the default, must not keep Ctrl-C waiting for longer than that.
-TEST(MonitorCommand, WatchingEndsWithinItsWait) {
+TEST_F(MonitorCommand, WatchingEndsWithinItsWait) {
   const ProcessResult result = watch({"--watch"}, 2, SIGINT);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
 }
 
 // Opening the driver takes memory that the plan of a run on a CPU does not count.
-TEST(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
+TEST_F(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
   const std::string folder = ::testing::TempDir() + "/plimsoll_cpu_run_" + std::to_string(getpid());
   std::vector<std::string> with = environment("one");
   with.emplace_back("LD_DEBUG=files");
@@ -161,7 +166,7 @@ TEST(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(MonitorCommand, AFullDiskEndsTheWatch) {
+TEST_F(MonitorCommand, AFullDiskEndsTheWatch) {
   Process process(monitor_words({"--watch", "0.05"}), log_file(), environment("one"), "/dev/full");
   const ProcessResult result = process.wait(20000);
   EXPECT_FALSE(result.timed_out);
