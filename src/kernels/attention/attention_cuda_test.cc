@@ -152,26 +152,27 @@ TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   }
 }
 
-TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
-  AttentionProblem problem{.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32};
-  ASSERT_EQ(attention_cuda_keep_bytes({2130, 2, 2100, 1, 32}), 0);
+// Sequences so long that the forward pass keeps nothing of what it drew.
+void expect_families_agree_on_dropout_drawn_again(AttentionProblem problem) {
   problem.dropout = 0.1;
   problem.dtype = DType::kBF16;
-  expect_families_agree(problem);
-  problem.mask = AttentionMask::kCausal;
-  expect_families_agree(problem);
+  for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
+    problem.mask = mask;
+    expect_families_agree(problem);
+  }
+}
+
+TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
+  ASSERT_EQ(attention_cuda_keep_bytes({2130, 2, 2100, 1, 32}), 0);
+  expect_families_agree_on_dropout_drawn_again(
+      {.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32});
 }
 
 // As FamiliesAgreeSmall.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
-  AttentionProblem problem{.name = test_name(), .lengths = {30, 130}, .heads = 1, .head_dim = 32};
-  problem.longest_slack = 2000;
   ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
-  problem.dropout = 0.1;
-  problem.dtype = DType::kBF16;
-  expect_families_agree(problem);
-  problem.mask = AttentionMask::kCausal;
-  expect_families_agree(problem);
+  expect_families_agree_on_dropout_drawn_again(
+      {.name = test_name(), .lengths = {30, 130}, .heads = 1, .head_dim = 32, .longest_slack = 2000});
 }
 
 TEST(AttentionCudaRows, AGraphReplaysTheSameBits) {
