@@ -2,12 +2,6 @@
 
 #include "device/cpu/amx_tiles.h"
 
-// GCC 12 warns of the undefined operands that its own header makes on purpose (its bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
-
 namespace plimsoll {
 namespace {
 
