@@ -1,5 +1,7 @@
 #include "train/speed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +15,14 @@ MetricMap speed_metrics(const std::string& split, const PhaseWork& work) {
   return {{split + "_runtime", std::round(10000.0 * work.seconds) / 10000.0},
           {split + "_samples_per_second", rate(work.samples)},
           {split + "_steps_per_second", rate(work.steps)}};
+}
+
+std::string waiting_text(double fraction, int64_t num_workers) {
+  constexpr double kWorthALine = 0.05;
+  if (!(fraction > kWorthALine)) return {};
+  return fmt::format(
+      "{:.0f} % of the time goes into waiting for the next batch: try --dataloader_num_workers {} (now {})",
+      100.0 * fraction, std::max<int64_t>(1, 2 * num_workers), num_workers);
 }
 
 MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix) {

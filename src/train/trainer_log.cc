@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "optim/loss_scale.h"
 #include "show/report/result_files.h"
+#include "train/speed.h"
 #include "train/trainer.h"
 
 namespace plimsoll {
@@ -40,16 +41,10 @@ void TrainLoop::record(LogRecord entry) {
 
 // Once a run, from the second record on: the first pays for reading the first rows.
 void TrainLoop::warn_of_waiting(double fraction) {
-  constexpr double kWorthALine = 0.05;
+  const std::string text = waiting_text(fraction, arguments_.dataloader_num_workers);
   const bool first = std::exchange(is_first_log_, false);
-  if (first || fraction <= kWorthALine || std::exchange(warned_of_waiting_, true)) return;
-  const int64_t workers = arguments_.dataloader_num_workers;
-  for (const auto& callback : callbacks_) {
-    callback->on_warning(
-        fmt::format("{:.0f} % of the time goes into waiting for the next batch: try "
-                    "--dataloader_num_workers {} (now {})",
-                    100.0 * fraction, std::max<int64_t>(1, 2 * workers), workers));
-  }
+  if (first || text.empty() || std::exchange(warned_of_waiting_, true)) return;
+  for (const auto& callback : callbacks_) callback->on_warning(text);
 }
 
 void TrainLoop::log_step(const StepInfo& info) {
