@@ -7,8 +7,9 @@
 namespace plimsoll {
 
 // Blocks of threads that share the elements of a global norm on a GPU, and what each leaves: its sum of
-// squares and the first tensor that it found not finite.
-inline constexpr int64_t kGlobalNormCudaBlocks = 1024;
+// squares and the first tensor that it found not finite. Several times as many as a card holds at once: those
+// that come late make up for those that are slow.
+inline constexpr int64_t kGlobalNormCudaBlocks = 4096;
 inline constexpr int64_t kGlobalNormCudaScratchBytes = kGlobalNormCudaBlocks * 16;
 
 // Adafactor works on tiles of a matrix; a vector is a matrix of one row.

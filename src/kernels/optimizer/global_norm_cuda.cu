@@ -1,5 +1,6 @@
 #include "kernels/optimizer/global_norm_cuda.h"
 
+#include <algorithm>
 #include <climits>
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -11,9 +12,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kGroup = 8;   // elements whose squares are added in fp32
-constexpr int kGroups = 2;  // that a thread loads at once
+constexpr int kGroups = 4;  // that a thread loads at once
 constexpr int kChunk = kThreads * kGroup * kGroups;
-constexpr int kBlocks = static_cast<int>(kGlobalNormCudaBlocks);
+constexpr int kFinishThreads = 1024;
 
 struct NormEntry {
   const void* grad;
@@ -59,23 +60,49 @@ struct ThreadSum {
   }
 };
 
+// A thread's group. It is not read again before others have taken its place in the caches, which need not
+// keep it: with plain loads the norm of 100 M gradients in bf16 takes 58 us on an H200 in place of 55.
+template <typename T>
+__device__ __forceinline__ Raw<T, kGroup> load_once(const T* p) {
+  Raw<T, kGroup> raw;
+#pragma unroll
+  for (int i = 0; i < Raw<T, kGroup>::kWords; i += 4) {
+    const uint4 words = __ldcs(reinterpret_cast<const uint4*>(p) + i / 4);
+    raw.word[i] = words.x;
+    raw.word[i + 1] = words.y;
+    raw.word[i + 2] = words.z;
+    raw.word[i + 3] = words.w;
+  }
+  return raw;
+}
+
+// A whole chunk whose address allows packs: all of it is asked for before the first square.
+template <typename T>
+__device__ __forceinline__ void add_whole(const void* grad, int64_t begin, int64_t tensor, ThreadSum& total) {
+  const T* from = static_cast<const T*>(grad) + begin + static_cast<int>(threadIdx.x) * kGroup;
+  Raw<T, kGroup> raw[kGroups];
+#pragma unroll
+  for (int u = 0; u < kGroups; ++u) raw[u] = load_once(from + u * kThreads * kGroup);
+#pragma unroll
+  for (int u = 0; u < kGroups; ++u) {
+    float x[kGroup];
+    unpack<T, kGroup>(raw[u], x);
+    total.add<kGroup>(x, tensor);
+  }
+}
+
 template <class Table>
 __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, ThreadSum& total) {
   const int index = table.find(chunk);
   const NormEntry& entry = table.entries[index];
   const int64_t tensor = table.first_index + index;
-  const AnyFloats grad{entry.grad, entry.dtype};
   const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kChunk;
   if (entry.packs && begin + kChunk <= entry.count) {
-    float x[kGroups][kGroup];
-#pragma unroll
-    for (int u = 0; u < kGroups; ++u) {
-      grad.load<kGroup>(begin + (u * kThreads + static_cast<int>(threadIdx.x)) * kGroup, x[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < kGroups; ++u) total.add<kGroup>(x[u], tensor);
-    return;
+    if (entry.dtype == DType::kF32) return add_whole<float>(entry.grad, begin, tensor, total);
+    if (entry.dtype == DType::kBF16) return add_whole<__nv_bfloat16>(entry.grad, begin, tensor, total);
+    return add_whole<__half>(entry.grad, begin, tensor, total);
   }
+  const AnyFloats grad{entry.grad, entry.dtype};
   const int64_t end = begin + kChunk < entry.count ? begin + kChunk : entry.count;
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
     float x[1];
@@ -84,10 +111,10 @@ __device__ __forceinline__ void add_chunk(const Table& table, uint32_t chunk, Th
   }
 }
 
-// Every block leaves a partial result; later launches of a long list add to it.
+// Every block leaves a partial result; later launches of a long list add to those that are `there`.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
-    square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, bool adds) {
+    square_sums_kernel(const __grid_constant__ Table table, NormPartial* partials, uint32_t there) {
   __shared__ double sums[kThreads / 32];
   __shared__ int64_t bad[kThreads / 32];
   ThreadSum total;
@@ -102,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % 32 == 0) bad[threadIdx.x / 32] = total.first_bad;
   __syncthreads();
   if (threadIdx.x > 0) return;
-  NormPartial partial = adds ? partials[blockIdx.x] : NormPartial{0.0, kNoneBad};
+  NormPartial partial = blockIdx.x < there ? partials[blockIdx.x] : NormPartial{0.0, kNoneBad};
   partial.sum += sum;
   for (const int64_t other : bad) {
     if (other < partial.first_bad) partial.first_bad = other;
@@ -117,13 +144,17 @@ struct NormOutputs {
   int64_t* first_bad;
 };
 
-__global__ void __launch_bounds__(kBlocks)
-    global_norm_kernel(const NormPartial* partials, const NormOutputs outputs) {
-  __shared__ double sums[kBlocks / 32];
-  __shared__ int64_t bad[kBlocks / 32];
-  const NormPartial mine = partials[threadIdx.x];
-  const double sum = block_sum(mine.sum, static_cast<int>(threadIdx.x), kBlocks / 32, sums);
-  int64_t first_bad = mine.first_bad;
+__global__ void __launch_bounds__(kFinishThreads)
+    global_norm_kernel(const NormPartial* partials, uint32_t num_partials, const NormOutputs outputs) {
+  __shared__ double sums[kFinishThreads / 32];
+  __shared__ int64_t bad[kFinishThreads / 32];
+  double mine = 0.0;
+  int64_t first_bad = kNoneBad;
+  for (uint32_t i = threadIdx.x; i < num_partials; i += kFinishThreads) {
+    mine += partials[i].sum;
+    if (partials[i].first_bad < first_bad) first_bad = partials[i].first_bad;
+  }
+  const double sum = block_sum(mine, static_cast<int>(threadIdx.x), kFinishThreads / 32, sums);
   for (int distance = 16; distance > 0; distance /= 2) {
     const int64_t other = __shfl_xor_sync(kWholeWarp, first_bad, distance);
     if (other < first_bad) first_bad = other;
@@ -173,12 +204,14 @@ void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream) {
       .loss = cuda::optional_scalar(kKernel, "loss", args.loss),
       .finite = args.finite ? cuda::scalar_of(kKernel, "finite", args.finite) : cuda::Scalar{},
       .first_bad = args.first_bad ? args.first_bad.as<int64_t>() : nullptr};
+  uint32_t num_partials = 0;
   cuda::for_each_table<cuda::NormEntry>(args.tensors, cuda::kChunk, cuda::norm_entry, [&](const auto& table) {
-    cuda::square_sums_kernel<<<cuda::kBlocks, cuda::kThreads, 0, stream>>>(table, partials,
-                                                                           table.first_index > 0);
+    const uint32_t blocks = std::clamp(table.num_chunks, 1u, static_cast<uint32_t>(kGlobalNormCudaBlocks));
+    cuda::square_sums_kernel<<<blocks, cuda::kThreads, 0, stream>>>(table, partials, num_partials);
     PLIMSOLL_CHECK_LAUNCH("square_sums");
+    num_partials = std::max(num_partials, blocks);
   });
-  cuda::global_norm_kernel<<<1, cuda::kBlocks, 0, stream>>>(partials, outputs);
+  cuda::global_norm_kernel<<<1, cuda::kFinishThreads, 0, stream>>>(partials, num_partials, outputs);
   PLIMSOLL_CHECK_LAUNCH("global_norm");
 }
 
