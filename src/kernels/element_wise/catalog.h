@@ -46,8 +46,8 @@ constexpr double column_sum_depth(int64_t T, int64_t C) {
   return static_cast<double>(std::min(T, blocks.rows_per_block) + blocks.num_blocks + 2);
 }
 
-// The same for a GPU, where a block of threads takes a group of kCudaColumnsPerBlock columns of some rows,
-// and its warps take the rows in turn. Enough blocks to fill a card of today twice, few enough that the
+// As many blocks for a GPU, where a block of threads takes a group of kCudaColumnsPerBlock columns, and the
+// warps of all blocks take the rows in turn. Enough blocks to fill a card of today twice, few enough that the
 // partial sums stay small beside what is read.
 inline constexpr int64_t kCudaColumnsPerBlock = 256;
 inline constexpr int64_t kCudaWarpsPerRowBlock = 8;
@@ -74,10 +74,10 @@ constexpr int64_t cuda_partial_depth(int64_t num_blocks) {
 }
 // As column_sum_depth.
 constexpr double column_sum_cuda_depth(int64_t T, int64_t C) {
-  const RowBlocks blocks = cuda_row_blocks(T, C);
-  const int64_t rows_of_a_warp =
-      (std::min(T, blocks.rows_per_block) + kCudaWarpsPerRowBlock - 1) / kCudaWarpsPerRowBlock;
-  return static_cast<double>(rows_of_a_warp + kCudaWarpsPerRowBlock + cuda_partial_depth(blocks.num_blocks));
+  const int64_t num_blocks = cuda_row_blocks(T, C).num_blocks;
+  const int64_t num_warps = std::max<int64_t>(1, num_blocks * kCudaWarpsPerRowBlock);
+  const int64_t rows_of_a_warp = (T + num_warps - 1) / num_warps;
+  return static_cast<double>(rows_of_a_warp + kCudaWarpsPerRowBlock + cuda_partial_depth(num_blocks));
 }
 
 }  // namespace plimsoll
