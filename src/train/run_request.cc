@@ -210,6 +210,10 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   if (!arguments.dump_passes.empty()) dump_passes_into(files, arguments.dump_passes, request.passes);
   request.train_buckets = narrow<int>(train_buckets_used(setup));
   request.host = estimate_host_memory(setup);
+  if (arguments.dataset_name == "dummy") {
+    request.length_argument = "--dummy_seq_length";
+    request.shorter_words = "shorter sequences";
+  }
   request.optimizer_in_backward = arguments.optimizer_in_backward;
   if (request.device == KernelDevice::kCpu) {
     request.cpu_calibration =

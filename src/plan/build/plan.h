@@ -105,6 +105,9 @@ struct PlanRequest {
   HostMemory host;
   std::optional<int64_t> memory_limit_bytes;
   std::string memory_limit_label = "--memory_limit";  // what set it, for messages
+  // The argument that sets how long sequences are, for messages, and what a smaller value does to the data.
+  std::string length_argument = "--max_seq_length";
+  std::string shorter_words = "cuts longer texts";
   RecomputeChoice recompute;
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
   bool optimizer_in_backward = false;  // no clipping, no accumulation

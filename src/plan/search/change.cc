@@ -61,8 +61,8 @@ void Change::use_evaluation_batch(int64_t sequences) {
 void Change::use_length(int64_t longest) {
   request_.train_bucket = with_longest(request_.train_bucket, longest);
   request_.evaluate_bucket = with_longest(request_.evaluate_bucket, longest);
-  arguments_.push_back(fmt::format("--max_seq_length {}", longest));
-  note("cuts longer texts");
+  arguments_.push_back(fmt::format("{} {}", request_.length_argument, longest));
+  note(request_.shorter_words);
   effect_ = Effect::kOtherModel;
 }
 

@@ -23,6 +23,11 @@ std::string mib_text(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
+// Time says nothing of what is lost where texts are cut or another optimizer trains.
+bool trains_differently(const Suggestion& suggestion) {
+  return suggestion.effect == Effect::kOtherModel;
+}
+
 class Search {
  public:
   Search(const Plan& plan, int64_t limit) : plan_(plan), limit_(limit), own_ms_(ms_per_sample(plan)) {}
@@ -42,6 +47,7 @@ class Search {
     if (std::none_of(found_.begin(), found_.end(), fits)) try_combined();
     std::stable_sort(found_.begin(), found_.end(), [](const Suggestion& a, const Suggestion& b) {
       if (a.fits != b.fits) return a.fits;
+      if (a.fits && trains_differently(a) != trains_differently(b)) return trains_differently(b);
       return a.fits ? a.relative_time < b.relative_time : a.total_bytes < b.total_bytes;
     });
     return std::move(found_);
@@ -206,7 +212,9 @@ void require_fit(const Plan& plan) {
   const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
   const std::string fitting = list_text(suggestions, true);
   const std::string others = list_text(suggestions, false);
-  if (!fitting.empty()) message += "\n  fits with, fastest first (estimated time a sample):" + fitting;
+  if (!fitting.empty())
+    message +=
+        "\n  fits with, fastest first, what trains differently last (estimated time a sample):" + fitting;
   if (!others.empty())
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);

@@ -84,15 +84,31 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
   ASSERT_NE(sgd, nullptr);
   EXPECT_FALSE(sgd->fits);
   bool seen_unfit = false;
+  bool seen_other = false;
   double last = 0;
   for (const Suggestion& suggestion : list) {
     EXPECT_EQ(suggestion.fits, suggestion.total_bytes <= limit) << suggestion.arguments;
     EXPECT_FALSE(suggestion.fits && seen_unfit) << "what fits stands first";
     seen_unfit = seen_unfit || !suggestion.fits;
     if (!suggestion.fits) continue;
+    if (suggestion.effect == Effect::kOtherModel && !seen_other) last = 0;
+    EXPECT_FALSE(seen_other && suggestion.effect != Effect::kOtherModel) << "what trains differently is last";
+    seen_other = seen_other || suggestion.effect == Effect::kOtherModel;
     EXPECT_GE(suggestion.relative_time, last) << "fastest first";
     last = suggestion.relative_time;
   }
+}
+
+// Random sequences are as long as another argument says.
+TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
+  PlanRequest request = large_batch_request();
+  request.length_argument = "--dummy_seq_length";
+  request.shorter_words = "shorter sequences";
+  const std::vector<Suggestion> list = suggest_changes(build_plan(request), half_batch_bytes());
+  const Suggestion* length = find(list, "--dummy_seq_length 64");
+  ASSERT_NE(length, nullptr);
+  EXPECT_EQ(length->note, "shorter sequences");
+  EXPECT_EQ(find(list, "--max_seq_length"), nullptr);
 }
 
 TEST(Suggest, TheEffectiveBatchStays) {
