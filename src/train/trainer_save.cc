@@ -96,6 +96,8 @@ void TrainLoop::choose_final_weights() {
                                              : "; " + best + ". --load_best_model_at_end keeps the best"));
     return;
   }
+  if (stopped_early)
+    closing_lines_.push_back(fmt::format("stopped early, at step {} of {}", state_.step, state_.max_steps));
   const std::string path = best_checkpoint_path(state_);
   const int64_t step = checkpoint_step(path).value_or(state_.step);
   if (step != state_.step) {

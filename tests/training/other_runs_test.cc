@@ -144,6 +144,14 @@ TEST(OtherRuns, ARunSaysWhichWeightsItEndsWith) {
   expect_in(early.lines, {"stopped early: the weights are those of step " + std::to_string(early.output.step),
                           "the best eval_loss was ", "--load_best_model_at_end keeps the best"});
 
+  arguments.output_dir = folder.path("early_best");
+  arguments.load_best_model_at_end = true;
+  arguments.save_steps = 1;
+  const Told best = train(arguments);
+  ASSERT_LT(best.output.step, 12);
+  expect_in(best.lines, {"stopped early, at step " + std::to_string(best.output.step) + " of 12",
+                         "the weights are those of step ", "the best eval_loss was "});
+
   // Every fourth step is saved, so the best need not be.
   arguments.early_stopping_patience.reset();
   arguments.output_dir = folder.path("unsaved");
