@@ -38,7 +38,10 @@ if(TARGET plimsoll_api)
   install(FILES ${PROJECT_BINARY_DIR}/generated/plimsollConfig.cmake
                 ${PROJECT_BINARY_DIR}/generated/plimsollConfigVersion.cmake
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/plimsoll)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  # The pages that README links to lie beside it as in the tree.
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md
+          DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
 
 # README runs the examples from the build directory.
