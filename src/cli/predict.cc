@@ -1,4 +1,6 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -16,13 +18,17 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& fo
                             const std::string& task) {
   const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
   const std::string unfinished = path + ".tmp";
+  errno = 0;
   std::ofstream file(unfinished, std::ios::binary);
   // run_glue's form: index and prediction.
   file << "index\tprediction\n";
   int64_t rows = 0;
   MetricMap metrics = trainer.predict(
       [&](const Prediction& prediction) { file << rows++ << '\t' << prediction.label << '\n'; }, set);
-  if (!file.flush()) throw Error(ErrorCode::kDevice, path + ": the file cannot be written");
+  if (!file.flush()) {
+    throw Error(ErrorCode::kDevice, unfinished + ": the file cannot be written: " + std::strerror(errno) +
+                                        "; check the rights of the folder and the space on its disk");
+  }
   std::filesystem::rename(unfinished, path);
   print("wrote " + std::to_string(rows) + (rows == 1 ? " prediction to " : " predictions to ") + path);
   return metrics;
