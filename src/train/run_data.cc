@@ -249,6 +249,7 @@ class DataReading {
         train ? read_split(arguments_.train_file, GlueSplit::kTrain, task) : std::nullopt;
     const bool wants_eval = setup_.purpose == RunPurpose::kEvaluate ||
                             (train && (arguments_.do_eval || arguments_.eval_strategy != "no"));
+    if (train) note_unread_files(wants_eval);
     std::optional<TextSplit> eval_text =
         wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
     std::optional<TextSplit> test_text = setup_.purpose == RunPurpose::kPredict || arguments_.do_predict
@@ -284,6 +285,19 @@ class DataReading {
     setup_.reading_bytes = reading_.peak_bytes();
     // The allocator would keep what the texts left, and the arena would come on top of it.
     malloc_trim(0);
+  }
+
+  // As in run_glue a file alone asks for nothing; who named it should know.
+  void note_unread_files(bool wants_eval) {
+    if (!wants_eval && !arguments_.validation_file.empty()) {
+      setup_.notes.push_back(fmt::format(
+          "--validation_file {} is not read: --do_eval evaluates at the end, --eval_strategy while training",
+          arguments_.validation_file));
+    }
+    if (!arguments_.do_predict && !arguments_.test_file.empty()) {
+      setup_.notes.push_back(
+          fmt::format("--test_file {} is not read: --do_predict predicts it", arguments_.test_file));
+    }
   }
 
   // MNLI's second sets, of other genres than the training data's.

@@ -126,6 +126,19 @@ std::vector<Case> plan_cases() {
   };
 }
 
+// A file that is named but not asked for is said to be left out.
+std::vector<Case> unread_cases() {
+  return {
+      {"TrainFilesThatAreNotRead",
+       0,
+       {"note: --validation_file ", "--do_eval evaluates at the end", "note: --test_file ", "--do_predict"},
+       [](const Ground& ground) {
+         return ground.train(ground.data(),
+                             {"--validation_file", ground.data(), "--test_file", ground.data()});
+       }},
+  };
+}
+
 // What inspect says of a data file is what training reads of it.
 std::vector<Case> inspect_cases() {
   const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
@@ -231,7 +244,8 @@ std::vector<Case> column_cases() {
 }  // namespace
 
 std::vector<Case> data_cases() {
-  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), inspect_cases(), column_cases()});
+  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), unread_cases(), inspect_cases(),
+                 column_cases()});
 }
 
 }  // namespace plimsoll::testing
