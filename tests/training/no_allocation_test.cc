@@ -44,10 +44,20 @@ void note(size_t bytes, const void* caller) {
 // The C allocator's entry points, replaced for the whole program: libraries come through here too.
 extern "C" {
 void* __libc_malloc(size_t bytes);
+void* __libc_calloc(size_t count, size_t bytes);
+void* __libc_realloc(void* old, size_t bytes);
 void* __libc_memalign(size_t alignment, size_t bytes);
 void* malloc(size_t bytes) {
   note(bytes, __builtin_return_address(0));
   return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  note(count * bytes, __builtin_return_address(0));
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  note(bytes, __builtin_return_address(0));
+  return __libc_realloc(old, bytes);
 }
 int posix_memalign(void** result, size_t alignment, size_t bytes) {
   note(bytes, __builtin_return_address(0));
@@ -90,13 +100,21 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
   if (cpu_isa() >= CpuIsa::kAvx512) {
     EXPECT_LT(largest_of_library.load(), 4096u);
   }
-  // The counter works: an allocation of that size is seen.
+  // The counter works: allocations of every kind are seen.
   watching = true;
   void* probe = std::malloc(10000);
+  const size_t seen = largest.load();
+  probe = std::realloc(probe, 20000);
+  const size_t seen_larger = largest.load();
+  void* zeros = std::calloc(3, 10000);
   watching = false;
   ASSERT_NE(probe, nullptr);
+  ASSERT_NE(zeros, nullptr);
   std::free(probe);
-  EXPECT_GE(largest.load(), 10000u);
+  std::free(zeros);
+  EXPECT_EQ(seen, 10000u);
+  EXPECT_EQ(seen_larger, 20000u);
+  EXPECT_EQ(largest.load(), 30000u);
 }
 
 }  // namespace
