@@ -10,7 +10,8 @@ constexpr std::string_view kProjection =
     "it projects gradients to a low rank, which this program does not do";
 constexpr std::string_view kNotWritten = "this program does not have that update";
 constexpr std::string_view kInBackward =
-    "it updates weights within the backward pass, and this program updates them after it";
+    "it updates weights within the backward pass, as --optimizer_in_backward with --max_grad_norm 0 does "
+    "here";
 constexpr std::string_view kScheduleFree =
     "it averages weights in place of a schedule, which this program does not do";
 

@@ -136,7 +136,8 @@ MetricScheduleOptions make_metric_schedule(ScheduleKind kind, std::span<const Sc
   if (greedy) read_greedy_options(options, reader);
   reader.refuse_the_rest();
   if (!(options.factor < 1.0) || (greedy && !(options.factor > 0.0))) {
-    throw_error(ErrorCode::kUsage, "lr_scheduler_kwargs: factor of schedule '{}' is {}; it must be {}below 1",
+    throw_error(ErrorCode::kUsage,
+                "--lr_scheduler_kwargs: factor of schedule '{}' is {}; it must be {}below 1",
                 schedule_name(kind), options.factor, greedy ? "above 0 and " : "");
   }
   return options;

@@ -122,7 +122,7 @@ void read_min_lr(Schedule& schedule, ScheduleOptionReader& reader) {
   const std::optional<double> min_lr = reader.number("min_lr"), rate = reader.number("min_lr_rate");
   if (min_lr.has_value() == rate.has_value()) {
     throw_error(ErrorCode::kUsage,
-                "lr_scheduler_kwargs: schedule '{}' needs one of min_lr and min_lr_rate, {} given",
+                "--lr_scheduler_kwargs: schedule '{}' needs one of min_lr and min_lr_rate, {} given",
                 schedule_name(schedule.kind), min_lr ? "both are" : "none is");
   }
   if (min_lr && schedule.learning_rate == 0.0) {
@@ -141,7 +141,7 @@ void read_warmup_stable_decay(Schedule& schedule, ScheduleOptionReader& reader) 
   schedule.num_cycles = reader.number("num_cycles").value_or(0.5);
   if (!decay) {
     throw_error(ErrorCode::kUsage,
-                "lr_scheduler_kwargs: schedule 'warmup_stable_decay' needs num_decay_steps, such as "
+                "--lr_scheduler_kwargs: schedule 'warmup_stable_decay' needs num_decay_steps, such as "
                 "{{\"num_decay_steps\": {}}}",
                 std::max<int64_t>(1, schedule.num_training_steps / 10));
   }
@@ -167,7 +167,7 @@ void read_options(Schedule& schedule, ScheduleOptionReader& reader) {
       if (!(schedule.learning_rate > schedule.lr_end)) {
         throw_error(ErrorCode::kUsage,
                     "schedule 'polynomial': lr_end {} must be below learning_rate {}; set lr_end in "
-                    "lr_scheduler_kwargs or raise learning_rate",
+                    "--lr_scheduler_kwargs or raise --learning_rate",
                     schedule.lr_end, schedule.learning_rate);
       }
       break;

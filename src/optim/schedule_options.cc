@@ -22,7 +22,7 @@ std::optional<double> ScheduleOptionReader::number(std::string_view name) {
   if (option == nullptr) return {};
   const double* value = std::get_if<double>(&option->value);
   if (value == nullptr || !std::isfinite(*value)) {
-    throw_error(ErrorCode::kUsage, "lr_scheduler_kwargs: {} of schedule '{}' is {}; it must be a number",
+    throw_error(ErrorCode::kUsage, "--lr_scheduler_kwargs: {} of schedule '{}' is {}; it must be a number",
                 name, schedule_name(kind_),
                 value == nullptr ? "'" + std::get<std::string>(option->value) + "'" : "not finite");
   }
@@ -34,7 +34,7 @@ std::optional<int64_t> ScheduleOptionReader::whole(std::string_view name, int64_
   if (!value) return {};
   if (*value != std::floor(*value) || *value < static_cast<double>(least) || *value > 0x1p53) {
     throw_error(ErrorCode::kUsage,
-                "lr_scheduler_kwargs: {} of schedule '{}' is {}; it must be a whole number of at least {}",
+                "--lr_scheduler_kwargs: {} of schedule '{}' is {}; it must be a whole number of at least {}",
                 name, schedule_name(kind_), *value, least);
   }
   return static_cast<int64_t>(*value);
@@ -48,7 +48,7 @@ std::optional<std::string> ScheduleOptionReader::text(std::string_view name,
   for (const std::string_view choice : choices) {
     if (value != nullptr && *value == choice) return *value;
   }
-  throw_error(ErrorCode::kUsage, "lr_scheduler_kwargs: {} of schedule '{}' is {}; choose one of: {}", name,
+  throw_error(ErrorCode::kUsage, "--lr_scheduler_kwargs: {} of schedule '{}' is {}; choose one of: {}", name,
               schedule_name(kind_), value == nullptr ? "a number" : "'" + *value + "'",
               fmt::join(choices, ", "));
 }
@@ -56,7 +56,7 @@ std::optional<std::string> ScheduleOptionReader::text(std::string_view name,
 void ScheduleOptionReader::refuse_the_rest() const {
   for (size_t i = 0; i < options_.size(); ++i) {
     if (taken_[i] != 0) continue;
-    throw_error(ErrorCode::kUsage, "lr_scheduler_kwargs: schedule '{}' has no option '{}'; it has: {}",
+    throw_error(ErrorCode::kUsage, "--lr_scheduler_kwargs: schedule '{}' has no option '{}'; it has: {}",
                 schedule_name(kind_), options_[i].name,
                 known_.empty() ? "none" : fmt::format("{}", fmt::join(known_, ", ")));
   }

@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "io/ckpt/checkpoint.h"
 #include "train/run_places.h"
+#include "train/run_schedule.h"
 #include "train/run_state.h"
 
 namespace plimsoll {
@@ -64,6 +65,8 @@ void count_steps(RunSetup& setup, FileSystem& files) {
         std::ceil(arguments.num_train_epochs * static_cast<double>(setup.steps_per_epoch)));
     setup.num_epochs = arguments.num_train_epochs;
   }
+  // What is wrong with --lr_scheduler_kwargs is said here, before a plan, not when the loop begins.
+  static_cast<void>(run_schedule(arguments, setup.max_steps));
   const int64_t warmup = num_warmup_steps(arguments, setup.max_steps);
   if (warmup > 0 && setup.max_steps <= warmup) {
     setup.warnings.push_back(fmt::format("{} {} not above the {}: the learning rate never reaches {}",

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "show/report/result_files.h"
 #include "train/device_choice.h"
 #include "train/memory_deltas.h"
+#include "train/run_schedule.h"
 #include "train/speed.h"
 #include "train/weights.h"
 
@@ -23,18 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-std::vector<ScheduleOption> schedule_options(const KeyValues& arguments) {
-  std::vector<ScheduleOption> options;
-  for (const auto& [name, text] : arguments) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    const bool is_number = error == std::errc() && end == text.data() + text.size();
-    options.push_back({name, is_number ? std::variant<double, std::string>(number)
-                                       : std::variant<double, std::string>(text)});
-  }
-  return options;
 }
 
 std::string row_list(std::span<const int32_t> rows) {
@@ -60,14 +48,12 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
   state_.num_epochs = static_cast<int64_t>(std::ceil(session.setup().num_epochs));
   state_.data_hash = session.setup().train_data_hash;
   state_.data_rows = session.setup().rows_per_epoch;
-  const ScheduleKind kind = parse_schedule(arguments_.lr_scheduler_type);
-  const std::vector<ScheduleOption> options = schedule_options(arguments_.lr_scheduler_kwargs);
-  if (follows_metric(kind)) {
-    metric_options_ = make_metric_schedule(kind, options);
+  const RunSchedule schedule = run_schedule(arguments_, state_.max_steps);
+  if (const auto* by_metric = std::get_if<MetricScheduleOptions>(&schedule)) {
+    metric_options_ = *by_metric;
     metric_state_ = start_metric_schedule(metric_options_, arguments_.learning_rate);
   } else {
-    schedule_ = make_schedule(kind, arguments_.learning_rate, num_warmup_steps(arguments_, state_.max_steps),
-                              state_.max_steps, options);
+    schedule_ = std::get<Schedule>(schedule);
   }
   if (arguments_.early_stopping_patience) {
     callbacks_.push_back(std::make_shared<EarlyStopping>(

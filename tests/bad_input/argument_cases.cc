@@ -115,13 +115,10 @@ std::vector<Case> optimizer_cases() {
                {"--optim", "galore_adamw"}),
       argument("ArgumentOptimizerSetting", 2, {"momentun"},
                {"--optim", "sgd", "--optim_args", "momentun=0.9"}),
-      {"ArgumentScheduleSetting",
-       2,
-       {"num_cycle", "num_cycles"},
-       [](const Ground& ground) {
-         return undried(
-             ground.train_dummy({"--lr_scheduler_type", "cosine", "--lr_scheduler_kwargs", "num_cycle=2"}));
-       }},
+      argument("ArgumentScheduleSetting", 2, {"--lr_scheduler_kwargs", "num_cycle", "num_cycles"},
+               {"--lr_scheduler_type", "cosine", "--lr_scheduler_kwargs", "num_cycle=2"}),
+      argument("ArgumentOptimizerInBackward", 2, {"lomo", "--optimizer_in_backward", "--optim sgd"},
+               {"--optim", "lomo"}),
   };
 }
 
