@@ -1,9 +1,12 @@
 #include "target/cpu_calibration.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "target/measured_json.h"
 
 namespace plimsoll {
 
@@ -28,31 +31,27 @@ std::string cpu_calibration_json(const CpuCalibration& calibration) {
 }
 
 CpuCalibration parse_cpu_calibration(std::string_view text, const std::string& source) {
-  try {
-    const Json json = Json::parse(text.begin(), text.end());
-    const int version = json.at("schema_version").get<int>();
-    if (version != kCalibrationSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: a calibration of schema version {}, this program reads {}",
-                  source, version, kCalibrationSchemaVersion);
+  const MeasuredJson json(text, source,
+                          {.name = "calibration",
+                           .schema_version = kCalibrationSchemaVersion,
+                           .remedy = "plimsoll bench --calibrate writes one"});
+  CpuCalibration calibration{.cpu = json.get<std::string>(json.top(), "cpu"),
+                             .num_threads = json.get<int>(json.top(), "num_threads")};
+  const nlohmann::json& factors = json.object_at(json.top(), "factors");
+  for (auto it = factors.begin(); it != factors.end(); ++it) {
+    const std::string& name = it.key();
+    const std::optional<DType> type = parse_dtype(name);
+    if (!type) json.fail(fmt::format("it has factors of '{}', which is no type", name));
+    const nlohmann::json& of_type = json.object_at(factors, name);
+    for (auto entry = of_type.begin(); entry != of_type.end(); ++entry) {
+      const std::string& op = entry.key();
+      const auto factor = json.get<double>(of_type, op);
+      if (!(factor > 0) || !std::isfinite(factor))
+        json.fail(fmt::format("the factor of {} in {} is {}, expected a positive number", op, name, factor));
+      calibration.factors[*type][op] = factor;
     }
-    CpuCalibration calibration{.cpu = json.at("cpu").get<std::string>(),
-                               .num_threads = json.at("num_threads").get<int>()};
-    for (const auto& [name, of_type] : json.at("factors").items()) {
-      const std::optional<DType> type = parse_dtype(name);
-      if (!type) throw_error(ErrorCode::kBadData, "{}: '{}' is no type", source, name);
-      for (const auto& [op, value] : of_type.items()) {
-        const double factor = value.get<double>();
-        if (!(factor > 0) || !std::isfinite(factor)) {
-          throw_error(ErrorCode::kBadData, "{}: the factor of {} in {} is {}; it has to be positive", source,
-                      op, name, factor);
-        }
-        calibration.factors[*type][op] = factor;
-      }
-    }
-    return calibration;
-  } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: no calibration: {}", source, error.what());
   }
+  return calibration;
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "plimsoll/error.h"
 
 namespace plimsoll {
@@ -44,8 +48,17 @@ TEST(CpuCalibration, RefusesWhatItCannotUse) {
   text = cpu_calibration_json(small_calibration());
   text.replace(text.find("0.8"), 3, "0.0");
   EXPECT_NE(refusal(text).find("factor of matmul in"), std::string::npos) << refusal(text);
-  for (const char* broken : {"", "{}", "[1]", "{\"schema_version\": 1}"})
-    EXPECT_NE(refusal(broken).find("cpu.json: no calibration"), std::string::npos) << broken;
+  const std::vector<std::pair<std::string, std::string>> broken = {
+      {"", "cpu.json: no calibration: it is not a JSON object; plimsoll bench --calibrate writes one"},
+      {"[1]", "cpu.json: no calibration: it is not a JSON object"},
+      {"{}", "cpu.json: no calibration: it has no 'schema_version'"},
+      {R"({"schema_version": "1"})", "'schema_version' is of type string, expected a number"},
+      {R"({"schema_version": 1})", "cpu.json: no calibration: it has no 'cpu'"},
+      {R"({"schema_version": 1, "cpu": 3})", "'cpu' is of type number, expected a text"},
+      {R"({"schema_version": 1, "cpu": "a", "num_threads": 2, "factors": {"f32": 7}})",
+       "'f32' is of type number, expected an object"}};
+  for (const auto& [words, said] : broken)
+    EXPECT_NE(refusal(words).find(said), std::string::npos) << refusal(words);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "target/gpu_constant.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "target/measured_json.h"
 
 namespace plimsoll {
 namespace {
@@ -42,24 +45,18 @@ std::string gpu_constant_json(const MeasuredGpuConstant& constant) {
 }
 
 MeasuredGpuConstant parse_gpu_constant(std::string_view text, const std::string& source) {
-  try {
-    const Json json = Json::parse(text.begin(), text.end());
-    const int version = json.at("schema_version").get<int>();
-    if (version != kGpuConstantSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: a GPU's constant of schema version {}, this program reads {}",
-                  source, version, kGpuConstantSchemaVersion);
-    }
-    MeasuredGpuConstant constant{.card = json.at("card").get<std::string>(),
-                                 .driver = json.at("driver").get<std::string>(),
-                                 .build = json.at("build").get<std::string>(),
-                                 .date = json.at("date").get<std::string>(),
-                                 .bytes = json.at("bytes").get<int64_t>()};
-    if (constant.bytes <= 0)
-      throw_error(ErrorCode::kBadData, "{}: a constant of {} bytes", source, constant.bytes);
-    return constant;
-  } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: no constant of a GPU: {}", source, error.what());
-  }
+  const MeasuredJson json(text, source,
+                          {.name = "constant of a GPU",
+                           .schema_version = kGpuConstantSchemaVersion,
+                           .remedy = "plimsoll bench --calibrate --device cuda:N writes one"});
+  const auto word = [&](const char* name) { return json.get<std::string>(json.top(), name); };
+  MeasuredGpuConstant constant{.card = word("card"),
+                               .driver = word("driver"),
+                               .build = word("build"),
+                               .date = word("date"),
+                               .bytes = json.get<int64_t>(json.top(), "bytes")};
+  if (constant.bytes <= 0) json.fail(fmt::format("it is of {} bytes", constant.bytes));
+  return constant;
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "target/measured_json.h"
 
 namespace plimsoll {
 namespace {
@@ -64,22 +65,22 @@ Json content_json(const TuningTable& table) {
           {"products", std::move(products)}};
 }
 
-TuningTable table_of(const Json& content, const std::string& source) {
-  TuningTable table;
-  table.card = content.at("card").get<std::string>();
-  table.library = content.at("library").get<std::string>();
-  table.workspace_bytes = content.at("workspace_bytes").get<int64_t>();
-  for (const Json& entry : content.at("products")) {
-    const ProductKey key{.form = entry.at("form").get<std::string>(),
-                         .m = entry.at("m").get<int64_t>(),
-                         .n = entry.at("n").get<int64_t>(),
-                         .k = entry.at("k").get<int64_t>()};
-    TunedProduct product{.algorithm = bytes_of(entry.at("algorithm").get<std::string>(), source),
-                         .workspace_bytes = entry.at("workspace_bytes").get<int64_t>(),
-                         .ms = entry.at("ms").get<double>(),
-                         .first_ms = entry.at("first_ms").get<double>(),
-                         .num_candidates = entry.at("candidates").get<int>(),
-                         .words = entry.at("words").get<std::string>()};
+TuningTable table_of(const MeasuredJson& json, const Json& content, const std::string& source) {
+  TuningTable table{json.get<std::string>(content, "card"),
+                    json.get<std::string>(content, "library"),
+                    json.get<int64_t>(content, "workspace_bytes"),
+                    {}};
+  for (const Json& entry : json.at(content, "products")) {
+    const ProductKey key{.form = json.get<std::string>(entry, "form"),
+                         .m = json.get<int64_t>(entry, "m"),
+                         .n = json.get<int64_t>(entry, "n"),
+                         .k = json.get<int64_t>(entry, "k")};
+    TunedProduct product{.algorithm = bytes_of(json.get<std::string>(entry, "algorithm"), source),
+                         .workspace_bytes = json.get<int64_t>(entry, "workspace_bytes"),
+                         .ms = json.get<double>(entry, "ms"),
+                         .first_ms = json.get<double>(entry, "first_ms"),
+                         .num_candidates = json.get<int>(entry, "candidates"),
+                         .words = json.get<std::string>(entry, "words")};
     if (!table.products.emplace(key, std::move(product)).second) {
       throw_error(ErrorCode::kBadData, "{}: the product {} is there twice", source, product_key_text(key));
     }
@@ -134,23 +135,15 @@ std::string tuning_table_json(const TuningTable& table) {
 }
 
 TuningTable parse_tuning_table(std::string_view text, const std::string& source) {
-  try {
-    const Json json = Json::parse(text.begin(), text.end());
-    const int version = json.at("schema_version").get<int>();
-    if (version != kTuningSchemaVersion) {
-      throw_error(ErrorCode::kBadData, "{}: a tuning table of schema version {}, this program reads {}",
-                  source, version, kTuningSchemaVersion);
-    }
-    const std::string stated = json.at("xxh3").get<std::string>();
-    const std::string found = to_hex(hash64(json.at("content").dump()));
-    if (stated != found) {
-      throw_error(ErrorCode::kBadData, "{}: damaged: the hash of the tuning table is {}, the file says {}",
-                  source, found, stated);
-    }
-    return table_of(json.at("content"), source);
-  } catch (const Json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: no tuning table: {}", source, error.what());
+  const MeasuredJson json(text, source, {.name = "tuning table", .schema_version = kTuningSchemaVersion});
+  const auto stated = json.get<std::string>(json.top(), "xxh3");
+  const Json& content = json.at(json.top(), "content");
+  const std::string found = to_hex(hash64(content.dump()));
+  if (stated != found) {
+    throw_error(ErrorCode::kBadData, "{}: damaged: the hash of the tuning table is {}, the file says {}",
+                source, found, stated);
   }
+  return table_of(json, content, source);
 }
 
 }  // namespace plimsoll
