@@ -49,9 +49,11 @@ std::string calibration_json(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     try {
       add_run(folder, calibration);
-    } catch (const nlohmann::json::exception& error) {
-      throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
-                  error.what());
+    } catch (const nlohmann::json::exception&) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: plan.json or profile.json of the run lacks what this version writes; take the folder "
+                  "away and calibrate again",
+                  folder);
     }
   }
   return cpu_calibration_json(calibration);

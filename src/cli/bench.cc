@@ -225,13 +225,16 @@ class Bench {
     return true;
   }
 
-  // With the child's words, and with its code where a GPU that is asked for is not there.
+  // With the child's words and code; with that of our bugs where it has none of ErrorCode's, as after a
+  // signal.
   [[noreturn]] static void fail_as(const Child& child, const std::string& context) {
-    const bool is_device = child.exit_code() == static_cast<int>(ErrorCode::kDevice);
+    const int code = child.exit_code();
+    const bool is_ours =
+        code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
     std::string said = child.said_after("plimsoll: ");
     while (said.ends_with('\n')) said.pop_back();
-    throw Error(is_device ? ErrorCode::kDevice : ErrorCode::kUsage,
-                "bench: " + context + (said.empty() ? child.last_line() : said));
+    if (said.empty()) said = "ended with exit code " + std::to_string(code) + ": " + child.last_line();
+    throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
   }
 
   // Whether the words name a GPU: --device cuda:N.
