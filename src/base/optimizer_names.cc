@@ -12,6 +12,7 @@ constexpr std::string_view kNotWritten = "this program does not have that update
 constexpr std::string_view kInBackward =
     "it updates weights within the backward pass, as --optimizer_in_backward with --max_grad_norm 0 does "
     "here";
+constexpr std::string_view kNoEightBit = "its state is kept in fp32 here";
 constexpr std::string_view kScheduleFree =
     "it averages weights in place of a schedule, which this program does not do";
 
@@ -43,6 +44,8 @@ constexpr std::array kNames = {
     OptimizerName{.name = "adamw_torch_8bit",
                   .reason = "torchao's rounding of states is not here, that of bitsandbytes is",
                   .nearest = "adamw_8bit"},
+    OptimizerName{.name = "adagrad_8bit", .reason = kNoEightBit, .nearest = "adamw_8bit"},
+    OptimizerName{.name = "sgd_8bit", .reason = kNoEightBit, .nearest = "lion_8bit"},
     OptimizerName{.name = "ademamix", .reason = kNotWritten, .nearest = "adamw_torch_fused"},
     OptimizerName{.name = "ademamix_8bit", .reason = kNotWritten, .nearest = "adamw_8bit"},
     OptimizerName{.name = "paged_ademamix_32bit", .reason = kNotWritten, .nearest = "adamw_torch_fused"},
