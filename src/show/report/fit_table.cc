@@ -28,10 +28,31 @@ std::string quoted(const std::string& word) {
   return word.find_first_of("*?[ ") == std::string::npos ? word : "'" + word + "'";
 }
 
+std::string words_of(const FitRow& row) {
+  std::string words;
+  for (const std::string& word : row.arguments) words += " " + quoted(word);
+  return words;
+}
+
 std::string command_of(const FitRow& row, const FitTableContext& context) {
-  std::string command = "plimsoll train " + context.command;
-  for (const std::string& word : row.arguments) command += " " + quoted(word);
-  return command;
+  return "plimsoll train " + context.command + words_of(row);
+}
+
+// How to run the first `num_rows` of them: what their commands have in common is said once.
+std::string commands_text(const FitReport& report, const FitTableContext& context, size_t num_rows) {
+  if (num_rows == 0) return {};
+  const FitRow& first = report.rows.front();
+  std::string text =
+      fmt::format("to run the first{}:\n  {}\n", context.compares_cards ? ", on " + first.device : "",
+                  command_of(first, context));
+  if (num_rows > 1) text += "to run another: plimsoll train " + context.command + ", and\n";
+  for (size_t i = 1; i < num_rows; ++i) text += fmt::format("{:>4} {}\n", i + 1, words_of(report.rows[i]));
+  return text;
+}
+
+// 0 is what a row has that was not asked.
+nlohmann::json count_or_null(int64_t count) {
+  return count > 0 ? nlohmann::json(count) : nlohmann::json(nullptr);
 }
 
 }  // namespace
@@ -77,10 +98,7 @@ std::string fit_table(const FitReport& report, const FitTableContext& context) {
   if (others > 4) text += fmt::format("  and {} more\n", others - 4);
   std::istringstream lines(report.refused);
   for (std::string line; std::getline(lines, line);) text += wrapped(line, 100, 4);
-  if (rank > 0)
-    text += fmt::format("to run the first{}:\n  {}\n",
-                        context.compares_cards ? ", on " + report.rows.front().device : "",
-                        command_of(report.rows.front(), context));
+  text += commands_text(report, context, rank);
   return text +
          fmt::format("{} plans, {:.0f} a second; samples/s are estimates (docs/MEMORY.md says what of)\n",
                      report.num_plans, report.plans_per_s);
@@ -97,8 +115,8 @@ std::string fit_json(const FitReport& report, const FitTableContext& context) {
                     {"total_bytes", row.total_bytes},
                     {"samples_per_second", row.samples_per_s},
                     {"relative_speed", row.relative_speed},
-                    {"largest_batch", row.largest_batch},
-                    {"longest_sequence", row.longest_sequence},
+                    {"largest_batch", count_or_null(row.largest_batch)},
+                    {"longest_sequence", count_or_null(row.longest_sequence)},
                     {"smallest_bytes", row.smallest_bytes},
                     {"epoch_cost", row.epoch_cost},
                     {"arguments", row.arguments},
