@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "api/plan_report.h"
@@ -76,10 +77,14 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
   const std::vector<std::string>& setup_notes = impl_->session.setup().notes;
   impl_->plan.notes.insert(impl_->plan.notes.begin(), setup_notes.begin(), setup_notes.end());
   const Plan& plan = impl_->session.plan();
-  if (std::string text = needless_accumulation(plan); !text.empty())
-    impl_->plan.warnings.push_back(std::move(text));
-  if (std::string text = shortage_text(plan.total_bytes(), machine_memory());
-      !plan.is_on_gpu() && !text.empty())
+  std::optional<int64_t> free_bytes;
+  if (!plan.is_on_gpu()) {
+    const MachineMemory memory = machine_memory();
+    if (memory.takeable_bytes() > 0) free_bytes = memory.takeable_bytes();
+    if (std::string text = shortage_text(plan.total_bytes(), memory); !text.empty())
+      impl_->plan.warnings.push_back(std::move(text));
+  }
+  if (std::string text = needless_accumulation(plan, free_bytes); !text.empty())
     impl_->plan.warnings.push_back(std::move(text));
 }
 

@@ -150,5 +150,21 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
+// Without a limit the machine's memory says that a larger micro-batch fits.
+TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
+  const TestFolder folder("needless");
+  const std::string model = testing::write_tiny_model(folder);
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.per_device_train_batch_size = 1;
+  arguments.gradient_accumulation_steps = 16;
+  const Trainer trainer(arguments);
+  std::string warnings;
+  for (const std::string& warning : trainer.plan().warnings) warnings += warning + "\n";
+  EXPECT_NE(warnings.find("16 micro-batches of 1 are accumulated although larger ones fit: "
+                          "--per_device_train_batch_size 16 --gradient_accumulation_steps 1"),
+            std::string::npos)
+      << warnings;
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -142,6 +142,8 @@ TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "nothing larger fits";
   request.memory_limit_bytes.reset();
   EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "no limit is known";
+  EXPECT_NE(needless_accumulation(build_plan(request), request.gpu.memory_bytes), "")
+      << "the machine has room";
   request.memory_limit_bytes = request.gpu.memory_bytes;
   request.gradient_accumulation_steps = 1;
   EXPECT_EQ(needless_accumulation(build_plan(request)), "");

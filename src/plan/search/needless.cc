@@ -13,10 +13,11 @@ constexpr double kWorthSaying = 1.03;
 
 }  // namespace
 
-std::string needless_accumulation(const Plan& plan) {
+std::string needless_accumulation(const Plan& plan, std::optional<int64_t> free_bytes) {
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.gradient_accumulation_steps;
-  if (!plan.train || accumulation == 1 || !request.memory_limit_bytes) return {};
+  const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
+  if (!plan.train || accumulation == 1 || !limit) return {};
   const int64_t micro = request.train_bucket.sequences;
   int plans = 0;
   // The fewest micro-batches first.
@@ -29,7 +30,7 @@ std::string needless_accumulation(const Plan& plan) {
     larger.passes.dump = nullptr;
     ++plans;
     const Plan other = build_plan(larger);
-    if (other.total_bytes() > *request.memory_limit_bytes) continue;
+    if (other.total_bytes() > *limit) continue;
     // Per token: the larger batch is planned with sequences of full length, the run's own may be shorter.
     const double own_ms =
         ms_per_sample(plan) * static_cast<double>(micro) / static_cast<double>(request.train_bucket.tokens);
@@ -39,7 +40,7 @@ std::string needless_accumulation(const Plan& plan) {
         "{} micro-batches of {} are accumulated although larger ones fit: --per_device_train_batch_size {} "
         "--gradient_accumulation_steps {} needs {} of {} MiB and is estimated {:.2f} x as fast",
         accumulation, micro, larger.train_bucket.sequences, steps, (other.total_bytes() + kMiB - 1) / kMiB,
-        *request.memory_limit_bytes / kMiB, own_ms / other_ms);
+        *limit / kMiB, own_ms / other_ms);
   }
   return {};
 }
