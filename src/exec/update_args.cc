@@ -68,6 +68,14 @@ std::vector<UpdatePart> update_parts(const BindContext& context) {
   return parts;
 }
 
+// Of updates that round stochastically.
+uint64_t noise_seed(const BindContext& context) {
+  return static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0));
+}
+uint32_t noise_site(const BindContext& context) {
+  return static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0));
+}
+
 }  // namespace
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
@@ -102,6 +110,7 @@ std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context) {
                        .m = input(2, part.first()),
                        .v = has_v ? input(4, part.first()) : View{},
                        .count = part.count(),
+                       .first = part.first(),
                        .m_absmax = input(3, block),
                        .v_absmax = has_v ? input(5, block) : View{}});
     if (part.copy >= 0) tensors.back().low = at_element(context.input(part.copy), part.first());
@@ -117,7 +126,8 @@ std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context) {
     const auto input = [&](int offset, int64_t element) {
       return at_element(context.input(part.input + offset), element);
     };
-    AdafactorTensor tensor{.param = input(0, part.first()), .grad = input(1, part.first())};
+    AdafactorTensor tensor{
+        .param = input(0, part.first()), .grad = input(1, part.first()), .first = part.first()};
     if (factored) {
       tensor.row = input(2, part.first_row);
       tensor.column = input(3, part.index * part.row_elements);
@@ -148,8 +158,8 @@ AdamwArgs adamw_args(const BindContext& context) {
           .beta2 = context.attributes().number("beta2"),
           .epsilon = context.attributes().number("epsilon"),
           .weight_decay = context.attributes().number("weight_decay"),
-          .noise_seed = static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0)),
-          .noise_site = static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0))};
+          .noise_seed = noise_seed(context),
+          .noise_site = noise_site(context)};
 }
 SgdArgs sgd_args(const BindContext& context) {
   return {.learning_rate = context.input(0),
@@ -158,15 +168,20 @@ SgdArgs sgd_args(const BindContext& context) {
           .finite = context.input(3),
           .momentum = context.attributes().number("momentum"),
           .weight_decay = context.attributes().number("weight_decay"),
-          .nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff};
+          .nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff,
+          .noise_seed = noise_seed(context),
+          .noise_site = noise_site(context)};
 }
 LionArgs lion_args(const BindContext& context) {
   return {.learning_rate = context.input(0),
+          .step = context.input(1),
           .clip_coefficient = context.input(2),
           .finite = context.input(3),
           .beta1 = context.attributes().number("beta1"),
           .beta2 = context.attributes().number("beta2"),
-          .weight_decay = context.attributes().number("weight_decay")};
+          .weight_decay = context.attributes().number("weight_decay"),
+          .noise_seed = noise_seed(context),
+          .noise_site = noise_site(context)};
 }
 AdagradArgs adagrad_args(const BindContext& context) {
   return {.learning_rate = context.input(0),
@@ -175,7 +190,9 @@ AdagradArgs adagrad_args(const BindContext& context) {
           .finite = context.input(3),
           .lr_decay = context.attributes().number("lr_decay"),
           .epsilon = context.attributes().number("epsilon"),
-          .weight_decay = context.attributes().number("weight_decay")};
+          .weight_decay = context.attributes().number("weight_decay"),
+          .noise_seed = noise_seed(context),
+          .noise_site = noise_site(context)};
 }
 AdafactorArgs adafactor_args(const BindContext& context) {
   const Attributes& attributes = context.attributes();
@@ -188,6 +205,8 @@ AdafactorArgs adafactor_args(const BindContext& context) {
                      .clip_threshold = attributes.number("clip_threshold"),
                      .decay_rate = attributes.number("decay_rate"),
                      .weight_decay = attributes.number("weight_decay"),
+                     .noise_seed = noise_seed(context),
+                     .noise_site = noise_site(context),
                      .scratch = context.scratch()};
   if (attributes.number("beta1") >= 0.0) args.beta1 = attributes.number("beta1");
   if (attributes.integer("scale_parameter") != 0) args.scale_by_parameter = ScaleByParameter::kYes;

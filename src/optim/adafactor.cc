@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "graph/ops/ops.h"
 #include "graph/ops/update_parts.h"
@@ -28,17 +29,17 @@ void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerCo
     if (options.beta1) of.push_back({"adafactor.m", {dtype, weight.shape}});
     return of;
   };
-  emit_update(graph, adafactor_op(), group, states,
-              {{"epsilon1", options.epsilon1},
-               {"epsilon2", options.epsilon2},
-               {"clip_threshold", options.clip_threshold},
-               {"decay_rate", options.decay_rate},
-               {"beta1", options.beta1.value_or(-1.0)},
-               {"weight_decay", weight_decay},
-               {"scale_parameter", int64_t{options.scale_parameter}},
-               {"factored", int64_t{factored}},
-               {kPartRows, part_rows_text(graph, group)}},
-              clip, finite);
+  Attributes attributes{{"epsilon1", options.epsilon1},
+                        {"epsilon2", options.epsilon2},
+                        {"clip_threshold", options.clip_threshold},
+                        {"decay_rate", options.decay_rate},
+                        {"beta1", options.beta1.value_or(-1.0)},
+                        {"weight_decay", weight_decay},
+                        {"scale_parameter", int64_t{options.scale_parameter}},
+                        {"factored", int64_t{factored}},
+                        {kPartRows, part_rows_text(graph, group)}};
+  set_noise(graph, group, config, factored ? NoiseSites::kFirst : NoiseSites::kSecond, attributes);
+  emit_update(graph, adafactor_op(), group, states, std::move(attributes), clip, finite);
 }
 
 }  // namespace

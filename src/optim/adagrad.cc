@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "graph/ops/ops.h"
 #include "optim/emit_update.h"
 #include "optim/optimizer.h"
@@ -10,11 +12,11 @@ void add_adagrad(Graph& graph, std::span<const Parameter> group, const Optimizer
   const auto states = [](const Parameter&, const ValueType& weight) -> std::vector<UpdateState> {
     return {{"adagrad.sum", {whole_state_dtype(weight), weight.shape}}};
   };
-  emit_update(graph, adagrad_op(), group, states,
-              {{"lr_decay", config.adagrad.lr_decay},
-               {"epsilon", config.adagrad.epsilon},
-               {"weight_decay", weight_decay}},
-              clip, finite);
+  Attributes attributes{{"lr_decay", config.adagrad.lr_decay},
+                        {"epsilon", config.adagrad.epsilon},
+                        {"weight_decay", weight_decay}};
+  set_noise(graph, group, config, NoiseSites::kFirst, attributes);
+  emit_update(graph, adagrad_op(), group, states, std::move(attributes), clip, finite);
 }
 
 }  // namespace plimsoll

@@ -5,12 +5,6 @@
 #include "optim/optimizer.h"
 
 namespace plimsoll {
-namespace {
-
-// Sites of dropout are small numbers.
-constexpr int64_t kFirstNoiseSite = int64_t{1} << 30;
-
-}  // namespace
 
 // Two states per parameter in its shape, first and second moment: fp32 or bf16, fp64 in an f64 graph.
 void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
@@ -27,14 +21,8 @@ void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerCo
                         {"epsilon", config.epsilon},
                         {"weight_decay", weight_decay},
                         {"split", int64_t{group.front().remainder != kNoValue}}};
-  // Weights in bf16 that nothing makes whole, and variances in bf16: a change smaller than their spacing is
-  // kept on average.
-  const bool weight_is_bf16 =
-      group.front().remainder == kNoValue && graph.value(group.front().weight).type.dtype == DType::kBF16;
-  if (weight_is_bf16 || config.variance_dtype == DType::kBF16) {
-    attributes.set("noise_seed", static_cast<int64_t>(config.noise_seed));
-    attributes.set("noise_site", kFirstNoiseSite + group.front().index);
-  }
+  set_noise(graph, group, config, NoiseSites::kFirst, attributes,
+            config.variance_dtype == DType::kBF16 ? RoundedStates::kYes : RoundedStates::kNo);
   emit_update(graph, adamw_op(), group, states, std::move(attributes), clip, finite);
 }
 

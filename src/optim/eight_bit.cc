@@ -40,8 +40,9 @@ Split split(const Graph& graph, std::span<const Parameter> group) {
 }
 
 // Appends the update of `group` with these states, each a value of codes and one of absmax.
-void add_update(Graph& graph, std::span<const Parameter> group, const OpSchema& op,
-                std::span<const std::string> states, Attributes attributes, ValueId clip, ValueId finite) {
+void add_update(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                const OpSchema& op, std::span<const std::string> states, Attributes attributes, ValueId clip,
+                ValueId finite) {
   const auto states_of = [&](const Parameter& parameter, const ValueType& weight) {
     int64_t blocks = 0;
     for (const int64_t elements : part_elements(graph, parameter)) blocks += (elements + kBlock - 1) / kBlock;
@@ -53,6 +54,7 @@ void add_update(Graph& graph, std::span<const Parameter> group, const OpSchema& 
     return of;
   };
   attributes.set(kPartRows, part_rows_text(graph, group));
+  set_noise(graph, group, config, NoiseSites::kSecond, attributes);
   emit_update(graph, op, group, states_of, std::move(attributes), clip, finite);
 }
 
@@ -64,7 +66,7 @@ void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const Optimi
   if (!parts.fp32.empty()) add_adamw(graph, parts.fp32, config, weight_decay, clip, finite);
   if (parts.eight_bit.empty()) return;
   const std::string states[] = {"adamw_8bit.m", "adamw_8bit.v"};
-  add_update(graph, parts.eight_bit, adamw_8bit_op(), states,
+  add_update(graph, parts.eight_bit, config, adamw_8bit_op(), states,
              {{"beta1", config.beta1},
               {"beta2", config.beta2},
               {"epsilon", config.epsilon},
@@ -78,7 +80,7 @@ void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const Optimiz
   if (!parts.fp32.empty()) add_lion(graph, parts.fp32, config, weight_decay, clip, finite);
   if (parts.eight_bit.empty()) return;
   const std::string states[] = {"lion_8bit.m"};
-  add_update(graph, parts.eight_bit, lion_8bit_op(), states,
+  add_update(graph, parts.eight_bit, config, lion_8bit_op(), states,
              {{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}}, clip,
              finite);
 }

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "graph/ops/ops.h"
 #include "optim/emit_update.h"
 #include "optim/optimizer.h"
@@ -10,9 +12,9 @@ void add_lion(Graph& graph, std::span<const Parameter> group, const OptimizerCon
   const auto states = [](const Parameter&, const ValueType& weight) -> std::vector<UpdateState> {
     return {{"lion.m", {whole_state_dtype(weight), weight.shape}}};
   };
-  emit_update(graph, lion_op(), group, states,
-              {{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}}, clip,
-              finite);
+  Attributes attributes{{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}};
+  set_noise(graph, group, config, NoiseSites::kFirst, attributes);
+  emit_update(graph, lion_op(), group, states, std::move(attributes), clip, finite);
 }
 
 }  // namespace plimsoll

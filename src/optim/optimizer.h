@@ -63,8 +63,8 @@ struct OptimizerConfig {
   MasterWeights master_weights = MasterWeights::kAuto;
   // An op updates at most so many elements, or one parameter; 0: no limit. Each has the same bits either way.
   int64_t most_elements_at_once = 0;
-  uint64_t noise_seed =
-      0;  // of the stochastic rounding of weights that are bf16 alone, and of bf16 variances
+  // Of the stochastic rounding of weights that are bf16 alone, and of bf16 variances.
+  uint64_t noise_seed = 0;
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 

@@ -142,14 +142,6 @@ void set_weight_type(const Arguments& arguments, PlanRequest& request) {
                 "--dtype bfloat16 and --fp16 exclude each other: products read both operands in one "
                 "type; give one of them");
   }
-  if (request.train && request.optimizer.kind != OptimizerKind::kAdamW) {
-    throw_error(
-        ErrorCode::kUsage,
-        "--dtype bfloat16 with --optim {}: only AdamW rounds weights stochastically, and without that an "
-        "update "
-        "below half the spacing of bf16 is lost; give --optim adamw_torch, or --bf16, which keeps fp32",
-        arguments.optim);
-  }
   request.dtype = DType::kBF16;
   request.activation_dtype = DType::kBF16;
 }
@@ -256,8 +248,9 @@ void set_offload(const Arguments& arguments, PlanRequest& request, std::vector<s
   }
   request.offload_activations = request.train && arguments.offload_activations;
   if (!arguments.offload_optimizer && !is_paged) return;
-  // Of 16-bit training whole weights can move.
-  if (request.train && optimizer_state_names(request.optimizer).empty() && !request.activation_dtype) {
+  // Of training in 16 bits with masters of fp32 these can move.
+  const bool has_masters = request.activation_dtype && request.dtype == DType::kF32;
+  if (request.train && optimizer_state_names(request.optimizer).empty() && !has_masters) {
     throw_error(ErrorCode::kUsage,
                 "--offload_optimizer: --optim {} has no states to keep in the host's memory; leave it out",
                 arguments.optim);

@@ -1,5 +1,5 @@
-// Weights in bf16 and nothing of fp32 beside them: 2 bytes of weights and 8 of moments, the same bits every
-// time, and a loss that goes down although an update is smaller than the spacing of most weights.
+// Weights in bf16 and nothing of fp32 beside them: 2 bytes of weights and, with AdamW, 8 of moments, the same
+// bits every time, and a loss that goes down although an update is smaller than the spacing of most weights.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -86,6 +86,49 @@ TEST(PureBf16, LearnsAndRepeatsItself) {
     EXPECT_EQ(one.weights, same.weights);
     EXPECT_NE(train(test, 5, 2, learning_rate).weights, train(test, 5, 3, learning_rate).weights);
     EXPECT_LT(one.losses.back(), one.losses.front() - (test.reference_kernels ? 0.01 : 0.1));
+  }
+}
+
+// Other optimizers at rates whose steps are a tenth of the spacing of a weight of 0.1 or less, where that can
+// be said: SGD's and Adafactor's first steps depend on the gradients. Matrices of 64 x 64 have 8-bit states.
+struct OtherOptimizer {
+  OptimizerKind kind;
+  double learning_rate;
+};
+constexpr OtherOptimizer kOthers[] = {{OptimizerKind::kSgd, 2e-3},       {OptimizerKind::kLion, 2e-5},
+                                      {OptimizerKind::kAdagrad, 2e-4},   {OptimizerKind::kAdafactor, 5e-5},
+                                      {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5}};
+
+TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
+  for (const OtherOptimizer& other : kOthers) {
+    SCOPED_TRACE(optimizer_kind_name(other.kind));
+    TinyCase test{.dtype = DType::kBF16, .dropout = 0.0, .hidden = 64, .activations = DType::kBF16};
+    test.optimizer.kind = other.kind;
+    test.optimizer.momentum = other.kind == OptimizerKind::kSgd ? 0.9 : 0.0;
+    constexpr int kSteps = 60;
+    const Outcome one = train(test, kSteps, 1, other.learning_rate);
+    const Outcome same = train(test, kSteps, 1, other.learning_rate);
+    EXPECT_EQ(one.losses, same.losses);
+    EXPECT_EQ(one.weights, same.weights);
+    EXPECT_NE(train(test, 5, 2, other.learning_rate).weights, train(test, 5, 3, other.learning_rate).weights);
+    EXPECT_LT(one.losses.back(), one.losses.front() - 0.05);
+  }
+}
+
+// States are fp32 or 8 bits, whatever the weights are.
+TEST(PureBf16, StatesOfEveryOptimizerAreNotIn16Bits) {
+  for (const OtherOptimizer& other : kOthers) {
+    TinyCase test{.dtype = DType::kBF16, .hidden = 64, .activations = DType::kBF16};
+    test.optimizer.kind = other.kind;
+    test.optimizer.momentum = other.kind == OptimizerKind::kSgd ? 0.9 : 0.0;
+    int64_t states = 0;
+    for (const PersistentBuffer& buffer : build_plan(testing::tiny_request(test, kBucket)).persistent) {
+      if (buffer.storage != Storage::kOptimizerState) continue;
+      ++states;
+      EXPECT_TRUE(buffer.type.dtype == DType::kF32 || buffer.type.dtype == DType::kU8)
+          << optimizer_kind_name(other.kind) << " " << dtype_name(buffer.type.dtype);
+    }
+    EXPECT_GE(states, 1);
   }
 }
 

@@ -3,8 +3,7 @@
 // torch.optim.AdamW). Outputs p', m', v' per parameter are new versions of the same bytes. Nothing is written
 // where finite is 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too. With
 // {split} p is bf16 and each parameter has one more value, u8[2 n], the lower halves of the fp32 numbers
-// whose upper halves p holds (base/split_f32.h); both are written. Where p is bf16 and nothing is beside it,
-// p' is rounded stochastically with the noise of {noise_seed, noise_site}.
+// whose upper halves p holds (base/split_f32.h); both are written.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

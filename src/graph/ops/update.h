@@ -11,8 +11,10 @@ namespace plimsoll {
 
 // An update of a list of parameters in place: four scalars (learning rate, step, clip coefficient, finite),
 // then equally many values for each parameter: the parameter, its gradient, its states, and with {copies} a
-// 16-bit copy that the update writes too. Outputs are the new versions of all but the gradient. With a slice
-// (slice.h) the op has one parameter and updates a part of it; of each value it finds the whole or that part.
+// 16-bit copy that the update writes too. Where parameters are bf16 and nothing is beside them, they are
+// rounded stochastically with the noise of {noise_seed, noise_site}, and so are states that the op says.
+// Outputs are the new versions of all but the gradient. With a slice (slice.h) the op has one parameter and
+// updates a part of it; of each value it finds the whole or that part.
 class Update : public OpSchema {
  public:
   OpGroup group() const override { return OpGroup::kElementWise; }

@@ -14,15 +14,16 @@
 //     p <- p - a weight_decay p - u
 // Source: Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost" (arXiv
 // 1804.04235), as transformers.optimization.Adafactor; the step-dependent rate of relative_step is the
-// caller's. Nothing is updated when finite is 0. Types: references take any floating type; CPU kernels f32.
-// Scalars as in adamw.h. Accumulation: squares in fp32 over tiles of kAdafactorTileRows rows and
-// kAdafactorTileColumns columns (a vector is one row); the tiles' sums in double, in order; b, a and 1 /
-// max(...) in double, rounded to fp32 once. The mean of g'^2 + epsilon1 is taken as that of g'^2, plus
-// epsilon1. Special values: where finite is absent, a NaN gradient makes the whole tensor NaN. Aliasing: no
-// tensor overlaps another. Scratch: adafactor_scratch_bytes (catalog.h) per tensor, aligned to 16; references
-// need none. Repeatability: same bits for any number of threads. Error: adafactor_error_bound below, per
-// element and step. Cost: reads g three times and p once, writes p: 20 bytes per parameter in f32 (4 more to
-// scale by p, 8 more with beta1); 14 FLOPs.
+// caller's. Nothing is updated when finite is 0. Types: references take any floating type; CPU kernels states
+// in f32, gradients of f32, bf16 or f16 and parameters in f32 or in bf16 alone, which are rounded
+// stochastically (tensor_list.h). Scalars as in adamw.h. Accumulation: squares in fp32 over tiles of
+// kAdafactorTileRows rows and kAdafactorTileColumns columns (a vector is one row); the tiles' sums in double,
+// in order; b, a and 1 / max(...) in double, rounded to fp32 once. The mean of g'^2 + epsilon1 is taken as
+// that of g'^2, plus epsilon1. Special values: where finite is absent, a NaN gradient makes the whole tensor
+// NaN. Aliasing: no tensor overlaps another. Scratch: adafactor_scratch_bytes (catalog.h) per tensor, aligned
+// to 16; references need none. Repeatability: same bits for any number of threads. Error:
+// adafactor_error_bound below, per element and step. Cost: reads g three times and p once, writes p: 20 bytes
+// per parameter in f32 (4 more to scale by p, 8 more with beta1); 14 FLOPs.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +34,7 @@
 
 #include "base/view.h"
 #include "kernels/optimizer/catalog.h"
+#include "kernels/optimizer/tensor_list.h"
 
 namespace plimsoll {
 
@@ -46,9 +48,12 @@ struct AdafactorTensor {
   View low = {};     // bf16 or f16 copy of param that products read, rounded to nearest even; null: none
   int64_t rows = 1;  // 1 for a vector
   int64_t columns = 0;
+  int64_t first = 0;  // the number of its first element in its parameter
 
   bool is_matrix() const { return row.data != nullptr; }
   int64_t count() const { return rows * columns; }
+  // Without gradient and states.
+  OptimizerTensor parameter() const { return {.param = param, .count = count(), .first = first, .low = low}; }
 };
 
 enum class ScaleByParameter : uint8_t { kNo, kYes };
@@ -66,6 +71,9 @@ struct AdafactorArgs {
   std::optional<double> beta1 = {};
   double weight_decay = 0.0;
   ScaleByParameter scale_by_parameter = ScaleByParameter::kNo;
+  // Of parameters in bf16 alone (tensor_list.h).
+  uint64_t noise_seed = 0;
+  uint32_t noise_site = 0;
   View scratch = {};  // of all tensors, one after the other
 };
 
@@ -103,7 +111,7 @@ inline AdafactorErrorBound adafactor_error_bound(int64_t rows, int64_t columns) 
 
 void adafactor_ref(const AdafactorArgs& args);
 
-// Requires: every tensor is f32, but gradients may be bf16 or f16.
+// Requires: the states of every tensor are f32.
 void adafactor_cpu(const AdafactorArgs& args);
 
 }  // namespace plimsoll

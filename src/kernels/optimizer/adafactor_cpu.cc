@@ -117,6 +117,7 @@ namespace {
 // A tensor with its part of the scratch.
 struct Work {
   const AdafactorTensor& tensor;
+  size_t index;  // in the list
   AdafactorScratch layout;
   std::byte* scratch;
 
@@ -146,9 +147,10 @@ Tile tile_of(const Work& work, int64_t index) {
 template <typename Body>
 void for_each_work(const AdafactorArgs& args, Body&& body) {
   auto* scratch = static_cast<std::byte*>(args.scratch.data);
-  for (const AdafactorTensor& tensor : args.tensors) {
+  for (size_t i = 0; i < args.tensors.size(); ++i) {
+    const AdafactorTensor& tensor = args.tensors[i];
     const AdafactorScratch layout = adafactor_scratch(tensor.rows, tensor.columns, tensor.is_matrix());
-    if (tensor.count() > 0) body(Work{tensor, layout, scratch});
+    if (tensor.count() > 0) body(Work{tensor, i, layout, scratch});
     scratch += layout.bytes;
   }
 }
@@ -241,12 +243,14 @@ void for_each_row(const Work& work, const Tile& tile, const StepScalars& step, c
                   Body&& body) {
   const AdafactorTensor& tensor = work.tensor;
   const auto mean = static_cast<float>(tensor.is_matrix() ? work.mean() : 1.0);
-  float gradients[kAdafactorTileColumns];  // of a row, where they lie in 16 bits
+  // Of a row, where they lie in 16 bits.
+  float gradients[kAdafactorTileColumns], parameters[kAdafactorTileColumns];
+  const OptimizerTensor parameter = tensor.parameter();
   for (int64_t r = tile.first_row; r < tile.first_row + tile.num_rows; ++r) {
     const int64_t first = r * tensor.columns + tile.first_column;
     const float row = tensor.is_matrix() ? 1.0f / std::sqrt(tensor.row.as<float>()[r] / mean) : 1.0f;
     body(AdafactorRow{.g = floats_of(tensor.grad, first, tile.num_columns, gradients),
-                      .p = tensor.param.as<float>() + first,
+                      .p = parameter_to_change(parameter, first, tile.num_columns, parameters),
                       .m = tensor.m ? tensor.m.as<float>() + first : nullptr,
                       .factor = factors,
                       .row_factor = step.clip * row,
@@ -283,22 +287,22 @@ void update_tile(const Work& work, const Tile& tile, const StepScalars& step, co
   float factors[kAdafactorTileColumns];
   column_factors(work, tile, factors);
   const auto update = &HWY_DYNAMIC_DISPATCH(update_row);
-  const OptimizerTensor copied{.param = work.tensor.param, .low = work.tensor.low};
+  const OptimizerTensor parameter = work.tensor.parameter();
+  const RandomSite noise = noise_of(args, work.index);
   for_each_row(work, tile, step, factors, [&](AdafactorRow row, int64_t first) {
     row.scale = static_cast<float>(rate / divisor);
     row.decay = static_cast<float>(rate * args.weight_decay);
     row.beta1 = static_cast<float>(args.beta1.value_or(0.0));
     if (!args.beta1) row.m = nullptr;
     update(row, tile.num_columns);
-    store_low_copy(copied, first, tile.num_columns);
+    store_parameter(row.p, parameter, noise, first, tile.num_columns);
   });
 }
 
 void check_types(const AdafactorArgs& args) {
   PLIMSOLL_CHECK(args.scratch || args.tensors.empty(), "adafactor_cpu: the scratch is missing");
   for (const AdafactorTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(tensor.param.dtype == DType::kF32 && is_floating(tensor.grad.dtype) &&
-                       tensor.grad.dtype != DType::kF64,
+    PLIMSOLL_CHECK(is_updated_on_cpu({.param = tensor.param, .grad = tensor.grad}),
                    "Adafactor of {} weights, {} gradients", dtype_name(tensor.param.dtype),
                    dtype_name(tensor.grad.dtype));
   }

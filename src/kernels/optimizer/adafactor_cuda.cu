@@ -1,5 +1,7 @@
 #include "kernels/optimizer/adafactor_cuda.h"
 
+#include <type_traits>
+
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
@@ -15,7 +17,7 @@ constexpr int kTileRows = static_cast<int>(kAdafactorTileRows);
 static_assert(kAdafactorTileColumns == 4 * kThreads);  // a thread has four columns of a tile
 
 struct AdafactorEntry {
-  float* param;
+  void* param;  // f32, or bf16 that is rounded stochastically
   const void* grad;
   float* row;     // null: a vector
   float* column;  // a vector's v
@@ -26,13 +28,14 @@ struct AdafactorEntry {
   double* tile_sums;
   double* mean;
   int64_t columns;
+  int64_t first;  // the number of the first element in its parameter: noise is drawn by it
   int32_t rows;
   int32_t column_tiles;
   uint32_t first_chunk;
   int32_t num_tiles;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // whether every address of every row allows packs of four
+  bool packs;  // whether every address of every row, and its noise, allows packs of four
 };
 
 struct AdafactorScalars {
@@ -42,6 +45,7 @@ struct AdafactorScalars {
   double epsilon1, epsilon2, clip_threshold, decay_rate, weight_decay;
   float beta1;
   bool scales_by_parameter;
+  NoiseScalars noise;
 
   // 1 - b.
   __device__ __forceinline__ double new_share() const { return pow(static_cast<double>(*step), decay_rate); }
@@ -82,11 +86,17 @@ __device__ __forceinline__ void load_columns(bool packs, int num_columns, float 
     if (k < num_columns) load(k, x[k]);
   }
 }
-struct LoadFloats {
-  const float* data;
-  __device__ __forceinline__ void operator()(float (&x)[4]) const { load_floats<float, 4>(data, x); }
-  __device__ __forceinline__ void operator()(int k, float& x) const { x = data[k]; }
+template <class T>
+struct LoadNumbers {
+  const T* data;
+  __device__ __forceinline__ void operator()(float (&x)[4]) const { load_floats<T, 4>(data, x); }
+  __device__ __forceinline__ void operator()(int k, float& x) const {
+    float one[1];
+    load_floats<T, 1>(data + k, one);
+    x = one[0];
+  }
 };
+using LoadFloats = LoadNumbers<float>;
 struct LoadAny {
   AnyFloats data;
   int64_t first;
@@ -202,7 +212,7 @@ __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const 
 }
 
 // Sums of the squares of a tile's updates, and of its parameters where they scale the rate.
-template <class Table>
+template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_norms_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
   if (scalars.finite.get() == 0.0) return;
@@ -230,7 +240,8 @@ __global__ void __launch_bounds__(kThreads)
       if (!scalars.scales_by_parameter) continue;
       float p[4];
       load_columns(entry.packs, tile.num_columns, 0.0f, p,
-                   LoadFloats{entry.param + (tile.row + r) * entry.columns + tile.column});
+                   LoadNumbers<Param>{static_cast<const Param*>(entry.param) +
+                                      (tile.row + r) * entry.columns + tile.column});
 #pragma unroll
       for (int k = 0; k < 4; ++k) p_sum += static_cast<double>(p[k]) * static_cast<double>(p[k]);
     }
@@ -305,15 +316,44 @@ __device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, i
   }
 }
 
-template <class Table>
+// A thread's numbers of a row, the first of them the tensor's number `first`, with their copy where there is
+// one.
+template <class Param>
+__device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, int num_columns, int64_t first,
+                                                 const float (&x)[4], const RandomSite& noise) {
+  auto* to = static_cast<Param*>(entry.param) + first;
+  if constexpr (std::is_same_v<Param, float>) {
+    store_columns(entry.packs, num_columns, to, x);
+    store_low_columns(entry, num_columns, first, x);
+  } else if (entry.packs && num_columns == 4) {
+    uint32_t numbers[4];
+    draw_noise<4>(noise, entry.first + first, numbers);
+    store_stochastically<4>(to, x, numbers);
+  } else {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      if (k >= num_columns) continue;
+      const float one[1] = {x[k]};
+      uint32_t number[1];
+      draw_noise<1>(noise, entry.first + first + k, number);
+      store_stochastically<1>(to + k, one, number);
+    }
+  }
+}
+
+template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_update_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ float rows[kTileRows];
   __shared__ double slots[2][kWarps];
   const auto clip = static_cast<float>(scalars.clip.get());
+  RandomSite noise = scalars.noise.get();
+  const uint32_t first_site = noise.site + static_cast<uint32_t>(table.first_index);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    const AdafactorEntry& entry = table.entries[table.find(chunk)];
+    const int index = table.find(chunk);
+    const AdafactorEntry& entry = table.entries[index];
+    noise.site = first_site + static_cast<uint32_t>(index);
     const Tile tile(entry, chunk);
     float columns[4];
     load_factors(entry, tile, clip, columns, rows);
@@ -323,7 +363,8 @@ __global__ void __launch_bounds__(kThreads)
       const int64_t first = (tile.row + r) * entry.columns + tile.column;
       float g[4], p[4], m[4];
       load_gradient(entry, tile, r, g);
-      load_columns(entry.packs, tile.num_columns, 0.0f, p, LoadFloats{entry.param + first});
+      load_columns(entry.packs, tile.num_columns, 0.0f, p,
+                   LoadNumbers<Param>{static_cast<const Param*>(entry.param) + first});
       if (entry.m != nullptr)
         load_columns(entry.packs, tile.num_columns, 0.0f, m, LoadFloats{entry.m + first});
 #pragma unroll
@@ -335,23 +376,24 @@ __global__ void __launch_bounds__(kThreads)
         }
         p[k] -= fmaf(step.decay, p[k], change);
       }
-      store_columns(entry.packs, tile.num_columns, entry.param + first, p);
+      store_parameters<Param>(entry, tile.num_columns, first, p, noise);
       if (entry.m != nullptr) store_columns(entry.packs, tile.num_columns, entry.m + first, m);
-      store_low_columns(entry, tile.num_columns, first, p);
     }
     __syncthreads();
   }
 }
 
 AdafactorEntry entry_of(const AdafactorTensor& tensor, const AdafactorScratch& layout, std::byte* scratch,
-                        bool has_m) {
+                        bool has_m, DType param_dtype) {
   constexpr const char* kKernel = "adafactor_cuda";
   check_cuda_operands(kKernel, {{"grad", tensor.grad}});
   PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
                  "{}: the copy of a parameter is {}, not 16 bits of floating point", kKernel,
                  dtype_name(tensor.low.dtype));
+  PLIMSOLL_CHECK(tensor.param.dtype == param_dtype, "{}: a {} parameter in a list of {}", kKernel,
+                 dtype_name(tensor.param.dtype), dtype_name(param_dtype));
   AdafactorEntry entry{};
-  entry.param = tensor.param.as<float>();
+  entry.param = tensor.param.data;
   entry.grad = tensor.grad.data;
   entry.row = tensor.is_matrix() ? tensor.row.as<float>() : nullptr;
   entry.column = tensor.is_matrix() ? tensor.column.as<float>() : tensor.v.as<float>();
@@ -362,29 +404,31 @@ AdafactorEntry entry_of(const AdafactorTensor& tensor, const AdafactorScratch& l
   entry.tile_sums = reinterpret_cast<double*>(scratch + layout.tile_sums);
   entry.mean = reinterpret_cast<double*>(scratch + layout.mean);
   entry.columns = tensor.columns;
+  entry.first = tensor.first;
   entry.rows = narrow<int32_t>(tensor.rows);
   entry.column_tiles = narrow<int32_t>(layout.column_tiles);
   entry.num_tiles = narrow<int32_t>(layout.tiles());
   entry.grad_dtype = tensor.grad.dtype;
   entry.low_dtype = tensor.low.dtype;
-  entry.packs = tensor.columns % 4 == 0 &&
+  entry.packs = tensor.columns % 4 == 0 && tensor.first % 4 == 0 &&
                 aligned_to_packs({entry.param, entry.grad, entry.column, entry.m, entry.low});
   return entry;
 }
 
-template <int kEntries>
+template <class Param, int kEntries>
 void launch_tables(const AdafactorArgs& args, const AdafactorScalars& scalars, CudaStream stream) {
   using Table = TensorTable<AdafactorEntry, kEntries>;
   auto* scratch = static_cast<std::byte*>(args.scratch.data);
   size_t next = 0;
   while (next < args.tensors.size()) {
     Table table;
+    table.first_index = narrow<int32_t>(next);
     int64_t chunks = 0;
     for (; next < args.tensors.size() && table.num_entries < Table::kCapacity; ++next) {
       const AdafactorTensor& tensor = args.tensors[next];
       const AdafactorScratch layout = adafactor_scratch(tensor.rows, tensor.columns, tensor.is_matrix());
       AdafactorEntry& entry = table.entries[table.num_entries++];
-      entry = entry_of(tensor, layout, scratch, args.beta1.has_value());
+      entry = entry_of(tensor, layout, scratch, args.beta1.has_value(), args.tensors.front().param.dtype);
       entry.first_chunk = narrow<uint32_t>(chunks);
       chunks += layout.tiles();
       scratch += layout.bytes;
@@ -398,10 +442,19 @@ void launch_tables(const AdafactorArgs& args, const AdafactorScalars& scalars, C
     adafactor_states_kernel<<<2u * static_cast<unsigned>(table.num_entries), kThreads, 0, stream>>>(table,
                                                                                                     scalars);
     PLIMSOLL_CHECK_LAUNCH("adafactor_states");
-    adafactor_norms_kernel<<<blocks, kThreads, 0, stream>>>(table, scalars);
+    adafactor_norms_kernel<Param><<<blocks, kThreads, 0, stream>>>(table, scalars);
     PLIMSOLL_CHECK_LAUNCH("adafactor_norms");
-    adafactor_update_kernel<<<blocks, kThreads, 0, stream>>>(table, scalars);
+    adafactor_update_kernel<Param><<<blocks, kThreads, 0, stream>>>(table, scalars);
     PLIMSOLL_CHECK_LAUNCH("adafactor_update");
+  }
+}
+
+template <class Param>
+void launch(const AdafactorArgs& args, const AdafactorScalars& scalars, CudaStream stream) {
+  if (args.tensors.size() <= kSmallTable) {
+    launch_tables<Param, kSmallTable>(args, scalars, stream);
+  } else {
+    launch_tables<Param, kLargeTable<AdafactorEntry>>(args, scalars, stream);
   }
 }
 
@@ -424,11 +477,15 @@ void adafactor_cuda(const AdafactorArgs& args, CudaStream stream) {
       .decay_rate = args.decay_rate,
       .weight_decay = args.weight_decay,
       .beta1 = static_cast<float>(args.beta1.value_or(0.0)),
-      .scales_by_parameter = args.scale_by_parameter == ScaleByParameter::kYes};
-  if (args.tensors.size() <= cuda::kSmallTable) {
-    cuda::launch_tables<cuda::kSmallTable>(args, scalars, stream);
+      .scales_by_parameter = args.scale_by_parameter == ScaleByParameter::kYes,
+      .noise = cuda::NoiseScalars::of(args)};
+  const DType dtype = args.tensors.empty() ? DType::kF32 : args.tensors.front().param.dtype;
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kKernel,
+                 dtype_name(dtype));
+  if (dtype == DType::kF32) {
+    cuda::launch<float>(args, scalars, stream);
   } else {
-    cuda::launch_tables<cuda::kLargeTable<cuda::AdafactorEntry>>(args, scalars, stream);
+    cuda::launch<__nv_bfloat16>(args, scalars, stream);
   }
 }
 

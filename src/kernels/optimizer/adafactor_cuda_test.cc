@@ -77,6 +77,51 @@ void check(const Options& options, const std::vector<AdafactorShape>& shapes) {
   expect_copies(got, narrow.low);
 }
 
+void check_noise(const Options& options, const std::vector<AdafactorShape>& shapes) {
+  AdafactorList want("adafactor_noise", DType::kF32, shapes), got("adafactor_noise", DType::kF32, shapes);
+  want.fill();
+  NarrowBuffers narrow("adafactor_noise", want, DType::kBF16, DType::kBF16);
+  got.copy_from(want);
+  NarrowParameters before(want), wanted(want), weights(want);
+  wanted.give_to(want);
+  DeviceScalars scalars(1e-2, options.step, 0.7);
+  Twins gpu;
+  GuardedBuffer scratch = scratch_of(got.scratch_bytes());
+  std::vector<AdafactorTensor> tensors;
+  for (size_t i = 0; i < got.size(); ++i) {
+    AdafactorTensor& reference = want.mutable_tensors()[i];
+    // Every third is the second tensor of a parameter that consists of two.
+    reference.first = i % 3 == 0 ? reference.count() : 0;
+    AdafactorTensor tensor = reference;
+    tensor.param = gpu(weights.p[i]);
+    tensor.grad = gpu(narrow.grads[i]);
+    tensor.m = gpu(got.m(i));
+    if (tensor.is_matrix()) {
+      tensor.row = gpu(got.row(i));
+      tensor.column = gpu(got.column(i));
+    } else {
+      tensor.v = gpu(got.column(i));
+    }
+    tensors.push_back(tensor);
+  }
+  const auto with_noise = [&](AdafactorArgs args) {
+    args.noise_seed = 0x123456789abcdefu;
+    args.noise_site = 1u << 30;
+    return args_of(options, args);
+  };
+  adafactor_ref(with_noise(scalars.args<AdafactorArgs>(want.tensors(), 0.01, kOnHost)));
+  AdafactorArgs args = with_noise(scalars.args<AdafactorArgs>(tensors, 0.01, on_device(gpu)));
+  args.scratch = gpu(scratch);
+  adafactor_cuda(args, nullptr);
+  gpu.download();
+  expect_the_same_noise(before, weights, wanted);
+}
+
+TEST(AdafactorCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  check_noise({.step = 3}, kAdafactorShapes);
+  check_noise({.step = 17, .beta1 = 0.9, .scale = ScaleByParameter::kYes}, many_shapes());
+}
+
 TEST(AdafactorCuda, OneStepMatchesTheReference) {
   check({}, kAdafactorShapes);
   check({.step = 17,

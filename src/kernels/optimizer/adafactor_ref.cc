@@ -53,7 +53,8 @@ class Factors {
   double mean_ = 0.0;
 };
 
-void update(const AdafactorTensor& tensor, const AdafactorArgs& args, const Step& step) {
+void update(const AdafactorTensor& tensor, const AdafactorArgs& args, const Step& step,
+            const RandomSite& noise) {
   const Factors factors(tensor, args, step);
   const auto n = static_cast<double>(tensor.count());
   const auto u = [&](int64_t i) { return step.clip * tensor.grad.load(i) * factors.at(i); };
@@ -72,7 +73,7 @@ void update(const AdafactorTensor& tensor, const AdafactorArgs& args, const Step
       tensor.m.store(i, change);
     }
     const double p = tensor.param.load(i);
-    store_parameter({.param = tensor.param, .low = tensor.low}, i, p - rate * args.weight_decay * p - change);
+    store_parameter(tensor.parameter(), i, p - rate * args.weight_decay * p - change, noise);
   }
 }
 
@@ -96,7 +97,7 @@ void adafactor_ref(const AdafactorArgs& args) {
   if (!update_allowed(args.finite)) return;
   const Step step{.clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0,
                   .new_share = adafactor_new_share(args)};
-  for (const AdafactorTensor& tensor : args.tensors) update(tensor, args, step);
+  for (size_t k = 0; k < args.tensors.size(); ++k) update(args.tensors[k], args, step, noise_of(args, k));
 }
 
 }  // namespace plimsoll

@@ -191,6 +191,32 @@ TEST(Adafactor, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   }
 }
 
+TEST(Adafactor, WeightsInBf16AloneTakeTheReferencesNoise) {
+  test::for_each_simd_target([] {
+    for (const ScaleByParameter scale : {ScaleByParameter::kNo, ScaleByParameter::kYes}) {
+      AdafactorList want("adafactor_bf16", DType::kF32, test::kAdafactorShapes),
+          got("adafactor_bf16", DType::kF32, test::kAdafactorShapes);
+      want.fill();
+      got.copy_from(want);
+      test::NarrowParameters before(want), wanted(want), weights(want);
+      wanted.give_to(want);
+      weights.give_to(got);
+      for (AdafactorList* list : {&want, &got}) list->mutable_tensors()[7].first = 129 * 1027;
+      Call call(got);
+      call.lr = 0.01;
+      call.step = 3;
+      const auto with_options = [&](AdafactorArgs args) {
+        args.scale_by_parameter = scale;
+        args.noise_site = 5;
+        return args;
+      };
+      adafactor_ref(with_options(call.args(want)));
+      adafactor_cpu(with_options(call.args(got)));
+      test::expect_the_same_noise(before, weights, wanted);
+    }
+  });
+}
+
 TEST(Adafactor, KeepsA16BitCopyOfTheParameters) {
   for (const auto kernel : {adafactor_ref, adafactor_cpu}) {
     AdafactorList list("adafactor_low", DType::kF32, {{130, 1030, true}});

@@ -6,7 +6,8 @@
 //   v <- v + g'^2        p <- p - lr / (1 + (t - 1) lr_decay) * g' / (sqrt(v) + epsilon)
 // Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011), as torch.optim.Adagrad with an
 // initial accumulator of 0. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels f32, and gradients in 16 bits too. learning_rate,
+// Types: references take any floating type; CPU kernels sums in f32, gradients of f32, bf16 or f16 and
+// parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
 // clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64. Accumulation: each element by
 // itself in fp32 with fused multiply-add; the rate of the step is computed in double and rounded to fp32
 // once. Special values: where finite is absent, a NaN gradient makes its element NaN. With epsilon 0 an
@@ -35,6 +36,9 @@ struct AdagradArgs {
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;
+  // Of parameters in bf16 alone (tensor_list.h).
+  uint64_t noise_seed = 0;
+  uint32_t noise_site = 0;
 };
 
 // Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24:
@@ -64,7 +68,7 @@ double adagrad_rate(const AdagradArgs& args);
 
 void adagrad_ref(const AdagradArgs& args);
 
-// Requires: param and m of every tensor are f32, grad f32, bf16 or f16.
+// Requires: m of every tensor is f32.
 void adagrad_cpu(const AdagradArgs& args);
 
 }  // namespace plimsoll

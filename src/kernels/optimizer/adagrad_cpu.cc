@@ -65,8 +65,7 @@ void adagrad_cpu(const AdagradArgs& args) {
   const double rate = adagrad_rate(args);
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
   for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(tensor.param.dtype == DType::kF32 && is_floating(tensor.grad.dtype) &&
-                       tensor.grad.dtype != DType::kF64 && tensor.m.dtype == DType::kF32,
+    PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kF32,
                    "Adagrad of {} weights, {} gradients, {} sums", dtype_name(tensor.param.dtype),
                    dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
   }
@@ -74,19 +73,22 @@ void adagrad_cpu(const AdagradArgs& args) {
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
     // What lies in 16 bits is fp32 for as long as it lies in the cache.
+    float parameters[kTensorGrain];
     float gradients[kTensorGrain];
+    const RandomSite noise = noise_of(args, index);
     for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
       const int64_t length = std::min(kTensorGrain, begin + count - first);
+      float* p = parameter_to_change(tensor, first, length, parameters);
       piece_function(AdagradPiece{.rate = static_cast<float>(rate),
                                   .clip = static_cast<float>(clip),
                                   .weight_decay = static_cast<float>(args.weight_decay),
                                   .epsilon = static_cast<float>(args.epsilon),
-                                  .p = tensor.param.as<float>() + first,
+                                  .p = p,
                                   .g = floats_of(tensor.grad, first, length, gradients),
                                   .v = tensor.m.as<float>() + first},
                      length);
+      store_parameter(p, tensor, noise, first, length);
     }
-    store_low_copy(tensor, begin, count);
   });
 }
 

@@ -12,6 +12,7 @@ struct AdagradScalars {
   OptionalScalar clip, finite;
   double lr_decay;
   float epsilon, weight_decay;
+  NoiseScalars noise;
 };
 
 struct AdagradStep {
@@ -31,8 +32,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
   const double rate = s.learning_rate.get() / (1.0 + static_cast<double>(*s.step - 1) * s.lr_decay);
   const AdagradStep step{static_cast<float>(rate), static_cast<float>(s.clip.get()), s.weight_decay,
                          s.epsilon};
+  const RandomSite noise = s.noise.get();
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step);
+    update_chunk(table, chunk, step, noise);
   }
 }
 
@@ -48,7 +50,8 @@ void adagrad_cuda(const AdagradArgs& args, CudaStream stream) {
       .finite = cuda::optional_scalar(kKernel, "finite", args.finite),
       .lr_decay = args.lr_decay,
       .epsilon = static_cast<float>(args.epsilon),
-      .weight_decay = static_cast<float>(args.weight_decay)};
+      .weight_decay = static_cast<float>(args.weight_decay),
+      .noise = cuda::NoiseScalars::of(args)};
   cuda::for_each_table<cuda::UpdateEntry>(
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
         if (table.num_chunks == 0) return;

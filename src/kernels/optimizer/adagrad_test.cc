@@ -116,6 +116,11 @@ TEST(Adagrad, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   test::expect_same_bits_for_any_threads_and_grouping(kUpdate);
 }
 
+TEST(Adagrad, WeightsInBf16AloneTakeTheReferencesNoise) {
+  test::for_each_simd_target([] { test::expect_weights_in_bf16_alone(kUpdate); });
+  test::expect_bf16_follows_fp32_on_average(kUpdate);
+}
+
 TEST(Adagrad, KeepsA16BitCopyOfTheParameters) {
   test::expect_16_bit_copies(kUpdate);
 }

@@ -35,7 +35,6 @@
 #include <cstdint>
 #include <span>
 
-#include "base/philox.h"
 #include "base/view.h"
 #include "kernels/optimizer/tensor_list.h"
 
@@ -69,10 +68,6 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args);
 
 // Whether the call updates anything: finite is absent or not 0.
 bool update_allowed(ConstView finite);
-
-// Whether the parameter is bf16 alone, and what the noise of a tensor is drawn with.
-bool rounds_stochastically(const OptimizerTensor& tensor);
-RandomSite noise_of(const AdamwArgs& args, size_t tensor);
 
 // Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24.
 // m and g are the larger of before and after in magnitude, v and denominator (sqrt(v)/sqrt(bc2) + epsilon)

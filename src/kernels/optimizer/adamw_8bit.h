@@ -6,7 +6,8 @@
 // moments rounded back to 8 bits.
 // Source: Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (arXiv 2110.02861), as bitsandbytes
 // does it on a CPU. Nothing is updated when finite is 0.
-// Types: references take any floating type for param, grad and absmax; CPU kernels f32. Codes are u8. Scalars
+// Types: references take any floating type for param, grad and absmax; CPU kernels f32, gradients in 16 bits
+// too and parameters in bf16 alone, which are rounded stochastically (tensor_list.h). Codes are u8. Scalars
 // as in adamw.h. Accumulation: that of adamw.h; a number is a product of two fp32 numbers, rounded once.
 // Special values: finite must be given where gradients may be NaN; a NaN in a moment has no code.
 // Aliasing: no tensor overlaps another.
@@ -27,7 +28,7 @@ namespace plimsoll {
 // elements.
 void adamw_8bit_ref(const AdamwArgs& args);
 
-// Requires: param, m_absmax and v_absmax of every tensor are f32, grad f32, bf16 or f16.
+// Requires: m_absmax and v_absmax of every tensor are f32.
 void adamw_8bit_cpu(const AdamwArgs& args);
 
 }  // namespace plimsoll

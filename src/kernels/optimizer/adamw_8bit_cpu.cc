@@ -15,16 +15,17 @@ void adamw_8bit_cpu(const AdamwArgs& args) {
   const EightBitMap& m_map = eight_bit_map(EightBitSign::kSigned);
   const EightBitMap& v_map = eight_bit_map(EightBitSign::kUnsigned);
   for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(
-        tensor.param.dtype == DType::kF32 && is_floating(tensor.grad.dtype) &&
-            tensor.grad.dtype != DType::kF64 && tensor.m.dtype == DType::kU8 && tensor.v.dtype == DType::kU8,
-        "8-bit AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
-        dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
+    PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kU8 &&
+                       tensor.v.dtype == DType::kU8,
+                   "8-bit AdamW of {} weights, {} gradients, {} and {} moments",
+                   dtype_name(tensor.param.dtype), dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype),
+                   dtype_name(tensor.v.dtype));
   }
   static_assert(kTensorGrain % kEightBitBlock == 0);  // pieces start where blocks start
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
-    std::array<float, kEightBitBlock> m, v, g;
+    std::array<float, kEightBitBlock> p_block, m, v, g;
+    const RandomSite noise = noise_of(args, index);
     for (int64_t first = begin; first < begin + count; first += kEightBitBlock) {
       const int64_t n = std::min(kEightBitBlock, begin + count - first);
       const int64_t block = first / kEightBitBlock;
@@ -34,6 +35,7 @@ void adamw_8bit_cpu(const AdamwArgs& args) {
       float& v_absmax = tensor.v_absmax.as<float>()[block];
       load_eight_bit_cpu(m_map, m_codes, m_absmax, m.data(), n);
       load_eight_bit_cpu(v_map, v_codes, v_absmax, v.data(), n);
+      float* p = parameter_to_change(tensor, first, n, p_block.data());
       piece_function(AdamwPiece{.decay = static_cast<float>(c.decay),
                                 .step_size = static_cast<float>(c.step_size),
                                 .inverse_sqrt_bc2 = static_cast<float>(c.inverse_sqrt_bc2),
@@ -41,15 +43,15 @@ void adamw_8bit_cpu(const AdamwArgs& args) {
                                 .one_minus_beta2 = static_cast<float>(c.one_minus_beta2),
                                 .clip = static_cast<float>(c.clip),
                                 .epsilon = static_cast<float>(args.epsilon),
-                                .p = tensor.param.as<float>() + first,
+                                .p = p,
                                 .g = floats_of(tensor.grad, first, n, g.data()),
                                 .m = m.data(),
                                 .v = v.data()},
                      n);
+      store_parameter(p, tensor, noise, first, n);
       m_absmax = store_eight_bit_cpu(m_map, EightBitSign::kSigned, m.data(), n, m_codes);
       v_absmax = store_eight_bit_cpu(v_map, EightBitSign::kUnsigned, v.data(), n, v_codes);
     }
-    store_low_copy(tensor, begin, count);
   });
 }
 

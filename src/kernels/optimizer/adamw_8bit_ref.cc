@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-void update_block(const OptimizerTensor& tensor, int64_t block, const AdamwCoefficients& c, double epsilon) {
+void update_block(const OptimizerTensor& tensor, int64_t block, const AdamwCoefficients& c, double epsilon,
+                  const RandomSite& noise) {
   const EightBitState m_state{tensor.m, tensor.m_absmax, EightBitSign::kSigned};
   const EightBitState v_state{tensor.v, tensor.v_absmax, EightBitSign::kUnsigned};
   const int64_t first = block * kEightBitBlock;
@@ -24,7 +25,7 @@ void update_block(const OptimizerTensor& tensor, int64_t block, const AdamwCoeff
     m[k] += c.one_minus_beta1 * (g - m[k]);
     v[k] += c.one_minus_beta2 * (g * g - v[k]);
     const double denominator = std::sqrt(v[k]) * c.inverse_sqrt_bc2 + epsilon;
-    store_parameter(tensor, i, p - c.decay * p - c.step_size * m[k] / denominator);
+    store_parameter(tensor, i, p - c.decay * p - c.step_size * m[k] / denominator, noise);
   }
   store_eight_bit_ref(m_state, block, m);
   store_eight_bit_ref(v_state, block, v);
@@ -35,9 +36,10 @@ void update_block(const OptimizerTensor& tensor, int64_t block, const AdamwCoeff
 void adamw_8bit_ref(const AdamwArgs& args) {
   if (!update_allowed(args.finite)) return;
   const AdamwCoefficients c = adamw_coefficients(args);
-  for (const OptimizerTensor& tensor : args.tensors) {
+  for (size_t k = 0; k < args.tensors.size(); ++k) {
+    const OptimizerTensor& tensor = args.tensors[k];
     for (int64_t block = 0; block < eight_bit_blocks(tensor.count); ++block) {
-      update_block(tensor, block, c, args.epsilon);
+      update_block(tensor, block, c, args.epsilon, noise_of(args, k));
     }
   }
 }

@@ -62,12 +62,9 @@ void adamw_cpu(const AdamwArgs& args) {
   const AdamwCoefficients c = adamw_coefficients(args);
   const auto is_moment = [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; };
   for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(
-        (tensor.param.dtype == DType::kBF16 || (tensor.param.dtype == DType::kF32 && !tensor.remainder)) &&
-            is_floating(tensor.grad.dtype) && tensor.grad.dtype != DType::kF64 && is_moment(tensor.m.dtype) &&
-            is_moment(tensor.v.dtype),
-        "AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
-        dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
+    PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && is_moment(tensor.m.dtype) && is_moment(tensor.v.dtype),
+                   "AdamW of {} weights, {} gradients, {} and {} moments", dtype_name(tensor.param.dtype),
+                   dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype), dtype_name(tensor.v.dtype));
   }
   const AdamwPieceFunction piece_function = adamw_piece_cpu();
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
@@ -86,9 +83,8 @@ void adamw_cpu(const AdamwArgs& args) {
                                 .v = v},
                      length);
     };
-    const bool is_whole = tensor.param.dtype == DType::kF32;
-    if (is_whole && tensor.grad.dtype == DType::kF32 && tensor.m.dtype == DType::kF32 &&
-        tensor.v.dtype == DType::kF32) {
+    if (tensor.param.dtype == DType::kF32 && tensor.grad.dtype == DType::kF32 &&
+        tensor.m.dtype == DType::kF32 && tensor.v.dtype == DType::kF32) {
       update(tensor.param.as<float>() + begin, tensor.grad.as<float>() + begin, tensor.m.as<float>() + begin,
              tensor.v.as<float>() + begin, count);
       store_low_copy(tensor, begin, count);
@@ -102,12 +98,7 @@ void adamw_cpu(const AdamwArgs& args) {
     const RandomSite noise = noise_of(args, index);
     for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
       const int64_t length = std::min(kTensorGrain, begin + count - first);
-      float* p = parameters;
-      if (tensor.remainder) {
-        join_piece(tensor, first, length, parameters);
-      } else {
-        p = floats_to_change(tensor.param, first, length, parameters);
-      }
+      float* p = parameter_to_change(tensor, first, length, parameters);
       float* m = floats_to_change(tensor.m, first, length, first_moments);
       float* v = floats_to_change(tensor.v, first, length, second_moments);
       update(p, floats_of(tensor.grad, first, length, gradients), m, v, length);
@@ -115,13 +106,7 @@ void adamw_cpu(const AdamwArgs& args) {
       if (v == second_moments) {
         round_piece(v, tensor.v, {noise, NoiseHalf::kLower, tensor.first}, first, length);
       }
-      if (is_whole) {
-        store_low_copy(tensor, first, length);
-      } else if (tensor.remainder) {
-        split_piece(p, tensor, first, length);
-      } else {
-        round_piece(p, tensor.param, {noise, NoiseHalf::kUpper, tensor.first}, first, length);
-      }
+      store_parameter(p, tensor, noise, first, length);
     }
   });
 }

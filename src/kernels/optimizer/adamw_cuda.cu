@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   if (threadIdx.x == 0) shared = adamw_step(scalars);
   __syncthreads();
   const AdamwStep step = shared;
-  const RandomSite noise{scalars.noise_seed, static_cast<uint32_t>(*scalars.step), scalars.noise_site};
+  const RandomSite noise = scalars.noise.get();
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     update_chunk(table, chunk, step, noise);
   }

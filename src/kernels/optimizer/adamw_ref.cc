@@ -25,16 +25,6 @@ AdamwCoefficients adamw_coefficients(const AdamwArgs& args) {
           .clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0};
 }
 
-bool rounds_stochastically(const OptimizerTensor& tensor) {
-  return tensor.param.dtype == DType::kBF16 && !tensor.remainder;
-}
-
-RandomSite noise_of(const AdamwArgs& args, size_t tensor) {
-  return {.seed = args.noise_seed,
-          .step = static_cast<uint32_t>(args.step.as<int64_t>()[0]),
-          .site = args.noise_site + static_cast<uint32_t>(tensor)};
-}
-
 void adamw_ref(const AdamwArgs& args) {
   if (!update_allowed(args.finite)) return;
   const AdamwCoefficients c = adamw_coefficients(args);
@@ -49,8 +39,8 @@ void adamw_ref(const AdamwArgs& args) {
       const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
       const double updated = p - c.decay * p - c.step_size * m / denominator;
       const bool v_is_rounded = tensor.v.dtype == DType::kBF16;
-      const bool draws = v_is_rounded || rounds_stochastically(tensor);
-      const uint32_t number = draws ? philox_element(noise, static_cast<uint64_t>(tensor.first + i)) : 0;
+      const uint32_t number =
+          v_is_rounded ? philox_element(noise, static_cast<uint64_t>(tensor.first + i)) : 0;
       tensor.m.store(i, m);
       if (v_is_rounded) {
         tensor.v.as<BF16>()[i].bits =
@@ -58,12 +48,7 @@ void adamw_ref(const AdamwArgs& args) {
       } else {
         tensor.v.store(i, v);
       }
-      if (rounds_stochastically(tensor)) {
-        tensor.param.as<BF16>()[i].bits =
-            round_stochastically(static_cast<float>(updated), static_cast<uint16_t>(number >> 16));
-      } else {
-        store_parameter(tensor, i, updated);
-      }
+      store_parameter(tensor, i, updated, noise);
     }
   }
 }

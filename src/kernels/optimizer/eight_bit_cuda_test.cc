@@ -94,6 +94,52 @@ TEST(Lion8BitCuda, TakesMoreTensorsThanALaunch) {
   check({.kernel = Kernel::kLion}, many_eight_bit_counts());
 }
 
+void check_noise(Kernel which, const std::vector<int64_t>& counts) {
+  EightBitList want("eight_bit_noise", DType::kF32, counts), got("eight_bit_noise", DType::kF32, counts);
+  want.fill();
+  NarrowBuffers narrow("eight_bit_noise", want, DType::kBF16, DType::kBF16);
+  got.copy_from(want);
+  NarrowParameters before(want), wanted(want), weights(want);
+  wanted.give_to(want);
+  DeviceScalars scalars(1e-2, 17, 0.7);
+  Twins gpu;
+  std::vector<OptimizerTensor> tensors;
+  for (size_t i = 0; i < got.size(); ++i) {
+    // The last has the noise of elements in the middle of its parameter.
+    const int64_t first = i + 1 == got.size() ? 4097 : 0;
+    want.mutable_tensors()[i].first = first;
+    tensors.push_back({.param = gpu(weights.p[i]),
+                       .grad = gpu(narrow.grads[i]),
+                       .m = gpu(got.m(i)),
+                       .v = gpu(got.v(i)),
+                       .count = counts[i],
+                       .first = first,
+                       .m_absmax = gpu(got.m_absmax(i)),
+                       .v_absmax = gpu(got.v_absmax(i))});
+  }
+  const auto with_noise = [](auto args) {
+    args.noise_seed = 0x123456789abcdefu;
+    args.noise_site = 1u << 30;
+    return args;
+  };
+  if (which == Kernel::kAdamw) {
+    adamw_8bit_ref(with_noise(scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost)));
+    adamw_8bit_cuda(with_noise(scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu))), nullptr);
+  } else {
+    lion_8bit_ref(with_noise(scalars.args<LionArgs>(want.tensors(), 0.01, kOnHost)));
+    lion_8bit_cuda(with_noise(scalars.args<LionArgs>(tensors, 0.01, on_device(gpu))), nullptr);
+  }
+  gpu.download();
+  expect_the_same_noise(before, weights, wanted);
+}
+
+TEST(Adamw8BitCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  for (const Kernel which : {Kernel::kAdamw, Kernel::kLion}) {
+    check_noise(which, kEightBitCounts);
+    check_noise(which, many_eight_bit_counts());
+  }
+}
+
 TEST(Adamw8BitCuda, NothingChangesWhenTheFlagSaysNotFinite) {
   check({.finite = 0.0}, kEightBitCounts);
   check({.kernel = Kernel::kLion, .finite = 0.0}, kEightBitCounts);

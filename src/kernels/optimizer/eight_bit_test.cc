@@ -165,6 +165,31 @@ TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
+// The second half of a parameter that consists of two tensors has the noise of its own elements.
+TEST(EightBit, WeightsInBf16AloneTakeTheReferencesNoise) {
+  test::for_each_simd_target([] {
+    for (const bool is_adamw : {true, false}) {
+      EightBitList want("eight_bit_bf16", DType::kF32, test::kEightBitCounts),
+          got("eight_bit_bf16", DType::kF32, test::kEightBitCounts);
+      want.fill();
+      got.copy_from(want);
+      test::NarrowParameters before(want), wanted(want), weights(want);
+      wanted.give_to(want);
+      weights.give_to(got);
+      for (EightBitList* list : {&want, &got}) list->mutable_tensors()[7].first = 20001;
+      const Scalars scalars{.lr = 0.01, .step = 17, .clip = 0.7f};
+      if (is_adamw) {
+        adamw_8bit_ref(adamw_args(want, scalars));
+        adamw_8bit_cpu(adamw_args(got, scalars));
+      } else {
+        lion_8bit_ref(lion_args(want, scalars));
+        lion_8bit_cpu(lion_args(got, scalars));
+      }
+      test::expect_the_same_noise(before, weights, wanted);
+    }
+  });
+}
+
 void expect_same(EightBitList& a, EightBitList& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     EXPECT_TRUE(test::compare_bits(a.param(i), b.param(i)).ok()) << i;

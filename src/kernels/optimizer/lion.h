@@ -6,7 +6,8 @@
 //   m)
 // Source: Chen et al., "Symbolic Discovery of Optimization Algorithms" (arXiv 2302.06675), algorithm 2. The
 // sign of 0 is 0. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels f32, and gradients in 16 bits too. learning_rate,
+// Types: references take any floating type; CPU kernels m in f32, gradients of f32, bf16 or f16 and
+// parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
 // clip_coefficient and finite: 1 element of f32 or f64. Accumulation: each element by itself in fp32 with
 // fused multiply-add; lr, lr weight_decay, beta1, 1 - beta1 and 1 - beta2 are computed in double and rounded
 // to fp32 once. Special values: where finite is absent, a NaN gradient makes its element NaN. Aliasing: no
@@ -28,11 +29,15 @@ namespace plimsoll {
 struct LionArgs {
   std::span<const OptimizerTensor> tensors = {};  // reads grad; reads and writes param and m; writes low
   ConstView learning_rate = {};                   // 1 element
+  ConstView step = {};                            // 1 element of i64; of the noise alone
   ConstView clip_coefficient = {};                // optional, 1 element: absent means 1
   ConstView finite = {};                          // optional, 1 element: 0 means update nothing
   double beta1 = 0.9;                             // Requires: in [0, 1)
   double beta2 = 0.99;                            // Requires: in [0, 1)
   double weight_decay = 0.0;
+  // Of parameters in bf16 alone (tensor_list.h).
+  uint64_t noise_seed = 0;
+  uint32_t noise_site = 0;
 };
 
 // What one call multiplies with, in double. Errors: kInternal for a beta outside [0, 1).
@@ -63,7 +68,7 @@ inline LionErrorBound lion_error_bound(const LionCoefficients& k, double p, doub
 
 void lion_ref(const LionArgs& args);
 
-// Requires: param and m of every tensor are f32, grad f32, bf16 or f16.
+// Requires: m of every tensor is f32.
 void lion_cpu(const LionArgs& args);
 
 }  // namespace plimsoll

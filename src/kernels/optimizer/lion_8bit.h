@@ -5,7 +5,8 @@
 // updated by the formula of lion.h, and only then is m rounded back to 8 bits. Source: Dettmers et al. (arXiv
 // 2110.02861) for the state, Chen et al. (arXiv 2302.06675) for the update, as bitsandbytes does it on a CPU.
 // Nothing is updated when finite is 0. Types: references take any floating type for param, grad and absmax;
-// CPU kernels f32. Codes are u8. Scalars as in lion.h. Accumulation: that of lion.h; a number is a product of
+// CPU kernels f32, gradients in 16 bits too and parameters in bf16 alone, which are rounded stochastically
+// (tensor_list.h). Codes are u8. Scalars as in lion.h. Accumulation: that of lion.h; a number is a product of
 // two fp32 numbers, rounded once. Special values: finite must be given where gradients may be NaN; a NaN in a
 // momentum has no code. Aliasing: no tensor overlaps another. Scratch: none (1 KiB of stack per thread).
 // Repeatability: same bits for any number of threads.
@@ -23,7 +24,7 @@ namespace plimsoll {
 // Requires of every tensor: m is codes of u8, m_absmax has eight_bit_blocks(count) elements.
 void lion_8bit_ref(const LionArgs& args);
 
-// Requires: param and m_absmax of every tensor are f32, grad f32, bf16 or f16.
+// Requires: m_absmax of every tensor is f32.
 void lion_8bit_cpu(const LionArgs& args);
 
 }  // namespace plimsoll

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-void update_block(const OptimizerTensor& tensor, int64_t block, const LionCoefficients& k) {
+void update_block(const OptimizerTensor& tensor, int64_t block, const LionCoefficients& k,
+                  const RandomSite& noise) {
   const EightBitState state{tensor.m, tensor.m_absmax, EightBitSign::kSigned};
   const int64_t first = block * kEightBitBlock;
   const auto count = static_cast<size_t>(std::min(kEightBitBlock, tensor.count - first));
@@ -25,7 +26,7 @@ void update_block(const OptimizerTensor& tensor, int64_t block, const LionCoeffi
     if (c > 0.0) sign = 1.0;
     if (c < 0.0) sign = -1.0;
     m[j] += (1.0 - k.beta2) * (g - m[j]);
-    store_parameter(tensor, i, p - k.decay * p - k.lr * sign);
+    store_parameter(tensor, i, p - k.decay * p - k.lr * sign, noise);
   }
   store_eight_bit_ref(state, block, m);
 }
@@ -35,8 +36,11 @@ void update_block(const OptimizerTensor& tensor, int64_t block, const LionCoeffi
 void lion_8bit_ref(const LionArgs& args) {
   if (!update_allowed(args.finite)) return;
   const LionCoefficients k = lion_coefficients(args);
-  for (const OptimizerTensor& tensor : args.tensors) {
-    for (int64_t block = 0; block < eight_bit_blocks(tensor.count); ++block) update_block(tensor, block, k);
+  for (size_t index = 0; index < args.tensors.size(); ++index) {
+    const OptimizerTensor& tensor = args.tensors[index];
+    for (int64_t block = 0; block < eight_bit_blocks(tensor.count); ++block) {
+      update_block(tensor, block, k, noise_of(args, index));
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/optimizer/adagrad_cuda.h"
 #include "kernels/optimizer/lion_cuda.h"
 #include "kernels/optimizer/optimizer_cuda_cases.h"
+#include "kernels/optimizer/sgd_cuda.h"
 
 namespace plimsoll::test {
 namespace {
@@ -54,6 +55,44 @@ TEST(AdagradCuda, OneStepMatchesTheReference) {
 
 TEST(AdagradCuda, TakesMoreTensorsThanALaunch) {
   check_adagrad(many_counts(), DType::kF16, DType::kBF16, 1000);
+}
+
+// Args: those of the update that both functions are.
+template <typename Args>
+void check_noise(const std::vector<int64_t>& counts, void (*reference)(const Args&),
+                 void (*kernel)(const Args&, CudaStream)) {
+  UpdateCase test("noise_cuda", counts, DType::kBF16, DType::kBF16, fill_with_sum_of_squares);
+  TensorList want("noise_cuda/want", DType::kF32, counts);
+  want.copy_from(test.start);
+  NarrowParameters before(want), wanted(want), weights(want);
+  wanted.give_to(want);
+  DeviceScalars scalars(3e-3, 9, 0.37);
+  const auto with_noise = [](Args args) {
+    args.noise_seed = 0x123456789abcdefu;
+    args.noise_site = 1u << 30;
+    return args;
+  };
+  reference(with_noise(scalars.args<Args>(want.tensors(), 0.01, kOnHost)));
+  Twins gpu;
+  std::vector<OptimizerTensor> tensors = on_gpu(gpu, test.got, &test.narrow.grads);
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].param = gpu(weights.p[i]);
+  kernel(with_noise(scalars.args<Args>(tensors, 0.01, on_device(gpu))), nullptr);
+  gpu.download();
+  expect_the_same_noise(before, weights, wanted);
+}
+
+TEST(LionCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  check_noise<LionArgs>(kAwkwardCounts, lion_ref, lion_cuda);
+  check_noise<LionArgs>(many_counts(), lion_ref, lion_cuda);
+}
+
+TEST(AdagradCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  check_noise<AdagradArgs>(kAwkwardCounts, adagrad_ref, adagrad_cuda);
+}
+
+TEST(SgdCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  check_noise<SgdArgs>(kAwkwardCounts, sgd_ref, sgd_cuda);
+  check_noise<SgdArgs>(many_counts(), sgd_ref, sgd_cuda);
 }
 
 TEST(LionCuda, NothingChangesWhenTheFlagSaysNotFinite) {

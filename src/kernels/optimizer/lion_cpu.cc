@@ -58,8 +58,7 @@ void lion_cpu(const LionArgs& args) {
   if (!update_allowed(args.finite)) return;
   const LionCoefficients k = lion_coefficients(args);
   for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(tensor.param.dtype == DType::kF32 && is_floating(tensor.grad.dtype) &&
-                       tensor.grad.dtype != DType::kF64 && tensor.m.dtype == DType::kF32,
+    PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kF32,
                    "Lion of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
                    dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
   }
@@ -67,21 +66,24 @@ void lion_cpu(const LionArgs& args) {
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
     // What lies in 16 bits is fp32 for as long as it lies in the cache.
+    float parameters[kTensorGrain];
     float gradients[kTensorGrain];
+    const RandomSite noise = noise_of(args, index);
     for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
       const int64_t length = std::min(kTensorGrain, begin + count - first);
+      float* p = parameter_to_change(tensor, first, length, parameters);
       piece_function(LionPiece{.lr = static_cast<float>(k.lr),
                                .decay = static_cast<float>(k.decay),
                                .beta1 = static_cast<float>(k.beta1),
                                .one_minus_beta1 = static_cast<float>(1.0 - k.beta1),
                                .one_minus_beta2 = static_cast<float>(1.0 - k.beta2),
                                .clip = static_cast<float>(k.clip),
-                               .p = tensor.param.as<float>() + first,
+                               .p = p,
                                .g = floats_of(tensor.grad, first, length, gradients),
                                .m = tensor.m.as<float>() + first},
                      length);
+      store_parameter(p, tensor, noise, first, length);
     }
-    store_low_copy(tensor, begin, count);
   });
 }
 

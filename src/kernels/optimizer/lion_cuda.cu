@@ -12,8 +12,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
     lion_kernel(const __grid_constant__ Table table, const LionScalars scalars) {
   if (scalars.finite.get() == 0.0) return;
   const LionStep step = lion_step(scalars);
+  const RandomSite noise = scalars.noise.get();
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step);
+    update_chunk(table, chunk, step, noise);
   }
 }
 

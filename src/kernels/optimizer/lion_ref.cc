@@ -19,7 +19,9 @@ LionCoefficients lion_coefficients(const LionArgs& args) {
 void lion_ref(const LionArgs& args) {
   if (!update_allowed(args.finite)) return;
   const LionCoefficients k = lion_coefficients(args);
-  for (const OptimizerTensor& tensor : args.tensors) {
+  for (size_t index = 0; index < args.tensors.size(); ++index) {
+    const OptimizerTensor& tensor = args.tensors[index];
+    const RandomSite noise = noise_of(args, index);
     for (int64_t i = 0; i < tensor.count; ++i) {
       const double g = k.clip * tensor.grad.load(i);
       const double m = tensor.m.load(i);
@@ -29,7 +31,7 @@ void lion_ref(const LionArgs& args) {
       if (c > 0.0) sign = 1.0;
       if (c < 0.0) sign = -1.0;
       tensor.m.store(i, m + (1.0 - k.beta2) * (g - m));
-      store_parameter(tensor, i, p - k.decay * p - k.lr * sign);
+      store_parameter(tensor, i, p - k.decay * p - k.lr * sign, noise);
     }
   }
 }

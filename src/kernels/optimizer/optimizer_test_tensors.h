@@ -104,4 +104,20 @@ struct NarrowMoments {
   }
 };
 
+// Parameters of a list in bf16 alone, in buffers of their own. List: any of this folder's.
+struct NarrowParameters {
+  std::vector<GuardedBuffer> p;
+
+  template <typename List>
+  explicit NarrowParameters(List& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      p.emplace_back("narrow/p", DType::kBF16, list.param(i).count()).assign(list.param(i).to_doubles());
+    }
+  }
+  template <typename List>
+  void give_to(List& list) {
+    for (size_t i = 0; i < list.size(); ++i) list.mutable_tensors()[i].param = p[i].view();
+  }
+};
+
 }  // namespace plimsoll::test

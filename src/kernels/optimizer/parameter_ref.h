@@ -13,8 +13,15 @@ inline double load_parameter(const OptimizerTensor& tensor, int64_t i) {
   return static_cast<double>(join_f32({high, static_cast<const uint16_t*>(tensor.remainder.data)[i]}));
 }
 
-// Rounds once to the parameter's type, fp32 for a split one, and from there to the copy.
-inline void store_parameter(const OptimizerTensor& tensor, int64_t i, double value) {
+// Rounds once to the parameter's type, fp32 for a split one, and from there to the copy; a parameter in bf16
+// alone by way of fp32, with the tensor's noise.
+inline void store_parameter(const OptimizerTensor& tensor, int64_t i, double value, const RandomSite& noise) {
+  if (rounds_stochastically(tensor)) {
+    const uint32_t number = philox_element(noise, static_cast<uint64_t>(tensor.first + i));
+    tensor.param.as<BF16>()[i].bits =
+        round_stochastically(static_cast<float>(value), static_cast<uint16_t>(number >> 16));
+    return;
+  }
   if (tensor.remainder) {
     const SplitF32 parts = split_f32(static_cast<float>(value));
     tensor.param.as<BF16>()[i].bits = parts.high;

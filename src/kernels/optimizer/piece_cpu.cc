@@ -87,20 +87,22 @@ HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* halves, 
   hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, moved)), d16, rounded);
 }
 
-// Elements of a tensor, `count` from `whole` into `rounded`; the first has the number `begin`. Requires:
-// begin is a multiple of 4.
+// Elements of a tensor, `count` from `whole` into `rounded`; the first has the number `begin`.
 void round_stochastically_into(const float* whole, uint16_t* rounded, const PieceNoise& noise, int64_t begin,
                                int64_t count) {
   constexpr int kRounds = 10;  // of philox_element
   constexpr int64_t kChunk = 256;
-  alignas(64) uint16_t halves[2 * (kChunk + kPhiloxSlack)];
+  alignas(64) uint16_t numbers[2 * (kChunk + kPhiloxSlack)];
+  // Numbers come four elements at a time.
+  const int64_t lead = begin % 4;
+  const uint16_t* halves = numbers + 2 * lead;
   const bool upper = noise.half == NoiseHalf::kUpper;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t end = std::min(count, first + kChunk);
-    philox_halves<kRounds>(noise.site, static_cast<uint64_t>((begin + first) / 4), (end - first + 3) / 4,
-                           halves);
+    philox_halves<kRounds>(noise.site, static_cast<uint64_t>((begin + first) / 4),
+                           (lead + end - first + 3) / 4, numbers);
     int64_t i = first;
     for (; i + lanes <= end; i += lanes)
       round_vector(tag, whole + i, halves + 2 * (i - first), upper, rounded + i);
@@ -178,10 +180,31 @@ void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t c
 
 void round_piece(const float* whole, const View& view, const PieceNoise& noise, int64_t begin,
                  int64_t count) {
-  const int64_t number = noise.first + begin;
-  PLIMSOLL_CHECK(number % 4 == 0, "noise comes four elements at a time, not from {} on", number);
   auto* rounded = static_cast<uint16_t*>(view.data) + begin;
-  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise, number, count);
+  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise, noise.first + begin, count);
+}
+
+bool is_updated_on_cpu(const OptimizerTensor& tensor) {
+  const bool is_split = static_cast<bool>(tensor.remainder);
+  return (tensor.param.dtype == DType::kBF16 || (tensor.param.dtype == DType::kF32 && !is_split)) &&
+         is_floating(tensor.grad.dtype) && tensor.grad.dtype != DType::kF64;
+}
+
+float* parameter_to_change(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* buffer) {
+  if (!tensor.remainder) return floats_to_change(tensor.param, begin, count, buffer);
+  join_piece(tensor, begin, count, buffer);
+  return buffer;
+}
+
+void store_parameter(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise,
+                     int64_t begin, int64_t count) {
+  if (tensor.remainder) {
+    split_piece(whole, tensor, begin, count);
+  } else if (rounds_stochastically(tensor)) {
+    round_piece(whole, tensor.param, {noise, NoiseHalf::kUpper, tensor.first}, begin, count);
+  } else {
+    store_low_copy(tensor, begin, count);
+  }
 }
 
 int64_t piece_first_non_finite(const float* x, int64_t count) {

@@ -24,6 +24,17 @@ void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count)
 void join_piece(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* whole);
 void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begin, int64_t count);
 
+// Whether updates on a CPU take a parameter and a gradient of these types: a parameter in f32, or in bf16
+// alone or split; a gradient in f32, bf16 or f16.
+bool is_updated_on_cpu(const OptimizerTensor& tensor);
+// Elements [begin, begin + count) of a parameter as fp32 that is to be changed: a parameter in f32 itself,
+// else `buffer`.
+float* parameter_to_change(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* buffer);
+// The same elements back from there: split, rounded with the tensor's noise, or, of a parameter in f32, into
+// its 16-bit copy.
+void store_parameter(const float* whole, const OptimizerTensor& tensor, const RandomSite& noise,
+                     int64_t begin, int64_t count);
+
 // Elements [begin, begin + count) of a view of f32, bf16 or f16 as fp32. An f32 view is not copied: the
 // result is then within it, else `buffer`. Errors: kInternal for another type.
 const float* floats_of(const ConstView& view, int64_t begin, int64_t count, float* buffer);
@@ -32,7 +43,7 @@ float* floats_to_change(const View& view, int64_t begin, int64_t count, float* b
 // The same elements of a bf16 view from fp32, to nearest with ties to even. An f32 view is left as it is.
 void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count);
 // The same elements of a bf16 view from fp32, by round_stochastically with that half of each element's
-// number. The view's first element has the number `first` in its parameter, a multiple of 4.
+// number. The view's first element has the number `first` in its parameter.
 enum class NoiseHalf : uint8_t { kUpper, kLower };
 struct PieceNoise {
   RandomSite site;

@@ -6,9 +6,10 @@
 //   else:       m <- g' at step 1 (m is then not read), momentum * m + g' at later steps;
 //               p <- p - lr (nesterov ? g' + momentum * m : m)
 // Source: torch.optim.SGD with dampening 0 and maximize off. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels f32. learning_rate, clip_coefficient and finite: 1
-// element of f32 or f64; step: 1 element of i64, needed only with momentum.
-// Accumulation: each element by itself in fp32 with fused multiply-add; lr, momentum and weight_decay
+// Types: references take any floating type; CPU kernels m in f32, gradients of f32, bf16 or f16 and
+// parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
+// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64, needed only with momentum or
+// noise. Accumulation: each element by itself in fp32 with fused multiply-add; lr, momentum and weight_decay
 // rounded to fp32 once.
 // Aliasing: no tensor overlaps another.
 // Scratch: none.
@@ -32,12 +33,15 @@ struct SgdArgs {
   // Reads grad; reads and writes param and (with momentum) m; writes low.
   std::span<const OptimizerTensor> tensors = {};
   ConstView learning_rate = {};     // 1 element
-  ConstView step = {};              // 1 element of i64, 1 for the first update; only with momentum
+  ConstView step = {};              // 1 element of i64, 1 for the first update
   ConstView clip_coefficient = {};  // optional, 1 element: absent means 1
   ConstView finite = {};            // optional, 1 element: 0 means update nothing
   double momentum = 0.0;            // Requires: >= 0
   double weight_decay = 0.0;
   Nesterov nesterov = Nesterov::kOff;  // Requires: off when momentum is 0
+  // Of parameters in bf16 alone (tensor_list.h).
+  uint64_t noise_seed = 0;
+  uint32_t noise_site = 0;
 };
 
 // Bounds on the absolute error in fp32 of one update from the same starting values; p, m, g are magnitudes
@@ -58,7 +62,7 @@ inline SgdErrorBound sgd_error_bound(double lr, double momentum, double weight_d
 
 void sgd_ref(const SgdArgs& args);
 
-// Requires: param, grad and (with momentum) m of every tensor are f32.
+// Requires: with momentum, m of every tensor is f32.
 void sgd_cpu(const SgdArgs& args);
 
 }  // namespace plimsoll

@@ -1,5 +1,7 @@
 #include "kernels/optimizer/sgd.h"
 
+#include <algorithm>
+
 #include "device/cpu/simd_targets.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/piece_cpu.h"
@@ -84,10 +86,10 @@ void sgd_cpu(const SgdArgs& args) {
   PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
   const bool has_momentum = args.momentum != 0.0;
   for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(tensor.param.dtype == DType::kF32 && tensor.grad.dtype == DType::kF32 &&
-                       (!has_momentum || tensor.m.dtype == DType::kF32),
-                   "SGD of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
-                   dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
+    PLIMSOLL_CHECK(
+        is_updated_on_cpu(tensor) && !tensor.remainder && (!has_momentum || tensor.m.dtype == DType::kF32),
+        "SGD of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
+        dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
   }
   Buffer buffer = Buffer::kNone;
   if (has_momentum) buffer = args.step.as<int64_t>()[0] == 1 ? Buffer::kStart : Buffer::kContinue;
@@ -95,17 +97,25 @@ void sgd_cpu(const SgdArgs& args) {
   const auto piece_function = &HWY_DYNAMIC_DISPATCH(sgd_piece);
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
-    piece_function(SgdPiece{.lr = static_cast<float>(args.learning_rate.load(0)),
-                            .clip = static_cast<float>(clip),
-                            .weight_decay = static_cast<float>(args.weight_decay),
-                            .momentum = static_cast<float>(args.momentum),
-                            .buffer = buffer,
-                            .nesterov = args.nesterov == Nesterov::kOn,
-                            .p = tensor.param.as<float>() + begin,
-                            .g = tensor.grad.as<float>() + begin,
-                            .m = has_momentum ? tensor.m.as<float>() + begin : nullptr},
-                   count);
-    store_low_copy(tensor, begin, count);
+    // What lies in 16 bits is fp32 for as long as it lies in the cache.
+    float parameters[kTensorGrain];
+    float gradients[kTensorGrain];
+    const RandomSite noise = noise_of(args, index);
+    for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
+      const int64_t length = std::min(kTensorGrain, begin + count - first);
+      float* p = parameter_to_change(tensor, first, length, parameters);
+      piece_function(SgdPiece{.lr = static_cast<float>(args.learning_rate.load(0)),
+                              .clip = static_cast<float>(clip),
+                              .weight_decay = static_cast<float>(args.weight_decay),
+                              .momentum = static_cast<float>(args.momentum),
+                              .buffer = buffer,
+                              .nesterov = args.nesterov == Nesterov::kOn,
+                              .p = p,
+                              .g = floats_of(tensor.grad, first, length, gradients),
+                              .m = has_momentum ? tensor.m.as<float>() + first : nullptr},
+                     length);
+      store_parameter(p, tensor, noise, first, length);
+    }
   });
 }
 

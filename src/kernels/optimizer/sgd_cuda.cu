@@ -9,6 +9,7 @@ namespace {
 struct SgdScalars {
   Scalar learning_rate;
   const int64_t* step;  // null without momentum
+  NoiseScalars noise;
   OptionalScalar clip, finite;
   float momentum, weight_decay;
   bool nesterov;
@@ -44,8 +45,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
                      s.step != nullptr,
                      s.step != nullptr && *s.step == 1,
                      s.nesterov};
+  const RandomSite noise = s.noise.get();
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk<kSgdPacks<kMoments>, kMoments>(table, chunk, step);
+    update_chunk<kSgdPacks<kMoments>, kMoments>(table, chunk, step, noise);
   }
 }
 
@@ -71,6 +73,7 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
   const cuda::SgdScalars scalars{
       .learning_rate = cuda::scalar_of(kKernel, "learning_rate", args.learning_rate),
       .step = has_momentum ? args.step.as<int64_t>() : nullptr,
+      .noise = cuda::NoiseScalars::of(args),
       .clip = cuda::optional_scalar(kKernel, "clip_coefficient", args.clip_coefficient),
       .finite = cuda::optional_scalar(kKernel, "finite", args.finite),
       .momentum = static_cast<float>(args.momentum),

@@ -12,7 +12,9 @@ void sgd_ref(const SgdArgs& args) {
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
   const bool has_momentum = args.momentum != 0.0;
   const bool first_step = has_momentum && args.step.as<int64_t>()[0] == 1;
-  for (const OptimizerTensor& tensor : args.tensors) {
+  for (size_t k = 0; k < args.tensors.size(); ++k) {
+    const OptimizerTensor& tensor = args.tensors[k];
+    const RandomSite noise = noise_of(args, k);
     for (int64_t i = 0; i < tensor.count; ++i) {
       const double p = load_parameter(tensor, i);
       const double g = clip * tensor.grad.load(i) + args.weight_decay * p;
@@ -22,7 +24,7 @@ void sgd_ref(const SgdArgs& args) {
         tensor.m.store(i, m);
         direction = args.nesterov == Nesterov::kOn ? g + args.momentum * m : m;
       }
-      store_parameter(tensor, i, p - lr * direction);
+      store_parameter(tensor, i, p - lr * direction, noise);
     }
   }
 }

@@ -138,6 +138,13 @@ TEST(Sgd, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   test::expect_same_bits_for_any_threads_and_grouping(kWithNesterov);
 }
 
+TEST(Sgd, WeightsInBf16AloneTakeTheReferencesNoise) {
+  for (const auto& update : {kWithMomentum, kWithNesterov}) {
+    test::for_each_simd_target([&] { test::expect_weights_in_bf16_alone(update); });
+    test::expect_bf16_follows_fp32_on_average(update);
+  }
+}
+
 TEST(Sgd, KeepsA16BitCopyOfTheParameters) {
   test::expect_16_bit_copies(kWithMomentum);
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/philox.h"
 #include "base/view.h"
 #include "device/cpu/parallel.h"
 
@@ -18,15 +19,17 @@ namespace plimsoll {
 // One parameter with its gradient and states. A kernel says which fields it touches; the others may be null.
 // Where a remainder is given, param is bf16, what products read, and the two are the fp32 parameter
 // (base/split_f32.h): an update joins them, computes as if it had found fp32, and splits the result. A param
-// in bf16 without a remainder is all that there is of it; an update that takes one rounds it stochastically.
+// in bf16 without a remainder is all that there is of it: an update computes in fp32 and rounds the result by
+// round_stochastically, with the upper half of philox_element({noise_seed, step, noise_site + k}, first + i)
+// for element i of the list's tensor k.
 struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
   View m = {};        // AdamW's first moment, SGD's and Lion's momentum, Adagrad's sum of squares
   View v = {};        // AdamW's second moment
   int64_t count = 0;  // elements of each
-  // Where a call updates a part of a parameter: the number of its first element there, a multiple of 4. Noise
-  // is drawn by that number.
+  // Where a call updates a part of a parameter: the number of its first element there, a multiple of 4 but
+  // for the tensors of a checkpoint that a parameter consists of. Noise is drawn by that number.
   int64_t first = 0;
   View m_absmax = {};  // where m or v is in 8 bits (eight_bit.h)
   View v_absmax = {};
@@ -35,6 +38,19 @@ struct OptimizerTensor {
   View low = {};
   View remainder = {};  // u8: the lower 16 bits of each element of a split parameter; null: param is whole
 };
+
+// Whether the parameter is bf16 alone.
+inline bool rounds_stochastically(const OptimizerTensor& tensor) {
+  return tensor.param.dtype == DType::kBF16 && !tensor.remainder;
+}
+// What the noise of the list's tensor k is drawn with. Args: of an update, with step, noise_seed and
+// noise_site.
+template <typename Args>
+RandomSite noise_of(const Args& args, size_t k) {
+  return {.seed = args.noise_seed,
+          .step = args.step ? static_cast<uint32_t>(args.step.template as<int64_t>()[0]) : 0,
+          .site = args.noise_site + static_cast<uint32_t>(k)};
+}
 
 inline constexpr int64_t kTensorGrain = 1024;  // elements
 inline constexpr int64_t kTensorTaskElements =

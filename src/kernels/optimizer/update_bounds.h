@@ -45,6 +45,28 @@ inline int64_t count_neighbours(const GuardedBuffer& got, const GuardedBuffer& w
   return others;
 }
 
+// Parameters in bf16 alone after an update of `before` by a kernel and by the reference. Their noise is the
+// same; what it decides on is rounded differently in fp32, by 2^-19 of the numbers before and after at the
+// most (the bounds of the updates with room) and mostly by some 2^-22, of a number whose spacing is 2^-8: one
+// in 16000 falls on the other side, to the next number of bf16. Where a step takes nearly all of a number
+// away, its error is more than the spacing of what is left.
+inline void expect_the_same_noise(const NarrowParameters& before, const NarrowParameters& got,
+                                  const NarrowParameters& want) {
+  int64_t all = 0, others = 0;
+  for (size_t i = 0; i < want.p.size(); ++i) {
+    all += want.p[i].count();
+    for (int64_t k = 0; k < want.p[i].count(); ++k) {
+      const double a = got.p[i].load(k), b = want.p[i].load(k);
+      if (a == b) continue;
+      ++others;
+      const double size = std::fabs(b);
+      EXPECT_NEAR(a, b, 0x1p-7 * size + 0x1p-19 * (std::fabs(before.p[i].load(k)) + size)) << i << " " << k;
+    }
+    EXPECT_EQ(got.p[i].broken_guard(), GuardedBuffer::kIntact);
+  }
+  EXPECT_LT(others, 4 + all / 1000);
+}
+
 // Of one tensor, an element each; a state without limits is not compared.
 struct UpdateLimits {
   std::vector<double> param, m, v;

@@ -14,8 +14,7 @@ struct AdamwScalars {
   const int64_t* step;
   OptionalScalar clip, finite;
   double beta1, beta2, epsilon, weight_decay;
-  uint64_t noise_seed;
-  uint32_t noise_site;
+  NoiseScalars noise;
   double log_beta1, log_beta2;  // taken by the host: a power is then one exponential
 };
 
@@ -80,8 +79,7 @@ AdamwScalars adamw_scalars(const char* kernel, const Args& args) {
           .beta2 = args.beta2,
           .epsilon = args.epsilon,
           .weight_decay = args.weight_decay,
-          .noise_seed = args.noise_seed,
-          .noise_site = args.noise_site,
+          .noise = NoiseScalars::of(args),
           .log_beta1 = std::log(args.beta1),
           .log_beta2 = std::log(args.beta2)};
 }

@@ -5,6 +5,8 @@
 // an H200 issues 112, AdamW takes some 80. Only for .cu files. Thread-safe: no state.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
@@ -21,7 +23,7 @@ inline constexpr int64_t kEightBitChunk = kEightBitWarps * kEightBitBlock;
 inline constexpr unsigned kEightBitResident = 3;
 
 struct EightBitEntry {
-  float* param;
+  void* param;
   const void* grad;
   uint8_t* m;
   float* m_absmax;
@@ -29,10 +31,11 @@ struct EightBitEntry {
   float* v_absmax;
   void* low;  // null: none
   int64_t count;
+  int64_t first;  // the number of the first element in its parameter: noise is drawn by it
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
-  bool packs;  // whether every address allows packs of four
+  bool packs;  // whether every address, and the noise, allows packs of four
 };
 
 // A copy for each translation unit that uses it: constants of the program's image.
@@ -168,8 +171,29 @@ struct RawGrad {
   }
 };
 
+// Elements i to i + N - 1 of a parameter, with their copy where there is one. Param: float, or __nv_bfloat16
+// of a parameter that is nothing else, which is rounded stochastically with the tensor's noise. What is
+// stored is not read before the next step: the cache need not keep it.
+template <class Param, int N>
+__device__ __forceinline__ void store_parameter(const EightBitEntry& entry, int64_t i, const float (&p)[N],
+                                                const RandomSite& noise) {
+  auto* to = static_cast<Param*>(entry.param) + i;
+  if constexpr (!std::is_same_v<Param, float>) {
+    uint32_t numbers[N];
+    draw_noise<N>(noise, entry.first + i, numbers);
+    store_stochastically<N>(to, p, numbers);
+  } else {
+    if constexpr (N == 4) {
+      __stcs(reinterpret_cast<float4*>(to), make_float4(p[0], p[1], p[2], p[3]));
+    } else {
+      *to = p[0];
+    }
+    store_low<N>(entry, i, p);
+  }
+}
+
 // What a lane reads of a whole block, as it lies in memory.
-template <bool kHasV>
+template <class Param, bool kHasV>
 struct BlockOperands {
   float p[2][4];
   RawGrad g[2];
@@ -183,7 +207,7 @@ struct BlockOperands {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t i = begin + half * 128 + lane * 4;
-      load_floats<float, 4>(entry.param + i, p[half]);
+      load_floats<Param, 4>(static_cast<const Param*>(entry.param) + i, p[half]);
       m[half] = *reinterpret_cast<const uint32_t*>(entry.m + i);
       if constexpr (kHasV) v[half] = *reinterpret_cast<const uint32_t*>(entry.v + i);
       g[half].load(entry, i);
@@ -191,12 +215,11 @@ struct BlockOperands {
   }
 };
 
-// A whole block whose addresses allow packs. What is stored is not read before the next step: the cache need
-// not keep it. Step: step.apply(float& p, float g, float& m, float& v).
-template <bool kHasV, class Step>
+// A whole block whose addresses allow packs. Step: step.apply(float& p, float g, float& m, float& v).
+template <class Param, bool kHasV, class Step>
 __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, int64_t begin,
-                                                   BlockOperands<kHasV>& old, const SharedMap* maps,
-                                                   const Step& step) {
+                                                   BlockOperands<Param, kHasV>& old, const SharedMap* maps,
+                                                   const Step& step, const RandomSite& noise) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t block = begin / kEightBitBlock;
   StateBlock<EightBitSign::kSigned> m;
@@ -210,9 +233,7 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, i
     old.g[half].unpack_as(entry.grad_dtype, g);
 #pragma unroll
     for (int k = 0; k < 4; ++k) step.apply(old.p[half][k], g[k], m.x[half][k], v.x[half][k]);
-    __stcs(reinterpret_cast<float4*>(entry.param + i),
-           make_float4(old.p[half][0], old.p[half][1], old.p[half][2], old.p[half][3]));
-    store_low<4>(entry, i, old.p[half]);
+    store_parameter<Param, 4>(entry, i, old.p[half], noise);
   }
   const float m_new = m.largest();
   const float m_inverse = inverse_of(m_new);
@@ -235,9 +256,10 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, i
 
 // The last block of a tensor, or one whose addresses are odd: an element at a time, the states twice, once
 // for the largest and once for the codes, so that nothing is kept.
-template <bool kHasV, class Step>
+template <class Param, bool kHasV, class Step>
 __device__ __noinline__ void update_part_block(const EightBitEntry& entry, int64_t begin,
-                                               const SharedMap* maps, const Step step) {
+                                               const SharedMap* maps, const Step step,
+                                               const RandomSite noise) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t block = begin / kEightBitBlock;
   const int64_t end = begin + kEightBitBlock < entry.count ? begin + kEightBitBlock : entry.count;
@@ -247,7 +269,9 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, int64
   const auto updated = [&](int64_t i, float& p, float& m, float& v) {
     m = maps[0].numbers[entry.m[i]] * m_old;
     v = kHasV ? maps[1].numbers[entry.v[i]] * v_old : 0.0f;
-    p = entry.param[i];
+    float from[1];
+    load_floats<Param, 1>(static_cast<const Param*>(entry.param) + i, from);
+    p = from[0];
     step.apply(p, grad.at(i), m, v);
   };
   float m_new = 0.0f, v_new = 0.0f;
@@ -264,8 +288,7 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, int64
   for (int64_t i = begin + lane; i < end; i += 32) {
     float p[1], m, v;
     updated(i, p[0], m, v);
-    entry.param[i] = p[0];
-    store_low<1>(entry, i, p);
+    store_parameter<Param, 1>(entry, i, p, noise);
     entry.m[i] = code_of<EightBitSign::kSigned>(maps[0], m, m_inverse);
     if constexpr (kHasV) entry.v[i] = code_of<EightBitSign::kUnsigned>(maps[1], v, v_inverse);
   }
@@ -298,28 +321,30 @@ struct EightBitTurn {
 };
 
 // A warp's operands come while it computes the block before. `shared_step` need not be there before the
-// barrier of this function.
-template <bool kHasV, class Table, class Step>
-__device__ __forceinline__ void update_eight_bit(const Table& table, const Step& shared_step,
-                                                 SharedMap* maps) {
+// barrier of this function. `noise` is that of the list's first tensor; the others' sites follow.
+template <class Param, bool kHasV, class Table, class Step>
+__device__ __forceinline__ void update_eight_bit(const Table& table, const Step& shared_step, SharedMap* maps,
+                                                 RandomSite noise) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  BlockOperands<kHasV> coming;
+  BlockOperands<Param, kHasV> coming;
   EightBitTurn next = EightBitTurn{}.next(table, blockIdx.x);
   if (next.is_whole) coming.load(table.entries[next.index], next.begin, lane);
   maps[0].load(kSignedMap);
   if constexpr (kHasV) maps[1].load(kUnsignedMap);
   __syncthreads();
   const Step step = shared_step;
+  const uint32_t first_site = noise.site + static_cast<uint32_t>(table.first_index);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     const EightBitTurn turn = next;
-    BlockOperands<kHasV> old = coming;
+    BlockOperands<Param, kHasV> old = coming;
     next = turn.next(table, chunk + gridDim.x);
     if (next.is_whole) coming.load(table.entries[next.index], next.begin, lane);
     const EightBitEntry& entry = table.entries[turn.index];
+    noise.site = first_site + static_cast<uint32_t>(turn.index);
     if (turn.is_whole) {
-      update_whole_block<kHasV>(entry, turn.begin, old, maps, step);
+      update_whole_block<Param, kHasV>(entry, turn.begin, old, maps, step, noise);
     } else if (turn.begin < entry.count) {
-      update_part_block<kHasV>(entry, turn.begin, maps, step);
+      update_part_block<Param, kHasV>(entry, turn.begin, maps, step, noise);
     }
   }
 }
@@ -328,14 +353,18 @@ __device__ __forceinline__ void update_eight_bit(const Table& table, const Step&
 struct EightBitEntryMaker {
   const char* kernel;
   bool has_v;
+  DType param_dtype;  // of all tensors
 
   EightBitEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
     PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
                    "{}: the copy of a parameter is {}, not 16 bits of floating point", kernel,
                    dtype_name(tensor.low.dtype));
+    PLIMSOLL_CHECK(tensor.param.dtype == param_dtype && !tensor.remainder,
+                   "{}: a {} parameter in a list of {}", kernel, dtype_name(tensor.param.dtype),
+                   dtype_name(param_dtype));
     EightBitEntry entry{};
-    entry.param = tensor.param.as<float>();
+    entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
     entry.m = tensor.m.as<uint8_t>();
     entry.m_absmax = tensor.m_absmax.as<float>();
@@ -343,12 +372,33 @@ struct EightBitEntryMaker {
     entry.v_absmax = has_v ? tensor.v_absmax.as<float>() : nullptr;
     entry.low = tensor.low.data;
     entry.count = tensor.count;
+    entry.first = tensor.first;
     entry.grad_dtype = tensor.grad.dtype;
     entry.low_dtype = tensor.low.dtype;
-    entry.packs = aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
+    entry.packs =
+        tensor.first % 4 == 0 && aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
     return entry;
   }
 };
+
+// Calls launch(table, Param{}) with as many tensors as a table holds. Requires: parameters are all f32, or
+// all bf16 and nothing else.
+template <class Launch>
+void for_each_eight_bit_table(const char* kernel, std::span<const OptimizerTensor> tensors, bool has_v,
+                              const Launch& launch) {
+  const DType dtype = tensors.empty() ? DType::kF32 : tensors.front().param.dtype;
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kernel,
+                 dtype_name(dtype));
+  for_each_table<EightBitEntry>(tensors, kEightBitChunk, EightBitEntryMaker{kernel, has_v, dtype},
+                                [&](const auto& table) {
+                                  if (table.num_chunks == 0) return;
+                                  if (dtype == DType::kF32) {
+                                    launch(table, float{});
+                                  } else {
+                                    launch(table, __nv_bfloat16{});
+                                  }
+                                });
+}
 
 // A grid that fills the card: blocks walk over the chunks.
 inline unsigned eight_bit_grid(uint32_t num_chunks) {

@@ -12,6 +12,7 @@ struct LionScalars {
   OptionalScalar clip, finite;
   double weight_decay;
   float beta1, one_minus_beta1, one_minus_beta2;
+  NoiseScalars noise;
 };
 
 // The call's coefficients, computed in double and rounded to fp32 once.
@@ -45,7 +46,8 @@ LionScalars lion_scalars(const char* kernel, const Args& args) {
           .weight_decay = args.weight_decay,
           .beta1 = static_cast<float>(args.beta1),
           .one_minus_beta1 = static_cast<float>(1.0 - args.beta1),
-          .one_minus_beta2 = static_cast<float>(1.0 - args.beta2)};
+          .one_minus_beta2 = static_cast<float>(1.0 - args.beta2),
+          .noise = NoiseScalars::of(args)};
 }
 
 }  // namespace plimsoll::cuda

@@ -2,6 +2,7 @@
 // rounding. Only for .cu files. Thread-safe: no state.
 #pragma once
 
+#include "base/philox.h"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
@@ -64,6 +65,19 @@ __device__ __forceinline__ void store_stochastically(__nv_bfloat16* to, const fl
     set_half<N>(rounded, i, is_nan ? bits >> 16 | 0x0040u : (bits + (noise[i] >> 16)) >> 16);
   }
   store_raw<__nv_bfloat16, N>(to, rounded);
+}
+
+// The numbers of elements i to i + N - 1 of a parameter. Requires: i is a multiple of 4 where N is 4.
+template <int N>
+__device__ __forceinline__ void draw_noise(const RandomSite& noise, int64_t i, uint32_t (&numbers)[N]) {
+  if constexpr (N == 4) {
+    const auto drawn = philox_block(noise, static_cast<uint64_t>(i) / 4);
+#pragma unroll
+    for (int k = 0; k < N; ++k) numbers[k] = drawn[static_cast<size_t>(k)];
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) numbers[k] = philox_element(noise, static_cast<uint64_t>(i + k));
+  }
 }
 
 // The upper parts alone.

@@ -1,9 +1,8 @@
-// What the kernels of AdamW and SGD share: the table of tensors to update and the walk over it. A thread
-// takes some packs of four elements of a chunk, all operands of them loaded before the first is computed.
-// Only for .cu files. Thread-safe: no state.
+// What the kernels of AdamW, Lion, Adagrad and SGD share: the table of tensors to update and the walk over
+// it. A thread takes some packs of four elements of a chunk, all operands of them loaded before the first is
+// computed. Only for .cu files. Thread-safe: no state.
 #pragma once
 
-#include "base/philox.h"
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
@@ -62,7 +61,7 @@ struct UpdateValues {
   // Element i is the first; `noise` is the tensor's, for what is rounded stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const RandomSite& noise) const {
     uint32_t numbers[N] = {};
-    if (entry.is_bf16 || entry.v_is_bf16) draw(noise, entry.first + i, numbers);
+    if (entry.is_bf16 || entry.v_is_bf16) draw_noise<N>(noise, entry.first + i, numbers);
     if constexpr (kMoments == Moments::kSome) store_moments(entry, i, numbers);
     if (entry.is_bf16) {
       store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.param) + i, p, numbers);
@@ -107,23 +106,13 @@ struct UpdateValues {
       load_floats<float, N>(static_cast<const float*>(moment) + i, x);
     }
   }
-  static __device__ __forceinline__ void draw(const RandomSite& noise, int64_t i, uint32_t (&numbers)[N]) {
-    if constexpr (N == 4) {
-      const auto drawn = philox_block(noise, static_cast<uint64_t>(i) / 4);
-#pragma unroll
-      for (int k = 0; k < N; ++k) numbers[k] = drawn[static_cast<size_t>(k)];
-    } else {
-#pragma unroll
-      for (int k = 0; k < N; ++k) numbers[k] = philox_element(noise, static_cast<uint64_t>(i + k));
-    }
-  }
 };
 
 // Step: step.apply(float& p, float g, float& m, float& v) updates one element. `noise` is that of the list's
 // first tensor; the others' sites follow. Requires: the table's chunks have update_chunk_elements(kPacks).
 template <int kPacks = kUpdatePacks, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step,
-                                             RandomSite noise = {}) {
+                                             RandomSite noise) {
   constexpr int kChunk = update_chunk_elements(kPacks);
   const int index = table.find(chunk);
   const UpdateEntry& entry = table.entries[index];
@@ -159,7 +148,7 @@ struct UpdateEntryMaker {
   const char* kernel;
   bool has_m;
   bool has_v;
-  bool has_noise = false;  // takes parameters in bf16 alone, and states in bf16
+  bool takes_bf16_states = false;
 
   UpdateEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
@@ -168,7 +157,7 @@ struct UpdateEntryMaker {
                    dtype_name(tensor.low.dtype));
     UpdateEntry entry{};
     entry.is_split = static_cast<bool>(tensor.remainder);
-    entry.is_bf16 = has_noise && tensor.param.dtype == DType::kBF16 && !entry.is_split;
+    entry.is_bf16 = rounds_stochastically(tensor);
     PLIMSOLL_CHECK(tensor.param.dtype == (entry.is_split || entry.is_bf16 ? DType::kBF16 : DType::kF32),
                    "{}: a {} parameter is {}", kernel, entry.is_split ? "split" : "whole",
                    dtype_name(tensor.param.dtype));
@@ -176,8 +165,8 @@ struct UpdateEntryMaker {
                    kernel);
     entry.param = tensor.param.data;
     entry.grad = tensor.grad.data;
-    entry.m_is_bf16 = has_m && has_noise && tensor.m.dtype == DType::kBF16;
-    entry.v_is_bf16 = has_v && has_noise && tensor.v.dtype == DType::kBF16;
+    entry.m_is_bf16 = has_m && takes_bf16_states && tensor.m.dtype == DType::kBF16;
+    entry.v_is_bf16 = has_v && takes_bf16_states && tensor.v.dtype == DType::kBF16;
     PLIMSOLL_CHECK((!has_m || entry.m_is_bf16 || tensor.m.dtype == DType::kF32) &&
                        (!has_v || entry.v_is_bf16 || tensor.v.dtype == DType::kF32),
                    "{}: states are {} and {}", kernel, dtype_name(tensor.m.dtype),
