@@ -23,13 +23,29 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
+// What the program does with a method that has no meaning on a CPU: it refuses it, or a note says why not.
+std::string on_cpu(const Method& method) {
+  std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
+  words.insert(words.end(), method.words.begin(), method.words.end());
+  const std::string why(method.not_on_cpu);
+  try {
+    const RunSetup setup =
+        prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system());
+    EXPECT_FALSE(setup.notes.empty()) << method.name << " has no effect on a CPU, and nothing says so";
+    return why + "; not refused: a note says so, and the run goes on without it";
+  } catch (const Error& error) {
+    EXPECT_NE(first_line(error.what()).find("CPU"), std::string::npos) << error.what();
+    return why;
+  }
+}
+
 // Why a pair is not possible; "" where it is.
 std::string refusal(const Method& a, const Method& b, KernelDevice device) {
   if (&a != &b && !set_different_arguments({&a, &b}))
     return "both are values of `" + std::string(a.words.front()) + "`, which holds one";
   if (device == KernelDevice::kCpu) {
     for (const Method* method : {&a, &b}) {
-      if (!method->not_on_cpu.empty()) return std::string(method->not_on_cpu);
+      if (!method->not_on_cpu.empty()) return on_cpu(*method);
     }
   }
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--device",
@@ -89,6 +105,36 @@ std::string matrix(KernelDevice device, std::vector<std::string>& notes) {
   return text;
 }
 
+// Arguments that are no rows of the table, and what else of it the program refuses to run with.
+std::string other_refusals() {
+  const std::vector<std::vector<std::string>> refused{
+      {"--recompute_budget", "8GiB", "--gradient_checkpointing", "True"},
+      {"--recompute_budget", "8GiB", "--recompute", "selective"},
+      {"--recompute_budget", "8GiB", "--offload_activations"},
+      {"--optimizer_in_backward", "True"},
+      {"--load_in_4bit"},
+      {"--lora_r", "8", "--load_in_4bit", "--load_in_8bit"},
+      {"--bf16", "--bf16_full_eval", "--fp16_full_eval"},
+      {"--bf16", "--gradient_dtype", "fp16"}};
+  std::string text = "| arguments | the program says |\n|---|---|\n";
+  for (const std::vector<std::string>& arguments : refused) {
+    std::vector<std::string> words{"--config_name", "bert-base-uncased", "--device", "h200"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::string said;
+    try {
+      build_plan(
+          prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system()).request);
+    } catch (const Error& error) {
+      said = first_line(error.what());
+    }
+    std::string shown;
+    for (const std::string& word : arguments) shown += (shown.empty() ? "" : " ") + word;
+    EXPECT_FALSE(said.empty()) << shown << " is not refused";
+    text += "| `" + shown + "` | " + said + " |\n";
+  }
+  return text;
+}
+
 std::string page() {
   std::string text =
       "# Combinations of methods\n\n"
@@ -115,7 +161,7 @@ std::string page() {
           matrix(KernelDevice::kCpu, notes);
   text += "\n## Why not\n\n";
   for (size_t i = 0; i < notes.size(); ++i) text += std::to_string(i + 1) + ". " + notes[i] + "\n";
-  return text;
+  return text + "\n## What else is refused\n\n" + other_refusals();
 }
 
 TEST(CombinationsPage, IsWhatTheProgramSays) {
