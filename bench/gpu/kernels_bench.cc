@@ -24,6 +24,7 @@
 #include "kernels/element_wise/scale_shift_cuda.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/embedding/first_token_cuda.h"
+#include "kernels/embedding/sort_ids_cuda.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
 #include "kernels/layer_norm/normalize_cuda.h"
 #include "kernels/loss/softmax_cross_entropy_cuda.h"
@@ -186,19 +187,30 @@ void measure_embeddings(Bench& bench, DType dtype, int64_t C, int64_t T) {
     args.C = C;
     embedding_sum_fwd_cuda(args, nullptr, nullptr);
   });
+  SortIdsArgs sort{.num_lists = 3, .T = T, .V = rows[0], .num_tokens = T, .scratch = {}};
+  for (size_t k = 0; k < 3; ++k) {
+    sort.ids[k] = ids[k];
+    sort.sorted[k] = integers(DType::kI32, std::vector<int64_t>(static_cast<size_t>(2 * T)));
+  }
+  // Reads ids once and writes pairs once.
+  bench.measure(fmt::format("sort_ids of three lists, {} tokens", T), 3 * T * 12, [&] {
+    sort.scratch = out.take(DType::kU8, sort_ids_cuda_scratch_bytes(T, 3));
+    sort_ids_cuda(sort, nullptr, nullptr);
+  });
+  sort.scratch = out.take(DType::kU8, sort_ids_cuda_scratch_bytes(T, 3));
+  sort_ids_cuda(sort, nullptr, nullptr);
   for (size_t k = 0; k < 3; ++k) {
     const int64_t V = rows[k];
     bench.measure(
         label("embedding_bwd", dtype, T, C) + fmt::format(" of {} rows", V), n * element + V * C * 4, [&] {
           embedding_bwd_cuda({.d_x = in.take(dtype, n),
-                              .ids = ids[k],
+                              .sorted = sort.sorted[k],
                               .d_table = out.take(DType::kF32, V * C),
                               .T = T,
                               .C = C,
                               .V = V,
-                              .num_tokens = T,
                               .scratch = out.take(DType::kU8, embedding_bwd_cuda_scratch_bytes(T, C))},
-                             nullptr, nullptr, nullptr);
+                             nullptr, nullptr);
         });
   }
 }

@@ -35,7 +35,8 @@ AnyRows slice(AnyView qkv, const AttentionDims& dims, int which) {
 
 // Where the inputs of ops stand that accumulate: the destination before its flag.
 int flag_input(std::string_view op) {
-  if (op == "matmul" || op == "bias_gelu_bwd" || op == "embedding_bwd") return 4;
+  if (op == "matmul" || op == "bias_gelu_bwd") return 4;
+  if (op == "embedding_bwd") return 3;
   if (op == "bias_grad") return 2;
   if (op == "scale_shift_bwd") return 5;
   if (op == "bias_dropout_residual_norm_bwd") return 9;
@@ -60,7 +61,7 @@ RunTimeOperands run_time_operands(const BindContext& context) {
   if (op.starts_with("attention")) operands.rng = optional(2);
   if (op.starts_with("bias_dropout_residual_norm")) operands.rng = optional(5);
   if (op == "dropout") operands.rng = optional(1);
-  if (op.starts_with("embedding")) operands.cu_seqlens = optional(0);
+  if (op == "embedding_sum" || op == "sort_ids") operands.cu_seqlens = optional(0);
   if (op.starts_with("bce_with_logits") || op.starts_with("mse")) operands.real_rows = optional(3);
   return operands;
 }
@@ -257,9 +258,20 @@ EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context) {
   }
   return args;
 }
+SortIdsArgs sort_ids_args(const BindContext& context) {
+  SortIdsArgs args{
+      .T = context.bucket().tokens, .V = context.attributes().integer("rows"), .scratch = context.scratch()};
+  for (int i = 1; i < context.view().num_inputs(); ++i) {
+    const auto list = static_cast<size_t>(args.num_lists++);
+    PLIMSOLL_CHECK(list < args.ids.size());
+    args.ids[list] = context.input(i);
+    args.sorted[list] = context.output(i - 1);
+  }
+  return args;
+}
 EmbeddingBwdArgs embedding_bwd_args(const BindContext& context) {
-  return {.d_x = context.input(2),
-          .ids = context.input(1),
+  return {.d_x = context.input(1),
+          .sorted = context.input(0),
           .d_table = context.output(0),
           .T = context.bucket().tokens,
           .C = context.output_size(0, 1),

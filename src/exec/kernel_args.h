@@ -18,6 +18,7 @@
 #include "kernels/element_wise/scale_shift.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/layer_norm/normalize.h"
 #include "kernels/loss/bce_with_logits.h"
@@ -70,6 +71,7 @@ std::vector<CopyArgs> copy_args(const BindContext& context);
 DropoutFwdArgs dropout_args(const BindContext& context);
 
 EmbeddingSumFwdArgs embedding_sum_args(const BindContext& context);
+SortIdsArgs sort_ids_args(const BindContext& context);
 EmbeddingBwdArgs embedding_bwd_args(const BindContext& context);
 FirstTokenFwdArgs first_token_fwd_args(const BindContext& context);
 FirstTokenBwdArgs first_token_bwd_args(const BindContext& context);

@@ -13,12 +13,15 @@ std::function<void()> bind_embedding_cpu(const BindContext& context) {
                    now.num_tokens = read_integer(operands.cu_seqlens, sequences);
                  });
   }
+  if (name == "sort_ids") {
+    return given(context.pick(sort_ids_ref, sort_ids_cpu), sort_ids_args(context),
+                 [operands, sequences](SortIdsArgs& now) {
+                   now.num_tokens = read_integer(operands.cu_seqlens, sequences);
+                 });
+  }
   if (name == "embedding_bwd") {
     return given(context.pick(embedding_bwd_ref, embedding_bwd_cpu), embedding_bwd_args(context),
-                 [operands, sequences](EmbeddingBwdArgs& now) {
-                   now.num_tokens = read_integer(operands.cu_seqlens, sequences);
-                   now.accumulate = read_flag(operands.accumulate);
-                 });
+                 [operands](EmbeddingBwdArgs& now) { now.accumulate = read_flag(operands.accumulate); });
   }
   if (name == "first_token") {
     return given(context.pick(first_token_fwd_ref, first_token_fwd_cpu), first_token_fwd_args(context));

@@ -1,6 +1,7 @@
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/embedding/first_token_cuda.h"
+#include "kernels/embedding/sort_ids_cuda.h"
 
 namespace plimsoll {
 
@@ -11,8 +12,9 @@ std::function<void()> bind_embedding_cuda(const BindContext& context, CudaStream
   if (name == "embedding_sum") {
     return given(stream, embedding_sum_fwd_cuda, embedding_sum_args(context), num_tokens);
   }
+  if (name == "sort_ids") return given(stream, sort_ids_cuda, sort_ids_args(context), num_tokens);
   if (name == "embedding_bwd") {
-    return given(stream, embedding_bwd_cuda, embedding_bwd_args(context), num_tokens, accumulate_of(context));
+    return given(stream, embedding_bwd_cuda, embedding_bwd_args(context), accumulate_of(context));
   }
   if (name == "first_token") return given(stream, first_token_fwd_cuda, first_token_fwd_args(context));
   if (name == "first_token_bwd") return given(stream, first_token_bwd_cuda, first_token_bwd_args(context));

@@ -1,9 +1,13 @@
 // embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id}: x_TC = sum over k of
 // table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero; tokens whose ids_0 is padding_id
-// (-1: none) add nothing to the gradient of table_0. embedding_bwd(cu_seqlens, ids, d_x, into?, flag?) {rows,
-// padding_id}: d_table_VC[v] = sum of d_x over the rows t with ids[t] = v, added in the order of t; nothing
-// for v = padding_id. With {first_row, of_rows} the op computes {rows} rows of the gradient of a table of
-// of_rows, from first_row on.
+// (-1: none) add nothing to the gradient of table_0. embedding_bwd(sorted_T2, d_x, into?, flag?) {rows,
+// padding_id}: with the pairs (id, t) of sort_ids, d_table_VC[v] = sum of d_x over the rows t of id v, added
+// in the order of t; nothing for v = padding_id. With {first_row, of_rows} the op computes {rows} rows of the
+// gradient of a table of of_rows, from first_row on.
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "graph/ops/ops.h"
 #include "graph/ops/sum_type.h"
 
@@ -40,6 +44,7 @@ class EmbeddingSum final : public OpSchema {
     const Op& op = context.op();
     const ValueId d_x = context.d_output(0);
     if (d_x == kNoValue) return;
+    const std::vector<ValueId> sorted = emit_sort(context);
     for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
       if (!context.wants(static_cast<int>(i) + 1)) continue;
       const Value& table = graph.value(op.inputs[i + 1]);
@@ -48,9 +53,33 @@ class EmbeddingSum final : public OpSchema {
                                   {"padding_id", padding_id},
                                   {"dtype", std::string(dtype_name(sum_dtype(table.type.dtype)))}};
       context.set(static_cast<int>(i) + 1,
-                  emit(graph, embedding_bwd_op(), {op.inputs[0], op.inputs[i], d_x, kNoValue, kNoValue},
-                       attributes, "d_" + table.name));
+                  emit(graph, embedding_bwd_op(), {sorted[i / 2], d_x, kNoValue, kNoValue}, attributes,
+                       "d_" + table.name));
     }
+  }
+
+ private:
+  // The sorted ids of the tables whose gradients are wanted, kNoValue of the others.
+  static std::vector<ValueId> emit_sort(GradientContext& context) {
+    const Op& op = context.op();
+    std::vector<ValueId> inputs{op.inputs[0]};
+    std::vector<std::string> names;
+    int64_t rows = 0;
+    for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
+      if (!context.wants(static_cast<int>(i) + 1)) continue;
+      inputs.push_back(op.inputs[i]);
+      names.push_back(context.graph().value(op.inputs[i]).name + ".sorted");
+      rows = std::max(rows, context.graph().value(op.inputs[i + 1]).type.shape[0].offset);
+    }
+    std::vector<ValueId> sorted((op.inputs.size() - 1) / 2, kNoValue);
+    if (names.empty()) return sorted;
+    const std::vector<ValueId> outputs =
+        emit_all(context.graph(), sort_ids_op(), std::move(inputs), {{"rows", rows}}, names);
+    size_t next = 0;
+    for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
+      if (context.wants(static_cast<int>(i) + 1)) sorted[i / 2] = outputs[next++];
+    }
+    return sorted;
   }
 };
 
@@ -60,17 +89,18 @@ class EmbeddingBwd final : public OpSchema {
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
   std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 5 && op.in_shape(2).rank() == 2, op,
-                    "cu_seqlens, ids[T], d_x[T,C], into, flag");
-    return {{stated_dtype(op, op.input(2).type.dtype),
-             Shape{op.attributes().integer("rows"), op.in_shape(2)[1]}}};
+    expect_operands(op.num_inputs() == 4 && op.input(0).type == ValueType{DType::kI32, Shape{kDimT, 2}} &&
+                        op.in_shape(1).rank() == 2,
+                    op, "sorted i32[T,2], d_x[T,C], into, flag");
+    return {{stated_dtype(op, op.input(1).type.dtype),
+             Shape{op.attributes().integer("rows"), op.in_shape(1)[1]}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.in_shape(2).elements(bucket));
+    return static_cast<double>(op.in_shape(1).elements(bucket));
   }
   std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kNone}; }
-  int into_input(const OpView&, int) const override { return 3; }
-  int accumulate_flag_input() const override { return 4; }
+  int into_input(const OpView&, int) const override { return 2; }
+  int accumulate_flag_input() const override { return 3; }
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ const OpSchema& scale_shift_bwd_op();
 const OpSchema& sgd_op();
 const OpSchema& softmax_cross_entropy_op();
 const OpSchema& softmax_cross_entropy_bwd_op();
+const OpSchema& sort_ids_op();
 const OpSchema& tanh_op();
 const OpSchema& tanh_bwd_op();
 

@@ -65,6 +65,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &sgd_op(),
                                       &softmax_cross_entropy_op(),
                                       &softmax_cross_entropy_bwd_op(),
+                                      &sort_ids_op(),
                                       &tanh_op(),
                                       &tanh_bwd_op()};
     std::sort(list.begin(), list.end(),

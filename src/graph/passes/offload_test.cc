@@ -243,7 +243,8 @@ constexpr const char* kLookedUp = R"(graph looked_up {
   %x: bf16[T,4] = embedding_sum(%cu, %ids, %p)
   backward @a
   %d_x: bf16[T,4] = tanh_bwd(%x, %x)
-  %d_p: f32[5,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", padding_id=0, rows=5}
+  %sorted: i32[T,2] = sort_ids(%cu, %ids) {rows=5}
+  %d_p: f32[5,4] = embedding_bwd(%sorted, %d_x, _, _) {dtype="f32", padding_id=0, rows=5}
   %norm: f32[1], %finite: f32[1] = global_norm(%h, %d_p)
   %q.1: bf16[2,4] into %q, %n.1: f32[2,4] into %n, %w.1: f32[2,4] into %w, %p.1: bf16[5,4] into %p, %m.1: f32[5,4] into %m, %v.1: f32[5,4] into %v = adamw(%lr, %step, _, %finite, %q, %h, %n, %w, %p, %d_p, %m, %v) {copies=0, noise_site=7, split=0}
 }
@@ -256,15 +257,16 @@ TEST(SliceUpdates, TheGradientOfATableIsComputedByRows) {
   const std::string text = print_graph(graph);
   EXPECT_EQ(text.substr(text.find("  backward @a")), R"(  backward @a
   %d_x: bf16[T,4] = tanh_bwd(%x, %x)
-  %d_p.rows: f32[3,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=0, of_rows=5, padding_id=0, rows=3}
+  %sorted: i32[T,2] = sort_ids(%cu, %ids) {rows=5}
+  %d_p.rows: f32[3,4] = embedding_bwd(%sorted, %d_x, _, _) {dtype="f32", first_row=0, of_rows=5, padding_id=0, rows=3}
   %norm.rows: f32[1], %finite.rows: f32[1] = global_norm(%d_p.rows)
-  %d_p.rows.1: f32[2,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=3, of_rows=5, padding_id=0, rows=2}
+  %d_p.rows.1: f32[2,4] = embedding_bwd(%sorted, %d_x, _, _) {dtype="f32", first_row=3, of_rows=5, padding_id=0, rows=2}
   %norm.rows.1: f32[1], %finite.rows.1: f32[1] = global_norm(%d_p.rows.1)
   %norm: f32[1], %finite: f32[1] = global_norm(%h, %norm.rows, %norm.rows.1)
   %q.1: bf16[2,4] into %q, %n.1: f32[2,4] into %n, %w.1: f32[2,4] into %w = adamw(%lr, %step, _, %finite, %q, %h, %n, %w) {copies=0, noise_site=7, split=0}
-  %d_p.rows.2: f32[3,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=0, of_rows=5, padding_id=0, rows=3}
+  %d_p.rows.2: f32[3,4] = embedding_bwd(%sorted, %d_x, _, _) {dtype="f32", first_row=0, of_rows=5, padding_id=0, rows=3}
   %p.1.slice: bf16[5,4] into %p, %m.1.slice: f32[5,4] into %m, %v.1.slice: f32[5,4] into %v = adamw(%lr, %step, _, %finite, %p, %d_p.rows.2, %m, %v) {copies=0, elements=12, first=0, noise_site=8, of=20, split=0}
-  %d_p.rows.3: f32[2,4] = embedding_bwd(%cu, %ids, %d_x, _, _) {dtype="f32", first_row=3, of_rows=5, padding_id=0, rows=2}
+  %d_p.rows.3: f32[2,4] = embedding_bwd(%sorted, %d_x, _, _) {dtype="f32", first_row=3, of_rows=5, padding_id=0, rows=2}
   %p.1: bf16[5,4] into %p.1.slice, %m.1: f32[5,4] into %m.1.slice, %v.1: f32[5,4] into %v.1.slice = adamw(%lr, %step, _, %finite, %p.1.slice, %d_p.rows.3, %m.1.slice, %v.1.slice) {copies=0, elements=8, first=12, noise_site=8, of=20, split=0}
 }
 )") << text;

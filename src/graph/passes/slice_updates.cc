@@ -71,7 +71,7 @@ class SliceUpdates {
       return false;
     const Op& producer = graph_.op(value.producer);
     if (producer.def != &embedding_bwd_op() || producer.segment != Segment::kBackward ||
-        producer.inputs[3] != kNoValue) {
+        producer.inputs[2] != kNoValue) {
       return false;
     }
     const auto& readers = readers_[index_of(gradient)];

@@ -4,8 +4,12 @@
 
 namespace plimsoll::catalog_rows {
 
-int64_t embedding_bwd_cpu_scratch(const Problem& problem) {
-  return embedding_bwd_scratch_bytes(problem.dim("T"), problem.dim("V"));
+int64_t sort_ids_cpu_scratch(const Problem& problem) {
+  return sort_ids_scratch_bytes(problem.dim("V"));
+}
+
+int64_t sort_ids_cuda_scratch(const Problem& problem) {
+  return sort_ids_cuda_scratch_bytes(problem.dim("T"), problem.dim("tables"));
 }
 
 int64_t embedding_bwd_cuda_scratch(const Problem& problem) {

@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "kernels/embedding/embedding.h"
+#include "kernels/embedding/sort_ids.h"
 
 namespace plimsoll {
 namespace {
@@ -45,17 +46,23 @@ BENCHMARK(embedding_sum_fwd)
 void embedding_bwd(benchmark::State& state) {
   const int64_t T = state.range(0), C = state.range(1), V = state.range(2);
   std::vector<float> d_x(static_cast<size_t>(T * C), 1.0f), d_table(static_cast<size_t>(V * C));
-  std::vector<std::byte> scratch(static_cast<size_t>(embedding_bwd_scratch_bytes(T, V)));
+  std::vector<int32_t> sorted(static_cast<size_t>(2 * T));
   const auto ids = random_ids(T, V);
+  sort_ids_ref({.ids = {ConstView{ids.data(), DType::kI32}},
+                .sorted = {View{sorted.data(), DType::kI32}},
+                .num_lists = 1,
+                .T = T,
+                .V = V,
+                .num_tokens = T,
+                .scratch = {}});
   for (auto _ : state) {
     embedding_bwd_cpu({.d_x = {d_x.data(), DType::kF32},
-                       .ids = {ids.data(), DType::kI32},
+                       .sorted = {sorted.data(), DType::kI32},
                        .d_table = {d_table.data(), DType::kF32},
                        .T = T,
                        .C = C,
                        .V = V,
-                       .num_tokens = T,
-                       .scratch = {scratch.data(), DType::kU8}});
+                       .scratch = {}});
   }
   state.SetBytesProcessed(state.iterations() * (T + V) * C * 4);
 }
@@ -66,6 +73,24 @@ BENCHMARK(embedding_bwd)
     ->Args({1024, 768, 2})
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
+
+void sort_ids(benchmark::State& state) {
+  const int64_t T = state.range(0), V = state.range(1);
+  std::vector<int32_t> sorted(static_cast<size_t>(2 * T));
+  std::vector<std::byte> scratch(static_cast<size_t>(sort_ids_scratch_bytes(V)));
+  const auto ids = random_ids(T, V);
+  for (auto _ : state) {
+    sort_ids_cpu({.ids = {ConstView{ids.data(), DType::kI32}},
+                  .sorted = {View{sorted.data(), DType::kI32}},
+                  .num_lists = 1,
+                  .T = T,
+                  .V = V,
+                  .num_tokens = T,
+                  .scratch = {scratch.data(), DType::kU8}});
+  }
+  state.SetItemsProcessed(state.iterations() * T);
+}
+BENCHMARK(sort_ids)->Args({4096, 30522})->Args({65536, 30522})->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace plimsoll

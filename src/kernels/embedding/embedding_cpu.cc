@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/check.h"
 #include "device/cpu/parallel.h"
@@ -62,21 +63,31 @@ struct Block {
   int64_t first_row, end_row, first_column, end_column;
 };
 
-// Adds, to each row of the block, the gradients of its tokens in the order of the tokens: order[ends[v - 1]
-// .. ends[v]).
+// The first pair of an id, or where it would stand.
+const IdOfToken* first_of(std::span<const IdOfToken> sorted, int64_t id) {
+  return std::lower_bound(sorted.data(), sorted.data() + sorted.size(), id,
+                          [](const IdOfToken& pair, int64_t wanted) { return pair.id < wanted; });
+}
+
+// Adds, to each row of the block, the gradients of its tokens in the order of the tokens.
 template <class DX>
-void gather_gradients(const EmbeddingBwdArgs& args, const int32_t* ends, const int32_t* order,
-                      const Block& block) {
+void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   const F32Tag d;
   const DX* d_x = elements<DX>(args.d_x);
   float* d_table = elements<float>(args.d_table);
   const int64_t width = block.end_column - block.first_column;
+  const std::span<const IdOfToken> sorted(static_cast<const IdOfToken*>(args.sorted.data),
+                                          static_cast<size_t>(args.T));
+  const IdOfToken* next = first_of(sorted, args.first_row + block.first_row);
+  const IdOfToken* end = sorted.data() + sorted.size();
   for (int64_t v = block.first_row; v < block.end_row; ++v) {
+    const int64_t id = args.first_row + v;
     float* row = d_table + v * args.C + block.first_column;
     if (args.accumulate == Accumulate::kOverwrite)
       std::memset(row, 0, static_cast<size_t>(width) * sizeof(float));
-    for (int32_t i = v == 0 ? 0 : ends[v - 1]; i < ends[v]; ++i) {
-      const DX* term = d_x + int64_t{order[i]} * args.C + block.first_column;
+    for (; next != end && next->id == id; ++next) {
+      if (id == args.padding_id) continue;
+      const DX* term = d_x + int64_t{next->token} * args.C + block.first_column;
       for_each_vector(d, 0, width, [&](auto access, int64_t c) HWY_ATTR {
         access.store(d, hn::Add(access.load(d, row + c), access.load(d, term + c)), row + c);
       });
@@ -89,7 +100,7 @@ void gather_gradients(const EmbeddingBwdArgs& args, const int32_t* ends, const i
 constexpr int64_t kBwdRowsPerTask = 64;
 constexpr int64_t kBwdColumnsPerTask = 128;
 
-void embedding_bwd(const EmbeddingBwdArgs& args, const int32_t* ends, const int32_t* order) {
+void embedding_bwd(const EmbeddingBwdArgs& args) {
   const int64_t width = args.V <= 8 * kBwdRowsPerTask ? kBwdColumnsPerTask : args.C;
   const int64_t row_tasks = (args.V + kBwdRowsPerTask - 1) / kBwdRowsPerTask;
   const int64_t column_tasks = (args.C + width - 1) / width;
@@ -98,8 +109,7 @@ void embedding_bwd(const EmbeddingBwdArgs& args, const int32_t* ends, const int3
       const int64_t row = task / column_tasks * kBwdRowsPerTask;
       const int64_t column = task % column_tasks * width;
       gather_gradients<decltype(d_x)>(
-          args, ends, order,
-          {row, std::min(args.V, row + kBwdRowsPerTask), column, std::min(args.C, column + width)});
+          args, {row, std::min(args.V, row + kBwdRowsPerTask), column, std::min(args.C, column + width)});
     });
   });
 }
@@ -115,29 +125,6 @@ HWY_EXPORT(embedding_sum_fwd);
 HWY_EXPORT(embedding_bwd);
 
 namespace {
-
-// Counting sort, stable: afterwards ends[v] is one past the last token of id first_row + v in `order`.
-void order_tokens(const EmbeddingBwdArgs& args, int32_t* ends, int32_t* order) {
-  const int32_t* ids = elements<int32_t>(args.ids);
-  std::memset(ends, 0, static_cast<size_t>(args.V) * sizeof(int32_t));
-  // The row of d_table that a token adds to, -1 where there is none.
-  const auto row_of = [&](int64_t t) -> int64_t {
-    const int64_t row = ids[t] - args.first_row;
-    return ids[t] != args.padding_id && row >= 0 && row < args.V ? row : -1;
-  };
-  for (int64_t t = 0; t < args.num_tokens; ++t) {
-    if (const int64_t row = row_of(t); row >= 0) ++ends[row];
-  }
-  int32_t begin = 0;
-  for (int64_t v = 0; v < args.V; ++v) {
-    const int32_t count = ends[v];
-    ends[v] = begin;
-    begin += count;
-  }
-  for (int64_t t = 0; t < args.num_tokens; ++t) {
-    if (const int64_t row = row_of(t); row >= 0) order[ends[row]++] = narrow<int32_t>(t);
-  }
-}
 
 void check_ids(const char* kernel, const ConstView& ids) {
   PLIMSOLL_CHECK(ids && ids.dtype == DType::kI32, "{}: ids are missing or not i32", kernel);
@@ -163,16 +150,10 @@ void embedding_sum_fwd_cpu(const EmbeddingSumFwdArgs& args) {
 void embedding_bwd_cpu(const EmbeddingBwdArgs& args) {
   constexpr const char* kKernel = "embedding_bwd_cpu";
   fast_type_of(kKernel, {{"d_x", args.d_x}});
-  check_ids(kKernel, args.ids);
+  check_ids(kKernel, args.sorted);
   PLIMSOLL_CHECK(args.d_table && args.d_table.dtype == DType::kF32, "{}: d_table is missing or not f32",
                  kKernel);
-  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
-  PLIMSOLL_CHECK(0 <= args.num_tokens && args.num_tokens <= args.T, "{}: {} tokens of {}", kKernel,
-                 args.num_tokens, args.T);
-  auto* ends = static_cast<int32_t*>(args.scratch.data);
-  int32_t* order = ends + args.V;
-  order_tokens(args, ends, order);
-  HWY_DYNAMIC_DISPATCH(embedding_bwd)(args, ends, order);
+  HWY_DYNAMIC_DISPATCH(embedding_bwd)(args);
 }
 
 }  // namespace plimsoll

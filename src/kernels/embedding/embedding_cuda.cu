@@ -104,14 +104,13 @@ void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_
   });
 }
 
-void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* num_tokens, const int32_t* accumulate,
-                        CudaStream stream) {
+void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate, CudaStream stream) {
   constexpr const char* kKernel = "embedding_bwd_cuda";
   cuda::check_cuda_operands(kKernel, {{"d_x", args.d_x}});
-  cuda::check_ids(kKernel, args.ids);
+  cuda::check_ids(kKernel, args.sorted);
   PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
   cuda::launch_embedding_bwd({.d_x = args.d_x,
-                              .ids = args.ids.as<int32_t>(),
+                              .sorted = {static_cast<const int2*>(args.sorted.data)},
                               .d_table = args.d_table.as<float>(),
                               .T = args.T,
                               .C = args.C,
@@ -119,9 +118,8 @@ void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* num_tokens,
                               .first_row = args.first_row,
                               .num_rows = args.V,
                               .padding_id = args.padding_id,
-                              .num_tokens = {num_tokens, false, args.num_tokens},
                               .add = cuda::add_flag(accumulate, args.accumulate),
-                              .scratch = args.scratch.data},
+                              .partials = static_cast<float*>(args.scratch.data)},
                              stream);
 }
 

@@ -20,13 +20,13 @@ void embedding_sum_fwd_ref(const EmbeddingSumFwdArgs& args) {
 }
 
 void embedding_bwd_ref(const EmbeddingBwdArgs& args) {
-  const int32_t* ids = args.ids.as<int32_t>();
+  const auto* sorted = static_cast<const IdOfToken*>(args.sorted.data);
   for (int64_t v = 0; v < args.V; ++v) {
     for (int64_t c = 0; c < args.C; ++c) {
       double sum = args.accumulate == Accumulate::kAdd ? args.d_table.load(v * args.C + c) : 0.0;
       const int64_t id = args.first_row + v;
-      for (int64_t t = 0; t < args.num_tokens && id != args.padding_id; ++t) {
-        if (ids[t] == id) sum += args.d_x.load(t * args.C + c);
+      for (int64_t i = 0; i < args.T && id != args.padding_id; ++i) {
+        if (sorted[i].id == id) sum += args.d_x.load(int64_t{sorted[i].token} * args.C + c);
       }
       args.d_table.store(v * args.C + c, sum);
     }

@@ -3,19 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "device/cpu/parallel.h"
 #include "kernels/catalog/catalog.h"
 #include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids_cases.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {
 namespace {
 
 using test::GuardedBuffer;
+using test::sorted_ids;
 
 class ThreadCount {
  public:
@@ -98,40 +102,33 @@ TEST(EmbeddingSumFwd, UnusedRowsAreZeroEvenWhenAllAre) {
 }
 
 struct BwdCase {
-  BwdCase(int64_t T, int64_t C, int64_t V, int64_t num_tokens, DType dtype)
-      : name(fmt::format("embedding_bwd/{}x{} {} {} {}", T, C, V, num_tokens, dtype_name(dtype))),
+  BwdCase(int64_t T, int64_t C, int64_t V, int64_t used_tokens, DType dtype)
+      : name(fmt::format("embedding_bwd/{}x{} {} {} {}", T, C, V, used_tokens, dtype_name(dtype))),
         d_x(name + "/d_x", dtype, T * C),
         ids(name + "/ids", DType::kI32, T),
         got(name + "/d_table", DType::kF32, V * C),
         want(name + "/want", DType::kF64, V * C),
-        scratch(name + "/scratch", DType::kU8, embedding_bwd_scratch_bytes(T, V)) {
+        num_tokens(used_tokens) {
     d_x.fill_normal();
     ids.fill_indices(V);
     for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
-    args = {.d_x = d_x.view(),
-            .ids = ids.view(),
-            .d_table = {},
-            .T = T,
-            .C = C,
-            .V = V,
-            .num_tokens = num_tokens,
-            .scratch = scratch.view()};
+    sorted.emplace(sorted_ids(name + "/sorted", ids, T, V, num_tokens));
+    args = {
+        .d_x = d_x.view(), .sorted = sorted->view(), .d_table = {}, .T = T, .C = C, .V = V, .scratch = {}};
   }
   void run(Accumulate accumulate) {
     args.accumulate = accumulate;
     args.d_table = want.view();
     embedding_bwd_ref(args);
     args.d_table = got.view();
-    scratch.poison();
     embedding_bwd_cpu(args);
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << name;
   }
   // Limits from the terms of each element; `old` is empty when overwriting.
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> sums(static_cast<size_t>(args.V * args.C));
     std::vector<int64_t> terms(static_cast<size_t>(args.V), old.empty() ? 0 : 1);
     for (size_t i = 0; i < old.size(); ++i) sums[i] = std::abs(old[i]);
-    for (int64_t t = 0; t < args.num_tokens; ++t) {
+    for (int64_t t = 0; t < num_tokens; ++t) {
       const auto v = static_cast<int64_t>(ids.load(t));
       ++terms[static_cast<size_t>(v)];
       for (int64_t c = 0; c < args.C; ++c) {
@@ -144,7 +141,9 @@ struct BwdCase {
     return sums;
   }
   std::string name;
-  GuardedBuffer d_x, ids, got, want, scratch;
+  GuardedBuffer d_x, ids, got, want;
+  std::optional<GuardedBuffer> sorted;
+  int64_t num_tokens;
   EmbeddingBwdArgs args;
 };
 
@@ -185,8 +184,7 @@ TEST(EmbeddingBwd, IsTheGradientOfTheForwardPass) {
   constexpr int64_t T = 50, C = 20, V = 11, kTokens = 43;
   GuardedBuffer table("adjoint/table", DType::kF32, V * C), d_x("adjoint/d_x", DType::kF32, T * C),
       ids("adjoint/ids", DType::kI32, T), x("adjoint/x", DType::kF32, T * C),
-      d_table("adjoint/d_table", DType::kF32, V * C),
-      scratch("adjoint/scratch", DType::kU8, embedding_bwd_scratch_bytes(T, V));
+      d_table("adjoint/d_table", DType::kF32, V * C);
   table.fill_small_integers();
   d_x.fill_small_integers();
   ids.fill_indices(V);
@@ -197,14 +195,14 @@ TEST(EmbeddingBwd, IsTheGradientOfTheForwardPass) {
                          .T = T,
                          .C = C,
                          .num_tokens = kTokens});
+  GuardedBuffer sorted = sorted_ids("adjoint/sorted", ids, T, V, kTokens);
   embedding_bwd_cpu({.d_x = d_x.view(),
-                     .ids = ids.view(),
+                     .sorted = sorted.view(),
                      .d_table = d_table.view(),
                      .T = T,
                      .C = C,
                      .V = V,
-                     .num_tokens = kTokens,
-                     .scratch = scratch.view()});
+                     .scratch = {}});
   double forward = 0.0, backward = 0.0;
   for (int64_t i = 0; i < T * C; ++i) forward += d_x.load(i) * x.load(i);
   for (int64_t i = 0; i < V * C; ++i) backward += d_table.load(i) * table.load(i);
@@ -251,12 +249,61 @@ TEST(EmbeddingBwd, SomeRowsHaveTheBitsOfTheWholeTable) {
   }
 }
 
+// Each pair is one of the list's, pairs rise by id and within an id by token, and unused tokens come last.
+TEST(SortIds, PairsRiseByIdAndThenByToken) {
+  for (const int64_t V : {1, 2, 300}) {
+    for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 0}, {1, 1}, {90, 61}, {700, 700}}) {
+      GuardedBuffer ids("sort/ids", DType::kI32, T);
+      ids.fill_indices(V);
+      for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
+      const GuardedBuffer sorted = sorted_ids("sort/sorted", ids, T, V, num_tokens);
+      std::vector<bool> seen(static_cast<size_t>(T));
+      for (int64_t i = 0; i < T; ++i) {
+        const auto token = static_cast<int64_t>(sorted.load(2 * i + 1));
+        ASSERT_TRUE(token >= 0 && token < T && !seen[static_cast<size_t>(token)]) << i;
+        seen[static_cast<size_t>(token)] = true;
+        EXPECT_EQ(sorted.load(2 * i), token < num_tokens ? ids.load(token) : double{kNoId}) << i;
+        if (i == 0) continue;
+        EXPECT_LT(std::pair(sorted.load(2 * i - 2), sorted.load(2 * i - 1)),
+                  std::pair(sorted.load(2 * i), sorted.load(2 * i + 1)))
+            << i;
+      }
+    }
+  }
+}
+
+TEST(SortIds, EqualsTheReferenceForSeveralLists) {
+  for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 1}, {90, 61}, {700, 700}}) {
+    constexpr int64_t kRows[kMaxEmbeddingTables] = {300, 40, 2, 1};
+    std::vector<GuardedBuffer> ids, got, want;
+    SortIdsArgs args{
+        .num_lists = kMaxEmbeddingTables, .T = T, .V = 300, .num_tokens = num_tokens, .scratch = {}};
+    SortIdsArgs reference = args;
+    for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
+      ids.emplace_back(fmt::format("lists/ids{}", k), DType::kI32, T).fill_indices(kRows[k]);
+      args.ids[k] = reference.ids[k] = ids.back().view();
+      args.sorted[k] = got.emplace_back("lists/got", DType::kI32, 2 * T).view();
+      reference.sorted[k] = want.emplace_back("lists/want", DType::kI32, 2 * T).view();
+    }
+    GuardedBuffer scratch("lists/scratch", DType::kU8, sort_ids_scratch_bytes(300));
+    EXPECT_THROW(sort_ids_cpu(args), Error);  // no scratch
+    args.scratch = scratch.view();
+    sort_ids_cpu(args);
+    sort_ids_ref(reference);
+    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
+    for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
+      const auto result = test::compare_bits(got[k], want[k]);
+      EXPECT_TRUE(result.ok()) << result;
+    }
+  }
+}
+
 TEST(EmbeddingCatalog, AsksTheScratchOfTheKernel) {
   const Selection selection =
-      select_kernel({.op = "embedding_bwd", .dims = {{"T", 100}, {"C", 8}, {"V", 1000}}});
+      select_kernel({.op = "sort_ids", .dims = {{"T", 100}, {"V", 1000}, {"tables", 3}}});
   ASSERT_NE(selection.row, nullptr);
-  EXPECT_EQ(selection.row->implementation, "embedding_bwd_cpu");
-  EXPECT_EQ(selection.scratch_bytes, embedding_bwd_scratch_bytes(100, 1000));
+  EXPECT_EQ(selection.row->implementation, "sort_ids_cpu");
+  EXPECT_EQ(selection.scratch_bytes, sort_ids_scratch_bytes(1000));
 }
 
 TEST(Embedding, MissingOrWronglyTypedOperandsAreOurBug) {

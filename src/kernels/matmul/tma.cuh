@@ -39,6 +39,13 @@ __device__ inline void wait(uint32_t barrier, uint32_t phase) {
       : "memory");
 }
 
+// Bytes that lie together to shared memory: a multiple of 16 from and to multiples of 16.
+__device__ inline void load(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
 // The map's box at (column, row) to shared memory; what lies beyond the matrix is zero.
 __device__ inline void load(uint32_t to, const CUtensorMap* map, uint32_t barrier, int column, int row) {
   asm volatile(

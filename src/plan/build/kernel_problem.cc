@@ -90,6 +90,10 @@ class ProblemOf {
       attention();
     } else if (name == "embedding_sum" || name == "embedding_bwd") {
       embedding();
+    } else if (name == "sort_ids") {
+      add("T", bucket_.tokens);
+      add("V", op_.attributes().integer("rows"));
+      add("tables", op_.num_inputs() - 1);
     } else if (is_update(name)) {
       update();
     } else if (name.starts_with("linear_cross_entropy")) {
@@ -158,13 +162,13 @@ class ProblemOf {
   }
 
   void embedding() {
-    const Value& value = op_.input(2);
     const bool is_backward = op_.op.def->name() == "embedding_bwd";
+    const Value& value = op_.input(is_backward ? 1 : 2);
     problem_.dtype = value.type.dtype;
     add("T", bucket_.tokens);
     add("C", value.type.shape[1].offset);
     add("V", is_backward ? op_.attributes().integer("rows") : value.type.shape[0].offset);
-    add("tables", (op_.num_inputs() - 1) / 2);
+    if (!is_backward) add("tables", (op_.num_inputs() - 1) / 2);
   }
 
   void update() {

@@ -12,8 +12,8 @@ namespace {
 // What the captured programs hold on the GPU: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket,
 // measured on an H200 as what NVML counts more than in a run without them.
 constexpr int64_t kGraphBytesPerOp = 4096;
-// Rows of a table's gradient: zeros, two passes of the sort by 16 bits of an id, sums of pieces and of ids.
-constexpr int64_t kLaunchesBesideTheFirst = 4;
+// Rows of a table's gradient: sums of pieces, then of ids.
+constexpr int64_t kLaunchesBesideTheFirst = 1;
 int64_t graph_bytes_of(const Plan& plan) {
   const auto bytes = [](const std::optional<ProgramPlan>& program, int buckets) {
     if (!program) return int64_t{0};

@@ -22,29 +22,43 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   }
 }
 
-// All tokens are sorted and cut into pieces whatever rows are wanted, so that an id's sum is taken in one
-// order.
+// All tokens are cut into pieces whatever rows are wanted, so that an id's sum is taken in one order.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // [pieces, 2, stride]
   int64_t stride;
-  int64_t T, C, V;
+  int64_t T, C;
+  int64_t padding_id;
   int tokens;  // of a piece
   float* d_table;
   int64_t first_row, num_rows;  // of the table: what d_table holds
   AddFlag add;
 
-  int64_t count() const { return ceil_div(T, tokens); }
+  __host__ __device__ int64_t count() const { return (T + tokens - 1) / tokens; }
   __device__ __forceinline__ float* partial(int64_t piece, int sum) const {
     return partials + (piece * 2 + sum) * stride;
   }
+  // Not those of unused tokens.
   __device__ __forceinline__ bool wants(int32_t id) const {
-    return id >= first_row && id < first_row + num_rows;
+    return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
-  // The whole sum of an id, N columns of it.
+  // Whether row first_row + `row` has a token whose gradient it takes.
+  __device__ __forceinline__ bool has_token(int64_t row) const {
+    const int64_t id = first_row + row;
+    int64_t low = 0, high = T;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (sorted.id(middle) < id) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low < T && sorted.id(low) == id && id != padding_id;
+  }
+  // The whole sum of an id that is wanted, N columns of it.
   template <int N>
   __device__ __forceinline__ void write_row(int32_t id, int64_t c, bool adds, float (&sum)[N]) const {
-    if (!wants(id)) return;
     float* row = d_table + (id - first_row) * C + c;
     if (adds) {
       float old[N];
@@ -54,9 +68,45 @@ struct Pieces {
     }
     store_sum<N>(row, sum);
   }
+  // What a wanted id's sum becomes when its last token of the piece has been added. An id that goes on beside
+  // the piece is left to be joined: as the piece's first sum where it came from before, else as its last.
+  template <int N>
+  __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
+                                            bool adds, int64_t c, float (&sum)[N]) const {
+    if (from_before || goes_on) {
+      store_sum<N>(partial(piece, from_before ? kFirstSum : kLastSum) + c, sum);
+    } else {
+      write_row<N>(id, c, adds, sum);
+    }
+  }
 };
+
+// Adds up the pieces, and writes zeros to the rows without a token where the table is not added to.
+// launch_copied_pieces keeps its rows on their way by bulk copies. Requires of it: compute capability 9.0;
+// pieces of at most kMostCopiedTokens; rows of d_x and of the table that begin and end at multiples of 16
+// bytes.
+template <typename X>
+void launch_loaded_pieces(const Pieces& pieces, const X* d_x, bool packs, CudaStream stream);
+template <typename X>
+void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream);
+inline constexpr int kMostLoadedTokens = 128;
+inline constexpr int kMostCopiedTokens = 256;
+// So many pieces are added up by all multiprocessors of an H100 at once, four by each.
+inline constexpr int64_t kFewPieces = 528;
 
 // Adds up the sums of the ids that lie in several pieces. `packs`: whether four columns may be read at once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
+
+// Lets the launch of joins begin when all blocks have; it waits for what this one writes.
+__device__ __forceinline__ void let_join_begin() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+__device__ __forceinline__ void wait_for_pieces() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
 
 }  // namespace plimsoll::cuda

@@ -1,3 +1,5 @@
+#include "kernels/embedding/sort_ids_cuda.h"
+
 #include <cooperative_groups.h>
 
 #include <algorithm>
@@ -5,14 +7,14 @@
 
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
-#include "kernels/embedding/cuda/embedding_bwd.cuh"
+#include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
 namespace {
 
-// One launch sorts by all digits of 8 bits, the lowest first. Its blocks are one cluster, which has barriers
-// and reads each other's counts; each block keeps a range of places, whose tokens it counts and then moves,
-// tile by tile. Before compute capability 9.0 there are no clusters, and one block does it all.
+// One launch sorts by all digits of 8 bits, the lowest first. The blocks of a list are one cluster, which has
+// barriers and reads each other's counts; each block keeps a range of places, whose tokens it counts and then
+// moves, tile by tile. Before compute capability 9.0 there are no clusters, and a list has one block.
 constexpr int kBits = 8;
 constexpr int kDigits = 1 << kBits;
 constexpr int kThreads = 1024;
@@ -21,12 +23,15 @@ constexpr int kRounds = 8;      // tokens of a tile that a thread has at most
 constexpr int kMostBlocks = 8;  // the largest cluster that every card with clusters has
 static_assert(kThreads >= kDigits);
 
-struct Sort {
+struct List {
   const int32_t* ids;  // of the tokens in their own order
-  int2* halves[2];
+  int2* halves[2];     // where passes in turn put pairs
+};
+
+struct Sort {
+  List lists[kMaxEmbeddingTables];
   int64_t T;
-  int64_t V;
-  int64_t padding_id;
+  int32_t V;
   Integer num_tokens;
   int num_bits;       // of the largest key, which is V
   int rounds;         // tokens of a tile that a thread has
@@ -71,13 +76,15 @@ struct Pass {
   const int2* from;  // null in the first pass
   int2* to;
   int shift;
+  int32_t V;
 
-  __device__ __forceinline__ int digit(int32_t key) const { return (key >> shift) & (kDigits - 1); }
+  // kNoId is the largest id, V.
+  __device__ __forceinline__ int digit(int32_t id) const { return (min(id, V) >> shift) & (kDigits - 1); }
 };
 
 // The tokens of a tile that a thread has: those of a warp lie together, round by round.
 struct Tile {
-  int32_t keys[kRounds], tokens[kRounds];
+  int2 pairs[kRounds];
   int rank[kRounds];  // among the warp's tokens of the same digit
   int64_t first;      // the thread's place in the first round
   int64_t end;
@@ -90,23 +97,16 @@ struct Tile {
         rounds(a.rounds) {}
   __device__ __forceinline__ bool has(int round) const { return round < rounds && first + round * 32 < end; }
   // Loads all before it looks at the first.
-  __device__ __forceinline__ void load(const Sort& a, const Pass& pass, int64_t num_tokens) {
-    int2 pairs[kRounds];
+  __device__ __forceinline__ void load(const int32_t* ids, const Pass& pass, int64_t num_tokens) {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       const int64_t i = first + round * 32;
-      pairs[round] = make_int2(static_cast<int32_t>(a.V), static_cast<int32_t>(i));
+      pairs[round] = make_int2(kNoId, static_cast<int32_t>(i));
       if (pass.from != nullptr) {
         if (has(round)) pairs[round] = pass.from[i];
       } else if (has(round) && i < num_tokens) {
-        pairs[round].x = a.ids[i];
+        pairs[round].x = ids[i];
       }
-    }
-#pragma unroll
-    for (int round = 0; round < kRounds; ++round) {
-      const int32_t id = pairs[round].x;
-      keys[round] = id == a.padding_id ? static_cast<int32_t>(a.V) : id;
-      tokens[round] = pairs[round].y;
     }
   }
   // Ranks the tokens and leaves in `counts` how many of each digit the warp has.
@@ -116,7 +116,7 @@ struct Tile {
     unsigned equal[kRounds];
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
-      const int digit = pass.digit(keys[round]);
+      const int digit = pass.digit(pairs[round].x);
       equal[round] = __ballot_sync(kWholeWarp, has(round));
 #pragma unroll
       for (int bit = 0; bit < kBits; ++bit) {
@@ -127,7 +127,7 @@ struct Tile {
     __syncwarp();
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
-      const int digit = pass.digit(keys[round]);
+      const int digit = pass.digit(pairs[round].x);
       const unsigned lower = equal[round] & ((1u << lane) - 1u);
       const int before = counts[digit];
       rank[round] = before + __popc(lower);
@@ -141,7 +141,7 @@ struct Tile {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
       if (!has(round)) continue;
-      pass.to[next[pass.digit(keys[round])] + rank[round]] = make_int2(keys[round], tokens[round]);
+      pass.to[next[pass.digit(pairs[round].x)] + rank[round]] = pairs[round];
     }
   }
 };
@@ -179,7 +179,7 @@ __device__ __forceinline__ int first_place(int* total, int* warp_sums) {
   return exclusive_sum(all, warp_sums) + before;
 }
 
-__global__ void __launch_bounds__(kThreads) sort_by_id_kernel(const __grid_constant__ Sort a) {
+__global__ void __launch_bounds__(kThreads) sort_ids_kernel(const __grid_constant__ Sort a) {
   __shared__ int total[kDigits], of_warp[kWarps][kDigits], warp_sums[kWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
@@ -189,14 +189,15 @@ __global__ void __launch_bounds__(kThreads) sort_by_id_kernel(const __grid_const
   const int64_t tile_tokens = int64_t{kThreads} * a.rounds;
   // A block's only tile stays in registers between counting and moving.
   const bool one_tile = a.per_block <= tile_tokens;
-  Pass pass{.from = nullptr, .to = a.halves[0], .shift = 0};
+  const List& list = a.lists[blockIdx.y];
+  Pass pass{.from = nullptr, .to = nullptr, .shift = 0, .V = a.V};
   for (int turn = 0; pass.shift < a.num_bits; ++turn) {
-    pass.to = a.halves[turn % 2];
+    pass.to = list.halves[turn % 2];
     Tile tile(a, begin, end);
     int mine = 0;
     for (int64_t at = begin; at < end; at += tile_tokens) {
       tile = Tile(a, at, end);
-      tile.load(a, pass, num_tokens);
+      tile.load(list.ids, pass, num_tokens);
       tile.count(pass, of_warp[warp]);
       __syncthreads();
       if (thread < kDigits) {
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(kThreads) sort_by_id_kernel(const __grid_const
     for (int64_t at = begin; at < end; at += tile_tokens) {
       if (!one_tile) {
         tile = Tile(a, at, end);
-        tile.load(a, pass, num_tokens);
+        tile.load(list.ids, pass, num_tokens);
         tile.count(pass, of_warp[warp]);
         __syncthreads();
       }
@@ -233,35 +234,52 @@ __global__ void __launch_bounds__(kThreads) sort_by_id_kernel(const __grid_const
   }
 }
 
-}  // namespace
-
-SortedTokens launch_sort_by_id(const EmbeddingBwd& operands, const SortedTokens (&halves)[2],
-                               CudaStream stream) {
+void launch_sort(Sort sort, int num_lists, CudaStream stream) {
   const bool has_clusters = device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9;
-  const int64_t blocks = has_clusters ? std::min<int64_t>(ceil_div(operands.T, kThreads), kMostBlocks) : 1;
-  const int64_t rounds = std::min<int64_t>(ceil_div(operands.T, blocks * kThreads), kRounds);
+  const int64_t blocks = has_clusters ? std::min<int64_t>(ceil_div(sort.T, kThreads), kMostBlocks) : 1;
+  const int64_t rounds = std::min<int64_t>(ceil_div(sort.T, blocks * kThreads), kRounds);
   const int64_t tile = rounds * kThreads;
-  const Sort sort{.ids = operands.ids,
-                  .halves = {halves[0].pairs, halves[1].pairs},
-                  .T = operands.T,
-                  .V = operands.V,
-                  .padding_id = operands.padding_id,
-                  .num_tokens = operands.num_tokens,
-                  .num_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(operands.V))),
-                  .rounds = static_cast<int>(rounds),
-                  .per_block = ceil_div(operands.T, blocks * tile) * tile};
+  sort.rounds = static_cast<int>(rounds);
+  sort.per_block = ceil_div(sort.T, blocks * tile) * tile;
   cudaLaunchAttribute cluster{};
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(blocks);
+  config.gridDim = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(num_lists));
   config.blockDim = kThreads;
   config.stream = stream;
   config.attrs = &cluster;
   config.numAttrs = blocks > 1 ? 1 : 0;
-  PLIMSOLL_CUDA(cudaLaunchKernelEx(&config, sort_by_id_kernel, sort));
-  const int passes = (sort.num_bits + kBits - 1) / kBits;
-  return halves[(passes + 1) % 2];
+  PLIMSOLL_CUDA(cudaLaunchKernelEx(&config, sort_ids_kernel, sort));
 }
 
+}  // namespace
 }  // namespace plimsoll::cuda
+
+namespace plimsoll {
+
+void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream) {
+  constexpr const char* kKernel = "sort_ids_cuda";
+  check_sort_ids(kKernel, args);
+  PLIMSOLL_CHECK(static_cast<bool>(args.scratch), "{}: scratch is missing", kKernel);
+  if (args.T <= 0) return;
+  cuda::Sort sort{.lists = {},
+                  .T = args.T,
+                  .V = narrow<int32_t>(args.V),
+                  .num_tokens = {num_tokens, false, args.num_tokens},
+                  .num_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(args.V))),
+                  .rounds = 0,
+                  .per_block = 0};
+  // The last pass puts pairs where they are wanted.
+  const int passes = (sort.num_bits + cuda::kBits - 1) / cuda::kBits;
+  for (int k = 0; k < args.num_lists; ++k) {
+    const auto index = static_cast<size_t>(k);
+    auto* sorted = static_cast<int2*>(args.sorted[index].data);
+    auto* scratch = static_cast<int2*>(args.scratch.data) + k * args.T;
+    sort.lists[k] = {.ids = args.ids[index].as<int32_t>(), .halves = {scratch, scratch}};
+    sort.lists[k].halves[(passes - 1) % 2] = sorted;
+  }
+  cuda::launch_sort(sort, args.num_lists, stream);
+}
+
+}  // namespace plimsoll

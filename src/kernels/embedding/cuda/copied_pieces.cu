@@ -1,0 +1,206 @@
+#include <algorithm>
+
+#include "kernels/element_wise/cuda/reductions.cuh"
+#include "kernels/embedding/cuda/pieces.cuh"
+#include "kernels/matmul/tma.cuh"
+
+namespace plimsoll::cuda {
+namespace {
+
+// A block adds up a piece: one warp starts the copies of its tokens' rows into a ring in shared memory, as
+// far ahead as there is room, and the warps before it add up what has come. Another warp writes zeros to some
+// rows of the table.
+constexpr int kN = 4;                                // columns of a pack
+constexpr int kPacks = 2;                            // of a thread
+constexpr int kMostAdders = 128;                     // threads
+constexpr int kColumns = kMostAdders * kPacks * kN;  // of a block at most
+constexpr int kStages = 6;
+constexpr int kZeroRows = 32;  // of a block where there are no more pieces than that
+
+struct Ring {
+  uint32_t rows;  // in shared memory: [kStages][rows of a stage][row_bytes]
+  uint32_t full;  // barriers
+  uint32_t empty;
+  uint32_t row_bytes;
+
+  template <int kRows>
+  __device__ __forceinline__ uint32_t row(int stage, int r) const {
+    return rows + static_cast<uint32_t>(stage * kRows + r) * row_bytes;
+  }
+};
+
+// Starts the copies of the wanted rows, columns [c, c + bytes / sizeof(X)).
+template <typename X, int kRows>
+__device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, const X* d_x, int64_t begin,
+                                          int n, uint32_t bytes) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int base = 0; base < n; base += 32) {
+    const int2 pair = base + lane < n ? a.sorted.pairs[begin + base + lane] : make_int2(-1, 0);
+    const unsigned wanted = __ballot_sync(kWholeWarp, a.wants(pair.x));
+    for (int first = 0; first < 32 && base + first < n; first += kRows) {
+      const int turn = (base + first) / kRows;
+      const int stage = turn % kStages;
+      tma::wait(ring.empty + 8 * stage, (turn / kStages + 1) % 2);
+      if (lane >= first && lane < first + kRows && a.wants(pair.x)) {
+        tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
+                  ring.full + 8 * stage);
+      }
+      // Announced when all are begun: the phase ends with this arrival at the earliest.
+      __syncwarp();
+      if (lane == 0) {
+        const unsigned rows = wanted >> first & ((1u << kRows) - 1u);
+        tma::arrive_and_expect(ring.full + 8 * stage, static_cast<uint32_t>(__popc(rows)) * bytes);
+      }
+    }
+  }
+}
+
+// Zeros in those of the block's rows of the table that have no token.
+__device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block, int64_t c0, int width) {
+  if (a.add.get()) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * rows_of_block;
+  const int64_t end = begin + rows_of_block < a.num_rows ? begin + rows_of_block : a.num_rows;
+  constexpr float kZeros[kN] = {};
+  for (int64_t first = begin; first < end; first += 32) {
+    unsigned empty = __ballot_sync(kWholeWarp, first + lane < end && !a.has_token(first + lane));
+    for (; empty != 0; empty &= empty - 1) {
+      float* row = a.d_table + (first + __ffs(static_cast<int>(empty)) - 1) * a.C + c0;
+      for (int c = lane * kN; c < width; c += 32 * kN) store_sum<kN>(row + c, kZeros);
+    }
+  }
+}
+
+// What becomes of a token's row, where it is not the id whose last token of the piece it is.
+constexpr int32_t kSkip = -1;  // no gradient is wanted
+constexpr int32_t kAdd = -2;   // the id goes on
+
+// `ends`: of each token of the piece.
+template <typename X, int kRows>
+__device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, const unsigned char* rows,
+                                         const int32_t* ends, int n, int64_t c0, int width, int adders) {
+  const int64_t piece = blockIdx.x;
+  const int64_t begin = piece * a.tokens;
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool adds = a.add.get();
+  const bool goes_on = begin + n < a.T && a.sorted.id(begin + n) == a.sorted.id(begin + n - 1);
+  bool from_before = begin > 0 && a.sorted.id(begin - 1) == a.sorted.id(begin) && a.wants(a.sorted.id(begin));
+  float sum[kPacks][kN] = {};
+  for (int turn = 0; turn * kRows < n; ++turn) {
+    const int stage = turn % kStages;
+    tma::wait(ring.full + 8 * stage, turn / kStages % 2);
+    // What was not copied is loaded too, and not added: no branch keeps the loads apart.
+    Raw<X, kN> raw[kRows][kPacks];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const auto* row =
+          reinterpret_cast<const X*>(rows + static_cast<uint32_t>(stage * kRows + r) * ring.row_bytes);
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        const int c = (j * adders + thread) * kN;
+        raw[r][j] = load_raw<X, kN>(row + (c < width ? c : 0));
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int i = turn * kRows + r;
+      const int32_t id = i < n ? ends[i] : kSkip;
+      if (id == kSkip) continue;
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        float terms[kN];
+        unpack<X, kN>(raw[r][j], terms);
+#pragma unroll
+        for (int k = 0; k < kN; ++k) sum[j][k] += terms[k];
+      }
+      if (id == kAdd) continue;
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        const int c = (j * adders + thread) * kN;
+        if (c < width) a.finish_id<kN>(piece, id, from_before, goes_on && i + 1 == n, adds, c0 + c, sum[j]);
+#pragma unroll
+        for (int k = 0; k < kN; ++k) sum[j][k] = 0.0f;
+      }
+      from_before = false;
+    }
+    tma::arrive(ring.empty + 8 * stage);
+  }
+}
+
+// blockDim = the threads that add, 32 that copy, 32 that write zeros; gridDim.y cuts the columns.
+template <typename X, int kRows>
+__global__ void __launch_bounds__(kMostAdders + 64)
+    add_copied_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, int64_t rows_of_block) {
+#if __CUDA_ARCH__ >= 900
+  let_join_begin();
+  extern __shared__ __align__(128) unsigned char rows[];
+  __shared__ __align__(8) uint64_t barriers[2 * kStages];
+  __shared__ int32_t ends[kMostCopiedTokens];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int adders = static_cast<int>(blockDim.x) - 64;
+  const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
+  const int width = static_cast<int>(a.C - c0 < kColumns ? a.C - c0 : kColumns);
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * a.tokens;
+  const int n = static_cast<int>(a.T - begin < a.tokens ? a.T - begin : a.tokens);
+  const uint32_t barrier = tma::shared_address(barriers);
+  const Ring ring{.rows = tma::shared_address(rows),
+                  .full = barrier,
+                  .empty = barrier + 8 * kStages,
+                  .row_bytes = static_cast<uint32_t>((a.C < kColumns ? a.C : kColumns) * sizeof(X))};
+  if (thread == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      tma::make_barrier(ring.full + 8 * stage, 1);
+      tma::make_barrier(ring.empty + 8 * stage, static_cast<uint32_t>(adders));
+    }
+    tma::show_barriers();
+  }
+  __syncthreads();
+  if (thread >= adders + 32) return write_zeros(a, rows_of_block, c0, width);
+  if (n <= 0) return;
+  if (thread >= adders) {
+    return copy_rows<X, kRows>(a, ring, d_x + c0, begin, n, static_cast<uint32_t>(width * sizeof(X)));
+  }
+  for (int i = thread; i < n; i += adders) {
+    const int32_t id = a.sorted.id(begin + i);
+    const bool ends_here = i + 1 == n || a.sorted.id(begin + i + 1) != id;
+    ends[i] = !a.wants(id) ? kSkip : ends_here ? id : kAdd;
+  }
+  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // of those that add
+  add_rows<X, kRows>(a, ring, rows, ends, n, c0, width, adders);
+#endif
+}
+
+template <typename X, int kRows>
+void launch(const Pieces& pieces, const X* d_x, CudaStream stream) {
+  const int64_t width = std::min<int64_t>(pieces.C, kColumns);
+  const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;
+  const int64_t blocks = std::max(pieces.count(), ceil_div(pieces.num_rows, kZeroRows));
+  const int64_t ring_bytes = kStages * kRows * width * static_cast<int64_t>(sizeof(X));
+  const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(ceil_div(pieces.C, kColumns)));
+  PLIMSOLL_CUDA(cudaFuncSetAttribute(add_copied_pieces_kernel<X, kRows>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(ring_bytes)));
+  add_copied_pieces_kernel<X, kRows>
+      <<<grid, static_cast<unsigned>(adders + 64), static_cast<size_t>(ring_bytes), stream>>>(
+          pieces, d_x, ceil_div(pieces.num_rows, blocks));
+  PLIMSOLL_CHECK_LAUNCH("add_copied_pieces");
+}
+
+}  // namespace
+
+template <typename X>
+void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
+  // A multiprocessor has room for four blocks whose rings are of 48 KiB where rows have 4 KiB, or for eight
+  // of half of that.
+  constexpr int kRows = 4 / sizeof(X);
+  if (pieces.count() <= kFewPieces) {
+    launch<X, 2 * kRows>(pieces, d_x, stream);
+  } else {
+    launch<X, kRows>(pieces, d_x, stream);
+  }
+}
+template void launch_copied_pieces(const Pieces&, const float*, CudaStream);
+template void launch_copied_pieces(const Pieces&, const __nv_bfloat16*, CudaStream);
+template void launch_copied_pieces(const Pieces&, const __half*, CudaStream);
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,43 @@
+// The tokens of a batch in the order of their ids: what gradients of embeddings read (embedding.h). Contract;
+// no graph, no allocation.
+//
+//   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
+//
+// Legend: T rows of the bucket, V: every id is less. Several lists are sorted at once.
+// Repeatability: integers, the same everywhere. Aliasing: outputs overlap nothing. Scratch:
+// sort_ids_scratch_bytes, on a GPU sort_ids_cuda_scratch_bytes, aligned to 16. Cost: T (12 + 16 passes) bytes
+// a list moved, with one pass on a CPU and one for every 8 bits of V on a GPU.
+// Requires: 0 <= ids_k[t] < V for t < num_tokens: the caller validated them; ids beyond are never read.
+//   0 <= num_tokens <= T. 1 <= num_lists <= kMaxEmbeddingTables.
+// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
+// Errors: kInternal if a view is absent or of another type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "base/view.h"
+#include "kernels/embedding/embedding.h"
+
+namespace plimsoll {
+
+// An id that no table has.
+inline constexpr int32_t kNoId = std::numeric_limits<int32_t>::max();
+
+struct SortIdsArgs {
+  std::array<ConstView, kMaxEmbeddingTables> ids = {};  // [T] i32
+  std::array<View, kMaxEmbeddingTables> sorted = {};    // [T, 2] i32: (id, token)
+  int num_lists = 0;
+  int64_t T = 0;
+  int64_t V = 0;
+  int64_t num_tokens = 0;
+  View scratch;
+};
+void sort_ids_ref(const SortIdsArgs& args);
+void sort_ids_cpu(const SortIdsArgs& args);
+
+// Errors: kInternal where the arguments break the contract.
+void check_sort_ids(const char* kernel, const SortIdsArgs& args);
+
+}  // namespace plimsoll
