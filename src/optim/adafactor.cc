@@ -38,11 +38,20 @@ void add_group(Graph& graph, std::span<const Parameter> group, const OptimizerCo
                         {"scale_parameter", int64_t{options.scale_parameter}},
                         {"factored", int64_t{factored}},
                         {kPartRows, part_rows_text(graph, group)}};
-  set_noise(graph, group, config, factored ? NoiseSites::kFirst : NoiseSites::kSecond, attributes);
+  set_noise(graph, group, config, attributes);
   emit_update(graph, adafactor_op(), group, states, std::move(attributes), clip, finite);
 }
 
+bool is_factored(const Graph& graph, const Parameter& parameter) {
+  return graph.value(parameter.weight).type.shape.rank() == 2;
+}
+
 }  // namespace
+
+TakenSites adafactor_sites(const Graph& graph, const Parameter& parameter) {
+  return {is_factored(graph, parameter) ? NoiseSites::kFirst : NoiseSites::kSecond,
+          std::ssize(part_rows(graph, parameter))};
+}
 
 void add_adafactor(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                    double weight_decay, ValueId clip, ValueId finite) {
@@ -52,7 +61,7 @@ void add_adafactor(Graph& graph, std::span<const Parameter> group, const Optimiz
       const Value& weight = graph.value(parameter.weight);
       PLIMSOLL_CHECK(weight.type.shape.rank() <= 2, "Adafactor of '{}' in {} dimensions", weight.name,
                      weight.type.shape.rank());
-      if ((weight.type.shape.rank() == 2) == factored) part.push_back(parameter);
+      if (is_factored(graph, parameter) == factored) part.push_back(parameter);
     }
     if (!part.empty()) add_group(graph, part, config, weight_decay, clip, finite, factored);
   }

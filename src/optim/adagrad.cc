@@ -15,7 +15,7 @@ void add_adagrad(Graph& graph, std::span<const Parameter> group, const Optimizer
   Attributes attributes{{"lr_decay", config.adagrad.lr_decay},
                         {"epsilon", config.adagrad.epsilon},
                         {"weight_decay", weight_decay}};
-  set_noise(graph, group, config, NoiseSites::kFirst, attributes);
+  set_noise(graph, group, config, attributes);
   emit_update(graph, adagrad_op(), group, states, std::move(attributes), clip, finite);
 }
 

@@ -21,7 +21,7 @@ void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerCo
                         {"epsilon", config.epsilon},
                         {"weight_decay", weight_decay},
                         {"split", int64_t{group.front().remainder != kNoValue}}};
-  set_noise(graph, group, config, NoiseSites::kFirst, attributes,
+  set_noise(graph, group, config, attributes,
             config.variance_dtype == DType::kBF16 ? RoundedStates::kYes : RoundedStates::kNo);
   emit_update(graph, adamw_op(), group, states, std::move(attributes), clip, finite);
 }

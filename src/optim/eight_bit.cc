@@ -54,11 +54,16 @@ void add_update(Graph& graph, std::span<const Parameter> group, const OptimizerC
     return of;
   };
   attributes.set(kPartRows, part_rows_text(graph, group));
-  set_noise(graph, group, config, NoiseSites::kSecond, attributes);
+  set_noise(graph, group, config, attributes);
   emit_update(graph, op, group, states_of, std::move(attributes), clip, finite);
 }
 
 }  // namespace
+
+TakenSites eight_bit_sites(const Graph& graph, const Parameter& parameter) {
+  if (!is_eight_bit(graph, parameter)) return {};
+  return {NoiseSites::kSecond, std::ssize(part_rows(graph, parameter))};
+}
 
 void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                     double weight_decay, ValueId clip, ValueId finite) {

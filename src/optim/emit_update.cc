@@ -9,10 +9,9 @@
 namespace plimsoll {
 namespace {
 
-// Sites of dropout are small numbers. A parameter may be updated as several tensors, a site each.
+// Sites of dropout are small numbers.
 constexpr int64_t kFirstSites = int64_t{1} << 30;
 constexpr int64_t kSecondSites = kFirstSites + (int64_t{1} << 29);
-constexpr int64_t kSitesOfParameter = 16;
 
 }  // namespace
 
@@ -27,18 +26,14 @@ std::string part_rows_text(const Graph& graph, std::span<const Parameter> group)
 }
 
 void set_noise(const Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-               NoiseSites sites, Attributes& attributes, RoundedStates states) {
+               Attributes& attributes, RoundedStates states) {
   const Parameter& first = group.front();
   const bool weight_is_bf16 =
       first.remainder == kNoValue && graph.value(first.weight).type.dtype == DType::kBF16;
   if (!weight_is_bf16 && states == RoundedStates::kNo) return;
-  for (const Parameter& parameter : group) {
-    PLIMSOLL_CHECK(std::ssize(parameter.part_rows) <= kSitesOfParameter, "'{}' is {} tensors", parameter.name,
-                   parameter.part_rows.size());
-  }
-  const int64_t start = sites == NoiseSites::kFirst ? kFirstSites : kSecondSites;
+  const int64_t start = first.sites == NoiseSites::kFirst ? kFirstSites : kSecondSites;
   attributes.set("noise_seed", static_cast<int64_t>(config.noise_seed));
-  attributes.set("noise_site", start + kSitesOfParameter * first.index);
+  attributes.set("noise_site", start + first.first_site);
 }
 
 void emit_update(Graph& graph, const OpSchema& op, std::span<const Parameter> group,

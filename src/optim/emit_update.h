@@ -27,15 +27,13 @@ DType whole_state_dtype(const ValueType& weight);
 // The attribute part_rows of an update of this group.
 std::string part_rows_text(const Graph& graph, std::span<const Parameter> group);
 
-// Where an optimizer updates the parameters of a group by two ops, each draws from sites of its own.
-enum class NoiseSites : uint8_t { kFirst, kSecond };
 // Whether an update rounds states stochastically whatever its weights are.
 enum class RoundedStates : uint8_t { kNo, kYes };
 // Sets noise_seed and noise_site of an update of this group where it rounds stochastically: with weights in
 // bf16 that nothing makes whole, or such states, so that a change smaller than their spacing is kept on
-// average. Requires: no parameter consists of more than 16 tensors of a checkpoint.
+// average. Requires: the sites of all are of the same kind.
 void set_noise(const Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
-               NoiseSites sites, Attributes& attributes, RoundedStates states = RoundedStates::kNo);
+               Attributes& attributes, RoundedStates states = RoundedStates::kNo);
 
 // Declares the states of every parameter and appends `op` to the graph; sets {copies}, where the other
 // attributes are the caller's. Requires: the parameters have names and are stored alike, all with a copy or

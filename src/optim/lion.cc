@@ -13,7 +13,7 @@ void add_lion(Graph& graph, std::span<const Parameter> group, const OptimizerCon
     return {{"lion.m", {whole_state_dtype(weight), weight.shape}}};
   };
   Attributes attributes{{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}};
-  set_noise(graph, group, config, NoiseSites::kFirst, attributes);
+  set_noise(graph, group, config, attributes);
   emit_update(graph, lion_op(), group, states, std::move(attributes), clip, finite);
 }
 

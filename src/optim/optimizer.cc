@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -14,6 +15,7 @@ struct Row {
   std::string_view name;
   void (*add)(Graph&, std::span<const Parameter>, const OptimizerConfig&, double, ValueId, ValueId);
   std::vector<std::string> (*states)(const OptimizerConfig&);
+  TakenSites (*sites)(const Graph&, const Parameter&);
 };
 
 // Parameters that are kept in the same way are updated together.
@@ -48,13 +50,17 @@ std::vector<std::string> lion_8bit_states(const OptimizerConfig&) {
   return {"lion_8bit.m", "lion_8bit.m.absmax", "lion.m"};
 }
 
-constexpr Row kRows[] = {{OptimizerKind::kAdamW, "adamw", add_adamw, adamw_states},
-                         {OptimizerKind::kSgd, "sgd", add_sgd, sgd_states},
-                         {OptimizerKind::kLion, "lion", add_lion, lion_states},
-                         {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states},
-                         {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states},
-                         {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states},
-                         {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states}};
+TakenSites one_site(const Graph&, const Parameter&) {
+  return {};
+}
+
+constexpr Row kRows[] = {{OptimizerKind::kAdamW, "adamw", add_adamw, adamw_states, one_site},
+                         {OptimizerKind::kSgd, "sgd", add_sgd, sgd_states, one_site},
+                         {OptimizerKind::kLion, "lion", add_lion, lion_states, one_site},
+                         {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states, one_site},
+                         {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states, adafactor_sites},
+                         {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states, eight_bit_sites},
+                         {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states, eight_bit_sites}};
 
 const Row& row_of(OptimizerKind kind) {
   const auto row =
@@ -75,9 +81,12 @@ size_t end_of_op(const Graph& graph, std::span<const Parameter> group, size_t fi
   return end;
 }
 
-// One op for each group of parameters that are updated alike, or several, numbered on from `num_updated`.
+// How many sites of either kind are taken.
+using SitesTaken = std::array<int64_t, 2>;
+
+// One op for each group of parameters that are updated alike, or several, with sites from `taken` on.
 void add_updates(Graph& graph, std::span<const Parameter> parameters, const OptimizerConfig& config,
-                 ValueId clip, ValueId finite, int64_t& num_updated) {
+                 ValueId clip, ValueId finite, SitesTaken& taken) {
   const Row& row = row_of(config.kind);
   for (const bool decays : {true, false}) {
     for (const Storing storing : {Storing::kSplit, Storing::kWithCopy, Storing::kWhole}) {
@@ -85,7 +94,11 @@ void add_updates(Graph& graph, std::span<const Parameter> parameters, const Opti
       for (Parameter parameter : parameters) {
         if (parameter.decays != decays || storing_of(parameter) != storing) continue;
         if (parameter.name.empty()) parameter.name = graph.value(parameter.weight).name;
-        parameter.index = num_updated++;
+        const TakenSites its = row.sites(graph, parameter);
+        int64_t& next_site = taken[static_cast<size_t>(its.sites)];
+        parameter.sites = its.sites;
+        parameter.first_site = next_site;
+        next_site += its.count;
         group.push_back(std::move(parameter));
       }
       for (size_t first = 0; first < group.size();) {
@@ -131,8 +144,8 @@ OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> paramete
                                   {{"max_norm", config.max_grad_norm}}, "clip_coefficient")
                            : kNoValue;
   if (loss_scale) add_loss_scale_adjustment(graph, loss_scale, norm[0], norm[1]);
-  int64_t num_updated = 0;
-  add_updates(graph, parameters, config, clip, norm[1], num_updated);
+  SitesTaken taken{};
+  add_updates(graph, parameters, config, clip, norm[1], taken);
   return {graph.find("grad_norm"), norm[1]};
 }
 
@@ -154,7 +167,7 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
     }
   }
   std::vector<ValueId> norms;
-  int64_t num_updated = 0;
+  SitesTaken taken{};
   for (const auto& [module, group] : groups) {
     graph.set_current_module(module);
     std::vector<ValueId> gradients;
@@ -162,7 +175,7 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
     const std::string names[] = {"grad_norm/" + graph.module_name(module),
                                  "finite/" + graph.module_name(module)};
     const auto norm = emit_all(graph, global_norm_op(), std::move(gradients), {}, names);
-    add_updates(graph, group, config, kNoValue, norm[1], num_updated);
+    add_updates(graph, group, config, kNoValue, norm[1], taken);
     norms.push_back(norm[0]);
   }
   graph.set_segment(Segment::kOptimizer);

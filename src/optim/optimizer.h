@@ -68,6 +68,14 @@ struct OptimizerConfig {
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
+// Where an optimizer updates parameters by two kinds of ops, those of each draw noise from sites of their own.
+enum class NoiseSites : uint8_t { kFirst, kSecond };
+// The sites that a parameter draws from: one for each tensor that its op takes it for.
+struct TakenSites {
+  NoiseSites sites = NoiseSites::kFirst;
+  int64_t count = 1;
+};
+
 // A parameter to update. The fp32 numbers are `weight`, or `weight` and `remainder` together.
 struct Parameter {
   std::string name;  // of the weight, after which states are named; empty: that of `weight`
@@ -79,7 +87,10 @@ struct Parameter {
   bool is_embedding = false;
   // Rows of the tensors that it consists of in a checkpoint, where they are several: q, k and v.
   std::vector<int64_t> part_rows = {};
-  int64_t index = 0;  // among all; add_optimizer numbers them so that those of a group follow each other
+  // add_optimizer numbers the sites: those of the parameters that an op updates follow each other, however many
+  // ops there are.
+  NoiseSites sites = NoiseSites::kFirst;
+  int64_t first_site = 0;
 };
 
 // Whether the optimizer updates split weights.
@@ -120,6 +131,10 @@ double learning_rate_of_step(const OptimizerConfig& config, double scheduled, in
 // From Trainer's names: `optim` and its optim_args. Errors: kUsage for a name or key that there is not.
 OptimizerConfig parse_optimizer(const std::string& optim,
                                 const std::map<std::string, std::string>& optim_args);
+
+// The sites of those whose ops take a parameter for several tensors.
+TakenSites adafactor_sites(const Graph& graph, const Parameter& parameter);
+TakenSites eight_bit_sites(const Graph& graph, const Parameter& parameter);
 
 // A file each: the update of one group of parameters with one weight decay.
 void add_adamw(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,

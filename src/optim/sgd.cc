@@ -16,7 +16,7 @@ void add_sgd(Graph& graph, std::span<const Parameter> group, const OptimizerConf
   };
   Attributes attributes{
       {"momentum", config.momentum}, {"nesterov", int64_t{config.nesterov}}, {"weight_decay", weight_decay}};
-  set_noise(graph, group, config, NoiseSites::kFirst, attributes);
+  set_noise(graph, group, config, attributes);
   emit_update(graph, sgd_op(), group, states, std::move(attributes), clip, finite);
 }
 

@@ -115,6 +115,21 @@ TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
   }
 }
 
+// However many ops the updates are, each parameter has its own noise: what an op starts with, and what it takes
+// for several tensors, does not matter.
+TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
+  for (const OtherOptimizer& other : kOthers) {
+    SCOPED_TRACE(optimizer_kind_name(other.kind));
+    TinyCase test{.dtype = DType::kBF16, .dropout = 0.0, .hidden = 64, .activations = DType::kBF16};
+    test.optimizer.kind = other.kind;
+    const Outcome together = train(test, 4, 1, other.learning_rate);
+    for (const int64_t elements : {1, 9000}) {
+      test.optimizer.most_elements_at_once = elements;
+      EXPECT_EQ(train(test, 4, 1, other.learning_rate).weights, together.weights) << elements;
+    }
+  }
+}
+
 // States are fp32 or 8 bits, whatever the weights are.
 TEST(PureBf16, StatesOfEveryOptimizerAreNotIn16Bits) {
   for (const OtherOptimizer& other : kOthers) {

@@ -54,7 +54,11 @@ std::vector<TinyCase> cases() {
   add(OptimizerKind::kSgd, [](TinyCase& test) { test.optimizer.momentum = 0.9; });
   add(OptimizerKind::kLion, as_it_is);
   add(OptimizerKind::kAdagrad, as_it_is);
-  add(OptimizerKind::kAdamW, [](TinyCase& test) { test.activations = test.dtype = DType::kBF16; });
+  const auto in_bf16 = [](TinyCase& test) { test.activations = test.dtype = DType::kBF16; };
+  add(OptimizerKind::kAdamW, in_bf16);
+  add(OptimizerKind::kSgd, in_bf16);
+  add(OptimizerKind::kLion, in_bf16);
+  add(OptimizerKind::kAdagrad, in_bf16);
   add(OptimizerKind::kAdamW, [](TinyCase& test) {
     test.activations = test.dtype = DType::kBF16;
     test.optimizer.momentum_dtype = test.optimizer.variance_dtype = DType::kBF16;
