@@ -55,8 +55,9 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// Zeros in those of the block's rows of the table that have no token.
-__device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block, int64_t c0, int width) {
+// Zeros in those of the block's rows of the table that have no token. Like the constants below it has no use
+// before compute capability 9.0, where the kernel is empty.
+[[maybe_unused]] __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block, int64_t c0, int width) {
   if (a.add.get()) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * rows_of_block;
@@ -72,8 +73,8 @@ __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_blo
 }
 
 // What becomes of a token's row, where it is not the id whose last token of the piece it is.
-constexpr int32_t kSkip = -1;  // no gradient is wanted
-constexpr int32_t kAdd = -2;   // the id goes on
+[[maybe_unused]] constexpr int32_t kSkip = -1;  // no gradient is wanted
+[[maybe_unused]] constexpr int32_t kAdd = -2;   // the id goes on
 
 // `ends`: of each token of the piece.
 template <typename X, int kRows>
