@@ -54,13 +54,14 @@ TakenSites one_site(const Graph&, const Parameter&) {
   return {};
 }
 
-constexpr Row kRows[] = {{OptimizerKind::kAdamW, "adamw", add_adamw, adamw_states, one_site},
-                         {OptimizerKind::kSgd, "sgd", add_sgd, sgd_states, one_site},
-                         {OptimizerKind::kLion, "lion", add_lion, lion_states, one_site},
-                         {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states, one_site},
-                         {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states, adafactor_sites},
-                         {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states, eight_bit_sites},
-                         {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states, eight_bit_sites}};
+constexpr Row kRows[] = {
+    {OptimizerKind::kAdamW, "adamw", add_adamw, adamw_states, one_site},
+    {OptimizerKind::kSgd, "sgd", add_sgd, sgd_states, one_site},
+    {OptimizerKind::kLion, "lion", add_lion, lion_states, one_site},
+    {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states, one_site},
+    {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states, adafactor_sites},
+    {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states, eight_bit_sites},
+    {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states, eight_bit_sites}};
 
 const Row& row_of(OptimizerKind kind) {
   const auto row =

@@ -68,7 +68,8 @@ struct OptimizerConfig {
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
 
-// Where an optimizer updates parameters by two kinds of ops, those of each draw noise from sites of their own.
+// Where an optimizer updates parameters by two kinds of ops, those of each draw noise from sites of their
+// own.
 enum class NoiseSites : uint8_t { kFirst, kSecond };
 // The sites that a parameter draws from: one for each tensor that its op takes it for.
 struct TakenSites {
@@ -87,8 +88,8 @@ struct Parameter {
   bool is_embedding = false;
   // Rows of the tensors that it consists of in a checkpoint, where they are several: q, k and v.
   std::vector<int64_t> part_rows = {};
-  // add_optimizer numbers the sites: those of the parameters that an op updates follow each other, however many
-  // ops there are.
+  // add_optimizer numbers the sites: those of the parameters that an op updates follow each other, however
+  // many ops there are.
   NoiseSites sites = NoiseSites::kFirst;
   int64_t first_site = 0;
 };

@@ -115,8 +115,8 @@ TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
   }
 }
 
-// However many ops the updates are, each parameter has its own noise: what an op starts with, and what it takes
-// for several tensors, does not matter.
+// However many ops the updates are, each parameter has its own noise: what an op starts with, and what it
+// takes for several tensors, does not matter.
 TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
   for (const OtherOptimizer& other : kOthers) {
     SCOPED_TRACE(optimizer_kind_name(other.kind));

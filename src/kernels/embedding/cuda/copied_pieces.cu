@@ -57,7 +57,8 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
 
 // Zeros in those of the block's rows of the table that have no token. Like the constants below it has no use
 // before compute capability 9.0, where the kernel is empty.
-[[maybe_unused]] __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block, int64_t c0, int width) {
+[[maybe_unused]] __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block,
+                                                             int64_t c0, int width) {
   if (a.add.get()) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * rows_of_block;
