@@ -61,7 +61,7 @@ std::string calibration_json(const std::vector<std::string>& folders) {
 
 std::string keep_calibration(const std::string& json, const Environment& environment) {
   const CpuCalibration calibration = parse_cpu_calibration(json, "the calibration");
-  const std::string path = calibration_path(calibration.cpu, calibration.num_threads, environment);
+  std::string path = calibration_path(calibration.cpu, calibration.num_threads, environment);
   if (path.empty()) {
     throw_error(ErrorCode::kUsage,
                 "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep the "

@@ -49,7 +49,7 @@ std::string keep_gpu_constant(const std::vector<std::string>& folders, const Env
     }
   }
   constant.bytes = gpu_constant_bytes(beside_arenas);
-  const std::string path = gpu_constant_path(constant.card, constant.driver, constant.build, environment);
+  std::string path = gpu_constant_path(constant.card, constant.driver, constant.build, environment);
   if (path.empty()) {
     throw_error(ErrorCode::kUsage,
                 "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep what "

@@ -36,6 +36,7 @@ std::string violation(const std::function<void(Graph&)>& breaks) {
 // The ops in this order, some perhaps left out or twice.
 void reorder(Graph& graph, const std::vector<size_t>& order) {
   std::vector<Op> ops;
+  ops.reserve(order.size());
   for (size_t i : order) ops.push_back(graph.ops()[i]);
   graph.replace_ops(std::move(ops));
 }
