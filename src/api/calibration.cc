@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "plimsoll/experiments.h"
@@ -13,19 +14,12 @@
 namespace plimsoll {
 namespace {
 
-nlohmann::json read_json(const std::string& path) {
-  constexpr int64_t kMost = int64_t{64} << 20;
-  auto json = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
-  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
-  return json;
-}
-
 // Measured and estimated milliseconds.
 using Times = std::pair<double, double>;
 
 void add_run(const std::string& folder, CpuCalibration& calibration) {
-  const nlohmann::json request = read_json(join_path(folder, "plan.json")).at("request");
-  const nlohmann::json profile = read_json(join_path(folder, "profile.json"));
+  const nlohmann::json request = read_json_object(join_path(folder, "plan.json")).at("request");
+  const nlohmann::json profile = read_json_object(join_path(folder, "profile.json"));
   calibration.num_threads = request.at("num_threads").get<int>();
   const std::optional<DType> type = parse_dtype(request.at("activation_dtype").get<std::string>());
   if (!type) throw_error(ErrorCode::kBadData, "{}: the plan names no type", folder);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "device/cpu/cpu_features.h"
@@ -233,13 +234,6 @@ std::vector<Words> values_of(const std::string& sweep) {
   return values;
 }
 
-nlohmann::json read_object(const std::string& path) {
-  constexpr int64_t kMost = int64_t{64} << 20;
-  auto object = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
-  if (!object.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
-  return object;
-}
-
 // Samples a second between the first record at a third of the steps or later and the last one; 0 where there
 // are fewer than two.
 double steady_samples_per_s(const std::string& path, double samples_per_step) {
@@ -356,9 +350,9 @@ std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps
 
 ExperimentFigures read_experiment(const std::string& folder) {
   try {
-    const nlohmann::json plan = read_object(join_path(folder, "plan.json"));
-    const nlohmann::json memory = read_object(join_path(folder, "memory.json"));
-    const nlohmann::json results = read_object(join_path(folder, "train_results.json"));
+    const nlohmann::json plan = read_json_object(join_path(folder, "plan.json"));
+    const nlohmann::json memory = read_json_object(join_path(folder, "memory.json"));
+    const nlohmann::json results = read_json_object(join_path(folder, "train_results.json"));
     const nlohmann::json& request = plan.at("request");
     const auto samples_per_step = plan.at("estimate").at("samples").get<double>();
     ExperimentFigures figures{
@@ -378,7 +372,7 @@ ExperimentFigures read_experiment(const std::string& folder) {
     if (figures.samples_per_s <= 0) figures.samples_per_s = results.at("train_samples_per_second");
     const std::string evaluation_path = join_path(folder, "eval_results.json");
     if (!posix_file_system().status(evaluation_path)) return figures;
-    const nlohmann::json evaluation = read_object(evaluation_path);
+    const nlohmann::json evaluation = read_json_object(evaluation_path);
     for (const auto& [name, value] : evaluation.items()) {
       if (value.is_number()) figures.evaluation[name] = value.get<double>();
     }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
 #include "plimsoll/experiments.h"
@@ -13,13 +14,6 @@
 
 namespace plimsoll {
 namespace {
-
-nlohmann::json read_json(const std::string& path) {
-  constexpr int64_t kMost = int64_t{64} << 20;
-  auto json = nlohmann::json::parse(read_text_file(posix_file_system(), path, kMost), nullptr, false);
-  if (!json.is_object()) throw_error(ErrorCode::kBadData, "{}: not a JSON object", path);
-  return json;
-}
 
 // "NVIDIA H200" of "cuda:0, NVIDIA H200".
 std::string card_of(const std::string& device) {
@@ -39,10 +33,10 @@ std::string keep_gpu_constant(const std::vector<std::string>& folders, const Env
   std::vector<int64_t> beside_arenas;
   for (const std::string& folder : folders) {
     try {
-      const nlohmann::json memory = read_json(join_path(folder, "memory.json"));
+      const nlohmann::json memory = read_json_object(join_path(folder, "memory.json"));
       beside_arenas.push_back(memory.at("measured_peak_bytes").get<int64_t>() -
                               memory.at("arena_bytes").get<int64_t>());
-      constant.card = card_of(read_json(join_path(folder, "plan.json")).at("request").at("device"));
+      constant.card = card_of(read_json_object(join_path(folder, "plan.json")).at("request").at("device"));
     } catch (const nlohmann::json::exception& error) {
       throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
                   error.what());
