@@ -28,6 +28,19 @@ inline std::string unchanged(const std::string& text) {
   return print_graph(parse_graph(text, find_op));
 }
 
+// A weight and its bias that products of 16 bits and of fp32 read.
+inline constexpr const char* kSharedWeight = R"(graph g {
+  input %x: bf16[T,4]
+  input %u: f32[T,4]
+  weight %w: f32[4,4]
+  weight %b: f32[4]
+  forward @m
+  %a: bf16[T,4] = matmul(%x, %w, %b, _, _) {ta=0, tb=1}
+  %c: bf16[T,4] !output = matmul(%a, %w, _, _, _) {ta=0, tb=1}
+  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}
+}
+)";
+
 // The first `from` becomes `to`.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);

@@ -1,0 +1,79 @@
+// Weights that are held in 4 or 8 bits: codes under the weight's own name, scales beside it, numbers before
+// each product.
+#include "graph/passes/quantized_weights.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/passes/pass_text.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::kSharedWeight;
+using testing::replaced;
+using testing::unchanged;
+
+std::string after(const std::string& text, const QuantizedWeight& weight, const std::string& format = "nf4") {
+  return print_graph(testing::after_pass(text, quantized_weights_pass(format, {weight})));
+}
+
+const QuantizedWeight kFourBits{.name = "w", .parts = 1, .num_codes = 8, .num_scales = 1};
+
+// Numbers are made once for each product, in the type of what they are multiplied with.
+TEST(QuantizedWeights, EveryProductGetsItsNumbersInItsOwnType) {
+  EXPECT_EQ(after(kSharedWeight, kFourBits), R"(graph g {
+  input %x: bf16[T,4]
+  input %u: f32[T,4]
+  weight %w: u8[8]
+  weight %b: f32[4]
+  weight %w.scales: f32[1]
+  forward @m
+  %w.numbers: bf16[4,4] = dequantize(%w, %w.scales, _, _) {columns=4, dtype="bf16", format="nf4", parts=1, rows=4}
+  %a: bf16[T,4] = matmul(%x, %w.numbers, %b, _, _) {ta=0, tb=1}
+  %w.numbers.1: bf16[4,4] = dequantize(%w, %w.scales, _, _) {columns=4, dtype="bf16", format="nf4", parts=1, rows=4}
+  %c: bf16[T,4] !output = matmul(%a, %w.numbers.1, _, _, _) {ta=0, tb=1}
+  %w.numbers.2: f32[4,4] = dequantize(%w, %w.scales, _, _) {columns=4, dtype="f32", format="nf4", parts=1, rows=4}
+  %d: f32[T,4] !output = matmul(%u, %w.numbers.2, %b, _, _) {ta=0, tb=1}
+}
+)");
+}
+
+TEST(QuantizedWeights, ScalesThatAreQuantizedTooHaveScalesAndAnOffsetOfEachPart) {
+  const std::string text = after(
+      kSharedWeight, {.name = "w", .parts = 2, .num_codes = 8, .num_scales = 2, .num_second_scales = 1});
+  EXPECT_NE(text.find("  weight %w.scales: u8[2]\n"
+                      "  weight %w.second_scales: f32[1]\n"
+                      "  weight %w.offsets: f32[2]\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("dequantize(%w, %w.scales, %w.second_scales, %w.offsets) {columns=4, dtype=\"bf16\", "
+                      "format=\"nf4\", parts=2, rows=4}"),
+            std::string::npos)
+      << text;
+}
+
+TEST(QuantizedWeights, NumbersStandInThePlaceOfTheirProduct) {
+  const std::string text = after(replaced(kSharedWeight, "  %c:", "  forward @layer.1\n  %c:"), kFourBits);
+  EXPECT_NE(text.find("  forward @layer.1\n  %w.numbers.1: "), std::string::npos) << text;
+}
+
+// As the left factor, as a bias or in another op a weight is read as it is.
+TEST(QuantizedWeights, WhatOthersReadStays) {
+  for (const std::string read : {"tanh(%w)", "matmul(%w, %w, _, _, _) {ta=0, tb=1}"}) {
+    const std::string text = replaced(kSharedWeight, "\n}\n", "\n  %z: f32[4,4] !output = " + read + "\n}\n");
+    EXPECT_EQ(after(text, kFourBits), unchanged(text));
+  }
+  const QuantizedWeight bias{.name = "b", .parts = 1, .num_codes = 2, .num_scales = 1};
+  EXPECT_EQ(after(kSharedWeight, bias), unchanged(kSharedWeight));
+  const QuantizedWeight missing{.name = "v", .parts = 1, .num_codes = 8, .num_scales = 1};
+  EXPECT_EQ(after(kSharedWeight, missing), unchanged(kSharedWeight));
+}
+
+TEST(QuantizedWeights, AWeightThatNobodyReadsStays) {
+  const std::string text = replaced(kSharedWeight, "  forward", "  weight %v: f32[4,4]\n  forward");
+  const QuantizedWeight unread{.name = "v", .parts = 1, .num_codes = 8, .num_scales = 1};
+  EXPECT_EQ(after(text, unread), unchanged(text));
+}
+
+}  // namespace
+}  // namespace plimsoll

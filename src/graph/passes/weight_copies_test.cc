@@ -1,0 +1,117 @@
+// Products that read 16-bit copies of their weights: copies that are kept, copies that are made at use, and
+// masters that nobody reads any more.
+#include <gtest/gtest.h>
+
+#include "graph/passes/pass_text.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::kSharedWeight;
+using testing::replaced;
+using testing::unchanged;
+
+std::string with_copies(const std::string& text, DType gradients) {
+  return print_graph(testing::after_pass(text, weight_copies_pass(gradients)));
+}
+
+// What products read of the shared weight and of their biases, as a kept copy.
+constexpr const char* kCopied = R"(graph g {
+  input %x: bf16[T,4]
+  input %u: f32[T,4]
+  weight %w: f32[4,4]
+  weight %b: f32[4]
+  weight %w.bf16: bf16[4,4]
+  weight %b.bf16: bf16[4]
+  forward @m
+  %a: bf16[T,4] = matmul(%x, %w.bf16, %b.bf16, _, _) {ta=0, tb=1}
+  %c: bf16[T,4] !output = matmul(%a, %w.bf16, _, _, _) {ta=0, tb=1}
+  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}
+}
+)";
+
+TEST(WeightCopies, ProductsOf16BitsShareOneCopyAndOthersReadTheMaster) {
+  EXPECT_EQ(with_copies(kSharedWeight, DType::kBF16), kCopied);
+}
+
+// Where gradients have another type than the activations, every product that reads a copy says so.
+TEST(WeightCopies, GradientsOfAnotherTypeStandAtTheProducts) {
+  const std::string once = replaced(kCopied, "%b.bf16, _, _) {", "%b.bf16, _, _) {gradient_dtype=\"f32\", ");
+  EXPECT_EQ(with_copies(kSharedWeight, DType::kF32),
+            replaced(once, "%a, %w.bf16, _, _, _) {", "%a, %w.bf16, _, _, _) {gradient_dtype=\"f32\", "));
+}
+
+TEST(WeightCopies, WhatIsNoWeightOfFp32StaysAsItIs) {
+  for (const auto& [from, to] :
+       {std::pair("weight %w: f32", "weight %w: bf16"), std::pair("weight %w: f32", "input %w: f32")}) {
+    const std::string text = replaced(replaced(kSharedWeight, "%x, %w, %b", "%x, %w, _"), from, to);
+    EXPECT_EQ(with_copies(text, DType::kBF16), unchanged(text));
+  }
+}
+
+TEST(WeightCopies, ProductsOfFp32ReadNoCopy) {
+  const std::string text = replaced(
+      replaced(replaced(kSharedWeight, "%x: bf16", "%x: f32"), "%a: bf16", "%a: f32"), "%c: bf16", "%c: f32");
+  EXPECT_EQ(with_copies(text, DType::kBF16), unchanged(text));
+}
+
+TEST(CopiesAtUse, AMatrixIsCopiedBeforeEachProductAndABiasIsKept) {
+  EXPECT_EQ(print_graph(testing::after_pass(kCopied, copies_at_use_pass(DType::kBF16))), R"(graph g {
+  input %x: bf16[T,4]
+  input %u: f32[T,4]
+  weight %w: f32[4,4]
+  weight %b: f32[4]
+  weight %b.bf16: bf16[4]
+  forward @m
+  %w.read: bf16[4,4] = cast(%w) {dtype="bf16"}
+  %a: bf16[T,4] = matmul(%x, %w.read, %b.bf16, _, _) {ta=0, tb=1}
+  %w.read.1: bf16[4,4] = cast(%w) {dtype="bf16"}
+  %c: bf16[T,4] !output = matmul(%a, %w.read.1, _, _, _) {ta=0, tb=1}
+  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}
+}
+)");
+}
+
+// The bytes of a copy that an update writes are there in any case; one of another type is none of these.
+TEST(CopiesAtUse, ACopyThatAnUpdateWritesAndOneOfAnotherTypeStay) {
+  const std::string updated = replaced(
+      kCopied, "\n}\n", "\n  optimizer @m\n  %new: bf16[4,4] into %w.bf16 = cast(%w) {dtype=\"bf16\"}\n}\n");
+  EXPECT_EQ(print_graph(testing::after_pass(updated, copies_at_use_pass(DType::kBF16))), unchanged(updated));
+  EXPECT_EQ(print_graph(testing::after_pass(kCopied, copies_at_use_pass(DType::kF16))), unchanged(kCopied));
+}
+
+std::string split(const std::string& text) {
+  return print_graph(testing::after_pass(text, split_weights_pass(DType::kBF16)));
+}
+
+// Without the product of fp32 nobody reads the masters.
+const std::string& only_copies() {
+  static const std::string text =
+      replaced(replaced(kCopied, "  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}\n", ""),
+               "  input %u: f32[T,4]\n", "");
+  return text;
+}
+
+TEST(SplitWeights, AMasterThatOnlyItsCopyReplacesLeaves) {
+  EXPECT_EQ(split(only_copies()), replaced(replaced(unchanged(only_copies()), "  weight %w: f32[4,4]\n", ""),
+                                           "  weight %b: f32[4]\n", ""));
+}
+
+TEST(SplitWeights, AMasterThatIsReadStays) {
+  EXPECT_EQ(split(kCopied), unchanged(kCopied));
+  const std::string one = replaced(only_copies(), "\n}\n", "\n  %z: f32[4] !output = tanh(%b)\n}\n");
+  EXPECT_EQ(split(one), replaced(unchanged(one), "  weight %w: f32[4,4]\n", ""));
+}
+
+// A weight without a copy is nobody's master, read or not.
+TEST(SplitWeights, AWeightWithoutACopyStays) {
+  const std::string more = replaced(only_copies(), "  forward", "  weight %v: f32[4,4]\n  forward");
+  const std::string left = split(more);
+  EXPECT_NE(left.find("  weight %v: f32[4,4]\n"), std::string::npos) << left;
+  EXPECT_EQ(left.find("  weight %w: f32[4,4]\n"), std::string::npos) << left;
+  EXPECT_EQ(print_graph(testing::after_pass(only_copies(), split_weights_pass(DType::kF16))),
+            unchanged(only_copies()));
+}
+
+}  // namespace
+}  // namespace plimsoll
