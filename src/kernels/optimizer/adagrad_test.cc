@@ -12,7 +12,6 @@
 namespace plimsoll {
 namespace {
 
-using test::compare;
 using test::Scalars;
 using test::TensorList;
 using test::TestedUpdate;
@@ -41,16 +40,8 @@ const TestedUpdate kUpdate{
         }};
 
 void check_one_step(int64_t step, double lr, double weight_decay, float clip) {
-  TensorList start("adagrad/start", DType::kF32, test::kAwkwardCounts);
-  kUpdate.fill(start);
-  TensorList want("adagrad/want", DType::kF64, test::kAwkwardCounts),
-      got("adagrad/got", DType::kF32, test::kAwkwardCounts);
-  want.copy_from(start);
-  got.copy_from(start);
   const Scalars scalars{.lr = lr, .step = step, .clip = clip};
-  kUpdate.ref(want.tensors(), scalars, weight_decay);
-  kUpdate.cpu(got.tensors(), scalars, weight_decay);
-  test::expect_adagrad_within(start, want, got, make_args(want.tensors(), scalars, weight_decay));
+  test::expect_one_step_within(kUpdate, scalars, weight_decay, make_args, test::expect_adagrad_within);
 }
 
 TEST(Adagrad, OneStepMatchesTheReferenceOnEveryInstructionSet) {
@@ -61,13 +52,12 @@ TEST(Adagrad, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-// Fifty steps of one fixture. limit(step) is the largest difference from the PyTorch's weights.
 template <typename Limit>
 void check_fixture(const AdagradCase& c, DType dtype, void (*kernel)(const AdagradArgs&), Limit&& limit) {
   TensorList list("adagrad_fixture", dtype, {6});
   list.clear_states();
-  test::run_fixture(
-      list, c.lr, c.max_norm,
+  test::expect_fixture(
+      list, c, c.sum,
       [&](test::FixtureScalars& scalars) {
         kernel({.tensors = list.tensors(),
                 .learning_rate = {&scalars.lr, DType::kF64},
@@ -77,12 +67,7 @@ void check_fixture(const AdagradCase& c, DType dtype, void (*kernel)(const Adagr
                 .epsilon = c.epsilon,
                 .weight_decay = c.weight_decay});
       },
-      [&](size_t index, int step) {
-        const auto result = compare(list.param(0), c.params[index], {.absolute = limit(step)});
-        EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
-      });
-  const auto m = compare(list.m(0), c.sum, {.absolute = limit(50) / c.lr});
-  EXPECT_TRUE(m.ok()) << m;
+      limit);
 }
 
 TEST(Adagrad, TheReferenceMatchesPyTorchOverFiftySteps) {

@@ -12,7 +12,6 @@
 namespace plimsoll {
 namespace {
 
-using test::compare;
 using test::Scalars;
 using test::TensorList;
 using test::TestedUpdate;
@@ -36,16 +35,8 @@ const TestedUpdate kUpdate{
     .states = {&TensorList::m}};
 
 void check_one_step(double lr, double weight_decay, float clip) {
-  TensorList start("lion/start", DType::kF32, test::kAwkwardCounts);
-  start.fill();
-  TensorList want("lion/want", DType::kF64, test::kAwkwardCounts),
-      got("lion/got", DType::kF32, test::kAwkwardCounts);
-  want.copy_from(start);
-  got.copy_from(start);
   const Scalars scalars{.lr = lr, .clip = clip};
-  kUpdate.ref(want.tensors(), scalars, weight_decay);
-  kUpdate.cpu(got.tensors(), scalars, weight_decay);
-  test::expect_lion_within(start, want, got, make_args(want.tensors(), scalars, weight_decay));
+  test::expect_one_step_within(kUpdate, scalars, weight_decay, make_args, test::expect_lion_within);
 }
 
 TEST(Lion, OneStepMatchesTheReferenceOnEveryInstructionSet) {
@@ -56,13 +47,12 @@ TEST(Lion, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   });
 }
 
-// Fifty steps of one fixture. limit(step) is the largest difference from the fixture's weights.
 template <typename Limit>
 void check_fixture(const LionCase& c, DType dtype, void (*kernel)(const LionArgs&), Limit&& limit) {
   TensorList list("lion_fixture", dtype, {6});
   list.clear_states();
-  test::run_fixture(
-      list, c.lr, c.max_norm,
+  test::expect_fixture(
+      list, c, c.m,
       [&](test::FixtureScalars& scalars) {
         kernel({.tensors = list.tensors(),
                 .learning_rate = {&scalars.lr, DType::kF64},
@@ -71,12 +61,7 @@ void check_fixture(const LionCase& c, DType dtype, void (*kernel)(const LionArgs
                 .beta2 = c.beta2,
                 .weight_decay = c.weight_decay});
       },
-      [&](size_t index, int step) {
-        const auto result = compare(list.param(0), c.params[index], {.absolute = limit(step)});
-        EXPECT_TRUE(result.ok()) << "lr " << c.lr << " step " << step << " " << result;
-      });
-  const auto m = compare(list.m(0), c.m, {.absolute = limit(50) / c.lr});
-  EXPECT_TRUE(m.ok()) << m;
+      limit);
 }
 
 TEST(Lion, TheReferenceMatchesTheAlgorithmOverFiftySteps) {

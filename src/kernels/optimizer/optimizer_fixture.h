@@ -6,6 +6,7 @@
 
 #include <iterator>
 #include <span>
+#include <utility>
 
 #include "kernels/optimizer/global_norm.h"
 #include "kernels/optimizer/optimizer_test_tensors.h"
@@ -49,6 +50,24 @@ void run_fixture(TensorList& list, double peak_lr, double max_norm, Update&& upd
     if (step == kFixtureSeen[next]) seen(next++, step);
   }
   EXPECT_EQ(next, std::size(kFixtureSeen));
+}
+
+// The same of an optimizer with one state, which ends as `state`. limit(step) is the largest difference from
+// the fixture's weights, and after the last step, in units of the learning rate, from its state. Case: a row
+// of fixtures/*_values.inc.
+template <typename Case, typename Update, typename Limit>
+void expect_fixture(TensorList& list, const Case& fixture, std::span<const double> state, Update&& update,
+                    Limit&& limit, const FixtureClipping& clipping = {}) {
+  run_fixture(
+      list, fixture.lr, fixture.max_norm, std::forward<Update>(update),
+      [&](size_t index, int step) {
+        const auto result = compare(list.param(0), fixture.params[index], {.absolute = limit(step)});
+        EXPECT_TRUE(result.ok()) << "lr " << fixture.lr << " step " << step << " " << result;
+      },
+      clipping);
+  if (state.empty()) return;
+  const auto m = compare(list.m(0), state, {.absolute = limit(50) / fixture.lr});
+  EXPECT_TRUE(m.ok()) << m;
 }
 
 }  // namespace plimsoll::test

@@ -1,6 +1,6 @@
-// What every optimizer's update keeps to, whatever its formula: nothing changes where a gradient is not
-// finite, the same bits for any number of threads and any grouping, exact 16-bit copies. For tests of this
-// folder on a CPU. Not thread-safe: it sets the number of threads.
+// What every optimizer's update keeps to, whatever its formula: the bound of its contract, nothing changes
+// where a gradient is not finite, the same bits for any number of threads and any grouping, exact 16-bit
+// copies. For tests of this folder on a CPU. Not thread-safe: it sets the number of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,6 +41,22 @@ inline void expect_same_tensor(const TestedUpdate& update, TensorList& got, Tens
   for (const auto state : update.states) {
     EXPECT_TRUE(compare_bits((got.*state)(i), (want.*state)(i)).ok()) << i;
   }
+}
+
+// One update from the same starting values, held to the bound of the contract. make(tensors, scalars, decay):
+// the reference's arguments; within(start, want, got, arguments): one of update_bounds.h.
+template <typename Make, typename Within>
+void expect_one_step_within(const TestedUpdate& update, const Scalars& scalars, double weight_decay,
+                            const Make& make, const Within& within) {
+  TensorList start(update.name + "/start", DType::kF32, kAwkwardCounts);
+  update.fill(start);
+  TensorList want(update.name + "/want", DType::kF64, kAwkwardCounts),
+      got(update.name + "/got", DType::kF32, kAwkwardCounts);
+  want.copy_from(start);
+  got.copy_from(start);
+  update.ref(want.tensors(), scalars, weight_decay);
+  update.cpu(got.tensors(), scalars, weight_decay);
+  within(start, want, got, make(want.tensors(), scalars, weight_decay));
 }
 
 inline void expect_no_change_when_not_finite(const TestedUpdate& update) {
