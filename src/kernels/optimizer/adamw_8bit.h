@@ -11,7 +11,7 @@
 // as in adamw.h. Accumulation: that of adamw.h; a number is a product of two fp32 numbers, rounded once.
 // Special values: finite must be given where gradients may be NaN; a NaN in a moment has no code.
 // Aliasing: no tensor overlaps another.
-// Scratch: none (2 KiB of stack per thread).
+// Scratch: none (4 KiB of stack per thread).
 // Repeatability: same bits for any number of threads.
 // Error: adamw_error_bound per element for param and for the moments before they are rounded back; absmax is
 // off by at most the largest bound of its block; a code is off by at most one, and only where the quotient is

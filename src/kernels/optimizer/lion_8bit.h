@@ -8,7 +8,7 @@
 // CPU kernels f32, gradients in 16 bits too and parameters in bf16 alone, which are rounded stochastically
 // (tensor_list.h). Codes are u8. Scalars as in lion.h. Accumulation: that of lion.h; a number is a product of
 // two fp32 numbers, rounded once. Special values: finite must be given where gradients may be NaN; a NaN in a
-// momentum has no code. Aliasing: no tensor overlaps another. Scratch: none (1 KiB of stack per thread).
+// momentum has no code. Aliasing: no tensor overlaps another. Scratch: none (3 KiB of stack per thread).
 // Repeatability: same bits for any number of threads.
 // Error: lion_error_bound per element for param and for the momentum before it is rounded back; absmax is off
 // by at most the largest bound of its block; a code is off by at most one, and only where the quotient is
