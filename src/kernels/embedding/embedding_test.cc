@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "device/cpu/parallel.h"
 #include "kernels/catalog/catalog.h"
-#include "kernels/embedding/first_token.h"
 #include "kernels/embedding/sort_ids_cases.h"
 #include "tests/support/compare.h"
 
@@ -249,55 +248,6 @@ TEST(EmbeddingBwd, SomeRowsHaveTheBitsOfTheWholeTable) {
   }
 }
 
-// Each pair is one of the list's, pairs rise by id and within an id by token, and unused tokens come last.
-TEST(SortIds, PairsRiseByIdAndThenByToken) {
-  for (const int64_t V : {1, 2, 300}) {
-    for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 0}, {1, 1}, {90, 61}, {700, 700}}) {
-      GuardedBuffer ids("sort/ids", DType::kI32, T);
-      ids.fill_indices(V);
-      for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
-      const GuardedBuffer sorted = sorted_ids("sort/sorted", ids, T, V, num_tokens);
-      std::vector<bool> seen(static_cast<size_t>(T));
-      for (int64_t i = 0; i < T; ++i) {
-        const auto token = static_cast<int64_t>(sorted.load(2 * i + 1));
-        ASSERT_TRUE(token >= 0 && token < T && !seen[static_cast<size_t>(token)]) << i;
-        seen[static_cast<size_t>(token)] = true;
-        EXPECT_EQ(sorted.load(2 * i), token < num_tokens ? ids.load(token) : double{kNoId}) << i;
-        if (i == 0) continue;
-        EXPECT_LT(std::pair(sorted.load(2 * i - 2), sorted.load(2 * i - 1)),
-                  std::pair(sorted.load(2 * i), sorted.load(2 * i + 1)))
-            << i;
-      }
-    }
-  }
-}
-
-TEST(SortIds, EqualsTheReferenceForSeveralLists) {
-  for (const auto& [T, num_tokens] : {std::pair<int64_t, int64_t>{1, 1}, {90, 61}, {700, 700}}) {
-    constexpr int64_t kRows[kMaxEmbeddingTables] = {300, 40, 2, 1};
-    std::vector<GuardedBuffer> ids, got, want;
-    SortIdsArgs args{
-        .num_lists = kMaxEmbeddingTables, .T = T, .V = 300, .num_tokens = num_tokens, .scratch = {}};
-    SortIdsArgs reference = args;
-    for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
-      ids.emplace_back(fmt::format("lists/ids{}", k), DType::kI32, T).fill_indices(kRows[k]);
-      args.ids[k] = reference.ids[k] = ids.back().view();
-      args.sorted[k] = got.emplace_back("lists/got", DType::kI32, 2 * T).view();
-      reference.sorted[k] = want.emplace_back("lists/want", DType::kI32, 2 * T).view();
-    }
-    GuardedBuffer scratch("lists/scratch", DType::kU8, sort_ids_scratch_bytes(300));
-    EXPECT_THROW(sort_ids_cpu(args), Error);  // no scratch
-    args.scratch = scratch.view();
-    sort_ids_cpu(args);
-    sort_ids_ref(reference);
-    EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-    for (size_t k = 0; k < kMaxEmbeddingTables; ++k) {
-      const auto result = test::compare_bits(got[k], want[k]);
-      EXPECT_TRUE(result.ok()) << result;
-    }
-  }
-}
-
 TEST(EmbeddingCatalog, AsksTheScratchOfTheKernel) {
   const Selection selection =
       select_kernel({.op = "sort_ids", .dims = {{"T", 100}, {"V", 1000}, {"tables", 3}}});
@@ -315,53 +265,6 @@ TEST(Embedding, MissingOrWronglyTypedOperandsAreOurBug) {
   test.args.ids[1].dtype = DType::kI32;
   test.args.num_tokens = 5;
   EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);
-}
-
-// Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.
-constexpr int32_t kCuSeqlens[] = {0, 3, 3, 4, 8, 8};
-
-TEST(FirstToken, TakesTheFirstRowOfEachSequence) {
-  constexpr int64_t T = 10, C = 19, B = 5;
-  int num_cases = 0;
-  for (const DType from : {DType::kF32, DType::kBF16}) {
-    for (const DType to : {DType::kF32, DType::kBF16}) {
-      GuardedBuffer x("first_token/x", from, T * C), out("first_token/out", to, B * C),
-          want("first_token/want", to, B * C);
-      x.fill_normal();
-      const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
-      first_token_fwd_cpu(
-          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = out.view(), .T = T, .C = C, .B = B});
-      first_token_fwd_ref(
-          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = want.view(), .T = T, .C = C, .B = B});
-      const auto result = test::compare_bits(out, want);
-      EXPECT_TRUE(result.ok()) << result;
-      EXPECT_EQ(out.load(3 * C + 5), to == from ? x.load(4 * C + 5) : out.load(3 * C + 5));
-      for (int64_t c = 0; c < C; ++c) EXPECT_EQ(out.load(1 * C + c), 0.0);
-      ++num_cases;
-    }
-  }
-  EXPECT_EQ(num_cases, 4);
-}
-
-TEST(FirstToken, SpreadsGradientsToThoseRowsAndZeroElsewhere) {
-  constexpr int64_t T = 10, C = 19, B = 5;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    GuardedBuffer d_out("first_token/d_out", dtype, B * C), d_x("first_token/d_x", dtype, T * C),
-        want("first_token/want", dtype, T * C);
-    d_out.fill_normal();
-    const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
-    first_token_bwd_cpu(
-        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = d_x.view(), .T = T, .C = C, .B = B});
-    first_token_bwd_ref(
-        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = want.view(), .T = T, .C = C, .B = B});
-    const auto result = test::compare_bits(d_x, want);
-    EXPECT_TRUE(result.ok()) << result;
-    for (const auto& [row, b] : {std::pair<int64_t, int64_t>{0, 0}, {3, 2}, {4, 3}}) {
-      EXPECT_EQ(d_x.load(row * C + 7), d_out.load(b * C + 7));
-    }
-    EXPECT_EQ(d_x.load(1 * C), 0.0);
-    EXPECT_EQ(d_x.load(8 * C), 0.0);
-  }
 }
 
 }  // namespace

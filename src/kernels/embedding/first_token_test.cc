@@ -1,0 +1,65 @@
+#include "kernels/embedding/first_token.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "tests/support/compare.h"
+
+namespace plimsoll {
+namespace {
+
+using test::GuardedBuffer;
+
+// Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.
+constexpr int32_t kCuSeqlens[] = {0, 3, 3, 4, 8, 8};
+
+TEST(FirstToken, TakesTheFirstRowOfEachSequence) {
+  constexpr int64_t T = 10, C = 19, B = 5;
+  int num_cases = 0;
+  for (const DType from : {DType::kF32, DType::kBF16}) {
+    for (const DType to : {DType::kF32, DType::kBF16}) {
+      GuardedBuffer x("first_token/x", from, T * C), out("first_token/out", to, B * C),
+          want("first_token/want", to, B * C);
+      x.fill_normal();
+      const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
+      first_token_fwd_cpu(
+          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = out.view(), .T = T, .C = C, .B = B});
+      first_token_fwd_ref(
+          {.x = x.view(), .cu_seqlens = cu_seqlens, .out = want.view(), .T = T, .C = C, .B = B});
+      const auto result = test::compare_bits(out, want);
+      EXPECT_TRUE(result.ok()) << result;
+      if (to == from) {
+        EXPECT_EQ(out.load(3 * C + 5), x.load(4 * C + 5));
+      }
+      for (int64_t c = 0; c < C; ++c) EXPECT_EQ(out.load(1 * C + c), 0.0);
+      ++num_cases;
+    }
+  }
+  EXPECT_EQ(num_cases, 4);
+}
+
+TEST(FirstToken, SpreadsGradientsToThoseRowsAndZeroElsewhere) {
+  constexpr int64_t T = 10, C = 19, B = 5;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    GuardedBuffer d_out("first_token/d_out", dtype, B * C), d_x("first_token/d_x", dtype, T * C),
+        want("first_token/want", dtype, T * C);
+    d_out.fill_normal();
+    const ConstView cu_seqlens{kCuSeqlens, DType::kI32};
+    first_token_bwd_cpu(
+        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = d_x.view(), .T = T, .C = C, .B = B});
+    first_token_bwd_ref(
+        {.d_out = d_out.view(), .cu_seqlens = cu_seqlens, .d_x = want.view(), .T = T, .C = C, .B = B});
+    const auto result = test::compare_bits(d_x, want);
+    EXPECT_TRUE(result.ok()) << result;
+    for (const auto& [row, b] : {std::pair<int64_t, int64_t>{0, 0}, {3, 2}, {4, 3}}) {
+      EXPECT_EQ(d_x.load(row * C + 7), d_out.load(b * C + 7));
+    }
+    EXPECT_EQ(d_x.load(1 * C), 0.0);
+    EXPECT_EQ(d_x.load(8 * C), 0.0);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
