@@ -57,6 +57,16 @@ TEST(CommonSubexpression, OutputsAndNewVersionsStay) {
       "  %b: f32[B,4] !output = gelu(%x)\n"
       "}\n";
   EXPECT_EQ(after(outputs), unchanged(outputs));
+  const std::string version =
+      "graph g {\n"
+      "  input %x: f32[B,4]\n"
+      "  forward @m\n"
+      "  %a: f32[B,4] = gelu(%x)\n"
+      "  %b: f32[B,4] = relu(%a)\n"
+      "  %c: f32[B,4] into %a = relu(%a)\n"
+      "  %y: f32[B,4] !output = add(%b, %c)\n"
+      "}\n";
+  EXPECT_EQ(after(version), unchanged(version));
 }
 
 // Two parameters whose gradients are equal: the value that stays is a parameter's gradient.
