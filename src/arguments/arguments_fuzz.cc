@@ -11,6 +11,7 @@
 #include "arguments/assign.h"
 #include "arguments/file.h"
 #include "base/check.h"
+#include "base/fuzz_answer.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll {
@@ -53,10 +54,8 @@ void fuzz(uint8_t choice, const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  try {
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kUsage}, [&] {
     plimsoll::fuzz(data[0], std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
-  } catch (const plimsoll::Error& error) {
-    if (error.code() != plimsoll::ErrorCode::kUsage) throw;
-  }
+  });
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/fuzz_answer.h"
 #include "models/config.h"
 #include "models/lora_config.h"
 #include "models/model.h"
@@ -38,10 +39,8 @@ void check_adapter(std::string_view text) {
 }  // namespace plimsoll
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  try {
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData, plimsoll::ErrorCode::kUsage}, [&] {
     plimsoll::check_adapter({reinterpret_cast<const char*>(data), size});
-  } catch (const plimsoll::Error& error) {
-    if (error.code() != plimsoll::ErrorCode::kBadData && error.code() != plimsoll::ErrorCode::kUsage) throw;
-  }
+  });
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/fuzz_answer.h"
 #include "models/config.h"
 
 namespace plimsoll {
@@ -37,14 +38,12 @@ void check_overrides(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  try {
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData, plimsoll::ErrorCode::kUsage}, [&] {
     if ((data[0] & 1) != 0) {
       plimsoll::check_overrides(text);
     } else {
       plimsoll::check_file(text);
     }
-  } catch (const plimsoll::Error& error) {
-    if (error.code() != plimsoll::ErrorCode::kBadData && error.code() != plimsoll::ErrorCode::kUsage) throw;
-  }
+  });
   return 0;
 }

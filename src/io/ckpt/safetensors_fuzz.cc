@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file_fault.h"
+#include "base/fuzz_answer.h"
 #include "io/ckpt/safetensors.h"
 
 namespace plimsoll {
@@ -39,15 +40,6 @@ void read_all(std::string_view content) {
   }
 }
 
-template <typename Call>
-void expect_value_or_bad_data(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kBadData) throw;
-  }
-}
-
 }  // namespace
 }  // namespace plimsoll
 
@@ -57,14 +49,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The first two bytes are how much data follows the rest as header.
   const int64_t num_data_bytes = data[0] + 256 * data[1];
   const std::string_view json = text.substr(2);
-  plimsoll::expect_value_or_bad_data(
-      [&] { plimsoll::check_header(json, 8 + std::ssize(json) + num_data_bytes); });
-  plimsoll::expect_value_or_bad_data([&] { plimsoll::read_all(text); });
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData},
+                            [&] { plimsoll::check_header(json, 8 + std::ssize(json) + num_data_bytes); });
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData}, [&] { plimsoll::read_all(text); });
   const uint64_t length = json.size();
   std::string file(8, '\0');
   std::memcpy(file.data(), &length, sizeof(length));
   file += json;
   file.append(static_cast<size_t>(num_data_bytes), '\x3f');
-  plimsoll::expect_value_or_bad_data([&] { plimsoll::read_all(file); });
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData}, [&] { plimsoll::read_all(file); });
   return 0;
 }

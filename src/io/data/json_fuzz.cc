@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/fuzz_answer.h"
 #include "io/data/columns.h"
 #include "io/data/json_reader.h"
 #include "io/data/labels.h"
@@ -48,15 +49,9 @@ void read_all(uint8_t choice, std::string bytes) {
 }  // namespace plimsoll
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) {
-    return 0;
-  }
-  try {
+  if (size == 0) return 0;
+  plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData}, [&] {
     plimsoll::read_all(data[0], std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
-  } catch (const plimsoll::Error& error) {
-    if (error.code() != plimsoll::ErrorCode::kBadData) {
-      __builtin_trap();
-    }
-  }
+  });
   return 0;
 }
