@@ -10,6 +10,7 @@
 #include "plimsoll/experiments.h"
 #include "target/cpu_calibration.h"
 #include "train/calibration_cache.h"
+#include "train/user_cache.h"
 
 namespace plimsoll {
 namespace {
@@ -56,13 +57,8 @@ std::string calibration_json(const std::vector<std::string>& folders) {
 std::string keep_calibration(const std::string& json, const Environment& environment) {
   const CpuCalibration calibration = parse_cpu_calibration(json, "the calibration");
   std::string path = calibration_path(calibration.cpu, calibration.num_threads, environment);
-  if (path.empty()) {
-    throw_error(ErrorCode::kUsage,
-                "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep the "
-                "calibration; --calibration FILE reads one from anywhere");
-  }
-  make_folders(posix_file_system(), parent_folder(path));
-  replace_file(posix_file_system(), path, json);
+  keep_in_cache(posix_file_system(), path, json,
+                "the calibration; --calibration FILE reads one from anywhere");
   return path;
 }
 

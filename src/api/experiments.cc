@@ -300,9 +300,8 @@ std::vector<Experiment> gpu_constant_runs(const std::vector<std::string>& more) 
                     "--max_steps",        "6"};
   const Words all = merged(merged(common_words(ExperimentDevice::kGpu), small), more);
   std::vector<Experiment> runs;
-  for (const char* fp16 : {"False", "True"}) {
-    const std::string name =
-        fmt::format("memory beside the arena, {}", fp16 == std::string("True") ? "fp16" : "fp32");
+  for (const auto& [type, fp16] : {std::pair("fp32", "False"), {"fp16", "True"}}) {
+    const std::string name = fmt::format("memory beside the arena, {}", type);
     runs.push_back({.name = name,
                     .key = key_of(name),
                     .methods = {},

@@ -11,6 +11,7 @@
 #include "show/monitor/nvml.h"
 #include "target/gpu_constant.h"
 #include "train/gpu_constant_cache.h"
+#include "train/user_cache.h"
 
 namespace plimsoll {
 namespace {
@@ -37,20 +38,16 @@ std::string keep_gpu_constant(const std::vector<std::string>& folders, const Env
       beside_arenas.push_back(memory.at("measured_peak_bytes").get<int64_t>() -
                               memory.at("arena_bytes").get<int64_t>());
       constant.card = card_of(read_json_object(join_path(folder, "plan.json")).at("request").at("device"));
-    } catch (const nlohmann::json::exception& error) {
-      throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
-                  error.what());
+    } catch (const nlohmann::json::exception&) {
+      throw_error(ErrorCode::kBadData,
+                  "{}: memory.json or plan.json of the run lacks what this version writes; take the folder "
+                  "away and calibrate again",
+                  folder);
     }
   }
   constant.bytes = gpu_constant_bytes(beside_arenas);
   std::string path = gpu_constant_path(constant.card, constant.driver, constant.build, environment);
-  if (path.empty()) {
-    throw_error(ErrorCode::kUsage,
-                "the environment has neither HOME nor XDG_CACHE_HOME, so that there is no place to keep what "
-                "was measured");
-  }
-  make_folders(posix_file_system(), parent_folder(path));
-  replace_file(posix_file_system(), path, gpu_constant_json(constant));
+  keep_in_cache(posix_file_system(), path, gpu_constant_json(constant), "what was measured");
   return path;
 }
 

@@ -6,7 +6,7 @@
 #include "device/cpu/cpu_features.h"
 #include "plimsoll/error.h"
 #include "show/monitor/host.h"
-#include "train/tuning_cache.h"
+#include "train/user_cache.h"
 
 namespace plimsoll {
 

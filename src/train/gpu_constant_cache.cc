@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "plimsoll/error.h"
-#include "train/tuning_cache.h"
+#include "train/user_cache.h"
 
 namespace plimsoll {
 

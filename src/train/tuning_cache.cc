@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "plimsoll/error.h"
 #include "train/trained_columns.h"
+#include "train/user_cache.h"
 
 namespace plimsoll {
 namespace {
@@ -32,25 +33,6 @@ std::string file_word(const std::string& name) {
 }
 
 }  // namespace
-
-std::string cache_folder(const std::string& name, const Environment& environment) {
-  const auto get = [&](const char* variable) {
-    const auto it = environment.find(variable);
-    return it == environment.end() ? std::string() : it->second;
-  };
-  if (const std::string cache = get("XDG_CACHE_HOME"); !cache.empty())
-    return join_path(cache, "plimsoll/" + name);
-  if (const std::string home = get("HOME"); !home.empty()) return join_path(home, ".cache/plimsoll/" + name);
-  return {};
-}
-
-bool is_in_cache(FileSystem& files, const std::string& path) {
-  try {
-    return files.status(path).has_value();
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 std::string tuning_cache_folder(const std::string& word, const Environment& environment) {
   if (word == "off") return {};

@@ -18,14 +18,6 @@ namespace plimsoll {
 // The file within a checkpoint.
 inline constexpr const char* kTuningFile = "tuning.json";
 
-// The program's folder of that name in XDG_CACHE_HOME, else in HOME/.cache; "" where the environment has
-// neither.
-std::string cache_folder(const std::string& name, const Environment& environment);
-
-// Whether there is such a file. A cache in a folder that this user may not look into is none: it was asked
-// for by nobody.
-bool is_in_cache(FileSystem& files, const std::string& path);
-
 // The folder that --tuning_cache names: the word itself; for auto plimsoll/tuning in XDG_CACHE_HOME, else in
 // HOME/.cache; "" for off and where the environment has neither.
 std::string tuning_cache_folder(const std::string& word, const Environment& environment);
