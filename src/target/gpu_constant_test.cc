@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "plimsoll/error.h"
@@ -51,12 +53,18 @@ TEST(GpuConstant, RefusesWhatItCannotUse) {
     changed.replace(changed.find(from), from.size(), to);
     return changed;
   };
-  for (const std::string& broken :
-       {std::string("{"), std::string("[]"), with("\"card\"", "\"x\""), with("\"bytes\": 1", "\"bytes\": 0"),
-        with("_version\": 1", "_version\": 9")}) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{", "no constant of a GPU: it is not a JSON object; plimsoll bench --calibrate --device cuda:N"},
+      {"[]", "no constant of a GPU: it is not a JSON object"},
+      {with("\"card\"", "\"x\""), "it has no 'card'"},
+      {with("\"bytes\": 1", "\"bytes\": \"1\""), "'bytes' is of type string, expected a number"},
+      {with("\"bytes\": 1", "\"bytes\": 0"), "it is of 0 bytes"},
+      {with("_version\": 1", "_version\": 9"), "of schema version 9, this program reads 1"}};
+  for (const auto& [broken, said] : cases) {
     const std::string message =
         refusal(ErrorCode::kBadData, [&] { static_cast<void>(parse_gpu_constant(broken, "gpu.json")); });
     EXPECT_TRUE(message.starts_with("gpu.json: ")) << message;
+    EXPECT_NE(message.find(said), std::string::npos) << message;
   }
 }
 

@@ -66,10 +66,9 @@ Json content_json(const TuningTable& table) {
 }
 
 TuningTable table_of(const MeasuredJson& json, const Json& content, const std::string& source) {
-  TuningTable table{json.get<std::string>(content, "card"),
-                    json.get<std::string>(content, "library"),
-                    json.get<int64_t>(content, "workspace_bytes"),
-                    {}};
+  TuningTable table{.card = json.get<std::string>(content, "card"),
+                    .library = json.get<std::string>(content, "library"),
+                    .workspace_bytes = json.get<int64_t>(content, "workspace_bytes")};
   for (const Json& entry : json.at(content, "products")) {
     const ProductKey key{.form = json.get<std::string>(entry, "form"),
                          .m = json.get<int64_t>(entry, "m"),
