@@ -155,13 +155,7 @@ class Bench {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
                                    "--json",        words_.output_dir + "/device.json"};
-    for (size_t i = 0; i < words_.more.size(); ++i) {
-      const std::string& word = words_.more[i];
-      if (word.starts_with("--use_cpu") || word.starts_with("--device")) {
-        words.push_back(word);
-        if (word == "--device" && i + 1 < words_.more.size()) words.push_back(words_.more[i + 1]);
-      }
-    }
+    for (const std::string& word : device_words()) words.push_back(word);
     Child child(words, words_.output_dir + "/device.log");
     while (child.is_running(1000)) {
     }
@@ -213,12 +207,7 @@ class Bench {
   // A run of a calibration, whose folder is added. False where a signal came.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    std::vector<std::string> words{own_program(), "bench", "--one_run"};
-    words.insert(words.end(), run.words.begin(), run.words.end());
-    words.insert(words.end(), {"--output_dir", folder});
-    Child child(words, folder + "/output.txt");
+    Child child = start_run(run, folder);
     if (!wait_for(child, run.name)) return false;
     if (child.exit_code() != 0) fail_as(child, run.name + ": ");
     folders.push_back(folder);
@@ -232,20 +221,38 @@ class Bench {
     const bool is_ours =
         code >= static_cast<int>(ErrorCode::kInternal) && code <= static_cast<int>(ErrorCode::kDevice);
     std::string said = child.said_after("plimsoll: ");
-    while (said.ends_with('\n')) said.pop_back();
     if (said.empty()) said = "ended with exit code " + std::to_string(code) + ": " + child.last_line();
     throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
   }
 
+  // Of the words those that say where to run.
+  std::vector<std::string> device_words() const {
+    std::vector<std::string> words;
+    for (size_t i = 0; i < words_.more.size(); ++i) {
+      const std::string& word = words_.more[i];
+      if (!word.starts_with("--use_cpu") && !word.starts_with("--device")) continue;
+      words.push_back(word);
+      if (word == "--device" && i + 1 < words_.more.size()) words.push_back(words_.more[i + 1]);
+    }
+    return words;
+  }
+
   // Whether the words name a GPU: --device cuda:N.
   bool is_for_gpu() const {
-    for (size_t i = 0; i < words_.more.size(); ++i) {
-      if (words_.more[i].starts_with("--device=cuda")) return true;
-      if (words_.more[i] == "--device" && i + 1 < words_.more.size() &&
-          words_.more[i + 1].starts_with("cuda"))
-        return true;
-    }
-    return false;
+    const std::vector<std::string> words = device_words();
+    return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+      return word.starts_with("cuda") || word.starts_with("--device=cuda");
+    });
+  }
+
+  // A process of its own for a run, in a folder that is empty but for its output.
+  static Child start_run(const Experiment& run, const std::string& folder) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    std::vector<std::string> words{own_program(), "bench", "--one_run"};
+    words.insert(words.end(), run.words.begin(), run.words.end());
+    words.insert(words.end(), {"--output_dir", folder});
+    return {words, folder + "/output.txt"};
   }
 
   bool calibrate_gpu() {
@@ -270,12 +277,7 @@ class Bench {
       say(head + ": there already" + outcome(row));
       return;
     }
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    std::vector<std::string> words{own_program(), "bench", "--one_run"};
-    words.insert(words.end(), row.experiment.words.begin(), row.experiment.words.end());
-    words.insert(words.end(), {"--output_dir", folder});
-    Child child(words, folder + "/output.txt");
+    Child child = start_run(row.experiment, folder);
     if (!wait_for(child, head)) return;
     if (child.exit_code() == 0) {
       row.figures = read_experiment(folder);
@@ -317,8 +319,7 @@ class Bench {
 
   // What the program refuses is a result; anything else ends the bench.
   static void take_refusal(const Child& child, ExperimentRow& row) {
-    std::string said = child.said_after("plimsoll: ");
-    while (said.ends_with('\n')) said.pop_back();
+    const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
     if (code == static_cast<int>(ErrorCode::kUsage) || code == static_cast<int>(ErrorCode::kWillNotFit)) {
       row.refused = said.substr(0, said.find('\n'));

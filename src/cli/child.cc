@@ -97,7 +97,9 @@ std::string Child::last_line() const {
 std::string Child::said_after(const std::string& start) const {
   const std::string text = "\n" + log_text();
   const size_t at = text.rfind("\n" + start);
-  return at == std::string::npos ? std::string() : text.substr(at + 1 + start.size());
+  if (at == std::string::npos) return {};
+  const size_t first = at + 1 + start.size();
+  return text.substr(first, text.find_last_not_of('\n') + 1 - first);
 }
 
 }  // namespace plimsoll::cli

@@ -24,7 +24,8 @@ class Child {
   int exit_code() const { return exit_code_; }
   // The last line of the log that is not empty.
   std::string last_line() const;
-  // The last line of the log that begins with `start`, without it and with the lines that follow it.
+  // The last line of the log that begins with `start`, without it and with the lines that follow it up to the
+  // last that is not empty.
   std::string said_after(const std::string& start) const;
 
  private:
