@@ -1,42 +1,17 @@
 #include "kernels/optimizer/adafactor_cuda.h"
 
-#include <type_traits>
-
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
-#include "kernels/optimizer/cuda/split.cuh"
+#include "kernels/optimizer/cuda/adafactor_tile.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 
 namespace plimsoll {
 namespace cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = kAdafactorThreads;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = static_cast<int>(kAdafactorTileRows);
-static_assert(kAdafactorTileColumns == 4 * kThreads);  // a thread has four columns of a tile
-
-struct AdafactorEntry {
-  void* param;  // f32, or bf16 that is rounded stochastically
-  const void* grad;
-  float* row;     // null: a vector
-  float* column;  // a vector's v
-  float* m;       // null without beta1
-  void* low;      // null: none
-  float* row_sums;
-  float* column_sums;
-  double* tile_sums;
-  double* mean;
-  int64_t columns;
-  int64_t first;  // the number of the first element in its parameter: noise is drawn by it
-  int32_t rows;
-  int32_t column_tiles;
-  uint32_t first_chunk;
-  int32_t num_tiles;
-  DType grad_dtype;
-  DType low_dtype;
-  bool packs;  // whether every address of every row, and its noise, allows packs of four
-};
 
 struct AdafactorScalars {
   Scalar learning_rate;
@@ -54,63 +29,6 @@ struct AdafactorScalars {
   }
 };
 
-// The part of a tensor that a block works on at a time, and the columns of its thread.
-struct Tile {
-  int row, num_rows;
-  int64_t column;   // of the thread's first
-  int num_columns;  // of the thread, 0 to 4
-  int index;        // in the tensor
-
-  __device__ __forceinline__ Tile(const AdafactorEntry& entry, uint32_t chunk)
-      : index(static_cast<int>(chunk - entry.first_chunk)) {
-    row = index / entry.column_tiles * kTileRows;
-    num_rows = min(kTileRows, entry.rows - row);
-    column = static_cast<int64_t>(index % entry.column_tiles) * kAdafactorTileColumns + 4 * threadIdx.x;
-    const int64_t left = entry.columns - column;
-    num_columns = left < 0 ? 0 : (left < 4 ? static_cast<int>(left) : 4);
-  }
-};
-
-// Four neighbouring numbers; what lies beyond the columns is `beyond`.
-template <class Load>
-__device__ __forceinline__ void load_columns(bool packs, int num_columns, float beyond, float (&x)[4],
-                                             const Load& load) {
-  if (packs && num_columns == 4) {
-    load(x);
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) x[k] = beyond;
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    if (k < num_columns) load(k, x[k]);
-  }
-}
-template <class T>
-struct LoadNumbers {
-  const T* data;
-  __device__ __forceinline__ void operator()(float (&x)[4]) const { load_floats<T, 4>(data, x); }
-  __device__ __forceinline__ void operator()(int k, float& x) const {
-    float one[1];
-    load_floats<T, 1>(data + k, one);
-    x = one[0];
-  }
-};
-using LoadFloats = LoadNumbers<float>;
-struct LoadAny {
-  AnyFloats data;
-  int64_t first;
-  __device__ __forceinline__ void operator()(float (&x)[4]) const { data.load<4>(first, x); }
-  __device__ __forceinline__ void operator()(int k, float& x) const { x = data.at(first + k); }
-};
-
-__device__ __forceinline__ void load_gradient(const AdafactorEntry& entry, const Tile& tile, int row,
-                                              float (&g)[4]) {
-  const int64_t first = (tile.row + row) * entry.columns + tile.column;
-  load_columns(entry.packs, tile.num_columns, 0.0f, g,
-               LoadAny{AnyFloats{entry.grad, entry.grad_dtype}, first});
-}
-
 // Sums of squares of a tile by row and by column; a vector's state.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
@@ -122,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     const AdafactorEntry& entry = table.entries[table.find(chunk)];
-    const Tile tile(entry, chunk);
+    const AdafactorTile tile(entry, chunk);
     float column_sums[4] = {};
 #pragma unroll 4
     for (int r = 0; r < tile.num_rows; ++r) {
@@ -197,8 +115,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // What the gradients of a tile are multiplied with: the thread's columns in registers, the rows in shared
 // memory. Requires: all threads call it; nobody reads `rows` any more.
-__device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const Tile& tile, float clip,
-                                             float (&columns)[4], float (&rows)[kTileRows]) {
+__device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const AdafactorTile& tile,
+                                             float clip, float (&columns)[4], float (&rows)[kTileRows]) {
   load_columns(entry.packs, tile.num_columns, 1.0f, columns, LoadFloats{entry.column + tile.column});
 #pragma unroll
   for (int k = 0; k < 4; ++k) columns[k] = 1.0f / sqrtf(columns[k]);
@@ -222,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     const AdafactorEntry& entry = table.entries[table.find(chunk)];
-    const Tile tile(entry, chunk);
+    const AdafactorTile tile(entry, chunk);
     float columns[4];
     load_factors(entry, tile, clip, columns, rows);
     double u_sum = 0.0, p_sum = 0.0;
@@ -279,68 +197,6 @@ __device__ __forceinline__ AdafactorStep adafactor_step(const AdafactorEntry& en
   return {static_cast<float>(rate / divisor), static_cast<float>(rate * scalars.weight_decay)};
 }
 
-__device__ __forceinline__ void store_columns(bool packs, int num_columns, float* to, const float (&x)[4]) {
-  if (packs && num_columns == 4) {
-    store_floats<float, 4>(to, x);
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    if (k < num_columns) to[k] = x[k];
-  }
-}
-
-__device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, int num_columns, int64_t first,
-                                                  const float (&x)[4]) {
-  if (entry.low == nullptr) return;
-  auto* bf16 = static_cast<__nv_bfloat16*>(entry.low) + first;
-  auto* fp16 = static_cast<__half*>(entry.low) + first;
-  const bool is_bf16 = entry.low_dtype == DType::kBF16;
-  if (entry.packs && num_columns == 4) {
-    if (is_bf16) {
-      store_copy<4>(bf16, x);
-    } else {
-      store_floats<__half, 4>(fp16, x);
-    }
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const float one[1] = {x[k]};
-    if (k >= num_columns) continue;
-    if (is_bf16) {
-      store_copy<1>(bf16 + k, one);
-    } else {
-      store_floats<__half, 1>(fp16 + k, one);
-    }
-  }
-}
-
-// A thread's numbers of a row, the first of them the tensor's number `first`, with their copy where there is
-// one.
-template <class Param>
-__device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, int num_columns, int64_t first,
-                                                 const float (&x)[4], const RandomSite& noise) {
-  auto* to = static_cast<Param*>(entry.param) + first;
-  if constexpr (std::is_same_v<Param, float>) {
-    store_columns(entry.packs, num_columns, to, x);
-    store_low_columns(entry, num_columns, first, x);
-  } else if (entry.packs && num_columns == 4) {
-    uint32_t numbers[4];
-    draw_noise<4>(noise, entry.first + first, numbers);
-    store_stochastically<4>(to, x, numbers);
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      if (k >= num_columns) continue;
-      const float one[1] = {x[k]};
-      uint32_t number[1];
-      draw_noise<1>(noise, entry.first + first + k, number);
-      store_stochastically<1>(to + k, one, number);
-    }
-  }
-}
-
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
     adafactor_update_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
@@ -354,7 +210,7 @@ __global__ void __launch_bounds__(kThreads)
     const int index = table.find(chunk);
     const AdafactorEntry& entry = table.entries[index];
     noise.site = first_site + static_cast<uint32_t>(index);
-    const Tile tile(entry, chunk);
+    const AdafactorTile tile(entry, chunk);
     float columns[4];
     load_factors(entry, tile, clip, columns, rows);
     const AdafactorStep step = adafactor_step(entry, scalars, slots);
