@@ -117,11 +117,6 @@ void check_noise(Kernel which, const std::vector<int64_t>& counts) {
                        .m_absmax = gpu(got.m_absmax(i)),
                        .v_absmax = gpu(got.v_absmax(i))});
   }
-  const auto with_noise = [](auto args) {
-    args.noise_seed = 0x123456789abcdefu;
-    args.noise_site = 1u << 30;
-    return args;
-  };
   if (which == Kernel::kAdamw) {
     adamw_8bit_ref(with_noise(scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost)));
     adamw_8bit_cuda(with_noise(scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu))), nullptr);

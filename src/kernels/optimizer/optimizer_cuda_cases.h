@@ -1,9 +1,10 @@
-// What the GPU tests of this folder share: lists of tensors with their twins on the GPU. Not thread-safe:
-// tests.
+// What the GPU tests of this folder share: lists of tensors with their twins on the GPU, and what every
+// optimizer's update keeps to there, whatever its formula. Not thread-safe: tests.
 #pragma once
 
 #include <vector>
 
+#include "device/cuda/stream.h"
 #include "kernels/element_wise/cuda_cases.h"
 #include "kernels/optimizer/optimizer_test_tensors.h"
 #include "kernels/optimizer/update_bounds.h"
@@ -121,5 +122,48 @@ struct UpdateCase {
     return list;
   }
 };
+
+// The arguments of an update with the noise of these tests.
+template <typename Args>
+Args with_noise(Args args) {
+  args.noise_seed = 0x123456789abcdefu;
+  args.noise_site = 1u << 30;
+  return args;
+}
+
+// Parameters in bf16 alone are rounded with the noise that the reference draws. Args: those of the update
+// that both functions are.
+template <typename Args>
+void expect_the_references_noise(const std::vector<int64_t>& counts, void (*reference)(const Args&),
+                                 void (*kernel)(const Args&, CudaStream)) {
+  UpdateCase test("noise_cuda", counts, DType::kBF16, DType::kBF16, fill_with_sum_of_squares);
+  TensorList want("noise_cuda/want", DType::kF32, counts);
+  want.copy_from(test.start);
+  NarrowParameters before(want), wanted(want), weights(want);
+  wanted.give_to(want);
+  DeviceScalars scalars(3e-3, 9, 0.37);
+  reference(with_noise(scalars.args<Args>(want.tensors(), 0.01, kOnHost)));
+  Twins gpu;
+  std::vector<OptimizerTensor> tensors = on_gpu(gpu, test.got, &test.narrow.grads);
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].param = gpu(weights.p[i]);
+  kernel(with_noise(scalars.args<Args>(tensors, 0.01, on_device(gpu))), nullptr);
+  gpu.download();
+  expect_the_same_noise(before, weights, wanted);
+}
+
+template <typename Args>
+void expect_no_change_when_not_finite(void (*kernel)(const Args&, CudaStream)) {
+  UpdateCase test("flag_cuda", {100, 5000}, DType::kF32, DType::kBF16, fill_with_sum_of_squares);
+  DeviceScalars scalars(0.1, 1, 1.0, 0.0);
+  Twins gpu;
+  const std::vector<OptimizerTensor> tensors = on_gpu(gpu, test.got);
+  kernel(scalars.args<Args>(tensors, 0.01, on_device(gpu)), nullptr);
+  gpu.download();
+  for (size_t i = 0; i < test.got.size(); ++i) {
+    expect_same_bits(test.got.param(i), test.start.param(i));
+    expect_same_bits(test.got.m(i), test.start.m(i));
+    expect_same_bits(test.got.v(i), test.start.v(i));
+  }
+}
 
 }  // namespace plimsoll::test
