@@ -72,31 +72,53 @@ struct TileBlock {
   bool two_rows, two_columns;
   bool adds;
   int64_t term_tiles;
+
+  bool has_tile(int i, int j) const { return (i == 0 || two_rows) && (j == 0 || two_columns); }
+  bool is_whole(int i) const { return rows >= (i + 1) * kTileRows; }
+  int64_t rows_of_part(int i) const { return rows - i * kTileRows; }
+  float* tile(int i, int j) const { return c + i * kTileRows * ldc + j * kTileRows; }
 };
+
+// Calls body(i, j) for each tile of the block that reaches beyond the result.
+template <typename Body>
+void for_each_part(const TileBlock& block, Body&& body) {
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 2; ++j) {
+      if (block.has_tile(i, j) && !block.is_whole(i)) body(i, j);
+    }
+  }
+}
+
+void copy_parts_in(const TileBlock& block, Staged& staged) {
+  for_each_part(block, [&](int i, int j) {
+    const int64_t rows = block.rows_of_part(i);
+    float* copy = staged.c[i][j];
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(copy + r * kTileRows, block.tile(i, j) + r * block.ldc, kTilePitch);
+    std::memset(copy + rows * kTileRows, 0, static_cast<size_t>((kTileRows - rows) * kTilePitch));
+  });
+}
+
+void copy_parts_out(const TileBlock& block, const Staged& staged) {
+  for_each_part(block, [&](int i, int j) {
+    for (int64_t r = 0; r < block.rows_of_part(i); ++r)
+      std::memcpy(block.tile(i, j) + r * block.ldc, staged.c[i][j] + r * kTileRows, kTilePitch);
+  });
+}
 
 PLIMSOLL_AMX void multiply_tiles(const TileBlock& block, int64_t row_tile, int64_t column_tile,
                                  Staged& staged) {
-  const auto whole = [&](int i) { return block.rows >= (i + 1) * kTileRows; };
-  float* c[2][2];
-  for (int i = 0; i < 2; ++i) {
-    for (int j = 0; j < 2; ++j) {
-      float* there = block.c + i * kTileRows * block.ldc + j * kTileRows;
-      c[i][j] = whole(i) ? there : staged.c[i][j];
-      if (whole(i) || !block.adds || (i == 1 && !block.two_rows) || (j == 1 && !block.two_columns)) continue;
-      const int64_t rows = block.rows - i * kTileRows;
-      for (int64_t r = 0; r < rows; ++r) {
-        std::memcpy(staged.c[i][j] + r * kTileRows, there + r * block.ldc, kTilePitch);
-      }
-      std::memset(staged.c[i][j] + rows * kTileRows, 0, static_cast<size_t>((kTileRows - rows) * kTilePitch));
-    }
-  }
+  if (block.adds) copy_parts_in(block, staged);
   memory_is_read(&staged);
-  const auto pitch = [&](int i) { return static_cast<size_t>(whole(i) ? block.ldc * 4 : kTilePitch); };
+  const auto at = [&](int i, int j) { return block.is_whole(i) ? block.tile(i, j) : staged.c[i][j]; };
+  const auto pitch = [&](int i) {
+    return static_cast<size_t>(block.is_whole(i) ? block.ldc * 4 : kTilePitch);
+  };
   if (block.adds) {
-    _tile_loadd(0, c[0][0], pitch(0));
-    if (block.two_columns) _tile_loadd(1, c[0][1], pitch(0));
-    if (block.two_rows) _tile_loadd(2, c[1][0], pitch(1));
-    if (block.two_rows && block.two_columns) _tile_loadd(3, c[1][1], pitch(1));
+    _tile_loadd(0, at(0, 0), pitch(0));
+    if (block.two_columns) _tile_loadd(1, at(0, 1), pitch(0));
+    if (block.two_rows) _tile_loadd(2, at(1, 0), pitch(1));
+    if (block.two_rows && block.two_columns) _tile_loadd(3, at(1, 1), pitch(1));
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -117,65 +139,66 @@ PLIMSOLL_AMX void multiply_tiles(const TileBlock& block, int64_t row_tile, int64
       if (block.two_columns) _tile_dpbf16ps(3, 5, 7);
     }
   }
-  _tile_stored(0, c[0][0], pitch(0));
-  if (block.two_columns) _tile_stored(1, c[0][1], pitch(0));
-  if (block.two_rows) _tile_stored(2, c[1][0], pitch(1));
-  if (block.two_rows && block.two_columns) _tile_stored(3, c[1][1], pitch(1));
-  for (int i = 0; i < (block.two_rows ? 2 : 1); ++i) {
-    if (whole(i)) continue;
-    for (int j = 0; j < (block.two_columns ? 2 : 1); ++j) {
-      float* there = block.c + i * kTileRows * block.ldc + j * kTileRows;
-      for (int64_t r = 0; r < block.rows - i * kTileRows; ++r) {
-        std::memcpy(there + r * block.ldc, staged.c[i][j] + r * kTileRows, kTilePitch);
-      }
-    }
-  }
+  _tile_stored(0, at(0, 0), pitch(0));
+  if (block.two_columns) _tile_stored(1, at(0, 1), pitch(0));
+  if (block.two_rows) _tile_stored(2, at(1, 0), pitch(1));
+  if (block.two_rows && block.two_columns) _tile_stored(3, at(1, 1), pitch(1));
+  copy_parts_out(block, staged);
 }
 
 int64_t tiles_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-PLIMSOLL_AMX void multiply_blocks(const AmxProduct& p) {
-  Staged staged;
-  for (int64_t k = 0; k < p.depth; k += kBlock) {
-    const int64_t terms = std::min(kBlock, p.depth - k);
-    const int64_t term_tiles = tiles_of(terms, kTileTerms);
-    for (int64_t n = 0; n < p.columns; n += kBlock) {
-      const int64_t column_tiles = tiles_of(std::min(kBlock, p.columns - n), kTileRows);
-      for (int64_t kt = 0; kt < term_tiles; ++kt) {
-        for (int64_t j = 0; j < column_tiles; ++j) {
-          stage_b(p.b + (k + kt * kTileTerms) * p.ldb + n + j * kTileRows, p.ldb, terms - kt * kTileTerms,
-                  staged.b[kt][j]);
-        }
+// What of the product lies in `Staged`: terms from `k` on, of rows from `m` and columns from `n` on.
+struct Corner {
+  int64_t m, n, k;
+
+  int64_t row_tiles(const AmxProduct& p) const { return tiles_of(std::min(kBlock, p.rows - m), kTileRows); }
+  int64_t column_tiles(const AmxProduct& p) const {
+    return tiles_of(std::min(kBlock, p.columns - n), kTileRows);
+  }
+  int64_t term_tiles(const AmxProduct& p) const {
+    return tiles_of(std::min(kBlock, p.depth - k), kTileTerms);
+  }
+};
+
+PLIMSOLL_AMX void stage_left(const AmxProduct& p, const Corner& at, Staged& staged) {
+  for (int64_t i = 0; i < at.row_tiles(p); ++i) {
+    const int64_t row = at.m + i * kTileRows;
+    for (int64_t kt = 0; kt < at.term_tiles(p); ++kt) {
+      const int64_t term = at.k + kt * kTileTerms;
+      if (p.left == LeftOperand::kByRow) {
+        stage_rows(p.a + row * p.lda + term, p.lda, p.rows - row, p.depth - term, staged.a[i][kt]);
+      } else {
+        stage_columns(p.a + term * p.lda + row, p.lda, p.rows - row, p.depth - term, staged.a[i][kt]);
       }
-      for (int64_t m = 0; m < p.rows; m += kBlock) {
-        const int64_t rows = std::min(kBlock, p.rows - m);
-        const int64_t row_tiles = tiles_of(rows, kTileRows);
-        for (int64_t i = 0; i < row_tiles; ++i) {
-          const int64_t row = m + i * kTileRows;
-          for (int64_t kt = 0; kt < term_tiles; ++kt) {
-            const int64_t term = k + kt * kTileTerms;
-            if (p.left == LeftOperand::kByRow) {
-              stage_rows(p.a + row * p.lda + term, p.lda, p.rows - row, p.depth - term, staged.a[i][kt]);
-            } else {
-              stage_columns(p.a + term * p.lda + row, p.lda, p.rows - row, p.depth - term, staged.a[i][kt]);
-            }
-          }
-        }
-        for (int64_t i = 0; i < row_tiles; i += 2) {
-          for (int64_t j = 0; j < column_tiles; j += 2) {
-            multiply_tiles({.c = p.c + (m + i * kTileRows) * p.ldc + n + j * kTileRows,
-                            .ldc = p.ldc,
-                            .rows = rows - i * kTileRows,
-                            .two_rows = i + 1 < row_tiles,
-                            .two_columns = j + 1 < column_tiles,
-                            .adds = k > 0 || p.start == ProductStart::kStored,
-                            .term_tiles = term_tiles},
-                           i, j, staged);
-          }
-        }
-      }
+    }
+  }
+}
+
+PLIMSOLL_AMX void stage_right(const AmxProduct& p, const Corner& at, Staged& staged) {
+  for (int64_t kt = 0; kt < at.term_tiles(p); ++kt) {
+    const int64_t term = at.k + kt * kTileTerms;
+    for (int64_t j = 0; j < at.column_tiles(p); ++j) {
+      stage_b(p.b + term * p.ldb + at.n + j * kTileRows, p.ldb, p.depth - term, staged.b[kt][j]);
+    }
+  }
+}
+
+void multiply_staged(const AmxProduct& p, const Corner& at, Staged& staged) {
+  const int64_t row_tiles = at.row_tiles(p), column_tiles = at.column_tiles(p);
+  for (int64_t i = 0; i < row_tiles; i += 2) {
+    for (int64_t j = 0; j < column_tiles; j += 2) {
+      const int64_t row = at.m + i * kTileRows;
+      multiply_tiles({.c = p.c + row * p.ldc + at.n + j * kTileRows,
+                      .ldc = p.ldc,
+                      .rows = p.rows - row,
+                      .two_rows = i + 1 < row_tiles,
+                      .two_columns = j + 1 < column_tiles,
+                      .adds = at.k > 0 || p.start == ProductStart::kStored,
+                      .term_tiles = at.term_tiles(p)},
+                     i, j, staged);
     }
   }
 }
@@ -183,7 +206,17 @@ PLIMSOLL_AMX void multiply_blocks(const AmxProduct& p) {
 }  // namespace
 
 void multiply_amx(const AmxProduct& product) {
-  multiply_blocks(product);
+  Staged staged;
+  Corner at{};
+  for (at.k = 0; at.k < product.depth; at.k += kBlock) {
+    for (at.n = 0; at.n < product.columns; at.n += kBlock) {
+      stage_right(product, at, staged);
+      for (at.m = 0; at.m < product.rows; at.m += kBlock) {
+        stage_left(product, at, staged);
+        multiply_staged(product, at, staged);
+      }
+    }
+  }
 }
 
 }  // namespace plimsoll

@@ -35,7 +35,7 @@ class AmxMatmul final : public PreparedMatmul {
 
  private:
   void check(const MatmulArgs& args) const;
-  void add_bias(const MatmulArgs& args) const;
+  void add_bias(const MatmulArgs& args, const Piece& piece, int64_t row, int64_t end) const;
   void split_b(const MatmulArgs& args, const Piece& piece) const;
   void multiply_rows(const MatmulArgs& args, const Piece& piece, int64_t row, std::byte* a_parts) const;
   void multiply_block(const MatmulArgs& args, int64_t row, int64_t column, PartsProduct product) const;
@@ -63,7 +63,6 @@ void AmxMatmul::check(const MatmulArgs& args) const {
 
 void AmxMatmul::run(const MatmulArgs& args) {
   check(args);
-  if (args.bias && args.accumulate == Accumulate::kAdd) add_bias(args);
   const int64_t tasks = (problem_.m + blocks_.rows - 1) / blocks_.rows;
   Piece piece;
   for (piece.column = 0; piece.column < problem_.n; piece.column += blocks_.columns) {
@@ -79,11 +78,12 @@ void AmxMatmul::run(const MatmulArgs& args) {
   }
 }
 
-void AmxMatmul::add_bias(const MatmulArgs& args) const {
+// To what the rows [row, end) of C hold in the piece's columns.
+void AmxMatmul::add_bias(const MatmulArgs& args, const Piece& piece, int64_t row, int64_t end) const {
   float* c = args.c.as<float>();
   const float* bias = args.bias.as<float>();
-  for (int64_t i = 0; i < problem_.m; ++i) {
-    for (int64_t j = 0; j < problem_.n; ++j) c[i * problem_.n + j] += bias[j];
+  for (int64_t i = row; i < end; ++i) {
+    for (int64_t j = piece.column; j < piece.column + piece.columns; ++j) c[i * problem_.n + j] += bias[j];
   }
 }
 
@@ -119,7 +119,9 @@ void AmxMatmul::multiply_rows(const MatmulArgs& args, const Piece& piece, int64_
          .terms = piece.terms},
         a_parts + (i - row) / kPartsBlock * block_bytes);
   }
-  const bool adds = args.accumulate == Accumulate::kAdd || piece.term > 0;
+  const bool is_first = piece.term == 0;
+  const bool adds = args.accumulate == Accumulate::kAdd || !is_first;
+  if (adds && is_first && args.bias) add_bias(args, piece, row, end);
   const PartsStart start = adds ? PartsStart::kStored : args.bias ? PartsStart::kBias : PartsStart::kZero;
   configure_amx_tiles();
   for (int64_t j = 0; j < piece.columns; j += kPartsBlock) {
