@@ -68,12 +68,18 @@ std::vector<UpdatePart> update_parts(const BindContext& context) {
   return parts;
 }
 
-// Of updates that round stochastically.
-uint64_t noise_seed(const BindContext& context) {
-  return static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0));
-}
-uint32_t noise_site(const BindContext& context) {
-  return static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0));
+// What the updates of all optimizers have.
+template <typename Args>
+Args update_args(const BindContext& context) {
+  Args args;
+  args.learning_rate = context.input(0);
+  args.step = context.input(1);
+  args.clip_coefficient = context.input(2);
+  args.finite = context.input(3);
+  args.weight_decay = context.attributes().number("weight_decay");
+  args.noise_seed = static_cast<uint64_t>(context.attributes().integer_or("noise_seed", 0));
+  args.noise_site = static_cast<uint32_t>(context.attributes().integer_or("noise_site", 0));
+  return args;
 }
 
 }  // namespace
@@ -150,64 +156,38 @@ GlobalNormArgs global_norm_args(const BindContext& context) {
   return args;
 }
 AdamwArgs adamw_args(const BindContext& context) {
-  return {.learning_rate = context.input(0),
-          .step = context.input(1),
-          .clip_coefficient = context.input(2),
-          .finite = context.input(3),
-          .beta1 = context.attributes().number("beta1"),
-          .beta2 = context.attributes().number("beta2"),
-          .epsilon = context.attributes().number("epsilon"),
-          .weight_decay = context.attributes().number("weight_decay"),
-          .noise_seed = noise_seed(context),
-          .noise_site = noise_site(context)};
+  auto args = update_args<AdamwArgs>(context);
+  args.beta1 = context.attributes().number("beta1");
+  args.beta2 = context.attributes().number("beta2");
+  args.epsilon = context.attributes().number("epsilon");
+  return args;
 }
 SgdArgs sgd_args(const BindContext& context) {
-  return {.learning_rate = context.input(0),
-          .step = context.input(1),
-          .clip_coefficient = context.input(2),
-          .finite = context.input(3),
-          .momentum = context.attributes().number("momentum"),
-          .weight_decay = context.attributes().number("weight_decay"),
-          .nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff,
-          .noise_seed = noise_seed(context),
-          .noise_site = noise_site(context)};
+  auto args = update_args<SgdArgs>(context);
+  args.momentum = context.attributes().number("momentum");
+  args.nesterov = context.attributes().integer("nesterov") != 0 ? Nesterov::kOn : Nesterov::kOff;
+  return args;
 }
 LionArgs lion_args(const BindContext& context) {
-  return {.learning_rate = context.input(0),
-          .step = context.input(1),
-          .clip_coefficient = context.input(2),
-          .finite = context.input(3),
-          .beta1 = context.attributes().number("beta1"),
-          .beta2 = context.attributes().number("beta2"),
-          .weight_decay = context.attributes().number("weight_decay"),
-          .noise_seed = noise_seed(context),
-          .noise_site = noise_site(context)};
+  auto args = update_args<LionArgs>(context);
+  args.beta1 = context.attributes().number("beta1");
+  args.beta2 = context.attributes().number("beta2");
+  return args;
 }
 AdagradArgs adagrad_args(const BindContext& context) {
-  return {.learning_rate = context.input(0),
-          .step = context.input(1),
-          .clip_coefficient = context.input(2),
-          .finite = context.input(3),
-          .lr_decay = context.attributes().number("lr_decay"),
-          .epsilon = context.attributes().number("epsilon"),
-          .weight_decay = context.attributes().number("weight_decay"),
-          .noise_seed = noise_seed(context),
-          .noise_site = noise_site(context)};
+  auto args = update_args<AdagradArgs>(context);
+  args.lr_decay = context.attributes().number("lr_decay");
+  args.epsilon = context.attributes().number("epsilon");
+  return args;
 }
 AdafactorArgs adafactor_args(const BindContext& context) {
   const Attributes& attributes = context.attributes();
-  AdafactorArgs args{.learning_rate = context.input(0),
-                     .step = context.input(1),
-                     .clip_coefficient = context.input(2),
-                     .finite = context.input(3),
-                     .epsilon1 = attributes.number("epsilon1"),
-                     .epsilon2 = attributes.number("epsilon2"),
-                     .clip_threshold = attributes.number("clip_threshold"),
-                     .decay_rate = attributes.number("decay_rate"),
-                     .weight_decay = attributes.number("weight_decay"),
-                     .noise_seed = noise_seed(context),
-                     .noise_site = noise_site(context),
-                     .scratch = context.scratch()};
+  auto args = update_args<AdafactorArgs>(context);
+  args.epsilon1 = attributes.number("epsilon1");
+  args.epsilon2 = attributes.number("epsilon2");
+  args.clip_threshold = attributes.number("clip_threshold");
+  args.decay_rate = attributes.number("decay_rate");
+  args.scratch = context.scratch();
   if (attributes.number("beta1") >= 0.0) args.beta1 = attributes.number("beta1");
   if (attributes.integer("scale_parameter") != 0) args.scale_by_parameter = ScaleByParameter::kYes;
   return args;
