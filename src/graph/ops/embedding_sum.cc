@@ -44,42 +44,45 @@ class EmbeddingSum final : public OpSchema {
     const Op& op = context.op();
     const ValueId d_x = context.d_output(0);
     if (d_x == kNoValue) return;
-    const std::vector<ValueId> sorted = emit_sort(context);
-    for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
-      if (!context.wants(static_cast<int>(i) + 1)) continue;
-      const Value& table = graph.value(op.inputs[i + 1]);
-      const int64_t padding_id = i == 1 ? op.attributes.integer_or("padding_id", -1) : -1;
+    const std::vector<size_t> wanted = wanted_tables(context);
+    if (wanted.empty()) return;
+    const std::vector<ValueId> sorted = emit_sort(context, wanted);
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      const size_t i = wanted[k];
+      const Value& table = graph.value(op.inputs[i]);
+      const int64_t padding_id = i == kFirstTable ? op.attributes.integer_or("padding_id", -1) : -1;
       const Attributes attributes{{"rows", table.type.shape[0].offset},
                                   {"padding_id", padding_id},
                                   {"dtype", std::string(dtype_name(sum_dtype(table.type.dtype)))}};
-      context.set(static_cast<int>(i) + 1,
-                  emit(graph, embedding_bwd_op(), {sorted[i / 2], d_x, kNoValue, kNoValue}, attributes,
-                       "d_" + table.name));
+      context.set(static_cast<int>(i), emit(graph, embedding_bwd_op(), {sorted[k], d_x, kNoValue, kNoValue},
+                                            attributes, "d_" + table.name));
     }
   }
 
  private:
-  // The sorted ids of the tables whose gradients are wanted, kNoValue of the others.
-  static std::vector<ValueId> emit_sort(GradientContext& context) {
+  static constexpr size_t kFirstTable = 2;  // its ids stand before it, and so do those of the others
+
+  // The operands that are tables whose gradients are wanted.
+  static std::vector<size_t> wanted_tables(const GradientContext& context) {
+    std::vector<size_t> wanted;
+    for (size_t i = kFirstTable; i < context.op().inputs.size(); i += 2) {
+      if (context.wants(static_cast<int>(i))) wanted.push_back(i);
+    }
+    return wanted;
+  }
+
+  // The sorted ids of each of these tables.
+  static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
     std::vector<ValueId> inputs{op.inputs[0]};
     std::vector<std::string> names;
     int64_t rows = 0;
-    for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
-      if (!context.wants(static_cast<int>(i) + 1)) continue;
-      inputs.push_back(op.inputs[i]);
-      names.push_back(context.graph().value(op.inputs[i]).name + ".sorted");
-      rows = std::max(rows, context.graph().value(op.inputs[i + 1]).type.shape[0].offset);
+    for (const size_t i : tables) {
+      inputs.push_back(op.inputs[i - 1]);
+      names.push_back(context.graph().value(op.inputs[i - 1]).name + ".sorted");
+      rows = std::max(rows, context.graph().value(op.inputs[i]).type.shape[0].offset);
     }
-    std::vector<ValueId> sorted((op.inputs.size() - 1) / 2, kNoValue);
-    if (names.empty()) return sorted;
-    const std::vector<ValueId> outputs =
-        emit_all(context.graph(), sort_ids_op(), std::move(inputs), {{"rows", rows}}, names);
-    size_t next = 0;
-    for (size_t i = 1; i + 1 < op.inputs.size(); i += 2) {
-      if (context.wants(static_cast<int>(i) + 1)) sorted[i / 2] = outputs[next++];
-    }
-    return sorted;
+    return emit_all(context.graph(), sort_ids_op(), std::move(inputs), {{"rows", rows}}, names);
   }
 };
 

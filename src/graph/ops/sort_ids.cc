@@ -1,6 +1,7 @@
 // sort_ids(cu_seqlens, ids_0, ids_1, ...) {rows}: for each ids_k its (id, token) pairs sorted_k_T2, by id and
 // within an id by token. Tokens at and after cu_seqlens[B] come last, with an id that no table has. Every id
-// is below {rows}. What the gradients of embeddings read, once for all of a table's.
+// is below {rows}. One sort serves all gradients of tables, and where a gradient is computed by rows, each of
+// its ops.
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
