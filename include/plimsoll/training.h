@@ -116,8 +116,11 @@ struct Prediction {
 struct MemoryFigures {
   int64_t predicted_total_bytes = 0;
   int64_t arena_bytes = 0;
-  // As observed: the end of the highest unit (64 bytes; 256 on a GPU) of the arena that was written.
+  // As observed: the end of the highest unit (64 bytes; 256 on a GPU) of the arena that was in use, written or
+  // given to a kernel that ran as its scratch.
   int64_t arena_high_water_bytes = 0;
+  // Of what was written alone: a kernel may leave the end of its scratch as it was.
+  int64_t arena_written_bytes = 0;
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;
   int64_t measured_peak_bytes = 0;  // the process's VmHWM; on a GPU what NVML counts, less what others hold

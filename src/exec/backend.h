@@ -80,7 +80,7 @@ class ExecutorBackend {
 
   // The end of the highest byte of the arena that was ever written, as observed; all of it where buffers lie
   // apart.
-  virtual int64_t high_water_bytes() const = 0;
+  virtual int64_t written_bytes() const = 0;
 };
 
 // Takes the arena and fills it. Errors: kDevice where memory or the device is refused.

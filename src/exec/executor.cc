@@ -224,6 +224,7 @@ void Executor::run(ProgramKind kind, Segment segment) {
   refresh_copies();
   if (segment == Segment::kOptimizer) updated_ = true;
   const bool is_first = !std::exchange(target.bound->has_run[index_of(segment)], true);
+  if (is_first) note_scratch(*target.plan, segment);
   if (profiling_) {
     backend_->run_timed(*target.bound, segment, carried, is_first ? target.first_times : target.times);
   } else {
@@ -236,9 +237,17 @@ void Executor::finish_last_run() const {
   if (BoundProgram* program = std::exchange(left_by_, nullptr)) backend_->copy_carried(*program);
 }
 
-int64_t Executor::high_water_bytes() const {
-  const int64_t unit = arena_alignment(plan_.request.device);
-  return (backend_->high_water_bytes() + unit - 1) / unit * unit;
+void Executor::note_scratch(const ProgramPlan& program, Segment segment) {
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const OpPlan& op = program.ops[i];
+    if (op.scratch_bytes == 0 || program.graph.ops()[i].segment != segment) continue;
+    const int64_t bytes = bytes_in_arena(op.scratch_bytes, plan_.request.device);
+    given_scratch_end_ = std::max(given_scratch_end_, op.scratch_offset + bytes);
+  }
+}
+
+int64_t Executor::written_bytes() const {
+  return bytes_in_arena(backend_->written_bytes(), plan_.request.device);
 }
 
 const Bucket& Executor::current_bucket(ProgramKind kind) const {

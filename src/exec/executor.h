@@ -5,6 +5,7 @@
 // temporary.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
@@ -93,9 +94,12 @@ class Executor {
   std::string first_bad_value();
 
   const Bucket& current_bucket(ProgramKind kind) const;
-  // The end of the highest unit of the arena's alignment, in which buffers are handed out, that holds a byte
-  // which was written, as observed. Cost on a GPU: copies the arena.
-  int64_t high_water_bytes() const;
+  // The end of the highest unit of the arena's alignment, in which buffers are handed out, that was in use:
+  // it holds a byte which was written, or it was scratch of a kernel that ran. A kernel may leave
+  // the end of its scratch unwritten. Cost on a GPU: copies the arena.
+  int64_t high_water_bytes() const { return std::max(written_bytes(), given_scratch_end_); }
+  // Of what was written alone.
+  int64_t written_bytes() const;
   const Plan& plan() const { return plan_; }
 
   // With loss scaling: the scale of the last step's gradients, and the steps that an overflow has skipped,
@@ -130,6 +134,7 @@ class Executor {
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
+  void note_scratch(const ProgramPlan& program, Segment segment);
   // Copies to the host what the last step left on the device for the next: before anybody reads or writes
   // where it belongs, and before another program takes the bytes.
   void finish_last_run() const;
@@ -143,6 +148,7 @@ class Executor {
   bool updated_ = false;          // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
+  int64_t given_scratch_end_ = 0;  // in whole units of the arena's alignment
   mutable BoundProgram* left_by_ = nullptr;  // the bucket of a step that left something
   bool profiling_ = false;
 };

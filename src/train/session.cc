@@ -260,6 +260,7 @@ MemoryFigures Session::memory() const {
   return {.predicted_total_bytes = plan_.total_bytes(),
           .arena_bytes = plan_.arena_bytes,
           .arena_high_water_bytes = executor_ ? executor_->high_water_bytes() : 0,
+          .arena_written_bytes = executor_ ? executor_->written_bytes() : 0,
           .lower_bound_bytes = plan_.lower_bound_bytes,
           .constant_bytes = plan_.constant_bytes(),
           .measured_peak_bytes = plan_.is_on_gpu() ? gpu_used_bytes(plan_.request) - gpu_used_before_

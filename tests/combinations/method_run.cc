@@ -137,8 +137,8 @@ void MethodRuns::check_memory(const MethodSet& set) {
   const MemoryFigures memory = trainer.memory();
   EXPECT_EQ(memory.arena_bytes, plan.arena_bytes);
   EXPECT_EQ(memory.arena_bytes, trainer.plan().arena_bytes);
-  EXPECT_LE(memory.arena_high_water_bytes, memory.arena_bytes);
-  EXPECT_GE(memory.arena_high_water_bytes, tensors_end(plan));
+  EXPECT_EQ(memory.arena_high_water_bytes, memory.arena_bytes);
+  EXPECT_GE(memory.arena_written_bytes, tensors_end(plan));
 }
 
 void MethodRuns::check_losses(const MethodSet& set) {

@@ -18,6 +18,7 @@ struct MemoryTruth {
   int64_t tensors_end = -1;
   int64_t arena_bytes = -1;
   int64_t high_water_bytes = -1;
+  int64_t written_bytes = -1;
   int64_t constant_bytes = -1;
   int64_t predicted_bytes = -1;
   int64_t measured_bytes = -1;
@@ -31,10 +32,10 @@ std::vector<std::string> random_run(const TestFolder& folder, uint64_t seed, uin
 // Runs it and reads memory.json from its output folder, FOLDER/out.
 MemoryTruth memory_of(const TestFolder& folder, const std::vector<std::string>& words);
 
-// The arena is the planned one to the byte. Its last tensor is written to the end, padding alone stays as it
-// was; nothing is written behind the arena, and behind the last tensor only scratch is. (oneDNN asks for
-// scratch by the shape of a product and does not write all of it, so scratch at the arena's end may stay
-// untouched in part.) The process never holds more than was predicted. Reports through GoogleTest.
+// The arena is the planned one and in use up to its end, to the byte, and nothing is written behind it. The
+// last tensor is written to its end; behind it only scratch is, of which kernels may leave the end unwritten
+// (oneDNN asks for scratch by the shape of a product and does not write all of it). The process never holds
+// more than was predicted. Reports through GoogleTest.
 void expect_truth(const MemoryTruth& truth);
 
 }  // namespace plimsoll::testing

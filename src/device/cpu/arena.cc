@@ -52,7 +52,7 @@ CpuArena& CpuArena::operator=(CpuArena&& other) noexcept {
   return *this;
 }
 
-int64_t CpuArena::high_water_bytes() const {
+int64_t CpuArena::written_bytes() const {
   int64_t end = mapped_bytes_;
   while (end > 0 && data_[end - 1] == std::byte{fill_}) --end;
   return end;

@@ -26,7 +26,7 @@ class CpuArena {
   int64_t bytes() const { return bytes_; }
   // The end of the highest byte that differs from the fill pattern, up to the last page: what was really
   // used, as observed. More than bytes() shows a write beyond the plan.
-  int64_t high_water_bytes() const;
+  int64_t written_bytes() const;
 
  private:
   std::byte* data_ = nullptr;

@@ -144,7 +144,7 @@ CudaArena& CudaArena::operator=(CudaArena&& other) noexcept {
   return *this;
 }
 
-int64_t CudaArena::high_water_bytes(CudaDevice& device) const {
+int64_t CudaArena::written_bytes(CudaDevice& device) const {
   constexpr int64_t kPiece = int64_t{64} << 20;
   std::vector<std::byte> piece(static_cast<size_t>(std::min(kPiece, bytes_)));
   for (int64_t end = bytes_; end > 0;) {

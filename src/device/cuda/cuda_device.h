@@ -89,7 +89,7 @@ class CudaArena {
   int64_t bytes() const { return bytes_; }
   // The end of the highest byte that differs from the fill pattern: what was really used, as observed. Cost:
   // copies the arena to the host, piece by piece.
-  int64_t high_water_bytes(CudaDevice& device) const;
+  int64_t written_bytes(CudaDevice& device) const;
 
  private:
   std::byte* data_ = nullptr;

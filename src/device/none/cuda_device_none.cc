@@ -54,7 +54,7 @@ CudaArena::CudaArena(CudaDevice&, int64_t, std::optional<uint8_t>) {
 CudaArena::~CudaArena() = default;
 CudaArena::CudaArena(CudaArena&&) noexcept = default;
 CudaArena& CudaArena::operator=(CudaArena&&) noexcept = default;
-int64_t CudaArena::high_water_bytes(CudaDevice&) const {
+int64_t CudaArena::written_bytes(CudaDevice&) const {
   fail_not_built();
 }
 

@@ -150,8 +150,8 @@ class CpuBackend final : public ExecutorBackend {
     return ceilings;
   }
 
-  int64_t high_water_bytes() const override {
-    return plan_.request.separate_buffers ? plan_.arena_bytes : arena_.high_water_bytes();
+  int64_t written_bytes() const override {
+    return plan_.request.separate_buffers ? plan_.arena_bytes : arena_.written_bytes();
   }
 
  private:

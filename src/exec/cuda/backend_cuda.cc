@@ -239,9 +239,9 @@ class CudaBackend final : public ExecutorBackend {
     return table;
   }
 
-  int64_t high_water_bytes() const override {
+  int64_t written_bytes() const override {
     if (plan_.request.separate_buffers) return plan_.arena_bytes;
-    return arena_.high_water_bytes(const_cast<CudaDevice&>(device_));
+    return arena_.written_bytes(const_cast<CudaDevice&>(device_));
   }
 
  private:

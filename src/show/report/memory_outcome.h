@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// Arena, device constant and total as predicted before the run, as held by it, and as measured: the highest
-// byte of the arena that was written, and the peak that the operating system saw. Ends with the verdict.
+// Arena, device constant and total as predicted before the run, as held by it, and as measured: the end of
+// what was in use of the arena, and the peak that the operating system saw. Ends with the verdict.
 // Newline at the end.
 std::string memory_outcome_table(const MemoryFigures& figures);
 

@@ -233,6 +233,7 @@ std::string memory_json(const MemoryFigures& figures) {
   const Json object{{"predicted_total_bytes", figures.predicted_total_bytes},
                     {"arena_bytes", figures.arena_bytes},
                     {"arena_high_water_bytes", figures.arena_high_water_bytes},
+                    {"arena_written_bytes", figures.arena_written_bytes},
                     {"lower_bound_bytes", figures.lower_bound_bytes},
                     {"constant_bytes", figures.constant_bytes},
                     {"measured_peak_bytes", figures.measured_peak_bytes}};

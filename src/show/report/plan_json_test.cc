@@ -88,12 +88,14 @@ TEST(MemoryJson, HasTheAgreedKeys) {
   const Json json = Json::parse(memory_json({.predicted_total_bytes = 5,
                                              .arena_bytes = 4,
                                              .arena_high_water_bytes = 3,
+                                             .arena_written_bytes = 7,
                                              .lower_bound_bytes = 2,
                                              .constant_bytes = 1,
                                              .measured_peak_bytes = 6}));
   EXPECT_EQ(json["predicted_total_bytes"], 5);
   EXPECT_EQ(json["arena_bytes"], 4);
   EXPECT_EQ(json["arena_high_water_bytes"], 3);
+  EXPECT_EQ(json["arena_written_bytes"], 7);
   EXPECT_EQ(json["measured_peak_bytes"], 6);
 }
 
