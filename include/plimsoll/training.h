@@ -116,8 +116,8 @@ struct Prediction {
 struct MemoryFigures {
   int64_t predicted_total_bytes = 0;
   int64_t arena_bytes = 0;
-  // As observed: the end of the highest unit (64 bytes; 256 on a GPU) of the arena that was in use, written or
-  // given to a kernel that ran as its scratch.
+  // As observed: the end of the highest unit (64 bytes; 256 on a GPU) of the arena that was in use, written
+  // or given to a kernel that ran as its scratch.
   int64_t arena_high_water_bytes = 0;
   // Of what was written alone: a kernel may leave the end of its scratch as it was.
   int64_t arena_written_bytes = 0;

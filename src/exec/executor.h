@@ -148,7 +148,7 @@ class Executor {
   bool updated_ = false;          // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
-  int64_t given_scratch_end_ = 0;  // in whole units of the arena's alignment
+  int64_t given_scratch_end_ = 0;            // in whole units of the arena's alignment
   mutable BoundProgram* left_by_ = nullptr;  // the bucket of a step that left something
   bool profiling_ = false;
 };
