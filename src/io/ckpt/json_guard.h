@@ -15,9 +15,12 @@
 
 #include "base/check.h"
 #include "base/counting_iterator.h"
-#include "io/ckpt/json_text.h"
+#include "io/ckpt/file_text.h"
 
 namespace plimsoll::internal {
+
+// Deeper nesting than any configuration has; the limit keeps recursion over the value bounded.
+inline constexpr int kMaxJsonDepth = 64;
 
 // Base of event handlers. A derived class supplies the events; each returns true, or refuse(why).
 class GuardedEvents {
