@@ -46,7 +46,7 @@ endif()
 
 # README runs the examples from the build directory.
 if(TARGET own_loop)
-  add_dependencies(plimsoll_product own_loop own_optimizer)
+  add_dependencies(plimsoll_product own_loop)
 endif()
 if(TARGET plimsoll_demo_programs)
   add_dependencies(plimsoll_product plimsoll_demo_programs)

@@ -1,70 +1,61 @@
-// A training loop of one's own with Plimsoll's engine: the plan, the data, forward and backward, the update,
-// are calls; what happens between them is yours. Run it as: own_loop MODEL_FOLDER TRAIN_FILE OUTPUT_FOLDER
-// [STEPS] [arguments of plimsoll train, such as --bf16 --gradient_checkpointing True --optim adamw_8bit]
+// A training loop of one's own with Plimsoll's engine: the plan, the data, forward and backward and the
+// update are calls; what happens between them is yours. Run it as: own_loop [arguments of plimsoll train],
+// with --bf16,
+// --gradient_checkpointing or --optim adamw_8bit as you like. With --optim sgd --optim_args momentum=0.9 the
+// update is not Plimsoll's but an optimizer of one's own, with parameter groups of one's own.
 #include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <vector>
 
 #include "plimsoll/trainer.h"
 
-int main(int argc, char** argv) {
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: own_loop MODEL_FOLDER TRAIN_FILE OUTPUT_FOLDER [STEPS] [ARGUMENTS]\n");
-    return 2;
+// SGD with momentum. Biases and norms do not decay; the classifier learns ten times as fast. The state is the
+// one that --optim plans for each parameter, zero before the first step.
+static void update_own(const plimsoll::OwnParameter& parameter, double rate) {
+  const bool is_norm = parameter.name.find("LayerNorm") != std::string_view::npos;
+  const double decay = is_norm || parameter.name.ends_with("bias") ? 0.0 : 0.01;
+  if (parameter.name.starts_with("classifier")) rate *= 10;
+  const std::span<float> momentum = parameter.states[0];
+  for (size_t i = 0; i < parameter.weights.size(); ++i) {
+    const double gradient = parameter.gradients[i] + decay * parameter.weights[i];
+    momentum[i] = static_cast<float>(0.9 * momentum[i] + gradient);
+    parameter.weights[i] -= static_cast<float>(rate * momentum[i]);
   }
+}
+
+int main(int argc, char** argv) {
   try {
-    const std::string steps_text = argc > 4 ? argv[4] : "20";
-    // The same names as on the command line; the last of a name counts. A folder without weights starts from
-    // fresh ones; "dummy" is data made up. The plan has room for every batch of so many steps.
-    std::vector<std::string> words{"--config_name",
-                                   argv[1],
-                                   "--tokenizer_name",
-                                   argv[1],
-                                   "--output_dir",
-                                   argv[3],
-                                   "--max_steps",
-                                   steps_text,
-                                   "--per_device_train_batch_size",
-                                   "8",
-                                   "--gradient_accumulation_steps",
-                                   "2"};
-    const bool is_dummy = std::string(argv[2]) == "dummy";
-    const std::vector<std::string> dummy{"--dataset_name",     "dummy", "--dummy_num_samples", "64",
-                                         "--dummy_seq_length", "16"};
-    const std::vector<std::string> file{"--train_file", argv[2]};
-    words.insert(words.end(), (is_dummy ? dummy : file).begin(), (is_dummy ? dummy : file).end());
-    if (argc > 5) words.insert(words.end(), argv + 5, argv + argc);
-    const plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
-    const auto steps = static_cast<int>(arguments.max_steps);
-    const double peak_rate = 1e-3;
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    plimsoll::Arguments arguments = plimsoll::parse_arguments(words).arguments;
+    // The plan has room for every batch of so many steps.
+    if (arguments.max_steps < 0) arguments.max_steps = 20;
+    const bool is_own = arguments.optim == "sgd" && arguments.optim_args.contains("momentum");
 
     // Before anything is allocated, the plan says what the run will hold; train() of the Trainer holds the
     // same.
     plimsoll::Trainer trainer(arguments);
-    std::printf("planned: %lld bytes in the arena, %.1f MiB in all\n",
-                static_cast<long long>(trainer.plan().arena_bytes),
+    std::printf("planned: %ld bytes in the arena, %.1f MiB in all\n", trainer.plan().arena_bytes,
                 static_cast<double>(trainer.plan().total_bytes) / 1048576.0);
-    trainer.start();
 
-    for (int step = 0; step < steps; ++step) {
+    while (trainer.step() < trainer.max_steps()) {
       double loss = 0;
-      for (int micro = 0; micro < arguments.gradient_accumulation_steps; ++micro) {
-        const plimsoll::Batch batch = trainer.next_batch();
-        loss += trainer.forward_backward(batch) / static_cast<double>(arguments.gradient_accumulation_steps);
+      for (int64_t micro = 0; micro < arguments.gradient_accumulation_steps; ++micro) {
+        loss += trainer.forward_backward(trainer.next_batch());
       }
       // A schedule of one's own: linear to nothing.
-      const double rate = peak_rate * (1.0 - static_cast<double>(step) / steps);
-      const double norm = trainer.update(rate);
-      if (step % 5 == 0 || step + 1 == steps)
-        std::printf("step %d  loss %.4f  |g| %.3f  lr %.2e\n", step + 1, loss, norm, rate);
+      const double done = static_cast<double>(trainer.step()) / static_cast<double>(trainer.max_steps());
+      const double rate = arguments.learning_rate * (1.0 - done);
+      if (is_own) {
+        trainer.update_by([rate](const plimsoll::OwnParameter& parameter) { update_own(parameter, rate); });
+      } else {
+        trainer.update(rate);
+      }
+      loss /= static_cast<double>(arguments.gradient_accumulation_steps);
+      std::printf("step %ld  loss %.4f  lr %.2e\n", trainer.step(), loss, rate);
     }
 
     trainer.save_model(arguments.output_dir);
     const plimsoll::MemoryFigures memory = trainer.memory();
-    std::printf("held: %lld bytes of the arena, used to %lld; wrote %s\n",
-                static_cast<long long>(memory.arena_bytes),
-                static_cast<long long>(memory.arena_high_water_bytes), arguments.output_dir.c_str());
+    std::printf("held: %ld bytes of the arena, used to %ld; wrote %s\n", memory.arena_bytes,
+                memory.arena_high_water_bytes, arguments.output_dir.c_str());
     return 0;
   } catch (const plimsoll::Error& error) {
     std::fprintf(stderr, "own_loop: %s\n", error.what());

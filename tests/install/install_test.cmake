@@ -18,7 +18,7 @@ run(0 ${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/build 
     -DCMAKE_PREFIX_PATH=${work}/prefix -DOWN_LOOP_SOURCE=${work}/source/own_loop.cc)
 run(0 ${CMAKE_COMMAND} --build ${work}/build)
 run(2 ${work}/build/own_loop)
-if(NOT output MATCHES "usage: own_loop")
+if(NOT output MATCHES "own_loop: no model: give --model_name_or_path FOLDER")
   message(FATAL_ERROR "own_loop without arguments says:\n${output}")
 endif()
 run(0 ${work}/prefix/bin/plimsoll plan --config_name bert-base-uncased)

@@ -27,8 +27,8 @@ struct ExampleRun {
   }
 };
 
-ExampleRun run_example(const std::string& name, const std::string& words) {
-  const std::string command = std::string(PLIMSOLL_BINARY_DIR) + "/examples/" + name + " " + words + " 2>&1";
+ExampleRun run_example(const std::string& words) {
+  const std::string command = std::string(PLIMSOLL_BINARY_DIR) + "/examples/own_loop " + words + " 2>&1";
   ExampleRun run;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return run;
@@ -39,10 +39,24 @@ ExampleRun run_example(const std::string& name, const std::string& words) {
   return run;
 }
 
+// Words of the example, and of plimsoll train.
+std::string dummy_words(const std::string& model, const std::string& output_dir, int steps) {
+  return "--config_name " + model +
+         " --dataset_name dummy --dummy_num_samples 64 --dummy_seq_length 16 --max_steps " +
+         std::to_string(steps) + " --output_dir " + output_dir + " ";
+}
+
+int64_t planned_by_train(const std::string& words) {
+  std::istringstream stream(words + " --dry_run");
+  const std::vector<std::string> train{std::istream_iterator<std::string>(stream), {}};
+  return Trainer(parse_arguments(train).arguments).plan().arena_bytes;
+}
+
 TEST(OwnLoop, RunsAndLearns) {
   const testing::TestFolder folder("own_loop");
   const std::string model = testing::write_tiny_model(folder, 0.0);
-  const ExampleRun run = run_example("own_loop", model + " dummy " + folder.path("out") + " 40");
+  const ExampleRun run = run_example(dummy_words(model, folder.path("out"), 40) +
+                                     "--learning_rate 1e-3 --gradient_accumulation_steps 2");
   ASSERT_EQ(run.exit_code, 0) << run.output;
   double first = 0;
   double last = 0;
@@ -66,20 +80,14 @@ TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
        {"", "--gradient_accumulation_steps 1", "--gradient_checkpointing True", "--optim adamw_8bit",
         "--bf16 --gradient_checkpointing True --optim adamw_8bit"}) {
     SCOPED_TRACE(methods);
-    const std::string words = common + methods;
-    const ExampleRun run = run_example("own_loop", model + " dummy " + folder.path("out") + " 3 " + words);
+    const ExampleRun run = run_example(dummy_words(model, folder.path("out"), 3) + common + methods);
     // In the program's own words where this CPU multiplies no bf16.
     if (run.exit_code == 2 && methods.starts_with("--bf16")) {
       EXPECT_NE(run.output.find("this CPU multiplies no bf16"), std::string::npos) << run.output;
       continue;
     }
     ASSERT_EQ(run.exit_code, 0) << run.output;
-    std::istringstream stream(words + " --config_name " + model +
-                              " --dataset_name dummy --dummy_num_samples 64 --dummy_seq_length 16 "
-                              "--max_steps 3 --dry_run --output_dir " +
-                              folder.path("dry"));
-    const std::vector<std::string> train{std::istream_iterator<std::string>(stream), {}};
-    const int64_t planned = Trainer(parse_arguments(train).arguments).plan().arena_bytes;
+    const int64_t planned = planned_by_train(dummy_words(model, folder.path("dry"), 3) + common + methods);
     ASSERT_GT(planned, 0);
     EXPECT_EQ(run.number_after("planned: "), planned) << run.output;
     EXPECT_EQ(run.number_after("held: "), planned) << run.output;
@@ -94,24 +102,20 @@ TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
 TEST(OwnLoop, AnOptimizerOfOnesOwnHoldsWhatTrainPlans) {
   const testing::TestFolder folder("own_optimizer");
   const std::string model = testing::write_tiny_model(folder, 0.0);
+  const std::string common = "--use_cpu --learning_rate 1e-2 --optim sgd --optim_args momentum=0.9 ";
+  std::vector<double> losses;
   for (const std::string more : {"", "--gradient_checkpointing True"}) {
-    const ExampleRun run = run_example("own_optimizer", model + " " + folder.path("out") + " " + more);
+    const ExampleRun run = run_example(dummy_words(model, folder.path("out"), 20) + common + more);
     ASSERT_EQ(run.exit_code, 0) << run.output;
-    Arguments arguments;
-    arguments.config_name = model;
-    arguments.dataset_name = "dummy";
-    arguments.dummy_num_samples = 64;
-    arguments.dummy_seq_length = 16;
-    arguments.max_steps = 20;
-    arguments.device = "cpu";
-    arguments.optim = "sgd";
-    arguments.optim_args = {{"momentum", "0.9"}};
-    arguments.gradient_checkpointing = !more.empty();
-    arguments.output_dir = folder.path("dry");
-    const int64_t planned = Trainer(arguments).plan().arena_bytes;
+    const int64_t planned = planned_by_train(dummy_words(model, folder.path("dry"), 20) + common + more);
+    ASSERT_GT(planned, 0);
     EXPECT_EQ(run.number_after("planned: "), planned) << run.output;
     EXPECT_EQ(run.number_after("held: "), planned) << run.output;
+    const size_t last = run.output.find("step 20  loss ");
+    ASSERT_NE(last, std::string::npos) << run.output;
+    losses.push_back(std::atof(run.output.c_str() + last + 14));
   }
+  EXPECT_EQ(losses[0], losses[1]) << "computing again changes nothing";
 }
 
 // Rows of many lengths, a last batch that is short, dropout off where `dropout` is 0.
