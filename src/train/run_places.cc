@@ -80,7 +80,15 @@ void check_output_dir(const std::string& output_dir) {
   // The run makes what is missing of it.
   fs::path there = fs::absolute(output_dir).lexically_normal();
   std::error_code ignored;
-  while (!fs::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
+  while (!fs::exists(there, ignored) && there.has_relative_path()) {
+    if (fs::is_symlink(there, ignored)) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--output_dir {}: {} is a link to '{}', which is not there; make that folder, or name another",
+          output_dir, there.string(), fs::read_symlink(there, ignored).string());
+    }
+    there = there.parent_path();
+  }
   if (!fs::is_directory(there, ignored)) {
     throw_error(ErrorCode::kUsage,
                 "--output_dir {}: {} is no folder; name another, or move what is there out of the way",

@@ -60,6 +60,12 @@ void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
                 "of that run",
                 checkpoint.path, report.missing.front());
   }
+  if (!report.unused.empty()) {
+    throw_error(ErrorCode::kBadData,
+                "{}: the tensor '{}' has no place in this run's model; this checkpoint is of another model, "
+                "resume with the model of that run",
+                checkpoint.path, report.unused.front());
+  }
 }
 
 bool is_loss_scale(const std::string& state) {

@@ -110,6 +110,20 @@ std::vector<Case> checkpoint_cases() {
          return ground.resume(ground.file("taken", "") + "/deep/run",
                               {"--train_file", ground.file("no.tsv", "a")});
        }},
+      {"OutputIsALinkToNothing",
+       2,
+       {"--output_dir", "dangling is a link to 'nowhere', which is not there", "make that folder"},
+       [](const Ground& ground) {
+         fs::create_symlink("nowhere", ground.path("dangling"));
+         return ground.resume(ground.path("dangling") + "/run", {"--train_file", ground.file("no.tsv", "a")});
+       }},
+      {"OutputIsALinkToItself",
+       2,
+       {"--output_dir", "loop is a link to 'loop', which is not there"},
+       [](const Ground& ground) {
+         fs::create_symlink("loop", ground.path("loop"));
+         return ground.resume(ground.path("loop"), {"--train_file", ground.file("no.tsv", "a")});
+       }},
       {"OutputOfAPredictionIsAFile",
        2,
        {"--output_dir", "taken is no folder"},
