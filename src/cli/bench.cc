@@ -10,6 +10,7 @@
 
 #include "cli/child.h"
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "plimsoll/experiments.h"
 #include "plimsoll/report.h"
@@ -127,7 +128,7 @@ class Bench {
 
   int run() {
     fs::create_directories(words_.output_dir + "/rows");
-    std::signal(SIGINT, on_stop);
+    on_interrupt(on_stop);
     std::signal(SIGTERM, on_stop);
     if (words_.calibrate)
       return (is_for_gpu() ? calibrate_gpu() : calibrate()) ? 0 : static_cast<int>(ErrorCode::kInterrupted);

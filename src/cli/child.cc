@@ -14,6 +14,7 @@
 #include <iterator>
 #include <utility>
 
+#include "cli/interrupt.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll::cli {
@@ -23,6 +24,7 @@ namespace {
 [[noreturn]] void become(char* const* words, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
+  ignore_interrupts_as_before();
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
   execvp(words[0], words);

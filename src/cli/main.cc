@@ -1,8 +1,10 @@
+#include <pwd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,14 +16,32 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll::cli {
+
+namespace {
+
+// The home of the user of this process, by the password database; "" where it has none.
+std::string home_of_user() {
+  std::vector<char> text(size_t{1} << 14);
+  passwd entry{};
+  passwd* found = nullptr;
+  const int failed = getpwuid_r(getuid(), &entry, text.data(), text.size(), &found);
+  return failed != 0 || found == nullptr || entry.pw_dir == nullptr ? std::string() : entry.pw_dir;
+}
+
+}  // namespace
 
 Environment process_environment() {
   Environment environment;
   for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "HOME"}) {
     if (const char* value = std::getenv(name)) environment[name] = value;
+  }
+  // Services and containers are started without it; Python's tools look there too.
+  if (!environment.contains("HOME")) {
+    if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
   return environment;
 }
@@ -200,5 +220,8 @@ int run_and_report(int argc, char** argv) {
 }  // namespace plimsoll::cli
 
 int main(int argc, char** argv) {
+  plimsoll::cli::obey_sent_interrupts();
+  // A file over the limit of its size then cannot be written, which is said as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::end_of_output(plimsoll::cli::run_and_report(argc, argv));
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "plimsoll/report.h"
 #include "plimsoll/trainer.h"
@@ -36,7 +37,7 @@ void on_signal(int signal) {
 
 // From here on a signal ends the step, not the process.
 void catch_signals() {
-  std::signal(SIGINT, on_signal);
+  on_interrupt(on_signal);
   std::signal(SIGTERM, on_signal);
   // nohup ignores it, and that holds.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
@@ -47,7 +48,7 @@ void catch_signals() {
 
 // Everything is saved: a signal ends the program as it would any other.
 void release_signals() {
-  std::signal(SIGINT, SIG_DFL);
+  on_interrupt(nullptr);
   std::signal(SIGTERM, SIG_DFL);
   if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }

@@ -2,10 +2,12 @@
 // what to do; what only looks odd is accepted. Every case runs the real program.
 #include <gtest/gtest.h>
 #include <pty.h>
+#include <pwd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -73,6 +75,21 @@ TEST(BadInput, Adapters) {
 }
 TEST(BadInput, Checkpoints) {
   run_cases(checkpoint_cases());
+}
+
+// Not the optimizer's state, of which there is too much then as well, but the model is what differs.
+TEST(BadInput, ACheckpointOfADeeperModel) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  const std::string run = ground().path("deeper");
+  const ProcessResult deeper =
+      run_plimsoll(ground().resume(run, {"--config_overrides", "num_hidden_layers=2"}), ground().path("log"));
+  ASSERT_EQ(deeper.exit_code, 0) << deeper.output;
+  const ProcessResult result = run_plimsoll(
+      ground().resume(run, {"--resume_from_checkpoint", "True", "--max_steps", "4"}), ground().path("log"));
+  EXPECT_EQ(result.exit_code, 4) << result.output;
+  EXPECT_NE(result.output.find("deeper/checkpoint-3: the tensor 'bert.encoder.layer.1."), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("has no place in this run's model"), std::string::npos) << result.output;
 }
 
 // A full disk behind standard output is told by the exit code of every subcommand, and by one line. A run
@@ -199,6 +216,47 @@ TEST(BadInput, InspectTakesAHubName) {
   EXPECT_NE(result.output.find("bert, 1 layer, width 16, 2 heads, vocabulary 112, 2 labels"),
             std::string::npos)
       << result.output;
+}
+
+struct ShellResult {
+  int exit_code = -1;
+  std::string output;
+};
+
+// What a shell says of a command, of which %s is the program.
+ShellResult in_shell(std::string command) {
+  command.replace(command.find("%s"), 2, place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll"));
+  ShellResult result;
+  FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  if (pipe == nullptr) return result;
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) result.output.push_back(static_cast<char>(c));
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  return result;
+}
+
+// As in Hugging Face's tools, the password database says where a home is that no variable names.
+TEST(BadInput, TheHubsCacheIsInTheHomeOfTheUserWithoutHome) {
+  const passwd* user = getpwuid(getuid());
+  if (user == nullptr) GTEST_SKIP() << "this user has no line in the password database";
+  const ShellResult result = in_shell(
+      "env -u HOME -u HF_HOME -u HF_HUB_CACHE -u HUGGINGFACE_HUB_CACHE -u XDG_CACHE_HOME %s plan "
+      "--model_name_or_path org/not-here");
+  EXPECT_EQ(result.exit_code, 4) << result.output;
+  const std::string folder = std::string(user->pw_dir) + "/.cache/huggingface/hub/models--org--not-here";
+  EXPECT_NE(result.output.find("(looked for '" + folder + "')"), std::string::npos) << result.output;
+}
+
+// A limit on the size of files is told of as a full disk is; the signal behind it would end the program mute.
+TEST(BadInput, AFileOverTheLimitOfSizesIsAnError) {
+  ASSERT_TRUE(ground().is_good()) << ground().complaint();
+  Words words = undried(
+      ground().train(ground().data(), {"--max_steps", "1", "--output_dir", ground().path("limited")}));
+  std::string command = "ulimit -f 8; %s";
+  for (const std::string& word : words) command += " '" + word + "'";
+  const ShellResult result = in_shell(command);
+  EXPECT_EQ(result.exit_code, 7) << result.output;
+  EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
 }
 
 // Each command's help lists what it uses; what it does not use gets one note.

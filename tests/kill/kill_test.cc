@@ -1,7 +1,9 @@
 // A killed run goes on with the same bits; an interrupted one saves, says so and goes on.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +11,7 @@
 
 #include "tests/bad_input/binary.h"
 #include "tests/kill/kill_run.h"
+#include "tests/support/places.h"
 #include "tests/training/tiny_folder.h"
 
 namespace plimsoll::testing {
@@ -51,6 +54,100 @@ TEST(Kill, AnInterruptSavesAndSaysHowToGoOn) {
               std::string::npos)
         << rest.output;
   }
+}
+
+// As a shell without job control starts what stands before '&'.
+class IgnoredInterrupts {
+ public:
+  IgnoredInterrupts() : before_(std::signal(SIGINT, SIG_IGN)) {}
+  ~IgnoredInterrupts() { std::signal(SIGINT, before_); }
+  IgnoredInterrupts(const IgnoredInterrupts&) = delete;
+  IgnoredInterrupts& operator=(const IgnoredInterrupts&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
+TEST(Kill, ARunInTheBackgroundObeysAnInterruptThatIsSent) {
+  const TestFolder folder("interrupt_background");
+  const std::string run = folder.path("run");
+  const IgnoredInterrupts ignored;
+  Process process(killed_run(write_tiny_model(folder), run, kManySteps), folder.path("log"));
+  wait_for_checkpoint(process, run);
+  process.send(SIGINT);
+  const ProcessResult result = process.wait();
+  EXPECT_EQ(result.exit_code, 6) << result.output;
+  EXPECT_NE(result.output.find("interrupted at step "), std::string::npos) << result.output;
+}
+
+// What has nothing to save ends as any program does.
+TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
+  const TestFolder folder("interrupt_tokenize");
+  const std::string pipe = folder.path("lines");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string model = write_tiny_model(folder);
+  write_uneven_rows(folder, 1);
+  const IgnoredInterrupts ignored;
+  Process process({"tokenize", "--tokenizer_name", model, pipe}, folder.path("log"));
+  // It has begun when it opens its file, and waits for a line that nobody writes.
+  int writer = -1;
+  for (int i = 0; i < 20000 && writer < 0 && process.is_running(); ++i) {
+    writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
+    if (writer < 0) sleep_us(1000);
+  }
+  ASSERT_GE(writer, 0) << process.output();
+  process.send(SIGINT);
+  const ProcessResult result = process.wait(10000);
+  close(writer);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.output;
+}
+
+// Ctrl-C in the terminal of a script is for the script.
+TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
+  const TestFolder folder("interrupt_terminal");
+  const std::string run = folder.path("run");
+  std::vector<std::string> words = killed_run(write_tiny_model(folder), run, kManySteps);
+  words.insert(words.begin(), place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll"));
+  words.emplace_back("--disable_tqdm");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int terminal = -1;
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    std::signal(SIGINT, SIG_IGN);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  if (pid < 0) GTEST_SKIP() << "no pseudo-terminal can be opened here, /dev/pts is not mounted perhaps";
+  std::string seen;
+  // Reads until the program has said this; what is not read would stop it.
+  const auto read_until = [&](const std::string& text) {
+    char piece[4096];
+    while (seen.find(text) == std::string::npos) {
+      const ssize_t count = read(terminal, piece, sizeof piece);
+      if (count <= 0) return false;
+      seen.append(piece, static_cast<size_t>(count));
+    }
+    seen.clear();
+    return true;
+  };
+  // The terminal shows ^C when it has sent the signal, and lines of the log follow.
+  EXPECT_TRUE(read_until("loss "));
+  ASSERT_EQ(write(terminal, "\x03", 1), 1);
+  EXPECT_TRUE(read_until("^C"));
+  for (int line = 0; line < 3; ++line) EXPECT_TRUE(read_until("loss "));
+  EXPECT_EQ(seen.find("finishing the step"), std::string::npos) << seen;
+  kill(pid, SIGINT);
+  EXPECT_TRUE(read_until("interrupted at step "));
+  char piece[4096];
+  while (read(terminal, piece, sizeof piece) > 0) {
+  }
+  close(terminal);
+  int status = -1;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status;
 }
 
 TEST(Kill, TheSecondInterruptStopsAtOnce) {

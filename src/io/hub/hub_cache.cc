@@ -16,9 +16,13 @@ bool is_folder(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFolder;
 }
 
+// As Python's os.path.expanduser, but for "~name": without a home the "~" stays, and an empty one is the
+// root.
 std::string expand_home(const std::string& path, const HubEnvironment& environment) {
-  if (!path.starts_with("~/") && path != "~") return path;
-  return join_path(environment.home.value_or(""), path == "~" ? "" : path.substr(2));
+  if ((!path.starts_with("~/") && path != "~") || !environment.home) return path;
+  std::string home = *environment.home;
+  while (home.ends_with('/')) home.pop_back();
+  return path == "~" && home.empty() ? "/" : home + path.substr(1);
 }
 
 bool is_set(const std::optional<std::string>& value) {
@@ -102,7 +106,7 @@ std::string hub_cache_folder(const HubEnvironment& environment) {
   for (const auto* value : {&environment.hf_hub_cache, &environment.huggingface_hub_cache}) {
     if (is_set(*value)) return expand_home(**value, environment);
   }
-  std::string home = join_path(environment.home.value_or(""), ".cache/huggingface");
+  std::string home = expand_home("~/.cache/huggingface", environment);
   if (is_set(environment.hf_home)) {
     home = expand_home(*environment.hf_home, environment);
   } else if (is_set(environment.xdg_cache_home)) {

@@ -28,13 +28,14 @@ inline constexpr FolderArgument kAdapterArgument{
     .name = "--adapter_name_or_path",
     .holds = "an adapter is a folder with adapter_config.json and adapter_model.safetensors"};
 
-// Values of the environment variables of the same names; nothing or empty where unset.
+// Values of the environment variables of the same names; nothing where unset. An empty one counts as unset,
+// but for HOME, which then is the root, as in Hugging Face's tools.
 struct HubEnvironment {
   std::optional<std::string> hf_hub_cache;           // HF_HUB_CACHE
   std::optional<std::string> huggingface_hub_cache;  // HUGGINGFACE_HUB_CACHE, the older name
   std::optional<std::string> hf_home;                // HF_HOME
   std::optional<std::string> xdg_cache_home;         // XDG_CACHE_HOME
-  std::optional<std::string> home;                   // HOME
+  std::optional<std::string> home;                   // HOME, or what the password database has in its place
 };
 
 // Those of a process, by name.

@@ -38,6 +38,22 @@ TEST(HubCache, FolderFollowsTheVariables) {
   EXPECT_EQ(hub_cache_folder(environment), "/old") << "empty is unset";
 }
 
+// What os.path.expanduser of Python 3.11 makes of "~/.cache/huggingface/hub" and of HF_HOME with these HOMEs.
+TEST(HubCache, FolderWithOddHomes) {
+  HubEnvironment environment;
+  EXPECT_EQ(hub_cache_folder(environment), "~/.cache/huggingface/hub") << "nobody knows a home";
+  environment.home = "";
+  EXPECT_EQ(hub_cache_folder(environment), "/.cache/huggingface/hub");
+  environment.home = "/";
+  EXPECT_EQ(hub_cache_folder(environment), "/.cache/huggingface/hub");
+  environment.home = "/home/u/";
+  EXPECT_EQ(hub_cache_folder(environment), "/home/u/.cache/huggingface/hub");
+  environment.hf_home = "~";
+  EXPECT_EQ(hub_cache_folder(environment), "/home/u/hub");
+  environment.hf_home = "~other/hf";
+  EXPECT_EQ(hub_cache_folder(environment), "~other/hf/hub");
+}
+
 TEST(HubCache, Names) {
   for (const char* good : {"gpt2", "bert-base-uncased", "google-bert/bert-base-uncased", "a/B_c.d-1"}) {
     EXPECT_TRUE(is_hub_name(good)) << good;
