@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "arguments/idle.h"
 #include "base/counted.h"
 #include "io/hub/hub_cache.h"
 #include "train/metrics.h"
@@ -13,6 +14,7 @@
 #include "train/run_places.h"
 #include "train/run_request.h"
 #include "train/run_steps.h"
+#include "train/run_threads.h"
 #include "train/speed.h"
 
 namespace plimsoll {
@@ -32,6 +34,7 @@ class Setup {
 
   RunSetup build() && {
     check_places();
+    remark_arguments();
     set_passes(arguments_, setup_.request.passes);
     find_adapter(setup_, hub_, files_);
     find_model();
@@ -269,6 +272,19 @@ class Setup {
     if (ends_with_plan()) return;
     if (arguments_.output_dir != Arguments().output_dir) check_output_dir(arguments_.output_dir);
     if (setup_.purpose == RunPurpose::kTrain) check_resume(files_, arguments_);
+  }
+
+  // A plan alone may be for another machine.
+  void remark_arguments() {
+    if (setup_.purpose == RunPurpose::kTrain) {
+      for (std::string& text : idle_notes(arguments_)) note(std::move(text));
+    }
+    if (!is_plan() && arguments_.num_threads > available_threads()) {
+      warn(fmt::format(
+          "--num_threads {} is more than the {} that this process may use: threads wait for each "
+          "other, and a run is slower than with {}",
+          arguments_.num_threads, counted(available_threads(), "processor"), available_threads()));
+    }
   }
 
   const Arguments& arguments_;

@@ -42,6 +42,34 @@ void plan_for_any_batch(RunSetup& setup) {
                   largest.tokens));
 }
 
+// What an interval of steps or of batches that the run does not reach means. Evaluations and checkpoints come
+// at the end in any case.
+void note_unreached_intervals(RunSetup& setup) {
+  const Arguments& a = setup.arguments;
+  // A plan has no steps.
+  if (setup.asked == RunPurpose::kPlan && !a.dry_run) return;
+  const std::string steps = counted(setup.max_steps, "optimizer step");
+  const auto is_beyond = [&](double interval) { return interval > static_cast<double>(setup.max_steps); };
+  if (a.logging_strategy == "steps" && is_beyond(a.logging_steps)) {
+    setup.notes.push_back(fmt::format(
+        "--logging_steps {}{} is more than the run's {}: no loss of a step is logged or plotted",
+        a.logging_steps, a.logging_steps == Arguments{}.logging_steps ? ", the default," : "", steps));
+  }
+  if (a.eval_strategy == "steps" && is_beyond(a.eval_steps.value_or(0.0))) {
+    setup.notes.push_back(
+        fmt::format("--eval_steps {} is more than the run's {}: the only evaluation is the one at its end",
+                    *a.eval_steps, steps));
+  }
+  if (a.gradient_accumulation_steps > setup.batches_per_epoch) {
+    setup.warnings.push_back(fmt::format(
+        "--gradient_accumulation_steps {} is more than an epoch has: each step is made of {}, the "
+        "epoch's, and ends with it",
+        a.gradient_accumulation_steps,
+        setup.batches_per_epoch == 1 ? "1 micro-batch"
+                                     : fmt::format("{} micro-batches", setup.batches_per_epoch)));
+  }
+}
+
 }  // namespace
 
 void count_steps(RunSetup& setup, FileSystem& files) {
@@ -65,6 +93,7 @@ void count_steps(RunSetup& setup, FileSystem& files) {
         std::ceil(arguments.num_train_epochs * static_cast<double>(setup.steps_per_epoch)));
     setup.num_epochs = arguments.num_train_epochs;
   }
+  note_unreached_intervals(setup);
   // What is wrong with --lr_scheduler_kwargs is said here, before a plan, not when the loop begins.
   static_cast<void>(run_schedule(arguments, setup.max_steps));
   const int64_t warmup = num_warmup_steps(arguments, setup.max_steps);

@@ -17,6 +17,11 @@ std::vector<Case> value_cases() {
   return {
 
       argument("ArgumentsGood", 0, {"weights"}, {}),
+      argument("ArgumentMoreThreadsThanProcessors", 0,
+               {"warning: --num_threads 4096 is more than the ", "slower than with "},
+               {"--num_threads", "4096"}),
+      argument("ArgumentIdle", 0, {"note: --eval_steps 5 has no effect: --eval_strategy is no"},
+               {"--eval_steps", "5"}),
       argument("ArgumentUnknown", 2, {"--learning_rat", "did you mean 'learning_rate'"},
                {"--learning_rat", "1"}),
       argument("ArgumentWithoutValue", 2, {"--learning_rate"}, {"--learning_rate"}),

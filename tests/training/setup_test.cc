@@ -38,6 +38,8 @@ Arguments arguments_with_file(const TestFolder& folder, const std::string& rows)
   testing::write_uneven_rows(folder, 4);
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
   arguments.dataset_name.clear();
+  arguments.dummy_num_samples = Arguments{}.dummy_num_samples;
+  arguments.dummy_seq_length = Arguments{}.dummy_seq_length;
   arguments.tokenizer_name = model;
   arguments.max_steps = 1;
   arguments.train_file = written(folder, "train.csv", rows);
@@ -150,6 +152,51 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
+std::string all_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// Two rows in batches of one make two micro-batches an epoch.
+TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
+  const TestFolder folder("unreached");
+  Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
+  arguments.validation_file = arguments.train_file;
+  arguments.do_eval = true;
+  arguments.eval_strategy = "steps";
+  arguments.eval_steps = 7;
+  arguments.logging_strategy = "steps";
+  arguments.logging_steps = 500;
+  arguments.per_device_train_batch_size = 1;
+  arguments.gradient_accumulation_steps = 3;
+  arguments.max_steps = 6;
+  const RunSetup beyond = setup_of(arguments, RunPurpose::kTrain);
+  const std::string notes = all_of(beyond.notes);
+  EXPECT_NE(
+      notes.find("--logging_steps 500, the default, is more than the run's 6 optimizer steps: no loss of a "
+                 "step is logged or plotted\n"),
+      std::string::npos)
+      << notes;
+  EXPECT_NE(
+      notes.find("--eval_steps 7 is more than the run's 6 optimizer steps: the only evaluation is the one at "
+                 "its end\n"),
+      std::string::npos)
+      << notes;
+  EXPECT_NE(all_of(beyond.warnings)
+                .find("--gradient_accumulation_steps 3 is more than an epoch has: each step is made of 2 "
+                      "micro-batches, the epoch's, and ends with it\n"),
+            std::string::npos)
+      << all_of(beyond.warnings);
+  arguments.logging_steps = 6;
+  arguments.eval_steps = 6;
+  arguments.gradient_accumulation_steps = 2;
+  const RunSetup reached = setup_of(arguments, RunPurpose::kTrain);
+  const std::string said = all_of(reached.notes) + all_of(reached.warnings);
+  EXPECT_EQ(said.find("more than the run's"), std::string::npos) << said;
+  EXPECT_EQ(said.find("more than an epoch"), std::string::npos) << said;
+}
+
 // Without a limit the machine's memory says that a larger micro-batch fits.
 TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   const TestFolder folder("needless");
@@ -158,8 +205,7 @@ TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   arguments.per_device_train_batch_size = 1;
   arguments.gradient_accumulation_steps = 16;
   const Trainer trainer(arguments);
-  std::string warnings;
-  for (const std::string& warning : trainer.plan().warnings) warnings += warning + "\n";
+  const std::string warnings = all_of(trainer.plan().warnings);
   EXPECT_NE(warnings.find("16 micro-batches of 1 are accumulated although larger ones fit: "
                           "--per_device_train_batch_size 16 --gradient_accumulation_steps 1"),
             std::string::npos)
