@@ -43,8 +43,14 @@ double share_of(const std::string& key, const std::string& text) {
   }
   return value;
 }
-bool truth_of(const std::string& text) {
-  return text == "True" || text == "true" || text == "1" || text == "yes";
+bool truth_of(const std::string& key, const std::string& text) {
+  for (const char* yes : {"True", "true", "1", "yes"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"False", "false", "0", "no", "None"}) {
+    if (text == no) return false;
+  }
+  throw_error(ErrorCode::kUsage, "--optim_args: {} is '{}', True or False is expected", key, text);
 }
 
 DType moment_dtype(const std::string& key, const std::string& text) {
@@ -60,7 +66,7 @@ constexpr Option kAdamwOptions[] = {
                           const std::string& text) { c.variance_dtype = moment_dtype(key, text); }},
     {"use_kahan_summation",
      [](OptimizerConfig&, const std::string& key, const std::string& text) {
-       if (!truth_of(text)) return;
+       if (!truth_of(key, text)) return;
        throw_error(ErrorCode::kUsage,
                    "--optim_args: {} is {}, there is no such sum here: with --bf16 weights are kept in two "
                    "halves that together are exact (master_weights=split), in the same 4 bytes",
@@ -76,8 +82,9 @@ constexpr Option kAdamwOptions[] = {
 constexpr Option kSgdOptions[] = {
     {"momentum", [](OptimizerConfig& c, const std::string& key,
                     const std::string& text) { c.momentum = share_of(key, text); }},
-    {"nesterov",
-     [](OptimizerConfig& c, const std::string&, const std::string& text) { c.nesterov = truth_of(text); }}};
+    {"nesterov", [](OptimizerConfig& c, const std::string& key, const std::string& text) {
+       c.nesterov = truth_of(key, text);
+     }}};
 constexpr Option kAdagradOptions[] = {
     {"lr_decay", [](OptimizerConfig& c, const std::string& key,
                     const std::string& text) { c.adagrad.lr_decay = number_above(key, text, 0.0); }},
@@ -127,12 +134,12 @@ constexpr Option kAdafactorOptions[] = {
      [](OptimizerConfig& c, const std::string& key, const std::string& text) {
        if (text != "None") c.adafactor.beta1 = share_of(key, text);
      }},
-    {"scale_parameter", [](OptimizerConfig& c, const std::string&,
-                           const std::string& text) { c.adafactor.scale_parameter = truth_of(text); }},
-    {"relative_step", [](OptimizerConfig& c, const std::string&,
-                         const std::string& text) { c.adafactor.relative_step = truth_of(text); }},
-    {"warmup_init", [](OptimizerConfig& c, const std::string&, const std::string& text) {
-       c.adafactor.warmup_init = truth_of(text);
+    {"scale_parameter", [](OptimizerConfig& c, const std::string& key,
+                           const std::string& text) { c.adafactor.scale_parameter = truth_of(key, text); }},
+    {"relative_step", [](OptimizerConfig& c, const std::string& key,
+                         const std::string& text) { c.adafactor.relative_step = truth_of(key, text); }},
+    {"warmup_init", [](OptimizerConfig& c, const std::string& key, const std::string& text) {
+       c.adafactor.warmup_init = truth_of(key, text);
      }}};
 
 constexpr std::string_view kBetas = "the betas are --adam_beta1 and --adam_beta2";

@@ -90,6 +90,9 @@ TEST(OptimizerOptions, AdafactorTakesAllOfHuggingFaces) {
             "--optim_args: 'eps' is '1e-30', two numbers are expected: eps1=1e-30,eps2=1e-3");
   EXPECT_EQ(error_of("adafactor", {{"decay_rate", "0.8"}}),
             "--optim_args: decay_rate is 0.8, it must be below 0");
+  EXPECT_EQ(error_of("adafactor", {{"relative_step", "Ture"}}),
+            "--optim_args: relative_step is 'Ture', True or False is expected");
+  EXPECT_EQ(parse_optimizer("adafactor", {{"relative_step", "False"}}).adafactor, AdafactorOptions());
   EXPECT_EQ(error_of("adafactor", {{"warmup_init", "True"}}),
             "--optim_args: warmup_init needs relative_step=True, it is False");
   EXPECT_NE(error_of("adafactor", {{"beta2", "0.9"}}).find("it has eps, eps1, eps2, clip_threshold"),
