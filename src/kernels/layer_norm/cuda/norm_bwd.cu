@@ -1,186 +1,11 @@
-#include "kernels/element_wise/cuda/async_copies.cuh"
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/column_sums.cuh"
-#include "kernels/element_wise/cuda/reductions.cuh"
-#include "kernels/layer_norm/cuda/norm_rows.cuh"
+#include "kernels/layer_norm/cuda/norm_bwd_rows.cuh"
+#include "kernels/layer_norm/cuda/norm_bwd_sums.cuh"
 
 namespace plimsoll::cuda {
+namespace norm_bwd {
 namespace {
-
-// A group of warps holds a row, eight elements in each thread; a block is a few groups, and each group takes
-// kRows rows at a time. Where rows are whole packs, a block copies its rows to shared memory by asynchronous
-// copies, some turns ahead (kStages turns have a place there), so that the memory is busy while the threads
-// compute; a thread reads what it copied itself, and no barrier is needed. Elsewhere (kStages = 0) a turn
-// loads all of its rows before it computes the first.
-constexpr int kElements = 8;
-constexpr int kRingStages = 3;
-constexpr int kColumnsPerWarp = 32 * kElements;
-constexpr int kSmallThreads = 256;
-constexpr int kLargeThreads = 512;
-static_assert(kMaxNormCudaColumns <= kLargeThreads / 32 * kColumnsPerWarp);
-
-// What a thread keeps of its columns while it walks over rows.
-struct ColumnState {
-  float gain[kElements];
-  float d_gain[kElements] = {};
-  float d_beta[kElements] = {};
-  float d_bias[kElements] = {};
-};
-
-// Of kRows rows: g = d_y + d_y2, and x_hat as it lies in memory, which takes fewer registers.
-template <typename T, int N, int kRows>
-struct Rows {
-  static constexpr int kPacks = kElements / N;
-  float g[kRows][kPacks][N];
-  Raw<T, N> x_hat[kRows][kPacks];
-};
-
-// Blocks take turns of neighbouring rows as they come, block by block, so that all of them read and write in
-// one window of memory that moves. Elements are numbered from a turn's first row on, in 32 bits.
-struct Place {
-  int rows;             // of the tensors
-  int thread, threads;  // within the group
-  int group, groups;
-};
-// Where the rows of a turn lie.
-template <typename T>
-struct Sources {
-  const T *d_y, *d_y2, *x_hat;
-
-  __device__ __forceinline__ Sources(const NormBwd& a, int64_t first)
-      : d_y(static_cast<const T*>(a.d_y) + first),
-        d_y2(static_cast<const T*>(a.d_y2) + first),
-        x_hat(static_cast<const T*>(a.x_hat) + first) {}
-  __device__ __forceinline__ void advance(int64_t elements) {
-    d_y += elements;
-    d_y2 += elements;
-    x_hat += elements;
-  }
-};
-template <typename T>
-struct Destinations {
-  T *d_residual, *d_x;
-
-  __device__ __forceinline__ Destinations(const NormBwd& a, int64_t first)
-      : d_residual(static_cast<T*>(a.d_residual) + first), d_x(static_cast<T*>(a.d_x) + first) {}
-  __device__ __forceinline__ void advance(int64_t elements) {
-    d_residual += elements;
-    d_x += elements;
-  }
-};
-// Of row `r` of a group's, `c` being its column.
-__device__ __forceinline__ uint32_t element_of(const Place& at, int r, int64_t C, int c) {
-  return static_cast<uint32_t>(at.group + r * at.groups) * static_cast<uint32_t>(C) +
-         static_cast<uint32_t>(c);
-}
-// Of all rows, where `first` is the turn's.
-__device__ __forceinline__ int row_of(const Place& at, int first, int r) {
-  return first + at.group + r * at.groups;
-}
-
-// The thread's places in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads], of d_y2 only
-// where it is there.
-template <typename T, int kRows>
-struct Ring {
-  static constexpr int kN = kPack<T>;
-  static constexpr int kPacks = kElements / kN;
-  static constexpr int kStagePlaces = kRows * kPacks * kSmallThreads;
-  uint4* mine;
-  bool has_third;
-
-  __device__ __forceinline__ uint4* place(int stage, int tensor, int r, int j) const {
-    return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
-           (r * kPacks + j) * kSmallThreads;
-  }
-  // Zeros beyond the last row and the row's end.
-  __device__ __forceinline__ void fetch(const Sources<T>& from, int64_t C, const Place& at, int first,
-                                        int stage) const {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int row = row_of(at, first, r);
-#pragma unroll
-      for (int j = 0; j < kPacks; ++j) {
-        const int c = (at.thread + j * at.threads) * kN;
-        const bool is_there = row < at.rows && c < C;
-        const uint32_t i = element_of(at, r, C, c);
-        copy_async(place(stage, 0, r, j), from.d_y + i, is_there);
-        copy_async(place(stage, 1, r, j), from.x_hat + i, is_there);
-        if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_there);
-      }
-    }
-    close_copies();
-  }
-  __device__ __forceinline__ Raw<T, kN> read(int stage, int tensor, int r, int j) const {
-    const uint4 words = *place(stage, tensor, r, j);
-    return {words.x, words.y, words.z, words.w};
-  }
-};
-
-// The rows of a turn out of the ring.
-template <typename T, int kRows>
-__device__ __forceinline__ void read_rows(const Ring<T, kRows>& ring, int stage,
-                                          Rows<T, kPack<T>, kRows>& rows) {
-  constexpr int kN = kPack<T>;
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (int j = 0; j < kElements / kN; ++j) {
-      unpack<T, kN>(ring.read(stage, 0, r, j), rows.g[r][j]);
-      rows.x_hat[r][j] = ring.read(stage, 1, r, j);
-      if (ring.has_third) {
-        float g2[kN];
-        unpack<T, kN>(ring.read(stage, 2, r, j), g2);
-#pragma unroll
-        for (int i = 0; i < kN; ++i) rows.g[r][j][i] += g2[i];
-      }
-    }
-  }
-}
-
-template <int kRows>
-__device__ __forceinline__ void load_rstd(const float* from, const Place& at, int first,
-                                          float (&rstd)[kRows]) {
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int row = row_of(at, first, r);
-    rstd[r] = row < at.rows ? from[row] : 0.0f;
-  }
-}
-
-template <typename T, int N, int kRows>
-__device__ __forceinline__ void load_rows(const NormBwd& a, const Sources<T>& from, const Place& at,
-                                          int first, Rows<T, N, kRows>& rows) {
-  constexpr int kPacks = kElements / N;
-  Raw<T, N> raw_g[kRows][kPacks] = {}, raw_g2[kRows][kPacks] = {};
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const int row = row_of(at, first, r);
-#pragma unroll
-    for (int j = 0; j < kPacks; ++j) {
-      const int c = (at.thread + j * at.threads) * N;
-      rows.x_hat[r][j] = {};
-      if (row < at.rows && c < a.C) {
-        const uint32_t i = element_of(at, r, a.C, c);
-        raw_g[r][j] = load_raw<T, N>(from.d_y + i);
-        rows.x_hat[r][j] = load_raw<T, N>(from.x_hat + i);
-        if (a.d_y2 != nullptr) raw_g2[r][j] = load_raw<T, N>(from.d_y2 + i);
-      }
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-    for (int j = 0; j < kPacks; ++j) {
-      unpack<T, N>(raw_g[r][j], rows.g[r][j]);
-      if (a.d_y2 != nullptr) {
-        float g2[N];
-        unpack<T, N>(raw_g2[r][j], g2);
-#pragma unroll
-        for (int i = 0; i < N; ++i) rows.g[r][j][i] += g2[i];
-      }
-    }
-  }
-}
 
 // Adds to the sums over rows, turns g into g * gain, and gives each row's sums of it and of it times x_hat.
 template <typename T, int N, int kRows, bool kSums>
@@ -209,58 +34,6 @@ __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& c
     }
     sums[2 * r] = of_g;
     sums[2 * r + 1] = of_product;
-  }
-}
-
-// Adds each of kValues values over the lanes of a warp, halving their number with the distance: afterwards
-// lane i * (32 / kValues) has the sum of values[i] in values[0]. The order of additions is that of warp_sum.
-template <int kValues>
-__device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
-  int distance = 16;
-#pragma unroll
-  for (int half = kValues / 2; half > 0; half /= 2) {
-    const bool upper = (lane & distance) != 0;
-#pragma unroll
-    for (int i = 0; i < kValues / 2; ++i) {
-      if (i >= half) continue;
-      const float sent = upper ? values[i] : values[i + half];
-      const float kept = upper ? values[i + half] : values[i];
-      values[i] = kept + __shfl_xor_sync(kWholeWarp, sent, distance);
-    }
-    distance /= 2;
-  }
-#pragma unroll
-  for (int rest = 16 / kValues; rest > 0; rest /= 2) {
-    values[0] += __shfl_xor_sync(kWholeWarp, values[0], rest);
-  }
-}
-
-// Waits for the other warps of the group. Groups are in step with no one else.
-__device__ __forceinline__ void wait_for_group(const Place& at) {
-  asm volatile("bar.sync %0, %1;" ::"r"(at.group + 1), "r"(at.threads) : "memory");
-}
-
-// The sums of a group's warps, given to all of its threads. `slots`: [groups][warps][2 * kRows] floats that
-// no thread uses since the barrier before the last.
-template <int kRows>
-__device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
-  constexpr int kValues = 2 * kRows;
-  const int lane = at.thread % 32;
-  const int warps = at.threads / 32;
-  sum_over_warp<kValues>(sums, lane);
-  float* mine = slots + at.group * warps * kValues;
-  if (lane % (32 / kValues) == 0) mine[at.thread / 32 * kValues + lane / (32 / kValues)] = sums[0];
-  if (warps == 1) {
-    __syncwarp();
-  } else {
-    wait_for_group(at);
-  }
-#pragma unroll
-  for (int k = 0; k < kValues; ++k) sums[k] = mine[k];
-#pragma unroll 1
-  for (int warp = 1; warp < warps; ++warp) {
-#pragma unroll
-    for (int k = 0; k < kValues; ++k) sums[k] += mine[warp * kValues + k];
   }
 }
 
@@ -321,38 +94,6 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
         for (int i = 0; i < N; ++i) column.d_bias[j * N + i] += d_s[i];
       }
     }
-  }
-}
-
-// Adds a sum over the groups, in order, and leaves it as the block's partial sum. `shared`: one float for
-// each element of the groups after the first.
-template <int N>
-__device__ __forceinline__ void store_partial(const Place& at, int64_t C, float (&sum)[kElements],
-                                              float* shared, float* partial) {
-  const int stride = at.threads * kElements;
-  __syncthreads();
-  if (at.group > 0) {
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
-      shared[(at.group - 1) * stride + i * at.threads + at.thread] = sum[i];
-    }
-  }
-  __syncthreads();
-  if (at.group > 0) return;
-  for (int group = 1; group < at.groups; ++group) {
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
-      sum[i] += shared[(group - 1) * stride + i * at.threads + at.thread];
-    }
-  }
-#pragma unroll
-  for (int j = 0; j < kElements / N; ++j) {
-    const int c = (at.thread + j * at.threads) * N;
-    if (c >= C) continue;
-    float pack_sums[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) pack_sums[i] = sum[j * N + i];
-    store_floats<float, N>(partial + c, pack_sums);
   }
 }
 
@@ -493,6 +234,7 @@ void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream st
 }
 
 }  // namespace
+}  // namespace norm_bwd
 
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
@@ -505,9 +247,9 @@ void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dty
                        aligned_to_packs({operands.d_y, operands.d_y2, operands.x_hat, operands.gain.data,
                                          operands.d_residual, operands.d_x, sums.scratch.data});
     if (packs) {
-      launch_sums<T, kN>(operands, sums, stream);
+      norm_bwd::launch_sums<T, kN>(operands, sums, stream);
     } else {
-      launch_sums<T, 1>(operands, sums, stream);
+      norm_bwd::launch_sums<T, 1>(operands, sums, stream);
     }
   });
 }

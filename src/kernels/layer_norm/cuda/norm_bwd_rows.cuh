@@ -1,0 +1,185 @@
+// How the rows of the backward pass of the norms come to the threads: which thread has what of which row, and
+// the ring in shared memory through which whole packs come. Only for .cu files. Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/async_copies.cuh"
+#include "kernels/layer_norm/cuda/norm_rows.cuh"
+
+namespace plimsoll::cuda::norm_bwd {
+
+// A group of warps holds a row, eight elements in each thread; a block is a few groups, and each group takes
+// kRows rows at a time. Where rows are whole packs, a block copies its rows to shared memory by asynchronous
+// copies, some turns ahead (kStages turns have a place there), so that the memory is busy while the threads
+// compute; a thread reads what it copied itself, and no barrier is needed. Elsewhere (kStages = 0) a turn
+// loads all of its rows before it computes the first.
+inline constexpr int kElements = 8;
+inline constexpr int kRingStages = 3;
+inline constexpr int kColumnsPerWarp = 32 * kElements;
+inline constexpr int kSmallThreads = 256;
+inline constexpr int kLargeThreads = 512;
+static_assert(kMaxNormCudaColumns <= kLargeThreads / 32 * kColumnsPerWarp);
+
+// What a thread keeps of its columns while it walks over rows.
+struct ColumnState {
+  float gain[kElements];
+  float d_gain[kElements] = {};
+  float d_beta[kElements] = {};
+  float d_bias[kElements] = {};
+};
+
+// Of kRows rows: g = d_y + d_y2, and x_hat as it lies in memory, which takes fewer registers.
+template <typename T, int N, int kRows>
+struct Rows {
+  static constexpr int kPacks = kElements / N;
+  float g[kRows][kPacks][N];
+  Raw<T, N> x_hat[kRows][kPacks];
+};
+
+// Blocks take turns of neighbouring rows as they come, block by block, so that all of them read and write in
+// one window of memory that moves. Elements are numbered from a turn's first row on, in 32 bits.
+struct Place {
+  int rows;             // of the tensors
+  int thread, threads;  // within the group
+  int group, groups;
+};
+// Where the rows of a turn lie.
+template <typename T>
+struct Sources {
+  const T *d_y, *d_y2, *x_hat;
+
+  __device__ __forceinline__ Sources(const NormBwd& a, int64_t first)
+      : d_y(static_cast<const T*>(a.d_y) + first),
+        d_y2(static_cast<const T*>(a.d_y2) + first),
+        x_hat(static_cast<const T*>(a.x_hat) + first) {}
+  __device__ __forceinline__ void advance(int64_t elements) {
+    d_y += elements;
+    d_y2 += elements;
+    x_hat += elements;
+  }
+};
+template <typename T>
+struct Destinations {
+  T *d_residual, *d_x;
+
+  __device__ __forceinline__ Destinations(const NormBwd& a, int64_t first)
+      : d_residual(static_cast<T*>(a.d_residual) + first), d_x(static_cast<T*>(a.d_x) + first) {}
+  __device__ __forceinline__ void advance(int64_t elements) {
+    d_residual += elements;
+    d_x += elements;
+  }
+};
+// Of row `r` of a group's, `c` being its column.
+__device__ __forceinline__ uint32_t element_of(const Place& at, int r, int64_t C, int c) {
+  return static_cast<uint32_t>(at.group + r * at.groups) * static_cast<uint32_t>(C) +
+         static_cast<uint32_t>(c);
+}
+// Of all rows, where `first` is the turn's.
+__device__ __forceinline__ int row_of(const Place& at, int first, int r) {
+  return first + at.group + r * at.groups;
+}
+
+// The thread's places in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads], of d_y2 only
+// where it is there.
+template <typename T, int kRows>
+struct Ring {
+  static constexpr int kN = kPack<T>;
+  static constexpr int kPacks = kElements / kN;
+  static constexpr int kStagePlaces = kRows * kPacks * kSmallThreads;
+  uint4* mine;
+  bool has_third;
+
+  __device__ __forceinline__ uint4* place(int stage, int tensor, int r, int j) const {
+    return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
+           (r * kPacks + j) * kSmallThreads;
+  }
+  // Zeros beyond the last row and the row's end.
+  __device__ __forceinline__ void fetch(const Sources<T>& from, int64_t C, const Place& at, int first,
+                                        int stage) const {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int row = row_of(at, first, r);
+#pragma unroll
+      for (int j = 0; j < kPacks; ++j) {
+        const int c = (at.thread + j * at.threads) * kN;
+        const bool is_there = row < at.rows && c < C;
+        const uint32_t i = element_of(at, r, C, c);
+        copy_async(place(stage, 0, r, j), from.d_y + i, is_there);
+        copy_async(place(stage, 1, r, j), from.x_hat + i, is_there);
+        if (has_third) copy_async(place(stage, 2, r, j), from.d_y2 + i, is_there);
+      }
+    }
+    close_copies();
+  }
+  __device__ __forceinline__ Raw<T, kN> read(int stage, int tensor, int r, int j) const {
+    const uint4 words = *place(stage, tensor, r, j);
+    return {words.x, words.y, words.z, words.w};
+  }
+};
+
+// The rows of a turn out of the ring.
+template <typename T, int kRows>
+__device__ __forceinline__ void read_rows(const Ring<T, kRows>& ring, int stage,
+                                          Rows<T, kPack<T>, kRows>& rows) {
+  constexpr int kN = kPack<T>;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int j = 0; j < kElements / kN; ++j) {
+      unpack<T, kN>(ring.read(stage, 0, r, j), rows.g[r][j]);
+      rows.x_hat[r][j] = ring.read(stage, 1, r, j);
+      if (ring.has_third) {
+        float g2[kN];
+        unpack<T, kN>(ring.read(stage, 2, r, j), g2);
+#pragma unroll
+        for (int i = 0; i < kN; ++i) rows.g[r][j][i] += g2[i];
+      }
+    }
+  }
+}
+
+template <int kRows>
+__device__ __forceinline__ void load_rstd(const float* from, const Place& at, int first,
+                                          float (&rstd)[kRows]) {
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const int row = row_of(at, first, r);
+    rstd[r] = row < at.rows ? from[row] : 0.0f;
+  }
+}
+
+template <typename T, int N, int kRows>
+__device__ __forceinline__ void load_rows(const NormBwd& a, const Sources<T>& from, const Place& at,
+                                          int first, Rows<T, N, kRows>& rows) {
+  constexpr int kPacks = kElements / N;
+  Raw<T, N> raw_g[kRows][kPacks] = {}, raw_g2[kRows][kPacks] = {};
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const int row = row_of(at, first, r);
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      const int c = (at.thread + j * at.threads) * N;
+      rows.x_hat[r][j] = {};
+      if (row < at.rows && c < a.C) {
+        const uint32_t i = element_of(at, r, a.C, c);
+        raw_g[r][j] = load_raw<T, N>(from.d_y + i);
+        rows.x_hat[r][j] = load_raw<T, N>(from.x_hat + i);
+        if (a.d_y2 != nullptr) raw_g2[r][j] = load_raw<T, N>(from.d_y2 + i);
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int j = 0; j < kPacks; ++j) {
+      unpack<T, N>(raw_g[r][j], rows.g[r][j]);
+      if (a.d_y2 != nullptr) {
+        float g2[N];
+        unpack<T, N>(raw_g2[r][j], g2);
+#pragma unroll
+        for (int i = 0; i < N; ++i) rows.g[r][j][i] += g2[i];
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll::cuda::norm_bwd

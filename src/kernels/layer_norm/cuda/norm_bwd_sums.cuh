@@ -1,0 +1,95 @@
+// What the threads of the backward pass of the norms add up together: a row's sums over the warps that hold
+// it, and a block's sums over its rows. The order of additions is always the same. Only for .cu files.
+// Thread-safe: no state.
+#pragma once
+
+#include "kernels/element_wise/cuda/reductions.cuh"
+#include "kernels/layer_norm/cuda/norm_bwd_rows.cuh"
+
+namespace plimsoll::cuda::norm_bwd {
+
+// Adds each of kValues values over the lanes of a warp, halving their number with the distance: afterwards
+// lane i * (32 / kValues) has the sum of values[i] in values[0]. The order of additions is that of warp_sum.
+template <int kValues>
+__device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
+  int distance = 16;
+#pragma unroll
+  for (int half = kValues / 2; half > 0; half /= 2) {
+    const bool upper = (lane & distance) != 0;
+#pragma unroll
+    for (int i = 0; i < kValues / 2; ++i) {
+      if (i >= half) continue;
+      const float sent = upper ? values[i] : values[i + half];
+      const float kept = upper ? values[i + half] : values[i];
+      values[i] = kept + __shfl_xor_sync(kWholeWarp, sent, distance);
+    }
+    distance /= 2;
+  }
+#pragma unroll
+  for (int rest = 16 / kValues; rest > 0; rest /= 2) {
+    values[0] += __shfl_xor_sync(kWholeWarp, values[0], rest);
+  }
+}
+
+// Waits for the other warps of the group. Groups are in step with no one else.
+__device__ __forceinline__ void wait_for_group(const Place& at) {
+  asm volatile("bar.sync %0, %1;" ::"r"(at.group + 1), "r"(at.threads) : "memory");
+}
+
+// The sums of a group's warps, given to all of its threads. `slots`: [groups][warps][2 * kRows] floats that
+// no thread uses since the barrier before the last.
+template <int kRows>
+__device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
+  constexpr int kValues = 2 * kRows;
+  const int lane = at.thread % 32;
+  const int warps = at.threads / 32;
+  sum_over_warp<kValues>(sums, lane);
+  float* mine = slots + at.group * warps * kValues;
+  if (lane % (32 / kValues) == 0) mine[at.thread / 32 * kValues + lane / (32 / kValues)] = sums[0];
+  if (warps == 1) {
+    __syncwarp();
+  } else {
+    wait_for_group(at);
+  }
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) sums[k] = mine[k];
+#pragma unroll 1
+  for (int warp = 1; warp < warps; ++warp) {
+#pragma unroll
+    for (int k = 0; k < kValues; ++k) sums[k] += mine[warp * kValues + k];
+  }
+}
+
+// Adds a sum over the groups, in order, and leaves it as the block's partial sum. `shared`: one float for
+// each element of the groups after the first.
+template <int N>
+__device__ __forceinline__ void store_partial(const Place& at, int64_t C, float (&sum)[kElements],
+                                              float* shared, float* partial) {
+  const int stride = at.threads * kElements;
+  __syncthreads();
+  if (at.group > 0) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      shared[(at.group - 1) * stride + i * at.threads + at.thread] = sum[i];
+    }
+  }
+  __syncthreads();
+  if (at.group > 0) return;
+  for (int group = 1; group < at.groups; ++group) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      sum[i] += shared[(group - 1) * stride + i * at.threads + at.thread];
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kElements / N; ++j) {
+    const int c = (at.thread + j * at.threads) * N;
+    if (c >= C) continue;
+    float pack_sums[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack_sums[i] = sum[j * N + i];
+    store_floats<float, N>(partial + c, pack_sums);
+  }
+}
+
+}  // namespace plimsoll::cuda::norm_bwd
