@@ -10,6 +10,7 @@ __global__ void __launch_bounds__(32 * kStrands)
     add_up_partials_kernel(PartialSums partials, const __grid_constant__ SumDestinations to, int64_t C,
                            AddFlag add) {
   __shared__ float shared[kStrands][32];
+  wait_for_launch_before();
   const int sum = static_cast<int>(blockIdx.y);
   const AnyFloatsOut destination = to.sum[sum];
   if (destination.data == nullptr) return;
@@ -35,8 +36,7 @@ __global__ void __launch_bounds__(32 * kStrands)
 void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
                      const AddFlag& add, CudaStream stream) {
   const dim3 grid(static_cast<unsigned>(ceil_div(C, 32)), static_cast<unsigned>(num_sums));
-  add_up_partials_kernel<<<grid, dim3(32, kStrands), 0, stream>>>(partials, to, C, add);
-  PLIMSOLL_CHECK_LAUNCH("add_up_partials");
+  launch_early(add_up_partials_kernel, {grid, dim3(32, kStrands)}, stream, partials, to, C, add);
 }
 
 }  // namespace plimsoll::cuda

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/element_wise/catalog.h"
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
@@ -32,7 +33,8 @@ struct SumDestinations {
   AnyFloatsOut sum[kMaxColumnSums];  // null where nobody asks
 };
 
-// Defined in column_sums.cu: adds up the partial sums into the destinations.
+// Defined in column_sums.cu: adds up the partial sums into the destinations. The launch before is the one
+// that makes them, and may let this one begin early.
 void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
                      const AddFlag& add, CudaStream stream);
 
@@ -52,6 +54,7 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
   // 0.103 so.
   constexpr int kRows = Function::kInputs == 1 ? 4 : 1;
   __shared__ float shared[kSums][kColumnSumWarps - 1][N][32];
+  let_next_launch_begin();
   const int lane = static_cast<int>(threadIdx.x);
   const int warp = static_cast<int>(threadIdx.y);
   const int64_t c = (static_cast<int64_t>(blockIdx.x) * 32 + lane) * N;

@@ -102,6 +102,7 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
 template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     norm_bwd_kernel(const __grid_constant__ NormBwd a, PartialSums partials) {
+  if constexpr (kSums) let_next_launch_begin();
   extern __shared__ uint4 ring_memory[];
   __shared__ float slots[2][kThreads / 32 * 2 * kRows];
   __shared__ float shared[kThreads == kSmallThreads ? kSmallThreads * kElements : 1];
