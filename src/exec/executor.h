@@ -76,7 +76,7 @@ class Executor {
   double loss() const { return tensor("loss").load(0); }
   double grad_norm() const { return tensor("grad_norm").load(0); }
   bool finite() const { return tensor("finite").load(0) != 0.0; }
-  // The first parameter whose gradient is not finite, or "". Valid right after the optimizer segment.
+  // The first gradient that was not finite in the optimizer segment, or "".
   std::string first_bad_gradient() const;
   // Every parameter, its gradient and those of its states that have its shape, in the order of the update.
   // The gradients are there between the backward and the optimizer segment. Requires: a CPU, weights that are
@@ -132,6 +132,8 @@ class Executor {
   };
   Program& program(ProgramKind kind);
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
+  // By the device's own word, the output "first_bad".
+  std::string bad_gradient(int64_t operand) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
   void note_scratch(const ProgramPlan& program, Segment segment);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
@@ -45,17 +46,16 @@ bool is_filled_from_the_front(const Shape& shape) {
 }  // namespace
 
 std::string Executor::first_bad_gradient() const {
-  const ProgramPlan& program_plan = *program(ProgramKind::kTrain).plan;
-  FiniteCheck check(*backend_);
-  for (const Op& op : program_plan.graph.ops()) {
+  return bad_gradient(read_integer(tensor("first_bad")));
+}
+
+std::string Executor::bad_gradient(int64_t operand) const {
+  if (operand < 0) return {};
+  const Graph& graph = program(ProgramKind::kTrain).plan->graph;
+  for (const Op& op : graph.ops()) {
     // Where weights are updated in the backward pass, the optimizer segment reads norms of modules.
-    if (op.def->name() != "global_norm" || op.segment != Segment::kOptimizer) continue;
-    for (ValueId id : op.inputs) {
-      const Value& value = program_plan.graph.value(id);
-      const int64_t count = value.type.shape.elements(program_plan.bucket);
-      if (!check.is_finite(value.space, program_plan.offsets[index_of(id)], value.type.dtype, count))
-        return value.name;
-    }
+    if (op.def == &global_norm_op() && op.segment == Segment::kOptimizer)
+      return graph.value(gradients_of_norm(op)[static_cast<size_t>(operand)]).name;
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "exec/update_args.h"
 
+#include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update_parts.h"
 
@@ -86,7 +87,8 @@ Args update_args(const BindContext& context) {
 
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   std::vector<OptimizerTensor> tensors;
-  for (int i = 0; i < context.view().num_inputs(); ++i) {
+  const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
+  for (int i = 0; i < count; ++i) {
     tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
   }
   return tensors;
@@ -151,7 +153,11 @@ std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context) {
 }
 
 GlobalNormArgs global_norm_args(const BindContext& context) {
-  GlobalNormArgs args{.norm = context.output(0), .finite = context.output(1)};
+  const auto num_gradients = static_cast<int>(gradients_of_norm(context.op()).size());
+  GlobalNormArgs args{.loss = context.input(num_gradients),
+                      .norm = context.output(0),
+                      .finite = context.output(1),
+                      .first_bad = context.output(2)};
   args.scratch = context.scratch();
   return args;
 }

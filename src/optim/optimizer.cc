@@ -117,12 +117,19 @@ void declare_scalars(Graph& graph) {
   graph.add_value("step", {DType::kI64, Shape{1}}, Storage::kInput);
 }
 
-// "grad_norm" and "finite" of these gradients, for the host to read.
+// A loss that is not finite keeps every update from happening, as a gradient does.
+std::vector<ValueId> with_loss(const Graph& graph, std::vector<ValueId> gradients) {
+  gradients.push_back(graph.find("loss"));
+  return gradients;
+}
+
+// "grad_norm", "finite" and "first_bad" of these gradients, for the host to read.
 std::vector<ValueId> add_norm(Graph& graph, std::vector<ValueId> gradients,
                               const LossScale& loss_scale = {}) {
-  const std::string names[] = {loss_scale ? "scaled_grad_norm" : "grad_norm", "finite"};
-  std::vector<ValueId> norm = emit_all(graph, global_norm_op(), std::move(gradients), {}, names);
-  graph.value(norm[1]).storage = Storage::kOutput;
+  const std::string names[] = {loss_scale ? "scaled_grad_norm" : "grad_norm", "finite", "first_bad"};
+  std::vector<ValueId> norm = emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)),
+                                       {{"with_loss", int64_t{1}}, {"names_bad", int64_t{1}}}, names);
+  graph.value(norm[1]).storage = graph.value(norm[2]).storage = Storage::kOutput;
   // What the host reads is the norm of unscaled gradients.
   if (!loss_scale) graph.value(norm[0]).storage = Storage::kOutput;
   return norm;
@@ -175,7 +182,8 @@ OptimizerOutputs add_optimizer_in_backward(Graph& graph, std::span<const Paramet
     for (const Parameter& parameter : group) gradients.push_back(parameter.gradient);
     const std::string names[] = {"grad_norm/" + graph.module_name(module),
                                  "finite/" + graph.module_name(module)};
-    const auto norm = emit_all(graph, global_norm_op(), std::move(gradients), {}, names);
+    const auto norm = emit_all(graph, global_norm_op(), with_loss(graph, std::move(gradients)),
+                               {{"with_loss", int64_t{1}}}, names);
     add_updates(graph, group, config, kNoValue, norm[1], taken);
     norms.push_back(norm[0]);
   }

@@ -97,15 +97,17 @@ struct Parameter {
 // Whether the optimizer updates split weights.
 bool takes_split_weights(const OptimizerConfig& config);
 
-// What the optimizer segment leaves for the host to read: the norm before clipping and 1 where all gradients
-// are finite.
+// What the optimizer segment leaves for the host to read: the norm before clipping, and 1 where the loss and
+// all gradients are finite. Beside them "first_bad", the gradient that is the first in the norm that is not,
+// or -1.
 struct OptimizerOutputs {
   ValueId norm = kNoValue;
   ValueId finite = kNoValue;
 };
 
-// Appends the global norm, clipping and the update of every parameter. Reads the inputs "learning_rate"
-// f64[1] and "step" i64[1] (1 for the first update), which it declares. States are named after their weights
+// Appends the global norm, clipping and the update of every parameter. Reads the value "loss", and the inputs
+// "learning_rate" f64[1] and "step" i64[1] (1 for the first update), which it declares. States are named
+// after their weights
 // ("adamw.m/NAME"). Gradients that carry a loss scale are divided by it on their way, in the coefficient that
 // clips them.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,

@@ -288,7 +288,7 @@ TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
     int gradients = 0;
     for (const Op& op : plan.train->graph.ops()) {
       if (op.def->name() != "global_norm") continue;
-      for (ValueId id : op.inputs) {
+      for (ValueId id : gradients_of_norm(op)) {
         const Value& gradient = plan.train->graph.value(id);
         if (gradient.name.find("intermediate.dense.weight") == std::string::npos) continue;
         // What adds up over micro-batches does so in fp32.

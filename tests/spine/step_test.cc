@@ -359,5 +359,30 @@ TEST(Step, NotFiniteGradientUpdatesNothingAndIsNamed) {
     EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]);
 }
 
+// Logits so far apart that their difference overflows, while softmax and all gradients stay finite.
+TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
+  for (const bool in_backward : {false, true}) {
+    const TinyCase test{
+        .dropout = 0.0, .optimizer = {.max_grad_norm = 0.0}, .optimizer_in_backward = in_backward};
+    const Plan plan = build_plan(testing::tiny_request(test, kBucket));
+    Executor executor(plan);
+    testing::fill_weights(executor);
+    testing::set_value(executor, "classifier.bias", 0, 3e38);
+    testing::set_value(executor, "classifier.bias", 1, -3e38);
+    std::vector<std::vector<std::byte>> before;
+    for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
+    executor.set_update(1e-2, 1);  // the backward pass may hold updates
+    const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
+    executor.set_update(1e-2, 1);
+    executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+    EXPECT_TRUE(std::isinf(loss)) << loss;
+    EXPECT_TRUE(std::isfinite(executor.grad_norm()));
+    EXPECT_FALSE(executor.finite());
+    EXPECT_EQ(executor.first_bad_gradient(), "");
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_EQ(testing::bytes_of(executor, plan.weights[i].name), before[i]) << plan.weights[i].name;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,7 +1,9 @@
-// global_norm(g_0, g_1, ...): norm_1 = sqrt(sum of squares of all elements), finite_1 = 1 where all are
-// finite, else 0. clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), 1 where
-// max_norm is 0 (torch.nn.utils.clip_grad_norm_); with a loss scale, norm is that of scaled gradients, and
-// what multiplies them is min(1, max_norm / (norm / scale + 1e-6)) / scale.
+// global_norm(g_0, g_1, ..., loss?) {with_loss, names_bad}: norm_1 = sqrt(sum of squares of all elements),
+// finite_1 = 1 where all are finite, and the loss with them, else 0; first_bad_1, where it is asked for:
+// which gradient is the first that is not finite, from 0, or -1. clip_coefficient(norm, scale?) {max_norm}:
+// min(1, max_norm / (norm + 1e-6)), 1 where max_norm is 0 (torch.nn.utils.clip_grad_norm_); with a loss
+// scale, norm is that of scaled gradients, and what multiplies them is min(1, max_norm / (norm / scale +
+// 1e-6)) / scale.
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -16,9 +18,11 @@ class GlobalNorm final : public OpSchema {
   std::string_view name() const override { return "global_norm"; }
   OpGroup group() const override { return OpGroup::kNormalization; }
   std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() >= 1, op, "at least one gradient");
+    const size_t num_gradients = gradients_of_norm(op.op).size();
+    expect_operands(num_gradients >= 1 && num_gradients <= op.op.inputs.size(), op, "at least one gradient");
     const ValueType scalar{scalar_type(op), Shape{1}};
-    return {scalar, scalar};
+    if (op.op.attributes.integer_or("names_bad", 0) == 0) return {scalar, scalar};
+    return {scalar, scalar, {DType::kI64, Shape{1}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     double elements = 0;
@@ -40,6 +44,12 @@ class ClipCoefficient final : public OpSchema {
 };
 
 }  // namespace
+
+std::span<const ValueId> gradients_of_norm(const Op& norm) {
+  const std::span<const ValueId> inputs = norm.inputs;
+  const bool with_loss = norm.attributes.integer_or("with_loss", 0) != 0;
+  return inputs.first(inputs.size() - (with_loss && !inputs.empty() ? 1 : 0));
+}
 
 const OpSchema& global_norm_op() {
   static const GlobalNorm op;

@@ -78,6 +78,9 @@ const OpSchema& sort_ids_op();
 const OpSchema& tanh_op();
 const OpSchema& tanh_bwd_op();
 
+// The operands of a global_norm whose norm it is: all but the loss, whose finiteness counts alone.
+std::span<const ValueId> gradients_of_norm(const Op& norm);
+
 // Dropout with probability p at a site (base/philox.h); `rng` is i64[2]: seed, number of the micro-batch.
 struct DropoutSpec {
   double p = 0.0;

@@ -130,6 +130,7 @@ class SliceUpdates {
       for (const Slice& slice : it->second.second) {
         Op part = norm;
         part.inputs = {add_rows(gradient, slice)};
+        part.attributes = {};
         for (ValueId& output : part.outputs) {
           output = add_like(output, ".rows");
           graph_.value(output).storage = Storage::kTransient;

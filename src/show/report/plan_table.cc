@@ -114,7 +114,11 @@ std::string gradient_label(const Plan& plan) {
     std::set<DType> found;
     for (const Op& op : plan.train->graph.ops()) {
       if (op.def->name() != "global_norm") continue;
-      for (ValueId id : op.inputs) found.insert(plan.train->graph.value(id).type.dtype);
+      for (ValueId id : op.inputs) {
+        // An output is the loss, whose finiteness counts too.
+        const Value& value = plan.train->graph.value(id);
+        if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
+      }
     }
     for (DType dtype : found) types += fmt::format("{}{}", types.empty() ? "" : ", ", precision_words(dtype));
   }
