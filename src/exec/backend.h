@@ -38,6 +38,13 @@ struct BoundProgram {
 // Whether the run before left something for the copies of this one (OpPlan::of_last_run).
 enum class Carried : uint8_t { kNothing, kSomething };
 
+// What the host hands over together: a batch with its random counter, before the forward pass; and learning
+// rate and step, before the first segment that updates.
+enum class Inputs : uint8_t { kBatch, kUpdate };
+constexpr size_t index_of(Inputs inputs) {
+  return static_cast<size_t>(inputs);
+}
+
 class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
@@ -47,9 +54,18 @@ class ExecutorBackend {
   // Where the host reads and writes the input or output at this offset of the arena. On a CPU that is the
   // arena; on a GPU its twin in pinned memory, see before_host_writes() and before_host_reads().
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // To be called before the host changes inputs, and before it reads outputs of what ran.
-  virtual void before_host_writes() = 0;
+  // To be called before the host changes inputs, and before it reads outputs of all that ran. Inputs go to
+  // the device with the next segment: a batch at once, beside what runs there, to wait in a place of its own
+  // until its segment starts.
+  virtual void before_host_writes(Inputs inputs) = 0;
   virtual void before_host_reads() = 0;
+  // Begins to bring the outputs to the host as they are when what was given before is done; returns before.
+  virtual void fetch_outputs() = 0;
+  // The output at this offset as of the last fetch_outputs(), which it waits for, unlike what was given
+  // since.
+  virtual const std::byte* fetched(int64_t offset) = 0;
+  // Whether it would wait.
+  virtual bool is_fetching() const = 0;
 
   // Persistent memory that is no input or output: weights, states, gradients. Both wait.
   virtual void read(Space space, int64_t offset, std::span<std::byte> bytes) const = 0;

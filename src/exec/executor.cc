@@ -58,6 +58,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
   finish_last_run();
   backend_->write(buffer.space, buffer.offset + offset, bytes);
+  is_train_undisturbed_ = false;
   copies_are_stale_ = true;
   if (buffer.storage == Storage::kOptimizerState) updated_ = false;
 }
@@ -129,7 +130,7 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
   target.staged = {
       .tokens = batch.num_tokens(), .sequences = batch.num_sequences(), .longest = bucket.longest};
   target.bound = &bound_for(target, bucket);
-  backend_->before_host_writes();
+  backend_->before_host_writes(Inputs::kBatch);
   const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
   fill_input("ids", batch.ids, bucket.tokens, 0);
   fill_input("positions", batch.positions, bucket.tokens, 0);
@@ -153,7 +154,7 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
 
 void Executor::set_random(uint64_t seed, int64_t micro_batch) {
   if (!plan_.persistent_by_name.contains("rng")) return;
-  backend_->before_host_writes();
+  backend_->before_host_writes(Inputs::kBatch);
   int64_t* rng = tensor("rng").as<int64_t>();
   rng[0] = static_cast<int64_t>(seed);
   rng[1] = micro_batch;
@@ -161,7 +162,7 @@ void Executor::set_random(uint64_t seed, int64_t micro_batch) {
 
 void Executor::set_accumulate(bool add) {
   if (!plan_.persistent_by_name.contains("accumulate")) return;
-  backend_->before_host_writes();
+  backend_->before_host_writes(Inputs::kBatch);
   // The bits of 1.0f: kernels ask whether the flag is 0, and a product library on a GPU takes it for a
   // factor.
   tensor("accumulate").as<int32_t>()[0] = add ? std::bit_cast<int32_t>(1.0f) : 0;
@@ -179,11 +180,26 @@ int64_t Executor::skipped_steps() const {
   return skipped;
 }
 
-void Executor::set_update(double learning_rate, int64_t step) {
-  step -= skipped_steps();
-  backend_->before_host_writes();
+void Executor::set_update(double learning_rate, int64_t step, int64_t skipped) {
+  backend_->before_host_writes(Inputs::kUpdate);
   tensor("learning_rate").as<double>()[0] = learning_rate;
-  tensor("step").as<int64_t>()[0] = step;
+  tensor("step").as<int64_t>()[0] = step - skipped;
+}
+
+ConstView Executor::fetched(const std::string& name) const {
+  const PersistentBuffer& buffer = plan_.buffer(name);
+  PLIMSOLL_CHECK(buffer.storage == Storage::kOutput, "'{}' is no output", name);
+  return {backend_->fetched(buffer.offset), buffer.type.dtype};
+}
+
+StepOutputs Executor::fetched_step() const {
+  const bool scales = plan_.scales_loss();
+  return {.loss = fetched("loss").load(0),
+          .grad_norm = fetched("grad_norm").load(0),
+          .is_finite = fetched("finite").load(0) != 0.0,
+          .first_bad = bad_gradient(read_integer(fetched("first_bad"))),
+          .loss_scale = scales ? fetched("used_loss_scale").load(0) : 1.0,
+          .skipped_steps = scales ? read_integer(fetched("skipped_steps")) : 0};
 }
 
 BoundProgram& Executor::bound_for(Program& target, const Bucket& bucket) {
@@ -223,6 +239,7 @@ void Executor::run(ProgramKind kind, Segment segment) {
   }
   refresh_copies();
   if (segment == Segment::kOptimizer) updated_ = true;
+  is_train_undisturbed_ = kind == ProgramKind::kTrain;
   const bool is_first = !std::exchange(target.bound->has_run[index_of(segment)], true);
   if (is_first) note_scratch(*target.plan, segment);
   if (profiling_) {
@@ -256,6 +273,7 @@ const Bucket& Executor::current_bucket(ProgramKind kind) const {
 
 void Executor::zero_states() {
   finish_last_run();
+  is_train_undisturbed_ = false;
   for (const PersistentBuffer& buffer : plan_.persistent) {
     if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
     backend_->fill(buffer.space, buffer.offset, buffer.bytes, 0);

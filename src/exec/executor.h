@@ -32,6 +32,16 @@ struct HostBatch {
   int64_t num_tokens() const { return static_cast<int64_t>(ids.size()); }
 };
 
+// What a step leaves for the host.
+struct StepOutputs {
+  double loss = 0;  // of its last micro-batch
+  double grad_norm = 0;
+  bool is_finite = false;      // that loss and all gradients: else nothing was updated
+  std::string first_bad = {};  // the first gradient that is not finite, or ""
+  double loss_scale = 1;       // that the gradients were scaled by
+  int64_t skipped_steps = 0;   // so far
+};
+
 // What an update of the host's own reads and writes of a parameter, where it lies.
 struct UpdatedParameter {
   std::string name;
@@ -67,11 +77,26 @@ class Executor {
   // Seed and number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
-  // `step` is 1 for the first; the update's own number leaves out what was skipped.
-  void set_update(double learning_rate, int64_t step);
+  // `step` is 1 for the first; the update's own number leaves out the steps that were skipped: of all that
+  // ran, or as many as the caller knows of.
+  void set_update(double learning_rate, int64_t step) { set_update(learning_rate, step, skipped_steps()); }
+  void set_update(double learning_rate, int64_t step, int64_t skipped);
 
-  // Runs one segment of a program in the bucket of the staged batch.
+  // Runs one segment of a program in the bucket of the staged batch. May return before the device is done.
   void run(ProgramKind kind, Segment segment);
+
+  // Begins to bring all outputs to the host, as they are when what ran so far is done, and returns before.
+  void fetch() { backend_->fetch_outputs(); }
+  // An output as of the last fetch(), which it waits for; where the plan runs ahead, what was run since goes
+  // on meanwhile.
+  ConstView fetched(const std::string& name) const;
+  // Whether it would wait.
+  bool is_fetching() const { return backend_->is_fetching(); }
+  // Requires: the last fetch() came after an optimizer segment.
+  StepOutputs fetched_step() const;
+  // Whether what the last segments of training left is there still: no other program ran since, and nobody
+  // wrote.
+  bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() const { return tensor("loss").load(0); }
   double grad_norm() const { return tensor("grad_norm").load(0); }
@@ -147,7 +172,8 @@ class Executor {
   const Plan& plan_;
   std::unique_ptr<ExecutorBackend> backend_;
   bool copies_are_stale_ = true;  // of weights that the host has written since
-  bool updated_ = false;          // since the host has written states: an output tells what they count
+  bool is_train_undisturbed_ = false;
+  bool updated_ = false;  // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
   int64_t given_scratch_end_ = 0;            // in whole units of the arena's alignment

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -89,12 +90,28 @@ class CpuBackend final : public ExecutorBackend {
                       : ArenaMap(host_arena_ ? host_arena_->data() : nullptr, plan.host_arena_bytes)) {
     set_num_threads(plan.request.num_threads);
     flush_denormals_on_all_threads();
+    if (!plan.request.runs_ahead) return;
+    for (const PersistentBuffer& buffer : plan.persistent) {
+      if (buffer.storage == Storage::kOutput)
+        fetched_[buffer.offset].resize(static_cast<size_t>(
+            buffer.type.shape.elements(plan.evaluate ? plan.evaluate->bucket : plan.train->bucket) *
+            dtype_bytes(buffer.type.dtype)));
+    }
   }
 
   const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
   std::byte* exchange(int64_t offset) const override { return map_.at(offset); }
-  void before_host_writes() override {}
+  void before_host_writes(Inputs) override {}
   void before_host_reads() override {}
+  void fetch_outputs() override {
+    if (plan_.request.runs_ahead) {
+      for (auto& [offset, bytes] : fetched_) std::memcpy(bytes.data(), map_.at(offset), bytes.size());
+    }
+  }
+  const std::byte* fetched(int64_t offset) override {
+    return plan_.request.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
+  }
+  bool is_fetching() const override { return false; }
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
     std::memcpy(bytes.data(), arena(space).at(offset), bytes.size());
@@ -198,6 +215,7 @@ class CpuBackend final : public ExecutorBackend {
   uint8_t fill_;
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // where buffers lie apart
   ArenaMap map_;
+  std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, where training runs ahead
   std::optional<CpuArena> host_arena_;  // where the plan keeps something apart from the device's
   ArenaMap host_map_;
 };

@@ -88,11 +88,19 @@ class CudaBackend final : public ExecutorBackend {
     twin_ = PinnedMemory(exchange_end_ - exchange_begin_);
     std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
     for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
+    PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&staging_stream_, cudaStreamNonBlocking));
+    for (cudaEvent_t* event : {&staged_, &taken_, &update_inputs_sent_, &fetched_}) {
+      PLIMSOLL_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
+    }
     if (plan.host_arena_bytes > 0) make_copy_streams(plan);
   }
   ~CudaBackend() override {
     for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
     for (cudaEvent_t event : copy_events_) static_cast<void>(cudaEventDestroy(event));
+    for (cudaEvent_t event : {staged_, taken_, update_inputs_sent_, fetched_}) {
+      if (event != nullptr) static_cast<void>(cudaEventDestroy(event));
+    }
+    if (staging_stream_ != nullptr) static_cast<void>(cudaStreamDestroy(staging_stream_));
     for (cudaStream_t stream : copy_streams_) {
       if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
     }
@@ -107,19 +115,39 @@ class CudaBackend final : public ExecutorBackend {
     return twin_.data() + (offset - exchange_begin_);
   }
 
-  void before_host_writes() override {
-    // The copy of the inputs before may still be under way.
-    if (std::exchange(upload_under_way_, false)) device_.synchronize();
-    inputs_changed_ = true;
+  void before_host_writes(Inputs inputs) override {
+    // The copy of those before may still be under way.
+    Sent& sent = sent_[index_of(inputs)];
+    if (std::exchange(sent.is_under_way, false)) {
+      PLIMSOLL_CUDA(cudaEventSynchronize(inputs == Inputs::kBatch ? staged_ : update_inputs_sent_));
+    }
+    sent.is_changed = true;
   }
 
   void before_host_reads() override {
-    if (!std::exchange(outputs_stale_, false)) return;
+    if (outputs_stale_) fetch_outputs();
+    wait_for_outputs();
+  }
+
+  void fetch_outputs() override {
+    wait_for_outputs();
     map_.for_each_part(outputs_begin_, exchange_end_, [this](int64_t offset, std::byte* data, int64_t bytes) {
       device_.copy_to_host(exchange(offset), data, bytes);
     });
-    device_.synchronize();
-    upload_under_way_ = false;
+    PLIMSOLL_CUDA(cudaEventRecord(fetched_, device_.stream()));
+    outputs_stale_ = false;
+    outputs_under_way_ = true;
+  }
+  const std::byte* fetched(int64_t offset) override {
+    wait_for_outputs();
+    return exchange(offset);
+  }
+  bool is_fetching() const override {
+    if (!outputs_under_way_) return false;
+    const cudaError_t state = cudaEventQuery(fetched_);
+    if (state == cudaErrorNotReady) return true;
+    PLIMSOLL_CUDA(state);
+    return false;
   }
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
@@ -167,7 +195,7 @@ class CudaBackend final : public ExecutorBackend {
   // A forward pass behind an evaluation or a checkpoint has nothing left to copy, unlike the captured one: it
   // is given op by op.
   void run(BoundProgram& program, Segment segment, Carried carried) override {
-    upload_inputs();
+    send_inputs();
     outputs_stale_ = true;
     std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
     if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
@@ -189,7 +217,7 @@ class CudaBackend final : public ExecutorBackend {
 
   void run_timed(BoundProgram& program, Segment segment, Carried carried,
                  std::vector<OpTime>& times) override {
-    upload_inputs();
+    send_inputs();
     outputs_stale_ = true;
     ModuleRange range;
     for (const BoundOp& op : program.ops) {
@@ -266,21 +294,61 @@ class CudaBackend final : public ExecutorBackend {
   void find_exchange(const Plan& plan) {
     exchange_begin_ = outputs_begin_ = exchange_end_ = plan.persistent_bytes;
     for (const PersistentBuffer& buffer : plan.persistent) {
-      if (buffer.space == Space::kHost) continue;
+      if (buffer.space == Space::kHost || buffer.name == kStagedInputs) continue;
       if (buffer.storage == Storage::kInput) exchange_begin_ = std::min(exchange_begin_, buffer.offset);
       if (buffer.storage == Storage::kOutput) outputs_begin_ = std::min(outputs_begin_, buffer.offset);
     }
     // Inputs lie before outputs, and both at the end of what is persistent.
     exchange_begin_ = std::min(exchange_begin_, outputs_begin_);
+    staged_begin_ = plan.buffer(std::string(kStagedInputs)).offset;
+    update_begin_ = update_end_ = exchange_begin_;
+    if (!plan.train) return;
+    const PersistentBuffer& first = plan.buffer("learning_rate");
+    const PersistentBuffer& last = plan.buffer("step");
+    update_begin_ = first.offset;
+    update_end_ = last.offset + last.bytes;
+    PLIMSOLL_CHECK(last.offset == first.offset + first.bytes, "learning rate and step lie apart");
   }
 
-  void upload_inputs() {
-    if (!std::exchange(inputs_changed_, false)) return;
-    map_.for_each_part(exchange_begin_, outputs_begin_,
-                       [this](int64_t offset, std::byte* data, int64_t bytes) {
-                         device_.copy_to_device(data, exchange(offset), bytes);
-                       });
-    upload_under_way_ = true;
+  void send_inputs() {
+    if (std::exchange(sent_[index_of(Inputs::kBatch)].is_changed, false)) stage_batch();
+    if (std::exchange(sent_[index_of(Inputs::kUpdate)].is_changed, false)) {
+      map_.for_each_part(update_begin_, update_end_, [this](int64_t offset, std::byte* data, int64_t bytes) {
+        device_.copy_to_device(data, exchange(offset), bytes);
+      });
+      PLIMSOLL_CUDA(cudaEventRecord(update_inputs_sent_, device_.stream()));
+      sent_[index_of(Inputs::kUpdate)].is_under_way = true;
+    }
+  }
+
+  // To the place where a batch waits as soon as the one before has left it, and from there to where ops read
+  // it when these are done with that one.
+  void stage_batch() {
+    const std::pair<int64_t, int64_t> ranges[] = {{exchange_begin_, update_begin_},
+                                                  {update_end_, outputs_begin_}};
+    PLIMSOLL_CUDA(cudaStreamWaitEvent(staging_stream_, taken_, 0));
+    for (const auto& [begin, end] : ranges) {
+      if (begin == end) continue;
+      PLIMSOLL_CUDA(cudaMemcpyAsync(staged_at(begin), exchange(begin), static_cast<size_t>(end - begin),
+                                    cudaMemcpyHostToDevice, staging_stream_));
+    }
+    PLIMSOLL_CUDA(cudaEventRecord(staged_, staging_stream_));
+    sent_[index_of(Inputs::kBatch)].is_under_way = true;
+    PLIMSOLL_CUDA(cudaStreamWaitEvent(device_.stream(), staged_, 0));
+    for (const auto& [begin, end] : ranges) {
+      map_.for_each_part(begin, end, [this](int64_t offset, std::byte* data, int64_t bytes) {
+        PLIMSOLL_CUDA(cudaMemcpyAsync(data, staged_at(offset), static_cast<size_t>(bytes),
+                                      cudaMemcpyDeviceToDevice, device_.stream()));
+      });
+    }
+    PLIMSOLL_CUDA(cudaEventRecord(taken_, device_.stream()));
+  }
+
+  // Where the byte at this offset of the inputs waits.
+  std::byte* staged_at(int64_t offset) const { return map_.at(staged_begin_) + (offset - exchange_begin_); }
+
+  void wait_for_outputs() {
+    if (std::exchange(outputs_under_way_, false)) PLIMSOLL_CUDA(cudaEventSynchronize(fetched_));
   }
 
   // Copies go to streams of their own, one for each direction. A copy starts when the ops before it are done,
@@ -369,9 +437,21 @@ class CudaBackend final : public ExecutorBackend {
   int64_t exchange_begin_ = 0;
   int64_t outputs_begin_ = 0;
   int64_t exchange_end_ = 0;
-  bool inputs_changed_ = false;
-  bool upload_under_way_ = false;
-  bool outputs_stale_ = false;
+  int64_t staged_begin_ = 0;  // of the place where the next batch waits
+  int64_t update_begin_ = 0;  // of the inputs of Inputs::kUpdate
+  int64_t update_end_ = 0;
+  struct Sent {
+    bool is_changed = false;    // by the host, since it was sent
+    bool is_under_way = false;  // the host's copy is still read
+  };
+  Sent sent_[2] = {};               // by Inputs
+  bool outputs_stale_ = false;      // something ran since they were fetched
+  bool outputs_under_way_ = false;  // they were fetched, and nobody has waited for them
+  cudaStream_t staging_stream_ = nullptr;
+  cudaEvent_t staged_ = nullptr;  // the batch has left the host's memory
+  cudaEvent_t taken_ = nullptr;   // and the place where it waits
+  cudaEvent_t update_inputs_sent_ = nullptr;
+  cudaEvent_t fetched_ = nullptr;
   std::list<std::pair<BoundProgram*, Segment>> kept_;  // captured, the one used the longest ago first
   cudaEvent_t events_[3] = {};                         // two for times, one that copies wait for
   cudaStream_t copy_streams_[kNumSpaces] = {};         // by the space that they copy to

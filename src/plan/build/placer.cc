@@ -46,6 +46,10 @@ PlanSizes sizes_of(const PlanRequest& request) {
 
 Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
     : plan_{.request = request, .weights = std::move(graphs.weights)} {
+  if (plan_.is_on_gpu()) {
+    plan_.persistent_by_name.emplace(kStagedInputs, plan_.persistent.size());
+    plan_.persistent.push_back({.name = std::string(kStagedInputs), .storage = Storage::kInput});
+  }
   plan_.train = std::move(graphs.train);
   plan_.evaluate = std::move(graphs.evaluate);
   if (plan_.train) train_.emplace(plan_, *plan_.train);
@@ -93,6 +97,7 @@ void Placer::place_persistent() {
   for (PersistentBuffer& buffer : plan_.persistent) buffer.bytes = 0;
   for_each_program(
       [&](ProgramPlan& program, ProgramPlacer& placer) { placer.grow_persistent(plan_, program); });
+  stage_inputs();
   int64_t device = 0;
   int64_t host = 0;
   for (Storage storage :
@@ -106,6 +111,18 @@ void Placer::place_persistent() {
   }
   plan_.persistent_bytes = device;
   plan_.host_persistent_bytes = host;
+}
+
+// As many bytes as all inputs take.
+void Placer::stage_inputs() {
+  if (!plan_.is_on_gpu()) return;
+  int64_t bytes = 0;
+  for (const PersistentBuffer& buffer : plan_.persistent) {
+    if (buffer.storage == Storage::kInput) bytes += buffer.bytes;
+  }
+  PersistentBuffer& staged = plan_.persistent[plan_.persistent_by_name.at(std::string(kStagedInputs))];
+  staged.bytes = bytes;
+  staged.type = {DType::kU8, Shape{bytes}};
 }
 
 void Placer::place_transient() {

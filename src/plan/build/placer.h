@@ -40,6 +40,7 @@ class Placer {
   void for_each_program(const Work& work);
   void name_parts_of_weights();
   void place_persistent();
+  void stage_inputs();
   void place_transient();
   void add_constants();
 

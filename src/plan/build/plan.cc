@@ -42,6 +42,7 @@ ValueType Plan::type_of(const std::string& name) const {
 int64_t Plan::staging_bytes() const {
   int64_t bytes = 0;
   for (const PersistentBuffer& buffer : persistent) {
+    if (buffer.name == kStagedInputs) continue;
     if (buffer.storage == Storage::kInput || buffer.storage == Storage::kOutput) bytes += buffer.bytes;
   }
   return bytes;

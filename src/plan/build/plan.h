@@ -124,6 +124,9 @@ struct PlanRequest {
   int64_t offload_least_bytes = int64_t{1} << 20;
   // A CPU does each copy at the last moment that the plan allows in place of the first: for tests.
   bool late_copies = false;
+  // A CPU hands outputs over when they are fetched, so that a run trains ahead of them as on a GPU: for
+  // tests.
+  bool runs_ahead = false;
   PassOptions passes;
 };
 
@@ -212,6 +215,10 @@ struct InitialState {
   double value = 0;
 };
 
+// On a GPU, where the next batch waits while the one before runs: a place for each input, in the inputs'
+// order. It is a persistent buffer, and lies before them.
+inline constexpr std::string_view kStagedInputs = "staged_inputs";
+
 // A 16-bit copy of a weight, kept beside it for products; both are persistent buffers.
 struct WeightCopy {
   std::string weight = {};
@@ -250,6 +257,8 @@ struct Plan {
   // there.
   bool scales_loss() const { return request.train && request.activation_dtype == DType::kF16; }
   bool is_on_gpu() const { return request.device == KernelDevice::kCuda; }
+  // Whether what was given to the device may run on while the host reads what was fetched before.
+  bool runs_ahead() const { return is_on_gpu() || request.runs_ahead; }
   // What the device that the arena lies on holds beside it: on a CPU all that the process does.
   int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
   // What the device holds, as its own gauge counts it: the process on a CPU, the card on a GPU.
@@ -261,8 +270,8 @@ struct Plan {
   int64_t arena_bytes_of(Space space) const {
     return space == Space::kDevice ? arena_bytes : host_arena_bytes;
   }
-  // The buffers that the host exchanges with the device at every run of a program; on a GPU they lie a second
-  // time in pinned memory.
+  // The buffers that the host exchanges with the device at every run of a program; on a GPU they lie once
+  // more in pinned memory.
   int64_t staging_bytes() const;
   const PersistentBuffer& buffer(const std::string& name) const;
   // What a persistent buffer holds, or a split weight's two together: fp32.
