@@ -27,8 +27,11 @@ struct StepInfo {
   int64_t num_tokens = 0;    // real tokens of this step
   int64_t num_sequences = 0;
   int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
+  // From its start, or the end of the step before, to its end; with a GPU what is logged between two steps
+  // too.
   double step_ms = 0;
-  double data_wait_ms = 0;  // of step_ms, spent waiting for the next batch
+  // Of step_ms, spent waiting for a batch; not where the device had work meanwhile.
+  double data_wait_ms = 0;
   // fp16: what the gradients were computed times, and whether they overflowed all the same, so that this step
   // changed no weight and the scale is half from here on.
   double loss_scale = 1;

@@ -117,7 +117,10 @@ void ReadingMemory::release(const TextSplit& text) {
 int64_t batch_bytes_per_token(const RunSetup& setup) {
   constexpr int64_t kBytes = 16;  // id, type, position and label
   const Arguments& arguments = setup.arguments;
-  return kBytes * (1 + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
+  // On a GPU a batch is made and given while the one before runs.
+  const int64_t in_hand = setup.request.device == KernelDevice::kCpu ? 1 : 2;
+  return kBytes *
+         (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
 }
 
 HostMemory estimate_host_memory(const RunSetup& setup) {

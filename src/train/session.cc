@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "base/hash.h"
 #include "device/cuda/cuda_device.h"
@@ -129,30 +130,48 @@ bool Session::next_batch(MicroBatch& batch) {
   return loader_->next(batch.storage.buffers(), batch.info);
 }
 
-double Session::forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
+void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
   executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.problem_type), denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
   executor_->set_accumulate(!first_of_step);
   for (const ScheduleEntry& entry : plan_.step_schedule) {
     if (entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
   }
+}
+
+double Session::forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
+  start_forward_backward(batch, denominator, first_of_step);
   return executor_->loss();
 }
 
-UpdateOutcome Session::update(double learning_rate, int64_t step) {
-  executor_->set_update(learning_rate, step);
+void Session::start_update(double learning_rate, int64_t step, int64_t skipped) {
+  executor_->set_update(learning_rate, step, skipped);
   for (const ScheduleEntry& entry : plan_.step_schedule) {
     if (!entry.per_micro_batch) executor_->run(ProgramKind::kTrain, entry.segment);
   }
-  if (executor_->finite()) return UpdateOutcome::kUpdated;
-  if (plan_.scales_loss() && executor_->used_loss_scale() > kSmallestLossScale)
-    return UpdateOutcome::kSkipped;
+}
+
+UpdateOutcome Session::update(double learning_rate, int64_t step) {
+  start_update(learning_rate, step, executor_->skipped_steps());
+  executor_->fetch();
+  return outcome_of(executor_->fetched_step(), step);
+}
+
+UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) const {
+  if (outputs.is_finite) return UpdateOutcome::kUpdated;
+  if (plan_.scales_loss() && outputs.loss_scale > kSmallestLossScale) return UpdateOutcome::kSkipped;
   if (plan_.scales_loss()) {
     throw_error(ErrorCode::kNotFinite,
                 "step {}: the gradient overflows fp16 at the smallest loss scale, {}, first in '{}'; the "
                 "weights were "
                 "not changed. Use --bf16, whose range is that of fp32, or try a lower --learning_rate",
-                step, kSmallestLossScale, executor_->first_bad_gradient());
+                step, kSmallestLossScale, outputs.first_bad);
+  }
+  if (outputs.first_bad.empty()) {
+    throw_error(ErrorCode::kNotFinite,
+                "step {}: the loss is not finite, and all gradients are; the weights were not changed. Try a "
+                "lower --learning_rate, or look at the samples of this step",
+                step);
   }
   const std::string weights = setup_.request.optimizer_in_backward
                                   ? "the weights of modules whose gradients are finite were changed already"
@@ -160,7 +179,13 @@ UpdateOutcome Session::update(double learning_rate, int64_t step) {
   throw_error(ErrorCode::kNotFinite,
               "step {}: the gradient is not finite, first in '{}'; {}. Try a lower --learning_rate, "
               "--max_grad_norm, or look at the samples of this step",
-              step, executor_->first_bad_gradient(), weights);
+              step, outputs.first_bad, weights);
+}
+
+std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
+  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.problem_type), denominator);
+  executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), number);
+  return executor_->first_bad_value();
 }
 
 MetricMap Session::evaluate(const Dataset& data, const std::string& split,
@@ -178,58 +203,91 @@ MetricMap Session::evaluate(const Dataset& data, const std::string& split,
   return metrics;
 }
 
-MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
-                                    const std::function<void(int64_t, int64_t)>& progress) {
-  const ProblemType problem = setup_.request.problem_type;
-  const int64_t num_labels = setup_.model.num_labels;
-  Sampler sampler(
-      {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
-      data.tokens.lengths());
-  const BatchCapacity capacity = capacity_of(setup_.request.evaluate_bucket, setup_);
-  Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
-  MicroBatch batch{OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}};
-  ConfusionMatrix confusion(std::max<int64_t>(num_labels, 1));
-  MultiLabelCounts multi(std::max<int64_t>(num_labels, 1));
-  RegressionPairs pairs;
-  double loss_sum = 0;
-  int64_t rows = 0;
-  while (loader.next(batch.storage.buffers(), batch.info)) {
+namespace {
+
+// What an evaluation adds up, batch by batch in order.
+struct EvaluationSums {
+  explicit EvaluationSums(int64_t labels)
+      : num_labels(labels), confusion(std::max<int64_t>(labels, 1)), multi(std::max<int64_t>(labels, 1)) {}
+
+  // With the outputs that were fetched last.
+  void add(const Executor& executor, ProblemType problem, const MicroBatch& batch,
+           std::vector<std::vector<float>>* all_logits) {
     const HostBatch view = batch.view(problem);
-    executor_->stage(ProgramKind::kEvaluate, view, 1.0);
-    loss_sum += on_device(plan_, [&] {
-      executor_->run(ProgramKind::kEvaluate, Segment::kForward);
-      return executor_->loss();
-    });
+    loss_sum += executor.fetched("loss").load(0);
     rows += batch.info.num_sequences;
-    const std::span<const float> logits(executor_->tensor("logits").as<float>(),
+    const std::span<const float> logits(executor.fetched("logits").as<float>(),
                                         static_cast<size_t>(batch.info.num_sequences * num_labels));
     if (!view.class_labels.empty()) confusion.add_logits(logits, view.class_labels);
     if (!view.real_labels.empty()) {
       if (problem == ProblemType::kMultiLabel) multi.add_logits(logits, view.real_labels);
       if (problem == ProblemType::kRegression) pairs.add_rows(logits, view.real_labels);
     }
-    if (all_logits != nullptr) {
-      for (int64_t i = 0; i < batch.info.num_sequences; ++i) {
-        const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
-        all_logits->emplace_back(row.begin(), row.end());
-      }
+    if (all_logits == nullptr) return;
+    for (int64_t i = 0; i < batch.info.num_sequences; ++i) {
+      const auto row = logits.subspan(static_cast<size_t>(i * num_labels), static_cast<size_t>(num_labels));
+      all_logits->emplace_back(row.begin(), row.end());
     }
-    if (progress) progress(rows, data.num_rows());
   }
+
+  int64_t num_labels;
+  ConfusionMatrix confusion;
+  MultiLabelCounts multi;
+  RegressionPairs pairs;
+  double loss_sum = 0;
+  int64_t rows = 0;
+};
+
+}  // namespace
+
+MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
+                                    const std::function<void(int64_t, int64_t)>& progress) {
+  const ProblemType problem = setup_.request.problem_type;
+  Sampler sampler(
+      {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
+      data.tokens.lengths());
+  const BatchCapacity capacity = capacity_of(setup_.request.evaluate_bucket, setup_);
+  Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
+  // While one batch runs, its successor is made and given, and then its own outputs are read.
+  const size_t num_batches = plan_.runs_ahead() ? 2 : 1;
+  std::vector<MicroBatch> batches;
+  batches.reserve(num_batches);
+  for (size_t i = 0; i < num_batches; ++i) {
+    batches.push_back({OwnedBatch(capacity, OwnedBatch::label_kind(data)), {}});
+  }
+  EvaluationSums sums(setup_.model.num_labels);
+  const auto read = [&](const MicroBatch& batch) {
+    on_device(plan_, [&] { sums.add(*executor_, problem, batch, all_logits); });
+    if (progress) progress(sums.rows, data.num_rows());
+  };
+  const MicroBatch* given = nullptr;
+  for (size_t next = 0;; next = (next + 1) % batches.size()) {
+    MicroBatch& batch = batches[next];
+    if (!loader.next(batch.storage.buffers(), batch.info)) break;
+    on_device(plan_, [&] {
+      executor_->stage(ProgramKind::kEvaluate, batch.view(problem), 1.0);
+      executor_->run(ProgramKind::kEvaluate, Segment::kForward);
+    });
+    if (given != nullptr) read(*given);
+    executor_->fetch();
+    given = &batch;
+    if (!plan_.runs_ahead()) read(*std::exchange(given, nullptr));
+  }
+  if (given != nullptr) read(*given);
   MetricMap metrics;
   if (data.labels.empty()) return metrics;
-  metrics["loss"] = loss_sum / static_cast<double>(std::max<int64_t>(rows, 1));
+  metrics["loss"] = sums.loss_sum / static_cast<double>(std::max<int64_t>(sums.rows, 1));
   if (setup_.arguments.prediction_loss_only) return metrics;
   const std::vector<std::string> wanted =
       setup_.metric_names.empty() ? default_metric_names(problem) : setup_.metric_names;
   const std::vector<std::string_view> names(wanted.begin(), wanted.end());
   MetricList list;
   if (problem == ProblemType::kSingleLabel) {
-    list = classification_metrics(confusion, names);
+    list = classification_metrics(sums.confusion, names);
   } else if (problem == ProblemType::kMultiLabel) {
-    list = multi_label_metrics(multi, names);
+    list = multi_label_metrics(sums.multi, names);
   } else {
-    list = regression_metrics(pairs, names);
+    list = regression_metrics(sums.pairs, names);
   }
   if (setup_.metric_names.size() > 1) add_combined_score(list);
   for (const auto& [name, value] : list) metrics[name] = value;

@@ -62,6 +62,16 @@ class Session {
   // first bad tensor, where no smaller scale would help; nothing is updated then.
   UpdateOutcome update(double learning_rate, int64_t step);
 
+  // The same in parts that may return before the device is done: what they leave is read by
+  // Executor::fetched(). `skipped` counts the steps before that were no updates.
+  void start_forward_backward(const MicroBatch& batch, double denominator, bool first);
+  void start_update(double learning_rate, int64_t step, int64_t skipped);
+  // Errors: as update(). Requires: the loss is finite.
+  UpdateOutcome outcome_of(const StepOutputs& outputs, int64_t step) const;
+  // For a micro-batch whose loss was not finite, the `number`th of the run from 0, before its step changed
+  // any weight: as Executor::first_bad_value().
+  std::string first_bad_value(const MicroBatch& batch, double denominator, int64_t number);
+
   // Mean loss and the run's metrics over a data set, in order, without dropout, and how fast that was:
   // <split>_loss, <split>_accuracy, ..., <split>_runtime and the rates of train/speed.h.
   MetricMap evaluate(const Dataset& data, const std::string& split, std::vector<std::vector<float>>* logits,

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "device/cuda/cuda_device.h"
 #include "graph/ops/op.h"
-#include "plan/anatomy/operations.h"
 #include "show/report/result_files.h"
 #include "train/device_choice.h"
 #include "train/memory_deltas.h"
@@ -23,12 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-std::string row_list(std::span<const int32_t> rows) {
-  std::string text;
-  for (size_t i = 0; i < rows.size() && i < 16; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", rows[i]);
-  return text + (rows.size() > 16 ? ", ..." : "");
 }
 
 }  // namespace
@@ -68,7 +61,7 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
 // A step that is skipped for its loss scale counts as a step but moves the schedule no further, as in
 // Trainer.
 int64_t TrainLoop::updates_done() const {
-  return state_.step - session_.executor().skipped_steps();
+  return state_.step - skipped_steps_;
 }
 
 double TrainLoop::learning_rate() const {
@@ -78,98 +71,10 @@ double TrainLoop::learning_rate() const {
   return learning_rate_of_step(session_.plan().request.optimizer, scheduled, updates_done() + 1);
 }
 
-// Throws: it is not finite, in the micro-batch of these rows.
-void TrainLoop::refuse_loss(int64_t step, double loss, std::span<const int32_t> rows) const {
-  const std::string where = session_.executor().first_bad_value();
-  // Before the first update the weights are those that were read.
-  const bool came_so = state_.step == 0 && where.starts_with("the weight");
-  throw_error(
-      ErrorCode::kNotFinite,
-      "step {}: the loss is {}; the weights were not changed. First not finite: {}. Samples (rows of the "
-      "training data, from 0): {}. {}",
-      step, std::isnan(loss) ? "nan" : "infinite", where.empty() ? "the loss itself" : where, row_list(rows),
-      came_so ? "It came so with the model: take another copy of it"
-              : "Try a lower --learning_rate or --max_grad_norm, or look at these rows");
-}
-
-StepInfo TrainLoop::train_step(MicroBatch& batch) {
-  const auto start = Clock::now();
-  const RunSetup& setup = session_.setup();
-  StepInfo info{.step = state_.step + 1, .max_steps = state_.max_steps, .learning_rate = learning_rate()};
-  const int64_t per_step = arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
-  double denominator = 0;
-  std::vector<int32_t> rows;
-  bool meets_bucket = false;
-  for (int64_t micro = 0; micro < arguments_.gradient_accumulation_steps; ++micro) {
-    const auto waiting = Clock::now();
-    PLIMSOLL_CHECK(session_.next_batch(batch), "the loader ended before the last step");
-    info.data_wait_ms += ms_since(waiting);
-    if (micro == 0)
-      denominator = static_cast<double>(std::min(per_step, setup.rows_per_epoch - batch.info.position.index));
-    const auto batch_rows = batch.storage.buffers().rows.first(static_cast<size_t>(batch.info.num_sequences));
-    rows.insert(rows.end(), batch_rows.begin(), batch_rows.end());
-    const double loss = session_.forward_backward(batch, denominator, micro == 0);
-    info.loss += loss;
-    if (!std::isfinite(loss)) refuse_loss(info.step, loss, batch_rows);
-    info.num_tokens += batch.info.num_tokens;
-    info.num_sequences += batch.info.num_sequences;
-    const Bucket& bucket = session_.executor().current_bucket(ProgramKind::kTrain);
-    info.num_rows_computed += bucket.tokens;
-    BucketFlops& flops = flops_by_bucket_[bucket.tokens];
-    if (flops.all == 0) {
-      meets_bucket = true;
-      flops = {plan_flops(*session_.plan().train, bucket), model_flops(*session_.plan().train, bucket)};
-    }
-    state_.total_flos += flops.all;
-    info.model_flops += flops.model;
-    if (batch.info.last_in_epoch) break;
-  }
-  try {
-    info.skipped = session_.update(info.learning_rate, info.step) == UpdateOutcome::kSkipped;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNotFinite) throw;
-    throw Error(error.code(), std::string(error.what()) +
-                                  ". Samples (rows of the training data, from 0): " + row_list(rows));
-  }
-  info.grad_norm = session_.executor().grad_norm();
-  info.loss_scale = session_.executor().used_loss_scale();
-  if (info.skipped) tell_skipped(info);
-  info.step_ms = ms_since(start);
-  info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
-  count_step(info, batch.info);
-  StepTimes& times = meets_bucket ? first_steps_ : later_steps_;
-  times.ms += info.step_ms;
-  ++times.count;
-  return info;
-}
-
-// `last` is the step's last micro-batch.
-void TrainLoop::count_step(StepInfo& info, const BatchInfo& last) {
-  const int64_t micro_in_epoch = last.position.index / arguments_.per_device_train_batch_size + 1;
-  info.epoch = static_cast<double>(last.position.epoch) +
-               static_cast<double>(micro_in_epoch) / static_cast<double>(session_.setup().batches_per_epoch);
-  state_.step = info.step;
-  state_.micro_batches = session_.micro_batches_done();
-  state_.position = last.next;
-  state_.epoch = info.epoch;
-  state_.tokens_seen += info.num_tokens;
-  state_.loss_sum += info.loss;
-  state_.loss_sum_since_log += info.loss;
-  ++state_.steps_since_log;
-  rows_since_log_ += info.num_rows_computed;
-  tokens_since_log_ += info.num_tokens;
-  wait_since_log_ms_ += info.data_wait_ms;
-  time_since_log_ms_ += info.step_ms;
-  model_flops_since_log_ += info.model_flops;
-}
-
-bool TrainLoop::is_epoch_end(const StepInfo&) const {
-  return state_.position.index == 0;
-}
-
-// The end of the run ends its epoch too, as in Trainer.
-bool TrainLoop::is_due(const std::string& strategy, double setting, const StepInfo& info) const {
-  if (strategy == "epoch") return is_epoch_end(info) || info.step >= state_.max_steps;
+// The end of the run ends its epoch too, as in Trainer. `next` is where the batch after the step lies.
+bool TrainLoop::is_due(const std::string& strategy, double setting, const StepInfo& info,
+                       const DataPosition& next) const {
+  if (strategy == "epoch") return next.index == 0 || info.step >= state_.max_steps;
   if (strategy != "steps") return false;
   const int64_t interval = interval_steps(setting, state_.max_steps);
   return interval > 0 && info.step % interval == 0;
@@ -203,7 +108,7 @@ bool TrainLoop::evaluate(const StepInfo& info) {
 
 void TrainLoop::end_of_step_control(const StepInfo& info) {
   const bool last = info.step >= state_.max_steps;
-  if (is_due(arguments_.logging_strategy, arguments_.logging_steps, info) ||
+  if (is_due(arguments_.logging_strategy, arguments_.logging_steps, info, state_.position) ||
       (info.step == 1 && arguments_.logging_first_step)) {
     control_.log = true;
   }
@@ -212,10 +117,10 @@ void TrainLoop::end_of_step_control(const StepInfo& info) {
                            : static_cast<double>(info.step) < arguments_.eval_delay;
   const bool evaluates = arguments_.eval_strategy != "no" && session_.setup().evaluate;
   if (evaluates && !delayed &&
-      (last || is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info))) {
+      (last || is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), info, state_.position))) {
     control_.evaluate = true;
   }
-  if (is_due(arguments_.save_strategy, arguments_.save_steps, info)) control_.save = true;
+  if (is_due(arguments_.save_strategy, arguments_.save_steps, info, state_.position)) control_.save = true;
   if (last && arguments_.save_strategy != "no" && arguments_.save_strategy != "best") control_.save = true;
 }
 
@@ -319,13 +224,14 @@ TrainOutput TrainLoop::leave_as_it_was() {
 }
 
 void TrainLoop::take_steps() {
-  const auto start = Clock::now();
-  const double seconds_before = state_.seconds;
+  begin_ = Clock::now();
+  seconds_before_ = state_.seconds;
+  skipped_steps_ = session_.executor().skipped_steps();
   end_ = false;
   if (state_.evaluation_is_due) finish_cut_off_step();
   if (end_ || state_.step >= state_.max_steps) return;
   session_.start_batches(state_.position, last_epoch() + 1);
-  MicroBatch batch = session_.make_batch();
+  for (int i = 0; i < (session_.plan().runs_ahead() ? 2 : 1); ++i) batches_.push_back(session_.make_batch());
   if (arguments_.eval_on_start && state_.step == 0 && session_.setup().evaluate) {
     const StepInfo before{.max_steps = state_.max_steps};
     if (!evaluate(before)) {
@@ -333,15 +239,13 @@ void TrainLoop::take_steps() {
       return;
     }
   }
-  while (!end_) whole_step(batch, start, seconds_before);
+  while (!end_) whole_step();
 }
 
 // Where the device or the system fails, the error says what the GPU held and from where the run can go on.
-void TrainLoop::whole_step(MicroBatch& batch, Clock::time_point start, double seconds_before) {
+void TrainLoop::whole_step() {
   try {
-    const StepInfo info = train_step(batch);
-    state_.seconds = seconds_before + ms_since(start) / 1000.0;
-    after_step(info);
+    take_step();
   } catch (const GpuError& error) {
     throw Error(error.code(), error.what() + planned_beside_held(session_.plan()) + place_to_go_on_from());
   } catch (const Error& error) {

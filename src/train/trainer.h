@@ -3,9 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,25 @@ class TrainLoop {
   TrainLoop& operator=(const TrainLoop&) = delete;
 
  private:
+  // A micro-batch that the device was given.
+  struct GivenBatch {
+    const MicroBatch* batch = nullptr;
+    int64_t number = 0;  // in the run, from 0
+  };
+  // An optimizer step from its first micro-batch until what it left has been read.
+  struct Step {
+    std::chrono::steady_clock::time_point start;
+    StepInfo info = {};
+    double denominator = 0;
+    int64_t num_given = 0;                  // micro-batches
+    std::optional<GivenBatch> unread = {};  // the last of them, while its loss was not read
+    std::vector<int32_t> rows = {};         // of the training data
+    BatchInfo last = {};
+    int64_t micro_batches_done = 0;
+    double flops = 0;
+    bool meets_bucket = false;
+  };
+
   // trainer_begin.cc
   void resume(const std::string& path, std::vector<std::string>& lines);
   void find_best_checkpoint(const std::string& path, RunState& state);
@@ -68,13 +88,10 @@ class TrainLoop {
   TrainOutput leave_as_it_was();
   PhaseWork whole_run() const;
   void take_steps();
-  StepInfo train_step(MicroBatch& batch);
-  void whole_step(MicroBatch& batch, std::chrono::steady_clock::time_point start, double seconds_before);
+  void whole_step();
   std::string place_to_go_on_from() const;
-  void count_step(StepInfo& info, const BatchInfo& last);
   int64_t updates_done() const;
   double learning_rate() const;
-  [[noreturn]] void refuse_loss(int64_t step, double loss, std::span<const int32_t> rows) const;
   void tell_skipped(const StepInfo& info) const;
   void after_step(const StepInfo& info);
   void finish_step(const StepInfo& info);
@@ -83,12 +100,23 @@ class TrainLoop {
   void warn_of_waiting(double fraction);
   bool evaluate(const StepInfo& info);
   void record(LogRecord record);
-  bool is_due(const std::string& strategy, double setting, const StepInfo& info) const;
-  bool is_epoch_end(const StepInfo& info) const;
+  bool is_due(const std::string& strategy, double setting, const StepInfo& info,
+              const DataPosition& next) const;
   void end_of_step_control(const StepInfo& info);
   int64_t last_epoch() const;
   int64_t rows_trained() const;
   MetricMap final_metrics(const PhaseWork& work) const;
+
+  // trainer_step.cc
+  void take_step();
+  MicroBatch& take_batch();
+  void give(const Step& step, const GivenBatch& given);
+  void count_given(Step& step, const MicroBatch& batch);
+  void read_loss(Step& step);
+  bool is_followed_by_other_work(const Step& step) const;
+  void finish_step_before();
+  void count_step(Step& step);
+  [[noreturn]] void refuse_loss(const Step& step, const GivenBatch& given, double loss);
 
   // trainer_save.cc
   void update_best(const StepInfo& info, const MetricMap& metrics);
@@ -107,6 +135,14 @@ class TrainLoop {
   RunState state_;
   TrainControl control_;
   bool end_ = false;
+  std::vector<MicroBatch> batches_;  // in turn: two where the plan runs ahead
+  size_t next_batch_ = 0;
+  std::optional<Step> step_before_;  // whose update was given, and what it left not read
+  int64_t skipped_steps_ = 0;
+  double waited_ms_ = 0;  // for batches, since a step was finished
+  std::chrono::steady_clock::time_point begin_;
+  double seconds_before_ = 0;  // of training, before begin_
+  std::chrono::steady_clock::time_point last_finish_;
   int64_t saved_step_ = -1;
   std::string last_checkpoint_;
   std::unique_ptr<FolderLock> lock_;  // while the run goes on

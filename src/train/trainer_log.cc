@@ -25,8 +25,7 @@ void TrainLoop::tell_skipped(const StepInfo& info) const {
       "step {}: the gradients overflow fp16 at the loss scale {:g}: the step is skipped ({} so far), the "
       "scale is {:g} "
       "from here on",
-      info.step, info.loss_scale, session_.executor().skipped_steps(),
-      std::max(info.loss_scale / 2, kSmallestLossScale));
+      info.step, info.loss_scale, skipped_steps_, std::max(info.loss_scale / 2, kSmallestLossScale));
   for (const auto& callback : callbacks_) callback->on_warning(text);
 }
 
@@ -56,7 +55,7 @@ void TrainLoop::log_step(const StepInfo& info) {
   entry.values["learning_rate"] = info.learning_rate;
   if (session_.plan().scales_loss()) {
     entry.values["loss_scale"] = info.loss_scale;
-    entry.values["skipped_steps"] = static_cast<double>(session_.executor().skipped_steps());
+    entry.values["skipped_steps"] = static_cast<double>(skipped_steps_);
   }
   if (arguments_.include_num_input_tokens_seen != "no") {
     const double seconds = std::max(state_.seconds, 1e-9);

@@ -1,0 +1,174 @@
+// A run that reads what a step left while the next one is under way, as on a GPU, has the log, the weights
+// and the errors of one that reads it at once: also where a callback asks for an evaluation, a checkpoint or
+// the end between the two, and where the run goes on from there.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "plimsoll/trainer.h"
+#include "tests/training/stable_log.h"
+#include "tests/training/tiny_folder.h"
+#include "train/run_setup.h"
+#include "train/session.h"
+#include "train/trainer.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::read_file;
+using testing::stable_log;
+using testing::TestFolder;
+
+enum class Reads : uint8_t { kAtOnce, kAhead };
+
+// Asks for everything that a callback may ask for, behind steps for which the loop itself does nothing.
+class Asks : public Callback {
+ public:
+  explicit Asks(int64_t stop_after) : stop_after_(stop_after) {}
+  void on_step_end(const StepInfo& info, TrainControl& control) override {
+    steps.push_back(info);
+    control.evaluate = info.step == 3 || info.step == 4;
+    control.save = info.step == 4 || info.step == 7;
+    control.stop = info.step == stop_after_;
+  }
+  std::vector<StepInfo> steps;
+
+ private:
+  int64_t stop_after_;
+};
+
+struct Ran {
+  TrainOutput output;
+  std::vector<StepInfo> steps;
+  std::string error;
+};
+
+Ran run(Arguments arguments, Reads reads, int64_t stop_after = -1) {
+  if (reads == Reads::kAhead) arguments.output_dir += "_ahead";
+  resolve_arguments(arguments);
+  RunSetup setup = prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system());
+  setup.request.runs_ahead = reads == Reads::kAhead;
+  Session session(std::move(setup), posix_file_system());
+  session.allocate();
+  const auto asks = std::make_shared<Asks>(stop_after);
+  TrainLoop loop(session, {asks});
+  Ran ran;
+  try {
+    ran.output = loop.run();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFinite) << error.what();
+    ran.error = error.what();
+  }
+  ran.steps = asks->steps;
+  return ran;
+}
+
+void expect_same_file(const Arguments& arguments, const std::string& name) {
+  const std::string expected = read_file(arguments.output_dir + name);
+  ASSERT_FALSE(expected.empty()) << name;
+  EXPECT_TRUE(read_file(arguments.output_dir + "_ahead" + name) == expected) << name;
+}
+
+void expect_same(const Arguments& arguments, const Ran& at_once, const Ran& ahead) {
+  EXPECT_EQ(at_once.error, ahead.error);
+  EXPECT_EQ(stable_log(at_once.output.log_history), stable_log(ahead.output.log_history));
+  EXPECT_EQ(at_once.output.step, ahead.output.step);
+  ASSERT_EQ(at_once.steps.size(), ahead.steps.size());
+  for (size_t i = 0; i < ahead.steps.size(); ++i) {
+    const StepInfo &a = at_once.steps[i], &b = ahead.steps[i];
+    EXPECT_EQ(a.step, b.step);
+    EXPECT_EQ(a.loss, b.loss) << a.step;
+    EXPECT_EQ(a.learning_rate, b.learning_rate) << a.step;
+    EXPECT_EQ(a.num_tokens, b.num_tokens) << a.step;
+    EXPECT_EQ(a.loss_scale, b.loss_scale) << a.step;
+    EXPECT_EQ(a.skipped, b.skipped) << a.step;
+    EXPECT_EQ(a.epoch, b.epoch) << a.step;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(arguments.output_dir)) {
+    const std::string name = "/" + entry.path().filename().string();
+    if (!name.starts_with("/checkpoint-")) continue;
+    expect_same_file(arguments, name + "/model.safetensors");
+    expect_same_file(arguments, name + "/optimizer.safetensors");
+  }
+}
+
+Arguments arguments_of(const std::string& model, const std::string& output_dir) {
+  Arguments arguments = testing::tiny_arguments(model, output_dir);
+  arguments.device = "cpu";
+  arguments.logging_steps = 1;
+  arguments.save_strategy = "no";
+  arguments.eval_strategy = "steps";
+  arguments.eval_steps = 6;
+  return arguments;
+}
+
+TEST(Ahead, EveryStepLeavesWhatItLeavesWhenReadAtOnce) {
+  const TestFolder folder("ahead");
+  const std::string model = testing::write_tiny_model(folder);
+  for (const int64_t accumulation : {1, 3}) {
+    for (const bool in_backward : {false, true}) {
+      if (accumulation > 1 && in_backward) continue;
+      SCOPED_TRACE(accumulation);
+      SCOPED_TRACE(in_backward);
+      Arguments arguments = arguments_of(
+          model, folder.path("run" + std::to_string(accumulation) + (in_backward ? "_in_backward" : "")));
+      arguments.gradient_accumulation_steps = accumulation;
+      arguments.optimizer_in_backward = in_backward;
+      if (in_backward) arguments.max_grad_norm = 0;
+      const Ran at_once = run(arguments, Reads::kAtOnce);
+      ASSERT_EQ(at_once.steps.size(), 12u) << at_once.error;
+      expect_same(arguments, at_once, run(arguments, Reads::kAhead));
+    }
+  }
+}
+
+TEST(Ahead, ARunThatIsStoppedGoesOnWithTheSameBits) {
+  const TestFolder folder("ahead_stop");
+  Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.save_strategy = "steps";
+  arguments.save_steps = 5;
+  const Ran at_once = run(arguments, Reads::kAtOnce, 8);
+  EXPECT_EQ(at_once.output.step, 8);
+  expect_same(arguments, at_once, run(arguments, Reads::kAhead, 8));
+  arguments.resume_from_checkpoint = "True";
+  const Ran rest = run(arguments, Reads::kAtOnce);
+  EXPECT_EQ(rest.output.step, 12);
+  expect_same(arguments, rest, run(arguments, Reads::kAhead));
+}
+
+TEST(Ahead, SkippedStepsMoveTheScheduleNoFurther) {
+  const TestFolder folder("ahead_fp16");
+  Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.kernels = "ref";
+  arguments.fp16 = true;
+  arguments.config_overrides["initializer_range"] = "1.0";
+  const Ran at_once = run(arguments, Reads::kAtOnce);
+  ASSERT_FALSE(at_once.steps.empty());
+  EXPECT_TRUE(at_once.steps.front().skipped);
+  EXPECT_FALSE(at_once.steps.back().skipped);
+  expect_same(arguments, at_once, run(arguments, Reads::kAhead));
+}
+
+TEST(Ahead, WhatIsNotFiniteIsNamedWithItsStepAndSamples) {
+  const TestFolder folder("ahead_not_finite");
+  const std::string model = testing::write_tiny_model(folder);
+  for (const int64_t accumulation : {1, 3}) {
+    SCOPED_TRACE(accumulation);
+    Arguments arguments = arguments_of(model, folder.path("run" + std::to_string(accumulation)));
+    arguments.gradient_accumulation_steps = accumulation;
+    arguments.learning_rate = 1e30;
+    arguments.lr_scheduler_type = "constant";
+    arguments.warmup_steps = 0;
+    arguments.max_grad_norm = 0;
+    arguments.save_strategy = "steps";
+    arguments.save_steps = 1;
+    const Ran at_once = run(arguments, Reads::kAtOnce);
+    EXPECT_NE(at_once.error.find("the weights were not changed"), std::string::npos) << at_once.error;
+    EXPECT_NE(at_once.error.find("Samples"), std::string::npos) << at_once.error;
+    expect_same(arguments, at_once, run(arguments, Reads::kAhead));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
