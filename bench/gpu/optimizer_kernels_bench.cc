@@ -2,12 +2,14 @@
 #include "bench/gpu/kernels_bench.h"
 #include "kernels/element_wise/cast_cuda.h"
 #include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adagrad_8bit_cuda.h"
 #include "kernels/optimizer/adagrad_cuda.h"
 #include "kernels/optimizer/adamw_8bit_cuda.h"
 #include "kernels/optimizer/adamw_cuda.h"
 #include "kernels/optimizer/global_norm_cuda.h"
 #include "kernels/optimizer/lion_8bit_cuda.h"
 #include "kernels/optimizer/lion_cuda.h"
+#include "kernels/optimizer/sgd_8bit_cuda.h"
 #include "kernels/optimizer/sgd_cuda.h"
 #include "kernels/optimizer/tensor_scan_cuda.h"
 
@@ -113,6 +115,16 @@ void measure_small_states(Bench& bench) {
                 [&] { adamw_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step}, nullptr); });
   bench.measure("lion_8bit" + size, total * 14 + total / 32,
                 [&] { lion_8bit_cuda({.tensors = eight_bit, .learning_rate = lr}, nullptr); });
+  bench.measure("sgd_8bit" + size, total * 14 + total / 32, [&] {
+    sgd_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
+  });
+  // Sums are not negative: those of zero bytes are zero, as before a first step.
+  for (const OptimizerTensor& tensor : eight_bit) {
+    fill_cuda({tensor.m_absmax, eight_bit_blocks(tensor.count), 0.0}, nullptr);
+  }
+  bench.measure("adagrad_8bit" + size, total * 14 + total / 32, [&] {
+    adagrad_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step}, nullptr);
+  });
   bench.measure("adafactor" + size, total * 20, [&] {
     adafactor_cuda({.tensors = factored,
                     .learning_rate = lr,

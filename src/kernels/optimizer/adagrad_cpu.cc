@@ -5,24 +5,12 @@
 #include "device/cpu/simd_targets.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/piece_cpu.h"
+#include "kernels/optimizer/update_piece_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/adagrad_cpu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
-#ifndef PLIMSOLL_KERNELS_OPTIMIZER_ADAGRAD_CPU_ONCE_
-#define PLIMSOLL_KERNELS_OPTIMIZER_ADAGRAD_CPU_ONCE_
-namespace plimsoll {
-// The call's coefficients, rounded to fp32 once, and the arrays of a piece.
-struct AdagradPiece {
-  float rate, clip, weight_decay, epsilon;
-  float* p;
-  const float* g;
-  float* v;
-};
-}  // namespace plimsoll
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
@@ -60,16 +48,30 @@ namespace plimsoll {
 
 HWY_EXPORT(adagrad_piece);
 
+AdagradPieceFunction adagrad_piece_cpu() {
+  return &HWY_DYNAMIC_DISPATCH(adagrad_piece);
+}
+
+AdagradPiece adagrad_coefficients(const AdagradArgs& args) {
+  const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
+  return {.rate = static_cast<float>(adagrad_rate(args)),
+          .clip = static_cast<float>(clip),
+          .weight_decay = static_cast<float>(args.weight_decay),
+          .epsilon = static_cast<float>(args.epsilon),
+          .p = nullptr,
+          .g = nullptr,
+          .v = nullptr};
+}
+
 void adagrad_cpu(const AdagradArgs& args) {
   if (!update_allowed(args.finite)) return;
-  const double rate = adagrad_rate(args);
-  const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
+  const AdagradPiece coefficients = adagrad_coefficients(args);
   for (const OptimizerTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kF32,
                    "Adagrad of {} weights, {} gradients, {} sums", dtype_name(tensor.param.dtype),
                    dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
   }
-  const auto piece_function = &HWY_DYNAMIC_DISPATCH(adagrad_piece);
+  const AdagradPieceFunction piece_function = adagrad_piece_cpu();
   parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
     const OptimizerTensor& tensor = args.tensors[index];
     // What lies in 16 bits is fp32 for as long as it lies in the cache.
@@ -78,16 +80,12 @@ void adagrad_cpu(const AdagradArgs& args) {
     const RandomSite noise = noise_of(args, index);
     for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
       const int64_t length = std::min(kTensorGrain, begin + count - first);
-      float* p = parameter_to_change(tensor, first, length, parameters);
-      piece_function(AdagradPiece{.rate = static_cast<float>(rate),
-                                  .clip = static_cast<float>(clip),
-                                  .weight_decay = static_cast<float>(args.weight_decay),
-                                  .epsilon = static_cast<float>(args.epsilon),
-                                  .p = p,
-                                  .g = floats_of(tensor.grad, first, length, gradients),
-                                  .v = tensor.m.as<float>() + first},
-                     length);
-      store_parameter(p, tensor, noise, first, length);
+      AdagradPiece piece = coefficients;
+      piece.p = parameter_to_change(tensor, first, length, parameters);
+      piece.g = floats_of(tensor.grad, first, length, gradients);
+      piece.v = tensor.m.as<float>() + first;
+      piece_function(piece, length);
+      store_parameter(piece.p, tensor, noise, first, length);
     }
   });
 }

@@ -1,14 +1,49 @@
 #include <gtest/gtest.h>
 
+#include "kernels/optimizer/adagrad_8bit_cuda.h"
 #include "kernels/optimizer/adamw_8bit_cuda.h"
 #include "kernels/optimizer/eight_bit_test_tensors.h"
 #include "kernels/optimizer/lion_8bit_cuda.h"
 #include "kernels/optimizer/optimizer_cuda_cases.h"
+#include "kernels/optimizer/sgd_8bit_cuda.h"
 
 namespace plimsoll::test {
 namespace {
 
-enum class Kernel : uint8_t { kAdamw, kLion };
+enum class Kernel : uint8_t { kAdamw, kLion, kSgd, kNesterov, kAdagrad };
+constexpr Kernel kKernels[] = {Kernel::kAdamw, Kernel::kLion, Kernel::kSgd, Kernel::kNesterov,
+                               Kernel::kAdagrad};
+
+void fill(EightBitList& list, Kernel kernel) {
+  list.fill();
+  if (kernel == Kernel::kAdagrad) list.make_states_positive();
+}
+
+// Calls call(args, kernel, reference, expect) with the kernel's own. `where` says where its scalars lie.
+template <typename Where, typename Call>
+void with_kernel(Kernel kernel, DeviceScalars& scalars, std::span<const OptimizerTensor> tensors,
+                 const Where& where, const Call& call) {
+  switch (kernel) {
+    case Kernel::kAdamw:
+      return call(scalars.args<AdamwArgs>(tensors, 0.01, where), adamw_8bit_cuda, adamw_8bit_ref,
+                  expect_adamw_8bit);
+    case Kernel::kLion:
+      return call(scalars.args<LionArgs>(tensors, 0.01, where), lion_8bit_cuda, lion_8bit_ref,
+                  expect_lion_8bit);
+    case Kernel::kSgd:
+    case Kernel::kNesterov: {
+      auto args = scalars.args<SgdArgs>(tensors, 0.01, where);
+      args.momentum = 0.9;
+      args.nesterov = kernel == Kernel::kNesterov ? Nesterov::kOn : Nesterov::kOff;
+      return call(args, sgd_8bit_cuda, sgd_8bit_ref, expect_sgd_8bit);
+    }
+    case Kernel::kAdagrad: {
+      auto args = scalars.args<AdagradArgs>(tensors, 0.01, where);
+      args.lr_decay = 0.01;
+      return call(args, adagrad_8bit_cuda, adagrad_8bit_ref, expect_adagrad_8bit);
+    }
+  }
+}
 
 struct Case {
   Kernel kernel = Kernel::kAdamw;
@@ -21,7 +56,7 @@ struct Case {
 void check(const Case& test, const std::vector<int64_t>& counts) {
   EightBitList start("eight_bit_cuda/start", DType::kF32, counts),
       want("eight_bit_cuda/want", DType::kF64, counts), got("eight_bit_cuda/got", DType::kF32, counts);
-  start.fill();
+  fill(start, test.kernel);
   NarrowBuffers narrow("eight_bit_cuda", start, test.grads, test.low);
   want.copy_from(start);
   got.copy_from(start);
@@ -42,11 +77,8 @@ void check(const Case& test, const std::vector<int64_t>& counts) {
     if (test.kernel == Kernel::kAdamw) outputs.insert(outputs.end(), {&got.v(i), &got.v_absmax(i)});
   }
   run_twice(gpu, outputs, [&] {
-    if (test.kernel == Kernel::kAdamw) {
-      adamw_8bit_cuda(scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu)), nullptr);
-    } else {
-      lion_8bit_cuda(scalars.args<LionArgs>(tensors, 0.01, on_device(gpu)), nullptr);
-    }
+    with_kernel(test.kernel, scalars, tensors, on_device(gpu),
+                [](const auto& args, auto kernel, auto, auto) { kernel(args, nullptr); });
   });
   if (test.finite == 0.0) {
     for (size_t i = 0; i < got.size(); ++i) {
@@ -56,15 +88,11 @@ void check(const Case& test, const std::vector<int64_t>& counts) {
     }
     return;
   }
-  if (test.kernel == Kernel::kAdamw) {
-    const auto reference = scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost);
-    adamw_8bit_ref(reference);
-    expect_adamw_8bit(start, want, got, reference);
-  } else {
-    const auto reference = scalars.args<LionArgs>(want.tensors(), 0.01, kOnHost);
-    lion_8bit_ref(reference);
-    expect_lion_8bit(start, want, got, reference);
-  }
+  with_kernel(test.kernel, scalars, want.tensors(), kOnHost,
+              [&](const auto& args, auto, auto reference, auto expect) {
+                reference(args);
+                expect(start, want, got, args);
+              });
   expect_copies(got, narrow.low);
 }
 
@@ -94,9 +122,30 @@ TEST(Lion8BitCuda, TakesMoreTensorsThanALaunch) {
   check({.kernel = Kernel::kLion}, many_eight_bit_counts());
 }
 
+TEST(Sgd8BitCuda, OneStepMatchesTheReference) {
+  for (const Kernel kernel : {Kernel::kSgd, Kernel::kNesterov}) {
+    check({.kernel = kernel}, kEightBitCounts);  // which starts the momentum
+    check({.kernel = kernel, .step = 2}, kEightBitCounts);
+    check({.kernel = kernel, .step = 17, .grads = DType::kBF16, .low = DType::kF16}, kEightBitCounts);
+  }
+}
+
+TEST(Sgd8BitCuda, TakesMoreTensorsThanALaunch) {
+  check({.kernel = Kernel::kSgd, .step = 17, .grads = DType::kF16}, many_eight_bit_counts());
+}
+
+TEST(Adagrad8BitCuda, OneStepMatchesTheReference) {
+  check({.kernel = Kernel::kAdagrad}, kEightBitCounts);
+  check({.kernel = Kernel::kAdagrad, .step = 17, .grads = DType::kBF16, .low = DType::kF16}, kEightBitCounts);
+}
+
+TEST(Adagrad8BitCuda, TakesMoreTensorsThanALaunch) {
+  check({.kernel = Kernel::kAdagrad, .step = 17, .grads = DType::kF16}, many_eight_bit_counts());
+}
+
 void check_noise(Kernel which, const std::vector<int64_t>& counts) {
   EightBitList want("eight_bit_noise", DType::kF32, counts), got("eight_bit_noise", DType::kF32, counts);
-  want.fill();
+  fill(want, which);
   NarrowBuffers narrow("eight_bit_noise", want, DType::kBF16, DType::kBF16);
   got.copy_from(want);
   NarrowParameters before(want), wanted(want), weights(want);
@@ -117,27 +166,23 @@ void check_noise(Kernel which, const std::vector<int64_t>& counts) {
                        .m_absmax = gpu(got.m_absmax(i)),
                        .v_absmax = gpu(got.v_absmax(i))});
   }
-  if (which == Kernel::kAdamw) {
-    adamw_8bit_ref(with_noise(scalars.args<AdamwArgs>(want.tensors(), 0.01, kOnHost)));
-    adamw_8bit_cuda(with_noise(scalars.args<AdamwArgs>(tensors, 0.01, on_device(gpu))), nullptr);
-  } else {
-    lion_8bit_ref(with_noise(scalars.args<LionArgs>(want.tensors(), 0.01, kOnHost)));
-    lion_8bit_cuda(with_noise(scalars.args<LionArgs>(tensors, 0.01, on_device(gpu))), nullptr);
-  }
+  with_kernel(which, scalars, want.tensors(), kOnHost,
+              [&](const auto& args, auto, auto reference, auto) { reference(with_noise(args)); });
+  with_kernel(which, scalars, tensors, on_device(gpu),
+              [&](const auto& args, auto kernel, auto, auto) { kernel(with_noise(args), nullptr); });
   gpu.download();
   expect_the_same_noise(before, weights, wanted);
 }
 
-TEST(Adamw8BitCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
-  for (const Kernel which : {Kernel::kAdamw, Kernel::kLion}) {
+TEST(EightBitCuda, WeightsInBf16AloneTakeTheReferencesNoise) {
+  for (const Kernel which : kKernels) {
     check_noise(which, kEightBitCounts);
     check_noise(which, many_eight_bit_counts());
   }
 }
 
-TEST(Adamw8BitCuda, NothingChangesWhenTheFlagSaysNotFinite) {
-  check({.finite = 0.0}, kEightBitCounts);
-  check({.kernel = Kernel::kLion, .finite = 0.0}, kEightBitCounts);
+TEST(EightBitCuda, NothingChangesWhenTheFlagSaysNotFinite) {
+  for (const Kernel kernel : kKernels) check({.kernel = kernel, .finite = 0.0}, kEightBitCounts);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "device/cpu/parallel.h"
@@ -133,33 +135,117 @@ TEST(Lion8Bit, TheReferenceHasTheStatesOfTheFixtureOverTwentySteps) {
   EXPECT_EQ(next, std::size(kSeen));
 }
 
-AdamwArgs adamw_args(const EightBitList& list, const Scalars& scalars) {
-  return test::update_args<AdamwArgs>(list.tensors(), scalars.views(), 0.01);
+TEST(Sgd8Bit, TheReferenceHasTheStatesOfTheFixtureOverTwentySteps) {
+  EightBitList list("sgd_8bit_fixture", DType::kF64, {600});
+  start_fixture(list);
+  size_t next = 0;
+  for (int64_t step = 1; step <= 20; ++step) {
+    set_gradient(list, static_cast<int>(step));
+    sgd_8bit_ref({.tensors = list.tensors(),
+                  .learning_rate = {&kSgdSettings[0], DType::kF64},
+                  .step = {&step, DType::kI64},
+                  .momentum = kSgdSettings[1],
+                  .weight_decay = kSgdSettings[4]});
+    if (step != kSeen[next]) continue;
+    expect_codes(list.m(0), kSgdM, next);
+    expect_numbers(list.m_absmax(0), kSgdMAbsmax, next);
+    expect_numbers(list.param(0), kSgdParams, next, 7);
+    if (++next == std::size(kSeen)) break;
+  }
+  EXPECT_EQ(next, std::size(kSeen));
 }
-LionArgs lion_args(const EightBitList& list, const Scalars& scalars) {
-  return test::update_args<LionArgs>(list.tensors(), scalars.views(), 0.01);
+
+TEST(Adagrad8Bit, TheReferenceHasTheStatesOfTheFixtureOverTwentySteps) {
+  EightBitList list("adagrad_8bit_fixture", DType::kF64, {600});
+  start_fixture(list);
+  size_t next = 0;
+  for (int64_t step = 1; step <= 20; ++step) {
+    set_gradient(list, static_cast<int>(step));
+    adagrad_8bit_ref({.tensors = list.tensors(),
+                      .learning_rate = {&kAdagradSettings[0], DType::kF64},
+                      .step = {&step, DType::kI64},
+                      .epsilon = kAdagradSettings[3],
+                      .weight_decay = kAdagradSettings[4]});
+    if (step != kSeen[next]) continue;
+    expect_codes(list.m(0), kAdagradM, next);
+    expect_numbers(list.m_absmax(0), kAdagradMAbsmax, next);
+    expect_numbers(list.param(0), kAdagradParams, next, 7);
+    if (++next == std::size(kSeen)) break;
+  }
+  EXPECT_EQ(next, std::size(kSeen));
+}
+
+template <typename Args>
+Args args_of(std::span<const OptimizerTensor> tensors, const Scalars& scalars,
+             Nesterov nesterov = Nesterov::kOff) {
+  auto args = test::update_args<Args>(tensors, scalars.views(), 0.01);
+  if constexpr (requires { args.momentum; }) {
+    args.momentum = 0.9;
+    args.nesterov = nesterov;
+  }
+  if constexpr (requires { args.lr_decay; }) args.lr_decay = 0.01;
+  return args;
+}
+
+// An update under test: its kernels, and one step of them held to the contract's bound.
+struct TestedUpdate {
+  using Kernel = void (*)(std::span<const OptimizerTensor>, const Scalars&);
+  std::string name;
+  Kernel ref, cpu;
+  void (*expect)(EightBitList& start, EightBitList& want, EightBitList& got, const Scalars&);
+  bool has_positive_state = false;
+
+  void fill(EightBitList& list) const {
+    list.fill();
+    if (has_positive_state) list.make_states_positive();
+  }
+};
+
+template <typename Args, void (*kKernel)(const Args&), Nesterov kNesterov = Nesterov::kOff>
+void run(std::span<const OptimizerTensor> tensors, const Scalars& scalars) {
+  kKernel(args_of<Args>(tensors, scalars, kNesterov));
+}
+template <typename Args, void (*kExpect)(EightBitList&, EightBitList&, EightBitList&, const Args&),
+          Nesterov kNesterov = Nesterov::kOff>
+void expect_update(EightBitList& start, EightBitList& want, EightBitList& got, const Scalars& scalars) {
+  kExpect(start, want, got, args_of<Args>(want.tensors(), scalars, kNesterov));
+}
+
+const std::vector<TestedUpdate>& updates() {
+  constexpr Nesterov kOn = Nesterov::kOn;
+  static const std::vector<TestedUpdate> list = {
+      {"adamw", run<AdamwArgs, adamw_8bit_ref>, run<AdamwArgs, adamw_8bit_cpu>,
+       expect_update<AdamwArgs, test::expect_adamw_8bit>},
+      {"lion", run<LionArgs, lion_8bit_ref>, run<LionArgs, lion_8bit_cpu>,
+       expect_update<LionArgs, test::expect_lion_8bit>},
+      {"sgd", run<SgdArgs, sgd_8bit_ref>, run<SgdArgs, sgd_8bit_cpu>,
+       expect_update<SgdArgs, test::expect_sgd_8bit>},
+      {"sgd, Nesterov", run<SgdArgs, sgd_8bit_ref, kOn>, run<SgdArgs, sgd_8bit_cpu, kOn>,
+       expect_update<SgdArgs, test::expect_sgd_8bit, kOn>},
+      {"adagrad", run<AdagradArgs, adagrad_8bit_ref>, run<AdagradArgs, adagrad_8bit_cpu>,
+       expect_update<AdagradArgs, test::expect_adagrad_8bit>, true}};
+  return list;
 }
 
 TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
   test::for_each_simd_target([] {
-    for (const int64_t step : {1, 17, 100000}) {
-      EightBitList start("eight_bit/start", DType::kF32, test::kEightBitCounts),
-          want("eight_bit/want", DType::kF64, test::kEightBitCounts),
-          got("eight_bit/got", DType::kF32, test::kEightBitCounts);
-      start.fill();
-      want.copy_from(start);
-      got.copy_from(start);
-      const Scalars scalars{.step = step, .clip = 0.7f};
-      adamw_8bit_ref(adamw_args(want, scalars));
-      adamw_8bit_cpu(adamw_args(got, scalars));
-      test::expect_adamw_8bit(start, want, got, adamw_args(want, scalars));
-      want.copy_from(start);
-      got.copy_from(start);
-      lion_8bit_ref(lion_args(want, scalars));
-      lion_8bit_cpu(lion_args(got, scalars));
-      test::expect_lion_8bit(start, want, got, lion_args(want, scalars));
-      for (size_t i = 0; i < got.size(); ++i) {
-        for (GuardedBuffer* buffer : got.states(i)) EXPECT_EQ(buffer->broken_guard(), GuardedBuffer::kIntact);
+    for (const TestedUpdate& update : updates()) {
+      for (const int64_t step : {1, 17, 100000}) {
+        SCOPED_TRACE(update.name + " " + std::to_string(step));
+        EightBitList start("eight_bit/start", DType::kF32, test::kEightBitCounts),
+            want("eight_bit/want", DType::kF64, test::kEightBitCounts),
+            got("eight_bit/got", DType::kF32, test::kEightBitCounts);
+        update.fill(start);
+        want.copy_from(start);
+        got.copy_from(start);
+        const Scalars scalars{.step = step, .clip = 0.7f};
+        update.ref(want.tensors(), scalars);
+        update.cpu(got.tensors(), scalars);
+        update.expect(start, want, got, scalars);
+        for (size_t i = 0; i < got.size(); ++i) {
+          for (GuardedBuffer* buffer : got.states(i))
+            EXPECT_EQ(buffer->broken_guard(), GuardedBuffer::kIntact);
+        }
       }
     }
   });
@@ -168,23 +254,19 @@ TEST(EightBit, OneStepMatchesTheReferenceOnEveryInstructionSet) {
 // The second half of a parameter that consists of two tensors has the noise of its own elements.
 TEST(EightBit, WeightsInBf16AloneTakeTheReferencesNoise) {
   test::for_each_simd_target([] {
-    for (const bool is_adamw : {true, false}) {
+    for (const TestedUpdate& update : updates()) {
+      SCOPED_TRACE(update.name);
       EightBitList want("eight_bit_bf16", DType::kF32, test::kEightBitCounts),
           got("eight_bit_bf16", DType::kF32, test::kEightBitCounts);
-      want.fill();
+      update.fill(want);
       got.copy_from(want);
       test::NarrowParameters before(want), wanted(want), weights(want);
       wanted.give_to(want);
       weights.give_to(got);
       for (EightBitList* list : {&want, &got}) list->mutable_tensors()[7].first = 20001;
       const Scalars scalars{.lr = 0.01, .step = 17, .clip = 0.7f};
-      if (is_adamw) {
-        adamw_8bit_ref(adamw_args(want, scalars));
-        adamw_8bit_cpu(adamw_args(got, scalars));
-      } else {
-        lion_8bit_ref(lion_args(want, scalars));
-        lion_8bit_cpu(lion_args(got, scalars));
-      }
+      update.ref(want.tensors(), scalars);
+      update.cpu(got.tensors(), scalars);
       test::expect_the_same_noise(before, weights, wanted);
     }
   });
@@ -200,59 +282,98 @@ void expect_same(EightBitList& a, EightBitList& b) {
 }
 
 TEST(EightBit, NothingChangesWhenTheFlagSaysNotFinite) {
-  EightBitList list("eight_bit_flag", DType::kF32, {300, 5000}),
-      before("eight_bit_flag", DType::kF32, {300, 5000});
-  list.fill();
-  before.copy_from(list);
-  const Scalars scalars{.clip = 0.7f, .finite = 0.0f};
-  adamw_8bit_ref(adamw_args(list, scalars));
-  adamw_8bit_cpu(adamw_args(list, scalars));
-  lion_8bit_ref(lion_args(list, scalars));
-  lion_8bit_cpu(lion_args(list, scalars));
-  expect_same(list, before);
+  for (const TestedUpdate& update : updates()) {
+    SCOPED_TRACE(update.name);
+    EightBitList list("eight_bit_flag", DType::kF32, {300, 5000}),
+        before("eight_bit_flag", DType::kF32, {300, 5000});
+    update.fill(list);
+    before.copy_from(list);
+    const Scalars scalars{.clip = 0.7f, .finite = 0.0f};
+    update.ref(list.tensors(), scalars);
+    update.cpu(list.tensors(), scalars);
+    expect_same(list, before);
+  }
 }
 
 TEST(EightBit, ZerosStayZerosAndStatesOfZeroBytesAreZero) {
-  EightBitList list("eight_bit_zero", DType::kF32, {300});
-  list.fill();
-  start_fixture(list);
-  list.grad(0).fill(0.0);
-  const std::vector<double> before = list.param(0).to_doubles();
-  const Scalars scalars{.clip = 0.7f};
-  AdamwArgs args = adamw_args(list, scalars);
-  args.weight_decay = 0.0;
-  adamw_8bit_cpu(args);
-  EXPECT_EQ(list.param(0).to_doubles(), before);
-  EXPECT_EQ(list.m_absmax(0).load(0), 0.0);
-  EXPECT_EQ(list.v_absmax(0).load(1), 0.0);
+  for (const TestedUpdate& update : updates()) {
+    SCOPED_TRACE(update.name);
+    EightBitList list("eight_bit_zero", DType::kF32, {300});
+    list.fill();
+    start_fixture(list);
+    list.param(0).fill(0.0);  // which the decay leaves as it is
+    list.grad(0).fill(0.0);
+    // The second step of SGD reads its momentum.
+    update.cpu(list.tensors(), {.step = 2, .clip = 0.7f});
+    EXPECT_EQ(list.param(0).to_doubles(), std::vector<double>(300, 0.0));
+    EXPECT_EQ(list.m_absmax(0).load(0), 0.0);
+    EXPECT_EQ(list.v_absmax(0).load(1), 0.0);
+  }
 }
 
 TEST(EightBit, SameBitsForAnyNumberOfThreadsAndAnyGrouping) {
   const int before = num_threads();
-  EightBitList start("eight_bit_threads", DType::kF32, test::kEightBitCounts),
-      one("one", DType::kF32, test::kEightBitCounts), many("many", DType::kF32, test::kEightBitCounts);
-  start.fill();
-  one.copy_from(start);
-  many.copy_from(start);
-  const Scalars scalars{.clip = 0.7f};
-  set_num_threads(1);
-  for (size_t i = 0; i < one.size(); ++i) {
-    AdamwArgs args = adamw_args(one, scalars);
-    args.tensors = args.tensors.subspan(i, 1);
-    adamw_8bit_cpu(args);
+  for (const TestedUpdate& update : updates()) {
+    SCOPED_TRACE(update.name);
+    EightBitList start("eight_bit_threads", DType::kF32, test::kEightBitCounts),
+        one("one", DType::kF32, test::kEightBitCounts), many("many", DType::kF32, test::kEightBitCounts);
+    update.fill(start);
+    one.copy_from(start);
+    many.copy_from(start);
+    const Scalars scalars{.step = 2, .clip = 0.7f};
+    set_num_threads(1);
+    for (size_t i = 0; i < one.size(); ++i) {
+      update.cpu(std::span(one.tensors()).subspan(i, 1), scalars);
+    }
+    set_num_threads(3);
+    update.cpu(many.tensors(), scalars);
+    expect_same(one, many);
   }
-  set_num_threads(3);
-  adamw_8bit_cpu(adamw_args(many, scalars));
   set_num_threads(before);
-  expect_same(one, many);
 }
 
-TEST(EightBit, WrongTypesAreOurBugs) {
+// At the first step SGD's momentum is the gradient, whatever is in it.
+TEST(Sgd8Bit, TheFirstStepDoesNotDependOnTheMomentum) {
+  EightBitList zero("sgd_8bit_first", DType::kF32, {300}), any("sgd_8bit_first", DType::kF32, {300});
+  any.fill();
+  zero.copy_from(any);
+  any.m_absmax(0).fill(std::nan(""));
+  const Scalars scalars{.clip = 0.7f};
+  for (EightBitList* list : {&zero, &any}) sgd_8bit_cpu(args_of<SgdArgs>(list->tensors(), scalars));
+  expect_same(zero, any);
+}
+
+// bf16 keeps a copy of what fp32 became.
+TEST(EightBit, KeepsA16BitCopyOfTheParameters) {
+  for (const TestedUpdate& update : updates()) {
+    for (const auto kernel : {update.ref, update.cpu}) {
+      EightBitList list("eight_bit_low", DType::kF32, {300, 5000});
+      update.fill(list);
+      std::vector<GuardedBuffer> copies;
+      for (size_t i = 0; i < list.size(); ++i) {
+        copies.emplace_back("eight_bit_low/copy", DType::kBF16, list.param(i).count());
+        list.mutable_tensors()[i].low = copies.back().view();
+      }
+      kernel(list.tensors(), {.lr = 0.05, .step = 2});
+      for (size_t i = 0; i < list.size(); ++i) {
+        EXPECT_TRUE(test::compare_bits(copies[i], test::copy_of_parameters(list.param(i), DType::kBF16)).ok())
+            << update.name << " " << i;
+      }
+    }
+  }
+}
+
+TEST(EightBit, WrongTypesAndSgdWithoutMomentumAreOurBugs) {
   EightBitList list("eight_bit_bad", DType::kF64, {300});
   list.fill();
   const Scalars scalars{.clip = 0.7f};
-  EXPECT_THROW(adamw_8bit_cpu(adamw_args(list, scalars)), Error);
-  EXPECT_THROW(lion_8bit_cpu(lion_args(list, scalars)), Error);
+  for (const TestedUpdate& update : updates()) EXPECT_THROW(update.cpu(list.tensors(), scalars), Error);
+  EightBitList whole("eight_bit_bad", DType::kF32, {300});
+  whole.fill();
+  SgdArgs plain = args_of<SgdArgs>(whole.tensors(), scalars);
+  plain.momentum = 0.0;
+  EXPECT_THROW(sgd_8bit_cpu(plain), Error);
+  EXPECT_THROW(sgd_8bit_ref(plain), Error);
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/optimizer/adagrad_8bit.h"
 #include "kernels/optimizer/adamw_8bit.h"
 #include "kernels/optimizer/lion_8bit.h"
+#include "kernels/optimizer/sgd_8bit.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll::test {
@@ -62,6 +64,15 @@ class EightBitList {
       }
       m_absmax(i).fill_uniform(0.01, 0.5);
       v_absmax(i).fill_uniform(0.001, 0.2);
+    }
+  }
+  // As Adagrad's sums, which are kept in signed codes: 127 is 0.
+  void make_states_positive() {
+    for (size_t i = 0; i < size(); ++i) {
+      for (int64_t j = 0; j < m(i).count(); ++j) {
+        uint8_t& code = m(i).view().as<uint8_t>()[j];
+        code = static_cast<uint8_t>(127 + code % 129);
+      }
     }
   }
   void copy_from(EightBitList& other) {
@@ -162,12 +173,13 @@ inline void expect_adamw_8bit(EightBitList& start, EightBitList& want, EightBitL
   EXPECT_LE(static_cast<double>(differing), 1e-3 * static_cast<double>(total) + 2.0);
 }
 
-inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitList& got,
-                             const LionArgs& args) {
-  const LionCoefficients k = lion_coefficients(args);
+// Holds one update by a kernel with one state, from `start`, to the bounds: update(p, g, m, m_error) changes
+// m of one element as the exact update does, sets its bound, and gives that of the parameter.
+template <typename Update>
+void expect_one_state_8bit(EightBitList& start, EightBitList& want, EightBitList& got, const Update& update) {
   for (size_t i = 0; i < start.size(); ++i) {
     const auto count = static_cast<size_t>(start.param(i).count());
-    ExactState m{std::vector<double>(count), {}};
+    ExactState m{std::vector<double>(count), std::vector<double>(count)};
     for (int64_t block = 0; block < eight_bit_blocks(start.param(i).count()); ++block) {
       const size_t first = static_cast<size_t>(block * kEightBitBlock);
       load_eight_bit_ref({start.m(i).view(), start.m_absmax(i).view(), EightBitSign::kSigned}, block,
@@ -176,21 +188,52 @@ inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitLi
     std::vector<double> limits;
     for (size_t j = 0; j < count; ++j) {
       const auto at = static_cast<int64_t>(j);
-      const double g = start.grad(i).load(at);
-      LionErrorBound bound = lion_error_bound(k, start.param(i).load(at), m.x[j], g);
-      bound.m += 0x1p-24 * std::fabs(m.x[j]);
-      // c holds one more rounding of m: within it the sign may turn.
-      const double c = k.beta1 * m.x[j] + (1.0 - k.beta1) * k.clip * g;
-      const double c_size = k.beta1 * std::fabs(m.x[j]) + (1.0 - k.beta1) * std::fabs(k.clip * g);
-      if (std::fabs(c) <= 6.0 * 0x1p-24 * c_size) bound.param += 2.0 * k.lr;
-      m.x[j] += (1.0 - k.beta2) * (k.clip * g - m.x[j]);
-      m.error.push_back(bound.m);
-      limits.push_back(bound.param);
+      limits.push_back(update(start.param(i).load(at), start.grad(i).load(at), m.x[j], m.error[j]));
     }
     const auto param = compare(got.param(i), want.param(i), {.per_element = limits});
     EXPECT_TRUE(param.ok()) << "tensor " << i << " param " << param;
     expect_codes(EightBitSign::kSigned, m, got.m(i), got.m_absmax(i));
   }
+}
+
+inline void expect_lion_8bit(EightBitList& start, EightBitList& want, EightBitList& got,
+                             const LionArgs& args) {
+  const LionCoefficients k = lion_coefficients(args);
+  expect_one_state_8bit(start, want, got, [&](double p, double g, double& m, double& m_error) {
+    const LionErrorBound bound = lion_error_bound(k, p, m, g);
+    m_error = bound.m + 0x1p-24 * std::fabs(m);
+    // c holds one more rounding of m: within it the sign may turn.
+    const double c = k.beta1 * m + (1.0 - k.beta1) * k.clip * g;
+    const double c_size = k.beta1 * std::fabs(m) + (1.0 - k.beta1) * std::fabs(k.clip * g);
+    m += (1.0 - k.beta2) * (k.clip * g - m);
+    return bound.param + (std::fabs(c) <= 6.0 * 0x1p-24 * c_size ? 2.0 * k.lr : 0.0);
+  });
+}
+
+inline void expect_sgd_8bit(EightBitList& start, EightBitList& want, EightBitList& got, const SgdArgs& args) {
+  const double lr = args.learning_rate.load(0), clip = args.clip_coefficient.load(0);
+  const bool starts = args.step.as<int64_t>()[0] == 1;
+  expect_one_state_8bit(start, want, got, [&](double p, double g, double& m, double& m_error) {
+    const SgdErrorBound bound = sgd_8bit_error_bound(lr, args.momentum, args.weight_decay, std::fabs(p),
+                                                     starts ? 0.0 : std::fabs(m), clip * std::fabs(g));
+    m_error = bound.m;
+    m = (starts ? 0.0 : args.momentum * m) + clip * g + args.weight_decay * p;
+    return bound.param;
+  });
+}
+
+inline void expect_adagrad_8bit(EightBitList& start, EightBitList& want, EightBitList& got,
+                                const AdagradArgs& args) {
+  const double rate = adagrad_rate(args), clip = args.clip_coefficient.load(0);
+  expect_one_state_8bit(start, want, got, [&](double p, double g, double& v, double& v_error) {
+    const double gradient = clip * std::fabs(g) + args.weight_decay * std::fabs(p);
+    const double sum = clip * g + args.weight_decay * p, v_old = v;
+    v += sum * sum;
+    const AdagradErrorBound bound =
+        adagrad_8bit_error_bound(rate, args.epsilon, std::fabs(p), gradient, v_old, v);
+    v_error = bound.v;
+    return bound.param;
+  });
 }
 
 }  // namespace plimsoll::test

@@ -10,12 +10,14 @@
 #include "device/cpu/parallel.h"
 #include "kernels/optimizer/adafactor.h"
 #include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/adagrad_8bit.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/adamw_8bit.h"
 #include "kernels/optimizer/global_norm.h"
 #include "kernels/optimizer/lion.h"
 #include "kernels/optimizer/lion_8bit.h"
 #include "kernels/optimizer/sgd.h"
+#include "kernels/optimizer/sgd_8bit.h"
 #include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {
@@ -158,6 +160,35 @@ void bench_lion_8bit(benchmark::State& state) {
   count_bytes(state, 14);
 }
 
+void bench_sgd_8bit(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const std::vector<OptimizerTensor> tensors = eight_bit_tensors();
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    sgd_8bit_cpu({.tensors = tensors,
+                  .learning_rate = {&lr, DType::kF64},
+                  .step = {&step, DType::kI64},
+                  .momentum = 0.9});
+  }
+  count_bytes(state, 14);
+}
+
+void bench_adagrad_8bit(benchmark::State& state) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const std::vector<OptimizerTensor> tensors = eight_bit_tensors();
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (const OptimizerTensor& tensor : tensors) {
+    std::memset(tensor.m.data, 0, static_cast<size_t>(tensor.count));
+    fill_cpu({.x = tensor.m_absmax, .count = eight_bit_blocks(tensor.count)});
+  }
+  for (auto _ : state) {
+    adagrad_8bit_cpu({.tensors = tensors, .learning_rate = {&lr, DType::kF64}, .step = {&step, DType::kI64}});
+  }
+  count_bytes(state, 14);
+}
+
 void bench_adafactor(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   std::vector<AdafactorTensor> tensors;
@@ -205,6 +236,8 @@ BENCHMARK(bench_lion)->PLIMSOLL_THREADS;
 BENCHMARK(bench_adagrad)->PLIMSOLL_THREADS;
 BENCHMARK(bench_adamw_8bit)->PLIMSOLL_THREADS;
 BENCHMARK(bench_lion_8bit)->PLIMSOLL_THREADS;
+BENCHMARK(bench_sgd_8bit)->PLIMSOLL_THREADS;
+BENCHMARK(bench_adagrad_8bit)->PLIMSOLL_THREADS;
 BENCHMARK(bench_adafactor)->PLIMSOLL_THREADS;
 BENCHMARK(bench_global_norm)->PLIMSOLL_THREADS;
 BENCHMARK(bench_fill)->PLIMSOLL_THREADS;

@@ -1,34 +1,11 @@
 #include "kernels/optimizer/sgd_cuda.h"
 
+#include "kernels/optimizer/cuda/sgd_step.cuh"
 #include "kernels/optimizer/cuda/update.cuh"
 
 namespace plimsoll {
 namespace cuda {
 namespace {
-
-struct SgdScalars {
-  Scalar learning_rate;
-  const int64_t* step;  // null without momentum
-  NoiseScalars noise;
-  OptionalScalar clip, finite;
-  float momentum, weight_decay;
-  bool nesterov;
-};
-
-struct SgdStep {
-  float lr, clip, weight_decay, momentum;
-  bool has_buffer, starts, nesterov;
-
-  __device__ __forceinline__ void apply(float& p, float g, float& m, float&) const {
-    g = fmaf(weight_decay, p, g * clip);
-    float direction = g;
-    if (has_buffer) {
-      m = starts ? g : fmaf(momentum, m, g);
-      direction = nesterov ? fmaf(momentum, m, g) : m;
-    }
-    p = fmaf(-lr, direction, p);
-  }
-};
 
 // Packs of four that a thread takes: with the buffer of momentum three numbers an element are read, else two.
 template <Moments kMoments>
@@ -38,13 +15,7 @@ template <Moments kMoments, class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const __grid_constant__ Table table, const SgdScalars s) {
   if (s.finite.get() == 0.0) return;
-  const SgdStep step{static_cast<float>(s.learning_rate.get()),
-                     static_cast<float>(s.clip.get()),
-                     s.weight_decay,
-                     s.momentum,
-                     s.step != nullptr,
-                     s.step != nullptr && *s.step == 1,
-                     s.nesterov};
+  const SgdStep step = sgd_step(s);
   const RandomSite noise = s.noise.get();
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     update_chunk<kSgdPacks<kMoments>, kMoments>(table, chunk, step, noise);
@@ -68,17 +39,8 @@ void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker
 
 void sgd_cuda(const SgdArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "sgd_cuda";
-  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  const cuda::SgdScalars scalars = cuda::sgd_scalars(kKernel, args);
   const bool has_momentum = args.momentum != 0.0;
-  const cuda::SgdScalars scalars{
-      .learning_rate = cuda::scalar_of(kKernel, "learning_rate", args.learning_rate),
-      .step = has_momentum ? args.step.as<int64_t>() : nullptr,
-      .noise = cuda::NoiseScalars::of(args),
-      .clip = cuda::optional_scalar(kKernel, "clip_coefficient", args.clip_coefficient),
-      .finite = cuda::optional_scalar(kKernel, "finite", args.finite),
-      .momentum = static_cast<float>(args.momentum),
-      .weight_decay = static_cast<float>(args.weight_decay),
-      .nesterov = args.nesterov == Nesterov::kOn};
   const cuda::UpdateEntryMaker entry_of{kKernel, has_momentum, false};
   if (has_momentum) {
     cuda::launch_sgd<cuda::Moments::kSome>(args.tensors, entry_of, scalars, stream);

@@ -1,8 +1,8 @@
-// What the kernels of AdamW and Lion with 8-bit states share: the table of tensors to update, the maps in
-// shared memory, and the walk over blocks of 256 elements, a warp to each. A lane takes four elements of
-// either half of its block; what it reads of a block it has asked for before it computes the block before.
-// Instructions are what these kernels are short of: in the time of an element's 16 bytes a multiprocessor of
-// an H200 issues 112, AdamW takes some 80. Only for .cu files. Thread-safe: no state.
+// What the kernels of AdamW, Lion, SGD and Adagrad with 8-bit states share: the table of tensors to update,
+// the maps in shared memory, and the walk over blocks of 256 elements, a warp to each. A lane takes four
+// elements of either half of its block; what it reads of a block it has asked for before it computes the
+// block before. Instructions are what these kernels are short of: in the time of an element's 16 bytes a
+// multiprocessor of an H200 issues 112, AdamW takes some 80. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <type_traits>

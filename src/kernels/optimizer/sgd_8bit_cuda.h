@@ -1,0 +1,14 @@
+// The kernel of sgd_8bit.h on an NVIDIA GPU: all tensors in one launch (in several where there are more than
+// the launch's parameters hold, some 400). element_wise/add_cuda.h says what holds for all CUDA kernels.
+// Host-only header. param is f32, or bf16 alone, of all tensors alike; absmax f32; grad f32, bf16 or f16; low
+// bf16 or f16. Scalars are device memory. Error: that of sgd_8bit.h.
+#pragma once
+
+#include "device/cuda/stream.h"
+#include "kernels/optimizer/sgd_8bit.h"
+
+namespace plimsoll {
+
+void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream);
+
+}  // namespace plimsoll
