@@ -12,7 +12,6 @@ constexpr std::string_view kNotWritten = "this program does not have that update
 constexpr std::string_view kInBackward =
     "it updates weights within the backward pass, as --optimizer_in_backward with --max_grad_norm 0 does "
     "here";
-constexpr std::string_view kNoEightBit = "its state is kept in fp32 here";
 constexpr std::string_view kScheduleFree =
     "it averages weights in place of a schedule, which this program does not do";
 
@@ -30,12 +29,18 @@ constexpr std::array kNames = {
     OptimizerName{.name = "adamw_8bit", .runs = "adamw_8bit"},
     OptimizerName{.name = "adamw_bnb_8bit", .runs = "adamw_8bit"},
     OptimizerName{.name = "lion_8bit", .runs = "lion_8bit"},
+    OptimizerName{.name = "sgd_8bit", .runs = "sgd_8bit"},
+    OptimizerName{.name = "sgd_bnb_8bit", .runs = "sgd_8bit"},
+    OptimizerName{.name = "adagrad_8bit", .runs = "adagrad_8bit"},
+    OptimizerName{.name = "adagrad_bnb_8bit", .runs = "adagrad_8bit"},
     OptimizerName{.name = "paged_adamw_32bit", .runs = "adamw", .is_paged = true},
     OptimizerName{.name = "paged_adamw", .runs = "adamw", .is_paged = true},
     OptimizerName{.name = "paged_adamw_8bit", .runs = "adamw_8bit", .is_paged = true},
     OptimizerName{.name = "paged_lion_32bit", .runs = "lion", .is_paged = true},
     OptimizerName{.name = "paged_lion", .runs = "lion", .is_paged = true},
     OptimizerName{.name = "paged_lion_8bit", .runs = "lion_8bit", .is_paged = true},
+    OptimizerName{.name = "paged_sgd_8bit", .runs = "sgd_8bit", .is_paged = true},
+    OptimizerName{.name = "paged_adagrad_8bit", .runs = "adagrad_8bit", .is_paged = true},
     OptimizerName{.name = "adamw_torch_xla", .reason = "it is for TPUs", .nearest = "adamw_torch_fused"},
     OptimizerName{
         .name = "adamw_torch_npu_fused", .reason = "it is for NPUs", .nearest = "adamw_torch_fused"},
@@ -44,8 +49,6 @@ constexpr std::array kNames = {
     OptimizerName{.name = "adamw_torch_8bit",
                   .reason = "torchao's rounding of states is not here, that of bitsandbytes is",
                   .nearest = "adamw_8bit"},
-    OptimizerName{.name = "adagrad_8bit", .reason = kNoEightBit, .nearest = "adamw_8bit"},
-    OptimizerName{.name = "sgd_8bit", .reason = kNoEightBit, .nearest = "lion_8bit"},
     OptimizerName{.name = "ademamix", .reason = kNotWritten, .nearest = "adamw_torch_fused"},
     OptimizerName{.name = "ademamix_8bit", .reason = kNotWritten, .nearest = "adamw_8bit"},
     OptimizerName{.name = "paged_ademamix_32bit", .reason = kNotWritten, .nearest = "adamw_torch_fused"},

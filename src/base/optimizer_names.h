@@ -9,8 +9,8 @@ namespace plimsoll {
 
 struct OptimizerName {
   std::string_view name;
-  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, adamw_8bit or lion_8bit.
-  // Empty where the name is refused.
+  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, or adamw_8bit, lion_8bit,
+  // sgd_8bit, adagrad_8bit. Empty where the name is refused.
   std::string_view runs = {};
   // Whether its states lie in the host's memory: on a GPU they are copied for each update.
   bool is_paged = false;

@@ -7,6 +7,7 @@
 #include "exec/bound_op.h"
 #include "kernels/optimizer/adafactor.h"
 #include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/adagrad_8bit.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/adamw_8bit.h"
 #include "kernels/optimizer/global_norm.h"
@@ -14,6 +15,7 @@
 #include "kernels/optimizer/lion_8bit.h"
 #include "kernels/optimizer/loss_scale.h"
 #include "kernels/optimizer/sgd.h"
+#include "kernels/optimizer/sgd_8bit.h"
 
 namespace plimsoll {
 
@@ -22,8 +24,8 @@ std::vector<OptimizerTensor> norm_tensors(const BindContext& context);
 std::vector<OptimizerTensor> adamw_tensors(const BindContext& context);
 std::vector<OptimizerTensor> sgd_tensors(const BindContext& context);
 std::vector<OptimizerTensor> one_state_tensors(const BindContext& context);  // of lion and adagrad
-// A tensor for every part of a parameter.
-std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context);  // of adamw_8bit and lion_8bit
+// A tensor for every part of a parameter, of updates with states in 8 bits.
+std::vector<OptimizerTensor> eight_bit_tensors(const BindContext& context);
 std::vector<AdafactorTensor> adafactor_tensors(const BindContext& context);
 GlobalNormArgs global_norm_args(const BindContext& context);  // without its tensors
 AdamwArgs adamw_args(const BindContext& context);             // without its tensors

@@ -1,6 +1,6 @@
-// AdamW and Lion with states in 8 bits: per element a code, per block of 256 elements of a tensor of the
-// checkpoint one fp32. Embeddings, and tensors of fewer than 4096 elements, keep their states in fp32, as
-// bitsandbytes and Trainer have it.
+// AdamW, Lion, SGD and Adagrad with states in 8 bits: per element a code, per block of 256 elements of a
+// tensor of the checkpoint one fp32. Embeddings, and tensors of fewer than 4096 elements, keep their states
+// in fp32, as bitsandbytes and Trainer have it.
 #include <algorithm>
 #include <utility>
 
@@ -88,6 +88,32 @@ void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const Optimiz
   add_update(graph, parts.eight_bit, config, lion_8bit_op(), states,
              {{"beta1", config.beta1}, {"beta2", config.beta2}, {"weight_decay", weight_decay}}, clip,
              finite);
+}
+
+void add_sgd_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                  double weight_decay, ValueId clip, ValueId finite) {
+  PLIMSOLL_CHECK(config.momentum > 0.0, "8-bit SGD has a momentum, this one is {}", config.momentum);
+  const Split parts = split(graph, group);
+  if (!parts.fp32.empty()) add_sgd(graph, parts.fp32, config, weight_decay, clip, finite);
+  if (parts.eight_bit.empty()) return;
+  const std::string states[] = {"sgd_8bit.momentum"};
+  add_update(
+      graph, parts.eight_bit, config, sgd_8bit_op(), states,
+      {{"momentum", config.momentum}, {"nesterov", int64_t{config.nesterov}}, {"weight_decay", weight_decay}},
+      clip, finite);
+}
+
+void add_adagrad_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                      double weight_decay, ValueId clip, ValueId finite) {
+  const Split parts = split(graph, group);
+  if (!parts.fp32.empty()) add_adagrad(graph, parts.fp32, config, weight_decay, clip, finite);
+  if (parts.eight_bit.empty()) return;
+  const std::string states[] = {"adagrad_8bit.sum"};
+  add_update(graph, parts.eight_bit, config, adagrad_8bit_op(), states,
+             {{"lr_decay", config.adagrad.lr_decay},
+              {"epsilon", config.adagrad.epsilon},
+              {"weight_decay", weight_decay}},
+             clip, finite);
 }
 
 }  // namespace plimsoll

@@ -50,6 +50,13 @@ std::vector<std::string> lion_8bit_states(const OptimizerConfig&) {
   return {"lion_8bit.m", "lion_8bit.m.absmax", "lion.m"};
 }
 
+std::vector<std::string> sgd_8bit_states(const OptimizerConfig&) {
+  return {"sgd_8bit.momentum", "sgd_8bit.momentum.absmax", "sgd.momentum"};
+}
+std::vector<std::string> adagrad_8bit_states(const OptimizerConfig&) {
+  return {"adagrad_8bit.sum", "adagrad_8bit.sum.absmax", "adagrad.sum"};
+}
+
 TakenSites one_site(const Graph&, const Parameter&) {
   return {};
 }
@@ -61,7 +68,9 @@ constexpr Row kRows[] = {
     {OptimizerKind::kAdagrad, "adagrad", add_adagrad, adagrad_states, one_site},
     {OptimizerKind::kAdafactor, "adafactor", add_adafactor, adafactor_states, adafactor_sites},
     {OptimizerKind::kAdamW8Bit, "adamw_8bit", add_adamw_8bit, adamw_8bit_states, eight_bit_sites},
-    {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states, eight_bit_sites}};
+    {OptimizerKind::kLion8Bit, "lion_8bit", add_lion_8bit, lion_8bit_states, eight_bit_sites},
+    {OptimizerKind::kSgd8Bit, "sgd_8bit", add_sgd_8bit, sgd_8bit_states, eight_bit_sites},
+    {OptimizerKind::kAdagrad8Bit, "adagrad_8bit", add_adagrad_8bit, adagrad_8bit_states, eight_bit_sites}};
 
 const Row& row_of(OptimizerKind kind) {
   const auto row =

@@ -15,7 +15,17 @@
 
 namespace plimsoll {
 
-enum class OptimizerKind : uint8_t { kAdamW, kSgd, kLion, kAdagrad, kAdafactor, kAdamW8Bit, kLion8Bit };
+enum class OptimizerKind : uint8_t {
+  kAdamW,
+  kSgd,
+  kLion,
+  kAdagrad,
+  kAdafactor,
+  kAdamW8Bit,
+  kLion8Bit,
+  kSgd8Bit,
+  kAdagrad8Bit
+};
 // "adamw": as base/optimizer_names.h calls what runs.
 std::string_view optimizer_kind_name(OptimizerKind kind);
 
@@ -52,7 +62,7 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double momentum = 0.0;  // of SGD
+  double momentum = 0.0;  // of SGD; above 0 where it is kept in 8 bits
   bool nesterov = false;
   AdafactorOptions adafactor = {};
   AdagradOptions adagrad = {};
@@ -148,6 +158,10 @@ void add_adamw_8bit(Graph& graph, std::span<const Parameter> group, const Optimi
                     double weight_decay, ValueId clip, ValueId finite);
 void add_lion_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                    double weight_decay, ValueId clip, ValueId finite);
+void add_sgd_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                  double weight_decay, ValueId clip, ValueId finite);
+void add_adagrad_8bit(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
+                      double weight_decay, ValueId clip, ValueId finite);
 void add_adagrad(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,
                  double weight_decay, ValueId clip, ValueId finite);
 void add_lion(Graph& graph, std::span<const Parameter> group, const OptimizerConfig& config,

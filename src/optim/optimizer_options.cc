@@ -150,6 +150,8 @@ constexpr OptionsOf kOptimizers[] = {
     {"adafactor", OptimizerKind::kAdafactor, kAdafactorOptions, "the decay is --weight_decay"},
     {"adamw_8bit", OptimizerKind::kAdamW8Bit, {}, "AdamW's are --adam_beta1, --adam_beta2, --adam_epsilon"},
     {"lion_8bit", OptimizerKind::kLion8Bit, {}, kBetas},
+    {"sgd_8bit", OptimizerKind::kSgd8Bit, kSgdOptions, "the decay is --weight_decay"},
+    {"adagrad_8bit", OptimizerKind::kAdagrad8Bit, kAdagradOptions, "the decay is --weight_decay"},
     {"adagrad", OptimizerKind::kAdagrad, kAdagradOptions, "the decay is --weight_decay"},
 };
 
@@ -181,6 +183,12 @@ OptimizerConfig parse_optimizer(const std::string& optim,
                                      [&, &name = key](const Option& o) { return o.key == name; });
     if (option == row->options.end()) refuse_key(key, optim, *row);
     option->set(config, key, text);
+  }
+  if (config.kind == OptimizerKind::kSgd8Bit && config.momentum == 0.0) {
+    throw_error(ErrorCode::kUsage,
+                "--optim {}: without momentum there is no state to keep in 8 bits; give --optim_args "
+                "momentum=0.9, or --optim sgd",
+                optim);
   }
   if (config.nesterov && config.momentum == 0.0) {
     throw_error(ErrorCode::kUsage, "--optim_args: nesterov needs momentum above 0, it is 0");

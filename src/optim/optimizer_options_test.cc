@@ -23,7 +23,9 @@ TEST(OptimizerOptions, EveryNameThatRunsHasAnOptimizer) {
   int checked = 0;
   for (const OptimizerName& row : optimizer_names()) {
     if (!row.is_here()) continue;
-    EXPECT_EQ(optimizer_kind_name(parse_optimizer(std::string(row.name), {}).kind), row.runs) << row.name;
+    std::map<std::string, std::string> args;
+    if (row.runs == "sgd_8bit") args["momentum"] = "0.9";  // it has none without
+    EXPECT_EQ(optimizer_kind_name(parse_optimizer(std::string(row.name), args).kind), row.runs) << row.name;
     ++checked;
   }
   EXPECT_GE(checked, 8);
@@ -43,6 +45,13 @@ TEST(OptimizerOptions, AdagradAndSgdTakeTheirs) {
   EXPECT_EQ(error_of("sgd", {{"momentum", "1"}}), "--optim_args: momentum is 1, it must be in [0, 1)");
   EXPECT_EQ(error_of("sgd", {{"nesterov", "True"}}),
             "--optim_args: nesterov needs momentum above 0, it is 0");
+  const OptimizerConfig sgd_8bit = parse_optimizer("sgd_bnb_8bit", {{"momentum", "0.9"}});
+  EXPECT_EQ(sgd_8bit.kind, OptimizerKind::kSgd8Bit);
+  EXPECT_EQ(sgd_8bit.momentum, 0.9);
+  EXPECT_EQ(error_of("sgd_8bit", {}),
+            "--optim sgd_8bit: without momentum there is no state to keep in 8 bits; give --optim_args "
+            "momentum=0.9, or --optim sgd");
+  EXPECT_EQ(parse_optimizer("adagrad_bnb_8bit", {{"eps", "1e-6"}}).adagrad.epsilon, 1e-6);
   EXPECT_EQ(
       error_of("lion_32bit", {{"beta1", "0.9"}}),
       "--optim_args: 'beta1' is no argument of lion_32bit (the betas are --adam_beta1 and --adam_beta2)");

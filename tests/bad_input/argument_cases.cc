@@ -118,6 +118,8 @@ std::vector<Case> optimizer_cases() {
                {"--optim", "adamw_troch"}),
       argument("ArgumentOptimizerNotHere", 2, {"galore_adamw", "low rank", "--optim adamw_8bit"},
                {"--optim", "galore_adamw"}),
+      argument("ArgumentSgd8BitWithoutMomentum", 2, {"--optim sgd_8bit", "momentum=0.9", "--optim sgd"},
+               {"--optim", "sgd_8bit"}),
       argument("ArgumentOptimizerSetting", 2, {"momentun"},
                {"--optim", "sgd", "--optim_args", "momentun=0.9"}),
       argument("ArgumentScheduleSetting", 2, {"--lr_scheduler_kwargs", "num_cycle", "num_cycles"},

@@ -112,6 +112,7 @@ std::string other_refusals() {
       {"--recompute_budget", "8GiB", "--recompute", "selective"},
       {"--recompute_budget", "8GiB", "--offload_activations"},
       {"--optimizer_in_backward", "True"},
+      {"--optim", "sgd_8bit"},
       {"--load_in_4bit"},
       {"--lora_r", "8", "--load_in_4bit", "--load_in_8bit"},
       {"--bf16", "--bf16_full_eval", "--fp16_full_eval"},

@@ -56,6 +56,12 @@ std::vector<TinyCase> cases() {
   add_optimizer(OptimizerKind::kLion, 0.01, 16);
   add_optimizer(OptimizerKind::kLion8Bit, 0.0, 64);
   add_optimizer(OptimizerKind::kAdagrad, 0.0, 16);
+  add_optimizer(OptimizerKind::kAdagrad8Bit, 0.01, 64);
+  add([](TinyCase& test) {
+    test.optimizer.kind = OptimizerKind::kSgd8Bit;
+    test.optimizer.momentum = 0.9;
+    test.hidden = 64;
+  });
   add([](TinyCase& test) {
     test.optimizer.kind = OptimizerKind::kAdafactor;
     test.optimizer.adafactor.beta1 = 0.9;

@@ -51,9 +51,12 @@ std::vector<Named> optimizers() {
   std::vector<Named> list;
   for (const OptimizerKind kind :
        {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion, OptimizerKind::kAdagrad,
-        OptimizerKind::kAdafactor, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion8Bit}) {
-    list.push_back({std::string(optimizer_kind_name(kind)),
-                    [kind](TinyCase& test) { test.optimizer = {.kind = kind, .weight_decay = 0.01}; }});
+        OptimizerKind::kAdafactor, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion8Bit,
+        OptimizerKind::kSgd8Bit, OptimizerKind::kAdagrad8Bit}) {
+    list.push_back({std::string(optimizer_kind_name(kind)), [kind](TinyCase& test) {
+                      test.optimizer = {.kind = kind, .weight_decay = 0.01};
+                      if (kind == OptimizerKind::kSgd8Bit) test.optimizer.momentum = 0.9;
+                    }});
   }
   return list;
 }

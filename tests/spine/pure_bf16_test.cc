@@ -97,14 +97,20 @@ struct OtherOptimizer {
 };
 constexpr OtherOptimizer kOthers[] = {{OptimizerKind::kSgd, 2e-3},       {OptimizerKind::kLion, 2e-5},
                                       {OptimizerKind::kAdagrad, 2e-4},   {OptimizerKind::kAdafactor, 5e-5},
-                                      {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5}};
+                                      {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5},
+                                      {OptimizerKind::kSgd8Bit, 2e-3},   {OptimizerKind::kAdagrad8Bit, 2e-4}};
+
+// SGD has a state with momentum, and in 8 bits it must have one.
+double momentum_of(OptimizerKind kind) {
+  return kind == OptimizerKind::kSgd || kind == OptimizerKind::kSgd8Bit ? 0.9 : 0.0;
+}
 
 TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
   for (const OtherOptimizer& other : kOthers) {
     SCOPED_TRACE(optimizer_kind_name(other.kind));
     TinyCase test{.dtype = DType::kBF16, .dropout = 0.0, .hidden = 64, .activations = DType::kBF16};
     test.optimizer.kind = other.kind;
-    test.optimizer.momentum = other.kind == OptimizerKind::kSgd ? 0.9 : 0.0;
+    test.optimizer.momentum = momentum_of(other.kind);
     constexpr int kSteps = 60;
     const Outcome one = train(test, kSteps, 1, other.learning_rate);
     const Outcome same = train(test, kSteps, 1, other.learning_rate);
@@ -122,6 +128,7 @@ TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
     SCOPED_TRACE(optimizer_kind_name(other.kind));
     TinyCase test{.dtype = DType::kBF16, .dropout = 0.0, .hidden = 64, .activations = DType::kBF16};
     test.optimizer.kind = other.kind;
+    if (other.kind == OptimizerKind::kSgd8Bit) test.optimizer.momentum = momentum_of(other.kind);
     const Outcome together = train(test, 4, 1, other.learning_rate);
     for (const int64_t elements : {1, 9000}) {
       test.optimizer.most_elements_at_once = elements;
@@ -135,7 +142,7 @@ TEST(PureBf16, StatesOfEveryOptimizerAreNotIn16Bits) {
   for (const OtherOptimizer& other : kOthers) {
     TinyCase test{.dtype = DType::kBF16, .hidden = 64, .activations = DType::kBF16};
     test.optimizer.kind = other.kind;
-    test.optimizer.momentum = other.kind == OptimizerKind::kSgd ? 0.9 : 0.0;
+    test.optimizer.momentum = momentum_of(other.kind);
     int64_t states = 0;
     for (const PersistentBuffer& buffer : build_plan(testing::tiny_request(test, kBucket)).persistent) {
       if (buffer.storage != Storage::kOptimizerState) continue;

@@ -74,6 +74,13 @@ std::vector<TinyCase> all_cases() {
       {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
   cases.push_back(
       {.accumulation = 2, .optimizer = {.kind = OptimizerKind::kLion8Bit}, .hidden = 64, .layers = 1});
+  cases.push_back({.optimizer = {.kind = OptimizerKind::kSgd8Bit, .weight_decay = 0.01, .momentum = 0.9},
+                   .hidden = 64,
+                   .layers = 1});
+  cases.push_back({.accumulation = 2,
+                   .optimizer = {.kind = OptimizerKind::kAdagrad8Bit, .weight_decay = 0.01},
+                   .hidden = 64,
+                   .layers = 1});
   cases.push_back({.problem_type = ProblemType::kRegression});
   cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
   cases.push_back({.activations = DType::kBF16});

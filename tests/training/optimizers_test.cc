@@ -40,7 +40,12 @@ const std::vector<OptimizerRun>& runs() {
        {},
        1e-3,
        {"adamw_8bit.m", "adamw_8bit.m.absmax", "adamw_8bit.v", "adamw_8bit.v.absmax", "adamw.m", "adamw.v"}},
-      {"lion_8bit", {}, 1e-4, {"lion_8bit.m", "lion_8bit.m.absmax", "lion.m"}}};
+      {"lion_8bit", {}, 1e-4, {"lion_8bit.m", "lion_8bit.m.absmax", "lion.m"}},
+      {"sgd_8bit",
+       {{"momentum", "0.9"}, {"nesterov", "True"}},
+       1e-2,
+       {"sgd_8bit.momentum", "sgd_8bit.momentum.absmax", "sgd.momentum"}},
+      {"adagrad_bnb_8bit", {}, 1e-2, {"adagrad_8bit.sum", "adagrad_8bit.sum.absmax", "adagrad.sum"}}};
   return list;
 }
 
@@ -107,7 +112,7 @@ TEST(Optimizers, EveryOneRunsWithinItsPlanAndResumesToTheSameBits) {
       EXPECT_TRUE(read_file(rest.output_dir + file) == wanted) << file;
     }
   }
-  EXPECT_EQ(index, 8);
+  EXPECT_EQ(index, 10);
 }
 
 TEST(Optimizers, EveryOneLowersTheLoss) {

@@ -52,6 +52,14 @@ std::function<void()> bind_optimizer_cpu(const BindContext& context) {
     return over_tensors(context.pick(lion_8bit_ref, lion_8bit_cpu), lion_args(context),
                         eight_bit_tensors(context));
   }
+  if (name == "sgd_8bit") {
+    return over_tensors(context.pick(sgd_8bit_ref, sgd_8bit_cpu), sgd_args(context),
+                        eight_bit_tensors(context));
+  }
+  if (name == "adagrad_8bit") {
+    return over_tensors(context.pick(adagrad_8bit_ref, adagrad_8bit_cpu), adagrad_args(context),
+                        eight_bit_tensors(context));
+  }
   return {};
 }
 

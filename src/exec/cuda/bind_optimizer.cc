@@ -1,6 +1,7 @@
 #include "exec/cuda/bind_cuda.h"
 #include "exec/update_args.h"
 #include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adagrad_8bit_cuda.h"
 #include "kernels/optimizer/adagrad_cuda.h"
 #include "kernels/optimizer/adamw_8bit_cuda.h"
 #include "kernels/optimizer/adamw_cuda.h"
@@ -8,6 +9,7 @@
 #include "kernels/optimizer/lion_8bit_cuda.h"
 #include "kernels/optimizer/lion_cuda.h"
 #include "kernels/optimizer/loss_scale_cuda.h"
+#include "kernels/optimizer/sgd_8bit_cuda.h"
 #include "kernels/optimizer/sgd_cuda.h"
 
 namespace plimsoll {
@@ -48,6 +50,12 @@ std::function<void()> bind_optimizer_cuda(const BindContext& context, CudaStream
   }
   if (name == "lion_8bit") {
     return over_tensors(stream, lion_8bit_cuda, lion_args(context), eight_bit_tensors(context));
+  }
+  if (name == "sgd_8bit") {
+    return over_tensors(stream, sgd_8bit_cuda, sgd_args(context), eight_bit_tensors(context));
+  }
+  if (name == "adagrad_8bit") {
+    return over_tensors(stream, adagrad_8bit_cuda, adagrad_args(context), eight_bit_tensors(context));
   }
   return {};
 }

@@ -46,8 +46,8 @@ std::string_view kernel_of(std::string_view op) {
 }
 
 bool is_update(std::string_view op) {
-  static constexpr std::string_view kUpdates[] = {"adafactor", "adagrad",   "adamw", "adamw_8bit",
-                                                  "lion",      "lion_8bit", "sgd"};
+  static constexpr std::string_view kUpdates[] = {
+      "adafactor", "adagrad", "adagrad_8bit", "adamw", "adamw_8bit", "lion", "lion_8bit", "sgd", "sgd_8bit"};
   return std::ranges::find(kUpdates, op) != std::end(kUpdates);
 }
 

@@ -321,6 +321,10 @@ std::string optimizer_words(const OptimizerConfig& optimizer) {
       return "8-bit AdamW";
     case OptimizerKind::kLion8Bit:
       return "8-bit Lion";
+    case OptimizerKind::kSgd8Bit:
+      return fmt::format("8-bit SGD with momentum {:g}", optimizer.momentum);
+    case OptimizerKind::kAdagrad8Bit:
+      return "8-bit Adagrad";
   }
   return "?";
 }
