@@ -4,12 +4,15 @@
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
 
 It needs torch and transformers. Random weights and random ids as in the row, fused AdamW where nothing else is asked for,
-no saving and no logging: a careful user's settings. Names that are not of TrainingArguments are left out. Samples/s are
-those after a third of the steps, with the GPU drained at both ends; memory is NVML's `used` of version 2 at its peak less
-what it was before on a GPU, the peak of the process on a CPU.
+no saving and no logging: a careful user's settings. LoRA is PEFT's, frozen parameters and the type of the weights are set
+on the model, 8-bit Adagrad and SGD are bitsandbytes'. What Trainer has nothing like is refused, so that no row stands beside
+a run of another method; other names that are not of TrainingArguments are left out. Samples/s are those after a third of the
+steps, with the GPU drained at both ends; memory is NVML's `used` of version 2 at its peak less what it was before on a GPU,
+the peak of the process on a CPU.
 """
 import ctypes
 import dataclasses
+import fnmatch
 import json
 import os
 import sys
@@ -67,6 +70,68 @@ def peak_of_process():
     return int(line.split()[1]) * 1024
 
 
+# Arguments that Trainer has nothing like, where their values are not these.
+WITHOUT_PEER = {
+    "recompute": ("auto", "none", "cheap", "full"),
+    "recompute_budget": (),
+    "optimizer_in_backward": ("False",),
+    "chunked_loss": ("never", "auto"),
+    "offload_optimizer": ("False",),
+    "offload_activations": ("False",),
+    "weight_copies": ("kept",),
+    "gradient_dtype": ("auto", "fp32"),
+    "load_in_4bit": ("False",),  # it takes a folder of weights, and there are none
+    "load_in_8bit": ("False",),
+    "modules_to_save": (),
+}
+# bitsandbytes' optimizers without a name of Trainer.
+OWN_OPTIMIZERS = {"adagrad_8bit": "Adagrad8bit", "adagrad_bnb_8bit": "Adagrad8bit", "sgd_8bit": "SGD8bit",
+                  "sgd_bnb_8bit": "SGD8bit"}
+
+
+def refuse_what_has_no_peer(options):
+    for name, others in WITHOUT_PEER.items():
+        if options.get(name, others[0] if others else None) not in (*others, None):
+            sys.exit(f"Trainer has nothing like --{name} {options[name]}")
+    if "momentum_dtype" in options.get("optim_args", "") or "variance_dtype" in options.get("optim_args", ""):
+        # Only this one of Trainer's reads them.
+        options.setdefault("optim", "adamw_anyprecision")
+
+
+def own_optimizer(model, arguments, options):
+    """One of bitsandbytes with Trainer's groups: no decay of biases and norms, embeddings in 32 bits."""
+    import bitsandbytes
+    settings = dict(pair.split("=", 1) for pair in options.get("optim_args", "").split(",") if pair)
+    parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    decays = lambda name: not (name.endswith("bias") or "LayerNorm" in name)
+    groups = [dict(params=[p for name, p in parameters if decays(name) == d], weight_decay=arguments.weight_decay if d else 0.0)
+              for d in (True, False)]
+    for module in model.modules():
+        if type(module).__name__ == "Embedding":
+            bitsandbytes.optim.GlobalOptimManager.get_instance().register_module_override(module, "weight", {"optim_bits": 32})
+    kind = getattr(bitsandbytes.optim, OWN_OPTIMIZERS[options["optim"]])
+    return kind(groups, lr=arguments.learning_rate, **{key: float(text) for key, text in settings.items()})
+
+
+def prepared(model, options):
+    """The model with what of a row is said of it and not of Trainer."""
+    import torch
+    if options.get("dtype", "float32") == "bfloat16":
+        model = model.to(torch.bfloat16)
+    for pattern in [p for p in options.get("freeze", "").split(",") if p]:
+        for name, parameter in model.named_parameters():
+            if fnmatch.fnmatch(name, pattern):
+                parameter.requires_grad = False
+    if any(name.startswith("lora_") for name in options):
+        from peft import LoraConfig, get_peft_model
+        targets = options.get("lora_target_modules", "query,value")
+        model = get_peft_model(model, LoraConfig(
+            task_type="SEQ_CLS", r=int(options.get("lora_r", 8)), lora_alpha=float(options.get("lora_alpha", 8)),
+            lora_dropout=float(options.get("lora_dropout", 0)),
+            target_modules=targets if targets == "all-linear" else targets.split(",")))
+    return model
+
+
 def options_of(words):
     """The last value of each option; a flag alone is True."""
     options, name = {}, None
@@ -90,6 +155,9 @@ def value_of(text):
 
 def main():
     out, options = sys.argv[1], options_of(sys.argv[2:])
+    refuse_what_has_no_peer(options)
+    if options.get("recompute") == "full":
+        options["gradient_checkpointing"] = "True"
     on_cpu = options.get("use_cpu", "False") in ("True", "1") or options.get("device", "") == "cpu"
     import torch
     on_cpu = on_cpu or not torch.cuda.is_available()
@@ -102,7 +170,7 @@ def main():
         torch.set_num_threads(int(options["num_threads"]))
     name = options.get("config_name", "bert-large-uncased")
     config = BertConfig(vocab_size=30522, **MODELS[name]) if name in MODELS else BertConfig.from_pretrained(name)
-    model = BertForSequenceClassification(config)
+    model = prepared(BertForSequenceClassification(config), options)
     length = int(options.get("dummy_seq_length", 512))
     generator = torch.Generator().manual_seed(0)
     rows = [dict(input_ids=torch.randint(1000, 30000, (length,), generator=generator), labels=i % 2)
@@ -110,6 +178,8 @@ def main():
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
     dropped = {"output_dir", "logging_steps", "save_strategy", "include_num_input_tokens_seen", "disable_tqdm", "use_cpu",
                "do_eval", "do_train"}
+    if options.get("optim") in OWN_OPTIMIZERS:
+        dropped |= {"optim", "optim_args"}
     words = {key: value_of(text) for key, text in options.items() if key in known - dropped}
     if "matmul_precision" in options and options["matmul_precision"].startswith("tf32") and not on_cpu:
         words["tf32"] = True
@@ -125,7 +195,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, report_to=[], logging_strategy="no", save_strategy="no", disable_tqdm=True,
                                       use_cpu=on_cpu, **words)
-        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[Clock()])
+        optimizers = (own_optimizer(model, arguments, options) if options.get("optim") in OWN_OPTIMIZERS else None, None)
+        trainer = Trainer(model=model, args=arguments, train_dataset=rows, callbacks=[Clock()], optimizers=optimizers)
         result = trainer.train()
     steps = sorted(marks)
     samples = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "plimsoll/experiments.h"
@@ -157,6 +158,70 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   const ProcessResult again = run_plimsoll(others, folder.path("log"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
   EXPECT_FALSE(contains(again.output, "there already")) << again.output;
+}
+
+// A shell stands for Trainer: it has figures for most rows and none for 8-bit SGD. A row of which Trainer has
+// nothing is the real script's to refuse, which it does before it needs PyTorch.
+TEST(Bench, APeerStandsBesideEachRowThatItHas) {
+  const TestFolder folder("bench_peer");
+  write_tiny_model(folder);
+  std::ofstream(folder.path("peer.sh"))
+      << "case \"$*\" in\n"
+         "  *sgd_8bit*) echo no such optimizer; exit 1 ;;\n"
+         "  *selective*) exec python3 " PLIMSOLL_SOURCE_DIR
+         "/bench/experiments_peer.py \"$@\" ;;\n"
+         "esac\n"
+         "printf '{\"samples_per_s\": 2.5, \"measured_bytes\": 1048576, \"refused\": \"\"}' > \"$1\"\n";
+  const Words words =
+      bench_words(folder, {"--experiments", "--only", "SGD,selective", "--peer", "--peer_python", "/bin/sh",
+                           "--peer_script", folder.path("peer.sh")});
+  const ProcessResult result = run_plimsoll(words, folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  std::map<std::string, nlohmann::json> peers;
+  for (const nlohmann::json& row : table_of(folder).at("rows")) peers[row.at("name")] = row.at("peer");
+  ASSERT_EQ(peers.size(), 4u) << result.output;
+  for (const char* name : {"vanilla, batch 4", "SGD"}) {
+    EXPECT_EQ(peers.at(name).at("samples_per_s"), 2.5) << name;
+    EXPECT_EQ(peers.at(name).at("refused"), "") << name;
+  }
+  EXPECT_EQ(peers.at("8-bit SGD with momentum").at("refused"), "no such optimizer");
+  EXPECT_EQ(peers.at("selective recompute").at("refused"), "Trainer has nothing like --recompute selective");
+  EXPECT_TRUE(contains(result.output, "beside Hugging Face's Trainer")) << result.output;
+  EXPECT_TRUE(contains(result.output, "Trainer 2.5 samples/s, 1 MiB")) << result.output;
+  // A peer that refused is an answer too.
+  const ProcessResult again = run_plimsoll(words, folder.path("log"));
+  EXPECT_TRUE(contains(again.output, "[4/4] 8-bit SGD with momentum: there already")) << again.output;
+}
+
+// Killed while the peer of a row runs, it has that row to do and no other.
+TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
+  const TestFolder folder("bench_peer_kill");
+  write_tiny_model(folder);
+  const auto peer = [&](const std::string& hangs_for) {
+    std::ofstream(folder.path("peer.sh"))
+        << "case \"$*\" in *" << hangs_for << "*) exec sleep 100 ;; esac\n"
+        << "printf '{\"samples_per_s\": 2.5, \"measured_bytes\": 1048576, \"refused\": \"\"}' > \"$1\"\n";
+  };
+  const Words words = bench_words(folder, {"--experiments", "--only", "Adagrad", "--peer", "--peer_python",
+                                           "/bin/sh", "--peer_script", folder.path("peer.sh")});
+  peer("adagrad_8bit");
+  const std::vector<Experiment> all = document_experiments(ExperimentDevice::kCpu, {});
+  const auto row = std::ranges::find(all, "8-bit Adagrad", &Experiment::name);
+  ASSERT_NE(row, all.end());
+  const std::string started = folder.path("out") + "/rows/" + row->key + "/peer_output.txt";
+  {
+    Process bench(words, folder.path("log"));
+    for (int waited = 0; !fs::exists(started) && waited < 60000; ++waited) sleep_us(1000);
+    bench.send(SIGKILL);
+    bench.wait();
+  }
+  ASSERT_TRUE(fs::exists(started));
+  peer("nothing");
+  const ProcessResult result = run_plimsoll(words, folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(contains(result.output, "[2/3] Adagrad: there already")) << result.output;
+  EXPECT_FALSE(contains(result.output, "[3/3] 8-bit Adagrad: there already")) << result.output;
+  EXPECT_EQ(table_of(folder).at("rows")[2].at("peer").at("samples_per_s"), 2.5);
 }
 
 TEST(Bench, StopsAtASignalAndSaysHowToGoOn) {
