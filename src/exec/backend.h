@@ -35,7 +35,7 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// Whether the run before left something for the copies of this one (OpPlan::of_last_run).
+// Whether the run before left something for ops of this one (OpPlan::of_last_run).
 enum class Carried : uint8_t { kNothing, kSomething };
 
 // What the host hands over together: a batch with its random counter, before the forward pass; and learning
@@ -83,8 +83,8 @@ class ExecutorBackend {
   // The same, one op after the other, adding to `times` (by index of op in the program).
   virtual void run_timed(BoundProgram& program, Segment segment, Carried carried,
                          std::vector<OpTime>& times) = 0;
-  // Does the copies of what the last run left, and nothing else of the program.
-  virtual void copy_carried(BoundProgram& program) = 0;
+  // Runs the ops that go on with what the last run left, and nothing else of the program.
+  virtual void finish_last_run(BoundProgram& program) = 0;
 
   // What the device can do at most, measured in the transient part of the arena, which is filled anew
   // afterwards. Cost: a second on a CPU, less on a GPU.
@@ -104,7 +104,7 @@ std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill
 // Errors: kDevice too where the program was built without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill);
 
-// Whether an op has nothing to do, for it would copy what no run has left.
+// Whether an op has nothing to do, for it would go on with what no run has left.
 bool is_idle(const BoundProgram& program, const BoundOp& op, Carried carried);
 
 // Adds to `time` what one run of an op costs by its schema.

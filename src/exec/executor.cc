@@ -32,11 +32,10 @@ View Executor::tensor(const std::string& name) const {
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
       "'{}' lies on the GPU: it is read and written by copies", name);
+  if (is_persistent(buffer.storage)) finish_last_run();
   // On a CPU the host's arena is as near as the other.
-  if (buffer.space == Space::kHost) {
-    finish_last_run();
+  if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};
-  }
   return {backend_->exchange(buffer.offset), buffer.type.dtype};
 }
 
@@ -251,7 +250,7 @@ void Executor::run(ProgramKind kind, Segment segment) {
 }
 
 void Executor::finish_last_run() const {
-  if (BoundProgram* program = std::exchange(left_by_, nullptr)) backend_->copy_carried(*program);
+  if (BoundProgram* program = std::exchange(left_by_, nullptr)) backend_->finish_last_run(*program);
 }
 
 void Executor::note_scratch(const ProgramPlan& program, Segment segment) {

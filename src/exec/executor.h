@@ -162,8 +162,8 @@ class Executor {
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
   void note_scratch(const ProgramPlan& program, Segment segment);
-  // Copies to the host what the last step left on the device for the next: before anybody reads or writes
-  // where it belongs, and before another program takes the bytes.
+  // Does what the last step left to the next, updates of weights and copies to the host: before anybody reads
+  // or writes those, and before another program takes the bytes.
   void finish_last_run() const;
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const;
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);

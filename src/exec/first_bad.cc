@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "exec/executor.h"
+#include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -82,11 +83,12 @@ std::string Executor::first_bad_value() {
            !check.is_finite(value.space, target.plan->offsets[index_of(id)], value.type.dtype,
                             value.type.shape.elements(target.staged));
   };
-  for (const Op& op : graph.ops()) {
-    if (op.segment != Segment::kForward) continue;
+  for (size_t i = 0; i < graph.ops().size(); ++i) {
+    const Op& op = graph.ops()[i];
+    if (op.segment != Segment::kForward || target.plan->ops[i].of_last_run) continue;
     for (ValueId id : op.inputs) {
       if (id != kNoValue && graph.value(id).storage == Storage::kWeight && is_bad(id))
-        return fmt::format("the weight '{}'", graph.value(id).name);
+        return fmt::format("the weight '{}'", graph.value(root_of(graph, id)).name);
     }
     for (ValueId id : op.outputs) {
       if (id == kNoValue || !is_kept[index_of(id)] || !is_bad(id)) continue;

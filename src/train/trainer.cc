@@ -28,8 +28,11 @@ double ms_since(Clock::time_point start) {
 
 double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
-  for (const Op& op : program.graph.ops()) {
-    if (op.segment != Segment::kOptimizer) flops += schema_of(op).flops({program.graph, op}, bucket);
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.graph.ops()[i];
+    // Updates may stand in the forward pass.
+    if (op.segment == Segment::kOptimizer || program.ops[i].of_last_run) continue;
+    flops += schema_of(op).flops({program.graph, op}, bucket);
   }
   return flops;
 }

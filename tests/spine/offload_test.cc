@@ -9,23 +9,30 @@
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
+#include "graph/ops/update.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_steps.h"
 
 namespace plimsoll {
 namespace {
 
+using testing::TinyBatch;
 using testing::TinyCase;
 using testing::TinySteps;
 
-enum class Kept { kOnDevice, kOnHost, kActivationsOnHost, kBothOnHost };
+// States on the host with updates where the step has them, or wherever it is possible in the next step's
+// forward pass.
+enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost };
 enum class Copies { kAtOnce, kLate };
 
 // Updates of few elements each, so that a tiny model has several and most of its matrices are cut.
 constexpr int64_t kFewElements = 200;
 Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.offload_optimizer = kept == Kept::kOnHost || kept == Kept::kBothOnHost;
+  request.offload_optimizer =
+      kept == Kept::kOnHost || kept == Kept::kOnHostForLater || kept == Kept::kBothOnHost;
+  if (kept == Kept::kOnHost) request.passes.disabled.insert("updates_at_use");
+  request.updates_at_use = UpdatesAtUse::kAlways;
   request.offload_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
   request.offload_least_bytes = 256;
   request.late_copies = copies == Copies::kLate;
@@ -122,7 +129,18 @@ bool is_cut(const TinyCase& test) {
   return test.optimizer.kind != OptimizerKind::kAdafactor && !test.lora;
 }
 
-constexpr Kept kWays[] = {Kept::kOnHost, Kept::kActivationsOnHost, Kept::kBothOnHost};
+constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivationsOnHost, Kept::kBothOnHost};
+
+// How many of a step's updates stand in the forward pass.
+int64_t num_late_updates(const Plan& plan) {
+  return std::ranges::count_if(plan.train->graph.ops(), [](const Op& op) {
+    return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
+  });
+}
+
+bool may_be_late(const TinyCase& test) {
+  return test.accumulation == 1 && !test.optimizer_in_backward && !test.separate_buffers;
+}
 
 TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   for (const TinyCase& test : cases()) {
@@ -134,6 +152,7 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
       for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
         TinySteps with(test, plan_of(test, kept, copies));
         EXPECT_GT(with.plan.host_arena_bytes, 0);
+        EXPECT_EQ(num_late_updates(with.plan) > 0, kept == Kept::kOnHostForLater && may_be_late(test));
         if (kept == Kept::kOnHost) {
           EXPECT_EQ(num_slices(with.plan) > 8, is_cut(test));
         }
@@ -217,21 +236,24 @@ TinyCase in_backward_case() {
 TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   for (const TinyCase& test : {TinyCase(), in_backward_case()}) {
     for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
-      const Plan plan = plan_of(test, Kept::kOnHost, copies);
-      ASSERT_TRUE(plan.train->leaves_after.has_value());
-      TinySteps without(test, plan_of(test, Kept::kOnDevice)), left_alone(test, plan), looked_at(test, plan);
-      for (int64_t step = 1; step <= 4; ++step) {
-        without.steps(step, step);
-        looked_at.steps_alone(step, step);
-        for (const std::string& name : without.names()) {
-          ASSERT_EQ(testing::bytes_of(looked_at.executor, name), testing::bytes_of(without.executor, name))
-              << name << " after step " << step;
+      for (const Kept kept : {Kept::kOnHost, Kept::kOnHostForLater}) {
+        const Plan plan = plan_of(test, kept, copies);
+        ASSERT_TRUE(plan.train->leaves_after.has_value());
+        TinySteps without(test, plan_of(test, Kept::kOnDevice)), left_alone(test, plan),
+            looked_at(test, plan);
+        for (int64_t step = 1; step <= 4; ++step) {
+          without.steps(step, step);
+          looked_at.steps_alone(step, step);
+          for (const std::string& name : without.names()) {
+            ASSERT_EQ(testing::bytes_of(looked_at.executor, name), testing::bytes_of(without.executor, name))
+                << name << " after step " << step;
+          }
         }
+        left_alone.steps(1, 4);
+        without.losses = {without.losses.back()};
+        left_alone.losses = {left_alone.losses.back()};
+        expect_equal(left_alone, without);
       }
-      left_alone.steps(1, 4);
-      without.losses = {without.losses.back()};
-      left_alone.losses = {left_alone.losses.back()};
-      expect_equal(left_alone, without);
     }
   }
 }
@@ -274,6 +296,60 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).train->leaves_after.has_value());
 }
 
+// What an update needs of its step is held for the next: batches of any bucket may follow each other.
+TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
+  TinyCase test;
+  test.optimizer.weight_decay = 0.01;
+  for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+    const auto plan = [&](Kept kept) {
+      PlanRequest request = plan_of(test, kept, copies).request;
+      request.train_bucket = {.tokens = 64, .sequences = 4, .longest = 16};
+      return build_plan(request);
+    };
+    TinySteps with(test, plan(Kept::kOnHostForLater)), without(test, plan(Kept::kOnDevice));
+    ASSERT_GT(num_late_updates(with.plan), 0);
+    const std::vector<std::vector<int>> batches{
+        {16, 16, 16, 16}, {1, 2, 1, 1}, {9, 3, 16, 2}, {5}, {16, 16, 16, 16}};
+    for (TinySteps* run : {&with, &without}) {
+      int64_t step = 0;
+      for (const std::vector<int>& lengths : batches) {
+        run->lengths = lengths;
+        ++step;
+        run->steps_alone(step, step);
+      }
+    }
+    expect_equal(with, without);
+  }
+}
+
+// A step whose gradients overflow fp16 leaves an update that changes nothing.
+TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
+  TinyCase test;
+  test.activations = DType::kF16;
+  test.reference_kernels = true;
+  constexpr double kTooLarge = 0x1p80;
+  TinySteps with(test, plan_of(test, Kept::kOnHostForLater, Copies::kLate));
+  TinySteps without(test, plan_of(test, Kept::kOnDevice));
+  ASSERT_GT(num_late_updates(with.plan), 0);
+  std::vector<std::vector<double>> seen;
+  for (TinySteps* run : {&with, &without}) {
+    std::vector<double>& norms = seen.emplace_back();
+    testing::set_value(run->executor, "loss_scale", 0, kTooLarge);
+    for (int64_t step = 1; step <= 4; ++step) {
+      if (step == 2) testing::set_value(run->executor, "loss_scale", 0, 65536.0);
+      const TinyBatch batch = testing::tiny_batch(test, run->lengths, static_cast<uint32_t>(step));
+      run->losses.push_back(testing::forward_backward(run->executor, batch, step, 4.0));
+      run->executor.set_update(1e-2, step);
+      run->executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+      EXPECT_EQ(run->executor.finite(), step > 1);
+      if (step > 1) norms.push_back(run->executor.grad_norm());
+    }
+    EXPECT_EQ(run->executor.skipped_steps(), 1);
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+  expect_equal(with, without);
+}
+
 // What an arena holds at the start leaves no trace.
 TEST(Offload, ReadsNothingThatWasNotWritten) {
   TinyCase test;
@@ -305,8 +381,8 @@ void expect_goes_on(const TinyCase& test) {
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));
   whole.steps(1, kSteps);
   for (int64_t at = 1; at < kSteps; ++at) {
-    for (const Kept before_kept : {Kept::kOnDevice, Kept::kOnHost}) {
-      for (const Kept after_kept : {Kept::kOnDevice, Kept::kOnHost}) {
+    for (const Kept before_kept : {Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater}) {
+      for (const Kept after_kept : {Kept::kOnDevice, Kept::kOnHost, Kept::kOnHostForLater}) {
         TinySteps before(test, plan_of(test, before_kept)), after(test, plan_of(test, after_kept));
         before.steps(1, at);
         for (const std::string& name : before.names())

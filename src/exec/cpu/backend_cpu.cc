@@ -132,10 +132,8 @@ class CpuBackend final : public ExecutorBackend {
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
   void run(BoundProgram& program, Segment segment, Carried carried) override {
-    if (plan_.request.late_copies) return run_copies_late(program, segment, carried);
-    for (const BoundOp& op : program.ops) {
-      if (op.segment == segment && !is_idle(program, op, carried)) op.run();
-    }
+    run_ops(program,
+            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, carried); });
   }
 
   void run_timed(BoundProgram& program, Segment segment, Carried carried,
@@ -151,10 +149,8 @@ class CpuBackend final : public ExecutorBackend {
     }
   }
 
-  void copy_carried(BoundProgram& program) override {
-    for (const BoundOp& op : program.ops) {
-      if (program.plan->ops[op.index].of_last_run) op.run();
-    }
+  void finish_last_run(BoundProgram& program) override {
+    run_ops(program, [&](const BoundOp& op) { return program.plan->ops[op.index].of_last_run; });
   }
 
   Ceilings measure_ceilings() override {
@@ -172,8 +168,17 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
+  template <typename Runs>
+  void run_ops(const BoundProgram& program, const Runs& runs) const {
+    if (plan_.request.late_copies) return run_copies_late(program, runs);
+    for (const BoundOp& op : program.ops) {
+      if (runs(op)) op.run();
+    }
+  }
+
   // Each copy right before the op that waits for it: what a device may do at the latest.
-  static void run_copies_late(const BoundProgram& program, Segment segment, Carried carried) {
+  template <typename Runs>
+  static void run_copies_late(const BoundProgram& program, const Runs& runs) {
     std::vector<const BoundOp*> under_way;
     const auto finish = [&](uint32_t position) {
       std::erase_if(under_way, [&](const BoundOp* copy) {
@@ -183,7 +188,7 @@ class CpuBackend final : public ExecutorBackend {
       });
     };
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment || is_idle(program, op, carried)) continue;
+      if (!runs(op)) continue;
       finish(op.index);
       if (program.plan->ops[op.index].copies_to) {
         under_way.push_back(&op);

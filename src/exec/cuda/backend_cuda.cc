@@ -192,8 +192,8 @@ class CudaBackend final : public ExecutorBackend {
     return bind_cuda(context, to ? copy_streams_[index_of(*to)] : device_.stream());
   }
 
-  // A forward pass behind an evaluation or a checkpoint has nothing left to copy, unlike the captured one: it
-  // is given op by op.
+  // A forward pass behind an evaluation or a checkpoint has nothing left to finish, unlike the captured one:
+  // it is given op by op, and does not count as the first run of all.
   void run(BoundProgram& program, Segment segment, Carried carried) override {
     send_inputs();
     outputs_stale_ = true;
@@ -204,7 +204,7 @@ class CudaBackend final : public ExecutorBackend {
                                  program.plan->leaves_after.has_value();
     if (!captured.has_run || is_idle_in_part) {
       give(program, segment, carried);
-      captured.has_run = true;
+      captured.has_run = captured.has_run || !is_idle_in_part;
       return;
     }
     if (!captured.is_captured()) {
@@ -239,12 +239,8 @@ class CudaBackend final : public ExecutorBackend {
     }
   }
 
-  void copy_carried(BoundProgram& program) override {
-    size_t num_copies = 0;
-    for (const BoundOp& op : program.ops) {
-      if (program.plan->ops[op.index].of_last_run) start_copy(op, Space::kHost, num_copies++);
-    }
-    for (size_t number = 0; number < num_copies; ++number) wait_for_copy(number);
+  void finish_last_run(BoundProgram& program) override {
+    give_if(program, [&](const BoundOp& op) { return program.plan->ops[op.index].of_last_run; });
   }
 
   Ceilings measure_ceilings() override {
@@ -354,11 +350,17 @@ class CudaBackend final : public ExecutorBackend {
   // Copies go to streams of their own, one for each direction. A copy starts when the ops before it are done,
   // and the ops' stream waits for it where the plan says; at the end of a segment none is under way.
   void give(const BoundProgram& program, Segment segment, Carried carried) {
+    give_if(program,
+            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, carried); });
+  }
+
+  template <typename IsGiven>
+  void give_if(const BoundProgram& program, const IsGiven& is_given) {
     ModuleRange range;
     under_way_.clear();
     size_t num_copies = 0;
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment || is_idle(program, op, carried)) continue;
+      if (!is_given(op)) continue;
       range.enter(program, op);
       wait_for_copies(op.index);
       const OpPlan& plan = program.plan->ops[op.index];

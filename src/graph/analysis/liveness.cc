@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "graph/analysis/copies.h"
+#include "graph/ops/ops.h"
 
 namespace plimsoll {
 
@@ -14,9 +15,24 @@ ValueId root_of(const Graph& graph, ValueId id) {
 
 namespace {
 
-bool takes_over(const Graph& graph, const Op& op, ValueId id) {
-  return std::ranges::any_of(op.outputs,
-                             [&](ValueId output) { return graph.value(output).version_of == id; });
+// Whether an op takes an operand for the place that it copies to, and does not read it.
+bool is_place(const Graph& graph, const Op& op, size_t input) {
+  if (op.def != &copy_op() || input < static_cast<size_t>(op.attributes.integer("count"))) return false;
+  return std::ranges::any_of(
+      op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
+}
+
+// Whether a version of a carried value is, or stems from, one that was made without what the run before left.
+bool is_new(const Graph& graph, ValueId id) {
+  for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
+    const ValueId older = graph.value(id).version_of;
+    const Op& producer = graph.op(graph.value(id).producer);
+    bool is_read = false;
+    for (size_t i = 0; i < producer.inputs.size(); ++i)
+      is_read = is_read || (producer.inputs[i] == older && !is_place(graph, producer, i));
+    if (!is_read) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -35,7 +51,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
       lifetimes.push_back({.root = root, .first = is_carried ? kUnseen : position, .last = 0});
     }
     Lifetime& lifetime = lifetimes[index];
-    if (is_carried && id != root) {
+    if (is_carried && is_new(graph, id)) {
       lifetime.first = std::min(lifetime.first, position);
     } else {
       lifetime.last = std::max(lifetime.last, position);
@@ -47,10 +63,12 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
   };
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    for (ValueId id : op.inputs) {
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
       // What the run before left in these bytes is not read by what takes them over.
-      if (graph.value(id).storage == Storage::kCarried && takes_over(graph, op, id)) continue;
+      const bool is_carried = graph.value(root_of(graph, id)).storage == Storage::kCarried;
+      if (is_carried && is_place(graph, op, k)) continue;
       touch(id, i);
     }
     for (ValueId id : op.outputs) touch(id, i);

@@ -16,8 +16,9 @@
 namespace plimsoll {
 
 // One transient or carried buffer: the root value (no version_of) and all its versions. A carried one is live
-// from the op that writes it to the end of the run, and in the next run from its start to the last reader of
-// what was left: its first position lies behind its last.
+// from the op that makes it anew, reading nothing of what the run before left in it, to the end of the run,
+// and in the next run from its start to the last op that reads or changes what was left: its first position
+// lies behind its last.
 struct LiveRange {
   ValueId root = kNoValue;
   int64_t bytes = 0;   // in the given bucket, the largest of its versions

@@ -8,8 +8,10 @@
 // bytes it takes, so that at most two updates' copies lie in the device's memory; where it is known, as early
 // as there is some, beside the backward pass too. One direction's traffic runs beside the other's and beside
 // the ops. Where it is known, the last updates' states may also stay on the device until the next step, whose
-// forward pass they go back beside. Where an op updates a slice of a parameter (slice_updates.cc), that slice
-// alone is copied: `in k+1` reads, while `out k` writes beside it, other elements of what lies on the host.
+// forward pass they go back beside; and where updates stand in the forward pass (updates_at_use.cc), the
+// first ones' states come in the step before and stay. Where an op updates a slice of a parameter
+// (slice_updates.cc), that slice alone is copied: `in k+1` reads, while `out k` writes beside it, other
+// elements of what lies on the host.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -33,7 +35,8 @@ struct Moved {
   std::vector<ValueId> staged = {};   // their copies on the device
   std::vector<ValueId> updated = {};  // the update's new versions of those
   std::vector<ValueId> stored = {};   // and of what the host keeps
-  std::vector<ValueId> carried = {};  // where the update leaves them for the next run
+  std::vector<ValueId> carried = {};  // where one run leaves them for the next: the copies before the update,
+  bool comes_early = false;           // or the update for those after it
 };
 
 // Persistent values that updates alone read: one op, or those of the slices in turn, each the version that
@@ -158,6 +161,19 @@ class OffloadStates {
     }
   }
 
+  // What the next step's update finds on the device.
+  void come_early(Moved& update) {
+    update.comes_early = true;
+    for (size_t k = 0; k < update.staged.size(); ++k) {
+      update.carried.push_back(add_like(update.staged[k], ".left", Storage::kCarried));
+      std::ranges::replace(graph_.ops()[update.op].inputs, update.staged[k], update.carried[k]);
+      graph_.value(update.updated[k]).version_of = update.carried[k];
+      graph_.value(update.staged[k]).version_of = update.updated[k];
+    }
+  }
+
+  static bool goes_later(const Moved& update) { return !update.carried.empty() && !update.comes_early; }
+
   Op copy_of(const Moved& update, std::string_view to) const {
     const Op& op = graph_.ops()[update.op];
     Op copy{.def = &copy_op(),
@@ -181,7 +197,8 @@ class OffloadStates {
   Op copy_in(size_t k, std::span<const Turn> turns) const {
     Op copy = copy_of(updates_[k], "device");
     for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
-    copy.inputs.insert(copy.inputs.end(), updates_[k].carried.begin(), updates_[k].carried.end());
+    const std::vector<ValueId>& places = updates_[k].comes_early ? updates_[k].updated : updates_[k].carried;
+    copy.inputs.insert(copy.inputs.end(), places.begin(), places.end());
     copy.outputs = updates_[k].staged;
     const size_t ended = ended_in_segment(in_numbers_, turns, k);
     if (ended > 0) copy.attributes.set("ended", static_cast<int64_t>(ended));
@@ -191,8 +208,8 @@ class OffloadStates {
   Op copy_out(size_t k) {
     const Moved& update = updates_[k];
     Op copy = copy_of(update, "host");
-    copy.inputs = update.carried.empty() ? update.updated : update.carried;
-    if (!update.carried.empty()) copy.segment = Segment::kForward;
+    copy.inputs = goes_later(update) ? update.carried : update.updated;
+    if (goes_later(update)) copy.segment = Segment::kForward;
     for (const ValueId kept : update.kept) copy.inputs.push_back(on_host(kept));
     copy.outputs = update.stored;
     for (size_t i = 0; i < update.kept.size(); ++i) {
@@ -203,14 +220,17 @@ class OffloadStates {
   }
 
   StateTurns turns() const {
-    if (room_.live_bytes.empty()) return {.turns = tight_turns(in_numbers_)};
+    StateTurns tight{.turns = tight_turns(in_numbers_)};
+    if (room_.live_bytes.empty()) return tight;
     std::vector<Segment> segments;
     for (const Op& op : graph_.ops()) segments.push_back(op.segment);
+    if (in_numbers_.front().segment == Segment::kForward)
+      return late_turns(in_numbers_, segments, room_).value_or(std::move(tight));
     return early_turns(in_numbers_, segments, room_);
   }
 
-  // The forward pass waits for what the step before left where it needs the bytes.
-  void wait_for_carried(std::span<const Release> releases) {
+  // Ops of the forward pass wait for copies to the host where they need the bytes.
+  void wait_for_released(std::span<const Release> releases) {
     for (const Release& release : releases) {
       graph_.ops()[release.before].attributes.set("ended", static_cast<int64_t>(release.ended));
     }
@@ -223,17 +243,19 @@ class OffloadStates {
       carry(updates_[k]);
       ops.push_back(copy_out(k));
     }
-    wait_for_carried(traffic.releases);
-    size_t next = 0;     // the update that comes next
-    size_t brought = 0;  // updates whose copies have been started
+    for (size_t k = 0; k < traffic.early; ++k) come_early(updates_[k]);
+    wait_for_released(traffic.releases);
+    const std::vector<size_t> order = order_of_copies(traffic);
+    size_t next = 0;               // the update that comes next
+    auto brought = order.begin();  // the one whose copies start next
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      for (; brought < updates_.size() && traffic.turns[brought].before == i; ++brought) {
-        ops.push_back(copy_in(brought, traffic.turns));
+      for (; brought != order.end() && traffic.turns[*brought].before == i; ++brought) {
+        ops.push_back(copy_in(*brought, traffic.turns));
         ops.back().segment = graph_.ops()[i].segment;
       }
       ops.push_back(graph_.ops()[i]);
       if (next == updates_.size() || updates_[next].op != i) continue;
-      if (updates_[next].carried.empty()) ops.push_back(copy_out(next));
+      if (!goes_later(updates_[next])) ops.push_back(copy_out(next));
       ++next;
     }
     return ops;

@@ -34,6 +34,7 @@ std::vector<PassInfo> list_passes() {
                            slice_updates_pass(1, SlicedUpdates::kAll),
                            in_place_pass(),
                            offload_activations_pass({}, 0),
+                           updates_at_use_pass(),
                            offload_states_pass()}) {
     infos.push_back({pass.name, pass.numerics, pass.help, pass.needed_for});
   }

@@ -136,6 +136,8 @@ Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 Pass in_place_pass();
 // offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes);
+// updates_at_use.cc: a step's updates run in the next step's forward pass, where weights are read first.
+Pass updates_at_use_pass();
 // offload_states.cc: what only updates read lives in the host's memory and is copied for each update, early
 // where it is said what room a step leaves.
 Pass offload_states_pass(StepRoom room = {});

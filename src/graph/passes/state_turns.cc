@@ -184,6 +184,13 @@ double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> se
 
 }  // namespace
 
+std::vector<size_t> order_of_copies(const StateTurns& turns) {
+  std::vector<size_t> order;
+  for (size_t k = turns.early; k < turns.turns.size(); ++k) order.push_back(k);
+  for (size_t k = turns.early; k-- > 0;) order.push_back(k);
+  return order;
+}
+
 size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const Turn> turns, size_t k) {
   const auto is_counted = [&](const MovedUpdate& update) { return update.segment == updates[k].segment; };
   return static_cast<size_t>(std::ranges::count_if(updates.first(turns[k].ended), is_counted));

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,8 +45,8 @@ struct Turn {
   friend bool operator==(const Turn&, const Turn&) = default;
 };
 
-// The op at `before` waits until the first `ended` copies to the host of what the step before left have
-// ended.
+// The op at `before`, in the forward pass, waits until the first `ended` copies to the host of that segment
+// have ended.
 struct Release {
   uint32_t before = 0;
   size_t ended = 0;
@@ -54,13 +55,18 @@ struct Release {
 
 // A step's traffic. The states of the last `carried` updates stay on the device until the next step, at whose
 // start all of them begin to go back, the last update's first: what came last goes first, so that their
-// places can lie one on the other.
+// places can lie one on the other. Where updates run in the forward pass, those of the first `early` ones
+// have come in the step before, behind its forward pass, the first update's last.
 struct StateTurns {
   std::vector<Turn> turns = {};  // of each update
   size_t carried = 0;
+  size_t early = 0;
   std::vector<Release> releases = {};  // in the forward pass
   friend bool operator==(const StateTurns&, const StateTurns&) = default;
 };
+
+// The updates in the order in which their copies to the device stand in a program.
+std::vector<size_t> order_of_copies(const StateTurns& turns);
 
 // So many copies to the host the copies of update `k` to the device wait for, counted from the start of the
 // update's segment.
@@ -77,5 +83,12 @@ std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates);
 // Requires: updates in the order of their positions.
 StateTurns early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                        const StepRoom& room);
+
+// late_turns.cc: the same where all updates run in the forward pass (updates_at_use.cc). As many as have room
+// beside the gradients come before it begins. The others come beside it, each as soon as there is room, with
+// as much under way as does not make the ops wait longer; ops wait where activations need bytes that are
+// still going back. Nothing where there is no room for that.
+std::optional<StateTurns> late_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                                     const StepRoom& room);
 
 }  // namespace plimsoll

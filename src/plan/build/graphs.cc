@@ -273,8 +273,11 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
     passes.run(graph, offload_activations_pass(request.train_bucket, request.offload_least_bytes));
   }
   if (request.offload_optimizer) {
-    passes.run(graph,
-               offload_states_pass(request.early_states ? find_step_room(graph, request) : StepRoom()));
+    std::optional<UpdateOrder> order;
+    if (request.early_states) order = find_update_order(graph, request);
+    if (order) program.update_place = order->place;
+    if (order && order->place.is_at_use) passes.run(graph, updates_at_use_pass());
+    passes.run(graph, offload_states_pass(order ? std::move(order->room) : StepRoom()));
   }
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }

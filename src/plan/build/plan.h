@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,6 +57,10 @@ struct HostMemory {
 
 // Programs for so many buckets are kept captured on a GPU; the one that was used the longest ago makes room.
 inline constexpr int kMaxCapturedBuckets = 32;
+
+// Whether the updates of a run with states on the host run in the next step's forward pass (the pass
+// updates_at_use): where a step is estimated to be shorter for it, or wherever that is possible.
+enum class UpdatesAtUse : uint8_t { kWhereFaster, kAlways };
 
 // Whether logits of training exist for some rows at a time: where they are larger than kMostLogitsBytes,
 // always, never.
@@ -115,6 +120,7 @@ struct PlanRequest {
   bool offload_optimizer = false;
   // They come to the device as early as it has room below the peak, which depends on the bucket.
   bool early_states = true;
+  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // of those with early states
   // Of one update then, and of a table's gradient that is computed by rows: 16 MiB of AdamW's moments. Two
   // such copies take less than the backward pass of a layer of BERT-large beside them; half as many elements
   // would add 3 MiB of captured programs there and take nothing from the peak.
@@ -138,7 +144,7 @@ struct OpPlan {
   int64_t scratch_bytes = 0;            // in the largest bucket
   std::optional<Space> copies_to = {};  // of a copy: it runs beside the ops after it
   uint32_t copy_end = 0;                // and has ended before the op at this position starts
-  bool of_last_run = false;             // of a copy: the run before left what it copies, unless that is done
+  bool of_last_run = false;             // it goes on with what the run before left, unless that is done
 };
 
 // What a transient buffer is for, in the terms of the anatomy.
@@ -165,6 +171,14 @@ struct TransientBuffer {
   uint32_t last = 0;
 };
 
+// Where the updates of a run with states on the host stand, in the next step's forward pass or where the step
+// has them, and how long a step is estimated to take: infinity where there is no such plan.
+struct UpdatePlace {
+  bool is_at_use = false;
+  double at_use_ms = std::numeric_limits<double>::infinity();  // or it takes as long as the other
+  double in_step_ms = std::numeric_limits<double>::infinity();
+};
+
 struct ProgramPlan {
   std::string name = {};
   Graph graph = Graph();
@@ -181,8 +195,9 @@ struct ProgramPlan {
   int64_t host_lower_bound_bytes = 0;
   int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates by itself
   std::vector<PassRecord> passes = {};
-  // A run that has done this segment leaves something for copies of the next one (OpPlan::of_last_run).
+  // A run that has done this segment leaves something for ops of the next one (OpPlan::of_last_run).
   std::optional<Segment> leaves_after = {};
+  std::optional<UpdatePlace> update_place = {};  // where it was chosen
 };
 
 struct PersistentBuffer {

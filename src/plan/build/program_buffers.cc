@@ -1,7 +1,6 @@
 #include "plan/build/program_buffers.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "graph/ops/ops.h"
@@ -39,52 +38,63 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
+// Where a cycle of positions is cut open, its positions from there on: the others come behind them.
+class Cut {
+ public:
+  Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}
+  uint32_t operator()(uint32_t position) const {
+    return position >= at_ ? position - at_ : position + num_positions_ - at_;
+  }
+
+ private:
+  uint32_t at_;
+  uint32_t num_positions_;
+};
+
+// Buffers that are live on both sides of the cut hang from the top of the region, each from the one before
+// it: those that are written first hang highest. No two of their places meet, and where what was written last
+// is read first, the bytes that they take fall and rise without a hole. What lives between lies below, the
+// longest lowest, as where nothing hangs. Offsets from the top; the bytes at each position from the cut on.
+std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_positions, const Cut& cut) {
+  std::vector<int64_t> hanging;
+  if (buffers.empty()) return hanging;
+  std::ranges::stable_sort(buffers, {}, [&](const TransientBuffer* buffer) { return cut(buffer->first); });
+  hanging.resize(num_positions, 0);
+  int64_t depth = 0;
+  for (TransientBuffer* buffer : buffers) {
+    depth += buffer->bytes;
+    buffer->offset = -depth;
+    std::fill(hanging.begin(), hanging.begin() + cut(buffer->last) + 1, depth);
+    std::fill(hanging.begin() + cut(buffer->first), hanging.end(), depth);
+  }
+  return hanging;
+}
+
 // Below what hangs from the top.
-Layout assign(std::span<TransientBuffer> buffers, std::span<const int64_t> hanging,
+Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
               const PlanRequest& request, int64_t enough_bytes) {
   if (buffers.empty()) return {};
   std::vector<LiveBuffer> live;
   live.reserve(buffers.size());
-  for (const TransientBuffer& buffer : buffers) live.push_back({buffer.bytes, buffer.first, buffer.last});
+  for (const TransientBuffer* buffer : buffers)
+    live.push_back({buffer->bytes, cut(buffer->first), cut(buffer->last)});
   const int64_t alignment = arena_alignment(request.device);
   Layout layout = request.separate_buffers ? separate_offsets(live, alignment)
                                            : assign_offsets(live, alignment, hanging, enough_bytes);
-  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].offset = layout.offsets[i];
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i]->offset = layout.offsets[i];
   return layout;
 }
 
-// Carried buffers, each of which is live at the start and at the end of a run, hang from the top of the
-// region, each from the one before it: those that are written first hang highest. No two of their places
-// meet, and where what was written last is read first, the bytes that they take fall and rise without a hole.
-// What lives in one run lies below, the longest lowest, as where nothing is carried.
-struct HangingBuffers {
-  std::vector<TransientBuffer> buffers = {};  // two of each, for both parts of its life; offsets from the top
-  std::vector<int64_t> bytes = {};            // at each position
-};
-
-// Takes them out of the list.
-HangingBuffers hang_carried(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
-  HangingBuffers hanging;
-  const auto is_carried = [](const TransientBuffer& buffer) { return buffer.first > buffer.last; };
-  const auto carried = std::stable_partition(buffers.begin(), buffers.end(), std::not_fn(is_carried));
-  if (carried == buffers.end()) return hanging;
-  std::stable_sort(carried, buffers.end(),
-                   [](const TransientBuffer& a, const TransientBuffer& b) { return a.first < b.first; });
-  hanging.bytes.resize(num_positions, 0);
-  int64_t depth = 0;
-  for (auto it = carried; it != buffers.end(); ++it) {
-    depth += it->bytes;
-    TransientBuffer part = *it;
-    part.offset = -depth;
-    for (const auto& [first, last] : {std::pair{0u, it->last}, std::pair{it->first, num_positions - 1}}) {
-      part.first = first;
-      part.last = last;
-      hanging.buffers.push_back(part);
-      std::fill(hanging.bytes.begin() + first, hanging.bytes.begin() + last + 1, depth);
-    }
+// Two of each that is live at the end and at the start of a run, for both parts of its life.
+void part_carried(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
+  const size_t n = buffers.size();
+  for (size_t i = 0; i < n; ++i) {
+    if (buffers[i].first <= buffers[i].last) continue;
+    TransientBuffer start = buffers[i];
+    start.first = 0;
+    buffers[i].last = num_positions - 1;
+    buffers.push_back(start);
   }
-  buffers.erase(carried, buffers.end());
-  return hanging;
 }
 
 }  // namespace
@@ -120,12 +130,28 @@ ProgramBuffers::Lists ProgramBuffers::of(const Graph& graph, const Bucket& bucke
 }
 
 Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
-                     const PlanRequest& request, int64_t enough_bytes) {
-  HangingBuffers hanging = hang_carried(buffers, num_positions);
-  Layout layout = assign(buffers, hanging.bytes, request, enough_bytes);
-  for (TransientBuffer& buffer : hanging.buffers) buffer.offset += layout.bytes;
-  buffers.insert(buffers.end(), hanging.buffers.begin(), hanging.buffers.end());
+                     const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes) {
+  const Cut cut(cut_at, num_positions);
+  std::vector<TransientBuffer*> list;
+  for (TransientBuffer& buffer : buffers) list.push_back(&buffer);
+  const auto crossing = std::stable_partition(list.begin(), list.end(), [&](const TransientBuffer* buffer) {
+    return cut(buffer->first) <= cut(buffer->last);
+  });
+  const std::vector<int64_t> hanging = hang({crossing, list.end()}, num_positions, cut);
+  const Layout layout = assign({list.begin(), crossing}, hanging, cut, request, enough_bytes);
+  for (auto it = crossing; it != list.end(); ++it) (*it)->offset += layout.bytes;
+  part_carried(buffers, num_positions);
   return layout;
+}
+
+uint32_t layout_cut(const Graph& graph) {
+  const bool leaves_gradients = std::ranges::any_of(graph.values(), [](const Value& value) {
+    return value.storage == Storage::kCarried && value.is_parameter_gradient;
+  });
+  if (!leaves_gradients) return 0;
+  const auto behind =
+      std::ranges::find_if(graph.ops(), [](const Op& op) { return op.segment != Segment::kForward; });
+  return static_cast<uint32_t>(behind - graph.ops().begin());
 }
 
 }  // namespace plimsoll

@@ -33,11 +33,16 @@ class ProgramBuffers {
   std::vector<Buffer> buffers_;
 };
 
-// Gives the buffers of one space their offsets from the start of its transient region. Carried ones (first >
-// last) hang from the region's top and become two each, one for either part of their lives, at the end of the
-// list. The search for offsets ends with the first layout of at most `enough_bytes`. The layout's own offsets
-// are those of what is not carried.
+// Gives the buffers of one space their offsets from the start of its transient region. Those that are live on
+// both sides of the cut, which is before the op at `cut_at`, hang from the region's top. Where a run leaves
+// gradients it is behind the forward pass, over which what is saved grows and shrinks like a stack while they
+// come and go below; else between two runs, where carried values do. Carried ones (first > last) become two
+// each, for either part of their lives; the second parts stand at the end of the list. The search for offsets
+// ends with the first layout of at most `enough_bytes`. The layout's own offsets are those of what does not
+// hang.
 Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
-                     const PlanRequest& request, int64_t enough_bytes = 0);
+                     const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes = 0);
+// Where the cut is in a program.
+uint32_t layout_cut(const Graph& graph);
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/analysis/copies.h"
+#include "graph/analysis/last_run.h"
 #include "graph/analysis/tail.h"
 #include "graph/ops/ops.h"
 
@@ -21,7 +22,7 @@ bool is_read(const Graph& graph, ValueId id) {
 }  // namespace
 
 ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
-    : kernels_(program.graph), buffers_(program.graph) {
+    : kernels_(program.graph), buffers_(program.graph), cut_at_(layout_cut(program.graph)) {
   const Graph& graph = program.graph;
   static_cast<void>(find_tails(graph));
   roots_.reserve(graph.values().size());
@@ -33,14 +34,10 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   for (const CopyInFlight& copy : find_copies(graph)) {
     program.ops[copy.op].copies_to = copy.to;
     program.ops[copy.op].copy_end = copy.end;
-    const ValueId from = graph.ops()[copy.op].inputs[0];
-    program.ops[copy.op].of_last_run = graph.value(from).storage == Storage::kCarried;
   }
-  for (const Op& op : graph.ops()) {
-    const bool leaves = std::ranges::any_of(
-        op.outputs, [&](ValueId id) { return graph.value(root_of(graph, id)).storage == Storage::kCarried; });
-    if (leaves) program.leaves_after = op.segment;
-  }
+  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
+  for (size_t i = 0; i < of_last_run.size(); ++i) program.ops[i].of_last_run = of_last_run[i];
+  program.leaves_after = find_leaving_segment(graph, of_last_run);
 }
 
 // Persistent buffers of both programs in one list; a name is one buffer.
@@ -93,10 +90,10 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.buffers = std::move(lists.on_device);
   program.host_buffers = std::move(lists.on_host);
   const auto num_positions = static_cast<uint32_t>(program.ops.size());
-  const Layout layout = place_buffers(program.buffers, num_positions, request);
+  const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
   program.transient_bytes = layout.bytes;
   program.lower_bound_bytes = layout.lower_bound_bytes;
-  const Layout host = place_buffers(program.host_buffers, num_positions, request);
+  const Layout host = place_buffers(program.host_buffers, num_positions, request, 0);
   program.host_transient_bytes = host.bytes;
   program.host_lower_bound_bytes = host.lower_bound_bytes;
 }

@@ -36,6 +36,7 @@ class ProgramPlacer {
 
   KernelChoice kernels_;
   ProgramBuffers buffers_;
+  uint32_t cut_at_;
   std::vector<Persistent> persistent_;
   std::vector<uint32_t> roots_;      // of each value
   std::vector<uint32_t> buffer_of_;  // of a persistent root its place in Plan::persistent

@@ -77,10 +77,12 @@ class StateSchedules::Positions {
     in_.resize(num_updates);
     out_.resize(num_updates);
     for (size_t k = num_updates; k-- > first_carried_;) out_[k] = size_++;
+    const std::vector<size_t> order = order_of_copies(traffic);
     size_t brought = 0, updated = 0;
     for (uint32_t i = 0; i < n; ++i) {
       begin_.push_back(size_);
-      while (brought < num_updates && traffic.turns[brought].before == i) in_[brought++] = size_++;
+      while (brought < num_updates && traffic.turns[order[brought]].before == i)
+        in_[order[brought++]] = size_++;
       op_.push_back(size_++);
       if (updated == num_updates || program.updates_[updated].op != i) continue;
       if (updated < first_carried_) out_[updated] = size_++;
@@ -94,7 +96,9 @@ class StateSchedules::Positions {
 
   uint32_t size() const { return size_; }
   uint32_t op(size_t i) const { return op_[i]; }
+  uint32_t begin(size_t i) const { return begin_[i]; }
   bool is_carried(size_t k) const { return k >= first_carried_; }
+  bool is_early(size_t k) const { return k < traffic_.early; }
   // Of the copies of an update to the device and back, where they stand and where they have ended.
   TimedCopy in(size_t k) const { return {in_[k], in_end_[k], Space::kDevice, bytes(k)}; }
   TimedCopy out(size_t k) const { return {out_[k], out_end_[k], Space::kHost, bytes(k)}; }
@@ -113,13 +117,18 @@ class StateSchedules::Positions {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
-      in_end_.push_back(std::min(op_[updates[k].op], segment_end(traffic_.turns[k].before)));
+      const uint32_t end = segment_end(traffic_.turns[k].before);
+      // Those that come early are read in the next run.
+      in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_carried(k) ? 0 : updates[k].op));
     }
+    // Carried ones go back the last first, and no others in the forward pass.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
-      for (; released < release.ended; ++released)
-        out_end_[updates.size() - 1 - released] = op_[release.before];
+      for (; released < release.ended; ++released) {
+        const size_t k = traffic_.carried > 0 ? updates.size() - 1 - released : released;
+        out_end_[k] = std::min(out_end_[k], op_[release.before]);
+      }
     }
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
@@ -169,7 +178,8 @@ StateSchedule StateSchedules::with(const StateTurns& turns) const {
     }
   };
   for (size_t k = updates_.size(); k-- > 0 && at.is_carried(k);) add_states(k);
-  size_t brought = 0;
+  for (size_t k = 0; k < turns.early; ++k) add_states(k);
+  size_t brought = turns.early;
   const auto add_states_before = [&](uint32_t position) {
     for (; brought < updates_.size() && at.in(brought).op < position; ++brought) {
       if (!at.is_carried(brought)) add_states(brought);
@@ -178,13 +188,16 @@ StateSchedule StateSchedules::with(const StateTurns& turns) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    add_states_before(is_scratch ? at.size() : at.op(buffer.first));
+    // Where carried gradients stand among others is all one.
+    if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,
                                 .first = at.op(buffer.first),
                                 .last = is_held ? at.end_of(held_until_[b]) - 1 : at.op(buffer.last)});
   }
   add_states_before(at.size());
+  const bool are_late = !updates_.empty() && updates_.front().segment == Segment::kForward;
+  if (are_late) schedule.cut_at = at.begin(segment_end_.front());
   return schedule;
 }
 

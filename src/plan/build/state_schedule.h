@@ -19,6 +19,7 @@ struct StateSchedule {
   std::vector<double> op_ms = {};             // what it says of copies is not read
   std::vector<TimedCopy> copies = {};         // in the order of their positions
   std::vector<TransientBuffer> buffers = {};  // on the device; without roots, ops and purposes
+  uint32_t cut_at = 0;                        // of their layout
 };
 
 class StateSchedules {

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "graph/analysis/copies.h"
+#include "graph/ir/verify.h"
 #include "graph/passes/pass.h"
 #include "plan/build/kernel_choice.h"
 #include "plan/build/program_buffers.h"
@@ -14,9 +17,10 @@
 namespace plimsoll {
 namespace {
 
-// The training graph as the pass offload_states meets it.
+// The training graph as the planner meets it that looks for room.
 Graph graph_before(PlanRequest request) {
   request.passes.disabled.insert("offload_states");
+  request.passes.disabled.insert("updates_at_use");
   return build_graphs(request).train->graph;
 }
 
@@ -28,45 +32,81 @@ std::vector<Life> lives(std::span<const TransientBuffer> buffers) {
   return list;
 }
 
-// What the numbers say of a schedule is what stands in its graph. How many updates are carried.
-size_t expect_the_graphs(const GridPoint& point, const StepRoom& room) {
-  SCOPED_TRACE(text_of(point));
-  const PlanRequest request = request_of(point);
-  Graph graph = graph_before(request);
+// Those that are live within one run, in their order; then the others, in the order in which they are
+// written: both as the layout takes them.
+std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vector<Life>& list) {
+  std::pair<std::vector<Life>, std::vector<Life>> parts;
+  for (const Life& life : list)
+    (std::get<1>(life) <= std::get<2>(life) ? parts.first : parts.second).push_back(life);
+  std::ranges::stable_sort(parts.second, {}, [](const Life& life) { return std::get<1>(life); });
+  return parts;
+}
+
+StateTurns turns_of(const StateSchedules& schedules, const StepRoom& room) {
+  StateTurns tight{.turns = tight_turns(schedules.updates())};
+  if (room.live_bytes.empty()) return tight;
+  if (schedules.updates().front().segment == Segment::kForward)
+    return late_turns(schedules.updates(), schedules.segments(), room).value_or(std::move(tight));
+  return early_turns(schedules.updates(), schedules.segments(), room);
+}
+
+// What the numbers say of a schedule is what stands in its graph.
+StateTurns expect_the_graphs(const PlanRequest& request, Graph graph, const StepRoom& room) {
   const StateSchedules schedules(graph, request);
-  const StateTurns turns = room.live_bytes.empty()
-                               ? StateTurns{.turns = tight_turns(schedules.updates())}
-                               : early_turns(schedules.updates(), schedules.segments(), room);
+  StateTurns turns = turns_of(schedules, room);
   const StateSchedule schedule = schedules.with(turns);
   EXPECT_GT(schedules.updates().size(), 0u);
 
   offload_states_pass(room).run(graph);
+  verify(graph, "after the pass");
   const std::vector<int64_t> scratch_bytes =
       KernelChoice(graph).scratch_bytes(graph, request.train_bucket, request);
   EXPECT_EQ(schedule.op_ms.size(), graph.ops().size());
   EXPECT_EQ(
-      lives(schedule.buffers),
-      lives(ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, request.device).on_device));
+      within_and_beyond(lives(schedule.buffers)),
+      within_and_beyond(lives(
+          ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, request.device).on_device)));
+  EXPECT_EQ(schedule.cut_at, layout_cut(graph));
   std::vector<std::tuple<uint32_t, uint32_t, Space>> found, want;
   for (const TimedCopy& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.to);
   for (const CopyInFlight& copy : find_copies(graph)) want.emplace_back(copy.op, copy.end, copy.to);
   EXPECT_EQ(found, want);
-  return turns.carried;
+  return turns;
 }
 
-// States come as late as they can, as find_step_room() has them come, and where there is room without end.
-size_t expect_the_graphs(const GridPoint& point) {
-  const PlanRequest request = request_of(point);
-  StepRoom room = find_step_room(graph_before(request), request);
-  size_t carried = expect_the_graphs(point, {}) + expect_the_graphs(point, room);
-  if (room.live_bytes.empty()) return carried;
-  room.most_bytes *= 4;
-  room.carries = point.accumulation == 1 && !point.offload_activations;
-  return carried + expect_the_graphs(point, room);
+// What schedules of several cases had.
+struct Seen {
+  size_t carried = 0;
+  size_t early = 0;
+  size_t at_use = 0;
+};
+
+// States come as late as they can, as the planner has them come, and where there is room without end.
+void expect_the_graphs(const GridPoint& point, Seen& seen) {
+  SCOPED_TRACE(text_of(point));
+  PlanRequest request = request_of(point);
+  for (const UpdatesAtUse at_use : {UpdatesAtUse::kWhereFaster, UpdatesAtUse::kAlways}) {
+    request.updates_at_use = at_use;
+    Graph graph = graph_before(request);
+    UpdateOrder order = find_update_order(graph, request).value();
+    if (order.place.is_at_use) updates_at_use_pass().run(graph);
+    seen.at_use += order.place.is_at_use ? 1 : 0;
+    expect_the_graphs(request, graph, {});
+    const auto look = [&] {
+      const StateTurns turns = expect_the_graphs(request, graph, order.room);
+      seen.carried += turns.carried;
+      seen.early += turns.early;
+    };
+    look();
+    if (order.room.live_bytes.empty()) continue;
+    order.room.most_bytes *= 4;
+    order.room.carries = point.accumulation == 1 && !point.offload_activations;
+    look();
+  }
 }
 
 TEST(StateSchedule, IsThatOfTheGraph) {
-  size_t carried = 0;
+  Seen seen;
   int cases = 0;
   for (const char* gpu : {"h200", ""}) {
     for (const DType activations : {DType::kF32, DType::kBF16}) {
@@ -81,7 +121,7 @@ TEST(StateSchedule, IsThatOfTheGraph) {
             point.offload_optimizer = true;
             point.offload_activations = offload_activations;
             point.optimizer_in_backward = in_backward;
-            carried += expect_the_graphs(point);
+            expect_the_graphs(point, seen);
             ++cases;
           }
         }
@@ -89,12 +129,14 @@ TEST(StateSchedule, IsThatOfTheGraph) {
     }
   }
   EXPECT_EQ(cases, 2 * 2 * 6);
-  EXPECT_GT(carried, 0u);
+  EXPECT_GT(seen.carried, 0u);
+  EXPECT_GT(seen.early, 0u);
+  EXPECT_GT(seen.at_use, 0u);
   GridPoint many_states = full_batch("bert-base-uncased", 8, 128);
   many_states.gpu = "h200";
   many_states.offload_optimizer = true;
   many_states.optimizer = OptimizerKind::kAdafactor;
-  expect_the_graphs(many_states);
+  expect_the_graphs(many_states, seen);
 }
 
 TEST(StateSchedule, AProgramWithoutStatesHasNoRoomForThem) {
@@ -103,7 +145,7 @@ TEST(StateSchedule, AProgramWithoutStatesHasNoRoomForThem) {
   PlanRequest request = request_of(point);
   request.optimizer.kind = OptimizerKind::kSgd;
   request.optimizer.momentum = 0;
-  EXPECT_TRUE(find_step_room(graph_before(request), request).live_bytes.empty());
+  EXPECT_FALSE(find_update_order(graph_before(request), request).has_value());
 }
 
 }  // namespace

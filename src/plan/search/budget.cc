@@ -44,7 +44,8 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
   for (const TransientBuffer& buffer : program.buffers) {
     if (buffer.purpose != Purpose::kGradients || graph.ops()[buffer.last].segment != Segment::kOptimizer)
       continue;
-    const Op& producer = graph.op(graph.value(buffer.root).producer);
+    // The op that makes it: what a run leaves for the next one is a version of a value that no op makes.
+    const Op& producer = graph.ops()[buffer.first];
     const std::string_view block = block_of(graph.module_name(producer.module));
     const auto it =
         std::find_if(blocks.begin(), blocks.end(), [&](const BlockOps& each) { return each.name == block; });

@@ -95,6 +95,19 @@ std::string formulas_text(const Plan& plan) {
   return text + "  " + wrapped(parameters.difference, 98);
 }
 
+// Where the updates stand of a run that keeps states on the host, and why.
+std::string update_place_text(const Plan& plan) {
+  if (!plan.train || !plan.train->update_place) return "";
+  const UpdatePlace& place = *plan.train->update_place;
+  const auto ms = [](double value) { return fmt::format("{:.1f} ms a step", value); };
+  std::string text = place.is_at_use
+                         ? "updates run in the next step's forward pass, where their weights are read: " +
+                               ms(place.at_use_ms) + ", " + ms(place.in_step_ms) + " within their own"
+                         : "updates run within their step: " + ms(place.in_step_ms);
+  if (!place.is_at_use) text += ", no less where the next one's forward pass has them, or there is no room";
+  return wrapped(text, 98) + "\n";
+}
+
 }  // namespace
 
 std::string stopped_passes_text(const Plan& plan) {
@@ -120,6 +133,7 @@ std::string plan_why(const Plan& plan) {
     text += kernels_text(**program) + "\n" + products_text(**program, plan.request) + passes_text(**program) +
             "\n";
   }
+  text += update_place_text(plan);
   const std::string saved = saved_text(plan);
   if (!saved.empty()) text += saved + "\n";
   return text + formulas_text(plan);

@@ -1,0 +1,69 @@
+#include "graph/analysis/last_run.h"
+
+#include <algorithm>
+#include <span>
+
+#include "graph/analysis/liveness.h"
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+// What an op reads: of a copy's operands not those that it takes the place of or only waits for.
+std::span<const ValueId> read_by(const Op& op) {
+  const std::span<const ValueId> inputs = op.inputs;
+  if (op.def != &copy_op()) return inputs;
+  return inputs.first(static_cast<size_t>(op.attributes.integer("count")));
+}
+
+bool is_copy_to(const Graph& graph, const Op& op, Space space) {
+  return op.def == &copy_op() && graph.value(op.outputs[0]).space == space;
+}
+
+}  // namespace
+
+std::vector<bool> find_ops_of_last_run(const Graph& graph) {
+  std::vector<bool> found(graph.ops().size(), false);
+  const auto is_found = [&](ValueId id) {
+    const OpId producer = graph.value(id).producer;
+    return producer != kNoOp && found[index_of(producer)];
+  };
+  const auto is_carried = [&](ValueId id) {
+    return id != kNoValue && graph.value(id).storage == Storage::kCarried;
+  };
+  for (size_t i = 0; i < found.size(); ++i) {
+    const Op& op = graph.ops()[i];
+    found[i] = std::ranges::any_of(read_by(op), is_carried) ||
+               (is_copy_to(graph, op, Space::kHost) && is_found(op.inputs[0]));
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) continue;
+    for (const ValueId id : read_by(graph.ops()[i])) {
+      const OpId producer = id == kNoValue ? kNoOp : graph.value(id).producer;
+      if (producer != kNoOp && is_copy_to(graph, graph.op(producer), Space::kDevice))
+        found[index_of(producer)] = true;
+    }
+  }
+  return found;
+}
+
+std::optional<Segment> find_leaving_segment(const Graph& graph, const std::vector<bool>& of_last_run) {
+  std::vector<bool> is_left(graph.values().size(), false);
+  for (size_t i = 0; i < of_last_run.size(); ++i) {
+    if (!of_last_run[i]) continue;
+    for (const ValueId id : read_by(graph.ops()[i])) {
+      if (id == kNoValue || graph.value(id).producer != kNoOp) continue;
+      const Storage storage = graph.value(id).storage;
+      is_left[index_of(id)] = storage == Storage::kCarried || storage == Storage::kOutput;
+    }
+  }
+  std::optional<Segment> last;
+  for (size_t i = 0; i < of_last_run.size(); ++i) {
+    const Op& op = graph.ops()[i];
+    const auto leaves = [&](ValueId id) { return is_left[index_of(root_of(graph, id))]; };
+    if (!of_last_run[i] && std::ranges::any_of(op.outputs, leaves)) last = op.segment;
+  }
+  return last;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,173 @@
+// A step's updates run in the forward pass of the next one, each before the first op that reads a weight of
+// its own:
+//
+//   forward   x = f(.., w)                        forward   w.1, m.1 = adamw(.., clip, w, g.left, m)
+//   backward  g = ..                      ->                x = f(.., w.1)
+//   optimizer clip = ..(g)                        backward  g into g.left = ..
+//             w.1, m.1 = adamw(.., w, g, m)       optimizer clip.next into clip = ..(g)
+//
+// so that what is copied for them (offload_states.cc) goes beside the forward pass, and gradients die as
+// activations are born. Gradients are carried from one run to the next; scalars of their step, the clip
+// coefficient and whether it is finite, are outputs, which nobody writes before the next norm; learning rate
+// and step number are inputs that the host writes after the forward pass. Every update finds the values that
+// it would have found, so all bits are the same. Where gradients accumulate over micro-batches, or updates
+// stand in the backward pass, the graph stays as it is.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "graph/analysis/liveness.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/update.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+class UpdatesAtUse {
+ public:
+  explicit UpdatesAtUse(Graph& graph) : graph_(graph) {}
+
+  void run() {
+    find_updates();
+    if (updates_.empty() || !is_possible()) return;
+    find_first_uses();
+    for (Use& use : uses_) leave_operands(graph_.ops()[use.update]);
+    graph_.replace_ops(reordered());
+  }
+
+ private:
+  // An update and the position of the op that it comes before.
+  struct Use {
+    uint32_t update = 0;
+    uint32_t before = 0;
+  };
+
+  static bool is_update(const Op& op) { return dynamic_cast<const Update*>(op.def) != nullptr; }
+  const Op& op_at(uint32_t i) const { return graph_.ops()[i]; }
+
+  void find_updates() {
+    const auto n = static_cast<uint32_t>(graph_.ops().size());
+    for (uint32_t i = 0; i < n; ++i) {
+      if (is_update(op_at(i))) updates_.push_back(i);
+    }
+    end_of_forward_ = 0;
+    while (end_of_forward_ < n && op_at(end_of_forward_).segment == Segment::kForward) ++end_of_forward_;
+    is_taken_over_.assign(graph_.values().size(), false);
+    for (const Value& value : graph_.values()) {
+      if (value.version_of != kNoValue) is_taken_over_[index_of(value.version_of)] = true;
+    }
+  }
+
+  // Operands that an update does not write: four scalars, and gradients.
+  std::vector<ValueId> read_only(const Op& update) const {
+    std::vector<ValueId> list;
+    for (size_t i = 0; i < update.inputs.size(); ++i) {
+      const ValueId id = update.inputs[i];
+      const auto writes = [&](ValueId output) { return graph_.value(output).version_of == id; };
+      if (id != kNoValue && std::ranges::none_of(update.outputs, writes)) list.push_back(id);
+    }
+    return list;
+  }
+
+  // Where what a value's bytes hold first is computed.
+  Segment born(ValueId id) const { return graph_.op(graph_.value(root_of(graph_, id)).producer).segment; }
+
+  bool can_be_left(ValueId id) const {
+    const Value& value = graph_.value(id);
+    if (value.storage == Storage::kInput) return true;
+    const Value& root = graph_.value(root_of(graph_, id));
+    if (root.producer == kNoOp || is_taken_over_[index_of(id)]) return false;
+    if (value.is_parameter_gradient)
+      return value.storage == Storage::kTransient && born(id) == Segment::kBackward;
+    return value.storage != Storage::kInput && born(id) == Segment::kOptimizer;
+  }
+
+  bool is_possible() const {
+    return std::ranges::all_of(updates_, [&](uint32_t i) {
+      const std::vector<ValueId> operands = read_only(op_at(i));
+      return op_at(i).segment == Segment::kOptimizer &&
+             std::ranges::all_of(operands, [&](ValueId id) { return can_be_left(id); });
+    });
+  }
+
+  void find_first_uses() {
+    std::vector<uint32_t> first(graph_.values().size(), end_of_forward_);
+    for (uint32_t i = end_of_forward_; i-- > 0;) {
+      for (const ValueId id : op_at(i).inputs) {
+        if (id != kNoValue) first[index_of(root_of(graph_, id))] = i;
+      }
+    }
+    for (const uint32_t i : updates_) {
+      Use use{.update = i, .before = end_of_forward_};
+      for (const ValueId id : op_at(i).outputs) {
+        const ValueId root = root_of(graph_, id);
+        use.before = std::min(use.before, first[index_of(root)]);
+        newest_[root] = id;
+      }
+      uses_.push_back(use);
+    }
+    std::ranges::stable_sort(uses_, {}, &Use::before);
+  }
+
+  // What the run before left in the place of an operand.
+  ValueId left(ValueId id) {
+    if (const auto it = left_.find(id); it != left_.end()) return it->second;
+    const bool is_gradient = graph_.value(id).is_parameter_gradient;
+    std::string name = graph_.value(id).name;
+    if (is_gradient) {
+      name = graph_.unique_name(name + ".left");
+    } else {
+      // The host finds an output by its name.
+      graph_.rename(id, graph_.unique_name(name + ".next"));
+      graph_.value(id).storage = Storage::kTransient;
+    }
+    const ValueId place =
+        graph_.add_value(name, graph_.value(id).type, is_gradient ? Storage::kCarried : Storage::kOutput);
+    graph_.value(place).is_parameter_gradient = is_gradient;
+    graph_.value(place).module = graph_.value(id).module;
+    graph_.value(root_of(graph_, id)).version_of = place;
+    return left_[id] = place;
+  }
+
+  void leave_operands(Op& update) {
+    for (const ValueId id : read_only(update)) {
+      if (graph_.value(id).storage != Storage::kInput) std::ranges::replace(update.inputs, id, left(id));
+    }
+    update.segment = Segment::kForward;
+    update.module = graph_.value(root_of(graph_, update.outputs[0])).module;
+  }
+
+  std::vector<Op> reordered() {
+    std::vector<Op> ops;
+    auto use = uses_.begin();
+    for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
+      for (; use != uses_.end() && use->before == i; ++use) ops.push_back(op_at(use->update));
+      if (is_update(op_at(i))) continue;
+      ops.push_back(op_at(i));
+      for (ValueId& id : ops.back().inputs) {
+        if (const auto it = newest_.find(id); it != newest_.end()) id = it->second;
+      }
+    }
+    return ops;
+  }
+
+  Graph& graph_;
+  std::vector<uint32_t> updates_;
+  uint32_t end_of_forward_ = 0;
+  std::vector<bool> is_taken_over_;
+  std::vector<Use> uses_;
+  std::map<ValueId, ValueId> newest_;  // of a weight or state, the version of its last update
+  std::map<ValueId, ValueId> left_;
+};
+
+}  // namespace
+
+Pass updates_at_use_pass() {
+  return {.name = "updates_at_use",
+          .numerics = Numerics::kPreserving,
+          .help = "runs a step's updates in the next step's forward pass, each before its weights are read",
+          .run = [](Graph& graph) { UpdatesAtUse(graph).run(); }};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,142 @@
+// Updates in the next step's forward pass, and the copies of their states there: as text, graph in, graph
+// out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph/analysis/last_run.h"
+#include "graph/analysis/liveness.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/pass.h"
+
+namespace plimsoll {
+namespace {
+
+Graph graph_of(const std::string& text) {
+  Graph graph = parse_graph(text, find_op);
+  verify(graph, "in a test");
+  return graph;
+}
+
+constexpr const char* kStep = R"(graph step {
+  input %lr: f64[1]
+  input %step: i64[1]
+  input %x: f32[4]
+  weight %p: f32[4]
+  state %m: f32[4]
+  weight %q: f32[4]
+  state %n: f32[4]
+  forward @a
+  %a: f32[4] = add(%x, %p)
+  %b: f32[4] = tanh(%a)
+  %c: f32[4] = add(%b, %q)
+  backward @a
+  %d_q: f32[4] !gradient = tanh_bwd(%c, %q)
+  %d_p: f32[4] !gradient = tanh_bwd(%d_q, %b)
+  optimizer @optimizer
+  %norm: f32[1] !output, %finite: f32[1] !output = global_norm(%d_q, %d_p)
+  %clip: f32[1] = clip_coefficient(%norm) {max_norm=1}
+  %q.1: f32[4] into %q, %n.1: f32[4] into %n = lion(%lr, %step, %clip, %finite, %q, %d_q, %n) {copies=0}
+  %p.1: f32[4] into %p, %m.1: f32[4] into %m = lion(%lr, %step, %clip, %finite, %p, %d_p, %m) {copies=0}
+}
+)";
+
+TEST(UpdatesAtUse, StandBeforeWhatReadsTheirWeights) {
+  Graph graph = graph_of(kStep);
+  updates_at_use_pass().run(graph);
+  verify(graph, "after the pass");
+  const std::string text = print_graph(graph);
+  EXPECT_EQ(text, R"(graph step {
+  input %lr: f64[1]
+  input %step: i64[1]
+  input %x: f32[4]
+  weight %p: f32[4]
+  state %m: f32[4]
+  weight %q: f32[4]
+  state %n: f32[4]
+  output %clip: f32[1]
+  output %finite: f32[1]
+  carried %d_p.left: f32[4]
+  carried %d_q.left: f32[4]
+  forward @
+  %p.1: f32[4] into %p, %m.1: f32[4] into %m = lion(%lr, %step, %clip, %finite, %p, %d_p.left, %m) {copies=0}
+  forward @a
+  %a: f32[4] = add(%x, %p.1)
+  %b: f32[4] = tanh(%a)
+  forward @
+  %q.1: f32[4] into %q, %n.1: f32[4] into %n = lion(%lr, %step, %clip, %finite, %q, %d_q.left, %n) {copies=0}
+  forward @a
+  %c: f32[4] = add(%b, %q.1)
+  backward @a
+  %d_q: f32[4] into %d_q.left !gradient = tanh_bwd(%c, %q.1)
+  %d_p: f32[4] into %d_p.left !gradient = tanh_bwd(%d_q, %b)
+  optimizer @optimizer
+  %norm: f32[1] !output, %finite.next: f32[1] into %finite = global_norm(%d_q, %d_p)
+  %clip.next: f32[1] into %clip = clip_coefficient(%norm) {max_norm=1}
+}
+)");
+  // A gradient is live from the op that makes it to the update of the next run.
+  for (const LiveRange& range : find_live_ranges(graph, {})) {
+    if (graph.value(range.root).name == "d_q.left") {
+      EXPECT_EQ(range.first, 5u);
+      EXPECT_EQ(range.last, 3u);
+    }
+    if (graph.value(range.root).name == "d_p.left") {
+      EXPECT_EQ(range.first, 6u);
+      EXPECT_EQ(range.last, 0u);
+    }
+  }
+  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
+  EXPECT_EQ(of_last_run, (std::vector<bool>{true, false, false, true, false, false, false, false, false}));
+  EXPECT_EQ(find_leaving_segment(graph, of_last_run), Segment::kOptimizer);
+}
+
+// Gradients that add up over runs of the backward pass, or updates in it, do not wait for the next step.
+TEST(UpdatesAtUse, StayWhereTheyCannotWait) {
+  std::string in_backward = kStep;
+  in_backward.replace(in_backward.find("  optimizer @optimizer"), 22, "  backward @optimizer");
+  Graph graph = graph_of(in_backward);
+  updates_at_use_pass().run(graph);
+  EXPECT_EQ(print_graph(graph), print_graph(graph_of(in_backward)));
+}
+
+// The first update's states come in the step before, behind its forward pass; what it leaves on the device is
+// the same place, read by the update and written anew by the copies. The second's come beside the forward
+// pass.
+TEST(UpdatesAtUse, StatesComeEarlyOrBesideTheForwardPass) {
+  Graph graph = graph_of(kStep);
+  updates_at_use_pass().run(graph);
+  offload_states_pass({.live_bytes = std::vector<int64_t>(9, 0),
+                       .op_ms = std::vector<double>(9, 1.0),
+                       .most_bytes = 16,
+                       .link_bytes_per_ms = 16})
+      .run(graph);
+  verify(graph, "after the second pass");
+  const std::string text = print_graph(graph);
+  EXPECT_NE(text.find("  carried %m.staged.left: f32[4]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("%m.1: f32[4] into %m.staged.left = lion("), std::string::npos) << text;
+  EXPECT_NE(text.find("%m.staged: f32[4] into %m.1 = copy(%m.stored, %m.1) {count=1, into=1, to=\"device\"}"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("%n.staged: f32[4] = copy(%n) {count=1, ended=1, into=0, to=\"device\"}"),
+            std::string::npos)
+      << text;
+  // Both updates, the copy that brings the second's states, and those that take both home.
+  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
+  EXPECT_EQ(std::ranges::count(of_last_run, true), 5);
+  EXPECT_EQ(find_leaving_segment(graph, of_last_run), Segment::kOptimizer);
+  const auto position = [&](const char* value) {
+    return static_cast<uint32_t>(graph.value(graph.find(value)).producer);
+  };
+  const std::vector<LiveRange> ranges = find_live_ranges(graph, {});
+  const auto left = std::ranges::find(ranges, graph.find("m.staged.left"), &LiveRange::root);
+  ASSERT_NE(left, ranges.end());
+  EXPECT_EQ(left->first, position("m.staged"));
+  // Home before the second's take the bytes.
+  EXPECT_EQ(left->last + 1, position("n.staged"));
+}
+
+}  // namespace
+}  // namespace plimsoll
