@@ -111,6 +111,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   words.insert(words.begin(), place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll"));
   words.emplace_back("--disable_tqdm");
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   int terminal = -1;
