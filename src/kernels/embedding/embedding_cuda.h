@@ -12,8 +12,9 @@ void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_
 
 // The sorted tokens are cut into pieces of kEmbeddingPiece tokens, of large batches into longer ones. The
 // terms of an id are added in the order of its tokens within a piece, then the sums of its pieces, in an
-// order that the ids alone decide: the same bits in every run. Adds to d_table where *accumulate is not 0;
-// with a null pointer args.accumulate decides. Error: embedding_bwd_error_bound. Scratch:
+// order that the ids alone decide: the same bits in every run. Of tables of two rows each warp adds the
+// tokens of a row that it takes in turn, then those of blocks are added up. Adds to d_table where *accumulate
+// is not 0; with a null pointer args.accumulate decides. Error: embedding_bwd_error_bound. Scratch:
 // embedding_bwd_cuda_scratch_bytes, aligned to 16.
 void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 

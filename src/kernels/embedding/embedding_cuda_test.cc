@@ -1,8 +1,12 @@
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "device/cuda/error.h"
 #include "kernels/element_wise/cuda_cases.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/embedding/first_token_cuda.h"
@@ -209,38 +213,119 @@ TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   check_table_gradient({140000, 4, 2, 140000, -1, DType::kBF16, Spread::kOne, false});
 }
 
-// Sums of many tokens too: 5 ids and 257 tokens make pieces that an id goes on beyond.
-TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
-  constexpr int64_t T = 257, C = 136, V = 97;
-  for (const int64_t num_ids : {V, int64_t{5}}) {
-    GuardedBuffer d_x("rows_cuda/d_x", DType::kBF16, T * C), ids("rows_cuda/ids", DType::kI32, T),
-        whole("rows_cuda/whole", DType::kF32, V * C),
-        scratch = scratch_of(embedding_bwd_cuda_scratch_bytes(T, C));
-    d_x.fill_normal();
-    ids.fill_indices(num_ids);
-    GuardedBuffer sorted = sorted_ids("rows_cuda/sorted", ids, T, V, T);
-    const auto gradient = [&](GuardedBuffer& d_table, int64_t first_row, int64_t rows) {
-      Twins gpu;
-      const EmbeddingBwdArgs args{.d_x = gpu(d_x),
-                                  .sorted = gpu(sorted),
-                                  .d_table = gpu(d_table),
-                                  .T = T,
-                                  .C = C,
-                                  .V = rows,
-                                  .first_row = first_row,
-                                  .table_rows = V,
-                                  .padding_id = 3,
-                                  .scratch = gpu(scratch)};
-      run_twice(gpu, {&d_table}, [&] { embedding_bwd_cuda(args, nullptr, nullptr); });
-    };
-    gradient(whole, 0, V);
-    for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 2}, {2, 2}, {4, 66}, {70, 27}}) {
-      GuardedBuffer part("rows_cuda/part", DType::kF32, rows * C);
-      gradient(part, first, rows);
-      for (int64_t i = 0; i < rows * C; ++i)
-        ASSERT_EQ(part.load(i), whole.load(first * C + i)) << first << " " << i;
+TEST(EmbeddingBwdCuda, AddsUpTablesOfTwoRows) {
+  for (const DType dtype : cuda_types()) {
+    for (const Spread spread : {Spread::kAll, Spread::kOne}) {
+      for (const bool adds : {false, true}) {
+        for (const int64_t padding_id : {-1, 0, 1}) {
+          check_table_gradient({3000, 264, 2, 2990, padding_id, dtype, spread, adds});
+        }
+        check_table_gradient({40, 8, 2, 0, -1, dtype, spread, adds});
+        check_table_gradient({500, 1024, 1, 400, -1, dtype, spread, adds});
+      }
     }
   }
+}
+
+struct RowsCase {
+  int64_t T, V, num_ids;
+  std::vector<std::pair<int64_t, int64_t>> parts;  // (first row, rows)
+};
+
+void check_parts(const RowsCase& test) {
+  constexpr int64_t C = 136;
+  const int64_t T = test.T, V = test.V;
+  GuardedBuffer d_x("rows_cuda/d_x", DType::kBF16, T * C), ids("rows_cuda/ids", DType::kI32, T),
+      whole("rows_cuda/whole", DType::kF32, V * C),
+      scratch = scratch_of(embedding_bwd_cuda_scratch_bytes(T, C));
+  d_x.fill_normal();
+  ids.fill_indices(test.num_ids);
+  GuardedBuffer sorted = sorted_ids("rows_cuda/sorted", ids, T, V, T);
+  const auto gradient = [&](GuardedBuffer& d_table, int64_t first_row, int64_t rows) {
+    Twins gpu;
+    const EmbeddingBwdArgs args{.d_x = gpu(d_x),
+                                .sorted = gpu(sorted),
+                                .d_table = gpu(d_table),
+                                .T = T,
+                                .C = C,
+                                .V = rows,
+                                .first_row = first_row,
+                                .table_rows = V,
+                                .padding_id = 3,
+                                .scratch = gpu(scratch)};
+    run_twice(gpu, {&d_table}, [&] { embedding_bwd_cuda(args, nullptr, nullptr); });
+  };
+  gradient(whole, 0, V);
+  for (const auto& [first, rows] : test.parts) {
+    GuardedBuffer part("rows_cuda/part", DType::kF32, rows * C);
+    gradient(part, first, rows);
+    for (int64_t i = 0; i < rows * C; ++i)
+      ASSERT_EQ(part.load(i), whole.load(first * C + i)) << first << " " << i;
+  }
+}
+
+// Sums of many tokens too: 5 ids and 257 tokens make pieces that an id goes on beyond.
+TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
+  for (const int64_t num_ids : {97, 5}) {
+    check_parts({257, 97, num_ids, {{0, 2}, {2, 2}, {4, 66}, {70, 27}}});
+  }
+  check_parts({1000, 2, 2, {{0, 1}, {1, 1}}});
+}
+
+// In a program that is captured: behind a copy, and where streams meet.
+TEST(EmbeddingBwdCuda, IsCapturedBehindCopies) {
+  constexpr int64_t T = 300, C = 64, V = 40;
+  GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),
+      want("captured/want", DType::kF32, V * C), got("captured/got", DType::kF32, V * C),
+      copied("captured/copied", DType::kF32, V * C),
+      scratch = scratch_of(embedding_bwd_cuda_scratch_bytes(T, C));
+  d_x.fill_normal();
+  ids.fill_indices(V);
+  GuardedBuffer sorted = sorted_ids("captured/sorted", ids, T, V, T);
+  Twins gpu;
+  EmbeddingBwdArgs args{.d_x = gpu(d_x),
+                        .sorted = gpu(sorted),
+                        .d_table = gpu(want),
+                        .T = T,
+                        .C = C,
+                        .V = V,
+                        .scratch = gpu(scratch)};
+  run_twice(gpu, {&want}, [&] { embedding_bwd_cuda(args, nullptr, nullptr); });
+  args.d_table = gpu(got);
+  const View side = gpu(copied);
+  const auto copy = [&](cudaStream_t stream) {
+    PLIMSOLL_CUDA(cudaMemcpyAsync(side.data, args.d_table.data, V * C * 4, cudaMemcpyDeviceToDevice, stream));
+  };
+  run_twice(gpu, {&got}, [&] {
+    cudaStream_t stream = nullptr, other = nullptr;
+    cudaEvent_t event = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t program = nullptr;
+    PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    PLIMSOLL_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    embedding_bwd_cuda(args, nullptr, stream);
+    copy(stream);
+    embedding_bwd_cuda(args, nullptr, stream);
+    PLIMSOLL_CUDA(cudaEventRecord(event, stream));
+    PLIMSOLL_CUDA(cudaStreamWaitEvent(other, event, 0));
+    copy(other);
+    PLIMSOLL_CUDA(cudaEventRecord(event, other));
+    PLIMSOLL_CUDA(cudaMemsetAsync(args.scratch.data, 0, 16, stream));
+    PLIMSOLL_CUDA(cudaStreamWaitEvent(stream, event, 0));
+    embedding_bwd_cuda(args, nullptr, stream);
+    PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
+    PLIMSOLL_CUDA(cudaGraphInstantiate(&program, graph, 0));
+    for (int time = 0; time < 2; ++time) PLIMSOLL_CUDA(cudaGraphLaunch(program, stream));
+    PLIMSOLL_CUDA(cudaStreamSynchronize(stream));
+    PLIMSOLL_CUDA(cudaGraphExecDestroy(program));
+    PLIMSOLL_CUDA(cudaGraphDestroy(graph));
+    PLIMSOLL_CUDA(cudaEventDestroy(event));
+    PLIMSOLL_CUDA(cudaStreamDestroy(other));
+    PLIMSOLL_CUDA(cudaStreamDestroy(stream));
+  });
+  expect_same_bits(got, want);
 }
 
 // Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.

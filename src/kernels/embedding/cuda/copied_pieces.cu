@@ -134,7 +134,6 @@ template <typename X, int kRows>
 __global__ void __launch_bounds__(kMostAdders + 64)
     add_copied_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, int64_t rows_of_block) {
 #if __CUDA_ARCH__ >= 900
-  let_join_begin();
   extern __shared__ __align__(128) unsigned char rows[];
   __shared__ __align__(8) uint64_t barriers[2 * kStages];
   __shared__ int32_t ends[kMostCopiedTokens];
@@ -156,6 +155,9 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     }
     tma::show_barriers();
   }
+  // Until here beside the launch before.
+  wait_for_launch_before();
+  let_next_launch_begin();
   __syncthreads();
   if (thread >= adders + 32) return write_zeros(a, rows_of_block, c0, width);
   if (n <= 0) return;
@@ -172,8 +174,12 @@ __global__ void __launch_bounds__(kMostAdders + 64)
 #endif
 }
 
-template <typename X, int kRows>
-void launch(const Pieces& pieces, const X* d_x, CudaStream stream) {
+}  // namespace
+
+template <typename X>
+void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
+  // A multiprocessor has room for four blocks, whose rings are of 48 KiB where rows have 4 KiB.
+  constexpr int kRows = 8 / sizeof(X);
   const int64_t width = std::min<int64_t>(pieces.C, kColumns);
   const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;
   const int64_t blocks = std::max(pieces.count(), ceil_div(pieces.num_rows, kZeroRows));
@@ -182,25 +188,11 @@ void launch(const Pieces& pieces, const X* d_x, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(add_copied_pieces_kernel<X, kRows>,
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(ring_bytes)));
-  add_copied_pieces_kernel<X, kRows>
-      <<<grid, static_cast<unsigned>(adders + 64), static_cast<size_t>(ring_bytes), stream>>>(
-          pieces, d_x, ceil_div(pieces.num_rows, blocks));
-  PLIMSOLL_CHECK_LAUNCH("add_copied_pieces");
+  launch_early(add_copied_pieces_kernel<X, kRows>,
+               {grid, dim3(static_cast<unsigned>(adders + 64)), ring_bytes}, stream, pieces, d_x,
+               ceil_div(pieces.num_rows, blocks));
 }
 
-}  // namespace
-
-template <typename X>
-void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
-  // A multiprocessor has room for four blocks whose rings are of 48 KiB where rows have 4 KiB, or for eight
-  // of half of that.
-  constexpr int kRows = 4 / sizeof(X);
-  if (pieces.count() <= kFewPieces) {
-    launch<X, 2 * kRows>(pieces, d_x, stream);
-  } else {
-    launch<X, kRows>(pieces, d_x, stream);
-  }
-}
 template void launch_copied_pieces(const Pieces&, const float*, CudaStream);
 template void launch_copied_pieces(const Pieces&, const __nv_bfloat16*, CudaStream);
 template void launch_copied_pieces(const Pieces&, const __half*, CudaStream);

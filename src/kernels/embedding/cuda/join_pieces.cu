@@ -1,11 +1,9 @@
-#include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
 #include "kernels/embedding/cuda/pieces.cuh"
 
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kThreads = 128;
 constexpr int kAhead = 8;  // sums on their way at once
 
 // An id whose tokens lie in several pieces: `before` of them before the block's, `after` behind it.
@@ -35,89 +33,84 @@ __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t pie
   return low;
 }
 
-// The pieces of a run share its columns, so that the more sums there are the fewer columns a block has.
-// Within a block, threads that have the same columns take sums in turn, and theirs are added by halves.
-template <int N>
-__device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& run,
-                                     float (&shared)[N][kThreads]) {
-  const int64_t count = run.before + 1 + run.after;
-  if (count == 1 || !a.wants(run.id)) return;
-  const bool adds = a.add.get();
-  const int64_t share = ceil_div(ceil_div(a.C, N), count);  // packs
-  const int thread = static_cast<int>(threadIdx.x);
-  int width = 1;  // threads beside each other
-  while (width < share && width < kThreads) width *= 2;
-  const int turns = kThreads / width;
+// The pieces of a run share its columns, so that the more sums there are the fewer columns a warp has. Lanes
+// that have the same columns take sums in turn, and theirs are added by halves. A lane has as many packs on
+// their way as a run of few pieces leaves it.
+template <int N, int kPacks>
+__device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& run, bool adds) {
+  constexpr int kSums = kAhead / kPacks;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto count = static_cast<int>(run.before + 1 + run.after);
+  const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;  // packs
+  int width = 1;                                                               // lanes beside each other
+  while (width < share && width < 32) width *= 2;
+  const int turns = 32 / width;
   const int64_t first_piece = piece - run.before;
-  for (int64_t base = 0; base < share; base += width) {
-    const int64_t in_share = base + thread % width;
-    const int64_t c = (run.before * share + in_share) * N;
-    const bool inside = in_share < share && c < a.C;
-    float sum[N] = {};
-    for (int64_t first = thread / width; inside && first < count; first += kAhead * turns) {
+  for (int base = lane % width; base - lane % width < share; base += kPacks * width) {
+    float sum[kPacks][N] = {};
+    int64_t c[kPacks];
+    bool inside[kPacks];
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      c[p] = (run.before * share + base + p * width) * N;
+      inside[p] = base + p * width < share && c[p] < a.C;
+    }
+    for (int first = lane / width; first < count; first += kSums * turns) {
       // What lies beyond the last is loaded too, from the last: no branch keeps the loads apart.
-      Raw<float, N> raw[kAhead];
+      Raw<float, N> raw[kPacks][kSums];
 #pragma unroll
-      for (int u = 0; u < kAhead; ++u) {
-        const int64_t k = first + u * turns < count ? first + u * turns : count - 1;
-        raw[u] = load_raw<float, N>(a.partial(first_piece + k, k == 0 ? kLastSum : kFirstSum) + c);
+      for (int u = 0; u < kSums; ++u) {
+        const int k = first + u * turns < count ? first + u * turns : count - 1;
+        const float* from = a.partial(first_piece + k, k == 0 ? kLastSum : kFirstSum);
+#pragma unroll
+        for (int p = 0; p < kPacks; ++p) raw[p][u] = load_raw<float, N>(from + (inside[p] ? c[p] : 0));
       }
 #pragma unroll
-      for (int u = 0; u < kAhead; ++u) {
-        float terms[N];
-        unpack<float, N>(raw[u], terms);
+      for (int p = 0; p < kPacks; ++p) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum[i] += first + u * turns < count ? terms[i] : 0.0f;
+        for (int u = 0; u < kSums; ++u) {
+          float terms[N];
+          unpack<float, N>(raw[p][u], terms);
+#pragma unroll
+          for (int i = 0; i < N; ++i) sum[p][i] += first + u * turns < count ? terms[i] : 0.0f;
+        }
       }
     }
-    for (int half = turns / 2; half > 0; half /= 2) {
+    for (int distance = 16; distance >= width; distance /= 2) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) shared[i][thread] = sum[i];
-      __syncthreads();
-      if (thread < half * width) {
+      for (int p = 0; p < kPacks; ++p) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum[i] += shared[i][thread + half * width];
+        for (int i = 0; i < N; ++i) sum[p][i] += __shfl_xor_sync(kWholeWarp, sum[p][i], distance);
       }
-      __syncthreads();
     }
-    if (inside && thread < width) a.write_row<N>(run.id, c, adds, sum);
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      if (inside[p] && lane < width) a.write_row<N>(run.id, c[p], adds, sum[p]);
+    }
   }
 }
 
-// A block for each piece. Until it knows what to join it reads only what lay there before the pieces' launch.
+// A block for each piece: a warp has the piece's first id, the other its last, where that is another. Blocks
+// are small, so that they find room beside those that add up pieces; until these are done they read only what
+// lay there before that launch.
 template <int N>
-__global__ void __launch_bounds__(kThreads) join_pieces_kernel(const __grid_constant__ Pieces a) {
-  __shared__ float shared[N][kThreads];
+__global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__ Pieces a) {
   const int64_t piece = blockIdx.x;
   const int64_t begin = piece * a.tokens;
   const int64_t end = begin + a.tokens < a.T ? begin + a.tokens : a.T;
   const int32_t first = a.sorted.id(begin), last = a.sorted.id(end - 1);
-  __shared__ int64_t counts[2];
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  if (warp == 0) counts[0] = count_boundaries<-1>(a, piece, first);
-  if (warp == 1) counts[1] = count_boundaries<1>(a, piece, last);
-  __syncthreads();
-  const int64_t before = counts[0], after = counts[1];
-  wait_for_pieces();
-  if (first == last) return join<N>(a, piece, {first, before, after}, shared);
-  join<N>(a, piece, {first, before, 0}, shared);
-  __syncthreads();
-  join<N>(a, piece, {last, 0, after}, shared);
-}
-
-template <int N>
-void launch_join_of(const Pieces& pieces, CudaStream stream) {
-  // Its blocks may come beside the last of those that add up pieces.
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(pieces.count());
-  config.blockDim = kThreads;
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = device_attribute<cudaDevAttrComputeCapabilityMajor>() >= 9 ? 1 : 0;
-  PLIMSOLL_CUDA(cudaLaunchKernelEx(&config, join_pieces_kernel<N>, pieces));
+  const bool is_first = threadIdx.x < 32, is_one = first == last;
+  Run run{.id = is_first ? first : last, .before = 0, .after = 0};
+  const bool mine = a.wants(run.id) && (is_first || !is_one);
+  if (mine && is_first) run.before = count_boundaries<-1>(a, piece, first);
+  if (mine && (!is_first || is_one)) run.after = count_boundaries<1>(a, piece, last);
+  const bool adds = a.add.get();
+  wait_for_launch_before();
+  const int64_t count = run.before + 1 + run.after;
+  if (count == 1) return;
+  if (count == 2) return join<N, 4>(a, piece, run, adds);
+  if (count <= 4) return join<N, 2>(a, piece, run, adds);
+  join<N, 1>(a, piece, run, adds);
 }
 
 }  // namespace
@@ -125,11 +118,8 @@ void launch_join_of(const Pieces& pieces, CudaStream stream) {
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream) {
   // An id in two pieces needs two of them.
   if (pieces.count() < 2) return;
-  if (packs) {
-    launch_join_of<4>(pieces, stream);
-  } else {
-    launch_join_of<1>(pieces, stream);
-  }
+  launch_early(packs ? join_pieces_kernel<4> : join_pieces_kernel<1>,
+               {dim3(static_cast<unsigned>(pieces.count())), dim3(64)}, stream, pieces);
 }
 
 }  // namespace plimsoll::cuda

@@ -41,7 +41,7 @@ __device__ __forceinline__ void zero_rows(const Pieces& a, int64_t block) {
 template <typename X, int N, int kPacks, int kRows>
 __global__ void __launch_bounds__(kThreads)
     add_loaded_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, unsigned zero_blocks) {
-  let_join_begin();
+  let_next_launch_begin();
   if (blockIdx.x < zero_blocks) return zero_rows<N, kPacks>(a, blockIdx.x);
   __shared__ int32_t ids[kMostLoadedTokens + 2],
       tokens[kMostLoadedTokens];  // ids with the piece's neighbours

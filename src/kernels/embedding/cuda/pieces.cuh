@@ -2,6 +2,7 @@
 // for .cu files. Thread-safe: no state.
 #pragma once
 
+#include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/embedding/cuda/embedding_bwd.cuh"
 
 namespace plimsoll::cuda {
@@ -92,21 +93,9 @@ void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream)
 inline constexpr int kMostLoadedTokens = 128;
 inline constexpr int kMostCopiedTokens = 256;
 // So many pieces are added up by all multiprocessors of an H100 at once, four by each.
-inline constexpr int64_t kFewPieces = 528;
+inline constexpr int64_t kCopiedPieces = 528;
 
 // Adds up the sums of the ids that lie in several pieces. `packs`: whether four columns may be read at once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
-
-// Lets the launch of joins begin when all blocks have; it waits for what this one writes.
-__device__ __forceinline__ void let_join_begin() {
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-__device__ __forceinline__ void wait_for_pieces() {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
-}
 
 }  // namespace plimsoll::cuda
