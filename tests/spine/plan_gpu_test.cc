@@ -176,15 +176,20 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
         EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
         EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
-        // What is on the host was on the card, up to the rounding of sizes.
+        // What is on the host was on the card, up to the rounding of sizes. Updates in the next forward pass
+        // hold a clip coefficient or a flag besides.
         int64_t on_card = 0;
+        int64_t held = 0;
         for (const PersistentBuffer& buffer : plan.persistent) {
           if (buffer.space == Space::kDevice) on_card += buffer.bytes;
+          if (buffer.storage == Storage::kOutput && !without.persistent_by_name.contains(buffer.name))
+            held += buffer.bytes;
           if (buffer.storage != Storage::kOptimizerState) continue;
           EXPECT_EQ(buffer.space == Space::kDevice, buffer.name.starts_with("loss_scale")) << buffer.name;
         }
         EXPECT_EQ(on_card, plan.persistent_bytes);
-        EXPECT_EQ(on_card + plan.host_persistent_bytes, without.persistent_bytes);
+        EXPECT_LE(held, 256);
+        EXPECT_EQ(on_card - held + plan.host_persistent_bytes, without.persistent_bytes);
         EXPECT_LT(plan.total_bytes(), without.total_bytes());
         ++plans;
       }
