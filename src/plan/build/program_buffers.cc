@@ -133,12 +133,13 @@ Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positio
                      const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes) {
   const Cut cut(cut_at, num_positions);
   std::vector<TransientBuffer*> list;
+  list.reserve(buffers.size());
   for (TransientBuffer& buffer : buffers) list.push_back(&buffer);
   const auto crossing = std::stable_partition(list.begin(), list.end(), [&](const TransientBuffer* buffer) {
     return cut(buffer->first) <= cut(buffer->last);
   });
   const std::vector<int64_t> hanging = hang({crossing, list.end()}, num_positions, cut);
-  const Layout layout = assign({list.begin(), crossing}, hanging, cut, request, enough_bytes);
+  Layout layout = assign({list.begin(), crossing}, hanging, cut, request, enough_bytes);
   for (auto it = crossing; it != list.end(); ++it) (*it)->offset += layout.bytes;
   part_carried(buffers, num_positions);
   return layout;
