@@ -178,7 +178,8 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   const ProcessResult result = run_plimsoll(words, folder.path("log"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   std::map<std::string, nlohmann::json> peers;
-  for (const nlohmann::json& row : table_of(folder).at("rows")) peers[row.at("name")] = row.at("peer");
+  const nlohmann::json rows = table_of(folder).at("rows");
+  for (const nlohmann::json& row : rows) peers[row.at("name")] = row.at("peer");
   ASSERT_EQ(peers.size(), 4u) << result.output;
   for (const char* name : {"vanilla, batch 4", "SGD"}) {
     EXPECT_EQ(peers.at(name).at("samples_per_s"), 2.5) << name;
