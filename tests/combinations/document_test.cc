@@ -27,7 +27,7 @@ std::string first_line(const std::string& text) {
 std::string on_cpu(const Method& method) {
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
   words.insert(words.end(), method.words.begin(), method.words.end());
-  const std::string why(method.not_on_cpu);
+  std::string why(method.not_on_cpu);
   try {
     const RunSetup setup =
         prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system());
@@ -129,7 +129,10 @@ std::string other_refusals() {
       said = first_line(error.what());
     }
     std::string shown;
-    for (const std::string& word : arguments) shown += (shown.empty() ? "" : " ") + word;
+    for (const std::string& word : arguments) {
+      if (!shown.empty()) shown += ' ';
+      shown += word;
+    }
     EXPECT_FALSE(said.empty()) << shown << " is not refused";
     text += "| `" + shown + "` | " + said + " |\n";
   }
