@@ -79,8 +79,11 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   // Both moments of every parameter go each way once, both ways at a time.
   const double one_way_ms =
       1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.gpu.link_gb_per_s * 1e9);
-  const double more_ms = json["estimate"]["ms"].get<double>() - without["estimate"]["ms"].get<double>();
-  EXPECT_GT(more_ms, one_way_ms);
+  const double without_ms = without["estimate"]["ms"].get<double>();
+  const double more_ms = json["estimate"]["ms"].get<double>() - without_ms;
+  // What is hidden of them is hidden beside the next forward pass, a third of the computation: the norm that
+  // every update waits for comes after the rest.
+  EXPECT_GT(more_ms, one_way_ms - without_ms / 3);
   EXPECT_LT(more_ms, 3 * one_way_ms);
 }
 
