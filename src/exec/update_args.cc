@@ -88,6 +88,7 @@ Args update_args(const BindContext& context) {
 std::vector<OptimizerTensor> norm_tensors(const BindContext& context) {
   std::vector<OptimizerTensor> tensors;
   const auto count = static_cast<int>(gradients_of_norm(context.op()).size());
+  tensors.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     tensors.push_back({.grad = context.input(i), .count = context.input_elements(i)});
   }
