@@ -54,9 +54,22 @@ LionPieceFunction lion_piece_cpu() {
   return &HWY_DYNAMIC_DISPATCH(lion_piece);
 }
 
+LionPiece lion_piece_coefficients(const LionArgs& args) {
+  const LionCoefficients k = lion_coefficients(args);
+  return {.lr = static_cast<float>(k.lr),
+          .decay = static_cast<float>(k.decay),
+          .beta1 = static_cast<float>(k.beta1),
+          .one_minus_beta1 = static_cast<float>(1.0 - k.beta1),
+          .one_minus_beta2 = static_cast<float>(1.0 - k.beta2),
+          .clip = static_cast<float>(k.clip),
+          .p = nullptr,
+          .g = nullptr,
+          .m = nullptr};
+}
+
 void lion_cpu(const LionArgs& args) {
   if (!update_allowed(args.finite)) return;
-  const LionCoefficients k = lion_coefficients(args);
+  const LionPiece coefficients = lion_piece_coefficients(args);
   for (const OptimizerTensor& tensor : args.tensors) {
     PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kF32,
                    "Lion of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
@@ -72,16 +85,11 @@ void lion_cpu(const LionArgs& args) {
     for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
       const int64_t length = std::min(kTensorGrain, begin + count - first);
       float* p = parameter_to_change(tensor, first, length, parameters);
-      piece_function(LionPiece{.lr = static_cast<float>(k.lr),
-                               .decay = static_cast<float>(k.decay),
-                               .beta1 = static_cast<float>(k.beta1),
-                               .one_minus_beta1 = static_cast<float>(1.0 - k.beta1),
-                               .one_minus_beta2 = static_cast<float>(1.0 - k.beta2),
-                               .clip = static_cast<float>(k.clip),
-                               .p = p,
-                               .g = floats_of(tensor.grad, first, length, gradients),
-                               .m = tensor.m.as<float>() + first},
-                     length);
+      LionPiece piece = coefficients;
+      piece.p = p;
+      piece.g = floats_of(tensor.grad, first, length, gradients);
+      piece.m = tensor.m.as<float>() + first;
+      piece_function(piece, length);
       store_parameter(p, tensor, noise, first, length);
     }
   });

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/lion.h"
 #include "kernels/optimizer/sgd.h"
 
 namespace plimsoll {
@@ -43,6 +44,7 @@ struct AdagradPiece {
 
 // The call's coefficients, without arrays. Errors: kInternal for arguments that the contracts exclude.
 SgdPiece sgd_coefficients(const SgdArgs& args);
+LionPiece lion_piece_coefficients(const LionArgs& args);
 AdagradPiece adagrad_coefficients(const AdagradArgs& args);
 
 // The functions of adamw.h, lion.h, sgd.h and adagrad.h over `count` elements.
