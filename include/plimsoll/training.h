@@ -27,8 +27,9 @@ struct StepInfo {
   int64_t num_tokens = 0;    // real tokens of this step
   int64_t num_sequences = 0;
   int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
-  // From its start, or the end of the step before, to its end; with a GPU what is logged between two steps
-  // too.
+  // Wall time from the end of the step before, or the start of training, to its end, without what evaluations
+  // and saves between took once the device was done with what it had been given. Callbacks and logs count.
+  // The sum over an interval of the log is what its tokens_per_second counts.
   double step_ms = 0;
   // Of step_ms, spent waiting for a batch; not where the device had work meanwhile.
   double data_wait_ms = 0;

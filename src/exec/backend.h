@@ -66,6 +66,8 @@ class ExecutorBackend {
   virtual const std::byte* fetched(int64_t offset) = 0;
   // Whether it would wait.
   virtual bool is_fetching() const = 0;
+  // Returns when all that was given is done.
+  virtual void wait() = 0;
 
   // Persistent memory that is no input or output: weights, states, gradients. Both wait.
   virtual void read(Space space, int64_t offset, std::span<std::byte> bytes) const = 0;

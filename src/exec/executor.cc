@@ -32,7 +32,10 @@ View Executor::tensor(const std::string& name) const {
   PLIMSOLL_CHECK(
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
       "'{}' lies on the GPU: it is read and written by copies", name);
-  if (is_persistent(buffer.storage)) finish_last_run();
+  if (is_persistent(buffer.storage)) {
+    finish_last_run();
+    backend_->wait();
+  }
   // On a CPU the host's arena is as near as the other.
   if (buffer.space == Space::kHost)
     return {backend_->arena(Space::kHost).at(buffer.offset), buffer.type.dtype};

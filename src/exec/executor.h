@@ -92,6 +92,11 @@ class Executor {
   ConstView fetched(const std::string& name) const;
   // Whether it would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
+  // Returns when the device is done with all that ran, and with what the last step leaves to the next.
+  void wait() {
+    finish_last_run();
+    backend_->wait();
+  }
   // Requires: the last fetch() came after an optimizer segment.
   StepOutputs fetched_step() const;
   // Whether what the last segments of training left is there still: no other program ran since, and nobody

@@ -8,6 +8,7 @@ std::vector<UpdatedParameter> Executor::updated_parameters() const {
   const Graph& graph = program_plan.graph;
   PLIMSOLL_CHECK(plan_.host_arena_bytes == 0,
                  "states lie in the host's memory, where an update finds copies");
+  backend_->wait();
   const auto view_of = [&](ValueId id) {
     return View{backend_->arena(Space::kDevice).at(program_plan.offsets[index_of(id)]),
                 graph.value(id).type.dtype};

@@ -87,6 +87,7 @@ bool TrainLoop::is_due(const std::string& strategy, double setting, const StepIn
 bool TrainLoop::evaluate(const StepInfo& info) {
   struct Interrupted {};
   const RunSetup& setup = session_.setup();
+  const Pause pause(*this);
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
     if (done < all && stop_requested_.load(std::memory_order_relaxed)) throw Interrupted();
@@ -242,6 +243,7 @@ void TrainLoop::take_steps() {
       return;
     }
   }
+  last_finish_ = Clock::now();
   while (!end_) whole_step();
 }
 

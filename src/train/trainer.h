@@ -63,9 +63,21 @@ class TrainLoop {
     const MicroBatch* batch = nullptr;
     int64_t number = 0;  // in the run, from 0
   };
+  // While it lives the time is none of the steps'. It begins when the device is done with what it was given:
+  // what runs ahead of a save is the next step's.
+  class Pause {
+   public:
+    explicit Pause(TrainLoop& loop);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    TrainLoop& loop_;
+    std::chrono::steady_clock::time_point start_;
+  };
   // An optimizer step from its first micro-batch until what it left has been read.
   struct Step {
-    std::chrono::steady_clock::time_point start;
     StepInfo info = {};
     double denominator = 0;
     int64_t num_given = 0;                  // micro-batches
@@ -96,6 +108,8 @@ class TrainLoop {
   void after_step(const StepInfo& info);
   void finish_step(const StepInfo& info);
   void finish_cut_off_step();
+  // tokens_per_second, mfu and both fractions are of the time of the interval's steps (StepInfo::step_ms):
+  // the wall time since the record before, but for evaluations and saves.
   void log_step(const StepInfo& info);
   void warn_of_waiting(double fraction);
   bool evaluate(const StepInfo& info);
@@ -141,8 +155,8 @@ class TrainLoop {
   int64_t skipped_steps_ = 0;
   double waited_ms_ = 0;  // for batches, since a step was finished
   std::chrono::steady_clock::time_point begin_;
-  double seconds_before_ = 0;  // of training, before begin_
-  std::chrono::steady_clock::time_point last_finish_;
+  double seconds_before_ = 0;                          // of training, before begin_
+  std::chrono::steady_clock::time_point last_finish_;  // later by what was no time of steps since
   int64_t saved_step_ = -1;
   std::string last_checkpoint_;
   std::unique_ptr<FolderLock> lock_;  // while the run goes on

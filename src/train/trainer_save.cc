@@ -65,6 +65,7 @@ CheckpointContents TrainLoop::checkpoint_contents() {
 
 void TrainLoop::save(const StepInfo& info) {
   if (saved_step_ == info.step) return;
+  const Pause pause(*this);
   FileSystem& files = session_.files();
   const std::string folder = "checkpoint-" + std::to_string(info.step);
   const bool is_best = state_.best_metric && state_.best_step == info.step;

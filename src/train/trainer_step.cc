@@ -27,6 +27,15 @@ std::string row_list(std::span<const int32_t> rows) {
 
 }  // namespace
 
+TrainLoop::Pause::Pause(TrainLoop& loop) : loop_(loop) {
+  loop.session_.executor().wait();
+  start_ = Clock::now();
+}
+
+TrainLoop::Pause::~Pause() {
+  loop_.last_finish_ += Clock::now() - start_;
+}
+
 // Throws: it is not finite.
 void TrainLoop::refuse_loss(const Step& step, const GivenBatch& given, double loss) {
   const std::string where = session_.first_bad_value(*given.batch, step.denominator, given.number);
@@ -92,7 +101,7 @@ void TrainLoop::read_loss(Step& step) {
 void TrainLoop::take_step() {
   const bool runs_ahead = session_.plan().runs_ahead();
   const int64_t per_step = arguments_.gradient_accumulation_steps * arguments_.per_device_train_batch_size;
-  Step step{.start = Clock::now()};
+  Step step;
   step.info.step = state_.step + (step_before_ ? 2 : 1);
   step.info.max_steps = state_.max_steps;
   bool is_last = false;
@@ -150,8 +159,7 @@ void TrainLoop::finish_step_before() {
   if (info.skipped) tell_skipped(info);
   info.data_wait_ms = std::exchange(waited_ms_, 0.0);
   const auto now = Clock::now();
-  info.step_ms = ms_between(std::max(step.start, last_finish_), now);
-  last_finish_ = now;
+  info.step_ms = ms_between(std::exchange(last_finish_, now), now);
   info.peak_flops_per_s = 1e9 * peak_product_gflops(session_.plan().request);
   count_step(step);
   StepTimes& times = step.meets_bucket ? first_steps_ : later_steps_;
@@ -159,8 +167,6 @@ void TrainLoop::finish_step_before() {
   ++times.count;
   state_.seconds = seconds_before_ + ms_between(begin_, now) / 1000.0;
   after_step(info);
-  // What was done behind the step is no time of the next one's, unlike the few lines of a log.
-  if (control_.evaluate || control_.save) last_finish_ = Clock::now();
 }
 
 void TrainLoop::count_step(Step& step) {

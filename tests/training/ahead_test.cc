@@ -3,7 +3,12 @@
 // the end between the two, and where the run goes on from there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "plimsoll/trainer.h"
@@ -44,18 +49,22 @@ struct Ran {
   std::string error;
 };
 
-Ran run(Arguments arguments, Reads reads, int64_t stop_after = -1) {
+void train(Arguments arguments, Reads reads, Ran& ran, const std::shared_ptr<Callback>& callback) {
   if (reads == Reads::kAhead) arguments.output_dir += "_ahead";
   resolve_arguments(arguments);
   RunSetup setup = prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system());
   setup.request.runs_ahead = reads == Reads::kAhead;
   Session session(std::move(setup), posix_file_system());
   session.allocate();
+  TrainLoop loop(session, {callback});
+  ran.output = loop.run();
+}
+
+Ran run(const Arguments& arguments, Reads reads, int64_t stop_after = -1) {
   const auto asks = std::make_shared<Asks>(stop_after);
-  TrainLoop loop(session, {asks});
   Ran ran;
   try {
-    ran.output = loop.run();
+    train(arguments, reads, ran, asks);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFinite) << error.what();
     ran.error = error.what();
@@ -167,6 +176,78 @@ TEST(Ahead, WhatIsNotFiniteIsNamedWithItsStepAndSamples) {
     EXPECT_NE(at_once.error.find("the weights were not changed"), std::string::npos) << at_once.error;
     EXPECT_NE(at_once.error.find("Samples"), std::string::npos) << at_once.error;
     expect_same(arguments, at_once, run(arguments, Reads::kAhead));
+  }
+}
+
+// Saves after every third step, and takes its time then.
+class SavesSlowly : public Callback {
+ public:
+  static constexpr int64_t kInterval = 3;
+  static constexpr std::chrono::milliseconds kSave{200};
+
+  void on_step_end(const StepInfo& info, TrainControl& control) override {
+    steps.push_back(info);
+    control.save = info.step % kInterval == 0;
+  }
+  void on_save(const std::string& /*path*/) override { std::this_thread::sleep_for(kSave); }
+  std::vector<StepInfo> steps;
+};
+
+// Of each record of the log, in its order.
+std::vector<double> logged_rates(const LogHistory& log) {
+  std::vector<double> rates;
+  for (const LogRecord& record : log) {
+    const auto it = record.values.find("tokens_per_second");
+    if (it != record.values.end()) rates.push_back(it->second);
+  }
+  return rates;
+}
+
+// By the times of the steps since the record before.
+std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interval) {
+  std::vector<double> rates;
+  double ms = 0;
+  int64_t tokens = 0;
+  for (const StepInfo& info : steps) {
+    ms += info.step_ms;
+    tokens += info.num_tokens;
+    if (info.step % interval != 0) continue;
+    rates.push_back(1000.0 * static_cast<double>(std::exchange(tokens, 0)) / std::exchange(ms, 0.0));
+  }
+  return rates;
+}
+
+// A save is in the time of no step. What the device was given ahead of it is in that of the step behind it,
+// though the device is done with that when the save is over.
+TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
+  const TestFolder folder("ahead_time");
+  Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.eval_strategy = "no";
+  arguments.num_threads = 1;
+  // Forward and backward pass take most of a step.
+  arguments.gradient_accumulation_steps = 1;
+  arguments.per_device_train_batch_size = 64;
+  arguments.dummy_num_samples = 256;
+  arguments.dummy_seq_length = 32;
+  arguments.logging_steps = SavesSlowly::kInterval;
+  constexpr double kSaveMs = std::chrono::duration<double, std::milli>(SavesSlowly::kSave).count();
+  for (const Reads reads : {Reads::kAtOnce, Reads::kAhead}) {
+    SCOPED_TRACE(reads == Reads::kAhead ? "ahead" : "at once");
+    const auto slow = std::make_shared<SavesSlowly>();
+    Ran ran;
+    train(arguments, reads, ran, slow);
+    ASSERT_EQ(slow->steps.size(), 12u);
+    // The machine may hold a step up, but none does less than its work.
+    double least_ms = kSaveMs;
+    double least_behind_save_ms = kSaveMs;
+    for (const StepInfo& info : slow->steps) {
+      const bool is_behind_save = info.step > 1 && info.step % SavesSlowly::kInterval == 1;
+      double& least = is_behind_save ? least_behind_save_ms : least_ms;
+      least = std::min(least, info.step_ms);
+    }
+    EXPECT_GT(least_behind_save_ms, 0.5 * least_ms);
+    EXPECT_LT(least_behind_save_ms, kSaveMs);
+    EXPECT_EQ(logged_rates(ran.output.log_history), rates_of(slow->steps, SavesSlowly::kInterval));
   }
 }
 

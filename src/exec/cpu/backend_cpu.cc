@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -101,43 +102,52 @@ class CpuBackend final : public ExecutorBackend {
 
   const ArenaMap& arena(Space space) const override { return space == Space::kDevice ? map_ : host_map_; }
   std::byte* exchange(int64_t offset) const override { return map_.at(offset); }
-  void before_host_writes(Inputs) override {}
-  void before_host_reads() override {}
+  void before_host_writes(Inputs) override { wait(); }
+  void before_host_reads() override { wait(); }
   void fetch_outputs() override {
-    if (plan_.request.runs_ahead) {
-      for (auto& [offset, bytes] : fetched_) std::memcpy(bytes.data(), map_.at(offset), bytes.size());
-    }
+    finish_fetch();
+    if (plan_.request.runs_ahead) given_.push_back({});
   }
   const std::byte* fetched(int64_t offset) override {
+    finish_fetch();
     return plan_.request.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
   }
-  bool is_fetching() const override { return false; }
+  bool is_fetching() const override { return std::ranges::any_of(given_, &Given::is_fetch); }
+  void wait() override { finish_given(given_.size()); }
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
+    const_cast<CpuBackend*>(this)->wait();
     std::memcpy(bytes.data(), arena(space).at(offset), bytes.size());
   }
   void write(Space space, int64_t offset, std::span<const std::byte> bytes) override {
+    wait();
     std::memcpy(arena(space).at(offset), bytes.data(), bytes.size());
   }
   void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) override {
+    wait();
     arena(space).for_each_part(offset, offset + bytes, [value](int64_t, std::byte* data, int64_t part) {
       std::memset(data, value, static_cast<size_t>(part));
     });
   }
 
   void copy_weights(ConstView from, View to, int64_t count) override {
+    wait();
     copy_weights_cpu({.weight = from, .low = to, .n = count});
   }
 
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
   void run(BoundProgram& program, Segment segment, Carried carried) override {
-    run_ops(program,
-            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, carried); });
+    if (plan_.request.runs_ahead) {
+      given_.push_back({&program, segment, carried});
+    } else {
+      run_now(program, segment, carried);
+    }
   }
 
   void run_timed(BoundProgram& program, Segment segment, Carried carried,
                  std::vector<OpTime>& times) override {
+    wait();
     for (const BoundOp& op : program.ops) {
       if (op.segment != segment || is_idle(program, op, carried)) continue;
       const auto start = std::chrono::steady_clock::now();
@@ -150,6 +160,7 @@ class CpuBackend final : public ExecutorBackend {
   }
 
   void finish_last_run(BoundProgram& program) override {
+    wait();
     run_ops(program, [&](const BoundOp& op) { return program.plan->ops[op.index].of_last_run; });
   }
 
@@ -168,6 +179,38 @@ class CpuBackend final : public ExecutorBackend {
   }
 
  private:
+  // Where training runs ahead: a segment, or that the outputs are fetched. It is done when somebody waits for
+  // it, and no earlier: as late as a device may be.
+  struct Given {
+    BoundProgram* program = nullptr;
+    Segment segment = Segment::kForward;
+    Carried carried = Carried::kNothing;
+    bool is_fetch() const { return program == nullptr; }
+  };
+
+  void finish_given(size_t count) {
+    const auto end = given_.begin() + static_cast<std::ptrdiff_t>(count);
+    for (auto it = given_.begin(); it != end; ++it) {
+      if (!it->is_fetch()) {
+        run_now(*it->program, it->segment, it->carried);
+        continue;
+      }
+      for (auto& [offset, bytes] : fetched_) std::memcpy(bytes.data(), map_.at(offset), bytes.size());
+    }
+    given_.erase(given_.begin(), end);
+  }
+
+  // With what was given before.
+  void finish_fetch() {
+    const auto last = std::find_if(given_.rbegin(), given_.rend(), std::mem_fn(&Given::is_fetch));
+    finish_given(static_cast<size_t>(given_.rend() - last));
+  }
+
+  void run_now(const BoundProgram& program, Segment segment, Carried carried) const {
+    run_ops(program,
+            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, carried); });
+  }
+
   template <typename Runs>
   void run_ops(const BoundProgram& program, const Runs& runs) const {
     if (plan_.request.late_copies) return run_copies_late(program, runs);
@@ -221,6 +264,7 @@ class CpuBackend final : public ExecutorBackend {
   std::vector<std::unique_ptr<std::byte, AlignedDelete>> blocks_;  // where buffers lie apart
   ArenaMap map_;
   std::map<int64_t, std::vector<std::byte>> fetched_;  // outputs by their offsets, where training runs ahead
+  std::vector<Given> given_;                           // in its order, not done yet
   std::optional<CpuArena> host_arena_;  // where the plan keeps something apart from the device's
   ArenaMap host_map_;
 };

@@ -149,6 +149,7 @@ class CudaBackend final : public ExecutorBackend {
     PLIMSOLL_CUDA(state);
     return false;
   }
+  void wait() override { device_.synchronize(); }
 
   void read(Space space, int64_t offset, std::span<std::byte> bytes) const override {
     CudaDevice& device = const_cast<CudaDevice&>(device_);

@@ -130,7 +130,7 @@ struct PlanRequest {
   int64_t offload_least_bytes = int64_t{1} << 20;
   // A CPU does each copy at the last moment that the plan allows in place of the first: for tests.
   bool late_copies = false;
-  // A CPU hands outputs over when they are fetched, so that a run trains ahead of them as on a GPU: for
+  // A CPU does what it is given when somebody waits for it, so that a run trains ahead as on a GPU: for
   // tests.
   bool runs_ahead = false;
   PassOptions passes;
