@@ -1,5 +1,6 @@
-# plimsoll_library(NAME SOURCES ... DEPS ...): one room or sub-room of the house.
-# plimsoll_test(NAME SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
+# plimsoll_library(NAME [APART] SOURCES ... DEPS ...): one room or sub-room of the house. APART, here and below: never several
+#   sources compiled as one (instrumented builds do that), for sources that use a name twice.
+# plimsoll_test(NAME [APART] SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
 #   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is about what a long one takes:
 #   CTest begins with those, so that none is left alone at the end. Both WHYs are sentences: SLOW_SANITIZED gives the label
 #   slow_sanitized, which .ci/run leaves out of its sanitized tests; NOT_SANITIZED keeps a test that cannot hold under any
@@ -7,9 +8,16 @@
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
 set_property(GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES "")
 
+function(plimsoll_keep_apart target apart)
+  if(apart)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  endif()
+endfunction()
+
 function(plimsoll_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  plimsoll_keep_apart(${name} ${ARG_APART})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:plimsoll_flags>)
 endfunction()
@@ -18,7 +26,7 @@ function(plimsoll_test name)
   if(NOT PLIMSOLL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT;COST;SLOW_SANITIZED;NOT_SANITIZED" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "TIMEOUT;COST;SLOW_SANITIZED;NOT_SANITIZED" "SOURCES;DEPS;LABELS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS OR ARG_KEYWORDS_MISSING_VALUES OR "slow_sanitized" IN_LIST ARG_LABELS)
     message(FATAL_ERROR "plimsoll_test(${name}): cannot read '${ARG_UNPARSED_ARGUMENTS}', or a WHY is missing for "
                         "'${ARG_KEYWORDS_MISSING_VALUES}' or slow_sanitized")
@@ -35,6 +43,7 @@ function(plimsoll_test name)
     list(APPEND ARG_LABELS slow_sanitized)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  plimsoll_keep_apart(${name} ${ARG_APART})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)
   target_compile_definitions(${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "plan/search/fit.h"
 #include "plimsoll/methods.h"
 #include "show/report/fit_table.h"
@@ -21,7 +22,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 using MethodSet = std::vector<const Method*>;
 
 bool has_kind(const MethodSet& set, std::string_view kind) {

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "show/report/memory_outcome.h"
 #include "show/report/result_files.h"
 
@@ -154,7 +155,6 @@ std::string words_of(std::string key) {
 }
 
 std::string plan_text(const Json& plan) {
-  constexpr double kMiB = 1048576.0;
   std::string text =
       fmt::format("a plan: {:.1f} MiB in all\n", static_cast<double>(integer(plan, "total_bytes")) / kMiB);
   if (const auto request = plan.find("request"); request != plan.end() && request->is_object()) {

@@ -5,16 +5,16 @@
 namespace plimsoll {
 namespace {
 
-const LayerNames kNames{.query = "attention.self.query",
-                        .key = "attention.self.key",
-                        .value = "attention.self.value",
-                        .attention_output = "attention.output.dense",
-                        .attention_norm = "attention.output.LayerNorm",
-                        .intermediate = "intermediate.dense",
-                        .output = "output.dense",
-                        .output_norm = "output.LayerNorm"};
+const LayerNames kBertNames{.query = "attention.self.query",
+                            .key = "attention.self.key",
+                            .value = "attention.self.value",
+                            .attention_output = "attention.output.dense",
+                            .attention_norm = "attention.output.LayerNorm",
+                            .intermediate = "intermediate.dense",
+                            .output = "output.dense",
+                            .output_norm = "output.LayerNorm"};
 
-std::string layer_prefix(int64_t i) {
+std::string bert_layer_prefix(int64_t i) {
   return "encoder.layer." + std::to_string(i);
 }
 
@@ -31,7 +31,7 @@ std::vector<WeightSpec> bert_weights(const ModelConfig& config) {
                  prefixes);
   add_norm_specs(specs, "embeddings.LayerNorm", config.hidden_size, prefixes);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    add_layer_specs(specs, config, layer_prefix(i), kNames, prefixes);
+    add_layer_specs(specs, config, bert_layer_prefix(i), kBertNames, prefixes);
   }
   add_linear_specs(specs, "pooler.dense", config.hidden_size, config.hidden_size, prefixes);
   add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
@@ -42,7 +42,8 @@ ForwardGraph build_bert(const ModelConfig& config, const ForwardOptions& options
   EncoderBuilder builder(config, options, options.mode == Mode::kTrain ? "train" : "evaluate");
   Graph& graph = builder.graph();
   ValueId x = builder.embeddings("embeddings", true);
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) x = builder.layer(x, layer_prefix(i), kNames, true);
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    x = builder.layer(x, bert_layer_prefix(i), kBertNames, true);
   graph.set_module("pooler");
   const ValueId first = emit(graph, first_token_op(), {x, builder.cu_seqlens()}, {}, "pooler.first_token");
   const ValueId pooled = emit(graph, tanh_op(), {builder.linear(first, "pooler.dense")}, {}, "pooler.output");

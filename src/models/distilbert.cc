@@ -5,16 +5,16 @@
 namespace plimsoll {
 namespace {
 
-const LayerNames kNames{.query = "attention.q_lin",
-                        .key = "attention.k_lin",
-                        .value = "attention.v_lin",
-                        .attention_output = "attention.out_lin",
-                        .attention_norm = "sa_layer_norm",
-                        .intermediate = "ffn.lin1",
-                        .output = "ffn.lin2",
-                        .output_norm = "output_layer_norm"};
+const LayerNames kDistilBertNames{.query = "attention.q_lin",
+                                  .key = "attention.k_lin",
+                                  .value = "attention.v_lin",
+                                  .attention_output = "attention.out_lin",
+                                  .attention_norm = "sa_layer_norm",
+                                  .intermediate = "ffn.lin1",
+                                  .output = "ffn.lin2",
+                                  .output_norm = "output_layer_norm"};
 
-std::string layer_prefix(int64_t i) {
+std::string distilbert_layer_prefix(int64_t i) {
   return "transformer.layer." + std::to_string(i);
 }
 
@@ -29,7 +29,7 @@ std::vector<WeightSpec> distilbert_weights(const ModelConfig& config) {
                  prefixes);
   add_norm_specs(specs, "embeddings.LayerNorm", config.hidden_size, prefixes);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    add_layer_specs(specs, config, layer_prefix(i), kNames, prefixes);
+    add_layer_specs(specs, config, distilbert_layer_prefix(i), kDistilBertNames, prefixes);
   }
   add_linear_specs(specs, "pre_classifier", config.hidden_size, config.hidden_size, {""});
   add_linear_specs(specs, "classifier", config.num_labels, config.hidden_size, {""});
@@ -40,7 +40,8 @@ ForwardGraph build_distilbert(const ModelConfig& config, const ForwardOptions& o
   EncoderBuilder builder(config, options, options.mode == Mode::kTrain ? "train" : "evaluate");
   Graph& graph = builder.graph();
   ValueId x = builder.embeddings("embeddings", false);
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) x = builder.layer(x, layer_prefix(i), kNames, false);
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    x = builder.layer(x, distilbert_layer_prefix(i), kDistilBertNames, false);
   graph.set_module("classifier");
   const ValueId first = emit(graph, first_token_op(), {x, builder.cu_seqlens()}, {}, "first_token");
   const ValueId hidden =

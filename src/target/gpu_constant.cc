@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "target/measured_json.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kFurthestApart = 48 * kMiB;
 
 }  // namespace

@@ -6,12 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 template <typename Work>
 std::string refusal(ErrorCode code, const Work& work) {

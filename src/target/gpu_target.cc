@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "base/units.h"
+
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
 // NVML's `used` of version 2 beside arena and captured programs, on an H200 with driver 580 and CUDA 13.0:
 // 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone is
 // 527. The rest is for kernels of libraries that other shapes load.

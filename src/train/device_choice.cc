@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/optimizer_names.h"
+#include "base/units.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
 #include "show/monitor/host.h"
@@ -207,8 +208,6 @@ void set_precision(const Arguments& arguments, PlanRequest& request, std::vector
   if (request.dtype != DType::kF32) return;
   set_fp32_products(arguments, request, notes);
 }
-
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 int64_t needed_mib(const Plan& plan) {
   return (plan.total_bytes() + kMiB - 1) / kMiB;

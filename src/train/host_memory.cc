@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "io/data/batch.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_split.h"
@@ -12,8 +13,6 @@
 
 namespace plimsoll {
 namespace {
-
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 // The program, its libraries as far as they are touched and the allocator's slack: the VmHWM less arena and
 // data of runs with one bucket, rounded up.

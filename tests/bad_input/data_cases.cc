@@ -140,7 +140,7 @@ std::vector<Case> unread_cases() {
 }
 
 // What inspect says of a data file is what training reads of it.
-std::vector<Case> inspect_cases() {
+std::vector<Case> inspected_data_cases() {
   const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
     return Case{
         std::move(name), 0, std::move(words),
@@ -244,8 +244,8 @@ std::vector<Case> column_cases() {
 }  // namespace
 
 std::vector<Case> data_cases() {
-  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), unread_cases(), inspect_cases(),
-                 column_cases()});
+  return joined({reader_cases(), task_cases(), cache_cases(), plan_cases(), unread_cases(),
+                 inspected_data_cases(), column_cases()});
 }
 
 }  // namespace plimsoll::testing

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
 #include "show/monitor/capabilities.h"
 #include "show/monitor/monitor_json.h"
 #include "show/monitor/monitor_table.h"
@@ -12,7 +13,6 @@ namespace plimsoll::testing {
 namespace {
 
 constexpr const char* kUuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 HostSample host() {
   return {.cpu = "Some CPU",

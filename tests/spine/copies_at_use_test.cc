@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "tests/spine/attention_again.h"
 #include "tests/spine/plan_grid.h"
 #include "tests/spine/tiny_steps.h"
@@ -13,8 +14,6 @@ namespace {
 
 using testing::TinyCase;
 using testing::TinySteps;
-
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 Plan plan_of(const TinyCase& test, bool at_use) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);

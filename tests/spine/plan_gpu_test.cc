@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "base/units.h"
 #include "graph/ops/ops.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr int64_t kMiB = int64_t{1} << 20;
 
 void expect_addresses(const Plan& plan) {
   const int64_t alignment = arena_alignment(KernelDevice::kCuda);

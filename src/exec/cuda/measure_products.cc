@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/units.h"
 #include "device/cuda/error.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/one_cuda.h"
@@ -13,7 +14,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
 // Operands are taken from so much memory in turn, at least twice the cache of an H200 (50 MiB) and of what
 // comes after it, so that no run finds them there.
 constexpr int64_t kRotatedBytes = 320 * kMiB;

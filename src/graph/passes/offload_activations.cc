@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kUnderWay = 2;
 
 // A saved value that moves.
-struct Moved {
+struct MovedValue {
   ValueId saved = kNoValue;
   ValueId on_host = kNoValue;
   ValueId back = kNoValue;
@@ -38,7 +38,7 @@ class OffloadActivations {
     find_saved();
     if (moved_.size() <= kUnderWay) return;
     moved_.resize(moved_.size() - kUnderWay);
-    for (Moved& value : moved_) add_values(value);
+    for (MovedValue& value : moved_) add_values(value);
     std::vector<Op> ops = schedule();
     graph_.replace_ops(std::move(ops));
   }
@@ -68,7 +68,7 @@ class OffloadActivations {
           return graph_.ops()[reader].segment != Segment::kForward;
         });
         if (first == list.end() || graph_.ops()[*first].segment != Segment::kBackward) continue;
-        Moved moved;
+        MovedValue moved;
         moved.saved = id;
         moved.producer = i;
         moved.first_reader = *first;
@@ -87,7 +87,7 @@ class OffloadActivations {
   }
 
   // Later readers, and what takes the bytes over, find the value that came back.
-  void add_values(Moved& value) {
+  void add_values(MovedValue& value) {
     value.on_host = add_like(value.saved, ".on_host", Space::kHost);
     value.back = add_like(value.saved, ".back", Space::kDevice);
     for (Op& op : graph_.ops()) {
@@ -111,9 +111,10 @@ class OffloadActivations {
   }
 
   std::vector<Op> schedule() const {
-    std::vector<Moved> coming = moved_;
-    std::stable_sort(coming.begin(), coming.end(),
-                     [](const Moved& a, const Moved& b) { return a.first_reader < b.first_reader; });
+    std::vector<MovedValue> coming = moved_;
+    std::stable_sort(coming.begin(), coming.end(), [](const MovedValue& a, const MovedValue& b) {
+      return a.first_reader < b.first_reader;
+    });
     std::vector<Op> ops;
     size_t gone = 0;     // copies to the host that have started
     size_t brought = 0;  // and back
@@ -139,7 +140,7 @@ class OffloadActivations {
   Graph& graph_;
   const Bucket& bucket_;
   int64_t least_bytes_;
-  std::vector<Moved> moved_;
+  std::vector<MovedValue> moved_;
 };
 
 }  // namespace

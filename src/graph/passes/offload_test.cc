@@ -9,16 +9,12 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
-#include "graph/passes/pass.h"
+#include "graph/passes/pass_text.h"
 
 namespace plimsoll {
 namespace {
 
-Graph graph_of(const std::string& text) {
-  Graph graph = parse_graph(text, find_op);
-  verify(graph, "in a test");
-  return graph;
-}
+using testing::graph_of;
 
 constexpr const char* kSaved = R"(graph saved {
   input %x: f32[T,4]

@@ -13,10 +13,16 @@
 
 namespace plimsoll::testing {
 
+// The graph of this text, verified.
+inline Graph graph_of(const std::string& text) {
+  Graph graph = parse_graph(text, find_op);
+  verify(graph, "in a test");
+  return graph;
+}
+
 // The graph of this text after the pass, verified before and after; what lies behind the last row is allowed.
 inline Graph after_pass(const std::string& text, const Pass& pass) {
-  Graph graph = parse_graph(text, find_op);
-  verify(graph, "before the pass");
+  Graph graph = graph_of(text);
   pass.run(graph);
   verify(graph, "after the pass");
   find_tails(graph);

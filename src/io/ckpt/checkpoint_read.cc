@@ -15,7 +15,6 @@ namespace {
 
 constexpr int64_t kMaxStateBytes = int64_t{1} << 30;
 constexpr std::string_view kFolderPrefix = "checkpoint-";
-constexpr std::string_view kReplacedSuffix = ".replaced";
 
 // A folder that may be a checkpoint.
 struct Candidate {
@@ -32,8 +31,8 @@ std::vector<Candidate> find_candidates(FileSystem& files, const std::string& out
   if (!output || output->kind != FileKind::kFolder) return candidates;
   for (const FolderEntry& entry : files.list(output_folder)) {
     std::string_view name = entry.name;
-    const bool replaced = name.ends_with(kReplacedSuffix);
-    if (replaced) name.remove_suffix(kReplacedSuffix.size());
+    const bool replaced = name.ends_with(internal::kReplacedSuffix);
+    if (replaced) name.remove_suffix(internal::kReplacedSuffix.size());
     const auto step = checkpoint_step(name);
     const std::string path = join_path(output_folder, entry.name);
     const auto status = step ? files.status(path) : std::nullopt;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::string_view kWritingPrefix = "tmp-";
 constexpr std::string_view kRemovingPrefix = "tmp-removed-";
-constexpr std::string_view kReplacedSuffix = ".replaced";
 
 std::string run_state_text(const std::string& state_json) {
   const nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion},
@@ -76,7 +75,7 @@ void best_effort(Call&& call) {
 // removed after.
 void commit(FileSystem& files, const std::string& output_folder, const std::string& temporary,
             const std::string& path) {
-  const std::string replaced = path + std::string(kReplacedSuffix);
+  const std::string replaced = path + std::string(internal::kReplacedSuffix);
   const bool replaces = files.status(path).has_value();
   if (replaces) {
     if (files.status(replaced)) remove_checkpoint(files, replaced);
@@ -97,7 +96,7 @@ bool is_leftover_name(std::string_view name) {
   for (const std::string_view prefix : {kRemovingPrefix, kWritingPrefix}) {
     if (!name.starts_with(prefix)) continue;
     std::string_view rest = name.substr(prefix.size());
-    if (rest.ends_with(kReplacedSuffix)) rest.remove_suffix(kReplacedSuffix.size());
+    if (rest.ends_with(internal::kReplacedSuffix)) rest.remove_suffix(internal::kReplacedSuffix.size());
     if (checkpoint_step(rest)) return true;
   }
   return false;
@@ -108,7 +107,7 @@ bool is_leftover_name(std::string_view name) {
 void settle_replaced(FileSystem& files, const std::string& output_folder, const std::string& name,
                      std::vector<std::string>& removed) {
   const std::string replaced = join_path(output_folder, name);
-  const std::string path = replaced.substr(0, replaced.size() - kReplacedSuffix.size());
+  const std::string path = replaced.substr(0, replaced.size() - internal::kReplacedSuffix.size());
   if (!files.status(path)) {
     files.rename(replaced, path);
     files.sync_folder(output_folder);
@@ -215,8 +214,8 @@ std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& 
     if (is_leftover_name(name)) {
       removed.push_back(join_path(output_folder, name));
       remove_tree(files, removed.back());
-    } else if (name.ends_with(kReplacedSuffix) &&
-               checkpoint_step(name.substr(0, name.size() - kReplacedSuffix.size()))) {
+    } else if (name.ends_with(internal::kReplacedSuffix) &&
+               checkpoint_step(name.substr(0, name.size() - internal::kReplacedSuffix.size()))) {
       settle_replaced(files, output_folder, entry.name, removed);
     }
   }

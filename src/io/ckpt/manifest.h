@@ -13,6 +13,9 @@
 
 namespace plimsoll::internal {
 
+// Behind the name of a whole checkpoint that stands aside while one of its step takes its place.
+inline constexpr std::string_view kReplacedSuffix = ".replaced";
+
 struct Manifest {
   int64_t step = 0;
   RunIdentity run;  // empty in checkpoints of earlier versions

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace plimsoll {
 namespace catalog_rows {
@@ -13,7 +14,6 @@ Support matmul_cpu_amx_support(const Problem& problem);
 namespace {
 
 constexpr int64_t kKiB = 1024;
-constexpr int64_t kMiB = 1024 * kKiB;
 // What one launch of the kernel that splits operands can count: kTf32x3MaxTerms of split_tf32.h.
 constexpr int64_t kMaxSplitTerms = int64_t{65535} * 64;
 
@@ -98,7 +98,7 @@ MatmulLibraryMemory matmul_library_memory() {
   // Measured as VmHWM less arena and data of a BERT of 2 and of 6 layers, in 1 and in 16 buckets
   // (AVX-512): 2.6.3 holds 15 MiB and 0.3 MiB a bucket, 3.7.2 holds 26 MiB and 2.3 MiB a bucket.
 #if PLIMSOLL_ONEDNN_MAJOR >= 3
-  return {.at_start_bytes = 12 * 1024 * kKiB, .per_bucket_bytes = 3 * 1024 * kKiB};
+  return {.at_start_bytes = 12 * kMiB, .per_bucket_bytes = 3 * kMiB};
 #else
   return {.at_start_bytes = 0, .per_bucket_bytes = 256 * kKiB};
 #endif

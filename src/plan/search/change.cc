@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/units.h"
 #include "plan/anatomy/operations.h"
 #include "plan/search/budget.h"
 
@@ -103,7 +104,6 @@ void Change::use_recompute(RecomputePolicy policy) {
 }
 
 void Change::use_recompute_budget(int64_t limit_bytes) {
-  constexpr int64_t kMiB = 1 << 20;
   try {
     request_.recompute = choose_recompute(request_, limit_bytes / kMiB * kMiB).best.choice;
   } catch (const Error& error) {

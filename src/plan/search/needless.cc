@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
 #include "plan/search/change.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr int kMostPlans = 4;
 constexpr double kWorthSaying = 1.03;
 

@@ -6,12 +6,11 @@
 #include <optional>
 
 #include "base/counted.h"
+#include "base/units.h"
 #include "plan/anatomy/memory.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
 
 // A limit that is enough, in whole MiB.
 int64_t mib_up(int64_t bytes) {

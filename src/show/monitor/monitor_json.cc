@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
 #include "show/monitor/capabilities.h"
 #include "show/monitor/throttle.h"
 
@@ -11,10 +12,6 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-int64_t mib(int64_t bytes) {
-  return bytes / (int64_t{1} << 20);
-}
 
 template <typename T>
 Json value_or_null(const std::optional<T>& value) {
@@ -27,7 +24,7 @@ Json text_or_null(const std::string& text) {
 
 void put_memory(Json& object, const std::optional<GpuMemory>& memory) {
   const auto put = [&](const char* name, int64_t GpuMemory::*member) {
-    object[name] = memory ? Json(mib((*memory).*member)) : Json(nullptr);
+    object[name] = memory ? Json(whole_mib((*memory).*member)) : Json(nullptr);
   };
   put("memory_used_mib", &GpuMemory::used_bytes);
   put("memory_free_mib", &GpuMemory::free_bytes);
@@ -49,9 +46,10 @@ Json processes_json(const GpuSample& gpu) {
   if (!gpu.has_processes) return nullptr;
   Json list = Json::array();
   for (const GpuProcess& process : gpu.processes) {
-    list.push_back({{"pid", process.pid},
-                    {"name", text_or_null(process.name)},
-                    {"memory_used_mib", process.used_bytes > 0 ? Json(mib(process.used_bytes)) : Json()}});
+    list.push_back(
+        {{"pid", process.pid},
+         {"name", text_or_null(process.name)},
+         {"memory_used_mib", process.used_bytes > 0 ? Json(whole_mib(process.used_bytes)) : Json()}});
   }
   return list;
 }
@@ -66,9 +64,9 @@ Json capabilities_json(const GpuSample& gpu) {
 
 Json context_json(const ContextSample& context) {
   if (!context.why_not.empty()) return {{"mib", nullptr}, {"why_not", context.why_not}};
-  return {{"mib", mib(context.after_bytes - context.before_bytes)},
-          {"memory_used_before_mib", mib(context.before_bytes)},
-          {"memory_used_after_mib", mib(context.after_bytes)}};
+  return {{"mib", whole_mib(context.after_bytes - context.before_bytes)},
+          {"memory_used_before_mib", whole_mib(context.before_bytes)},
+          {"memory_used_after_mib", whole_mib(context.after_bytes)}};
 }
 
 void put_figures(Json& object, const GpuSample& gpu) {
@@ -120,10 +118,10 @@ Json host_json(const HostSample& host) {
   object["isa"] = text_or_null(host.isa);
   object["threads"] = host.num_threads;
   object["load"] = value_or_null(host.load);
-  object["memory_available_mib"] = mib(host.memory.available_bytes);
-  object["memory_total_mib"] = mib(host.memory.total_bytes);
+  object["memory_available_mib"] = whole_mib(host.memory.available_bytes);
+  object["memory_total_mib"] = whole_mib(host.memory.total_bytes);
   object["cgroup_limit_mib"] =
-      host.memory.cgroup_limit_bytes ? Json(mib(*host.memory.cgroup_limit_bytes)) : Json(nullptr);
+      host.memory.cgroup_limit_bytes ? Json(whole_mib(*host.memory.cgroup_limit_bytes)) : Json(nullptr);
   return object;
 }
 

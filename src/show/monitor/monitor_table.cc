@@ -4,15 +4,12 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "show/monitor/capabilities.h"
 #include "show/monitor/throttle.h"
 
 namespace plimsoll {
 namespace {
-
-int64_t mib(int64_t bytes) {
-  return bytes / (int64_t{1} << 20);
-}
 
 void add_row(std::string& text, const char* name, const std::string& words) {
   if (!words.empty()) text += fmt::format("  {:<12}  {}\n", name, words);
@@ -24,8 +21,9 @@ std::string joined(std::string left, const std::string& right) {
 }
 
 std::string memory_words(const GpuMemory& memory) {
-  return fmt::format("{} MiB used, {} free, of {}; {} more kept by the driver", mib(memory.used_bytes),
-                     mib(memory.free_bytes), mib(memory.total_bytes), mib(memory.reserved_bytes));
+  return fmt::format("{} MiB used, {} free, of {}; {} more kept by the driver", whole_mib(memory.used_bytes),
+                     whole_mib(memory.free_bytes), whole_mib(memory.total_bytes),
+                     whole_mib(memory.reserved_bytes));
 }
 
 // "NAME 1980 of 1980 MHz", as far as it is known; "" where the value itself is not.
@@ -92,14 +90,14 @@ void add_processes(std::string& text, const GpuSample& gpu) {
     text += fmt::format("  {:<12}  {:>8}  {:>8}  {}\n", "processes", "pid", "MiB", "name");
     for (const GpuProcess& process : gpu.processes) {
       text += fmt::format("  {:<12}  {:>8}  {:>8}  {}\n", "", process.pid,
-                          process.used_bytes > 0 ? std::to_string(mib(process.used_bytes)) : "-",
+                          process.used_bytes > 0 ? std::to_string(whole_mib(process.used_bytes)) : "-",
                           process.name.empty() ? "(of another container)" : process.name);
     }
   } else {
     add_row(text, "processes", "none that the driver names");
   }
   // A driver inside a container does not name the processes outside of it.
-  const int64_t others = gpu.memory ? mib(gpu.memory->used_bytes - named_bytes) : 0;
+  const int64_t others = gpu.memory ? whole_mib(gpu.memory->used_bytes - named_bytes) : 0;
   if (others > 0) add_row(text, "", fmt::format("{} MiB used are of no process named here", others));
 }
 
@@ -116,10 +114,11 @@ void add_capabilities(std::string& text, const GpuSample& gpu) {
 
 void add_context(std::string& text, const ContextSample& context) {
   add_row(text, "context",
-          context.why_not.empty() ? fmt::format("{} MiB for an empty one: {} MiB used before, {} with it",
-                                                mib(context.after_bytes - context.before_bytes),
-                                                mib(context.before_bytes), mib(context.after_bytes))
-                                  : "not measured: " + context.why_not);
+          context.why_not.empty()
+              ? fmt::format("{} MiB for an empty one: {} MiB used before, {} with it",
+                            whole_mib(context.after_bytes - context.before_bytes),
+                            whole_mib(context.before_bytes), whole_mib(context.after_bytes))
+              : "not measured: " + context.why_not);
 }
 
 std::string gpu_title(const GpuSample& gpu) {
@@ -168,11 +167,11 @@ void add_sum(std::string& text, const MonitorSample& sample) {
 }
 
 std::string host_memory_words(const MachineMemory& memory) {
-  std::string words =
-      fmt::format("{} MiB available, of {}", mib(memory.available_bytes), mib(memory.total_bytes));
+  std::string words = fmt::format("{} MiB available, of {}", whole_mib(memory.available_bytes),
+                                  whole_mib(memory.total_bytes));
   if (memory.cgroup_limit_bytes)
-    words += fmt::format("; its control group allows {}, {} used", mib(*memory.cgroup_limit_bytes),
-                         mib(memory.cgroup_used_bytes.value_or(0)));
+    words += fmt::format("; its control group allows {}, {} used", whole_mib(*memory.cgroup_limit_bytes),
+                         whole_mib(memory.cgroup_used_bytes.value_or(0)));
   return words;
 }
 
@@ -192,7 +191,8 @@ std::string line_of(const GpuSample& gpu) {
   if (!gpu.fault.empty()) return fmt::format("GPU {}  {}", gpu.index, gpu.fault);
   std::string line = fmt::format("GPU {}", gpu.index);
   if (gpu.memory)
-    line += fmt::format("  {} of {} MiB", mib(gpu.memory->used_bytes), mib(gpu.memory->total_bytes));
+    line +=
+        fmt::format("  {} of {} MiB", whole_mib(gpu.memory->used_bytes), whole_mib(gpu.memory->total_bytes));
   if (gpu.gpu_percent) line += fmt::format("  {} %", *gpu.gpu_percent);
   if (gpu.sm_clock_mhz) line += fmt::format("  {} MHz", *gpu.sm_clock_mhz);
   if (gpu.power_w) line += fmt::format("  {:.0f} W", *gpu.power_w);
@@ -224,8 +224,8 @@ std::string monitor_lines(const MonitorSample& sample) {
   for (const GpuSample& gpu : sample.gpus) text += sample.time + "  " + line_of(gpu) + "\n";
   if (!sample.gpus.empty()) return text;
   return fmt::format("{}  host  load {:.2f}  {} of {} MiB available\n", sample.time,
-                     sample.host.load.value_or(0), mib(sample.host.memory.available_bytes),
-                     mib(sample.host.memory.total_bytes));
+                     sample.host.load.value_or(0), whole_mib(sample.host.memory.available_bytes),
+                     whole_mib(sample.host.memory.total_bytes));
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "show/report/experiment_table.h"
 #include "show/report/quantities.h"
 #include "show/report/svg.h"
@@ -12,7 +13,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kMiB = 1048576.0;
 constexpr int kWidth = 1280;
 constexpr int kTop = 92;
 constexpr int kRowHeight = 28;

@@ -8,13 +8,13 @@
 #include <set>
 
 #include "base/python_json.h"
+#include "base/units.h"
 #include "show/report/experiment_json.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr size_t kNameWidth = 36;
 
 std::string mib(int64_t bytes) {

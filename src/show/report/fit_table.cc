@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "base/python_json.h"
+#include "base/units.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
 constexpr size_t kMostRows = 12;
 
 std::string methods_text(const FitRow& row) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/units.h"
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/operations.h"
 #include "show/report/plan_table.h"
@@ -14,8 +15,6 @@
 
 namespace plimsoll {
 namespace {
-
-constexpr double kMiB = 1048576.0;
 
 // Okabe and Ito's colours, in the order of Purpose.
 constexpr std::array<std::string_view, kNumPurposes> kPurposeColours{
