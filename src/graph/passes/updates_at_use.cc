@@ -80,7 +80,7 @@ class UpdatesAtUse {
     if (root.producer == kNoOp || is_taken_over_[index_of(id)]) return false;
     if (value.is_parameter_gradient)
       return value.storage == Storage::kTransient && born(id) == Segment::kBackward;
-    return value.storage != Storage::kInput && born(id) == Segment::kOptimizer;
+    return born(id) == Segment::kOptimizer;
   }
 
   bool is_possible() const {
