@@ -47,7 +47,10 @@ void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream) {
   with_cuda_type(operands.d_x.dtype, [&](auto type) {
     using X = decltype(type);
     const auto* d_x = static_cast<const X*>(operands.d_x.data);
-    if (long_packs && operands.V <= kTwoRows) return launch_two_rows(operands, d_x, stream);
+    // 65536 x 1024 on an H200, two rows in fp32: 84.8 % of a copy's rate so and 93.8 in pieces.
+    if constexpr (sizeof(X) == 2) {
+      if (long_packs && operands.V <= kTwoRows) return launch_two_rows(operands, d_x, stream);
+    }
     if (copies) {
       launch_copied_pieces(pieces, d_x, stream);
     } else {

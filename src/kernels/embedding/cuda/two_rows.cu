@@ -99,7 +99,6 @@ void launch_two_rows(const EmbeddingBwd& operands, const X* d_x, CudaStream stre
   }
   add_up_partials(partials, to, kTwoRows, operands.C, operands.add, stream);
 }
-template void launch_two_rows(const EmbeddingBwd&, const float*, CudaStream);
 template void launch_two_rows(const EmbeddingBwd&, const __nv_bfloat16*, CudaStream);
 template void launch_two_rows(const EmbeddingBwd&, const __half*, CudaStream);
 
