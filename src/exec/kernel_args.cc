@@ -366,7 +366,7 @@ MatmulArgs matmul_args(const BindContext& context) {
           .addend = adds ? context.input(2) : ConstView{},
           .scratch = scratch_bytes_of(context)};
 }
-LinearGeluProblem linear_gelu_problem(const BindContext& context) {
+LinearProblem linear_gelu_problem(const BindContext& context) {
   return {.rows = context.output_size(0, 0),
           .columns = context.output_size(0, 1),
           .terms = context.input_size(0, 1),

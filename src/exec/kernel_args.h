@@ -99,7 +99,7 @@ MseBwdArgs mse_bwd_args(const BindContext& context);
 // The number of threads and the instruction set are those of the request.
 MatmulProblem matmul_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);
-LinearGeluProblem linear_gelu_problem(const BindContext& context);
+LinearProblem linear_gelu_problem(const BindContext& context);
 LinearGeluArgs linear_gelu_args(const BindContext& context);
 
 }  // namespace plimsoll

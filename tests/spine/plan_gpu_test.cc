@@ -120,6 +120,28 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
+// Queries, keys and values of each layer and the pooler: a bias alone, by the kernel of Hopper where its
+// tiles fit.
+TEST(PlanGpu, HopperTakesLayersWithABias) {
+  const auto count = [](const char* preset, const char* gpu, DType activations, bool trains) {
+    GridPoint point = full_batch(preset, 8, 128);
+    point.gpu = gpu;
+    point.activations = activations;
+    const Plan plan = plan_of(point);
+    const auto is_it = [](const OpPlan& op) {
+      return op.kernel != nullptr && op.kernel->implementation == "matmul_cuda_wgmma";
+    };
+    return std::ranges::count_if(trains ? plan.train->ops : plan.evaluate->ops, is_it);
+  };
+  EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, true), 25);
+  // The last attention of an evaluation is that of first tokens.
+  EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, false), 24);
+  EXPECT_EQ(count("bert-base-uncased", "h200", DType::kF16, true), 13);
+  EXPECT_EQ(count("bert-large-uncased", "h200", DType::kF32, true), 0);
+  EXPECT_EQ(count("bert-large-uncased", "a10g", DType::kBF16, true), 0);
+  EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, true), 0);
+}
+
 TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "t4";

@@ -44,7 +44,10 @@ std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream st
   const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
                                   ? nullptr
                                   : table.nearest(product_key(product.problem, product.fp32));
-  std::shared_ptr<CudaMatmul> matmul = prepare_matmul_cuda(product.problem, product.fp32, tuned);
+  std::shared_ptr<CudaMatmul> matmul =
+      context.kernel() == "matmul_cuda_wgmma"
+          ? prepare_matmul_wgmma_cuda(product.problem, context.request().gpu.sm, tuned)
+          : prepare_matmul_cuda(product.problem, product.fp32, tuned);
   return seen_by_initcheck(
       context,
       [matmul, args = matmul_args(context), flag = accumulate_of(context), stream] {

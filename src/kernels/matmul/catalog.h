@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "base/dtype.h"
@@ -55,8 +56,8 @@ struct MatmulProblem {
 };
 
 // The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a,
-// trans_b, b, c (element types as numbers), writes_add, b_packed; and tf32x3 as 1 where fp32 operands may be
-// split into TF32 parts.
+// trans_b, bias, b, c (element types as numbers), writes_add, b_packed; and tf32x3 as 1 where fp32 operands
+// may be split into TF32 parts.
 Problem matmul_catalog_problem(const MatmulProblem& problem);
 
 // What the catalog prefers for the problem on a CPU, where no other kernel is asked for.
@@ -119,32 +120,37 @@ int64_t tf32x3_split_bytes(const MatmulProblem& problem);
 // more than it saves.
 inline constexpr int64_t kTf32x3MinSize = 64;
 
-// y[rows, columns] = gelu(x[rows, terms] w[columns, terms]^T + bias): linear_gelu.h. `dtype` of x, w and y;
-// `sm` is the card's compute capability, 90 for 9.0.
-struct LinearGeluProblem {
+// A linear layer, x[rows, terms] w[columns, terms]^T + bias, with GELU (linear_gelu.h) or without. `dtype` of
+// x, w and y; `sm` is the card's compute capability, 90 for 9.0.
+struct LinearProblem {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t terms = 0;
   DType dtype = DType::kBF16;
   int sm = 0;
 };
-// The problem as the catalog is asked about it: op "linear_gelu", dims T, N, K, and w, the type of w.
-Problem linear_gelu_catalog_problem(const LinearGeluProblem& problem);
-// Whether linear_gelu_cuda_wgmma computes it, in tiles of kLinearGeluTileRows x kLinearGeluTileColumns: any
-// rows, columns that fill tiles, and at least kLinearGeluLeastTerms terms, which come kLinearGeluTerms at a
-// time.
-bool linear_gelu_sizes_fit(const LinearGeluProblem& problem);
-inline constexpr int64_t kLinearGeluTileRows = 128;
-inline constexpr int64_t kLinearGeluTileColumns = 256;
-inline constexpr int64_t kLinearGeluTerms = 256;
-inline constexpr int64_t kLinearGeluLeastTerms = 768;
-// Whether it is also worth it: the tiles keep the 132 multiprocessors of an H100 or H200 busy for at least
-// kLinearGeluLeastBusy of the time. Otherwise cuBLASLt, which has smaller tiles, gains more than the
-// activation's own pass costs. On an H200 (linear_gelu_cuda_bench) 2048 rows of 4096 columns and 1024 terms
-// take 0.0332 ms so and 0.0356 by the library and bias_gelu; 2304 rows, which leave 0.73 of it busy, 0.0445
-// and 0.0409.
-bool linear_gelu_takes_own_product(const LinearGeluProblem& problem);
-inline constexpr double kLinearGeluLeastBusy = 0.85;
+// One with GELU as the catalog is asked about it: op "linear_gelu", dims T, N, K, and w, the type of w.
+Problem linear_gelu_catalog_problem(const LinearProblem& problem);
+// Whether the kernels of linear_cuda_wgmma.h compute it, in tiles of kLinearTileRows x kLinearTileColumns:
+// any rows, columns that fill tiles, and at least kLinearLeastTerms terms, which come kLinearTerms at a time.
+bool linear_sizes_fit(const LinearProblem& problem);
+inline constexpr int64_t kLinearTileRows = 128;
+inline constexpr int64_t kLinearTileColumns = 256;
+inline constexpr int64_t kLinearTerms = 256;
+inline constexpr int64_t kLinearLeastTerms = 768;
+// Whether they are also worth it: the tiles keep the 132 multiprocessors of an H100 or H200 busy for at least
+// kLinearLeastBusy of the time. Otherwise cuBLASLt, which has smaller tiles, gains more than the activation's
+// own pass costs. On an H200 (linear_cuda_bench) 2048 rows of 4096 columns and 1024 terms with GELU take
+// 0.0332 ms so and 0.0356 by the library and bias_gelu; 2304 rows, which leave 0.73 of it busy, 0.0445 and
+// 0.0409.
+bool linear_takes_own_product(const LinearProblem& problem);
+inline constexpr double kLinearLeastBusy = 0.85;
+
+// The product as a linear layer with a bias alone, where it is one that the kernel of matmul_cuda_wgmma
+// takes: 16 bits, A as it is and B transposed, a bias, nothing that is added to, sizes that fit.
+std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int sm);
+// Whether matmul_cuda_wgmma takes it by that kernel, not by the library.
+bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
 // 2 m n k, and n m for the bias.
 int64_t matmul_flops(const MatmulProblem& problem);

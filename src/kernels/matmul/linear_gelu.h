@@ -32,13 +32,13 @@ struct LinearGeluArgs {
 };
 
 // Plain loops, summing in double; y is rounded once.
-void linear_gelu_ref(const LinearGeluProblem& problem, const LinearGeluArgs& args);
+void linear_gelu_ref(const LinearProblem& problem, const LinearGeluArgs& args);
 
 // |error| of one element of the fast kernels, with `abs_sum` = sum |x||w| over its terms, `product` their
 // exact sum and `bias`. Four parts: the product's own error in fp32 (matmul_cuda.h) and its rounding to
 // `dtype`; the rounding of the sum with the bias; both times 1.13, the steepest slope of gelu; what the
 // activation loses, relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of element_wise/cuda/gelu.cuh); and
 // the store.
-double linear_gelu_error_bound(const LinearGeluProblem& problem, double abs_sum, double product, double bias);
+double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
 }  // namespace plimsoll

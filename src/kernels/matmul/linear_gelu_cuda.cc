@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "kernels/element_wise/gelu_cuda.h"
+#include "kernels/matmul/linear_cuda_wgmma.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
@@ -9,10 +10,11 @@ namespace {
 
 class OwnProduct final : public CudaLinearGelu {
  public:
-  explicit OwnProduct(const LinearGeluProblem& problem) : problem_(problem) {}
+  explicit OwnProduct(const LinearProblem& problem) : problem_(problem) {}
   void run(const LinearGeluArgs& args, CudaStream stream) override {
 #ifdef PLIMSOLL_HAS_WGMMA
-    linear_gelu_cuda_wgmma(problem_, args, stream);
+    linear_gelu_cuda_wgmma(
+        problem_, {.x_TK = args.x_TK, .w_NK = args.w_NK, .bias_N = args.bias_N, .y_TN = args.y_TN}, stream);
 #else
     PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
 #endif
@@ -22,12 +24,12 @@ class OwnProduct final : public CudaLinearGelu {
   }
 
  private:
-  LinearGeluProblem problem_;
+  LinearProblem problem_;
 };
 
 class ProductThenActivation final : public CudaLinearGelu {
  public:
-  explicit ProductThenActivation(const LinearGeluProblem& problem)
+  explicit ProductThenActivation(const LinearProblem& problem)
       : problem_(problem),
         product_(prepare_matmul_cuda({.m = problem.rows,
                                       .n = problem.columns,
@@ -48,19 +50,19 @@ class ProductThenActivation final : public CudaLinearGelu {
   std::string description() const override { return "cuBLASLt, " + product_->description(); }
 
  private:
-  LinearGeluProblem problem_;
+  LinearProblem problem_;
   std::unique_ptr<CudaMatmul> product_;
 };
 
 }  // namespace
 
-std::unique_ptr<CudaLinearGelu> prepare_own_linear_gelu_cuda(const LinearGeluProblem& problem) {
+std::unique_ptr<CudaLinearGelu> prepare_own_linear_gelu_cuda(const LinearProblem& problem) {
   return std::make_unique<OwnProduct>(problem);
 }
 
-std::unique_ptr<CudaLinearGelu> prepare_linear_gelu_cuda(const LinearGeluProblem& problem) {
+std::unique_ptr<CudaLinearGelu> prepare_linear_gelu_cuda(const LinearProblem& problem) {
 #ifdef PLIMSOLL_HAS_WGMMA
-  if (linear_gelu_takes_own_product(problem)) return prepare_own_linear_gelu_cuda(problem);
+  if (linear_takes_own_product(problem)) return prepare_own_linear_gelu_cuda(problem);
 #endif
   return std::make_unique<ProductThenActivation>(problem);
 }

@@ -1,4 +1,4 @@
-// linear_gelu on an NVIDIA GPU. Where linear_gelu_takes_own_product() says so (catalog.h), by a kernel of
+// linear_gelu on an NVIDIA GPU. Where linear_takes_own_product() says so (catalog.h), by a kernel of
 // ours whose epilogue is the activation; otherwise, for few rows or in a build without code for compute
 // capability 9.0, by cuBLASLt's product and bias_gelu_fwd_cuda in its place. Contract: linear_gelu.h; the
 // views hold device memory, x, w and y aligned to 16 bytes.
@@ -23,12 +23,9 @@ class CudaLinearGelu {
   virtual std::string description() const = 0;
 };
 
-std::unique_ptr<CudaLinearGelu> prepare_linear_gelu_cuda(const LinearGeluProblem& problem);
-// The first way whatever the number of rows. Requires: linear_gelu_sizes_fit(). run() has kInternal in a
+std::unique_ptr<CudaLinearGelu> prepare_linear_gelu_cuda(const LinearProblem& problem);
+// The first way whatever the number of rows. Requires: linear_sizes_fit(). run() has kInternal in a
 // build without code for compute capability 9.0.
-std::unique_ptr<CudaLinearGelu> prepare_own_linear_gelu_cuda(const LinearGeluProblem& problem);
-
-// The kernel of compute capability 9.0 (linear_gelu_cuda_wgmma.cu). Requires: linear_gelu_sizes_fit().
-void linear_gelu_cuda_wgmma(const LinearGeluProblem& problem, const LinearGeluArgs& args, CudaStream stream);
+std::unique_ptr<CudaLinearGelu> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ int compute_capability() {
 
 enum class Way : uint8_t { kAsPrepared, kOwnProduct };
 
-std::vector<double> bounds(const LinearGeluProblem& problem, const GuardedBuffer& x, const GuardedBuffer& w,
+std::vector<double> bounds(const LinearProblem& problem, const GuardedBuffer& x, const GuardedBuffer& w,
                            const GuardedBuffer& bias) {
   const std::vector<double> xs = x.to_doubles(), ws = w.to_doubles(), biases = bias.to_doubles();
   std::vector<double> limits;
@@ -43,7 +43,7 @@ std::vector<double> bounds(const LinearGeluProblem& problem, const GuardedBuffer
   return limits;
 }
 
-void check(LinearGeluProblem problem, DType bias_dtype, Way way) {
+void check(LinearProblem problem, DType bias_dtype, Way way) {
   problem.sm = compute_capability();
   const std::string name =
       fmt::format("linear_gelu_cuda/{}x{}x{} {} bias {} way {}", problem.rows, problem.columns, problem.terms,
@@ -101,9 +101,9 @@ TEST(LinearGeluCuda, FewRowsAreTheLibrarys) {
 // the first ones' results say what all must be.
 void check_many_rows(int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 64 - 5;
-  const LinearGeluProblem problem{
+  const LinearProblem problem{
       .rows = kRows, .columns = 1024, .terms = terms, .dtype = dtype, .sm = compute_capability()};
-  ASSERT_TRUE(linear_gelu_takes_own_product(problem));
+  ASSERT_TRUE(linear_takes_own_product(problem));
   GuardedBuffer x("many/x", dtype, kRows * terms), w("many/w", dtype, problem.columns * terms);
   GuardedBuffer bias("many/bias", DType::kF32, problem.columns);
   GuardedBuffer y("many/y", dtype, kRows * problem.columns), z("many/z", dtype, kRows * problem.columns);
@@ -123,7 +123,7 @@ void check_many_rows(int64_t terms, DType dtype) {
   for (int64_t i = 0; i < y.count(); ++i)
     wrong += y.load(i) == y.load(i % (kDistinct * problem.columns)) ? 0 : 1;
   EXPECT_EQ(wrong, 0);
-  LinearGeluProblem first = problem;
+  LinearProblem first = problem;
   first.rows = kDistinct;
   GuardedBuffer few_x("few/x", dtype, kDistinct * terms), got("few/y", dtype, kDistinct * problem.columns);
   GuardedBuffer want("few/want", DType::kF64, kDistinct * problem.columns);

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-void linear_gelu_ref(const LinearGeluProblem& problem, const LinearGeluArgs& args) {
+void linear_gelu_ref(const LinearProblem& problem, const LinearGeluArgs& args) {
   PLIMSOLL_CHECK(args.x_TK && args.w_NK && args.bias_N && args.y_TN, "an operand is absent");
   for (int64_t t = 0; t < problem.rows; ++t) {
     for (int64_t n = 0; n < problem.columns; ++n) {
@@ -22,8 +22,7 @@ void linear_gelu_ref(const LinearGeluProblem& problem, const LinearGeluArgs& arg
   }
 }
 
-double linear_gelu_error_bound(const LinearGeluProblem& problem, double abs_sum, double product,
-                               double bias) {
+double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias) {
   constexpr double kSteepest = 1.13;
   constexpr double u = kRoundoffF32;
   const double in_fp32 = static_cast<double>(problem.terms + 2) * 4.0 * u * abs_sum;

@@ -17,7 +17,7 @@ using test::GuardedBuffer;
 // The reference against those of its two parts, which round the sum between them; also to bf16, where that
 // rounding is the larger part of the bound.
 void check_against_parts(DType dtype) {
-  const LinearGeluProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
+  const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   const std::string name = "linear_gelu/" + std::string(dtype_name(dtype));
   GuardedBuffer x(name + "/x", dtype, problem.rows * problem.terms);
   GuardedBuffer w(name + "/w", dtype, problem.columns * problem.terms);
@@ -59,26 +59,26 @@ TEST(LinearGelu, TheReferenceIsThatOfItsParts) {
   check_against_parts(DType::kF16);
 }
 
-Selection select(const LinearGeluProblem& problem) {
+Selection select(const LinearProblem& problem) {
   return select_kernel(linear_gelu_catalog_problem(problem));
 }
 
-std::string reason(const LinearGeluProblem& problem) {
+std::string reason(const LinearProblem& problem) {
   const Selection selection = select(problem);
   EXPECT_EQ(selection.row, nullptr);
   return selection.refused.empty() ? "" : selection.refused.front().reason;
 }
 
 TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
-  const LinearGeluProblem bert{.rows = 32768, .columns = 4096, .terms = 1024, .sm = 90};
+  const LinearProblem bert{.rows = 32768, .columns = 4096, .terms = 1024, .sm = 90};
   ASSERT_NE(select(bert).row, nullptr);
   EXPECT_EQ(select(bert).row->implementation, "linear_gelu_cuda");
   EXPECT_EQ(select(bert).scratch_bytes, kCublasLtWorkspaceBytes);
-  LinearGeluProblem few = bert;
+  LinearProblem few = bert;
   few.rows = 64;
   EXPECT_NE(select(few).row, nullptr);
-  EXPECT_FALSE(linear_gelu_takes_own_product(few));
-  LinearGeluProblem other = bert;
+  EXPECT_FALSE(linear_takes_own_product(few));
+  LinearProblem other = bert;
   other.sm = 80;
   EXPECT_NE(reason(other).find("this card has 8.0"), std::string::npos);
   other = bert;
@@ -94,10 +94,10 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
 
 // 132 tiles at a time: 256 of them are nearly two rounds, 288 are far from three.
 TEST(LinearGelu, RoundsThatAreHalfEmptyAreTheLibrarys) {
-  LinearGeluProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
-  EXPECT_TRUE(linear_gelu_takes_own_product(problem));
+  LinearProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
+  EXPECT_TRUE(linear_takes_own_product(problem));
   problem.rows = 2304;
-  EXPECT_FALSE(linear_gelu_takes_own_product(problem));
+  EXPECT_FALSE(linear_takes_own_product(problem));
 }
 
 }  // namespace

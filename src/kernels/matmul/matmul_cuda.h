@@ -1,6 +1,7 @@
-// Matrix products on an NVIDIA GPU by cuBLASLt, which is opened when the first product is prepared. Same
-// problem and arguments as matmul.h; the views hold device memory and the flag that turns overwriting into
-// adding is read on the device, so that a prepared product can be captured in a CUDA graph and replayed.
+// Matrix products on an NVIDIA GPU: by cuBLASLt, which is opened when the first of its products is prepared,
+// and on compute capability 9.0 layers with a bias by a kernel of ours (linear_cuda_wgmma.h). Same problem
+// and arguments as matmul.h; the views hold device memory and the flag that turns overwriting into adding is
+// read on the device, so that a prepared product can be captured in a CUDA graph and replayed.
 //
 // Thread-safety: prepare from one thread at a time; run() from the thread that owns the stream. A prepared
 // product owns its descriptors; the library's handle lives until the process ends. It allocates no device
@@ -38,7 +39,7 @@ class CudaMatmul {
   // `accumulate` holds 0 or the bits of 1.0f: the library reads it as the factor of C. Null: overwrite, with
   // the sum of product and addend where the problem writes kAddend.
   virtual void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) = 0;
-  // The library's choice, in words for `--why` and profiles.
+  // The library's choice or the kernel of ours, in words for `--why` and profiles.
   virtual std::string description() const = 0;
 };
 
@@ -55,6 +56,14 @@ std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp
 // The one of kTf32x3. Requires: all operands f32.
 std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
                                                        const TunedProduct* tuned);
+
+// The one of matmul_cuda_wgmma: by the kernel of ours where matmul_takes_own_product() says so (catalog.h),
+// otherwise, for few rows or in a build without code for compute capability 9.0, by the library.
+std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
+                                                      const TunedProduct* tuned = nullptr);
+// The first way whatever the number of rows. Errors: kInternal where matmul_as_linear() has none, and in
+// run() in a build without that code.
+std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm);
 
 // What the library proposes for a product within the workspace, its first choice first; without times.
 // Errors: as prepare_matmul_cuda().

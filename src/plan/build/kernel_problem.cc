@@ -128,6 +128,7 @@ class ProblemOf {
     add_size("N", 1, tb ? 0 : 1);
     add("trans_a", ta ? 1 : 0);
     add("trans_b", tb ? 1 : 0);
+    add("bias", op_.has_input(2) ? 1 : 0);
     add("writes_add", op_.has_input(3) ? 1 : 0);
     add_type("b", op_.input(1));
     add_type("c", op_.output(0));

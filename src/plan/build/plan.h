@@ -331,7 +331,8 @@ struct PlannedProduct {
 };
 PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
                                std::string_view kernel);
-// The distinct products of a program in one bucket and how many ops each has; none on a CPU.
+// The distinct products of a program that a library computes in one bucket, and how many ops each has; none
+// on a CPU.
 std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const ProgramPlan& program,
                                                                      const Bucket& bucket,
                                                                      const PlanRequest& request);

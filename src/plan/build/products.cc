@@ -57,6 +57,10 @@ std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const Progr
     if (!is_product || program.ops[i].kernel == nullptr) continue;
     const PlannedProduct product =
         planned_product(op, bucket, request, program.ops[i].kernel->implementation);
+    // What a kernel of ours computes in this bucket is none of the library's.
+    if (program.ops[i].kernel->implementation == "matmul_cuda_wgmma" &&
+        matmul_takes_own_product(product.problem, request.gpu.sm))
+      continue;
     auto& [planned, count] = products[product_key(product.problem, product.fp32)];
     planned = product;
     ++count;

@@ -1,0 +1,297 @@
+// Times of linear layers on the GPU at hand, at the shapes of the project's targets. With a bias alone: by
+// the kernel of ours and by cuBLASLt's epilogue. With GELU: by the kernel of ours, by the way that
+// prepare_linear_gelu_cuda() takes, by cuBLASLt's product and bias_gelu, and that product alone. And a layer
+// that widens with the one behind it, which adds a residual, over all rows at once and over chunks of them.
+// Milliseconds, the mean of calls in a row for kSeconds: a card that products keep at its limit of power
+// slows down within that time, and single calls would not show it. What is compared takes turns, kTurns of
+// them, and the median counts, once the results are near each other. A plain program.
+//
+//   linear_cuda_bench [bias] [gelu] [chunks]     all unless told
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/cuda/error.h"
+#include "kernels/element_wise/gelu_cuda.h"
+#include "kernels/matmul/linear_gelu_cuda.h"
+#include "kernels/matmul/matmul_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kSeconds = 0.2;
+constexpr int kTurns = 3;
+constexpr int kSm = 90;
+
+// Not the default stream, which nothing can be captured on.
+cudaStream_t stream() {
+  static const cudaStream_t made = [] {
+    cudaStream_t to = nullptr;
+    PLIMSOLL_CUDA(cudaStreamCreate(&to));
+    return to;
+  }();
+  return made;
+}
+
+// Sums of four hashes of the index, about normal with a standard deviation of `scale`, as bf16, cut off.
+__global__ void fill(uint16_t* data, int64_t count, float scale) {
+  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    uint64_t hash = static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15ull;
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) {
+      hash ^= hash >> 31;
+      hash *= 0xbf58476d1ce4e5b9ull;
+      hash ^= hash >> 27;
+      sum += static_cast<float>(hash >> 40) * 0x1p-24f - 0.5f;
+    }
+    data[i] = static_cast<uint16_t>(__float_as_uint(sum * 1.732f * scale) >> 16);
+  }
+}
+
+View make(int64_t count, float scale) {
+  void* data = nullptr;
+  PLIMSOLL_CUDA(cudaMalloc(&data, static_cast<size_t>(count) * 2));
+  fill<<<1024, 256, 0, stream()>>>(static_cast<uint16_t*>(data), count, scale);
+  PLIMSOLL_CHECK_LAUNCH("fill");
+  return {data, DType::kBF16};
+}
+
+template <typename Call>
+double mean_ms(const Call& call) {
+  cudaEvent_t start, stop;
+  PLIMSOLL_CUDA(cudaEventCreate(&start));
+  PLIMSOLL_CUDA(cudaEventCreate(&stop));
+  float ms = 0;
+  for (int calls = 4;; calls = static_cast<int>(kSeconds * 1e3 * calls / static_cast<double>(ms)) + 1) {
+    const bool is_last = ms > 0;
+    PLIMSOLL_CUDA(cudaEventRecord(start, stream()));
+    for (int i = 0; i < calls; ++i) call();
+    PLIMSOLL_CUDA(cudaEventRecord(stop, stream()));
+    PLIMSOLL_CUDA(cudaEventSynchronize(stop));
+    PLIMSOLL_CUDA(cudaEventElapsedTime(&ms, start, stop));
+    if (!is_last) continue;
+    PLIMSOLL_CUDA(cudaEventDestroy(start));
+    PLIMSOLL_CUDA(cudaEventDestroy(stop));
+    return static_cast<double>(ms) / calls;
+  }
+}
+
+// The median of each call's turns.
+std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) {
+  std::vector<std::vector<double>> times(calls.size());
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (size_t i = 0; i < calls.size(); ++i) times[i].push_back(mean_ms(calls[i]));
+  }
+  std::vector<double> medians;
+  for (std::vector<double>& of : times) {
+    std::nth_element(of.begin(), of.begin() + kTurns / 2, of.end());
+    medians.push_back(of[kTurns / 2]);
+  }
+  return medians;
+}
+
+// How many of two results in bf16 are further apart than two roundings and what sums of about one lose.
+__global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, unsigned long long* far) {
+  for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    const float x = __uint_as_float(static_cast<uint32_t>(a[i]) << 16);
+    const float y = __uint_as_float(static_cast<uint32_t>(b[i]) << 16);
+    if (!(fabsf(x - y) <= 0x1p-6f * fabsf(x) + 0x1p-7f)) atomicAdd(far, 1ull);
+  }
+}
+bool near(const View& a, const View& b, int64_t count, const char* what) {
+  unsigned long long* far = nullptr;
+  unsigned long long found = 0;
+  PLIMSOLL_CUDA(cudaMalloc(&far, sizeof found));
+  PLIMSOLL_CUDA(cudaMemsetAsync(far, 0, sizeof found, stream()));
+  count_far<<<1024, 256, 0, stream()>>>(static_cast<const uint16_t*>(a.data),
+                                        static_cast<const uint16_t*>(b.data), count, far);
+  PLIMSOLL_CHECK_LAUNCH("count_far");
+  PLIMSOLL_CUDA(cudaMemcpyAsync(&found, far, sizeof found, cudaMemcpyDeviceToHost, stream()));
+  PLIMSOLL_CUDA(cudaStreamSynchronize(stream()));
+  PLIMSOLL_CUDA(cudaFree(far));
+  if (found > 0) std::printf("%s: %llu results are wrong\n", what, found);
+  return found == 0;
+}
+
+MatmulProblem product_of(int64_t rows, int64_t columns, int64_t terms) {
+  return {.m = rows,
+          .n = columns,
+          .k = terms,
+          .trans_b = Transpose::kYes,
+          .a = DType::kBF16,
+          .b = DType::kBF16,
+          .c = DType::kBF16};
+}
+double gflop(const MatmulProblem& problem) {
+  return 2e-9 * static_cast<double>(problem.m * problem.n * problem.k);
+}
+
+struct Operands {
+  explicit Operands(const MatmulProblem& p)
+      : x(make(p.m * p.k, 1.0f)),
+        w(make(p.n * p.k, 0.035f)),
+        bias(make(p.n, 0.5f)),
+        y(make(p.m * p.n, 1.0f)),
+        z(make(p.m * p.n, 1.0f)),
+        workspace(make(kCublasLtWorkspaceBytes / 2, 0.0f)) {}
+  ~Operands() {
+    for (const View& view : {x, w, bias, y, z, workspace}) static_cast<void>(cudaFree(view.data));
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+  std::span<std::byte> scratch() const {
+    return {static_cast<std::byte*>(workspace.data), static_cast<size_t>(kCublasLtWorkspaceBytes)};
+  }
+  View x, w, bias, y, z, workspace;
+};
+
+void bias_alone(int64_t rows, int64_t columns, int64_t terms) {
+  MatmulProblem problem = product_of(rows, columns, terms);
+  problem.bias = MatmulBias::kRow;
+  problem.bias_dtype = DType::kBF16;
+  const Operands o(problem);
+  const auto own = prepare_own_matmul_cuda(problem, kSm);
+  const auto library = prepare_matmul_cuda(problem, Fp32Products::kF32);
+  const auto run = [&](CudaMatmul& matmul, const View& c) {
+    matmul.run({.a = o.x, .b = o.w, .bias = o.bias, .c = c, .scratch = o.scratch()}, nullptr, stream());
+  };
+  run(*own, o.y);
+  run(*library, o.z);
+  if (!near(o.y, o.z, rows * columns, "a layer with a bias")) return;
+  const std::vector<double> ms = medians_ms({[&] { run(*own, o.y); }, [&] { run(*library, o.z); }});
+  std::printf("bias %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, cuBLASLt %8.4f ms %6.1f (%s), %s\n",
+              static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(terms),
+              ms[0], gflop(problem) / ms[0], ms[1], gflop(problem) / ms[1], library->description().c_str(),
+              matmul_takes_own_product(problem, kSm) ? "own is taken" : "cuBLASLt is taken");
+  std::fflush(stdout);
+}
+
+void gelu(int64_t rows, int64_t columns, int64_t terms) {
+  const LinearProblem problem{.rows = rows, .columns = columns, .terms = terms, .sm = kSm};
+  const MatmulProblem alone = product_of(rows, columns, terms);
+  const Operands o(alone);
+  LinearGeluArgs args{.x_TK = o.x, .w_NK = o.w, .bias_N = o.bias, .y_TN = o.y, .scratch = o.scratch()};
+  const auto own = prepare_own_linear_gelu_cuda(problem), chosen = prepare_linear_gelu_cuda(problem);
+  const auto product = prepare_matmul_cuda(alone, Fp32Products::kF32);
+  const auto multiply = [&] {
+    product->run({.a = o.x, .b = o.w, .bias = {}, .c = o.z, .scratch = o.scratch()}, nullptr, stream());
+  };
+  const auto apart = [&] {
+    multiply();
+    bias_gelu_fwd_cuda({.h = o.z, .b = o.bias, .y = o.z, .T = rows, .C = columns}, stream());
+  };
+  own->run(args, stream());
+  apart();
+  if (!near(o.y, o.z, rows * columns, "a layer with GELU")) return;
+  const std::vector<double> ms =
+      medians_ms({[&] { own->run(args, stream()); }, [&] { chosen->run(args, stream()); }, apart, multiply});
+  std::printf(
+      "gelu %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, chosen %8.4f (%s), product and bias_gelu "
+      "%8.4f, "
+      "product alone %8.4f ms %6.1f TFLOP/s\n",
+      static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(terms), ms[0],
+      gflop(alone) / ms[0], ms[1], chosen->description().c_str(), ms[2], ms[3], gflop(alone) / ms[3]);
+  std::fflush(stdout);
+}
+
+// y = gelu(x w^T + b) v^T + x as a graph of calls over `chunk` rows each, whose wide results share one place.
+class FeedForward {
+ public:
+  FeedForward(const Operands& wide, const View& v, const View& y, const MatmulProblem& problem, int64_t chunk)
+      : gelu_(
+            prepare_linear_gelu_cuda({.rows = chunk, .columns = problem.n, .terms = problem.k, .sm = kSm})) {
+    MatmulProblem back = product_of(chunk, problem.k, problem.n);
+    back.writes = MatmulWrites::kAddend;
+    back_ = prepare_matmul_cuda(back, Fp32Products::kF32);
+    cudaGraph_t graph = nullptr;
+    PLIMSOLL_CUDA(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
+    for (int64_t row = 0; row < problem.m; row += chunk) {
+      const View x = part(wide.x, row * problem.k);
+      gelu_->run({.x_TK = x, .w_NK = wide.w, .bias_N = wide.bias, .y_TN = wide.y, .scratch = wide.scratch()},
+                 stream());
+      back_->run({.a = wide.y,
+                  .b = v,
+                  .bias = {},
+                  .c = part(y, row * problem.k),
+                  .addend = x,
+                  .scratch = wide.scratch()},
+                 nullptr, stream());
+    }
+    PLIMSOLL_CUDA(cudaStreamEndCapture(stream(), &graph));
+    PLIMSOLL_CUDA(cudaGraphInstantiate(&graph_, graph, 0));
+    PLIMSOLL_CUDA(cudaGraphDestroy(graph));
+  }
+  ~FeedForward() { static_cast<void>(cudaGraphExecDestroy(graph_)); }
+  FeedForward(const FeedForward&) = delete;
+  FeedForward& operator=(const FeedForward&) = delete;
+  void run() const { PLIMSOLL_CUDA(cudaGraphLaunch(graph_, stream())); }
+
+ private:
+  static View part(const View& view, int64_t first) {
+    return {static_cast<uint16_t*>(view.data) + first, view.dtype};
+  }
+  std::unique_ptr<CudaLinearGelu> gelu_;
+  std::unique_ptr<CudaMatmul> back_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+void chunks(int64_t rows, int64_t columns, int64_t terms) {
+  const MatmulProblem problem = product_of(rows, columns, terms);
+  const Operands wide(problem);
+  const View v = make(columns * terms, 0.017f), first = make(rows * terms, 1.0f),
+             other = make(rows * terms, 1.0f);
+  std::vector<std::unique_ptr<FeedForward>> ways;
+  std::vector<std::function<void()>> calls;
+  const std::vector<int64_t> sizes{rows, rows / 2, rows / 4, rows / 8};
+  for (const int64_t chunk : sizes) {
+    const View& y = ways.empty() ? first : other;
+    ways.push_back(std::make_unique<FeedForward>(wide, v, y, problem, chunk));
+    ways.back()->run();
+    if (!near(y, first, rows * terms, "layers in chunks")) return;
+    calls.emplace_back([way = ways.back().get()] { way->run(); });
+  }
+  const std::vector<double> ms = medians_ms(calls);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    std::printf("feed-forward %lld x %lld x %lld in chunks of %6lld rows: %8.4f ms %6.1f TFLOP/s\n",
+                static_cast<long long>(rows), static_cast<long long>(terms), static_cast<long long>(columns),
+                static_cast<long long>(sizes[i]), ms[i], 2 * gflop(problem) / ms[i]);
+  }
+  std::fflush(stdout);
+  for (const View& view : {v, first, other}) PLIMSOLL_CUDA(cudaFree(view.data));
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int count, char** words) {
+  const auto asked = [&](const char* part) {
+    return count < 2 ||
+           std::any_of(words + 1, words + count, [&](const char* word) { return std::string(word) == part; });
+  };
+  const std::vector<int64_t> rows_of_gelu{32768, 8192, 2304, 2048, 1024};
+  if (asked("bias")) {
+    for (const int64_t rows : {int64_t{32768}, int64_t{16384}}) {
+      for (const int64_t columns : {int64_t{3072}, int64_t{1024}, int64_t{4096}})
+        plimsoll::bias_alone(rows, columns, 1024);
+    }
+    plimsoll::bias_alone(32768, 2304, 768);
+    plimsoll::bias_alone(32768, 1024, 4096);
+    for (const int64_t rows : {int64_t{8192}, int64_t{4096}, int64_t{2048}, int64_t{1280}, int64_t{512}})
+      plimsoll::bias_alone(rows, 3072, 1024);
+  }
+  if (asked("chunks")) plimsoll::chunks(32768, 4096, 1024);
+  if (asked("gelu")) {
+    for (const int64_t rows : rows_of_gelu) {
+      plimsoll::gelu(rows, 4096, 1024);
+      plimsoll::gelu(rows, 3072, 768);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,51 @@
+#include "base/check.h"
+#include "kernels/matmul/linear_cuda_wgmma.h"
+#include "kernels/matmul/matmul_cuda.h"
+
+namespace plimsoll {
+namespace {
+
+class OwnProduct final : public CudaMatmul {
+ public:
+  explicit OwnProduct(const LinearProblem& problem) : problem_(problem) {}
+
+  void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
+    PLIMSOLL_CHECK(args.bias && !args.addend && accumulate == nullptr,
+                   "a layer of {} x {} x {} has a bias, and overwrites", problem_.rows, problem_.columns,
+                   problem_.terms);
+#ifdef PLIMSOLL_HAS_WGMMA
+    linear_bias_cuda_wgmma(problem_, {.x_TK = args.a, .w_NK = args.b, .bias_N = args.bias, .y_TN = args.c},
+                           stream);
+#else
+    static_cast<void>(stream);
+    PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
+#endif
+  }
+  std::string description() const override {
+    return "linear_bias_cuda_wgmma";
+  }
+
+ private:
+  LinearProblem problem_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem, int sm) {
+  const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
+  PLIMSOLL_CHECK(linear.has_value(), "a product of {} x {} x {} on sm_{} is no layer for tiles", problem.m,
+                 problem.n, problem.k, sm);
+  return std::make_unique<OwnProduct>(*linear);
+}
+
+std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
+                                                      const TunedProduct* tuned) {
+#ifdef PLIMSOLL_HAS_WGMMA
+  if (matmul_takes_own_product(problem, sm)) return prepare_own_matmul_cuda(problem, sm);
+#else
+  static_cast<void>(sm);
+#endif
+  return prepare_matmul_cuda(problem, Fp32Products::kF32, tuned);
+}
+
+}  // namespace plimsoll

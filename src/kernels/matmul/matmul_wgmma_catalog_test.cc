@@ -1,0 +1,78 @@
+// Which products are left to the kernel of ours on compute capability 9.0, and why others are not.
+#include <gtest/gtest.h>
+
+#include "kernels/matmul/catalog.h"
+
+namespace plimsoll {
+namespace {
+
+MatmulProblem layer(int64_t rows, int64_t columns, int64_t terms) {
+  return {.m = rows,
+          .n = columns,
+          .k = terms,
+          .trans_b = Transpose::kYes,
+          .a = DType::kBF16,
+          .b = DType::kBF16,
+          .c = DType::kBF16,
+          .bias = MatmulBias::kRow};
+}
+
+Problem on_card(const MatmulProblem& problem, int sm = 90) {
+  Problem asked = matmul_catalog_problem(problem);
+  asked.device = KernelDevice::kCuda;
+  asked.sm = sm;
+  return asked;
+}
+
+// What the row says of a problem that the library takes.
+std::string reason(const MatmulProblem& problem, int sm = 90) {
+  const Selection selection = select_kernel(on_card(problem, sm));
+  EXPECT_EQ(selection.row->implementation, "matmul_cuda_cublaslt");
+  EXPECT_FALSE(matmul_takes_own_product(problem, sm));
+  for (const Refusal& refusal : selection.refused) {
+    if (refusal.row->implementation == "matmul_cuda_wgmma") return refusal.reason;
+  }
+  return "";
+}
+
+TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
+  const Selection selection = select_kernel(on_card(layer(32768, 3072, 1024)));
+  ASSERT_NE(selection.row, nullptr);
+  EXPECT_EQ(selection.row->implementation, "matmul_cuda_wgmma");
+  EXPECT_EQ(selection.scratch_bytes, kCublasLtWorkspaceBytes);
+  EXPECT_TRUE(matmul_takes_own_product(layer(32768, 3072, 1024), 90));
+  // The scratch is the library's for every bucket, so that one that has few rows may take its product.
+  EXPECT_EQ(select_kernel(on_card(layer(64, 3072, 1024))).scratch_bytes, kCublasLtWorkspaceBytes);
+  EXPECT_FALSE(matmul_takes_own_product(layer(64, 3072, 1024), 90));
+  const Selection forced = select_kernel(on_card(layer(32768, 3072, 1024)), "matmul_cuda_cublaslt");
+  EXPECT_EQ(forced.row->implementation, "matmul_cuda_cublaslt");
+}
+
+// 132 tiles at a time: 384 of them are nearly three rounds; 120, not one, are the library's, and so are 192.
+TEST(MatmulWgmmaCatalog, RoundsThatAreNotFullAreTheLibrarys) {
+  EXPECT_TRUE(matmul_takes_own_product(layer(4096, 3072, 1024), 90));
+  EXPECT_FALSE(matmul_takes_own_product(layer(1280, 3072, 1024), 90));
+  EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));
+}
+
+TEST(MatmulWgmmaCatalog, RefusalsSayWhy) {
+  const MatmulProblem bert = layer(32768, 3072, 1024);
+  EXPECT_EQ(reason(bert, 80), "needs the tensor cores of compute capability 9.0; this card has 8.0");
+  MatmulProblem other = bert;
+  other.bias = MatmulBias::kNone;
+  EXPECT_EQ(reason(other), "takes layers x w^T with a bias only");
+  other = bert;
+  other.trans_b = Transpose::kNo;
+  EXPECT_EQ(reason(other), "takes layers x w^T with a bias only");
+  other = bert;
+  other.c = DType::kF32;
+  EXPECT_EQ(reason(other), "takes and writes one type");
+  other = bert;
+  other.writes = MatmulWrites::kOverwriteOrAdd;
+  EXPECT_EQ(reason(other), "overwrites only");
+  EXPECT_EQ(reason(layer(32768, 1152, 384)),
+            "takes columns and, from 768 on, terms in multiples of 256, not 1152 and 384");
+}
+
+}  // namespace
+}  // namespace plimsoll
