@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -71,30 +72,29 @@ class OffsetSearch {
         enough_bytes_(enough_bytes) {}
 
   Placement run() {
+    const auto n = static_cast<int64_t>(buffers_.size());
+    const auto num_tries = static_cast<int64_t>(std::size(kOrders));
+    const int64_t rounds = std::min(kRoundsOfMending, kPairsOfMending / (n * n * num_tries));
     std::vector<Try> tries;
     for (Before before : kOrders) {
-      std::vector<uint32_t> order = sorted(before);
-      Placement placement = filled(order);
-      if (keep_if_better(placement)) return std::move(best_);
-      tries.push_back({std::move(order), std::move(placement)});
+      tries.push_back({.order = sorted(before)});
+      if (fill_for(tries.back(), rounds)) return std::move(best_);
     }
-    const auto n = static_cast<int64_t>(buffers_.size());
-    const auto num_tries = static_cast<int64_t>(tries.size());
-    const int64_t rounds = std::min(kRoundsOfMending, kPairsOfMending / (n * n * num_tries));
     for (Try& each : tries) {
-      for (int64_t round = 0; round < rounds; ++round) {
-        prefer_what_stands_too_high(each);
-        each.placement = filled(each.order);
-        if (keep_if_better(each.placement)) return std::move(best_);
+      // Where nothing is preferred that was not before, a filling would come to the same.
+      for (int64_t left = rounds; left > 0 && prefer_what_stands_too_high(each); --left) {
+        if (fill_for(each, left - 1)) return std::move(best_);
       }
     }
     return std::move(best_);
   }
 
  private:
+  static constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+
   struct Try {
     std::vector<uint32_t> order;
-    Placement placement;
+    Placement placement = {};
   };
 
   // What hangs over a buffer where most does: it falls and then rises.
@@ -102,18 +102,52 @@ class OffsetSearch {
     return hanging_.empty() ? 0 : std::max(hanging_[buffer.first], hanging_[buffer.last]);
   }
 
-  // As high as the buffers need it with what hangs over them. Where something does, filled from the bottom or
-  // from the top, from what hangs there on: what is better.
-  Placement filled(const std::vector<uint32_t>& order) const {
-    Placement up = fill_skyline(buffers_, order);
-    if (hanging_.empty()) return up;
-    Placement down = fill_skyline(buffers_, order, hanging_);
-    up.bytes = std::max(hanging_.front(), hanging_.back());
-    for (size_t i = 0; i < buffers_.size(); ++i) {
-      up.bytes = std::max(up.bytes, up.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]));
-      down.offsets[i] = down.bytes - down.offsets[i] - buffers_[i].bytes;
+  // True when the best is good enough to stop. Nothing mends the last filling of a try: it may be the best,
+  // or it is of no use.
+  bool fill_for(Try& each, int64_t rounds_left) {
+    if (rounds_left > 0) {
+      each.placement = *filled(each.order, kAny);
+      return keep_if_better(each.placement);
     }
-    return up.bytes <= down.bytes ? up : down;
+    const std::optional<Placement> placement = filled(each.order, most_useful_bytes());
+    return placement && keep_if_better(*placement);
+  }
+
+  // Of a last filling.
+  int64_t most_useful_bytes() const {
+    if (best_.bytes == kAny) return kAny;
+    const int64_t better = best_.bytes - 1;
+    return enough_bytes_ > 0 ? std::min(better, good_enough()) : better;
+  }
+
+  int64_t good_enough() const { return std::max(near_enough_, enough_bytes_); }
+
+  // As high as the buffers need it with what hangs over them. Where something does, filled from the bottom or
+  // from the top, from what hangs there on: what is better. Nothing where that is more than `most_bytes`.
+  std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
+    if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);
+    std::optional<Placement> down = filled_from_top(order, most_bytes);
+    // It is seldom as good, and soon known not to be.
+    std::optional<Placement> up = filled_from_bottom(order, down ? down->bytes : most_bytes);
+    return up ? up : down;
+  }
+
+  std::optional<Placement> filled_from_top(const std::vector<uint32_t>& order, int64_t most_bytes) const {
+    std::optional<Placement> placement = fill_skyline_within(most_bytes, buffers_, order, hanging_);
+    if (!placement || placement->bytes > most_bytes) return std::nullopt;
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      placement->offsets[i] = placement->bytes - placement->offsets[i] - buffers_[i].bytes;
+    return placement;
+  }
+
+  std::optional<Placement> filled_from_bottom(const std::vector<uint32_t>& order, int64_t most_bytes) const {
+    std::optional<Placement> placement = fill_skyline_within(most_bytes, buffers_, order, {}, hanging_);
+    if (!placement) return std::nullopt;
+    int64_t& bytes = placement->bytes;
+    bytes = std::max(hanging_.front(), hanging_.back());
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      bytes = std::max(bytes, placement->offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]));
+    return bytes <= most_bytes ? std::move(placement) : std::nullopt;
   }
 
   std::vector<uint32_t> sorted(Before before) const {
@@ -127,20 +161,24 @@ class OffsetSearch {
   // True when the best is good enough to stop.
   bool keep_if_better(const Placement& placement) {
     if (placement.bytes < best_.bytes) best_ = placement;
-    return best_.bytes <= std::max(near_enough_, enough_bytes_);
+    return best_.bytes <= good_enough();
   }
 
-  void prefer_what_stands_too_high(Try& each) const {
-    std::stable_partition(each.order.begin(), each.order.end(), [&](uint32_t i) {
+  // False where all of that comes first already.
+  bool prefer_what_stands_too_high(Try& each) const {
+    const auto is_too_high = [&](uint32_t i) {
       return each.placement.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]) > near_enough_;
-    });
+    };
+    if (std::ranges::is_partitioned(each.order, is_too_high)) return false;
+    std::stable_partition(each.order.begin(), each.order.end(), is_too_high);
+    return true;
   }
 
   std::vector<LiveBuffer> buffers_;
   std::span<const int64_t> hanging_;
   int64_t near_enough_;  // to the bound
   int64_t enough_bytes_;
-  Placement best_{.offsets = {}, .bytes = std::numeric_limits<int64_t>::max()};
+  Placement best_{.offsets = {}, .bytes = kAny};
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Layout {
 // empty; the lower bound counts them. Requires: it has every position of the buffers, falls, and then rises,
 // by multiples of the alignment.
 //
-// `enough_bytes`: a result of no more ends the search too.
+// `enough_bytes`: a result of no more ends the search too; one of more need not be the smallest found.
 Layout assign_offsets(std::span<const LiveBuffer> buffers, int64_t alignment,
                       std::span<const int64_t> hanging = {}, int64_t enough_bytes = 0);
 

@@ -68,8 +68,9 @@ class Skyline {
     add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
-  // Gives up a valley that no buffer fits into: it becomes as high as the lower of its sides.
-  void raise(const Stretch& valley) {
+  // Gives up a valley that no buffer fits into: it becomes as high as the lower of its sides. Returns how
+  // high.
+  int64_t raise(const Stretch& valley) {
     int64_t height = std::numeric_limits<int64_t>::max();
     if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
     if (size_t{valley.last} + 1 < stretches_.size())
@@ -77,6 +78,7 @@ class Skyline {
     PLIMSOLL_CHECK(height != std::numeric_limits<int64_t>::max(),
                    "a buffer is live at no position of the skyline");
     add({.first = valley.first, .last = valley.last, .height = height});
+    return height;
   }
 
  private:
@@ -209,24 +211,63 @@ class Waiting {
   std::vector<Part> parts_;      // 1 is all; 2 p and 2 p + 1 are the halves of p
 };
 
-}  // namespace
+// Where the highest buffer at a position ends at the least: as high as all that are live there with nothing
+// between them but the valleys which were given up. Putting a buffer on the skyline changes nothing of that.
+// One position of eight is watched: most bytes belong to buffers that live longer, and to watch them all
+// would cost as much as it saves.
+class LeastEnds {
+ public:
+  LeastEnds(int64_t most_bytes, std::span<const LiveBuffer> buffers, uint32_t last,
+            std::span<const int64_t> floor, std::span<const int64_t> hanging)
+      : ends_(next_watched(size_t{last} + 1) + 1, 0), most_(ends_.size(), most_bytes) {
+    for (const LiveBuffer& buffer : buffers) {
+      ends_[next_watched(buffer.first)] += buffer.bytes;
+      ends_[next_watched(size_t{buffer.last} + 1)] -= buffer.bytes;
+    }
+    std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      if (i * kStep < floor.size()) ends_[i] += floor[i * kStep];
+      if (i * kStep < hanging.size()) most_[i] -= hanging[i * kStep];
+    }
+  }
 
-Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
-                       std::span<const int64_t> floor) {
+  // Gives up a valley up to a height. Whether every buffer that waits for a place there may still end in
+  // time.
+  bool raise(const Stretch& valley, int64_t height) {
+    bool is_in_time = true;
+    for (size_t i = next_watched(valley.first); i * kStep <= valley.last; ++i) {
+      const bool is_awaited = ends_[i] > valley.height;
+      ends_[i] = is_awaited ? ends_[i] + height - valley.height : height;
+      is_in_time = is_in_time && (!is_awaited || ends_[i] <= most_[i]);
+    }
+    return is_in_time;
+  }
+
+ private:
+  static constexpr size_t kStep = 8;
+  // Of the positions that are watched, the first from here on.
+  static size_t next_watched(size_t position) { return (position + kStep - 1) / kStep; }
+
+  std::vector<int64_t> ends_;  // at those
+  std::vector<int64_t> most_;  // where they may be
+};
+
+// Places every buffer unless is_raised(a valley that is given up, its new height) says that it is no use.
+template <typename IsRaised>
+std::optional<Placement> fill(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
+                              std::span<const int64_t> floor, uint32_t last, const IsRaised& is_raised) {
   PLIMSOLL_CHECK(order.size() == buffers.size(), "an order of {} for {} buffers", order.size(),
                  buffers.size());
   Placement placement;
   placement.offsets.assign(buffers.size(), 0);
   for (const int64_t height : floor) placement.bytes = std::max(placement.bytes, height);
-  uint32_t last = 0;
-  for (const LiveBuffer& buffer : buffers) last = std::max(last, buffer.last);
   Waiting waiting(buffers, order, last);
   Skyline skyline(last, floor);
   for (size_t left = buffers.size(); left > 0;) {
     const Stretch valley = skyline.take_lowest();
     const uint32_t rank = waiting.take_first_inside(valley);
     if (rank == kNone) {
-      skyline.raise(valley);
+      if (!is_raised(valley, skyline.raise(valley))) return std::nullopt;
       continue;
     }
     const LiveBuffer& buffer = buffers[order[rank]];
@@ -236,6 +277,30 @@ Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint
     --left;
   }
   return placement;
+}
+
+uint32_t last_position(std::span<const LiveBuffer> buffers) {
+  uint32_t last = 0;
+  for (const LiveBuffer& buffer : buffers) last = std::max(last, buffer.last);
+  return last;
+}
+
+}  // namespace
+
+Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
+                       std::span<const int64_t> floor) {
+  const auto is_raised = [](const Stretch&, int64_t) { return true; };
+  return *fill(buffers, order, floor, last_position(buffers), is_raised);
+}
+
+std::optional<Placement> fill_skyline_within(int64_t most_bytes, std::span<const LiveBuffer> buffers,
+                                             std::span<const uint32_t> order, std::span<const int64_t> floor,
+                                             std::span<const int64_t> hanging) {
+  if (most_bytes == std::numeric_limits<int64_t>::max()) return fill_skyline(buffers, order, floor);
+  const uint32_t last = last_position(buffers);
+  LeastEnds ends(most_bytes, buffers, last, floor, hanging);
+  const auto is_raised = [&](const Stretch& valley, int64_t height) { return ends.raise(valley, height); };
+  return fill(buffers, order, floor, last, is_raised);
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,5 +30,13 @@ struct Placement {
 // about 0.13 ms for 1200 buffers.
 Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                        std::span<const int64_t> floor = {});
+
+// The same where a buffer is to end by `most_bytes` less what `hanging` takes at each of its positions, 0
+// behind its end. Nothing as soon as it is known that one will not, which may be long before it is placed; a
+// placement may be one in which one does not. Cost: less than the above where nothing comes of it.
+std::optional<Placement> fill_skyline_within(int64_t most_bytes, std::span<const LiveBuffer> buffers,
+                                             std::span<const uint32_t> order,
+                                             std::span<const int64_t> floor = {},
+                                             std::span<const int64_t> hanging = {});
 
 }  // namespace plimsoll
