@@ -120,26 +120,30 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
-// Queries, keys and values of each layer and the pooler: a bias alone, by the kernel of Hopper where its
-// tiles fit.
-TEST(PlanGpu, HopperTakesLayersWithABias) {
-  const auto count = [](const char* preset, const char* gpu, DType activations, bool trains) {
+// By the kernel of Hopper where its tiles fit. In training those of each layer (queries, keys and values, the
+// output of attention, up and down) and the pooler; in an evaluation queries, keys and values, whose last
+// attention is that of first tokens, and the pooler. There others add a residual or have GELU.
+TEST(PlanGpu, HopperTakesLinearLayers) {
+  const auto count = [](const char* preset, const char* gpu, DType activations, bool trains,
+                        const char* implementation = "matmul_cuda_wgmma") {
     GridPoint point = full_batch(preset, 8, 128);
     point.gpu = gpu;
     point.activations = activations;
     const Plan plan = plan_of(point);
-    const auto is_it = [](const OpPlan& op) {
-      return op.kernel != nullptr && op.kernel->implementation == "matmul_cuda_wgmma";
+    const auto is_it = [implementation](const OpPlan& op) {
+      return op.kernel != nullptr && op.kernel->implementation == implementation;
     };
     return std::ranges::count_if(trains ? plan.train->ops : plan.evaluate->ops, is_it);
   };
-  EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, true), 25);
-  // The last attention of an evaluation is that of first tokens.
+  EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, true), 97);
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, false), 24);
-  EXPECT_EQ(count("bert-base-uncased", "h200", DType::kF16, true), 13);
+  EXPECT_EQ(count("bert-large-uncased", "h200", DType::kBF16, false, "linear_add_cuda_wgmma"), 48);
+  EXPECT_EQ(count("bert-base-uncased", "h200", DType::kF16, true), 49);
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kF32, true), 0);
   EXPECT_EQ(count("bert-large-uncased", "a10g", DType::kBF16, true), 0);
   EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, true), 0);
+  // 384 columns.
+  EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, false, "linear_add_cuda_cublaslt"), 12);
 }
 
 TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {

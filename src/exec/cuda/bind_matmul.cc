@@ -4,6 +4,7 @@
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/matmul/linear_gelu_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
+#include "plan/build/products.h"
 
 namespace plimsoll {
 
@@ -45,7 +46,7 @@ std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream st
                                   ? nullptr
                                   : table.nearest(product_key(product.problem, product.fp32));
   std::shared_ptr<CudaMatmul> matmul =
-      context.kernel() == "matmul_cuda_wgmma"
+      is_own_product(context.kernel())
           ? prepare_matmul_wgmma_cuda(product.problem, context.request().gpu.sm, tuned)
           : prepare_matmul_cuda(product.problem, product.fp32, tuned);
   return seen_by_initcheck(

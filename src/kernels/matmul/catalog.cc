@@ -200,9 +200,10 @@ std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int 
       .rows = problem.m, .columns = problem.n, .terms = problem.k, .dtype = problem.a, .sm = sm};
   const bool in_16_bits = problem.a == DType::kBF16 || problem.a == DType::kF16;
   const bool one_type = problem.b == problem.a && problem.c == problem.a;
-  const bool layer = problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes &&
-                     problem.bias == MatmulBias::kRow && problem.writes == MatmulWrites::kOverwriteOnly;
-  if (!in_16_bits || !one_type || !layer || !linear_sizes_fit(linear)) return std::nullopt;
+  const bool layer = problem.trans_a == Transpose::kNo && problem.trans_b == Transpose::kYes;
+  const bool adds_one = problem.writes == MatmulWrites::kOverwriteOnly ||
+                        (problem.writes == MatmulWrites::kAddend && problem.bias == MatmulBias::kNone);
+  if (!in_16_bits || !one_type || !layer || !adds_one || !linear_sizes_fit(linear)) return std::nullopt;
   return linear;
 }
 
@@ -303,9 +304,8 @@ Support matmul_cuda_wgmma_support(const Problem& problem) {
   if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
   const MatmulProblem matmul = matmul_problem(problem);
   if (matmul.b != matmul.a || matmul.c != matmul.a) return {false, "takes and writes one type"};
-  if (matmul.bias != MatmulBias::kRow || matmul.trans_a != Transpose::kNo ||
-      matmul.trans_b != Transpose::kYes)
-    return {false, "takes layers x w^T with a bias only"};
+  if (matmul.trans_a != Transpose::kNo || matmul.trans_b != Transpose::kYes)
+    return {false, "takes layers x w^T only"};
   if (matmul.writes != MatmulWrites::kOverwriteOnly) return {false, "overwrites only"};
   if (!matmul_as_linear(matmul, problem.sm)) return {false, takes_linear_sizes(matmul.n, matmul.k)};
   return {};
@@ -323,6 +323,18 @@ Support linear_gelu_cuda_support(const Problem& problem) {
   return {};
 }
 int64_t linear_gelu_cuda_scratch(const Problem&) {
+  return kCublasLtWorkspaceBytes;
+}
+
+Support linear_add_cuda_wgmma_support(const Problem& problem) {
+  if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
+  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
+    return {false, "takes both operands in one type"};
+  const LinearProblem linear{.columns = problem.dim("N"), .terms = problem.dim("K"), .sm = problem.sm};
+  if (!linear_sizes_fit(linear)) return {false, takes_linear_sizes(linear.columns, linear.terms)};
+  return {};
+}
+int64_t linear_add_cuda_wgmma_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
 }
 

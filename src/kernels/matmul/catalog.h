@@ -146,10 +146,10 @@ inline constexpr int64_t kLinearLeastTerms = 768;
 bool linear_takes_own_product(const LinearProblem& problem);
 inline constexpr double kLinearLeastBusy = 0.85;
 
-// The product as a linear layer with a bias alone, where it is one that the kernel of matmul_cuda_wgmma
-// takes: 16 bits, A as it is and B transposed, a bias, nothing that is added to, sizes that fit.
+// The product as a linear layer of linear_cuda_wgmma.h, where it is one: 16 bits, A as it is and B
+// transposed, sizes that fit, and a bias, an addend or neither.
 std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int sm);
-// Whether matmul_cuda_wgmma takes it by that kernel, not by the library.
+// Whether matmul_cuda_wgmma and linear_add_cuda_wgmma take it by that kernel, not by the library.
 bool matmul_takes_own_product(const MatmulProblem& problem, int sm);
 
 // 2 m n k, and n m for the bias.

@@ -1,12 +1,13 @@
-// Times of linear layers on the GPU at hand, at the shapes of the project's targets. With a bias alone: by
-// the kernel of ours and by cuBLASLt's epilogue. With GELU: by the kernel of ours, by the way that
+// Times of linear layers on the GPU at hand, at the shapes of the project's targets. With a bias, with an
+// addend in a place of its own and where the result goes, and with neither: by the kernel of ours and by
+// cuBLASLt. With GELU: by the kernel of ours, by the way that
 // prepare_linear_gelu_cuda() takes, by cuBLASLt's product and bias_gelu, and that product alone. And a layer
 // that widens with the one behind it, which adds a residual, over all rows at once and over chunks of them.
 // Milliseconds, the mean of calls in a row for kSeconds: a card that products keep at its limit of power
 // slows down within that time, and single calls would not show it. What is compared takes turns, kTurns of
 // them, and the median counts, once the results are near each other. A plain program.
 //
-//   linear_cuda_bench [bias] [gelu] [chunks]     all unless told
+//   linear_cuda_bench [bias] [addend] [plain] [gelu] [chunks]     all unless told
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -152,23 +153,46 @@ struct Operands {
   View x, w, bias, y, z, workspace;
 };
 
-void bias_alone(int64_t rows, int64_t columns, int64_t terms) {
+enum class Added { kNothing, kBias, kAddend, kAddendInPlace };
+
+void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
+  const bool adds = added == Added::kAddend || added == Added::kAddendInPlace;
+  const char* const name = added == Added::kNothing  ? "plain"
+                           : added == Added::kBias   ? "bias"
+                           : added == Added::kAddend ? "addend"
+                                                     : "addend in place";
   MatmulProblem problem = product_of(rows, columns, terms);
-  problem.bias = MatmulBias::kRow;
+  problem.bias = added == Added::kBias ? MatmulBias::kRow : MatmulBias::kNone;
   problem.bias_dtype = DType::kBF16;
+  if (adds) problem.writes = MatmulWrites::kAddend;
   const Operands o(problem);
+  const View addend = make(adds ? rows * columns : 1, 1.0f);
   const auto own = prepare_own_matmul_cuda(problem, kSm);
   const auto library = prepare_matmul_cuda(problem, Fp32Products::kF32);
-  const auto run = [&](CudaMatmul& matmul, const View& c) {
-    matmul.run({.a = o.x, .b = o.w, .bias = o.bias, .c = c, .scratch = o.scratch()}, nullptr, stream());
+  const auto run_with = [&](CudaMatmul& matmul, const View& c, const View& other) {
+    matmul.run({.a = o.x,
+                .b = o.w,
+                .bias = added == Added::kBias ? o.bias : View{},
+                .c = c,
+                .addend = adds ? other : View{},
+                .scratch = o.scratch()},
+               nullptr, stream());
   };
-  run(*own, o.y);
-  run(*library, o.z);
-  if (!near(o.y, o.z, rows * columns, "a layer with a bias")) return;
-  const std::vector<double> ms = medians_ms({[&] { run(*own, o.y); }, [&] { run(*library, o.z); }});
-  std::printf("bias %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, cuBLASLt %8.4f ms %6.1f (%s), %s\n",
-              static_cast<long long>(rows), static_cast<long long>(columns), static_cast<long long>(terms),
-              ms[0], gflop(problem) / ms[0], ms[1], gflop(problem) / ms[1], library->description().c_str(),
+  run_with(*own, o.y, addend);
+  run_with(*library, o.z, addend);
+  const bool right = near(o.y, o.z, rows * columns, name);
+  // In place the numbers grow from call to call; y and z begin as the product's results.
+  const auto run = [&](CudaMatmul& matmul, const View& c) {
+    run_with(matmul, c, added == Added::kAddendInPlace ? c : addend);
+  };
+  std::vector<double> ms(2);
+  if (right) ms = medians_ms({[&] { run(*own, o.y); }, [&] { run(*library, o.z); }});
+  PLIMSOLL_CUDA(cudaFree(addend.data));
+  if (!right) return;
+  std::printf("%s %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, cuBLASLt %8.4f ms %6.1f (%s), %s\n",
+              name, static_cast<long long>(rows), static_cast<long long>(columns),
+              static_cast<long long>(terms), ms[0], gflop(problem) / ms[0], ms[1], gflop(problem) / ms[1],
+              library->description().c_str(),
               matmul_takes_own_product(problem, kSm) ? "own is taken" : "cuBLASLt is taken");
   std::fflush(stdout);
 }
@@ -276,15 +300,30 @@ int main(int count, char** words) {
            std::any_of(words + 1, words + count, [&](const char* word) { return std::string(word) == part; });
   };
   const std::vector<int64_t> rows_of_gelu{32768, 8192, 2304, 2048, 1024};
+  using plimsoll::Added;
   if (asked("bias")) {
     for (const int64_t rows : {int64_t{32768}, int64_t{16384}}) {
       for (const int64_t columns : {int64_t{3072}, int64_t{1024}, int64_t{4096}})
-        plimsoll::bias_alone(rows, columns, 1024);
+        plimsoll::layer(Added::kBias, rows, columns, 1024);
     }
-    plimsoll::bias_alone(32768, 2304, 768);
-    plimsoll::bias_alone(32768, 1024, 4096);
+    plimsoll::layer(Added::kBias, 32768, 2304, 768);
+    plimsoll::layer(Added::kBias, 32768, 1024, 4096);
     for (const int64_t rows : {int64_t{8192}, int64_t{4096}, int64_t{2048}, int64_t{1280}, int64_t{512}})
-      plimsoll::bias_alone(rows, 3072, 1024);
+      plimsoll::layer(Added::kBias, rows, 3072, 1024);
+  }
+  if (asked("addend")) {
+    for (const int64_t terms : {int64_t{1024}, int64_t{4096}}) {
+      plimsoll::layer(Added::kAddendInPlace, 32768, 1024, terms);
+      for (const int64_t rows : {int64_t{32768}, int64_t{16384}, int64_t{4096}})
+        plimsoll::layer(Added::kAddend, rows, 1024, terms);
+    }
+  }
+  if (asked("plain")) {
+    for (const int64_t rows : {int64_t{16384}, int64_t{4096}}) {
+      plimsoll::layer(Added::kNothing, rows, 1024, 1024);
+      plimsoll::layer(Added::kNothing, rows, 4096, 1024);
+      plimsoll::layer(Added::kNothing, rows, 1024, 4096);
+    }
   }
   if (asked("chunks")) plimsoll::chunks(32768, 4096, 1024);
   if (asked("gelu")) {

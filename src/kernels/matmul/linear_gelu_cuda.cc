@@ -13,8 +13,7 @@ class OwnProduct final : public CudaLinearGelu {
   explicit OwnProduct(const LinearProblem& problem) : problem_(problem) {}
   void run(const LinearGeluArgs& args, CudaStream stream) override {
 #ifdef PLIMSOLL_HAS_WGMMA
-    linear_gelu_cuda_wgmma(
-        problem_, {.x_TK = args.x_TK, .w_NK = args.w_NK, .bias_N = args.bias_N, .y_TN = args.y_TN}, stream);
+    linear_gelu_cuda_wgmma(problem_, args, stream);
 #else
     PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
 #endif

@@ -1,5 +1,5 @@
 // Matrix products on an NVIDIA GPU: by cuBLASLt, which is opened when the first of its products is prepared,
-// and on compute capability 9.0 layers with a bias by a kernel of ours (linear_cuda_wgmma.h). Same problem
+// and on compute capability 9.0 linear layers by a kernel of ours (linear_cuda_wgmma.h). Same problem
 // and arguments as matmul.h; the views hold device memory and the flag that turns overwriting into adding is
 // read on the device, so that a prepared product can be captured in a CUDA graph and replayed.
 //
@@ -8,8 +8,8 @@
 // memory: the workspace is `scratch`.
 //
 // Repeatability: the algorithm depends on the problem, the card and the library's version alone; it is run
-// with a fixed workspace and no atomics, so two runs give the same bits. An addend in the place of C gives
-// other bits than one in a place of its own, within the same bound.
+// with a fixed workspace and no atomics, so two runs give the same bits. By the library, an addend in the
+// place of C gives other bits than one in a place of its own, within the same bound.
 //
 // Error, against exact products of the operands as stored: that of a sum of k products in fp32,
 // (k + 2) u sum |a b| with u = 2^-24 (tensor cores align the products of a step to the largest and cut them
@@ -17,8 +17,8 @@
 // products of tf32 parts the sum has 3 k terms of together (1 + 2^-9) sum |a b|, which the tensor cores
 // multiply without error, and what splitting loses is kTf32x3SplitError sum |a b|: see
 // matmul_tf32x3_error_bound(). An infinity times a number without a low part makes a NaN there. The store
-// rounds once; with a bias or an addend and a 16-bit C some algorithms (sums in parts) round the product once
-// more before that is added to it.
+// rounds once; with a bias or an addend and a 16-bit C some algorithms (sums in parts), and with an addend
+// the kernel of ours, round the product once more before that is added to it.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +57,9 @@ std::unique_ptr<CudaMatmul> prepare_matmul_cuda(const MatmulProblem& problem, Fp
 std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& problem,
                                                        const TunedProduct* tuned);
 
-// The one of matmul_cuda_wgmma: by the kernel of ours where matmul_takes_own_product() says so (catalog.h),
-// otherwise, for few rows or in a build without code for compute capability 9.0, by the library.
+// The one of matmul_cuda_wgmma and linear_add_cuda_wgmma: by the kernel of ours where
+// matmul_takes_own_product() says so (catalog.h), otherwise, for few rows or in a build without code for
+// compute capability 9.0, by the library.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);
 // The first way whatever the number of rows. Errors: kInternal where matmul_as_linear() has none, and in

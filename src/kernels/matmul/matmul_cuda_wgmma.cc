@@ -10,19 +10,18 @@ class OwnProduct final : public CudaMatmul {
   explicit OwnProduct(const LinearProblem& problem) : problem_(problem) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
-    PLIMSOLL_CHECK(args.bias && !args.addend && accumulate == nullptr,
-                   "a layer of {} x {} x {} has a bias, and overwrites", problem_.rows, problem_.columns,
-                   problem_.terms);
+    PLIMSOLL_CHECK(accumulate == nullptr, "a layer of {} x {} x {} overwrites", problem_.rows,
+                   problem_.columns, problem_.terms);
 #ifdef PLIMSOLL_HAS_WGMMA
-    linear_bias_cuda_wgmma(problem_, {.x_TK = args.a, .w_NK = args.b, .bias_N = args.bias, .y_TN = args.c},
-                           stream);
+    linear_cuda_wgmma(problem_, args, stream);
 #else
+    static_cast<void>(args);
     static_cast<void>(stream);
     PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
 #endif
   }
   std::string description() const override {
-    return "linear_bias_cuda_wgmma";
+    return "linear_cuda_wgmma";
   }
 
  private:

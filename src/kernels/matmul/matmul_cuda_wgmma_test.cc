@@ -1,4 +1,4 @@
-// Layers with a bias on compute capability 9.0, by the kernel of ours and as prepared.
+// Linear layers on compute capability 9.0, by the kernel of ours and as prepared.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -39,15 +39,33 @@ MatmulProblem layer(int64_t rows, int64_t columns, int64_t terms, DType dtype, D
           .bias = MatmulBias::kRow};
 }
 
+MatmulProblem plain_layer(int64_t rows, int64_t columns, int64_t terms, DType dtype) {
+  MatmulProblem problem = layer(rows, columns, terms, dtype, DType::kF32);
+  problem.bias = MatmulBias::kNone;
+  return problem;
+}
+MatmulProblem layer_with_addend(int64_t rows, int64_t columns, int64_t terms, DType dtype) {
+  MatmulProblem problem = plain_layer(rows, columns, terms, dtype);
+  problem.writes = MatmulWrites::kAddend;
+  return problem;
+}
+
+// Where y lies: apart, or where the addend does.
+enum class Place : uint8_t { kApart, kInPlace };
+
 // A layer's operands on both sides.
 struct Layer {
   explicit Layer(const MatmulProblem& p)
       : problem(p),
-        name(fmt::format("matmul_wgmma/{}x{}x{} {} bias {}", p.m, p.n, p.k, dtype_name(p.a),
-                         dtype_name(p.bias_dtype))),
+        has_bias(p.bias == MatmulBias::kRow),
+        adds(p.writes == MatmulWrites::kAddend),
+        name(fmt::format("matmul_wgmma/{}x{}x{} {}{}{}", p.m, p.n, p.k, dtype_name(p.a),
+                         has_bias ? fmt::format(" bias {}", dtype_name(p.bias_dtype)) : "",
+                         adds ? " addend" : "")),
         x(name + "/x", p.a, p.m * p.k),
         w(name + "/w", p.b, p.n * p.k),
         bias(name + "/bias", p.bias_dtype, p.n),
+        addend(name + "/addend", p.c, adds ? p.m * p.n : 1),
         y(name + "/y", p.c, p.m * p.n),
         scratch(name + "/scratch", DType::kU8, kCublasLtWorkspaceBytes) {}
 
@@ -55,47 +73,66 @@ struct Layer {
     x.fill_normal();
     w.fill_normal(0.01, 1.0 / std::sqrt(static_cast<double>(problem.k)));
     bias.fill_uniform();
+    addend.fill_normal(0.0, 2.0);
   }
-  // Sums that fp32 holds in any order: -1, 0 and 1, and biases in 256ths.
+  // Sums that fp32 holds in any order: -1, 0 and 1, and biases and addends in 256ths.
   void fill_exact() {
     for (int64_t i = 0; i < x.count(); ++i) x.view().store(i, static_cast<double>(i * 7 % 11 % 3 - 1));
     for (int64_t i = 0; i < w.count(); ++i) w.view().store(i, static_cast<double>(i * 5 % 13 % 3 - 1));
     for (int64_t i = 0; i < bias.count(); ++i)
       bias.view().store(i, static_cast<double>(i % 255 - 127) / 256.0);
+    for (int64_t i = 0; i < addend.count(); ++i)
+      addend.view().store(i, static_cast<double>(i * 3 % 253 - 126) / 256.0);
   }
-  void run(CudaMatmul& matmul) {
-    DeviceBuffer dx(x), dw(w), dbias(bias), dy(y), dscratch(scratch);
+  void run(CudaMatmul& matmul, Place place = Place::kApart) {
+    DeviceBuffer dx(x), dw(w), dbias(bias), daddend(addend), dy(y), dscratch(scratch);
+    if (place == Place::kInPlace) {
+      ASSERT_EQ(cudaMemcpy(dy.view().data, daddend.view().data,
+                           static_cast<size_t>(y.count() * dtype_bytes(problem.c)), cudaMemcpyDeviceToDevice),
+                cudaSuccess);
+    }
     matmul.run({.a = dx.view(),
                 .b = dw.view(),
-                .bias = dbias.view(),
+                .bias = has_bias ? dbias.view() : View{},
                 .c = dy.view(),
+                .addend = !adds                      ? View{}
+                          : place == Place::kInPlace ? dy.view()
+                                                     : daddend.view(),
                 .scratch = {static_cast<std::byte*>(dscratch.view().data),
                             static_cast<size_t>(kCublasLtWorkspaceBytes)}},
                nullptr, nullptr);
     dy.download();
   }
   void reference(GuardedBuffer& want) const {
-    matmul_ref(problem, {.a = x.view(), .b = w.view(), .bias = bias.view(), .c = want.view()});
+    MatmulArgs args{.a = x.view(), .b = w.view(), .bias = {}, .c = want.view()};
+    if (has_bias) args.bias = bias.view();
+    if (adds) args.addend = addend.view();
+    matmul_ref(problem, args);
   }
 
   MatmulProblem problem;
+  bool has_bias, adds;
   std::string name;
-  GuardedBuffer x, w, bias, y, scratch;
+  GuardedBuffer x, w, bias, addend, y, scratch;
 };
 
-// As matmul_cuda.h says, with one rounding at the store.
+// As matmul_cuda.h says, with one rounding at the store, and one of the product before it where there is an
+// addend.
 std::vector<double> bounds(const Layer& layer, const GuardedBuffer& want) {
   const MatmulProblem& p = layer.problem;
   const std::vector<double> xs = layer.x.to_doubles(), ws = layer.w.to_doubles();
   std::vector<double> limits;
   for (int64_t t = 0; t < p.m; ++t) {
     for (int64_t n = 0; n < p.n; ++n) {
-      double sum = std::abs(layer.bias.load(n));
+      const double addend = layer.adds ? layer.addend.load(t * p.n + n) : 0.0;
+      double sum = (layer.has_bias ? std::abs(layer.bias.load(n)) : 0.0) + std::abs(addend);
       for (int64_t k = 0; k < p.k; ++k)
         sum += std::abs(xs[static_cast<size_t>(t * p.k + k)] * ws[static_cast<size_t>(n * p.k + k)]);
       const double value = want.load(t * p.n + n);
       double limit = matmul_error_bound(p, sum, value) + 3.0 * static_cast<double>(p.k + 2) * 0x1p-24 * sum;
       if (p.c == DType::kF16) limit += 0x1.01p-11 * std::abs(value) + 0x1p-24;
+      if (layer.adds)
+        limit += (p.c == DType::kF16 ? 0x1.01p-11 : 0x1.01p-8) * std::abs(value - addend) + 0x1p-24;
       limits.push_back(limit);
     }
   }
@@ -108,10 +145,14 @@ void check_random(const MatmulProblem& problem) {
   layer.fill_normal();
   GuardedBuffer want(layer.name + "/want", DType::kF64, problem.m * problem.n);
   layer.reference(want);
-  layer.run(*prepare_own_matmul_cuda(problem, kSm));
-  const auto result =
-      test::compare(layer.y, want, {.per_element = bounds(layer, want), .shape = {problem.m, problem.n}});
-  EXPECT_TRUE(result.ok()) << result;
+  const std::vector<double> limits = bounds(layer, want);
+  for (const Place place : {Place::kApart, Place::kInPlace}) {
+    if (place == Place::kInPlace && !layer.adds) break;
+    layer.run(*prepare_own_matmul_cuda(problem, kSm), place);
+    const auto result =
+        test::compare(layer.y, want, {.per_element = limits, .shape = {problem.m, problem.n}});
+    EXPECT_TRUE(result.ok()) << result;
+  }
 }
 
 void check_exact(const MatmulProblem& problem) {
@@ -122,6 +163,60 @@ void check_exact(const MatmulProblem& problem) {
   layer.reference(want);
   layer.run(*prepare_own_matmul_cuda(problem, kSm));
   EXPECT_TRUE(test::compare_bits(layer.y, want).ok());
+}
+
+// The product rounded, then the sum, whether y lies where the addend does or not.
+void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtype) {
+  Layer layer(layer_with_addend(rows, columns, terms, dtype));
+  SCOPED_TRACE(layer.name);
+  layer.fill_exact();
+  GuardedBuffer want(layer.name + "/want", dtype, rows * columns);
+  matmul_ref(plain_layer(rows, columns, terms, dtype),
+             {.a = layer.x.view(), .b = layer.w.view(), .bias = {}, .c = want.view()});
+  for (int64_t i = 0; i < want.count(); ++i) want.view().store(i, want.load(i) + layer.addend.load(i));
+  for (const Place place : {Place::kApart, Place::kInPlace}) {
+    layer.run(*prepare_own_matmul_cuda(layer.problem, kSm), place);
+    EXPECT_TRUE(test::compare_bits(layer.y, want).ok());
+  }
+}
+
+// Rows repeat, so that the first ones' results say what all must be.
+void check_tiles(const MatmulProblem& problem) {
+  constexpr int64_t kDistinct = 64;
+  const int64_t columns = problem.n, terms = problem.k;
+  Layer many(problem);
+  SCOPED_TRACE(many.name);
+  many.fill_normal();
+  const auto repeat = [](GuardedBuffer& buffer, int64_t distinct) {
+    for (int64_t i = distinct; i < buffer.count(); ++i) buffer.view().store(i, buffer.load(i % distinct));
+  };
+  repeat(many.x, kDistinct * terms);
+  if (many.adds) repeat(many.addend, kDistinct * columns);
+  const auto prepared = prepare_own_matmul_cuda(problem, kSm);
+  many.run(*prepared);
+  const std::vector<double> first_run = many.y.to_doubles();
+  many.run(*prepared, many.adds ? Place::kInPlace : Place::kApart);
+  EXPECT_EQ(many.y.to_doubles(), first_run);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < many.y.count(); ++i)
+    wrong += many.y.load(i) == many.y.load(i % (kDistinct * columns)) ? 0 : 1;
+  EXPECT_EQ(wrong, 0);
+  MatmulProblem first = problem;
+  first.m = kDistinct;
+  Layer few(first);
+  const auto copy = [](const GuardedBuffer& from, GuardedBuffer& to) {
+    for (int64_t i = 0; i < to.count(); ++i) to.view().store(i, from.load(i));
+  };
+  copy(many.x, few.x);
+  copy(many.w, few.w);
+  copy(many.bias, few.bias);
+  copy(many.addend, few.addend);
+  copy(many.y, few.y);
+  GuardedBuffer want(few.name + "/want", DType::kF64, kDistinct * columns);
+  few.reference(want);
+  const auto result =
+      test::compare(few.y, want, {.per_element = bounds(few, want), .shape = {kDistinct, columns}});
+  EXPECT_TRUE(result.ok()) << result;
 }
 
 TEST(MatmulWgmmaCuda, RowsThatFillNoTile) {
@@ -145,45 +240,47 @@ TEST(MatmulWgmmaCuda, RoundsOnceBehindTheBias) {
     check_exact(layer(129, 256, 768, DType::kF16, bias_dtype));
 }
 
-// So many rows that a block takes several tiles, and each leaves while the next is multiplied; they repeat,
-// so that the first ones' results say what all must be.
-void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
-  constexpr int64_t kDistinct = 64, kRows = 128 * 64 - 5;
-  const MatmulProblem problem = layer(kRows, columns, terms, dtype, DType::kF32);
-  ASSERT_TRUE(matmul_takes_own_product(problem, kSm));
-  Layer many(problem);
-  SCOPED_TRACE(many.name);
-  many.fill_normal();
-  for (int64_t i = kDistinct * terms; i < many.x.count(); ++i)
-    many.x.view().store(i, many.x.load(i % (kDistinct * terms)));
-  const auto prepared = prepare_matmul_wgmma_cuda(problem, kSm);
-  EXPECT_EQ(prepared->description(), "linear_bias_cuda_wgmma");
-  many.run(*prepared);
-  const std::vector<double> first_run = many.y.to_doubles();
-  many.run(*prepared);
-  EXPECT_EQ(many.y.to_doubles(), first_run);
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < many.y.count(); ++i)
-    wrong += many.y.load(i) == many.y.load(i % (kDistinct * columns)) ? 0 : 1;
-  EXPECT_EQ(wrong, 0);
-  MatmulProblem first = problem;
-  first.m = kDistinct;
-  Layer few(first);
-  for (int64_t i = 0; i < few.x.count(); ++i) few.x.view().store(i, many.x.load(i));
-  for (int64_t i = 0; i < few.w.count(); ++i) few.w.view().store(i, many.w.load(i));
-  for (int64_t i = 0; i < few.bias.count(); ++i) few.bias.view().store(i, many.bias.load(i));
-  for (int64_t i = 0; i < few.y.count(); ++i) few.y.view().store(i, many.y.load(i));
-  GuardedBuffer want(few.name + "/want", DType::kF64, kDistinct * columns);
-  few.reference(want);
-  const auto result =
-      test::compare(few.y, want, {.per_element = bounds(few, want), .shape = {kDistinct, columns}});
-  EXPECT_TRUE(result.ok()) << result;
+TEST(MatmulWgmmaCuda, WithoutABias) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check_exact(plain_layer(130, 512, 1024, DType::kBF16));
+  check_exact(plain_layer(129, 256, 768, DType::kF16));
 }
 
+TEST(MatmulWgmmaCuda, AddsAnotherMatrix) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check_random(layer_with_addend(1, 256, 768, DType::kBF16));
+  check_random(layer_with_addend(130, 256, 1024, DType::kBF16));
+  check_random(layer_with_addend(127, 512, 768, DType::kF16));
+  check_random(layer_with_addend(64, 256, 2048, DType::kF16));
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    check_exact_addend(130, 512, 1024, dtype);
+    check_exact_addend(257, 256, 768, dtype);
+    check_exact_addend(65, 256, 1280, dtype);
+  }
+}
+
+// More tiles than multiprocessors, of the fewest terms: what compute-sanitizer's racecheck can be given.
+TEST(MatmulWgmmaCuda, SmallButSeveralTilesABlock) {
+  PLIMSOLL_NEEDS_HOPPER();
+  for (const int64_t terms : {768, 1024}) {
+    check_tiles(layer(128 * 140 - 3, 256, terms, DType::kBF16, DType::kBF16));
+    check_tiles(layer_with_addend(128 * 140 - 3, 256, terms, DType::kBF16));
+  }
+}
+
+// So many rows that a block takes several tiles, and each leaves while the next is multiplied.
 TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   PLIMSOLL_NEEDS_HOPPER();
-  check_many_rows(1024, 768, DType::kBF16);
-  check_many_rows(1024, 1024, DType::kF16);
+  constexpr int64_t kRows = 128 * 64 - 5;
+  for (const MatmulProblem& problem :
+       {layer(kRows, 1024, 768, DType::kBF16, DType::kF32),
+        layer(kRows, 1024, 1024, DType::kF16, DType::kF32), layer_with_addend(kRows, 1024, 768, DType::kF16),
+        layer_with_addend(kRows, 1024, 1024, DType::kBF16),
+        layer_with_addend(kRows, 1024, 1536, DType::kBF16), plain_layer(kRows, 1024, 1024, DType::kBF16)}) {
+    ASSERT_TRUE(matmul_takes_own_product(problem, kSm));
+    EXPECT_EQ(prepare_matmul_wgmma_cuda(problem, kSm)->description(), "linear_cuda_wgmma");
+    check_tiles(problem);
+  }
 }
 
 // Whatever the card.
@@ -194,7 +291,7 @@ TEST(MatmulWgmmaCuda, FewRowsAreTheLibrarys) {
   GuardedBuffer want(few.name + "/want", DType::kF64, problem.m * problem.n);
   few.reference(want);
   const auto prepared = prepare_matmul_wgmma_cuda(problem, kSm);
-  EXPECT_NE(prepared->description(), "linear_bias_cuda_wgmma");
+  EXPECT_NE(prepared->description(), "linear_cuda_wgmma");
   few.run(*prepared);
   std::vector<double> limits = bounds(few, want);
   // The library may round the product too.

@@ -55,15 +55,38 @@ TEST(MatmulWgmmaCatalog, RoundsThatAreNotFullAreTheLibrarys) {
   EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));
 }
 
+// linear_add, whose product is of such a problem.
+TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
+  const auto asked = [](int64_t columns, int64_t terms, int sm) {
+    return Problem{
+        .op = "linear_add",
+        .dtype = DType::kBF16,
+        .device = KernelDevice::kCuda,
+        .dims = {{"T", 32768}, {"N", columns}, {"K", terms}, {"w", static_cast<int64_t>(DType::kBF16)}},
+        .sm = sm};
+  };
+  const Selection selection = select_kernel(asked(1024, 4096, 90));
+  EXPECT_EQ(selection.row->implementation, "linear_add_cuda_wgmma");
+  EXPECT_EQ(selection.scratch_bytes, kCublasLtWorkspaceBytes);
+  EXPECT_EQ(select_kernel(asked(384, 1536, 90)).row->implementation, "linear_add_cuda_cublaslt");
+  EXPECT_EQ(select_kernel(asked(1024, 4096, 80)).row, nullptr);
+  MatmulProblem problem = layer(32768, 1024, 4096);
+  problem.bias = MatmulBias::kNone;
+  problem.writes = MatmulWrites::kAddend;
+  EXPECT_TRUE(matmul_takes_own_product(problem, 90));
+  problem.m = 64;
+  EXPECT_FALSE(matmul_takes_own_product(problem, 90));
+  EXPECT_TRUE(matmul_as_linear(problem, 90).has_value());
+  problem.bias = MatmulBias::kRow;
+  EXPECT_FALSE(matmul_as_linear(problem, 90).has_value());
+}
+
 TEST(MatmulWgmmaCatalog, RefusalsSayWhy) {
   const MatmulProblem bert = layer(32768, 3072, 1024);
   EXPECT_EQ(reason(bert, 80), "needs the tensor cores of compute capability 9.0; this card has 8.0");
   MatmulProblem other = bert;
-  other.bias = MatmulBias::kNone;
-  EXPECT_EQ(reason(other), "takes layers x w^T with a bias only");
-  other = bert;
   other.trans_b = Transpose::kNo;
-  EXPECT_EQ(reason(other), "takes layers x w^T with a bias only");
+  EXPECT_EQ(reason(other), "takes layers x w^T only");
   other = bert;
   other.c = DType::kF32;
   EXPECT_EQ(reason(other), "takes and writes one type");

@@ -1,4 +1,6 @@
 // The matrix products of a plan, as the tuning table and the executor ask for them.
+#include "plan/build/products.h"
+
 #include "plan/build/plan.h"
 
 namespace plimsoll {
@@ -19,6 +21,10 @@ PlannedProduct planned_linear_add(const OpView& op, const Bucket& bucket, const 
 }
 
 }  // namespace
+
+bool is_own_product(std::string_view implementation) {
+  return implementation == "matmul_cuda_wgmma" || implementation == "linear_add_cuda_wgmma";
+}
 
 PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
                                std::string_view kernel) {
@@ -58,7 +64,7 @@ std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const Progr
     const PlannedProduct product =
         planned_product(op, bucket, request, program.ops[i].kernel->implementation);
     // What a kernel of ours computes in this bucket is none of the library's.
-    if (program.ops[i].kernel->implementation == "matmul_cuda_wgmma" &&
+    if (is_own_product(program.ops[i].kernel->implementation) &&
         matmul_takes_own_product(product.problem, request.gpu.sm))
       continue;
     auto& [planned, count] = products[product_key(product.problem, product.fp32)];
