@@ -373,12 +373,5 @@ LinearProblem linear_gelu_problem(const BindContext& context) {
           .dtype = context.input(0).dtype,
           .sm = context.request().gpu.sm};
 }
-LinearGeluArgs linear_gelu_args(const BindContext& context) {
-  return {.x_TK = context.input(0),
-          .w_NK = context.input(1),
-          .bias_N = context.input(2),
-          .y_TN = context.output(0),
-          .scratch = scratch_bytes_of(context)};
-}
 
 }  // namespace plimsoll

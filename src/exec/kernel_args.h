@@ -100,6 +100,5 @@ MseBwdArgs mse_bwd_args(const BindContext& context);
 MatmulProblem matmul_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);
 LinearProblem linear_gelu_problem(const BindContext& context);
-LinearGeluArgs linear_gelu_args(const BindContext& context);
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@ namespace plimsoll {
 
 std::function<void()> bind_matmul_cpu(const BindContext& context) {
   if (context.op().def->name() == "linear_gelu") {
-    return [problem = linear_gelu_problem(context), args = linear_gelu_args(context)] {
+    return [problem = linear_gelu_problem(context), args = matmul_args(context)] {
       linear_gelu_ref(problem, args);
     };
   }

@@ -29,9 +29,9 @@ std::function<void()> seen_by_initcheck(const BindContext& context, std::functio
 }
 
 std::function<void()> bind_linear_gelu(const BindContext& context, CudaStream stream) {
-  std::shared_ptr<CudaLinearGelu> linear = prepare_linear_gelu_cuda(linear_gelu_problem(context));
+  std::shared_ptr<CudaMatmul> linear = prepare_linear_gelu_cuda(linear_gelu_problem(context));
   return seen_by_initcheck(
-      context, [linear, args = linear_gelu_args(context), stream] { linear->run(args, stream); }, stream);
+      context, [linear, args = matmul_args(context), stream] { linear->run(args, nullptr, stream); }, stream);
 }
 
 }  // namespace

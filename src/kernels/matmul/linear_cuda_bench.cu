@@ -201,7 +201,7 @@ void gelu(int64_t rows, int64_t columns, int64_t terms) {
   const LinearProblem problem{.rows = rows, .columns = columns, .terms = terms, .sm = kSm};
   const MatmulProblem alone = product_of(rows, columns, terms);
   const Operands o(alone);
-  LinearGeluArgs args{.x_TK = o.x, .w_NK = o.w, .bias_N = o.bias, .y_TN = o.y, .scratch = o.scratch()};
+  const MatmulArgs args{.a = o.x, .b = o.w, .bias = o.bias, .c = o.y, .scratch = o.scratch()};
   const auto own = prepare_own_linear_gelu_cuda(problem), chosen = prepare_linear_gelu_cuda(problem);
   const auto product = prepare_matmul_cuda(alone, Fp32Products::kF32);
   const auto multiply = [&] {
@@ -211,11 +211,11 @@ void gelu(int64_t rows, int64_t columns, int64_t terms) {
     multiply();
     bias_gelu_fwd_cuda({.h = o.z, .b = o.bias, .y = o.z, .T = rows, .C = columns}, stream());
   };
-  own->run(args, stream());
+  own->run(args, nullptr, stream());
   apart();
   if (!near(o.y, o.z, rows * columns, "a layer with GELU")) return;
-  const std::vector<double> ms =
-      medians_ms({[&] { own->run(args, stream()); }, [&] { chosen->run(args, stream()); }, apart, multiply});
+  const std::vector<double> ms = medians_ms({[&] { own->run(args, nullptr, stream()); },
+                                             [&] { chosen->run(args, nullptr, stream()); }, apart, multiply});
   std::printf(
       "gelu %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, chosen %8.4f (%s), product and bias_gelu "
       "%8.4f, "
@@ -238,7 +238,7 @@ class FeedForward {
     PLIMSOLL_CUDA(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal));
     for (int64_t row = 0; row < problem.m; row += chunk) {
       const View x = part(wide.x, row * problem.k);
-      gelu_->run({.x_TK = x, .w_NK = wide.w, .bias_N = wide.bias, .y_TN = wide.y, .scratch = wide.scratch()},
+      gelu_->run({.a = x, .b = wide.w, .bias = wide.bias, .c = wide.y, .scratch = wide.scratch()}, nullptr,
                  stream());
       back_->run({.a = wide.y,
                   .b = v,
@@ -261,7 +261,7 @@ class FeedForward {
   static View part(const View& view, int64_t first) {
     return {static_cast<uint16_t*>(view.data) + first, view.dtype};
   }
-  std::unique_ptr<CudaLinearGelu> gelu_;
+  std::unique_ptr<CudaMatmul> gelu_;
   std::unique_ptr<CudaMatmul> back_;
   cudaGraphExec_t graph_ = nullptr;
 };

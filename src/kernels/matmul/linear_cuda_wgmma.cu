@@ -367,13 +367,8 @@ void launch(const Args& args, CudaStream stream) {
   PLIMSOLL_CHECK_LAUNCH("linear_cuda_wgmma");
 }
 
-struct Operands {
-  ConstView x, w, bias, addend;
-  View y;
-};
-
 template <Epilogue kEpilogue>
-void run(const LinearProblem& problem, const Operands& operands, CudaStream stream) {
+void run(const LinearProblem& problem, const MatmulArgs& operands, CudaStream stream) {
   PLIMSOLL_CHECK(linear_sizes_fit(problem), "[{}, {}] x [{}, {}]^T on sm_{}", problem.rows, problem.terms,
                  problem.columns, problem.terms, problem.sm);
   const DType dtype = problem.dtype;
@@ -383,10 +378,10 @@ void run(const LinearProblem& problem, const Operands& operands, CudaStream stre
   const auto of_boxes = [&](const void* data) {
     return tensor_map(data, dtype, problem.rows, problem.columns, kBoxRows);
   };
-  const Args args{.x = tensor_map(operands.x.data, dtype, problem.rows, problem.terms, kRows),
-                  .w = tensor_map(operands.w.data, dtype, problem.columns, problem.terms, kColumns),
+  const Args args{.x = tensor_map(operands.a.data, dtype, problem.rows, problem.terms, kRows),
+                  .w = tensor_map(operands.b.data, dtype, problem.columns, problem.terms, kColumns),
                   .addend = operands.addend ? of_boxes(operands.addend.data) : CUtensorMap{},
-                  .y = of_boxes(operands.y.data),
+                  .y = of_boxes(operands.c.data),
                   .bias = {bias.data, bias.dtype},
                   .tiles_down = static_cast<int>((problem.rows + kRows - 1) / kRows),
                   .tiles_across = static_cast<int>(problem.columns / kColumns),
@@ -402,18 +397,16 @@ void run(const LinearProblem& problem, const Operands& operands, CudaStream stre
 
 }  // namespace
 
-void linear_gelu_cuda_wgmma(const LinearProblem& problem, const LinearGeluArgs& args, CudaStream stream) {
-  run<Epilogue::kBiasGelu>(
-      problem, {.x = args.x_TK, .w = args.w_NK, .bias = args.bias_N, .addend = {}, .y = args.y_TN}, stream);
-}
-
-void linear_cuda_wgmma(const LinearProblem& problem, const MatmulArgs& args, CudaStream stream) {
-  PLIMSOLL_CHECK(!args.bias || !args.addend, "a layer of {} x {} x {} with a bias and an addend",
-                 problem.rows, problem.columns, problem.terms);
-  const Operands operands{.x = args.a, .w = args.b, .bias = args.bias, .addend = args.addend, .y = args.c};
-  if (args.bias) return run<Epilogue::kBias>(problem, operands, stream);
-  if (args.addend) return run<Epilogue::kAddend>(problem, operands, stream);
-  run<Epilogue::kNone>(problem, operands, stream);
+void linear_cuda_wgmma(const LinearProblem& problem, LinearActivation activation, const MatmulArgs& args,
+                       CudaStream stream) {
+  const bool has_gelu = activation == LinearActivation::kGelu;
+  PLIMSOLL_CHECK(has_gelu ? args.bias && !args.addend : !args.bias || !args.addend,
+                 "a layer of {} x {} x {} with {}", problem.rows, problem.columns, problem.terms,
+                 has_gelu ? "GELU has a bias and no addend" : "a bias and an addend");
+  if (has_gelu) return run<Epilogue::kBiasGelu>(problem, args, stream);
+  if (args.bias) return run<Epilogue::kBias>(problem, args, stream);
+  if (args.addend) return run<Epilogue::kAddend>(problem, args, stream);
+  run<Epilogue::kNone>(problem, args, stream);
 }
 
 }  // namespace plimsoll

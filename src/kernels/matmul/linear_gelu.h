@@ -12,27 +12,17 @@
 // same version of the library where the product is the library's.
 // Cost: 2 T N K FLOPs and those of the activation; each operand is read once and y written once, where
 // bias_gelu after matmul writes and reads T N numbers more.
-// Thread-safety and ownership: as matmul.h.
+// Thread-safety and ownership: as matmul.h, whose arguments it takes: a is x, b is w, c is y; there is a bias
+// and no addend.
 #pragma once
 
-#include <cstddef>
-#include <span>
-
-#include "base/view.h"
 #include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul.h"
 
 namespace plimsoll {
 
-struct LinearGeluArgs {
-  ConstView x_TK = {};
-  ConstView w_NK = {};
-  ConstView bias_N = {};
-  View y_TN = {};
-  std::span<std::byte> scratch = {};
-};
-
 // Plain loops, summing in double; y is rounded once.
-void linear_gelu_ref(const LinearProblem& problem, const LinearGeluArgs& args);
+void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 
 // |error| of one element of the fast kernels, with `abs_sum` = sum |x||w| over its terms, `product` their
 // exact sum and `bias`. Four parts: the product's own error in fp32 (matmul_cuda.h) and its rounding to

@@ -2,31 +2,11 @@
 
 #include "base/check.h"
 #include "kernels/element_wise/gelu_cuda.h"
-#include "kernels/matmul/linear_cuda_wgmma.h"
-#include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
 namespace {
 
-class OwnProduct final : public CudaLinearGelu {
- public:
-  explicit OwnProduct(const LinearProblem& problem) : problem_(problem) {}
-  void run(const LinearGeluArgs& args, CudaStream stream) override {
-#ifdef PLIMSOLL_HAS_WGMMA
-    linear_gelu_cuda_wgmma(problem_, args, stream);
-#else
-    PLIMSOLL_CHECK(false, "built without code for compute capability 9.0");
-#endif
-  }
-  std::string description() const override {
-    return "linear_gelu_cuda_wgmma";
-  }
-
- private:
-  LinearProblem problem_;
-};
-
-class ProductThenActivation final : public CudaLinearGelu {
+class ProductThenActivation final : public CudaMatmul {
  public:
   explicit ProductThenActivation(const LinearProblem& problem)
       : problem_(problem),
@@ -39,12 +19,13 @@ class ProductThenActivation final : public CudaLinearGelu {
                                       .c = problem.dtype},
                                      Fp32Products::kF32)) {}
 
-  void run(const LinearGeluArgs& args, CudaStream stream) override {
-    product_->run({.a = args.x_TK, .b = args.w_NK, .bias = {}, .c = args.y_TN, .scratch = args.scratch},
-                  nullptr, stream);
-    bias_gelu_fwd_cuda(
-        {.h = args.y_TN, .b = args.bias_N, .y = args.y_TN, .T = problem_.rows, .C = problem_.columns},
-        stream);
+  void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
+    PLIMSOLL_CHECK(accumulate == nullptr, "a layer of {} x {} x {} with GELU overwrites", problem_.rows,
+                   problem_.columns, problem_.terms);
+    product_->run({.a = args.a, .b = args.b, .bias = {}, .c = args.c, .scratch = args.scratch}, nullptr,
+                  stream);
+    bias_gelu_fwd_cuda({.h = args.c, .b = args.bias, .y = args.c, .T = problem_.rows, .C = problem_.columns},
+                       stream);
   }
   std::string description() const override { return "cuBLASLt, " + product_->description(); }
 
@@ -55,11 +36,7 @@ class ProductThenActivation final : public CudaLinearGelu {
 
 }  // namespace
 
-std::unique_ptr<CudaLinearGelu> prepare_own_linear_gelu_cuda(const LinearProblem& problem) {
-  return std::make_unique<OwnProduct>(problem);
-}
-
-std::unique_ptr<CudaLinearGelu> prepare_linear_gelu_cuda(const LinearProblem& problem) {
+std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem) {
 #ifdef PLIMSOLL_HAS_WGMMA
   if (linear_takes_own_product(problem)) return prepare_own_linear_gelu_cuda(problem);
 #endif

@@ -8,24 +8,15 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
-#include "device/cuda/stream.h"
 #include "kernels/matmul/linear_gelu.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
 
-class CudaLinearGelu {
- public:
-  virtual ~CudaLinearGelu() = default;
-  virtual void run(const LinearGeluArgs& args, CudaStream stream) = 0;
-  // What computes it, in words for tests and profiles.
-  virtual std::string description() const = 0;
-};
-
-std::unique_ptr<CudaLinearGelu> prepare_linear_gelu_cuda(const LinearProblem& problem);
+std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
 // The first way whatever the number of rows. Requires: linear_sizes_fit(). run() has kInternal in a
 // build without code for compute capability 9.0.
-std::unique_ptr<CudaLinearGelu> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
+std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

@@ -62,15 +62,15 @@ void check(LinearProblem problem, DType bias_dtype, Way way) {
   DeviceBuffer dx(x), dw(w), dbias(bias), dy(y), dscratch(scratch);
   const auto linear =
       way == Way::kOwnProduct ? prepare_own_linear_gelu_cuda(problem) : prepare_linear_gelu_cuda(problem);
-  linear->run({.x_TK = dx.view(),
-               .w_NK = dw.view(),
-               .bias_N = dbias.view(),
-               .y_TN = dy.view(),
+  linear->run({.a = dx.view(),
+               .b = dw.view(),
+               .bias = dbias.view(),
+               .c = dy.view(),
                .scratch = {static_cast<std::byte*>(dscratch.view().data),
                            static_cast<size_t>(kCublasLtWorkspaceBytes)}},
-              nullptr);
+              nullptr, nullptr);
   dy.download();
-  linear_gelu_ref(problem, {.x_TK = x.view(), .w_NK = w.view(), .bias_N = bias.view(), .y_TN = want.view()});
+  linear_gelu_ref(problem, {.a = x.view(), .b = w.view(), .bias = bias.view(), .c = want.view()});
   const auto result = test::compare(
       y, want, {.per_element = bounds(problem, x, w, bias), .shape = {problem.rows, problem.columns}});
   EXPECT_TRUE(result.ok()) << result << " [" << linear->description() << "]";
@@ -114,8 +114,7 @@ void check_many_rows(int64_t terms, DType dtype) {
   DeviceBuffer dx(x), dw(w), dbias(bias), dy(y), dz(z);
   const auto prepared = prepare_linear_gelu_cuda(problem);
   for (DeviceBuffer* out : {&dy, &dz}) {
-    prepared->run({.x_TK = dx.view(), .w_NK = dw.view(), .bias_N = dbias.view(), .y_TN = out->view()},
-                  nullptr);
+    prepared->run({.a = dx.view(), .b = dw.view(), .bias = dbias.view(), .c = out->view()}, nullptr, nullptr);
     out->download();
   }
   EXPECT_TRUE(test::compare_bits(y, z).ok());
@@ -129,8 +128,7 @@ void check_many_rows(int64_t terms, DType dtype) {
   GuardedBuffer want("few/want", DType::kF64, kDistinct * problem.columns);
   for (int64_t i = 0; i < few_x.count(); ++i) few_x.view().store(i, x.load(i));
   for (int64_t i = 0; i < got.count(); ++i) got.view().store(i, y.load(i));
-  linear_gelu_ref(first,
-                  {.x_TK = few_x.view(), .w_NK = w.view(), .bias_N = bias.view(), .y_TN = want.view()});
+  linear_gelu_ref(first, {.a = few_x.view(), .b = w.view(), .bias = bias.view(), .c = want.view()});
   EXPECT_TRUE(
       test::compare(got, want,
                     {.per_element = bounds(first, few_x, w, bias), .shape = {kDistinct, problem.columns}})

@@ -9,15 +9,15 @@
 
 namespace plimsoll {
 
-void linear_gelu_ref(const LinearProblem& problem, const LinearGeluArgs& args) {
-  PLIMSOLL_CHECK(args.x_TK && args.w_NK && args.bias_N && args.y_TN, "an operand is absent");
+void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args) {
+  PLIMSOLL_CHECK(args.a && args.b && args.bias && args.c, "an operand is absent");
   for (int64_t t = 0; t < problem.rows; ++t) {
     for (int64_t n = 0; n < problem.columns; ++n) {
-      double sum = args.bias_N.load(n);
+      double sum = args.bias.load(n);
       for (int64_t k = 0; k < problem.terms; ++k) {
-        sum += args.x_TK.load(t * problem.terms + k) * args.w_NK.load(n * problem.terms + k);
+        sum += args.a.load(t * problem.terms + k) * args.b.load(n * problem.terms + k);
       }
-      args.y_TN.store(t * problem.columns + n, gelu_exact(sum, GeluForm::kErf));
+      args.c.store(t * problem.columns + n, gelu_exact(sum, GeluForm::kErf));
     }
   }
 }

@@ -28,7 +28,7 @@ void check_against_parts(DType dtype) {
   x.fill_normal();
   w.fill_normal(0.0, 0.4);
   bias.fill_uniform();
-  linear_gelu_ref(problem, {.x_TK = x.view(), .w_NK = w.view(), .bias_N = bias.view(), .y_TN = y.view()});
+  linear_gelu_ref(problem, {.a = x.view(), .b = w.view(), .bias = bias.view(), .c = y.view()});
   matmul_ref({.m = problem.rows,
               .n = problem.columns,
               .k = problem.terms,

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "kernels/matmul/linear_cuda_wgmma.h"
+#include "kernels/matmul/linear_gelu_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
@@ -7,13 +8,14 @@ namespace {
 
 class OwnProduct final : public CudaMatmul {
  public:
-  explicit OwnProduct(const LinearProblem& problem) : problem_(problem) {}
+  OwnProduct(const LinearProblem& problem, LinearActivation activation)
+      : problem_(problem), activation_(activation) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
     PLIMSOLL_CHECK(accumulate == nullptr, "a layer of {} x {} x {} overwrites", problem_.rows,
                    problem_.columns, problem_.terms);
 #ifdef PLIMSOLL_HAS_WGMMA
-    linear_cuda_wgmma(problem_, args, stream);
+    linear_cuda_wgmma(problem_, activation_, args, stream);
 #else
     static_cast<void>(args);
     static_cast<void>(stream);
@@ -21,11 +23,12 @@ class OwnProduct final : public CudaMatmul {
 #endif
   }
   std::string description() const override {
-    return "linear_cuda_wgmma";
+    return activation_ == LinearActivation::kGelu ? "linear_gelu_cuda_wgmma" : "linear_cuda_wgmma";
   }
 
  private:
   LinearProblem problem_;
+  LinearActivation activation_;
 };
 
 }  // namespace
@@ -34,7 +37,11 @@ std::unique_ptr<CudaMatmul> prepare_own_matmul_cuda(const MatmulProblem& problem
   const std::optional<LinearProblem> linear = matmul_as_linear(problem, sm);
   PLIMSOLL_CHECK(linear.has_value(), "a product of {} x {} x {} on sm_{} is no layer for tiles", problem.m,
                  problem.n, problem.k, sm);
-  return std::make_unique<OwnProduct>(*linear);
+  return std::make_unique<OwnProduct>(*linear, LinearActivation::kNone);
+}
+
+std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem) {
+  return std::make_unique<OwnProduct>(problem, LinearActivation::kGelu);
 }
 
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
