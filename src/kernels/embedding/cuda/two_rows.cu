@@ -13,6 +13,7 @@ template <typename X, int N>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     add_two_rows_kernel(const __grid_constant__ EmbeddingBwd a, const X* d_x, PartialSums partials) {
   __shared__ float shared[kTwoRows][kColumnSumWarps - 1][N][32];
+  wait_for_launch_before();
   let_next_launch_begin();
   const int lane = static_cast<int>(threadIdx.x);
   const int warp = static_cast<int>(threadIdx.y);
@@ -90,8 +91,8 @@ void launch_two_rows(const EmbeddingBwd& operands, const X* d_x, CudaStream stre
   if (blocks.num_blocks > 0) {
     const dim3 grid(static_cast<unsigned>(ceil_div(operands.C, 32 * kN)),
                     static_cast<unsigned>(blocks.num_blocks));
-    add_two_rows_kernel<X, kN><<<grid, dim3(32, kColumnSumWarps), 0, stream>>>(operands, d_x, partials);
-    PLIMSOLL_CHECK_LAUNCH("add_two_rows");
+    launch_early(add_two_rows_kernel<X, kN>, {grid, dim3(32, kColumnSumWarps)}, stream, operands, d_x,
+                 partials);
   }
   SumDestinations to{};
   for (int64_t row = operands.first_row; row < operands.first_row + operands.num_rows; ++row) {
