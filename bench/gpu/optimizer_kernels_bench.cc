@@ -134,12 +134,57 @@ void measure_small_states(Bench& bench) {
   });
 }
 
+// Weights in bf16 alone, which are rounded stochastically, with gradients in bf16.
+void measure_bf16_alone(Bench& bench) {
+  const std::vector<int64_t> counts = parameter_counts(8);
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  const View rate = integers(DType::kI32, {0x38d1b717}), step = integers(DType::kI64, {10});
+  Pool &in = bench.in, &out = bench.out;
+  std::vector<OptimizerTensor> fp32, eight_bit;
+  for (const int64_t count : counts) {
+    const int64_t blocks = eight_bit_blocks(count);
+    const View param = out.take(DType::kBF16, count), grad = in.take(DType::kBF16, count);
+    fp32.push_back({.param = param,
+                    .grad = grad,
+                    .m = out.take(DType::kF32, count),
+                    .v = out.take(DType::kF32, count),
+                    .count = count});
+    fill_cuda({fp32.back().v, count, 0.25}, nullptr);
+    eight_bit.push_back({.param = param,
+                         .grad = grad,
+                         .m = out.take(DType::kU8, count),
+                         .v = out.take(DType::kU8, count),
+                         .count = count,
+                         .m_absmax = out.take(DType::kF32, blocks),
+                         .v_absmax = out.take(DType::kF32, blocks)});
+    fill_cuda({eight_bit.back().m_absmax, blocks, 0.01}, nullptr);
+    fill_cuda({eight_bit.back().v_absmax, blocks, 0.01}, nullptr);
+  }
+  const ConstView lr{rate.data, DType::kF32};
+  const std::string size = fmt::format(", bf16 alone, {} M", total / 1000000);
+  bench.measure("adamw" + size, total * 22,
+                [&] { adamw_cuda({.tensors = fp32, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("lion" + size, total * 14,
+                [&] { lion_cuda({.tensors = fp32, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("sgd" + size, total * 6,
+                [&] { sgd_cuda({.tensors = fp32, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("adamw_8bit" + size, total * 10 + total / 16,
+                [&] { adamw_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("lion_8bit" + size, total * 8 + total / 32,
+                [&] { lion_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step}, nullptr); });
+  bench.measure("sgd_8bit" + size, total * 8 + total / 32, [&] {
+    sgd_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
+  });
+}
+
 }  // namespace
 
 void measure_optimizers(Bench& bench) {
   measure_optimizer(bench, DType::kF32, DType::kBF16);
   measure_optimizer(bench, DType::kBF16, DType::kU8);
   measure_small_states(bench);
+  measure_bf16_alone(bench);
 }
 
 }  // namespace plimsoll
