@@ -32,7 +32,7 @@ struct AdafactorScalars {
 // Sums of squares of a tile by row and by column; a vector's state.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
-    adafactor_sums_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+    adafactor_sums_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ float warp_sums[kTileRows][kWarps];
   const auto clip = static_cast<float>(scalars.clip.get());
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
 // The states of matrices: two blocks for each tensor of the table, one for its rows and one for its columns.
 template <class Table>
 __global__ void __launch_bounds__(kThreads)
-    adafactor_states_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+    adafactor_states_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
   const AdafactorEntry& entry = table.entries[blockIdx.x / 2];
   if (entry.row == nullptr || entry.num_tiles == 0) return;
@@ -132,7 +132,7 @@ __device__ __forceinline__ void load_factors(const AdafactorEntry& entry, const 
 // Sums of the squares of a tile's updates, and of its parameters where they scale the rate.
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
-    adafactor_norms_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+    adafactor_norms_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ float rows[kTileRows];
   __shared__ double slots[2][kWarps];
@@ -199,12 +199,12 @@ __device__ __forceinline__ AdafactorStep adafactor_step(const AdafactorEntry& en
 
 template <class Param, class Table>
 __global__ void __launch_bounds__(kThreads)
-    adafactor_update_kernel(const __grid_constant__ Table table, const AdafactorScalars scalars) {
+    adafactor_update_kernel(const AdafactorScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
   __shared__ float rows[kTileRows];
   __shared__ double slots[2][kWarps];
   const auto clip = static_cast<float>(scalars.clip.get());
-  RandomSite noise = scalars.noise.get();
+  Noise noise(scalars.noise);
   const uint32_t first_site = noise.site + static_cast<uint32_t>(table.first_index);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     const int index = table.find(chunk);
@@ -293,14 +293,14 @@ void launch_tables(const AdafactorArgs& args, const AdafactorScalars& scalars, C
     if (chunks == 0) continue;
     const auto most = static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) * 8u;
     const unsigned blocks = table.num_chunks < most ? table.num_chunks : most;
-    adafactor_sums_kernel<<<blocks, kThreads, 0, stream>>>(table, scalars);
+    adafactor_sums_kernel<<<blocks, kThreads, 0, stream>>>(scalars, table);
     PLIMSOLL_CHECK_LAUNCH("adafactor_sums");
-    adafactor_states_kernel<<<2u * static_cast<unsigned>(table.num_entries), kThreads, 0, stream>>>(table,
-                                                                                                    scalars);
+    adafactor_states_kernel<<<2u * static_cast<unsigned>(table.num_entries), kThreads, 0, stream>>>(scalars,
+                                                                                                    table);
     PLIMSOLL_CHECK_LAUNCH("adafactor_states");
-    adafactor_norms_kernel<Param><<<blocks, kThreads, 0, stream>>>(table, scalars);
+    adafactor_norms_kernel<Param><<<blocks, kThreads, 0, stream>>>(scalars, table);
     PLIMSOLL_CHECK_LAUNCH("adafactor_norms");
-    adafactor_update_kernel<Param><<<blocks, kThreads, 0, stream>>>(table, scalars);
+    adafactor_update_kernel<Param><<<blocks, kThreads, 0, stream>>>(scalars, table);
     PLIMSOLL_CHECK_LAUNCH("adafactor_update");
   }
 }

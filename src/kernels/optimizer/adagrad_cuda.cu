@@ -9,10 +9,10 @@ namespace {
 
 template <class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
-    adagrad_kernel(const __grid_constant__ Table table, const AdagradScalars s) {
+    adagrad_kernel(const AdagradScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   const AdagradStep step = adagrad_step(s);
-  const RandomSite noise = s.noise.get();
+  const Noise noise(s.noise);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     update_chunk(table, chunk, step, noise);
   }
@@ -28,8 +28,8 @@ void adagrad_cuda(const AdagradArgs& args, CudaStream stream) {
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
         const auto kernel = cuda::adagrad_kernel<std::remove_cvref_t<decltype(table)>>;
-        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
-                                                                                                   scalars);
+        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(scalars,
+                                                                                                   table);
         PLIMSOLL_CHECK_LAUNCH("adagrad");
       });
 }

@@ -9,10 +9,10 @@ namespace {
 
 template <class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
-    lion_kernel(const __grid_constant__ Table table, const LionScalars scalars) {
+    lion_kernel(const LionScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
   const LionStep step = lion_step(scalars);
-  const RandomSite noise = scalars.noise.get();
+  const Noise noise(scalars.noise);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     update_chunk(table, chunk, step, noise);
   }
@@ -28,8 +28,8 @@ void lion_cuda(const LionArgs& args, CudaStream stream) {
       args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
         const auto kernel = cuda::lion_kernel<std::remove_cvref_t<decltype(table)>>;
-        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(table,
-                                                                                                   scalars);
+        kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(scalars,
+                                                                                                   table);
         PLIMSOLL_CHECK_LAUNCH("lion");
       });
 }

@@ -13,10 +13,10 @@ inline constexpr int kSgdPacks = kMoments == Moments::kNone ? 2 * kUpdatePacks :
 
 template <Moments kMoments, class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
-    sgd_kernel(const __grid_constant__ Table table, const SgdScalars s) {
+    sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   const SgdStep step = sgd_step(s);
-  const RandomSite noise = s.noise.get();
+  const Noise noise(s.noise);
   for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
     update_chunk<kSgdPacks<kMoments>, kMoments>(table, chunk, step, noise);
   }
@@ -29,7 +29,7 @@ void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker
   for_each_table<UpdateEntry>(tensors, kChunk, entry_of, [&](const auto& table) {
     if (table.num_chunks == 0) return;
     const auto kernel = sgd_kernel<kMoments, std::remove_cvref_t<decltype(table)>>;
-    kernel<<<update_blocks(kernel, table.num_chunks), kUpdateThreads, 0, stream>>>(table, scalars);
+    kernel<<<update_blocks(kernel, table.num_chunks), kUpdateThreads, 0, stream>>>(scalars, table);
     PLIMSOLL_CHECK_LAUNCH("sgd");
   });
 }

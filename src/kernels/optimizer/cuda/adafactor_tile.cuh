@@ -6,6 +6,7 @@
 
 #include "kernels/element_wise/cuda/vectors.cuh"
 #include "kernels/optimizer/adafactor.h"
+#include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
 
 namespace plimsoll::cuda {
@@ -134,23 +135,23 @@ __device__ __forceinline__ void store_low_columns(const AdafactorEntry& entry, i
 // one.
 template <class Param>
 __device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, int num_columns, int64_t first,
-                                                 const float (&x)[4], const RandomSite& noise) {
+                                                 const float (&x)[4], const Noise& noise) {
   auto* to = static_cast<Param*>(entry.param) + first;
   if constexpr (std::is_same_v<Param, float>) {
     store_columns(entry.packs, num_columns, to, x);
     store_low_columns(entry, num_columns, first, x);
   } else if (entry.packs && num_columns == 4) {
     uint32_t numbers[4];
-    draw_noise<4>(noise, entry.first + first, numbers);
-    store_stochastically<4>(to, x, numbers);
+    noise.draw<4>(entry.first + first, numbers);
+    store_raw<__nv_bfloat16, 4>(to, rounded_stochastically<4>(x, numbers));
   } else {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       if (k >= num_columns) continue;
       const float one[1] = {x[k]};
       uint32_t number[1];
-      draw_noise<1>(noise, entry.first + first + k, number);
-      store_stochastically<1>(to + k, one, number);
+      noise.draw<1>(entry.first + first + k, number);
+      store_raw<__nv_bfloat16, 1>(to + k, rounded_stochastically<1>(one, number));
     }
   }
 }

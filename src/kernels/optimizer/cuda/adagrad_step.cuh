@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 
 namespace plimsoll::cuda {

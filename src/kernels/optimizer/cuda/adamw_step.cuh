@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 
 namespace plimsoll::cuda {

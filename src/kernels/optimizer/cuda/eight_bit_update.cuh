@@ -1,24 +1,30 @@
 // What the kernels of AdamW, Lion, SGD and Adagrad with 8-bit states share: the table of tensors to update,
 // the maps in shared memory, and the walk over blocks of 256 elements, a warp to each. A lane takes four
 // elements of either half of its block; what it reads of a block it has asked for before it computes the
-// block before. Instructions are what these kernels are short of: in the time of an element's 16 bytes a
-// multiprocessor of an H200 issues 112, AdamW takes some 80. Only for .cu files. Thread-safe: no state.
+// block before. Instructions are what these kernels are short of: in the time of an element's bytes, 16 or
+// 10, a multiprocessor of an H200 issues 112 or, with weights in bf16 alone, 70; AdamW takes some 75 of
+// either. Only for .cu files. Thread-safe: no state.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <type_traits>
 
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"
+#include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 #include "kernels/optimizer/eight_bit.h"
 
 namespace plimsoll::cuda {
 
-// As many warps as there are registers for: of 8 or 12 AdamW takes 2 to 4 % longer on an H200.
-inline constexpr int kEightBitWarps = 9;
+// A multiple of four, so that each quarter of a multiprocessor has as many warps: with nine a block one has
+// half as many again as the others, which wait for it.
+inline constexpr int kEightBitWarps = 8;
 inline constexpr int kEightBitThreads = 32 * kEightBitWarps;
 inline constexpr int64_t kEightBitChunk = kEightBitWarps * kEightBitBlock;
+inline constexpr int64_t kEightBitHalf = kEightBitBlock / 2;
 // Blocks of threads that a multiprocessor holds; more would have too few registers for what they fetch ahead.
 inline constexpr unsigned kEightBitResident = 3;
 
@@ -37,6 +43,11 @@ struct EightBitEntry {
   DType low_dtype;
   bool packs;  // whether every address, and the noise, allows packs of four
 };
+
+// The first of the four elements that this lane has of the first half of a block.
+__device__ __forceinline__ int64_t first_of_lane(uint32_t block) {
+  return int64_t{block} * kEightBitBlock + threadIdx.x % 32 * 4;
+}
 
 // A copy for each translation unit that uses it: constants of the program's image.
 static __device__ const EightBitMap kSignedMap = make_eight_bit_map(EightBitSign::kSigned);
@@ -130,7 +141,13 @@ struct StateBlock {
   }
 };
 
+// 1 / absmax, 0 of a block that is zero (eight_bit.h). Between the two limits nothing on the way is flushed.
 __device__ __forceinline__ float inverse_of(float absmax) {
+  if (absmax >= 0x1p-126f && absmax <= 0x1p125f) {
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(absmax));
+    return fmaf(fmaf(-inverse, absmax, 1.0f), inverse, inverse);
+  }
   return absmax >= 0x1p-126f ? 1.0f / absmax : 0.0f;
 }
 
@@ -144,29 +161,51 @@ __device__ __forceinline__ void store_low(const EightBitEntry& entry, int64_t i,
   }
 }
 
-// Four gradients as they lie in memory.
-struct RawGrad {
-  uint32_t words[4];
+// A lane's gradients of a block as they lie in memory: four of either half. Grad: __nv_bfloat16, or void
+// where each tensor says its own.
+template <class Grad>
+struct RawGrads {
+  static constexpr bool kIsKnown = std::is_same_v<Grad, __nv_bfloat16>;
+  uint32_t words[2][kIsKnown ? 2 : 4];
 
   __device__ __forceinline__ void load(const EightBitEntry& entry, int64_t i) {
-    if (entry.grad_dtype == DType::kF32) {
-      const auto raw = load_raw<float, 4>(static_cast<const float*>(entry.grad) + i);
+    if constexpr (kIsKnown) {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) words[k] = raw.word[k];
+      for (int half = 0; half < 2; ++half) {
+        const auto raw = load_raw<Grad, 4>(static_cast<const Grad*>(entry.grad) + i + half * kEightBitHalf);
+        words[half][0] = raw.word[0];
+        words[half][1] = raw.word[1];
+      }
+    } else if (entry.grad_dtype == DType::kF32) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto raw = load_raw<float, 4>(static_cast<const float*>(entry.grad) + i + half * kEightBitHalf);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) words[half][k] = raw.word[k];
+      }
     } else {
-      const auto raw = load_raw<__half, 4>(static_cast<const __half*>(entry.grad) + i);
-      words[0] = raw.word[0];
-      words[1] = raw.word[1];
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto raw =
+            load_raw<__half, 4>(static_cast<const __half*>(entry.grad) + i + half * kEightBitHalf);
+        words[half][0] = raw.word[0];
+        words[half][1] = raw.word[1];
+      }
     }
   }
-  __device__ __forceinline__ void unpack_as(DType dtype, float (&g)[4]) const {
-    if (dtype == DType::kF32) {
+  __device__ __forceinline__ void unpack_as(DType dtype, float (&g)[2][4]) const {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) g[k] = __uint_as_float(words[k]);
-    } else if (dtype == DType::kBF16) {
-      unpack<__nv_bfloat16, 4>({{words[0], words[1]}}, g);
-    } else {
-      unpack<__half, 4>({{words[0], words[1]}}, g);
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (kIsKnown) {
+        unpack<__nv_bfloat16, 4>({{words[half][0], words[half][1]}}, g[half]);
+      } else if (dtype == DType::kF32) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) g[half][k] = __uint_as_float(words[half][k]);
+      } else if (dtype == DType::kBF16) {
+        unpack<__nv_bfloat16, 4>({{words[half][0], words[half][1]}}, g[half]);
+      } else {
+        unpack<__half, 4>({{words[half][0], words[half][1]}}, g[half]);
+      }
     }
   }
 };
@@ -176,12 +215,15 @@ struct RawGrad {
 // stored is not read before the next step: the cache need not keep it.
 template <class Param, int N>
 __device__ __forceinline__ void store_parameter(const EightBitEntry& entry, int64_t i, const float (&p)[N],
-                                                const RandomSite& noise) {
+                                                const uint32_t (&noise)[N]) {
   auto* to = static_cast<Param*>(entry.param) + i;
   if constexpr (!std::is_same_v<Param, float>) {
-    uint32_t numbers[N];
-    draw_noise<N>(noise, entry.first + i, numbers);
-    store_stochastically<N>(to, p, numbers);
+    const auto rounded = rounded_stochastically<N>(p, noise);
+    if constexpr (N == 4) {
+      __stcs(reinterpret_cast<uint2*>(to), make_uint2(rounded.word[0], rounded.word[1]));
+    } else {
+      store_raw<Param, N>(to, rounded);
+    }
   } else {
     if constexpr (N == 4) {
       __stcs(reinterpret_cast<float4*>(to), make_float4(p[0], p[1], p[2], p[3]));
@@ -192,63 +234,75 @@ __device__ __forceinline__ void store_parameter(const EightBitEntry& entry, int6
   }
 }
 
-// What a lane reads of a whole block, as it lies in memory.
-template <class Param, bool kHasV>
+// What a lane reads of a whole block, as it lies in memory: numbers made of it here would wait for it, and
+// take more registers.
+template <class Param, class Grad, bool kHasV>
 struct BlockOperands {
-  float p[2][4];
-  RawGrad g[2];
+  Raw<Param, 4> p[2];
+  RawGrads<Grad> g;
   uint32_t m[2], v[2];
   float m_absmax, v_absmax;
 
-  __device__ __forceinline__ void load(const EightBitEntry& entry, int64_t begin, int lane) {
-    const int64_t block = begin / kEightBitBlock;
+  __device__ __forceinline__ void load(const EightBitEntry& entry, uint32_t block) {
+    const int64_t i = first_of_lane(block);
     m_absmax = entry.m_absmax[block];
     if constexpr (kHasV) v_absmax = entry.v_absmax[block];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int64_t i = begin + half * 128 + lane * 4;
-      load_floats<Param, 4>(static_cast<const Param*>(entry.param) + i, p[half]);
-      m[half] = *reinterpret_cast<const uint32_t*>(entry.m + i);
-      if constexpr (kHasV) v[half] = *reinterpret_cast<const uint32_t*>(entry.v + i);
-      g[half].load(entry, i);
+      p[half] = load_raw<Param, 4>(static_cast<const Param*>(entry.param) + i + half * kEightBitHalf);
+      m[half] = *reinterpret_cast<const uint32_t*>(entry.m + i + half * kEightBitHalf);
+      if constexpr (kHasV) v[half] = *reinterpret_cast<const uint32_t*>(entry.v + i + half * kEightBitHalf);
     }
+    g.load(entry, i);
+  }
+};
+
+// What a lane computes with of a whole block.
+template <bool kHasV>
+struct BlockNumbers {
+  uint32_t noise[2][4] = {};
+  float p[2][4], g[2][4];
+  StateBlock<EightBitSign::kSigned> m;
+  StateBlock<EightBitSign::kUnsigned> v;
+
+  template <class Param, class Grad>
+  __device__ __forceinline__ void unpack_from(const BlockOperands<Param, Grad, kHasV>& raw,
+                                              const SharedMap* maps, DType grad_dtype) {
+    m.load(maps[0], raw.m, raw.m_absmax);
+    if constexpr (kHasV) v.load(maps[1], raw.v, raw.v_absmax);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) unpack<Param, 4>(raw.p[half], p[half]);
+    raw.g.unpack_as(grad_dtype, g);
   }
 };
 
 // A whole block whose addresses allow packs. Step: step.apply(float& p, float g, float& m, float& v).
 template <class Param, bool kHasV, class Step>
-__device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, int64_t begin,
-                                                   BlockOperands<Param, kHasV>& old, const SharedMap* maps,
-                                                   const Step& step, const RandomSite& noise) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t block = begin / kEightBitBlock;
-  StateBlock<EightBitSign::kSigned> m;
-  StateBlock<EightBitSign::kUnsigned> v;
-  m.load(maps[0], old.m, old.m_absmax);
-  if constexpr (kHasV) v.load(maps[1], old.v, old.v_absmax);
+__device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, uint32_t block,
+                                                   BlockNumbers<kHasV>& x, const SharedMap* maps,
+                                                   const Step& step) {
+  const int64_t i = first_of_lane(block);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t i = begin + half * 128 + lane * 4;
-    float g[4];
-    old.g[half].unpack_as(entry.grad_dtype, g);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) step.apply(old.p[half][k], g[k], m.x[half][k], v.x[half][k]);
-    store_parameter<Param, 4>(entry, i, old.p[half], noise);
+    for (int k = 0; k < 4; ++k) step.apply(x.p[half][k], x.g[half][k], x.m.x[half][k], x.v.x[half][k]);
+    store_parameter<Param, 4>(entry, i + half * kEightBitHalf, x.p[half], x.noise[half]);
   }
-  const float m_new = m.largest();
+  const float m_new = x.m.largest();
   const float m_inverse = inverse_of(m_new);
   float v_new = 0.0f, v_inverse = 0.0f;
   if constexpr (kHasV) {
-    v_new = v.largest();
+    v_new = x.v.largest();
     v_inverse = inverse_of(v_new);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t i = begin + half * 128 + lane * 4;
-    __stcs(reinterpret_cast<uint32_t*>(entry.m + i), m.codes(maps[0], m_inverse, half));
-    if constexpr (kHasV) __stcs(reinterpret_cast<uint32_t*>(entry.v + i), v.codes(maps[1], v_inverse, half));
+    const int64_t at = i + half * kEightBitHalf;
+    __stcs(reinterpret_cast<uint32_t*>(entry.m + at), x.m.codes(maps[0], m_inverse, half));
+    if constexpr (kHasV)
+      __stcs(reinterpret_cast<uint32_t*>(entry.v + at), x.v.codes(maps[1], v_inverse, half));
   }
-  if (lane == 0) {
+  if (threadIdx.x % 32 == 0) {
     entry.m_absmax[block] = m_new;
     if constexpr (kHasV) entry.v_absmax[block] = v_new;
   }
@@ -257,11 +311,11 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, i
 // The last block of a tensor, or one whose addresses are odd: an element at a time, the states twice, once
 // for the largest and once for the codes, so that nothing is kept.
 template <class Param, bool kHasV, class Step>
-__device__ __noinline__ void update_part_block(const EightBitEntry& entry, int64_t begin,
+__device__ __noinline__ void update_part_block(const EightBitEntry& entry, uint32_t block,
                                                const SharedMap* maps, const Step step,
-                                               const RandomSite noise) {
+                                               const RandomSite where) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t block = begin / kEightBitBlock;
+  const int64_t begin = int64_t{block} * kEightBitBlock;
   const int64_t end = begin + kEightBitBlock < entry.count ? begin + kEightBitBlock : entry.count;
   const AnyFloats grad{entry.grad, entry.grad_dtype};
   const float m_old = entry.m_absmax[block];
@@ -288,7 +342,9 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, int64
   for (int64_t i = begin + lane; i < end; i += 32) {
     float p[1], m, v;
     updated(i, p[0], m, v);
-    store_parameter<Param, 1>(entry, i, p, noise);
+    const uint32_t number[1] = {
+        std::is_same_v<Param, float> ? 0 : philox_element(where, static_cast<uint64_t>(entry.first + i))};
+    store_parameter<Param, 1>(entry, i, p, number);
     entry.m[i] = code_of<EightBitSign::kSigned>(maps[0], m, m_inverse);
     if constexpr (kHasV) entry.v[i] = code_of<EightBitSign::kUnsigned>(maps[1], v, v_inverse);
   }
@@ -299,53 +355,79 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, int64
   }
 }
 
-// A warp's block of 256 elements in a chunk; past the last chunk it has none.
+// A warp's way over its blocks of 256 elements, one of each chunk that its block of threads takes. What it
+// knows of the chunk's tensor it finds out where the tensor begins.
 struct EightBitTurn {
-  int index = 0;  // of the tensor's entry
-  int64_t begin = 0;
+  uint32_t chunk;
+  uint32_t end_chunk = 0;  // of the tensor; behind the last tensor there are none
+  uint32_t first_chunk = 0;
+  uint32_t whole_blocks = 0;  // that are taken as packs
+  int index = 0;              // of the tensor's entry
+  uint32_t block = 0;         // the warp's, in the tensor
   bool is_whole = false;
 
-  // From the turn before: its tensor is the next one's too, mostly.
+  // Requires: chunks only grow.
   template <class Table>
-  __device__ __forceinline__ EightBitTurn next(const Table& table, uint32_t chunk) const {
-    EightBitTurn turn;
-    if (chunk >= table.num_chunks) return turn;
-    const bool same = index + 1 == table.num_entries || chunk < table.entries[index + 1].first_chunk;
-    turn.index = same ? index : table.find(chunk);
-    const EightBitEntry& entry = table.entries[turn.index];
-    turn.begin = static_cast<int64_t>(chunk - entry.first_chunk) * kEightBitChunk +
-                 static_cast<int64_t>(threadIdx.x / 32) * kEightBitBlock;
-    turn.is_whole = entry.packs && turn.begin + kEightBitBlock <= entry.count;
-    return turn;
+  __device__ __forceinline__ void go_to(const Table& table, uint32_t to) {
+    chunk = to;
+    if (chunk >= end_chunk) enter(table);
+    block = (chunk - first_chunk) * kEightBitWarps + threadIdx.x / 32;
+    is_whole = block < whole_blocks;
+  }
+
+ private:
+  template <class Table>
+  __device__ __forceinline__ void enter(const Table& table) {
+    whole_blocks = 0;
+    if (chunk >= table.num_chunks) return;
+    index = table.find(chunk);
+    const EightBitEntry& entry = table.entries[index];
+    first_chunk = entry.first_chunk;
+    end_chunk = index + 1 < table.num_entries ? table.entries[index + 1].first_chunk : table.num_chunks;
+    if (entry.packs) whole_blocks = static_cast<uint32_t>(entry.count / kEightBitBlock);
   }
 };
 
 // A warp's operands come while it computes the block before. `shared_step` need not be there before the
 // barrier of this function. `noise` is that of the list's first tensor; the others' sites follow.
-template <class Param, bool kHasV, class Table, class Step>
+template <class Param, class Grad, bool kHasV, class Table, class Step>
 __device__ __forceinline__ void update_eight_bit(const Table& table, const Step& shared_step, SharedMap* maps,
-                                                 RandomSite noise) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  BlockOperands<Param, kHasV> coming;
-  EightBitTurn next = EightBitTurn{}.next(table, blockIdx.x);
-  if (next.is_whole) coming.load(table.entries[next.index], next.begin, lane);
+                                                 Noise noise) {
+  BlockOperands<Param, Grad, kHasV> coming;
+  EightBitTurn next;
+  next.go_to(table, blockIdx.x);
+  if (next.is_whole) coming.load(table.entries[next.index], next.block);
   maps[0].load(kSignedMap);
   if constexpr (kHasV) maps[1].load(kUnsignedMap);
   __syncthreads();
   const Step step = shared_step;
   const uint32_t first_site = noise.site + static_cast<uint32_t>(table.first_index);
-  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    const EightBitTurn turn = next;
-    BlockOperands<Param, kHasV> old = coming;
-    next = turn.next(table, chunk + gridDim.x);
-    if (next.is_whole) coming.load(table.entries[next.index], next.begin, lane);
-    const EightBitEntry& entry = table.entries[turn.index];
-    noise.site = first_site + static_cast<uint32_t>(turn.index);
-    if (turn.is_whole) {
-      update_whole_block<Param, kHasV>(entry, turn.begin, old, maps, step, noise);
-    } else if (turn.begin < entry.count) {
-      update_part_block<Param, kHasV>(entry, turn.begin, maps, step, noise);
+  const auto advance = [&] {
+    next.go_to(table, next.chunk + gridDim.x);
+    if (next.is_whole) coming.load(table.entries[next.index], next.block);
+  };
+  for (;;) {
+    while (next.is_whole) {
+      const EightBitEntry& entry = table.entries[next.index];
+      const uint32_t block = next.block;
+      noise.site = first_site + static_cast<uint32_t>(next.index);
+      BlockNumbers<kHasV> numbers;
+      if constexpr (!std::is_same_v<Param, float>) {
+        noise.draw_packs<2>(entry.first + first_of_lane(block), kEightBitHalf, numbers.noise);
+      }
+      numbers.unpack_from(coming, maps, entry.grad_dtype);
+      advance();
+      update_whole_block<Param, kHasV>(entry, block, numbers, maps, step);
     }
+    if (next.chunk >= table.num_chunks) return;
+    const EightBitEntry& entry = table.entries[next.index];
+    noise.site = first_site + static_cast<uint32_t>(next.index);
+    if (int64_t{next.block} * kEightBitBlock < entry.count) {
+      update_part_block<Param, kHasV>(entry, next.block, maps, step, noise.where());
+    }
+    // So that nothing of it lives across the call, for which it would be put away as soon as it has come.
+    coming = {};
+    advance();
   }
 }
 
@@ -381,30 +463,51 @@ struct EightBitEntryMaker {
   }
 };
 
-// Calls launch(table, Param{}) with as many tensors as a table holds. Requires: parameters are all f32, or
-// all bf16 and nothing else.
-template <class Launch>
-void for_each_eight_bit_table(const char* kernel, std::span<const OptimizerTensor> tensors, bool has_v,
-                              const Launch& launch) {
-  const DType dtype = tensors.empty() ? DType::kF32 : tensors.front().param.dtype;
-  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kernel,
-                 dtype_name(dtype));
-  for_each_table<EightBitEntry>(tensors, kEightBitChunk, EightBitEntryMaker{kernel, has_v, dtype},
-                                [&](const auto& table) {
-                                  if (table.num_chunks == 0) return;
-                                  if (dtype == DType::kF32) {
-                                    launch(table, float{});
-                                  } else {
-                                    launch(table, __nv_bfloat16{});
-                                  }
-                                });
-}
-
 // A grid that fills the card: blocks walk over the chunks.
 inline unsigned eight_bit_grid(uint32_t num_chunks) {
   const auto most =
       static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) * kEightBitResident;
   return num_chunks < most ? num_chunks : most;
+}
+
+// make_step(scalars) in device code: the update of one element.
+template <class Param, class Grad, bool kHasV, auto make_step, class Scalars, class Table>
+static __global__ void __launch_bounds__(kEightBitThreads, kEightBitResident)
+    eight_bit_kernel(const Scalars scalars, const __grid_constant__ Table table) {
+  if (scalars.finite.get() == 0.0) return;
+  __shared__ SharedMap maps[kHasV ? 2 : 1];
+  __shared__ decltype(make_step(scalars)) step;
+  if (threadIdx.x == 0) step = make_step(scalars);
+  update_eight_bit<Param, Grad, kHasV>(table, step, maps, Noise(scalars.noise));
+}
+
+// The update of all tensors, as many in a launch as a table holds. Requires: parameters are all f32, or all
+// bf16 and nothing else.
+template <bool kHasV, auto make_step, class Scalars>
+void launch_eight_bit(const char* kernel, std::span<const OptimizerTensor> tensors, const Scalars& scalars,
+                      CudaStream stream) {
+  const DType dtype = tensors.empty() ? DType::kF32 : tensors.front().param.dtype;
+  PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kernel,
+                 dtype_name(dtype));
+  for_each_table<EightBitEntry>(
+      tensors, kEightBitChunk, EightBitEntryMaker{kernel, kHasV, dtype}, [&](const auto& table) {
+        if (table.num_chunks == 0) return;
+        using Table = std::remove_cvref_t<decltype(table)>;
+        const auto launch = [&](auto* update) {
+          update<<<eight_bit_grid(table.num_chunks), kEightBitThreads, 0, stream>>>(scalars, table);
+          PLIMSOLL_CHECK_LAUNCH("eight_bit_kernel");
+        };
+        const std::span entries(table.entries, static_cast<size_t>(table.num_entries));
+        if (dtype == DType::kF32) {
+          launch(eight_bit_kernel<float, void, kHasV, make_step, Scalars, Table>);
+        } else if (std::ranges::all_of(
+                       entries, [](DType grad) { return grad == DType::kBF16; },
+                       &EightBitEntry::grad_dtype)) {
+          launch(eight_bit_kernel<__nv_bfloat16, __nv_bfloat16, kHasV, make_step, Scalars, Table>);
+        } else {
+          launch(eight_bit_kernel<__nv_bfloat16, void, kHasV, make_step, Scalars, Table>);
+        }
+      });
 }
 
 }  // namespace plimsoll::cuda

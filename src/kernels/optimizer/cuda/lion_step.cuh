@@ -2,6 +2,7 @@
 // files. Thread-safe: no state.
 #pragma once
 
+#include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 #include "kernels/optimizer/lion.h"
 

@@ -2,7 +2,6 @@
 // rounding. Only for .cu files. Thread-safe: no state.
 #pragma once
 
-#include "base/philox.h"
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
@@ -55,29 +54,29 @@ __device__ __forceinline__ void store_split(__nv_bfloat16* high, __nv_bfloat16* 
 
 // fp32 rounded to bf16 by 16 bits of noise each (round_stochastically), the upper halves of these numbers.
 template <int N>
-__device__ __forceinline__ void store_stochastically(__nv_bfloat16* to, const float (&x)[N],
-                                                     const uint32_t (&noise)[N]) {
-  Raw<__nv_bfloat16, N> rounded;
+__device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(const float (&x)[N],
+                                                                        const uint32_t (&noise)[N]) {
+  uint32_t sums[N];
+  bool has_nan = false;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const uint32_t bits = __float_as_uint(x[i]);
-    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    set_half<N>(rounded, i, is_nan ? bits >> 16 | 0x0040u : (bits + (noise[i] >> 16)) >> 16);
+    sums[i] = __float_as_uint(x[i]) + (noise[i] >> 16);
+    if (i % 2 == 0) has_nan = has_nan || isunordered(x[i], x[N == 1 ? i : i + 1]);
   }
-  store_raw<__nv_bfloat16, N>(to, rounded);
-}
-
-// The numbers of elements i to i + N - 1 of a parameter. Requires: i is a multiple of 4 where N is 4.
-template <int N>
-__device__ __forceinline__ void draw_noise(const RandomSite& noise, int64_t i, uint32_t (&numbers)[N]) {
-  if constexpr (N == 4) {
-    const auto drawn = philox_block(noise, static_cast<uint64_t>(i) / 4);
+  if (has_nan) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) numbers[k] = drawn[static_cast<size_t>(k)];
+    for (int i = 0; i < N; ++i) {
+      if (isnan(x[i])) sums[i] = __float_as_uint(x[i]) | 0x400000u;
+    }
+  }
+  Raw<__nv_bfloat16, N> rounded;
+  if constexpr (N == 1) {
+    rounded.word[0] = sums[0] >> 16;
   } else {
 #pragma unroll
-    for (int k = 0; k < N; ++k) numbers[k] = philox_element(noise, static_cast<uint64_t>(i + k));
+    for (int i = 0; i < N; i += 2) rounded.word[i / 2] = __byte_perm(sums[i], sums[i + 1], 0x7632);
   }
+  return rounded;
 }
 
 // The upper parts alone.

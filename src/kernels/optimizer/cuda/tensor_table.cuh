@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "base/philox.h"
 #include "kernels/element_wise/cuda/vectors.cuh"
 #include "kernels/optimizer/tensor_list.h"
 
@@ -90,22 +89,5 @@ inline OptionalScalar optional_scalar(const char* kernel, const char* name, cons
   if (!view) return {};
   return {scalar_of(kernel, name, view), 1.0};
 }
-
-// What parameters that are rounded stochastically draw with. Args: of an update, with step, noise_seed and
-// noise_site.
-struct NoiseScalars {
-  uint64_t seed;
-  const int64_t* step;  // null: 0
-  uint32_t site;
-
-  template <class Args>
-  static NoiseScalars of(const Args& args) {
-    return {args.noise_seed, args.step ? args.step.template as<int64_t>() : nullptr, args.noise_site};
-  }
-  // Of the list's first tensor; the others' sites follow.
-  __device__ __forceinline__ RandomSite get() const {
-    return {seed, step == nullptr ? 0u : static_cast<uint32_t>(*step), site};
-  }
-};
 
 }  // namespace plimsoll::cuda

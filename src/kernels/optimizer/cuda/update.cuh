@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/element_wise/cuda/attributes.cuh"
+#include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
 #include "kernels/optimizer/cuda/tensor_table.cuh"
 
@@ -59,12 +60,13 @@ struct UpdateValues {
     }
   }
   // Element i is the first; `noise` is the tensor's, for what is rounded stochastically.
-  __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const RandomSite& noise) const {
+  __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const Noise& noise) const {
     uint32_t numbers[N] = {};
-    if (entry.is_bf16 || entry.v_is_bf16) draw_noise<N>(noise, entry.first + i, numbers);
+    if (entry.is_bf16 || entry.v_is_bf16) noise.draw<N>(entry.first + i, numbers);
     if constexpr (kMoments == Moments::kSome) store_moments(entry, i, numbers);
     if (entry.is_bf16) {
-      store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.param) + i, p, numbers);
+      store_raw<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.param) + i,
+                                  rounded_stochastically<N>(p, numbers));
       return;
     }
     if (entry.is_split) {
@@ -93,7 +95,8 @@ struct UpdateValues {
       uint32_t lower[N];
 #pragma unroll
       for (int k = 0; k < N; ++k) lower[k] = numbers[k] << 16;
-      store_stochastically<N>(static_cast<__nv_bfloat16*>(entry.v) + i, v, lower);
+      store_raw<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.v) + i,
+                                  rounded_stochastically<N>(v, lower));
     } else if (entry.v != nullptr) {
       store_floats<float, N>(static_cast<float*>(entry.v) + i, v);
     }
@@ -112,7 +115,7 @@ struct UpdateValues {
 // first tensor; the others' sites follow. Requires: the table's chunks have update_chunk_elements(kPacks).
 template <int kPacks = kUpdatePacks, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step,
-                                             RandomSite noise) {
+                                             Noise noise) {
   constexpr int kChunk = update_chunk_elements(kPacks);
   const int index = table.find(chunk);
   const UpdateEntry& entry = table.entries[index];
