@@ -55,9 +55,9 @@ function(plimsoll_cuda_sources target)
   endif()
 endfunction()
 
-# plimsoll_gpu_test(NAME SOURCES ... DEPS ...): a test that needs a GPU. Built where CUDA is, run by `make test-gpu` alone.
+# plimsoll_gpu_test(NAME [APART] SOURCES ... DEPS ...): a test that needs a GPU. Built where CUDA is, run by `make test-gpu` alone.
 function(plimsoll_gpu_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   foreach(source ${ARG_SOURCES})
     get_filename_component(absolute ${source} ABSOLUTE)
     set_property(GLOBAL APPEND PROPERTY PLIMSOLL_TEST_SOURCES ${absolute})

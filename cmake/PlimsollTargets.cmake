@@ -1,5 +1,6 @@
 # plimsoll_library(NAME [APART] SOURCES ... DEPS ...): one room or sub-room of the house. APART, here and below: never several
-#   sources compiled as one (instrumented builds do that), for sources that use a name twice.
+#   sources compiled as one (tests and instrumented builds do that), for sources that use a name twice. A folder that sets
+#   PLIMSOLL_LIBRARIES_APART says so for all its libraries.
 # plimsoll_test(NAME [APART] SOURCES ... DEPS ... [LABELS ...] [TIMEOUT SECONDS] [COST SECONDS] [SLOW_SANITIZED WHY]
 #   [NOT_SANITIZED WHY]): a GoogleTest program registered with CTest as one test. COST is about what a long one takes:
 #   CTest begins with those, so that none is left alone at the end. Both WHYs are sentences: SLOW_SANITIZED gives the label
@@ -8,16 +9,19 @@
 # plimsoll_bench(NAME SOURCES ... DEPS ...): a Google Benchmark program, built only with PLIMSOLL_BUILD_BENCH.
 set_property(GLOBAL PROPERTY PLIMSOLL_TEST_SOURCES "")
 
-function(plimsoll_keep_apart target apart)
-  if(apart)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+# Up to eight sources of the target are compiled as one, which saves reading the same headers.
+function(plimsoll_compile_as_one target apart)
+  if(NOT apart)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
   endif()
 endfunction()
 
 function(plimsoll_library name)
   cmake_parse_arguments(ARG "APART" "" "SOURCES;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  plimsoll_keep_apart(${name} ${ARG_APART})
+  if((PLIMSOLL_SANITIZE OR PLIMSOLL_TSAN) AND NOT PLIMSOLL_LIBRARIES_APART)
+    plimsoll_compile_as_one(${name} ${ARG_APART})
+  endif()
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:plimsoll_flags>)
 endfunction()
@@ -43,7 +47,9 @@ function(plimsoll_test name)
     list(APPEND ARG_LABELS slow_sanitized)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  plimsoll_keep_apart(${name} ${ARG_APART})
+  plimsoll_compile_as_one(${name} ${ARG_APART})
+  # Compiled in two thirds of the time; what is tested is in libraries, and they are as they are shipped.
+  target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)
   target_compile_definitions(${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
