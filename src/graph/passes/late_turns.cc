@@ -14,6 +14,11 @@ namespace {
 // other by turns: 69 in place of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 
+// States that come early start so much earlier than their copies take by the link's rate: the next step's
+// first update, and with it all that goes home, waits for the last of them. An H200's 534 MB were 3.9 of a
+// step's 126 ms late without it, at 46 in place of 49.5 GB/s.
+constexpr double kEarlyMargin = 1.25;
+
 class LateTurns {
  public:
   LateTurns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
@@ -80,8 +85,10 @@ class LateTurns {
       if (bytes_before_[count] - bytes_before_[next] > free_bytes(p)) return false;
       if (p + 1 < n && segments_[p] != segments_[p + 1]) behind_ms = link_ms = 0;
       behind_ms += room_.op_ms[p];
-      for (; next < count && link_ms + copy_ms(updates_[next].bytes) <= behind_ms; ++next) {
-        link_ms += copy_ms(updates_[next].bytes);
+      for (; next < count; ++next) {
+        const double ms = kEarlyMargin * copy_ms(updates_[next].bytes);
+        if (link_ms + ms > behind_ms) break;
+        link_ms += ms;
         found_.turns[next] = {.before = static_cast<uint32_t>(p)};
       }
     }

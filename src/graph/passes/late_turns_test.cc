@@ -92,10 +92,16 @@ TEST(LateTurns, NeverTakeMoreThanThereIs) {
 TEST(LateTurns, AreThereWhenTheStepEnds) {
   LateStep step;
   step.room.most_bytes = 1000;
+  // Of 0.8 ms each, and a quarter more to be there for sure: four in the 4 ms of the backward pass.
+  step.room.link_bytes_per_ms = 25;
   EXPECT_EQ(step.turns()->early, 4u);
-  // A link that takes 2 ms for each: two in the 4 ms of the backward pass.
-  step.room.link_bytes_per_ms = 10;
+  step.room.link_bytes_per_ms = 24;
+  EXPECT_EQ(step.turns()->early, 3u);
+  // Of 1.6 ms: two.
+  step.room.link_bytes_per_ms = 12.5;
   EXPECT_EQ(step.turns()->early, 2u);
+  step.room.link_bytes_per_ms = 12;
+  EXPECT_EQ(step.turns()->early, 1u);
 }
 
 TEST(LateTurns, AreNoneWithoutRoomForOneUpdate) {

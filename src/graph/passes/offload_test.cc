@@ -1,6 +1,7 @@
 // Where copies end, and the two passes that make them: as text, graph in, graph out.
 #include "graph/analysis/copies.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass_text.h"
+#include "graph/passes/state_turns.h"
 
 namespace plimsoll {
 namespace {
@@ -142,6 +144,38 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
 }
 )") << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
+}
+
+// The states that move of one of 16 bytes and one of so many elements.
+std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
+  const Graph graph = graph_of(fmt::format(R"(graph updates {{
+  input %lr: f64[1]
+  input %step: i64[1]
+  input %finite: f32[1]
+  weight %p: f32[4]
+  state %m: f32[4]
+  weight %q: f32[{0}]
+  state %n: f32[{0}]
+  input %g: f32[4]
+  input %h: f32[{0}]
+  forward @a
+  %x: f32[4] = tanh(%p)
+  %y: f32[{0}] = tanh(%q)
+  {1} @b
+  %p.1: f32[4] into %p, %m.1: f32[4] into %m = lion(%lr, %step, _, %finite, %p, %g, %m) {{copies=0}}
+  %q.1: f32[{0}] into %q, %n.1: f32[{0}] into %n = lion(%lr, %step, _, %finite, %q, %h, %n) {{copies=0}}
+}}
+)",
+                                           elements, segment));
+  std::vector<int64_t> bytes;
+  for (const MovedUpdate& update : find_moved_updates(graph)) bytes.push_back(update.bytes);
+  return bytes;
+}
+
+TEST(OffloadStates, SmallOnesStayThatAreLittleOfAllInTheForwardPass) {
+  EXPECT_EQ(moved_bytes(2044, "forward"), (std::vector<int64_t>{8176}));
+  EXPECT_EQ(moved_bytes(2043, "forward"), (std::vector<int64_t>{16, 8172}));
+  EXPECT_EQ(moved_bytes(2044, "optimizer"), (std::vector<int64_t>{16, 8176}));
 }
 
 // The last update's state stays: the next forward pass copies it, and waits for that where it needs the

@@ -158,8 +158,8 @@ Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   return is_faster(carried, best) ? carried : best;
 }
 
-// What the other order has to win by its estimate, of a step. On an H200 it takes 6 % more than that: 125.3
-// ms for 117.8 with BERT-large, 4 x 512 in fp32, 115.8 for 109.0 with 32 x 512 in bf16; updates within their
+// What the other order has to win by its estimate, of a step. On an H200 it takes 6 % more than that: 124.2
+// ms for 117.2 with BERT-large, 4 x 512 in fp32, 115.8 for 109.0 with 32 x 512 in bf16; updates within their
 // step took 145.4 for 140.2 there and 110.6 for 112.1.
 constexpr double kLeastGain = 0.06;
 
