@@ -13,7 +13,7 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.arena_bytes = plan.arena_bytes;
   report.lower_bound_bytes = plan.lower_bound_bytes;
   report.constant_bytes = plan.constant_bytes();
-  report.fits = !plan.request.memory_limit_bytes || plan.total_bytes() <= *plan.request.memory_limit_bytes;
+  report.fits = plan.fits();
   report.build_ms = plan.build_ms;
   report.table = plan_table(plan);
   if (savings == Savings::kPlan && report.fits) report.savings = savings_text(plan, cheapest_savings(plan));

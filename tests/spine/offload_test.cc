@@ -223,6 +223,33 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
   }
 }
 
+// What they take is taken where there is that much: a limit that a plan with late states keeps is kept.
+TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
+  int tight = 0;
+  for (const TinyCase& test : cases()) {
+    PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+    request.offload_optimizer = true;
+    request.elements_at_once = kFewElements;
+    const Plan early = build_plan(request);
+    request.early_states = false;
+    const Plan late = build_plan(request);
+    if (early.total_bytes() <= late.total_bytes()) continue;
+    ++tight;
+    request.early_states = true;
+    request.memory_limit_bytes = early.total_bytes();
+    EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
+    // Below the last of these a run is refused, by what it is really short of.
+    for (const int64_t limit : {early.total_bytes() - 1, late.total_bytes(), late.total_bytes() - 1}) {
+      request.memory_limit_bytes = limit;
+      const Plan plan = build_plan(request);
+      EXPECT_EQ(plan.fits(), limit >= late.total_bytes());
+      EXPECT_FALSE(plan.request.early_states);
+      EXPECT_EQ(plan.total_bytes(), late.total_bytes());
+    }
+  }
+  EXPECT_GT(tight, 3);
+}
+
 TinyCase in_backward_case() {
   TinyCase test;
   test.optimizer_in_backward = true;

@@ -83,9 +83,19 @@ const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
   return *it;
 }
 
+Plan plan_within_limit(const PlanRequest& request,
+                       const std::function<PlanGraphs(const PlanRequest&)>& graphs_of) {
+  Plan plan = place_plan(request, graphs_of(request));
+  if (plan.fits() || !request.offload_optimizer || !request.early_states) return plan;
+  PlanRequest without = request;
+  without.early_states = false;
+  Plan late = place_plan(without, graphs_of(without));
+  return late.total_bytes() < plan.total_bytes() ? late : plan;
+}
+
 Plan build_plan(const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  Plan plan = place_plan(request, build_graphs(request));
+  Plan plan = plan_within_limit(request, build_graphs);
   plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -278,6 +279,8 @@ struct Plan {
   int64_t constant_bytes() const { return is_on_gpu() ? gpu_constant.total() : host.total(); }
   // What the device holds, as its own gauge counts it: the process on a CPU, the card on a GPU.
   int64_t total_bytes() const { return arena_bytes + constant_bytes(); }
+  // Whether that is within the request's limit, if it has one.
+  bool fits() const { return !request.memory_limit_bytes || total_bytes() <= *request.memory_limit_bytes; }
   // What the process holds in the machine's memory.
   int64_t host_bytes() const {
     return (is_on_gpu() ? host.total() + staging_bytes() : total_bytes()) + host_arena_bytes;
@@ -295,8 +298,10 @@ struct Plan {
   int64_t num_trainable_parameters() const;
 };
 
-// Builds the plan. Pure: allocates nothing of the run, asks the machine nothing. Errors: kUsage where a
-// combination is refused by name. Cost: milliseconds (BERT-large: under 100).
+// Builds the plan. States that come early may take bytes for speed: where the request's limit has no room for
+// these they come late, as the plan's request then says, whether it fits then or not. Pure: allocates nothing
+// of the run, asks the machine nothing. Errors: kUsage where a combination is refused by name. Cost:
+// milliseconds (BERT-large: under 100).
 Plan build_plan(const PlanRequest& request);
 
 // The graphs of a plan before anything has a place: most of the work, and nearly the same for buckets of any
@@ -316,6 +321,9 @@ PlanGraphs build_graphs(const PlanRequest& request);
 // this one in sizes of buckets and memory limits alone, and accumulates if this one does. Errors: as
 // build_plan(). Cost: some milliseconds; where graphs are placed often, placer.h.
 Plan place_plan(const PlanRequest& request, PlanGraphs graphs);
+// build_plan() with graphs from elsewhere: `graphs_of` makes those of a request.
+Plan plan_within_limit(const PlanRequest& request,
+                       const std::function<PlanGraphs(const PlanRequest&)>& graphs_of);
 
 // The ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
 // less than 1/16 of a batch's rows are unused.

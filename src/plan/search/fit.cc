@@ -84,7 +84,9 @@ class Planner {
     const auto it = graphs_.find({shape.accumulation > 1, chunks_loss(request_, request_.train_bucket)});
     const bool is_built = !request_.offload_optimizer || !request_.early_states;
     if (is_built && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
-    return needs_of(place_plan(request_, finish_graphs(request_, shared_.begun(request_))));
+    return needs_of(plan_within_limit(request_, [this](const PlanRequest& request) {
+      return finish_graphs(request, shared_.begun(request));
+    }));
   }
 
   bool fits(const Needs& needs) const {

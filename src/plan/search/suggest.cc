@@ -202,7 +202,7 @@ std::string shortage_words(int64_t bytes) {
 }
 
 void require_fit(const Plan& plan) {
-  if (!plan.request.memory_limit_bytes || plan.total_bytes() <= *plan.request.memory_limit_bytes) return;
+  if (plan.fits()) return;
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
