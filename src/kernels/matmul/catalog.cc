@@ -297,6 +297,16 @@ std::string takes_linear_sizes(int64_t columns, int64_t terms) {
          " on, terms in multiples of 256, not " + std::to_string(columns) + " and " + std::to_string(terms);
 }
 
+// Of the ops that are a layer and what follows it.
+Support own_layer_support(const Problem& problem) {
+  if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
+  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
+    return {false, "takes both operands in one type"};
+  const LinearProblem linear{.columns = problem.dim("N"), .terms = problem.dim("K"), .sm = problem.sm};
+  if (!linear_sizes_fit(linear)) return {false, takes_linear_sizes(linear.columns, linear.terms)};
+  return {};
+}
+
 }  // namespace
 
 // Whatever the rows: a bucket that has few takes the library's product (prepare_matmul_wgmma_cuda).
@@ -315,24 +325,14 @@ int64_t matmul_cuda_wgmma_scratch(const Problem&) {
 }
 
 Support linear_gelu_cuda_support(const Problem& problem) {
-  if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
-  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
-    return {false, "takes both operands in one type"};
-  const LinearProblem linear{.columns = problem.dim("N"), .terms = problem.dim("K"), .sm = problem.sm};
-  if (!linear_sizes_fit(linear)) return {false, takes_linear_sizes(linear.columns, linear.terms)};
-  return {};
+  return own_layer_support(problem);
 }
 int64_t linear_gelu_cuda_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
 }
 
 Support linear_add_cuda_wgmma_support(const Problem& problem) {
-  if (problem.sm != 90) return {false, needs_sm90(problem.sm)};
-  if (problem.dim("w") != static_cast<int64_t>(problem.dtype))
-    return {false, "takes both operands in one type"};
-  const LinearProblem linear{.columns = problem.dim("N"), .terms = problem.dim("K"), .sm = problem.sm};
-  if (!linear_sizes_fit(linear)) return {false, takes_linear_sizes(linear.columns, linear.terms)};
-  return {};
+  return own_layer_support(problem);
 }
 int64_t linear_add_cuda_wgmma_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
