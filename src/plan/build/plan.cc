@@ -90,7 +90,8 @@ Plan plan_within_limit(const PlanRequest& request,
   PlanRequest without = request;
   without.early_states = false;
   Plan late = place_plan(without, graphs_of(without));
-  return late.total_bytes() < plan.total_bytes() ? late : plan;
+  if (late.total_bytes() < plan.total_bytes()) return late;
+  return plan;
 }
 
 Plan build_plan(const PlanRequest& request) {
