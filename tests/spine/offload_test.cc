@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "graph/analysis/liveness.h"
 #include "graph/ops/ops.h"
@@ -188,6 +189,20 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
   }
 }
 
+PlanRequest offloading(const TinyCase& test) {
+  PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
+  request.offload_optimizer = true;
+  request.elements_at_once = kFewElements;
+  return request;
+}
+
+// The plans with states that come early and with late ones.
+std::pair<Plan, Plan> early_and_late(PlanRequest request) {
+  Plan early = build_plan(request);
+  request.early_states = false;
+  return {std::move(early), build_plan(request)};
+}
+
 // States come before the first update where the backward pass leaves room, and late where that runs several
 // times: the plan is little larger, the bits are the same.
 TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
@@ -198,12 +213,8 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
       test.accumulation = accumulation;
       test.optimizer_in_backward = in_backward;
       if (in_backward) test.optimizer.max_grad_norm = 0.0;
-      PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-      request.offload_optimizer = true;
-      request.elements_at_once = kFewElements;
-      const Plan early = build_plan(request);
-      request.early_states = false;
-      const Plan late = build_plan(request);
+      PlanRequest request = offloading(test);
+      const auto [early, late] = early_and_late(request);
       EXPECT_LE(early.train->transient_bytes, late.train->transient_bytes + late.train->transient_bytes / 20);
       const Graph& graph = early.train->graph;
       const auto comes = [&](const Op& op) {
@@ -212,7 +223,6 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
       };
       EXPECT_EQ(std::ranges::any_of(graph.ops(), comes), accumulation == 1);
       for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
-        request.early_states = true;
         request.late_copies = copies == Copies::kLate;
         TinySteps with(test, build_plan(request)), without(test, late);
         with.steps(1, 6);
@@ -227,15 +237,10 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
 TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
   int tight = 0;
   for (const TinyCase& test : cases()) {
-    PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-    request.offload_optimizer = true;
-    request.elements_at_once = kFewElements;
-    const Plan early = build_plan(request);
-    request.early_states = false;
-    const Plan late = build_plan(request);
+    PlanRequest request = offloading(test);
+    const auto [early, late] = early_and_late(request);
     if (early.total_bytes() <= late.total_bytes()) continue;
     ++tight;
-    request.early_states = true;
     request.memory_limit_bytes = early.total_bytes();
     EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
     // Below the last of these a run is refused, by what it is really short of.
