@@ -62,6 +62,20 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
   });
 }
 
+OptimizerTensor with_eight_bit_states(Pool& out, View param, View grad, int64_t count) {
+  const int64_t blocks = eight_bit_blocks(count);
+  const OptimizerTensor tensor{.param = param,
+                               .grad = grad,
+                               .m = out.take(DType::kU8, count),
+                               .v = out.take(DType::kU8, count),
+                               .count = count,
+                               .m_absmax = out.take(DType::kF32, blocks),
+                               .v_absmax = out.take(DType::kF32, blocks)};
+  fill_cuda({tensor.m_absmax, blocks, 0.01}, nullptr);
+  fill_cuda({tensor.v_absmax, blocks, 0.01}, nullptr);
+  return tensor;
+}
+
 // The optimizers with smaller states, on the same parameters in fp32.
 void measure_small_states(Bench& bench) {
   const std::vector<int64_t> counts = parameter_counts(8);
@@ -73,19 +87,10 @@ void measure_small_states(Bench& bench) {
   std::vector<AdafactorTensor> factored;
   int64_t scratch_bytes = 0;
   for (const int64_t count : counts) {
-    const int64_t blocks = eight_bit_blocks(count);
     const View param = out.take(DType::kF32, count), grad = in.take(DType::kF32, count);
     fp32.push_back({.param = param, .grad = grad, .m = out.take(DType::kF32, count), .count = count});
     fill_cuda({fp32.back().m, count, 0.25}, nullptr);
-    eight_bit.push_back({.param = param,
-                         .grad = grad,
-                         .m = out.take(DType::kU8, count),
-                         .v = out.take(DType::kU8, count),
-                         .count = count,
-                         .m_absmax = out.take(DType::kF32, blocks),
-                         .v_absmax = out.take(DType::kF32, blocks)});
-    fill_cuda({eight_bit.back().m_absmax, blocks, 0.01}, nullptr);
-    fill_cuda({eight_bit.back().v_absmax, blocks, 0.01}, nullptr);
+    eight_bit.push_back(with_eight_bit_states(out, param, grad, count));
     AdafactorTensor tensor{.param = param, .grad = grad, .columns = count};
     if (count > 4096) {
       tensor.rows = count / 1024;
@@ -143,7 +148,6 @@ void measure_bf16_alone(Bench& bench) {
   Pool &in = bench.in, &out = bench.out;
   std::vector<OptimizerTensor> fp32, eight_bit;
   for (const int64_t count : counts) {
-    const int64_t blocks = eight_bit_blocks(count);
     const View param = out.take(DType::kBF16, count), grad = in.take(DType::kBF16, count);
     fp32.push_back({.param = param,
                     .grad = grad,
@@ -151,15 +155,7 @@ void measure_bf16_alone(Bench& bench) {
                     .v = out.take(DType::kF32, count),
                     .count = count});
     fill_cuda({fp32.back().v, count, 0.25}, nullptr);
-    eight_bit.push_back({.param = param,
-                         .grad = grad,
-                         .m = out.take(DType::kU8, count),
-                         .v = out.take(DType::kU8, count),
-                         .count = count,
-                         .m_absmax = out.take(DType::kF32, blocks),
-                         .v_absmax = out.take(DType::kF32, blocks)});
-    fill_cuda({eight_bit.back().m_absmax, blocks, 0.01}, nullptr);
-    fill_cuda({eight_bit.back().v_absmax, blocks, 0.01}, nullptr);
+    eight_bit.push_back(with_eight_bit_states(out, param, grad, count));
   }
   const ConstView lr{rate.data, DType::kF32};
   const std::string size = fmt::format(", bf16 alone, {} M", total / 1000000);
