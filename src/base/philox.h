@@ -9,9 +9,9 @@
 // the run.
 //
 // General use (philox_element): ten rounds, block = element / 4, and the number of `element` is lane
-// (element % 4) of the output, 32 bits. Dropout (dropout_number): seven rounds, the fewest of Philox4x32 that
-// pass BigCrush (table 2 of the paper), block = element / 8, and the number of `element` is 16 bits: of lane
-// (element / 2 % 4) the low half where the element is even, else the high half.
+// (element % 4) of the output, 32 bits. Dropout and stochastic rounding (random_half): seven rounds, the
+// fewest of Philox4x32 that pass BigCrush (table 2 of the paper), block = element / 8, and the number of
+// `element` is 16 bits: of lane (element / 2 % 4) the low half where the element is even, else the high half.
 #pragma once
 
 #include <array>
@@ -61,19 +61,19 @@ constexpr uint32_t philox_element(const RandomSite& where, uint64_t element) {
   return philox_block(where, element / 4)[element % 4];
 }
 
-inline constexpr int kDropoutRounds = 7;
-inline constexpr uint64_t kDropoutNumbers = 8;  // of a block
+inline constexpr int kHalfRounds = 7;
+inline constexpr uint64_t kHalvesOfBlock = 8;
 
 // The four words with the numbers of elements 8*block .. 8*block+7, the low half of a word first.
-constexpr std::array<uint32_t, 4> dropout_block(const RandomSite& where, uint64_t block) {
-  return philox4x32<kDropoutRounds>(
+constexpr std::array<uint32_t, 4> random_halves(const RandomSite& where, uint64_t block) {
+  return philox4x32<kHalfRounds>(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), where.site, where.step},
       {static_cast<uint32_t>(where.seed), static_cast<uint32_t>(where.seed >> 32)});
 }
 
-constexpr uint32_t dropout_number(const RandomSite& where, uint64_t element) {
-  const uint32_t word = dropout_block(where, element / kDropoutNumbers)[element / 2 % 4];
-  return element % 2 == 0 ? word & 0xffffu : word >> 16;
+constexpr uint16_t random_half(const RandomSite& where, uint64_t element) {
+  const uint32_t word = random_halves(where, element / kHalvesOfBlock)[element / 2 % 4];
+  return static_cast<uint16_t>(element % 2 == 0 ? word & 0xffffu : word >> 16);
 }
 
 // Dropout keeps an element when its number is at least this: round(p * 2^16), at most 2^16 - 1. An element is

@@ -29,7 +29,7 @@ TEST(Philox, DropoutNumbersAreTheHalvesOfABlocksWords) {
     const std::array<uint32_t, 4> words = philox4x32<7>(
         {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 3, 7}, {0x89abcdef, 0x01234567});
     for (uint64_t i = 0; i < 8; ++i) {
-      EXPECT_EQ(dropout_number(where, 8 * block + i), words[i / 2] >> (16 * (i % 2)) & 0xffff);
+      EXPECT_EQ(random_half(where, 8 * block + i), words[i / 2] >> (16 * (i % 2)) & 0xffff);
     }
   }
 }
@@ -40,7 +40,7 @@ TEST(Philox, DropoutKeepsTheRightShare) {
   int64_t kept = 0;
   constexpr int64_t kDraws = 1 << 20;
   for (int64_t i = 0; i < kDraws; ++i)
-    kept += dropout_number(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
+    kept += random_half(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
   // The standard deviation of the share is sqrt(0.09 / 2^20) = 2.9e-4; five of them.
   EXPECT_NEAR(static_cast<double>(kept) / kDraws, 0.9, 1.5e-3);
   EXPECT_EQ(dropout_threshold(0.0), 0u);

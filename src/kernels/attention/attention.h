@@ -80,7 +80,7 @@ constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
 }
 
 // The 16-bit number of key position j (in its sequence) for a query row and head, by which dropout decides:
-// one of the eight of dropout_block(where, 2^32 row + block). With j = 32 a + 8 n + 2 q + e (n and q below 4,
+// one of the eight of random_halves(where, 2^32 row + block). With j = 32 a + 8 n + 2 q + e (n and q below 4,
 // e below 2) the block is 4 a + q, and the number is half e of its word n: the keys of one row that one lane
 // holds of an accumulator of a tensor core, as attention_mma.cuh says, are so the numbers of one block.
 // Requires: 0 <= j < 2^20.
@@ -88,7 +88,7 @@ constexpr uint64_t attention_random_block(uint64_t row, int64_t j) {
   return (row << 32) + static_cast<uint64_t>(j / 32 * 4 + j % 8 / 2);
 }
 constexpr uint32_t attention_number(const RandomSite& where, uint64_t row, int64_t j) {
-  const uint32_t word = dropout_block(where, attention_random_block(row, j))[static_cast<size_t>(j / 8 % 4)];
+  const uint32_t word = random_halves(where, attention_random_block(row, j))[static_cast<size_t>(j / 8 % 4)];
   return j % 2 == 0 ? word & 0xffffu : word >> 16;
 }
 

@@ -5,8 +5,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "base/philox.h"
 #include "kernels/attention/attention_launch.h"
+#include "kernels/element_wise/cuda/philox.cuh"
 
 namespace plimsoll::attention {
 
@@ -84,12 +84,6 @@ struct Dropout {
   uint32_t addend = 0, either = 0;
 };
 
-__device__ inline void multiply_wide(uint32_t a, uint32_t b, uint32_t& high, uint32_t& low) {
-  asm("{\n.reg .u64 p;\nmul.wide.u32 p, %2, %3;\nmov.b64 {%0, %1}, p;\n}"
-      : "=r"(low), "=r"(high)
-      : "r"(a), "r"(b));
-}
-
 __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
   Dropout dropout;
   if (args.dropout) {
@@ -97,7 +91,7 @@ __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
     dropout.key[0] = static_cast<uint32_t>(seed);
     dropout.key[1] = static_cast<uint32_t>(seed >> 32);
     dropout.step = static_cast<uint32_t>(args.rng[1]);
-    multiply_wide(kPhiloxM1, args.site, dropout.site_high, dropout.site_low);
+    cuda::multiply_wide(kPhiloxM1, args.site, dropout.site_high, dropout.site_low);
     dropout.addend = (0x8000u - (args.threshold & 0x7fffu)) * 0x10001u;
     dropout.either = args.threshold < 0x8000u ? 0xffffffffu : 0;
   }
@@ -123,39 +117,32 @@ struct BlockStart {
 __device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block) {
   BlockStart start;
   uint32_t high, low;
-  multiply_wide(kPhiloxM0, block, high, start.word3);
+  cuda::multiply_wide(kPhiloxM0, block, high, start.word3);
   const uint32_t word2 = high ^ dropout.step ^ dropout.key[1];
-  multiply_wide(kPhiloxM1, word2, high, start.word1);
+  cuda::multiply_wide(kPhiloxM1, word2, high, start.word1);
   const uint32_t word0 = high ^ dropout.site_low ^ (dropout.key[0] + kPhiloxW0);
-  multiply_wide(kPhiloxM0, word0, start.high, low);
+  cuda::multiply_wide(kPhiloxM0, word0, start.high, low);
   start.low = low;
   return start;
 }
-// The four words of dropout_block() for a block and attention_row().
+// The four words of random_halves() for a block and attention_row().
 __device__ inline void draw_block(const Dropout& dropout, const BlockStart& start, uint32_t row,
                                   uint32_t (&words)[4]) {
   uint32_t key0 = dropout.key[0] + 2 * kPhiloxW0, key1 = dropout.key[1] + 2 * kPhiloxW1;
-  uint32_t high, low, c0, c1, c2, c3;
+  uint32_t high, low;
   // What the second round makes of the row, and the third round.
-  multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
+  cuda::multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
   const uint32_t word2 = high ^ start.word3 ^ (dropout.key[1] + kPhiloxW1);
-  multiply_wide(kPhiloxM1, word2, high, c1);
-  c0 = high ^ start.word1 ^ key0;
-  c2 = start.high ^ low ^ key1;
-  c3 = start.low;
+  cuda::multiply_wide(kPhiloxM1, word2, high, words[1]);
+  words[0] = high ^ start.word1 ^ key0;
+  words[2] = start.high ^ low ^ key1;
+  words[3] = start.low;
 #pragma unroll
-  for (int round = 3; round < kDropoutRounds; ++round) {
+  for (int round = 3; round < kHalfRounds; ++round) {
     key0 += kPhiloxW0;
     key1 += kPhiloxW1;
-    uint32_t high0, low0, high1, low1;
-    multiply_wide(kPhiloxM0, c0, high0, low0);
-    multiply_wide(kPhiloxM1, c2, high1, low1);
-    c0 = high1 ^ c1 ^ key0;
-    c2 = high0 ^ c3 ^ key1;
-    c1 = low1;
-    c3 = low0;
+    cuda::philox_round(words, key0, key1);
   }
-  words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
 }
 
 // Keep bits are held in words of 32 keys, that of key 32 a + j at place 4 * (j % 8) + j / 8 of word a: a

@@ -70,7 +70,7 @@ class DropoutRow {
 
   DropoutRow(const RandomSite& where, double dropout)
       : where_(where), threshold_(dropout_threshold(dropout)), factor_(dropout_scale(dropout)) {
-    for (uint32_t round = 0; round < kDropoutRounds; ++round) {
+    for (uint32_t round = 0; round < kHalfRounds; ++round) {
       key0_[round] = static_cast<uint32_t>(where.seed) + round * kPhiloxW0;
       key1_[round] = static_cast<uint32_t>(where.seed >> 32) + round * kPhiloxW1;
     }
@@ -116,8 +116,8 @@ class DropoutRow {
       const auto counted =
           hn::Add(hn::Iota(Pairs(), 0), hn::Set(Pairs(), first_block + static_cast<uint64_t>(block)));
       Counters c{hn::BitCast(Words(), counted), word(row), word(where_.site), word(where_.step)};
-      HWY_UNROLL(kDropoutRounds)
-      for (int round = 0; round < kDropoutRounds; ++round) c = next_round(c, key0_[round], key1_[round]);
+      HWY_UNROLL(kHalfRounds)
+      for (int round = 0; round < kHalfRounds; ++round) c = next_round(c, key0_[round], key1_[round]);
       const hn::Vec<Words> words[4] = {c.c0, c.c1, c.c2, c.c3};
       alignas(64) uint32_t packed[kMostLanes];
       for (int64_t n = 0; n < 4; ++n) {
@@ -132,8 +132,8 @@ class DropoutRow {
   RandomSite where_;
   uint32_t threshold_;
   float factor_;
-  uint32_t key0_[kDropoutRounds];
-  uint32_t key1_[kDropoutRounds];
+  uint32_t key0_[kHalfRounds];
+  uint32_t key1_[kHalfRounds];
 };
 #endif
 

@@ -1,7 +1,7 @@
 // Dropout by counter-based random numbers; one function serves both passes. Contract; no graph, no
 // allocation.
 //
-//   y[i] = x[i] * factor[i]; factor[i] = dropout_scale(p) if dropout_number(where, i) >=
+//   y[i] = x[i] * factor[i]; factor[i] = dropout_scale(p) if random_half(where, i) >=
 //   dropout_threshold(p), else 0. With i = row * C + column of the tensor. The gradient is the same function
 //   of d_y with the same `where`; the mask is computed again and never stored. p = 0 copies without drawing.
 //   (Srivastava et al., JMLR 15 (2014), section 10, with the scale at training time; numbers as base/philox.h

@@ -17,7 +17,7 @@ TEST(Dropout, MaskEqualsPhiloxElementExactly) {
       x.fill(1.0);
       std::vector<double> want;
       for (int64_t i = 0; i < n; ++i) {
-        const bool kept = dropout_number(kSite, static_cast<uint64_t>(i)) >= threshold;
+        const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= threshold;
         want.push_back(kept ? static_cast<double>(dropout_scale(p)) : 0.0);
       }
       for_each_simd_target([&] {

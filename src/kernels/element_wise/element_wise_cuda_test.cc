@@ -240,7 +240,7 @@ TEST(DropoutCuda, MaskEqualsTheCpusBitForBit) {
         x.fill(1.0);
         std::vector<double> factors;
         for (int64_t i = 0; i < n; ++i) {
-          const bool kept = dropout_number(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(p);
+          const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(p);
           factors.push_back(kept ? static_cast<double>(dropout_scale(p)) : 0.0);
         }
         GuardedBuffer rounded("rounded", dtype, n);

@@ -11,7 +11,7 @@ class DropoutFactor {
   }
   double operator()(int64_t element) const {
     if (p_ == 0.0) return 1.0;
-    const bool kept = dropout_number(where_, static_cast<uint64_t>(element)) >= dropout_threshold(p_);
+    const bool kept = random_half(where_, static_cast<uint64_t>(element)) >= dropout_threshold(p_);
     return kept ? static_cast<double>(dropout_scale(p_)) : 0.0;
   }
 

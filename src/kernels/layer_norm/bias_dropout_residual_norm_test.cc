@@ -150,7 +150,7 @@ TEST(BiasDropoutResidualNorm, BackwardDropsWhereForwardDid) {
     args.scratch = scratch.view();
     bias_dropout_residual_norm_bwd_cpu(args);
     for (int64_t i = 0; i < shape.size(); ++i) {
-      const bool kept = dropout_number(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
+      const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
       EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
     }
   });

@@ -210,7 +210,7 @@ TEST(NormCuda, BackwardDropsWhereForwardDid) {
     bias_dropout_residual_norm_bwd_cuda(args, nullptr, nullptr, nullptr);
     gpu.download();
     for (int64_t i = 0; i < shape.size(); ++i) {
-      const bool kept = dropout_number(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
+      const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
       // A factor of two changes no bit of the rounding.
       EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
     }

@@ -1,15 +1,15 @@
-// Dropout inside CUDA kernels: dropout_number of base/philox.h, eight elements at a time. Thread-safe: no
+// Dropout inside CUDA kernels: random_half of base/philox.h, eight elements at a time. Thread-safe: no
 // state.
 #pragma once
 
 #include <cstdint>
 
 #include "base/check.h"
-#include "base/philox.h"
+#include "kernels/element_wise/cuda/philox.cuh"
 
 namespace plimsoll::cuda {
 
-// dropout_block of base/philox.h for kBlocks blocks, round by round for all of them: they share the schedule
+// random_halves of base/philox.h for kBlocks blocks, round by round for all of them: they share the schedule
 // of the key.
 template <int kBlocks>
 __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const uint64_t (&block)[kBlocks],
@@ -24,17 +24,9 @@ __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const ui
     words[b][3] = where.step;
   }
 #pragma unroll
-  for (int round = 0; round < kDropoutRounds; ++round) {
+  for (int round = 0; round < kHalfRounds; ++round) {
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      uint32_t(&c)[4] = words[b];
-      const uint64_t p0 = static_cast<uint64_t>(kPhiloxM0) * c[0];
-      const uint64_t p1 = static_cast<uint64_t>(kPhiloxM1) * c[2];
-      c[0] = static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ key0;
-      c[1] = static_cast<uint32_t>(p1);
-      c[2] = static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ key1;
-      c[3] = static_cast<uint32_t>(p0);
-    }
+    for (int b = 0; b < kBlocks; ++b) philox_round(words[b], key0, key1);
     key0 += kPhiloxW0;
     key1 += kPhiloxW1;
   }
@@ -57,7 +49,7 @@ struct Dropout {
     return site;
   }
 
-  // The numbers of K runs of N elements, run k from first[k] on, as they lie in the words of dropout_block:
+  // The numbers of K runs of N elements, run k from first[k] on, as they lie in the words of random_halves:
   // two to a word, the first in its low half; of a single element the low half of one. Requires: first[k] is
   // a multiple of N where N is 4 or 8.
   template <int K, int N>
@@ -67,7 +59,7 @@ struct Dropout {
     uint64_t blocks[K];
     uint32_t words[K][4];
 #pragma unroll
-    for (int k = 0; k < K; ++k) blocks[k] = static_cast<uint64_t>(first[k]) / kDropoutNumbers;
+    for (int k = 0; k < K; ++k) blocks[k] = static_cast<uint64_t>(first[k]) / kHalvesOfBlock;
     dropout_blocks<K>(site, blocks, words);
 #pragma unroll
     for (int k = 0; k < K; ++k) {
