@@ -7,15 +7,12 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-template <class Table>
+template <UpdateTypes kTypes, class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     adagrad_kernel(const AdagradScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   const AdagradStep step = adagrad_step(s);
-  const Noise noise(s.noise);
-  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step, noise);
-  }
+  update_tensors<kTypes>(table, step, Noise(s.noise));
 }
 
 }  // namespace
@@ -24,10 +21,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
 void adagrad_cuda(const AdagradArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "adagrad_cuda";
   const cuda::AdagradScalars scalars = cuda::adagrad_scalars(kKernel, args);
-  cuda::for_each_table<cuda::UpdateEntry>(
-      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
-        if (table.num_chunks == 0) return;
-        const auto kernel = cuda::adagrad_kernel<std::remove_cvref_t<decltype(table)>>;
+  cuda::for_each_update(
+      args.tensors, {kKernel, true, false}, [&]<cuda::UpdateTypes kTypes, class Table>(const Table& table) {
+        const auto kernel = cuda::adagrad_kernel<kTypes, Table>;
         kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(scalars,
                                                                                                    table);
         PLIMSOLL_CHECK_LAUNCH("adagrad");

@@ -15,9 +15,9 @@
 // before they are rounded. m is rounded to nearest, ties to even: it changes by 1 - beta1 of its distance
 // from g, far more than the spacing of bf16 (2^-8). v and a bf16 parameter without a remainder change by less
 // than half of that spacing, so that to nearest they would stand still; they are rounded by
-// round_stochastically (base/split_f32.h). The noise of element i of tensor k is philox_element({noise_seed,
-// step, noise_site + k}, first + i) with the tensor's `first`, a pure function of step and element: its upper
-// half for the parameter, its lower half for v.
+// round_stochastically (base/split_f32.h). The noise of element i of tensor k is random_half({noise_seed,
+// step, noise_site + k}, first + i) with the tensor's `first`, a pure function of step and element; that of v
+// has a site of its own (noise_of_second_moment).
 // Accumulation: lr weight_decay, lr/bc1, 1/sqrt(bc2) and 1 - beta are computed in double once per call and
 // rounded to fp32 once. The decay and the Adam term are added before they meet p, so that p is rounded
 // once per update; multiplying p by a rounded 1 - lr weight_decay, as PyTorch does, loses most digits of a

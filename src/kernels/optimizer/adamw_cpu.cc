@@ -104,7 +104,7 @@ void adamw_cpu(const AdamwArgs& args) {
       update(p, floats_of(tensor.grad, first, length, gradients), m, v, length);
       narrow_piece(m, tensor.m, first, length);
       if (v == second_moments) {
-        round_piece(v, tensor.v, {noise, NoiseHalf::kLower, tensor.first}, first, length);
+        round_piece(v, tensor.v, {noise_of_second_moment(noise), tensor.first}, first, length);
       }
       store_parameter(p, tensor, noise, first, length);
     }

@@ -7,7 +7,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-template <class Table>
+template <UpdateTypes kTypes, class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     adamw_kernel(const AdamwScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
@@ -15,10 +15,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   if (threadIdx.x == 0) shared = adamw_step(scalars);
   __syncthreads();
   const AdamwStep step = shared;
-  const Noise noise(scalars.noise);
-  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step, noise);
-  }
+  update_tensors<kTypes>(table, step, Noise(scalars.noise));
 }
 
 }  // namespace
@@ -27,11 +24,10 @@ __global__ void __launch_bounds__(kUpdateThreads)
 void adamw_cuda(const AdamwArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "adamw_cuda";
   const cuda::AdamwScalars scalars = cuda::adamw_scalars(kKernel, args);
-  cuda::for_each_table<cuda::UpdateEntry>(
-      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, true, true},
-      [&](const auto& table) {
-        if (table.num_chunks == 0) return;
-        const auto kernel = cuda::adamw_kernel<std::remove_cvref_t<decltype(table)>>;
+  cuda::for_each_update(
+      args.tensors, {kKernel, true, true, true},
+      [&]<cuda::UpdateTypes kTypes, class Table>(const Table& table) {
+        const auto kernel = cuda::adamw_kernel<kTypes, Table>;
         kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(scalars,
                                                                                                    table);
         PLIMSOLL_CHECK_LAUNCH("adamw");

@@ -38,13 +38,11 @@ void adamw_ref(const AdamwArgs& args) {
       const double p = load_parameter(tensor, i);
       const double denominator = std::sqrt(v) * c.inverse_sqrt_bc2 + args.epsilon;
       const double updated = p - c.decay * p - c.step_size * m / denominator;
-      const bool v_is_rounded = tensor.v.dtype == DType::kBF16;
-      const uint32_t number =
-          v_is_rounded ? philox_element(noise, static_cast<uint64_t>(tensor.first + i)) : 0;
       tensor.m.store(i, m);
-      if (v_is_rounded) {
-        tensor.v.as<BF16>()[i].bits =
-            round_stochastically(static_cast<float>(v), static_cast<uint16_t>(number & 0xffffu));
+      if (tensor.v.dtype == DType::kBF16) {
+        const uint16_t number =
+            random_half(noise_of_second_moment(noise), static_cast<uint64_t>(tensor.first + i));
+        tensor.v.as<BF16>()[i].bits = round_stochastically(static_cast<float>(v), number);
       } else {
         tensor.v.store(i, v);
       }

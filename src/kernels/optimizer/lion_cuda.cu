@@ -7,15 +7,12 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-template <class Table>
+template <UpdateTypes kTypes, class Table>
 __global__ void __launch_bounds__(kUpdateThreads)
     lion_kernel(const LionScalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
   const LionStep step = lion_step(scalars);
-  const Noise noise(scalars.noise);
-  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
-    update_chunk(table, chunk, step, noise);
-  }
+  update_tensors<kTypes>(table, step, Noise(scalars.noise));
 }
 
 }  // namespace
@@ -24,10 +21,9 @@ __global__ void __launch_bounds__(kUpdateThreads)
 void lion_cuda(const LionArgs& args, CudaStream stream) {
   constexpr const char* kKernel = "lion_cuda";
   const cuda::LionScalars scalars = cuda::lion_scalars(kKernel, args);
-  cuda::for_each_table<cuda::UpdateEntry>(
-      args.tensors, cuda::kUpdateChunk, cuda::UpdateEntryMaker{kKernel, true, false}, [&](const auto& table) {
-        if (table.num_chunks == 0) return;
-        const auto kernel = cuda::lion_kernel<std::remove_cvref_t<decltype(table)>>;
+  cuda::for_each_update(
+      args.tensors, {kKernel, true, false}, [&]<cuda::UpdateTypes kTypes, class Table>(const Table& table) {
+        const auto kernel = cuda::lion_kernel<kTypes, Table>;
         kernel<<<cuda::update_blocks(kernel, table.num_chunks), cuda::kUpdateThreads, 0, stream>>>(scalars,
                                                                                                    table);
         PLIMSOLL_CHECK_LAUNCH("lion");

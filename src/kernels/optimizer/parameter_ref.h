@@ -17,9 +17,8 @@ inline double load_parameter(const OptimizerTensor& tensor, int64_t i) {
 // alone by way of fp32, with the tensor's noise.
 inline void store_parameter(const OptimizerTensor& tensor, int64_t i, double value, const RandomSite& noise) {
   if (rounds_stochastically(tensor)) {
-    const uint32_t number = philox_element(noise, static_cast<uint64_t>(tensor.first + i));
-    tensor.param.as<BF16>()[i].bits =
-        round_stochastically(static_cast<float>(value), static_cast<uint16_t>(number >> 16));
+    const uint16_t number = random_half(noise, static_cast<uint64_t>(tensor.first + i));
+    tensor.param.as<BF16>()[i].bits = round_stochastically(static_cast<float>(value), number);
     return;
   }
   if (tensor.remainder) {

@@ -73,41 +73,34 @@ int64_t first_non_finite(const float* x, int64_t count) {
 }
 
 template <typename Tag>
-HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* halves, bool upper,
-                             uint16_t* rounded) {
+HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* noise, uint16_t* rounded) {
   const hn::RebindToUnsigned<Tag> du;
   const hn::Rebind<uint16_t, Tag> d16;
-  hn::Vec<decltype(d16)> low, high;
-  hn::LoadInterleaved2(d16, halves, low, high);
   const auto number = hn::LoadU(d, whole);
   const auto bits = hn::BitCast(du, number);
-  const auto moved = hn::ShiftRight<16>(hn::Add(bits, hn::PromoteTo(du, upper ? high : low)));
+  const auto moved = hn::ShiftRight<16>(hn::Add(bits, hn::PromoteTo(du, hn::LoadU(d16, noise))));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x0040u));
   const auto is_nan = hn::RebindMask(du, hn::IsNaN(number));
   hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, moved)), d16, rounded);
 }
 
-// Elements of a tensor, `count` from `whole` into `rounded`; the first has the number `begin`.
-void round_stochastically_into(const float* whole, uint16_t* rounded, const PieceNoise& noise, int64_t begin,
+// Elements of a parameter, `count` of them from `begin` on, from `whole` into `rounded`.
+void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, int64_t begin,
                                int64_t count) {
-  constexpr int kRounds = 10;  // of philox_element
   constexpr int64_t kChunk = 256;
-  alignas(64) uint16_t numbers[2 * (kChunk + kPhiloxSlack)];
-  // Numbers come four elements at a time.
-  const int64_t lead = begin % 4;
-  const uint16_t* halves = numbers + 2 * lead;
-  const bool upper = noise.half == NoiseHalf::kUpper;
+  constexpr int64_t kBlock = static_cast<int64_t>(kHalvesOfBlock);
+  alignas(64) uint16_t numbers[kChunk + 2 * kPhiloxSlack];
+  const int64_t lead = begin % kBlock;
+  const uint16_t* of_first = numbers + lead;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t end = std::min(count, first + kChunk);
-    philox_halves<kRounds>(noise.site, static_cast<uint64_t>((begin + first) / 4),
-                           (lead + end - first + 3) / 4, numbers);
+    philox_halves<kHalfRounds>(noise, static_cast<uint64_t>((begin + first) / kBlock),
+                               (lead + end - first + kBlock - 1) / kBlock, numbers);
     int64_t i = first;
-    for (; i + lanes <= end; i += lanes)
-      round_vector(tag, whole + i, halves + 2 * (i - first), upper, rounded + i);
-    for (; i < end; ++i)
-      rounded[i] = round_stochastically(whole[i], halves[2 * (i - first) + (upper ? 1 : 0)]);
+    for (; i + lanes <= end; i += lanes) round_vector(tag, whole + i, of_first + (i - first), rounded + i);
+    for (; i < end; ++i) rounded[i] = round_stochastically(whole[i], of_first[i - first]);
   }
 }
 
@@ -181,7 +174,7 @@ void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t c
 void round_piece(const float* whole, const View& view, const PieceNoise& noise, int64_t begin,
                  int64_t count) {
   auto* rounded = static_cast<uint16_t*>(view.data) + begin;
-  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise, noise.first + begin, count);
+  HWY_DYNAMIC_DISPATCH(round_stochastically_into)(whole, rounded, noise.site, noise.first + begin, count);
 }
 
 bool is_updated_on_cpu(const OptimizerTensor& tensor) {
@@ -201,7 +194,7 @@ void store_parameter(const float* whole, const OptimizerTensor& tensor, const Ra
   if (tensor.remainder) {
     split_piece(whole, tensor, begin, count);
   } else if (rounds_stochastically(tensor)) {
-    round_piece(whole, tensor.param, {noise, NoiseHalf::kUpper, tensor.first}, begin, count);
+    round_piece(whole, tensor.param, {noise, tensor.first}, begin, count);
   } else {
     store_low_copy(tensor, begin, count);
   }

@@ -42,12 +42,10 @@ const float* floats_of(const ConstView& view, int64_t begin, int64_t count, floa
 float* floats_to_change(const View& view, int64_t begin, int64_t count, float* buffer);
 // The same elements of a bf16 view from fp32, to nearest with ties to even. An f32 view is left as it is.
 void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count);
-// The same elements of a bf16 view from fp32, by round_stochastically with that half of each element's
-// number. The view's first element has the number `first` in its parameter.
-enum class NoiseHalf : uint8_t { kUpper, kLower };
+// The same elements of a bf16 view from fp32, by round_stochastically with each element's number. The view's
+// first element is `first` of its parameter.
 struct PieceNoise {
   RandomSite site;
-  NoiseHalf half = NoiseHalf::kUpper;
   int64_t first = 0;
 };
 void round_piece(const float* whole, const View& view, const PieceNoise& noise, int64_t begin, int64_t count);

@@ -20,8 +20,8 @@ namespace plimsoll {
 // Where a remainder is given, param is bf16, what products read, and the two are the fp32 parameter
 // (base/split_f32.h): an update joins them, computes as if it had found fp32, and splits the result. A param
 // in bf16 without a remainder is all that there is of it: an update computes in fp32 and rounds the result by
-// round_stochastically, with the upper half of philox_element({noise_seed, step, noise_site + k}, first + i)
-// for element i of the list's tensor k.
+// round_stochastically, with random_half({noise_seed, step, noise_site + k}, first + i) for element i of the
+// list's tensor k.
 struct OptimizerTensor {
   View param = {};
   ConstView grad = {};
@@ -50,6 +50,13 @@ RandomSite noise_of(const Args& args, size_t k) {
   return {.seed = args.noise_seed,
           .step = args.step ? static_cast<uint32_t>(args.step.template as<int64_t>()[0]) : 0,
           .site = args.noise_site + static_cast<uint32_t>(k)};
+}
+// Second moments that are rounded stochastically draw at their tensor's site and this. Requires of sites:
+// below it.
+inline constexpr uint32_t kSecondMomentSites = 1u << 31;
+inline RandomSite noise_of_second_moment(RandomSite noise) {
+  noise.site += kSecondMomentSites;
+  return noise;
 }
 
 inline constexpr int64_t kTensorGrain = 1024;  // elements

@@ -141,7 +141,7 @@ __device__ __forceinline__ void store_parameters(const AdafactorEntry& entry, in
     store_columns(entry.packs, num_columns, to, x);
     store_low_columns(entry, num_columns, first, x);
   } else if (entry.packs && num_columns == 4) {
-    uint32_t numbers[4];
+    uint32_t numbers[2];
     noise.draw<4>(entry.first + first, numbers);
     store_raw<__nv_bfloat16, 4>(to, rounded_stochastically<4>(x, numbers));
   } else {

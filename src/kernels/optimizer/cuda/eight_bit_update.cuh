@@ -1,8 +1,8 @@
 // What the kernels of AdamW, Lion, SGD and Adagrad with 8-bit states share: the table of tensors to update,
-// the maps in shared memory, and the walk over blocks of 256 elements, a warp to each. A lane takes four
-// elements of either half of its block; what it reads of a block it has asked for before it computes the
-// block before. Instructions are what these kernels are short of: in the time of an element's bytes, 16 or
-// 10, a multiprocessor of an H200 issues 112 or, with weights in bf16 alone, 70; AdamW executes 83 of the
+// the maps in shared memory, and the walk over blocks of 256 elements, a warp to each. A lane takes two times
+// four elements of its block; what it reads of a block it has asked for before it computes the block before.
+// Instructions are what these kernels are short of: in the time of an element's bytes, 16 or 10, a
+// multiprocessor of an H200 issues 112 or, with weights in bf16 alone, 70; AdamW executes some 70 of the
 // latter. Only for .cu files. Thread-safe: no state.
 #pragma once
 
@@ -19,14 +19,16 @@
 
 namespace plimsoll::cuda {
 
-// A multiple of four, so that each quarter of a multiprocessor has as many warps: with nine a block one has
-// half as many again as the others, which wait for it.
-inline constexpr int kEightBitWarps = 8;
-inline constexpr int kEightBitThreads = 32 * kEightBitWarps;
-inline constexpr int64_t kEightBitChunk = kEightBitWarps * kEightBitBlock;
-inline constexpr int64_t kEightBitHalf = kEightBitBlock / 2;
-// Blocks of threads that a multiprocessor holds; more would have too few registers for what they fetch ahead.
-inline constexpr unsigned kEightBitResident = 3;
+// A multiprocessor has one block of threads, whose warps take blocks of elements as they come to need them:
+// with the work shared out beforehand some warps are done a fifth of the time before others, as those that
+// have waited longest go first. As many warps as have registers for what they fetch ahead.
+template <bool kHasV>
+inline constexpr int kEightBitWarps = kHasV ? 24 : 28;
+template <bool kHasV>
+inline constexpr int kEightBitThreads = 32 * kEightBitWarps<kHasV>;
+// Blocks of elements that follow each other in a multiprocessor's work.
+inline constexpr uint32_t kChunkBlocks = 8;
+inline constexpr int64_t kEightBitChunk = kChunkBlocks * kEightBitBlock;
 
 struct EightBitEntry {
   void* param;
@@ -44,10 +46,59 @@ struct EightBitEntry {
   bool packs;  // whether every address, and the noise, allows packs of four
 };
 
-// The first of the four elements that this lane has of the first half of a block.
-__device__ __forceinline__ int64_t first_of_lane(uint32_t block) {
-  return int64_t{block} * kEightBitBlock + threadIdx.x % 32 * 4;
-}
+// Where a lane's fours lie in a block of parameters of this type: bf16 side by side, 16 bytes and as many
+// numbers as a block of Philox has; fp32, of which four are 16 bytes, in either half of the block.
+template <class Param>
+struct LaneLayout {
+  static constexpr bool kSideBySide = sizeof(Param) == 2;
+  static constexpr int64_t kDistance = kSideBySide ? 4 : kEightBitBlock / 2;
+
+  // The first element of the lane's first four.
+  static __device__ __forceinline__ int64_t first(uint32_t block) {
+    return int64_t{block} * kEightBitBlock + threadIdx.x % 32 * (kSideBySide ? 8 : 4);
+  }
+  template <class T>
+  static __device__ __forceinline__ void load(const T* from, Raw<T, 4> (&fours)[2]) {
+    if constexpr (kSideBySide) {
+      const Raw<T, 8> both = load_raw<T, 8>(from);
+#pragma unroll
+      for (int n = 0; n < Raw<T, 8>::kWords; ++n) {
+        fours[n / Raw<T, 4>::kWords].word[n % Raw<T, 4>::kWords] = both.word[n];
+      }
+    } else {
+      fours[0] = load_raw<T, 4>(from);
+      fours[1] = load_raw<T, 4>(from + kDistance);
+    }
+  }
+  // What is stored is not read before the next step: the cache need not keep it.
+  template <class T>
+  static __device__ __forceinline__ void store(T* to, const Raw<T, 4> (&fours)[2]) {
+    if constexpr (kSideBySide) {
+      Raw<T, 8> both;
+#pragma unroll
+      for (int n = 0; n < Raw<T, 8>::kWords; ++n) {
+        both.word[n] = fours[n / Raw<T, 4>::kWords].word[n % Raw<T, 4>::kWords];
+      }
+      stream_raw<T, 8>(to, both);
+    } else {
+      stream_raw<T, 4>(to, fours[0]);
+      stream_raw<T, 4>(to + kDistance, fours[1]);
+    }
+  }
+
+ private:
+  template <class T, int N>
+  static __device__ __forceinline__ void stream_raw(T* to, const Raw<T, N>& raw) {
+    if constexpr (Raw<T, N>::kWords == 1) {
+      __stcs(reinterpret_cast<uint32_t*>(to), raw.word[0]);
+    } else if constexpr (Raw<T, N>::kWords == 2) {
+      __stcs(reinterpret_cast<uint2*>(to), make_uint2(raw.word[0], raw.word[1]));
+    } else {
+      static_assert(Raw<T, N>::kWords == 4);
+      __stcs(reinterpret_cast<uint4*>(to), make_uint4(raw.word[0], raw.word[1], raw.word[2], raw.word[3]));
+    }
+  }
+};
 
 // A copy for each translation unit that uses it: constants of the program's image.
 static __device__ const EightBitMap kSignedMap = make_eight_bit_map(EightBitSign::kSigned);
@@ -61,8 +112,8 @@ struct SharedMap {
   uint32_t cells[kEightBitCells];
 
   __device__ __forceinline__ void load(const EightBitMap& map) {
-    for (uint32_t i = threadIdx.x; i < 256; i += kEightBitThreads) numbers[i] = map.numbers.data()[i];
-    for (uint32_t i = threadIdx.x; i < kEightBitCells; i += kEightBitThreads) {
+    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) numbers[i] = map.numbers.data()[i];
+    for (uint32_t i = threadIdx.x; i < kEightBitCells; i += blockDim.x) {
       cells[i] = (map.cells.data()[i] ^ 0xffffu) - ((i + kEightBitFirstCell) << 16);
     }
   }
@@ -100,18 +151,20 @@ __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b) {
   return bytes;
 }
 
-// A lane's part of a block of one state: four numbers of either half.
+// A lane's part of a block of one state.
 template <EightBitSign kSign>
 struct StateBlock {
   float x[2][4];
 
-  __device__ __forceinline__ void load(const SharedMap& map, const uint32_t (&words)[2], float absmax) {
+  __device__ __forceinline__ void load(const SharedMap& map, const Raw<uint8_t, 4> (&codes)[2],
+                                       float absmax) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      x[half][0] = map.numbers[words[half] & 0xffu] * absmax;
-      x[half][1] = map.numbers[bytes_of<0x4441>(words[half], 0)] * absmax;
-      x[half][2] = map.numbers[bytes_of<0x4442>(words[half], 0)] * absmax;
-      x[half][3] = map.numbers[words[half] >> 24] * absmax;
+      const uint32_t word = codes[half].word[0];
+      x[half][0] = map.numbers[word & 0xffu] * absmax;
+      x[half][1] = map.numbers[bytes_of<0x4441>(word, 0)] * absmax;
+      x[half][2] = map.numbers[bytes_of<0x4442>(word, 0)] * absmax;
+      x[half][3] = map.numbers[word >> 24] * absmax;
     }
   }
   __device__ __forceinline__ float largest() const {
@@ -123,7 +176,7 @@ struct StateBlock {
     }
     return warp_max_of_magnitudes(absmax);
   }
-  // The codes of a half. Negative numbers mirror positive ones; no byte carries into another.
+  // The codes of four. Negative numbers mirror positive ones; no byte carries into another.
   __device__ __forceinline__ uint32_t codes(const SharedMap& map, float inverse, int half) const {
     uint32_t quotients[4], found[4];
 #pragma unroll
@@ -161,76 +214,69 @@ __device__ __forceinline__ void store_low(const EightBitEntry& entry, int64_t i,
   }
 }
 
-// A lane's gradients of a block as they lie in memory: four of either half. Grad: __nv_bfloat16, or void
-// where each tensor says its own.
+// A lane's gradients of a block as they lie in memory. Grad: their type, or void where each tensor says its
+// own.
 template <class Grad>
 struct RawGrads {
-  static constexpr bool kIsKnown = std::is_same_v<Grad, __nv_bfloat16>;
-  uint32_t words[2][kIsKnown ? 2 : 4];
+  Raw<Grad, 4> fours[2];
 
+  template <class Layout>
   __device__ __forceinline__ void load(const EightBitEntry& entry, int64_t i) {
-    if constexpr (kIsKnown) {
+    Layout::load(static_cast<const Grad*>(entry.grad) + i, fours);
+  }
+  __device__ __forceinline__ void unpack_as(DType, float (&g)[2][4]) const {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto raw = load_raw<Grad, 4>(static_cast<const Grad*>(entry.grad) + i + half * kEightBitHalf);
-        words[half][0] = raw.word[0];
-        words[half][1] = raw.word[1];
-      }
-    } else if (entry.grad_dtype == DType::kF32) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto raw = load_raw<float, 4>(static_cast<const float*>(entry.grad) + i + half * kEightBitHalf);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) words[half][k] = raw.word[k];
-      }
+    for (int half = 0; half < 2; ++half) unpack<Grad, 4>(fours[half], g[half]);
+  }
+};
+template <>
+struct RawGrads<void> {
+  uint32_t words[2][4];
+
+  template <class Layout>
+  __device__ __forceinline__ void load(const EightBitEntry& entry, int64_t i) {
+    if (entry.grad_dtype == DType::kF32) {
+      load_as<Layout, float>(entry, i);
     } else {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const auto raw =
-            load_raw<__half, 4>(static_cast<const __half*>(entry.grad) + i + half * kEightBitHalf);
-        words[half][0] = raw.word[0];
-        words[half][1] = raw.word[1];
-      }
+      load_as<Layout, __half>(entry, i);
     }
   }
   __device__ __forceinline__ void unpack_as(DType dtype, float (&g)[2][4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (kIsKnown) {
-        unpack<__nv_bfloat16, 4>({{words[half][0], words[half][1]}}, g[half]);
-      } else if (dtype == DType::kF32) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) g[half][k] = __uint_as_float(words[half][k]);
+      const uint32_t(&x)[4] = words[half];
+      if (dtype == DType::kF32) {
+        unpack<float, 4>({{x[0], x[1], x[2], x[3]}}, g[half]);
       } else if (dtype == DType::kBF16) {
-        unpack<__nv_bfloat16, 4>({{words[half][0], words[half][1]}}, g[half]);
+        unpack<__nv_bfloat16, 4>({{x[0], x[1]}}, g[half]);
       } else {
-        unpack<__half, 4>({{words[half][0], words[half][1]}}, g[half]);
+        unpack<__half, 4>({{x[0], x[1]}}, g[half]);
       }
+    }
+  }
+
+ private:
+  template <class Layout, class T>
+  __device__ __forceinline__ void load_as(const EightBitEntry& entry, int64_t i) {
+    Raw<T, 4> fours[2];
+    Layout::load(static_cast<const T*>(entry.grad) + i, fours);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int n = 0; n < Raw<T, 4>::kWords; ++n) words[half][n] = fours[half].word[n];
     }
   }
 };
 
-// Elements i to i + N - 1 of a parameter, with their copy where there is one. Param: float, or __nv_bfloat16
-// of a parameter that is nothing else, which is rounded stochastically with the tensor's noise. What is
-// stored is not read before the next step: the cache need not keep it.
+// Numbers of a parameter as they lie in memory. Param: float, or __nv_bfloat16 of a parameter that is nothing
+// else, which is rounded stochastically with the tensor's noise.
 template <class Param, int N>
-__device__ __forceinline__ void store_parameter(const EightBitEntry& entry, int64_t i, const float (&p)[N],
-                                                const uint32_t (&noise)[N]) {
-  auto* to = static_cast<Param*>(entry.param) + i;
-  if constexpr (!std::is_same_v<Param, float>) {
-    const auto rounded = rounded_stochastically<N>(p, noise);
-    if constexpr (N == 4) {
-      __stcs(reinterpret_cast<uint2*>(to), make_uint2(rounded.word[0], rounded.word[1]));
-    } else {
-      store_raw<Param, N>(to, rounded);
-    }
+__device__ __forceinline__ Raw<Param, N> packed_parameter(const float (&p)[N],
+                                                          const uint32_t (&noise)[(N + 1) / 2]) {
+  if constexpr (std::is_same_v<Param, float>) {
+    return pack<float, N>(p);
   } else {
-    if constexpr (N == 4) {
-      __stcs(reinterpret_cast<float4*>(to), make_float4(p[0], p[1], p[2], p[3]));
-    } else {
-      *to = p[0];
-    }
-    store_low<N>(entry, i, p);
+    return rounded_stochastically<N>(p, noise);
   }
 }
 
@@ -238,29 +284,27 @@ __device__ __forceinline__ void store_parameter(const EightBitEntry& entry, int6
 // take more registers.
 template <class Param, class Grad, bool kHasV>
 struct BlockOperands {
+  using Layout = LaneLayout<Param>;
   Raw<Param, 4> p[2];
   RawGrads<Grad> g;
-  uint32_t m[2], v[2];
+  Raw<uint8_t, 4> m[2], v[2];
   float m_absmax, v_absmax;
 
   __device__ __forceinline__ void load(const EightBitEntry& entry, uint32_t block) {
-    const int64_t i = first_of_lane(block);
+    const int64_t i = Layout::first(block);
     m_absmax = entry.m_absmax[block];
     if constexpr (kHasV) v_absmax = entry.v_absmax[block];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      p[half] = load_raw<Param, 4>(static_cast<const Param*>(entry.param) + i + half * kEightBitHalf);
-      m[half] = *reinterpret_cast<const uint32_t*>(entry.m + i + half * kEightBitHalf);
-      if constexpr (kHasV) v[half] = *reinterpret_cast<const uint32_t*>(entry.v + i + half * kEightBitHalf);
-    }
-    g.load(entry, i);
+    Layout::load(static_cast<const Param*>(entry.param) + i, p);
+    Layout::load(static_cast<const uint8_t*>(entry.m) + i, m);
+    if constexpr (kHasV) Layout::load(static_cast<const uint8_t*>(entry.v) + i, v);
+    g.template load<Layout>(entry, i);
   }
 };
 
 // What a lane computes with of a whole block.
 template <bool kHasV>
 struct BlockNumbers {
-  uint32_t noise[2][4] = {};
+  uint32_t noise[2][2] = {};
   float p[2][4], g[2][4];
   StateBlock<EightBitSign::kSigned> m;
   StateBlock<EightBitSign::kUnsigned> v;
@@ -281,13 +325,19 @@ template <class Param, bool kHasV, class Step>
 __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, uint32_t block,
                                                    BlockNumbers<kHasV>& x, const SharedMap* maps,
                                                    const Step& step) {
-  const int64_t i = first_of_lane(block);
+  using Layout = LaneLayout<Param>;
+  const int64_t i = Layout::first(block);
+  Raw<Param, 4> p[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) step.apply(x.p[half][k], x.g[half][k], x.m.x[half][k], x.v.x[half][k]);
-    store_parameter<Param, 4>(entry, i + half * kEightBitHalf, x.p[half], x.noise[half]);
+    p[half] = packed_parameter<Param, 4>(x.p[half], x.noise[half]);
+    if constexpr (std::is_same_v<Param, float>) {
+      store_low<4>(entry, i + half * Layout::kDistance, x.p[half]);
+    }
   }
+  Layout::store(static_cast<Param*>(entry.param) + i, p);
   const float m_new = x.m.largest();
   const float m_inverse = inverse_of(m_new);
   float v_new = 0.0f, v_inverse = 0.0f;
@@ -295,13 +345,14 @@ __device__ __forceinline__ void update_whole_block(const EightBitEntry& entry, u
     v_new = x.v.largest();
     v_inverse = inverse_of(v_new);
   }
+  Raw<uint8_t, 4> m[2], v[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int64_t at = i + half * kEightBitHalf;
-    __stcs(reinterpret_cast<uint32_t*>(entry.m + at), x.m.codes(maps[0], m_inverse, half));
-    if constexpr (kHasV)
-      __stcs(reinterpret_cast<uint32_t*>(entry.v + at), x.v.codes(maps[1], v_inverse, half));
+    m[half].word[0] = x.m.codes(maps[0], m_inverse, half);
+    if constexpr (kHasV) v[half].word[0] = x.v.codes(maps[1], v_inverse, half);
   }
+  Layout::store(entry.m + i, m);
+  if constexpr (kHasV) Layout::store(entry.v + i, v);
   if (threadIdx.x % 32 == 0) {
     entry.m_absmax[block] = m_new;
     if constexpr (kHasV) entry.v_absmax[block] = v_new;
@@ -343,8 +394,9 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, uint3
     float p[1], m, v;
     updated(i, p[0], m, v);
     const uint32_t number[1] = {
-        std::is_same_v<Param, float> ? 0 : philox_element(where, static_cast<uint64_t>(entry.first + i))};
-    store_parameter<Param, 1>(entry, i, p, number);
+        std::is_same_v<Param, float> ? 0u : random_half(where, static_cast<uint64_t>(entry.first + i))};
+    store_raw<Param, 1>(static_cast<Param*>(entry.param) + i, packed_parameter<Param, 1>(p, number));
+    if constexpr (std::is_same_v<Param, float>) store_low<1>(entry, i, p);
     entry.m[i] = code_of<EightBitSign::kSigned>(maps[0], m, m_inverse);
     if constexpr (kHasV) entry.v[i] = code_of<EightBitSign::kUnsigned>(maps[1], v, v_inverse);
   }
@@ -355,23 +407,23 @@ __device__ __noinline__ void update_part_block(const EightBitEntry& entry, uint3
   }
 }
 
-// A warp's way over its blocks of 256 elements, one of each chunk that its block of threads takes. What it
-// knows of the chunk's tensor it finds out where the tensor begins.
+// A block of 256 elements that a warp takes. What it knows of the chunk's tensor it finds out where it comes
+// to another.
 struct EightBitTurn {
-  uint32_t chunk;
-  uint32_t end_chunk = 0;  // of the tensor; behind the last tensor there are none
-  uint32_t first_chunk = 0;
+  uint32_t chunk = 0;
+  uint32_t first_chunk = 0;   // of the tensor
+  uint32_t end_chunk = 0;     // behind the last tensor there are none
   uint32_t whole_blocks = 0;  // that are taken as packs
   int index = 0;              // of the tensor's entry
-  uint32_t block = 0;         // the warp's, in the tensor
+  uint32_t block = 0;         // in the tensor
   bool is_whole = false;
 
-  // Requires: chunks only grow.
+  // To the number-th block of those that fall to this block of threads. Requires: numbers only grow.
   template <class Table>
-  __device__ __forceinline__ void go_to(const Table& table, uint32_t to) {
-    chunk = to;
+  __device__ __forceinline__ void go_to(const Table& table, uint32_t number) {
+    chunk = number / kChunkBlocks * gridDim.x + blockIdx.x;
     if (chunk >= end_chunk) enter(table);
-    block = (chunk - first_chunk) * kEightBitWarps + threadIdx.x / 32;
+    block = (chunk - first_chunk) * kChunkBlocks + number % kChunkBlocks;
     is_whole = block < whole_blocks;
   }
 
@@ -388,22 +440,54 @@ struct EightBitTurn {
   }
 };
 
-// A warp's operands come while it computes the block before. `shared_step` need not be there before the
+// Numbers of blocks of elements, each for one warp: the first is the warp's own.
+struct EightBitNumbers {
+  uint32_t given;   // the address in shared memory of how many have been given
+  uint32_t coming;  // in lane 0; nothing waits for it before it is taken
+
+  static __device__ __forceinline__ uint32_t first() { return threadIdx.x / 32; }
+  // Of atomicAdd nvcc makes a sum over the warp, which waits for it at once.
+  __device__ __forceinline__ void ask() {
+    if (threadIdx.x % 32 == 0) {
+      asm volatile("atom.shared.add.u32 %0, [%1], 1;" : "=r"(coming) : "r"(given) : "memory");
+    }
+  }
+  __device__ __forceinline__ uint32_t take() {
+    const uint32_t number = __shfl_sync(0xffffffffu, coming, 0);
+    ask();
+    return number;
+  }
+};
+
+// What the warps of a block of threads share.
+template <bool kHasV, class Step>
+struct EightBitShared {
+  SharedMap maps[kHasV ? 2 : 1];
+  Step step;
+  uint32_t given;
+};
+
+// A warp's operands come while it computes the block before. `shared.step` need not be there before the
 // barrier of this function. `noise` is that of the list's first tensor; the others' sites follow.
 template <class Param, class Grad, bool kHasV, class Table, class Step>
-__device__ __forceinline__ void update_eight_bit(const Table& table, const Step& shared_step, SharedMap* maps,
+__device__ __forceinline__ void update_eight_bit(const Table& table, EightBitShared<kHasV, Step>& shared,
                                                  Noise noise) {
   BlockOperands<Param, Grad, kHasV> coming;
   EightBitTurn next;
-  next.go_to(table, blockIdx.x);
+  next.go_to(table, EightBitNumbers::first());
   if (next.is_whole) coming.load(table.entries[next.index], next.block);
+  SharedMap* maps = shared.maps;
   maps[0].load(kSignedMap);
   if constexpr (kHasV) maps[1].load(kUnsignedMap);
+  if (threadIdx.x == 0) shared.given = kEightBitWarps<kHasV>;
   __syncthreads();
-  const Step step = shared_step;
+  const Step step = shared.step;
+  EightBitNumbers numbers{.given = static_cast<uint32_t>(__cvta_generic_to_shared(&shared.given)),
+                          .coming = 0};
+  numbers.ask();
   const uint32_t first_site = noise.site + static_cast<uint32_t>(table.first_index);
   const auto advance = [&] {
-    next.go_to(table, next.chunk + gridDim.x);
+    next.go_to(table, numbers.take());
     if (next.is_whole) coming.load(table.entries[next.index], next.block);
   };
   for (;;) {
@@ -411,13 +495,13 @@ __device__ __forceinline__ void update_eight_bit(const Table& table, const Step&
       const EightBitEntry& entry = table.entries[next.index];
       const uint32_t block = next.block;
       noise.site = first_site + static_cast<uint32_t>(next.index);
-      BlockNumbers<kHasV> numbers;
+      BlockNumbers<kHasV> x;
       if constexpr (!std::is_same_v<Param, float>) {
-        noise.draw_packs<2>(entry.first + first_of_lane(block), kEightBitHalf, numbers.noise);
+        noise.draw_eight(entry.first + LaneLayout<Param>::first(block), x.noise);
       }
-      numbers.unpack_from(coming, maps, entry.grad_dtype);
+      x.unpack_from(coming, maps, entry.grad_dtype);
       advance();
-      update_whole_block<Param, kHasV>(entry, block, numbers, maps, step);
+      update_whole_block<Param, kHasV>(entry, block, x, maps, step);
     }
     if (next.chunk >= table.num_chunks) return;
     const EightBitEntry& entry = table.entries[next.index];
@@ -458,27 +542,19 @@ struct EightBitEntryMaker {
     entry.grad_dtype = tensor.grad.dtype;
     entry.low_dtype = tensor.low.dtype;
     entry.packs =
-        tensor.first % 4 == 0 && aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
+        tensor.first % 8 == 0 && aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
     return entry;
   }
 };
 
-// A grid that fills the card: blocks walk over the chunks.
-inline unsigned eight_bit_grid(uint32_t num_chunks) {
-  const auto most =
-      static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) * kEightBitResident;
-  return num_chunks < most ? num_chunks : most;
-}
-
 // make_step(scalars) in device code: the update of one element.
 template <class Param, class Grad, bool kHasV, auto make_step, class Scalars, class Table>
-static __global__ void __launch_bounds__(kEightBitThreads, kEightBitResident)
+static __global__ void __launch_bounds__(kEightBitThreads<kHasV>, 1)
     eight_bit_kernel(const Scalars scalars, const __grid_constant__ Table table) {
   if (scalars.finite.get() == 0.0) return;
-  __shared__ SharedMap maps[kHasV ? 2 : 1];
-  __shared__ decltype(make_step(scalars)) step;
-  if (threadIdx.x == 0) step = make_step(scalars);
-  update_eight_bit<Param, Grad, kHasV>(table, step, maps, Noise(scalars.noise));
+  __shared__ EightBitShared<kHasV, decltype(make_step(scalars))> shared;
+  if (threadIdx.x == 0) shared.step = make_step(scalars);
+  update_eight_bit<Param, Grad>(table, shared, Noise(scalars.noise));
 }
 
 // The update of all tensors, as many in a launch as a table holds. Requires: parameters are all f32, or all
@@ -489,20 +565,28 @@ void launch_eight_bit(const char* kernel, std::span<const OptimizerTensor> tenso
   const DType dtype = tensors.empty() ? DType::kF32 : tensors.front().param.dtype;
   PLIMSOLL_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "{}: parameters are {}", kernel,
                  dtype_name(dtype));
+  const auto processors = static_cast<uint32_t>(device_attribute<cudaDevAttrMultiProcessorCount>());
   for_each_table<EightBitEntry>(
       tensors, kEightBitChunk, EightBitEntryMaker{kernel, kHasV, dtype}, [&](const auto& table) {
         if (table.num_chunks == 0) return;
         using Table = std::remove_cvref_t<decltype(table)>;
         const auto launch = [&](auto* update) {
-          update<<<eight_bit_grid(table.num_chunks), kEightBitThreads, 0, stream>>>(scalars, table);
+          update<<<std::min(table.num_chunks, processors), kEightBitThreads<kHasV>, 0, stream>>>(scalars,
+                                                                                                 table);
           PLIMSOLL_CHECK_LAUNCH("eight_bit_kernel");
         };
         const std::span entries(table.entries, static_cast<size_t>(table.num_entries));
-        if (dtype == DType::kF32) {
+        const auto grads_are = [&](DType all) {
+          return std::ranges::all_of(
+              entries, [&](DType grad) { return grad == all; }, &EightBitEntry::grad_dtype);
+        };
+        if (dtype == DType::kF32 && grads_are(DType::kF32)) {
+          launch(eight_bit_kernel<float, float, kHasV, make_step, Scalars, Table>);
+        } else if (dtype == DType::kF32 && grads_are(DType::kBF16)) {
+          launch(eight_bit_kernel<float, __nv_bfloat16, kHasV, make_step, Scalars, Table>);
+        } else if (dtype == DType::kF32) {
           launch(eight_bit_kernel<float, void, kHasV, make_step, Scalars, Table>);
-        } else if (std::ranges::all_of(
-                       entries, [](DType grad) { return grad == DType::kBF16; },
-                       &EightBitEntry::grad_dtype)) {
+        } else if (grads_are(DType::kBF16)) {
           launch(eight_bit_kernel<__nv_bfloat16, __nv_bfloat16, kHasV, make_step, Scalars, Table>);
         } else {
           launch(eight_bit_kernel<__nv_bfloat16, void, kHasV, make_step, Scalars, Table>);

@@ -1,20 +1,19 @@
-// The noise of numbers that are rounded stochastically (tensor_list.h) in CUDA kernels: philox_element of
-// base/philox.h, bit for bit, four elements at a time. Only for .cu files. Thread-safe: no state.
+// The noise of numbers that are rounded stochastically (tensor_list.h) in CUDA kernels: random_half of
+// base/philox.h, bit for bit. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>
 
-#include "base/philox.h"
 #include "base/view.h"
+#include "kernels/element_wise/cuda/philox.cuh"
+#include "kernels/optimizer/tensor_list.h"
 
 namespace plimsoll::cuda {
 
-inline constexpr int kNoiseRounds = 10;
-
 // What a launch draws with. The keys of all rounds, which the host makes, are among its parameters: made in
-// the kernel they would take twenty registers of a thread.
+// the kernel they would take fourteen registers of a thread.
 struct NoiseScalars {
-  uint32_t keys[kNoiseRounds][2];
+  uint32_t keys[kHalfRounds][2];
   const int64_t* step;  // null: 0
   uint32_t site;
 
@@ -23,20 +22,13 @@ struct NoiseScalars {
   static NoiseScalars of(const Args& args) {
     NoiseScalars scalars{
         .keys = {}, .step = args.step ? args.step.template as<int64_t>() : nullptr, .site = args.noise_site};
-    for (uint32_t round = 0; round < kNoiseRounds; ++round) {
+    for (uint32_t round = 0; round < kHalfRounds; ++round) {
       scalars.keys[round][0] = static_cast<uint32_t>(args.noise_seed) + round * kPhiloxW0;
       scalars.keys[round][1] = static_cast<uint32_t>(args.noise_seed >> 32) + round * kPhiloxW1;
     }
     return scalars;
   }
 };
-
-// The product of a and b in one instruction; of the same in C++ nvcc adds 0 to the upper half by another.
-__device__ __forceinline__ void multiply_wide(uint32_t a, uint32_t b, uint32_t& high, uint32_t& low) {
-  asm("{\n.reg .u64 p;\nmul.wide.u32 p, %2, %3;\nmov.b64 {%0, %1}, p;\n}"
-      : "=r"(low), "=r"(high)
-      : "r"(a), "r"(b));
-}
 
 // The noise of a list's tensor; that of the next has the next site.
 struct Noise {
@@ -50,45 +42,67 @@ struct Noise {
   __device__ __forceinline__ RandomSite where() const {
     return {scalars->keys[0][0] | static_cast<uint64_t>(scalars->keys[0][1]) << 32, step, site};
   }
-  // The numbers of elements i to i + 3, of i + distance to i + distance + 3, and so on. Requires: i and
-  // distance are multiples of 4.
+  // That of the tensor's second moment.
+  __device__ __forceinline__ Noise of_second_moment() const {
+    Noise noise = *this;
+    noise.site += kSecondMomentSites;
+    return noise;
+  }
+  // The numbers of elements i to i + N - 1, two to a word, the first in its low half; of one element that
+  // half alone. Requires: i is a multiple of N.
+  template <int N>
+  __device__ __forceinline__ void draw(int64_t i, uint32_t (&numbers)[(N + 1) / 2]) const {
+    static_assert(N == 1 || N == 4);
+    if constexpr (N == 1) {
+      numbers[0] = random_half(where(), static_cast<uint64_t>(i));
+    } else {
+      uint32_t words[4];
+      draw_block(i, words);
+      const bool upper = i % 8 != 0;
+      numbers[0] = upper ? words[2] : words[0];
+      numbers[1] = upper ? words[3] : words[1];
+    }
+  }
+  // Those of eight elements from i on, two times four. Requires: i is a multiple of 8.
+  __device__ __forceinline__ void draw_eight(int64_t i, uint32_t (&numbers)[2][2]) const {
+    uint32_t words[4];
+    draw_block(i, words);
+#pragma unroll
+    for (int n = 0; n < 4; ++n) numbers[n / 2][n % 2] = words[n];
+  }
+  // Those of four elements from i on, from i + distance on, and so on. A block of Philox has the numbers of
+  // two neighbouring lanes: each draws for both, the even one every first of two packs. Requires: all lanes
+  // of the warp are here; i is a multiple of 4, of 8 and 4 less than the next lane's where the lane is even;
+  // distance is a multiple of 8.
   template <int kPacks>
   __device__ __forceinline__ void draw_packs(int64_t i, int64_t distance,
-                                             uint32_t (&numbers)[kPacks][4]) const {
+                                             uint32_t (&numbers)[kPacks][2]) const {
+    static_assert(kPacks % 2 == 0);
+    const bool is_odd = threadIdx.x % 2 != 0;
 #pragma unroll
-    for (int k = 0; k < kPacks; ++k) {
-      const uint64_t block = static_cast<uint64_t>(i + k * distance) / 4;
-      numbers[k][0] = static_cast<uint32_t>(block);
-      numbers[k][1] = static_cast<uint32_t>(block >> 32);
-      numbers[k][2] = site;
-      numbers[k][3] = step;
-    }
+    for (int k = 0; k < kPacks; k += 2) {
+      uint32_t words[4];
+      draw_block(i + (k + (is_odd ? 1 : 0)) * distance, words);
 #pragma unroll
-    for (int round = 0; round < kNoiseRounds; ++round) {
-#pragma unroll
-      for (int k = 0; k < kPacks; ++k) {
-        uint32_t(&c)[4] = numbers[k];
-        uint32_t high0, low0, high1, low1;
-        multiply_wide(kPhiloxM0, c[0], high0, low0);
-        multiply_wide(kPhiloxM1, c[2], high1, low1);
-        c[0] = high1 ^ c[1] ^ scalars->keys[round][0];
-        c[1] = low1;
-        c[2] = high0 ^ c[3] ^ scalars->keys[round][1];
-        c[3] = low0;
+      for (int n = 0; n < 2; ++n) {
+        const uint32_t other = __shfl_xor_sync(0xffffffffu, is_odd ? words[n] : words[n + 2], 1);
+        numbers[k][n] = is_odd ? other : words[n];
+        numbers[k + 1][n] = is_odd ? words[n + 2] : other;
       }
     }
   }
-  // Those of elements i to i + N - 1.
-  template <int N>
-  __device__ __forceinline__ void draw(int64_t i, uint32_t (&numbers)[N]) const {
-    if constexpr (N == 4) {
-      uint32_t packs[1][4];
-      draw_packs<1>(i, 0, packs);
+
+ private:
+  // The numbers of the eight elements that element i is one of.
+  __device__ __forceinline__ void draw_block(int64_t i, uint32_t (&words)[4]) const {
+    const uint64_t block = static_cast<uint64_t>(i) / kHalvesOfBlock;
+    words[0] = static_cast<uint32_t>(block);
+    words[1] = static_cast<uint32_t>(block >> 32);
+    words[2] = site;
+    words[3] = step;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) numbers[k] = packs[0][k];
-    } else {
-      static_assert(N == 1);
-      numbers[0] = philox_element(where(), static_cast<uint64_t>(i));
+    for (int round = 0; round < kHalfRounds; ++round) {
+      philox_round(words, scalars->keys[round][0], scalars->keys[round][1]);
     }
   }
 };

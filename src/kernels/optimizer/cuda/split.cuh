@@ -52,15 +52,16 @@ __device__ __forceinline__ void store_split(__nv_bfloat16* high, __nv_bfloat16* 
   store_raw<__nv_bfloat16, N>(low, lower);
 }
 
-// fp32 rounded to bf16 by 16 bits of noise each (round_stochastically), the upper halves of these numbers.
+// fp32 rounded to bf16 by 16 bits of noise each (round_stochastically), two to a word, the first in its low
+// half.
 template <int N>
-__device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(const float (&x)[N],
-                                                                        const uint32_t (&noise)[N]) {
+__device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(
+    const float (&x)[N], const uint32_t (&noise)[(N + 1) / 2]) {
   uint32_t sums[N];
   bool has_nan = false;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    sums[i] = __float_as_uint(x[i]) + (noise[i] >> 16);
+    sums[i] = __float_as_uint(x[i]) + (i % 2 == 0 ? noise[i / 2] & 0xffffu : noise[i / 2] >> 16);
     if (i % 2 == 0) has_nan = has_nan || isunordered(x[i], x[N == 1 ? i : i + 1]);
   }
   if (has_nan) {

@@ -20,6 +20,24 @@ inline constexpr int kSmallTable = 8;
 template <class Entry>
 inline constexpr int kLargeTable = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
 
+// The last of the tensors whose first chunk, first_chunk_of(i), is at most this. Requires: that of the first
+// is, and they do not fall.
+template <class FirstChunkOf>
+__device__ __forceinline__ int last_at_most(const FirstChunkOf& first_chunk_of, int num_entries,
+                                            uint32_t chunk) {
+  int low = 0;
+  int high = num_entries;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (first_chunk_of(middle) <= chunk) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 // Entry: anything with `uint32_t first_chunk`.
 template <class Entry, int kEntries>
 struct TensorTable {
@@ -31,17 +49,7 @@ struct TensorTable {
 
   // The entry that a chunk belongs to. Requires: chunk < num_chunks.
   __device__ __forceinline__ int find(uint32_t chunk) const {
-    int low = 0;
-    int high = num_entries;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      if (entries[middle].first_chunk <= chunk) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
+    return last_at_most([this](int i) { return entries[i].first_chunk; }, num_entries, chunk);
   }
 };
 

@@ -3,6 +3,9 @@
 // computed. Only for .cu files. Thread-safe: no state.
 #pragma once
 
+#include <algorithm>
+#include <span>
+
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/optimizer/cuda/noise.cuh"
 #include "kernels/optimizer/cuda/split.cuh"
@@ -12,11 +15,7 @@ namespace plimsoll::cuda {
 
 inline constexpr int kUpdateThreads = 256;
 inline constexpr int kUpdatePacks = 2;
-// Elements of a chunk of which a thread takes this many packs.
-constexpr int update_chunk_elements(int packs) {
-  return kUpdateThreads * packs * 4;
-}
-inline constexpr int kUpdateChunk = update_chunk_elements(kUpdatePacks);
+inline constexpr int kUpdateChunk = kUpdateThreads * kUpdatePacks * 4;  // elements
 
 struct UpdateEntry {
   void* param;  // f32, or bf16 of a split or stochastically rounded parameter
@@ -32,20 +31,32 @@ struct UpdateEntry {
   bool is_split;
   bool is_bf16;  // and nothing beside it
   bool m_is_bf16, v_is_bf16;
-  bool packs;  // whether every address allows packs of four
+  bool packs;  // whether every address, and the noise, allows packs of four
 };
 
-// Whether tensors have states, of which either may still be absent: without them a thread has registers for
-// twice as many packs.
+// Whether tensors have states, of which either may still be absent.
 enum class Moments : uint8_t { kNone, kSome };
 
+// What a launch knows of all of its tensors: nothing, or that parameters are bf16 alone, gradients bf16 and
+// states fp32. Without branches for other types it needs fewer instructions than such a parameter's bytes
+// take time for.
+enum class UpdateTypes : uint8_t { kAny, kBf16Alone };
+
 // Four (or one) neighbouring elements of a tensor.
-template <int N, Moments kMoments>
+template <int N, Moments kMoments, UpdateTypes kTypes>
 struct UpdateValues {
+  static constexpr bool kAlone = kTypes == UpdateTypes::kBf16Alone;
+  static constexpr int kNoiseWords = (N + 1) / 2;
   float p[N], g[N], m[N], v[N];
 
+  static __device__ __forceinline__ bool rounds_parameter(const UpdateEntry& entry) {
+    return kAlone || entry.is_bf16;
+  }
+  static __device__ __forceinline__ bool rounds_v(const UpdateEntry& entry) {
+    return !kAlone && kMoments == Moments::kSome && entry.v_is_bf16;
+  }
   __device__ __forceinline__ void load(const UpdateEntry& entry, int64_t i) {
-    if (entry.is_bf16) {
+    if (rounds_parameter(entry)) {
       load_floats<__nv_bfloat16, N>(static_cast<const __nv_bfloat16*>(entry.param) + i, p);
     } else if (entry.is_split) {
       load_split<N>(static_cast<const __nv_bfloat16*>(entry.param) + i,
@@ -53,20 +64,20 @@ struct UpdateValues {
     } else {
       load_floats<float, N>(static_cast<const float*>(entry.param) + i, p);
     }
-    AnyFloats{entry.grad, entry.grad_dtype}.load<N>(i, g);
+    AnyFloats{entry.grad, kAlone ? DType::kBF16 : entry.grad_dtype}.load<N>(i, g);
     if constexpr (kMoments == Moments::kSome) {
       load_moment(entry.m, entry.m_is_bf16, i, m);
       load_moment(entry.v, entry.v_is_bf16, i, v);
     }
   }
-  // Element i is the first; `noise` is the tensor's, for what is rounded stochastically.
-  __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i, const Noise& noise) const {
-    uint32_t numbers[N] = {};
-    if (entry.is_bf16 || entry.v_is_bf16) noise.draw<N>(entry.first + i, numbers);
-    if constexpr (kMoments == Moments::kSome) store_moments(entry, i, numbers);
-    if (entry.is_bf16) {
+  // Element i is the first; the numbers are those of what is rounded stochastically.
+  __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i,
+                                        const uint32_t (&p_noise)[kNoiseWords],
+                                        const uint32_t (&v_noise)[kNoiseWords]) const {
+    if constexpr (kMoments == Moments::kSome) store_moments(entry, i, v_noise);
+    if (rounds_parameter(entry)) {
       store_raw<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.param) + i,
-                                  rounded_stochastically<N>(p, numbers));
+                                  rounded_stochastically<N>(p, p_noise));
       return;
     }
     if (entry.is_split) {
@@ -85,25 +96,22 @@ struct UpdateValues {
 
  private:
   __device__ __forceinline__ void store_moments(const UpdateEntry& entry, int64_t i,
-                                                const uint32_t (&numbers)[N]) const {
-    if (entry.m_is_bf16) {
+                                                const uint32_t (&v_noise)[kNoiseWords]) const {
+    if (!kAlone && entry.m_is_bf16) {
       store_floats<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.m) + i, m);
     } else if (entry.m != nullptr) {
       store_floats<float, N>(static_cast<float*>(entry.m) + i, m);
     }
-    if (entry.v_is_bf16) {
-      uint32_t lower[N];
-#pragma unroll
-      for (int k = 0; k < N; ++k) lower[k] = numbers[k] << 16;
+    if (rounds_v(entry)) {
       store_raw<__nv_bfloat16, N>(static_cast<__nv_bfloat16*>(entry.v) + i,
-                                  rounded_stochastically<N>(v, lower));
+                                  rounded_stochastically<N>(v, v_noise));
     } else if (entry.v != nullptr) {
       store_floats<float, N>(static_cast<float*>(entry.v) + i, v);
     }
   }
   static __device__ __forceinline__ void load_moment(const void* moment, bool is_bf16, int64_t i,
                                                      float (&x)[N]) {
-    if (is_bf16) {
+    if (!kAlone && is_bf16) {
       load_floats<__nv_bfloat16, N>(static_cast<const __nv_bfloat16*>(moment) + i, x);
     } else if (moment != nullptr) {
       load_floats<float, N>(static_cast<const float*>(moment) + i, x);
@@ -111,38 +119,63 @@ struct UpdateValues {
   }
 };
 
-// Step: step.apply(float& p, float g, float& m, float& v) updates one element. `noise` is that of the list's
-// first tensor; the others' sites follow. Requires: the table's chunks have update_chunk_elements(kPacks).
-template <int kPacks = kUpdatePacks, Moments kMoments = Moments::kSome, class Table, class Step>
-__device__ __forceinline__ void update_chunk(const Table& table, uint32_t chunk, const Step& step,
-                                             Noise noise) {
-  constexpr int kChunk = update_chunk_elements(kPacks);
-  const int index = table.find(chunk);
-  const UpdateEntry& entry = table.entries[index];
-  noise.site += static_cast<uint32_t>(table.first_index + index);
-  const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kChunk;
-  if (entry.packs && begin + kChunk <= entry.count) {
-    UpdateValues<4, kMoments> values[kPacks];
+// A chunk of a tensor, by a block of threads. Step: step.apply(float& p, float g, float& m, float& v) updates
+// one element. `noise` is the tensor's.
+template <UpdateTypes kTypes, Moments kMoments, class Step>
+__device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t chunk, const Step& step,
+                                             const Noise& noise) {
+  const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kUpdateChunk;
+  if (entry.packs && begin + kUpdateChunk <= entry.count) {
+    using Values = UpdateValues<4, kMoments, kTypes>;
+    constexpr int64_t kDistance = kUpdateThreads * 4;
+    const int64_t first = begin + static_cast<int>(threadIdx.x) * 4;
+    Values values[kUpdatePacks];
 #pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
-      values[u].load(entry, begin + (u * kUpdateThreads + static_cast<int>(threadIdx.x)) * 4);
+    for (int u = 0; u < kUpdatePacks; ++u) values[u].load(entry, first + u * kDistance);
+    uint32_t p_noise[kUpdatePacks][2] = {}, v_noise[kUpdatePacks][2] = {};
+    if (Values::rounds_parameter(entry))
+      noise.draw_packs<kUpdatePacks>(entry.first + first, kDistance, p_noise);
+    if (Values::rounds_v(entry)) {
+      noise.of_second_moment().draw_packs<kUpdatePacks>(entry.first + first, kDistance, v_noise);
     }
 #pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
+    for (int u = 0; u < kUpdatePacks; ++u) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         step.apply(values[u].p[i], values[u].g[i], values[u].m[i], values[u].v[i]);
       }
-      values[u].store(entry, begin + (u * kUpdateThreads + static_cast<int>(threadIdx.x)) * 4, noise);
+      values[u].store(entry, first + u * kDistance, p_noise[u], v_noise[u]);
     }
     return;
   }
-  const int64_t end = begin + kChunk < entry.count ? begin + kChunk : entry.count;
+  const int64_t end = begin + kUpdateChunk < entry.count ? begin + kUpdateChunk : entry.count;
   for (int64_t i = begin + threadIdx.x; i < end; i += kUpdateThreads) {
-    UpdateValues<1, kMoments> values;
+    using Values = UpdateValues<1, kMoments, kTypes>;
+    Values values;
     values.load(entry, i);
     step.apply(values.p[0], values.g[0], values.m[0], values.v[0]);
-    values.store(entry, i, noise);
+    uint32_t p_noise[1] = {}, v_noise[1] = {};
+    if (Values::rounds_parameter(entry)) noise.draw<1>(entry.first + i, p_noise);
+    if (Values::rounds_v(entry)) noise.of_second_moment().draw<1>(entry.first + i, v_noise);
+    values.store(entry, i, p_noise, v_noise);
+  }
+}
+
+// All chunks of a table, shared among the launch's blocks of threads. `noise` is that of the list's first
+// tensor; the others' sites follow.
+template <UpdateTypes kTypes, Moments kMoments = Moments::kSome, class Table, class Step>
+__device__ __forceinline__ void update_tensors(const Table& table, const Step& step, Noise noise) {
+  // A search through the table itself fetches more of the kernel's parameters than their cache holds.
+  __shared__ uint32_t first_chunks[Table::kCapacity];
+  for (int i = static_cast<int>(threadIdx.x); i < table.num_entries; i += kUpdateThreads) {
+    first_chunks[i] = table.entries[i].first_chunk;
+  }
+  __syncthreads();
+  const uint32_t first_site = noise.site + static_cast<uint32_t>(table.first_index);
+  for (uint32_t chunk = blockIdx.x; chunk < table.num_chunks; chunk += gridDim.x) {
+    const int index = last_at_most([&](int i) { return first_chunks[i]; }, table.num_entries, chunk);
+    noise.site = first_site + static_cast<uint32_t>(index);
+    update_chunk<kTypes, kMoments>(table.entries[index], chunk, step, noise);
   }
 }
 
@@ -179,11 +212,11 @@ struct UpdateEntryMaker {
     entry.low = entry.is_split ? tensor.remainder.data : tensor.low.data;
     entry.count = tensor.count;
     entry.first = tensor.first;
-    PLIMSOLL_CHECK(tensor.first % 4 == 0, "{}: noise comes four elements at a time, not from {} on", kernel,
-                   tensor.first);
     entry.grad_dtype = tensor.grad.dtype;
     entry.low_dtype = tensor.low.dtype;
-    entry.packs = aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
+    const bool draws = entry.is_bf16 || entry.v_is_bf16;
+    entry.packs = (!draws || tensor.first % 8 == 0) &&
+                  aligned_to_packs({entry.param, entry.grad, entry.m, entry.v, entry.low});
     return entry;
   }
 };
@@ -196,6 +229,23 @@ unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
   const auto most = static_cast<unsigned>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                     static_cast<unsigned>(resident);
   return num_chunks < most ? num_chunks : most;
+}
+
+// Calls launch.operator()<types>(table) for each table of for_each_table that has chunks.
+template <class Launch>
+void for_each_update(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker& make,
+                     const Launch& launch) {
+  for_each_table<UpdateEntry>(tensors, kUpdateChunk, make, [&](const auto& table) {
+    if (table.num_chunks == 0) return;
+    const std::span entries(table.entries, static_cast<size_t>(table.num_entries));
+    if (std::ranges::all_of(entries, [](const UpdateEntry& entry) {
+          return entry.is_bf16 && entry.grad_dtype == DType::kBF16 && !entry.m_is_bf16 && !entry.v_is_bf16;
+        })) {
+      launch.template operator()<UpdateTypes::kBf16Alone>(table);
+    } else {
+      launch.template operator()<UpdateTypes::kAny>(table);
+    }
+  });
 }
 
 }  // namespace plimsoll::cuda
