@@ -1,5 +1,5 @@
 // The row functions of attention on every instruction set that this machine has: exp against the C library,
-// dropout against philox_element.
+// dropout against random_half.
 #include "device/cpu/simd_targets.h"
 // Before any header of Highway.
 #undef HWY_TARGET_INCLUDE
