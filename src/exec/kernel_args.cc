@@ -366,7 +366,18 @@ MatmulArgs matmul_args(const BindContext& context) {
           .addend = adds ? context.input(2) : ConstView{},
           .scratch = scratch_bytes_of(context)};
 }
-LinearProblem linear_gelu_problem(const BindContext& context) {
+LinearNormArgs linear_norm_args(const BindContext& context) {
+  return {.x = context.input(0),
+          .w = context.input(1),
+          .bias = context.input(2),
+          .residual = context.input(3),
+          .gain = context.input(4),
+          .beta = context.input(5),
+          .y = context.output(0),
+          .eps = context.attributes().number("eps"),
+          .scratch = scratch_bytes_of(context)};
+}
+LinearProblem linear_problem(const BindContext& context) {
   return {.rows = context.output_size(0, 0),
           .columns = context.output_size(0, 1),
           .terms = context.input_size(0, 1),

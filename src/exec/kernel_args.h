@@ -28,6 +28,7 @@
 #include "kernels/loss/softmax.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 #include "kernels/matmul/linear_gelu.h"
+#include "kernels/matmul/linear_norm.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/optimizer/tensor_scan.h"
 
@@ -99,6 +100,8 @@ MseBwdArgs mse_bwd_args(const BindContext& context);
 // The number of threads and the instruction set are those of the request.
 MatmulProblem matmul_problem(const BindContext& context);
 MatmulArgs matmul_args(const BindContext& context);
-LinearProblem linear_gelu_problem(const BindContext& context);
+// Of linear_gelu and linear_norm.
+LinearProblem linear_problem(const BindContext& context);
+LinearNormArgs linear_norm_args(const BindContext& context);
 
 }  // namespace plimsoll

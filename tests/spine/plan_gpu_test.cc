@@ -120,6 +120,29 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
+// Where the tiles of rows fill the card, norms belong to the product before them, but in the last layer,
+// whose rows are first tokens.
+TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
+  const auto count = [](const char* preset, int64_t sequences, const char* gpu, DType activations,
+                        const OpSchema& def) {
+    GridPoint point = full_batch(preset, sequences, 512);
+    point.gpu = gpu;
+    point.activations = activations;
+    const Plan plan = plan_of(point);
+    const auto is_it = [&def](const Op& op) { return op.def == &def; };
+    EXPECT_EQ(std::ranges::count_if(plan.train->graph.ops(), is_it), 0);
+    return std::ranges::count_if(plan.evaluate->graph.ops(), is_it);
+  };
+  const char *const large = "bert-large-uncased", *const base = "bert-base-uncased";
+  EXPECT_EQ(count(large, 64, "h200", DType::kBF16, linear_norm_op()), 46);
+  EXPECT_EQ(count(large, 64, "h200", DType::kBF16, linear_add_op()), 2);
+  EXPECT_EQ(count(large, 8, "h100", DType::kF16, linear_norm_op()), 46);
+  EXPECT_EQ(count(large, 9, "h200", DType::kBF16, linear_norm_op()), 0);
+  EXPECT_EQ(count(large, 64, "h200", DType::kF32, linear_norm_op()), 0);
+  EXPECT_EQ(count(large, 64, "a10g", DType::kBF16, linear_norm_op()), 0);
+  EXPECT_EQ(count(base, 64, "h200", DType::kBF16, linear_norm_op()), 22);
+}
+
 // By the kernel of Hopper where its tiles fit. In training those of each layer (queries, keys and values, the
 // output of attention, up and down) and the pooler; in an evaluation queries, keys and values, whose last
 // attention is that of first tokens, and the pooler. There others add a residual or have GELU.

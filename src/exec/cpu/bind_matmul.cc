@@ -4,8 +4,12 @@ namespace plimsoll {
 
 std::function<void()> bind_matmul_cpu(const BindContext& context) {
   if (context.op().def->name() == "linear_gelu") {
-    return [problem = linear_gelu_problem(context), args = matmul_args(context)] {
-      linear_gelu_ref(problem, args);
+    return
+        [problem = linear_problem(context), args = matmul_args(context)] { linear_gelu_ref(problem, args); };
+  }
+  if (context.op().def->name() == "linear_norm") {
+    return [problem = linear_problem(context), args = linear_norm_args(context)] {
+      linear_norm_ref(problem, args);
     };
   }
   if (context.op().def->name() == "linear_add") {

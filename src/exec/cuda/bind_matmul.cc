@@ -3,6 +3,7 @@
 #include "device/cuda/error.h"
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/matmul/linear_gelu_cuda.h"
+#include "kernels/matmul/linear_norm_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "plan/build/products.h"
 
@@ -20,7 +21,9 @@ std::function<void()> seen_by_initcheck(const BindContext& context, std::functio
   const View output = context.output(0), scratch = context.scratch();
   const auto output_bytes = static_cast<size_t>(context.output_elements(0) * dtype_bytes(output.dtype));
   const auto scratch_bytes = static_cast<size_t>(context.scratch_bytes());
-  const bool in_place = context.has_input(2) && context.input(2).data == output.data;
+  bool in_place = false;
+  for (int i = 0; i < context.view().num_inputs(); ++i)
+    in_place = in_place || (context.has_input(i) && context.input(i).data == output.data);
   return [=] {
     if (!in_place) PLIMSOLL_CUDA(cudaMemsetAsync(output.data, 0xff, output_bytes, stream));
     if (scratch_bytes > 0) PLIMSOLL_CUDA(cudaMemsetAsync(scratch.data, 0xff, scratch_bytes, stream));
@@ -29,15 +32,22 @@ std::function<void()> seen_by_initcheck(const BindContext& context, std::functio
 }
 
 std::function<void()> bind_linear_gelu(const BindContext& context, CudaStream stream) {
-  std::shared_ptr<CudaMatmul> linear = prepare_linear_gelu_cuda(linear_gelu_problem(context));
+  std::shared_ptr<CudaMatmul> linear = prepare_linear_gelu_cuda(linear_problem(context));
   return seen_by_initcheck(
       context, [linear, args = matmul_args(context), stream] { linear->run(args, nullptr, stream); }, stream);
+}
+
+std::function<void()> bind_linear_norm(const BindContext& context, CudaStream stream) {
+  const auto layer = std::make_shared<CudaLinearNorm>(linear_problem(context));
+  return seen_by_initcheck(
+      context, [layer, args = linear_norm_args(context), stream] { layer->run(args, stream); }, stream);
 }
 
 }  // namespace
 
 std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream stream) {
   if (context.op().def->name() == "linear_gelu") return bind_linear_gelu(context, stream);
+  if (context.op().def->name() == "linear_norm") return bind_linear_norm(context, stream);
   if (context.op().def->name() != "matmul" && context.op().def->name() != "linear_add") return {};
   const PlannedProduct product =
       planned_product(context.view(), context.bucket(), context.request(), context.kernel());

@@ -57,6 +57,7 @@ const OpSchema& linear_cross_entropy_bwd_op();
 const OpSchema& linear_cross_entropy_grad_op();
 const OpSchema& linear_add_op();
 const OpSchema& linear_gelu_op();
+const OpSchema& linear_norm_op();
 const OpSchema& lion_op();
 const OpSchema& lion_8bit_op();
 const OpSchema& log_softmax_op();

@@ -48,6 +48,7 @@ const std::vector<const OpSchema*>& registry() {
                                       &linear_cross_entropy_grad_op(),
                                       &linear_add_op(),
                                       &linear_gelu_op(),
+                                      &linear_norm_op(),
                                       &lion_op(),
                                       &lion_8bit_op(),
                                       &log_softmax_op(),

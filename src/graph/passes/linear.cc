@@ -34,6 +34,12 @@ std::optional<uint32_t> find_linear_with_one_reader(const Graph& graph, const Re
   return producer;
 }
 
+bool norm_adds_residual(const Graph& graph, const Op& op) {
+  return op.def == &bias_dropout_residual_norm_op() && op.attributes.number("p") == 0.0 &&
+         op.inputs[2] != kNoValue && op.inputs[2] != op.inputs[0] &&
+         graph.value(op.inputs[2]).type == graph.value(op.inputs[0]).type;
+}
+
 void remove_ops(Graph& graph, const std::vector<bool>& dead) {
   std::vector<Op> ops;
   for (size_t i = 0; i < graph.ops().size(); ++i) {

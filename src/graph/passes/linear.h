@@ -22,6 +22,9 @@ enum class LinearBias : uint8_t { kWithout, kWith };
 std::optional<uint32_t> find_linear_with_one_reader(const Graph& graph, const Readers& readers, ValueId id,
                                                     LinearBias bias);
 
+// A norm that adds a residual to what it reads, without dropout between.
+bool norm_adds_residual(const Graph& graph, const Op& op);
+
 // Takes ops out, and values that nobody reads any more. Requires: dead.size() == graph.ops().size().
 void remove_ops(Graph& graph, const std::vector<bool>& dead);
 

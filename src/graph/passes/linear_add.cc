@@ -8,13 +8,6 @@
 namespace plimsoll {
 namespace {
 
-// A norm that adds the residual to what it reads, without dropout between.
-bool adds_residual(const Graph& graph, const Op& op) {
-  return op.def == &bias_dropout_residual_norm_op() && op.attributes.number("p") == 0.0 &&
-         op.inputs[2] != kNoValue && op.inputs[2] != op.inputs[0] &&
-         graph.value(op.inputs[2]).type == graph.value(op.inputs[0]).type;
-}
-
 // Runs on a forward graph that is not differentiated. The fused op stands just before the norm, where the
 // residual exists.
 void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
@@ -24,7 +17,7 @@ void fuse_linear_add(Graph& graph, const std::function<bool(const OpView&)>& has
   std::vector<std::pair<size_t, Op>> fused;  // before which norm
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    if (!adds_residual(graph, op)) continue;
+    if (!norm_adds_residual(graph, op)) continue;
     const auto producer = find_linear_with_one_reader(graph, readers, op.inputs[0], LinearBias::kWithout);
     if (!producer) continue;
     const Op& product = graph.ops()[*producer];

@@ -23,6 +23,7 @@ std::vector<PassInfo> list_passes() {
                            split_weights_pass(DType::kBF16),
                            common_subexpression_pass(),
                            linear_gelu_pass({}),
+                           linear_norm_pass({}),
                            linear_add_pass({}),
                            first_token_attention_pass({}),
                            chunked_loss_pass({}, 0),

@@ -105,6 +105,8 @@ Pass common_subexpression_pass();
 // op where `has_kernel` says that a kernel computes that.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
 // linear_add.cc: likewise a product and the residual that is added to it in the norm behind it.
+// linear_norm.cc: likewise a product, its bias, the residual that is added and the norm behind them.
+Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // first_token_attention.cc: likewise attention of which only first tokens are read, and the product before
 // it.

@@ -163,8 +163,10 @@ Problem matmul_catalog_problem(const MatmulProblem& problem) {
           .isa = problem.isa};
 }
 
-Problem linear_gelu_catalog_problem(const LinearProblem& problem) {
-  return {.op = "linear_gelu",
+namespace {
+
+Problem linear_catalog_problem(std::string_view op, const LinearProblem& problem) {
+  return {.op = op,
           .dtype = problem.dtype,
           .device = KernelDevice::kCuda,
           .dims = {{"T", problem.rows},
@@ -174,6 +176,15 @@ Problem linear_gelu_catalog_problem(const LinearProblem& problem) {
           .sm = problem.sm};
 }
 
+}  // namespace
+
+Problem linear_gelu_catalog_problem(const LinearProblem& problem) {
+  return linear_catalog_problem("linear_gelu", problem);
+}
+Problem linear_norm_catalog_problem(const LinearProblem& problem) {
+  return linear_catalog_problem("linear_norm", problem);
+}
+
 bool linear_sizes_fit(const LinearProblem& problem) {
   return problem.sm == 90 && problem.columns % kLinearTileColumns == 0 && problem.terms % kLinearTerms == 0 &&
          problem.terms >= kLinearLeastTerms;
@@ -181,18 +192,34 @@ bool linear_sizes_fit(const LinearProblem& problem) {
 
 namespace {
 
-// The share of their time for which the multiprocessors of an H100 or H200 are busy with the tiles.
+// Of an H100 or H200.
+constexpr int64_t kMultiprocessors = 132;
+
+// The share of their time for which these are busy with the tiles.
 double linear_busy(const LinearProblem& problem) {
-  constexpr int64_t kAtOnce = 132;
   const int64_t down = round_up(problem.rows, kLinearTileRows) / kLinearTileRows;
   const int64_t tiles = down * (problem.columns / kLinearTileColumns);
-  return static_cast<double>(tiles) / static_cast<double>(round_up(tiles, kAtOnce));
+  return static_cast<double>(tiles) / static_cast<double>(round_up(tiles, kMultiprocessors));
 }
 
 }  // namespace
 
 bool linear_takes_own_product(const LinearProblem& problem) {
   return linear_sizes_fit(problem) && linear_busy(problem) >= kLinearLeastBusy;
+}
+
+bool linear_norm_sizes_fit(const LinearProblem& problem) {
+  return linear_sizes_fit(problem) && problem.columns <= kLinearNormTilesAcross * kLinearTileColumns;
+}
+int64_t linear_norm_sums_bytes(const LinearProblem& problem) {
+  const int64_t across = round_up(problem.columns, kLinearTileColumns) / kLinearTileColumns;
+  return round_up(problem.rows, kLinearTileRows) * across * int64_t{8};
+}
+bool linear_norm_takes_own_product(const LinearProblem& problem) {
+  if (!linear_norm_sizes_fit(problem)) return false;
+  const int64_t at_once = kMultiprocessors / (problem.columns / kLinearTileColumns);
+  const int64_t down = round_up(problem.rows, kLinearTileRows) / kLinearTileRows;
+  return static_cast<double>(down) >= kLinearNormLeastBusy * static_cast<double>(round_up(down, at_once));
 }
 
 std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int sm) {
@@ -329,6 +356,20 @@ Support linear_gelu_cuda_support(const Problem& problem) {
 }
 int64_t linear_gelu_cuda_scratch(const Problem&) {
   return kCublasLtWorkspaceBytes;
+}
+
+Support linear_norm_cuda_support(const Problem& problem) {
+  Support support = own_layer_support(problem);
+  constexpr int64_t kMostColumns = kLinearNormTilesAcross * kLinearTileColumns;
+  if (support.ok && problem.dim("N") > kMostColumns) {
+    return {false, "takes at most " + std::to_string(kMostColumns) + " columns, not " +
+                       std::to_string(problem.dim("N"))};
+  }
+  return support;
+}
+int64_t linear_norm_cuda_scratch(const Problem& problem) {
+  return std::max(kCublasLtWorkspaceBytes,
+                  linear_norm_sums_bytes({.rows = problem.dim("T"), .columns = problem.dim("N")}));
 }
 
 Support linear_add_cuda_wgmma_support(const Problem& problem) {

@@ -146,6 +146,20 @@ inline constexpr int64_t kLinearLeastTerms = 768;
 bool linear_takes_own_product(const LinearProblem& problem);
 inline constexpr double kLinearLeastBusy = 0.85;
 
+// A layer with a residual and the norm behind it (linear_norm.h) as the catalog is asked about it: op
+// "linear_norm", dims as of linear_gelu.
+Problem linear_norm_catalog_problem(const LinearProblem& problem);
+// Whether linear_norm_cuda_wgmma() computes it: as linear_sizes_fit(), and a row of y is
+// kLinearNormTilesAcross tiles at most.
+bool linear_norm_sizes_fit(const LinearProblem& problem);
+inline constexpr int64_t kLinearNormTilesAcross = 8;
+// Bytes by which the blocks of that kernel exchange sums: 8 for each row of a tile.
+int64_t linear_norm_sums_bytes(const LinearProblem& problem);
+// Whether it is also worth it: blocks that go over the same rows at a time keep the card busy for at least
+// kLinearNormLeastBusy of the time.
+bool linear_norm_takes_own_product(const LinearProblem& problem);
+inline constexpr double kLinearNormLeastBusy = 0.85;
+
 // The product as a linear layer of linear_cuda_wgmma.h, where it is one: 16 bits, A as it is and B
 // transposed, sizes that fit, and a bias, an addend or neither.
 std::optional<LinearProblem> matmul_as_linear(const MatmulProblem& problem, int sm);

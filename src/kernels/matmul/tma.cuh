@@ -55,6 +55,12 @@ __device__ inline void load(uint32_t to, const CUtensorMap* map, uint32_t barrie
       "l"(map), "r"(barrier), "r"(column), "r"(row)
       : "memory");
 }
+// The same box to the L2 cache.
+__device__ inline void prefetch(const CUtensorMap* map, int column, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(column),
+               "r"(row)
+               : "memory");
+}
 // From shared memory to the map's box at (column, row), as a group of this thread's; what lies beyond the
 // matrix is not written.
 __device__ inline void store(const CUtensorMap* map, uint32_t from, int column, int row) {

@@ -299,6 +299,15 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   passes.run(graph, first_token_attention_pass(has_kernel));
   if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
   passes.run(graph, dead_code_pass({}));
+  const auto fills_card = [&](const OpView& op) {
+    const LinearProblem layer{.rows = op.out_shape(0)[0].at(request.evaluate_bucket),
+                              .columns = op.out_shape(0)[1].at(request.evaluate_bucket),
+                              .terms = op.in_shape(0)[1].at(request.evaluate_bucket),
+                              .dtype = op.input(0).type.dtype,
+                              .sm = request.gpu.sm};
+    return linear_norm_takes_own_product(layer) && has_kernel(op);
+  };
+  passes.run(graph, linear_norm_pass(fills_card));
   passes.run(graph, in_place_pass());
   ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};
   program.passes = passes.records();

@@ -82,7 +82,7 @@ class ProblemOf {
     const std::string_view name = op_.op.def->name();
     if (name == "matmul") {
       product();
-    } else if (name == "linear_gelu" || name == "linear_add") {
+    } else if (name == "linear_gelu" || name == "linear_add" || name == "linear_norm") {
       linear();
     } else if (name == "first_token_attention") {
       first_token_attention();

@@ -1,0 +1,153 @@
+#include "kernels/matmul/linear_norm_cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/matmul/linear_norm_case.h"
+#include "tests/support/device_buffer.h"
+
+namespace plimsoll {
+namespace {
+
+using test::DeviceBuffer;
+using test::GuardedBuffer;
+using test::LinearNormCase;
+using Way = CudaLinearNorm::Way;
+
+int compute_capability() {
+  int major = 0, minor = 0;
+  EXPECT_EQ(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), cudaSuccess);
+  EXPECT_EQ(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), cudaSuccess);
+  return 10 * major + minor;
+}
+#define PLIMSOLL_NEEDS_HOPPER() \
+  if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
+
+// Where y lies: apart, or where the residual does.
+enum class Place : uint8_t { kApart, kInPlace };
+
+GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
+  const LinearProblem& p = layer.problem;
+  GuardedBuffer y("linear_norm/y", p.dtype, p.rows * p.columns);
+  GuardedBuffer scratch("linear_norm/scratch", DType::kU8, kCublasLtWorkspaceBytes);
+  DeviceBuffer x(layer.x), w(layer.w), bias(layer.bias), residual(layer.residual), gain(layer.gain),
+      beta(layer.beta), dy(y), dscratch(scratch);
+  if (place == Place::kInPlace) {
+    EXPECT_EQ(cudaMemcpy(dy.view().data, residual.view().data,
+                         static_cast<size_t>(y.count() * dtype_bytes(p.dtype)), cudaMemcpyDeviceToDevice),
+              cudaSuccess);
+  }
+  CudaLinearNorm(p, way).run({.x = x.view(),
+                              .w = w.view(),
+                              .bias = bias.view(),
+                              .residual = place == Place::kInPlace ? dy.view() : residual.view(),
+                              .gain = gain.view(),
+                              .beta = beta.view(),
+                              .y = dy.view(),
+                              .eps = LinearNormCase::kEps,
+                              .scratch = {static_cast<std::byte*>(dscratch.view().data),
+                                          static_cast<size_t>(kCublasLtWorkspaceBytes)}},
+                             nullptr);
+  dy.download();
+  return y;
+}
+
+void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0) {
+  problem.sm = compute_capability();
+  const std::string name =
+      fmt::format("linear_norm_cuda/{}x{}x{} {} {} mean {}", problem.rows, problem.columns, problem.terms,
+                  dtype_name(problem.dtype), dtype_name(parameters), mean);
+  SCOPED_TRACE(name);
+  LinearNormCase layer(problem, parameters, name);
+  layer.fill(mean);
+  const GuardedBuffer want = layer.reference();
+  const std::vector<double> bounds = layer.bounds();
+  const GuardedBuffer y = run(layer, way, Place::kApart), in_place = run(layer, way, Place::kInPlace);
+  for (const GuardedBuffer* got : {&y, &in_place}) {
+    const auto result =
+        test::compare(*got, want, {.per_element = bounds, .shape = {problem.rows, problem.columns}});
+    EXPECT_TRUE(result.ok()) << result;
+  }
+  // The library may take another way where it adds to its own output.
+  if (way == Way::kOwn) {
+    EXPECT_TRUE(test::compare_bits(y, in_place).ok());
+  }
+}
+
+TEST(LinearNormCuda, SmallRowsOfOneToEightTiles) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check({.rows = 1, .columns = 256, .terms = 768}, DType::kF32, Way::kOwn);
+  check({.rows = 130, .columns = 512, .terms = 1024}, DType::kBF16, Way::kOwn);
+  check({.rows = 127, .columns = 768, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kOwn);
+  check({.rows = 70, .columns = 1024, .terms = 1024}, DType::kF32, Way::kOwn);
+  check({.rows = 9, .columns = 1280, .terms = 768}, DType::kF32, Way::kOwn);
+  check({.rows = 17, .columns = 2048, .terms = 768, .dtype = DType::kF16}, DType::kF32, Way::kOwn);
+}
+
+TEST(LinearNormCuda, SmallTermsOfManyStages) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check({.rows = 64, .columns = 512, .terms = 1280}, DType::kF32, Way::kOwn);
+  check({.rows = 16, .columns = 1024, .terms = 4096}, DType::kBF16, Way::kOwn);
+}
+
+// What E[s^2] - mean^2 would lose.
+TEST(LinearNormCuda, SmallMeansFarFromZero) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check({.rows = 20, .columns = 1024, .terms = 768, .dtype = DType::kF16}, DType::kF32, Way::kOwn, 40.0);
+  check({.rows = 20, .columns = 1024, .terms = 1024}, DType::kF32, Way::kOwn, -12.0);
+}
+
+TEST(LinearNormCuda, FewRowsAreAProductAndANorm) {
+  check({.rows = 37, .columns = 256, .terms = 768}, DType::kF32, Way::kAsPrepared);
+  check({.rows = 37, .columns = 768, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
+}
+
+// So many rows that a cluster takes several tiles, and one of them hides behind the next; they repeat, so
+// that the first ones' results say what all must be.
+void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
+  constexpr int64_t kDistinct = 64, kRows = 128 * 117 - 5;
+  const LinearProblem problem{
+      .rows = kRows, .columns = columns, .terms = terms, .dtype = dtype, .sm = compute_capability()};
+  ASSERT_TRUE(linear_norm_takes_own_product(problem));
+  LinearNormCase layer(problem, DType::kF32, "many");
+  layer.fill(0.0);
+  for (int64_t i = kDistinct * terms; i < layer.x.count(); ++i)
+    layer.x.view().store(i, layer.x.load(i % (kDistinct * terms)));
+  for (int64_t i = kDistinct * columns; i < layer.residual.count(); ++i)
+    layer.residual.view().store(i, layer.residual.load(i % (kDistinct * columns)));
+  const GuardedBuffer y = run(layer, Way::kAsPrepared, Place::kApart);
+  EXPECT_TRUE(test::compare_bits(y, run(layer, Way::kAsPrepared, Place::kInPlace)).ok());
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < y.count(); ++i) wrong += y.load(i) == y.load(i % (kDistinct * columns)) ? 0 : 1;
+  EXPECT_EQ(wrong, 0);
+  LinearProblem first = problem;
+  first.rows = kDistinct;
+  LinearNormCase few(first, DType::kF32, "many");
+  const auto copy = [](GuardedBuffer& to, const GuardedBuffer& from) {
+    for (int64_t i = 0; i < to.count(); ++i) to.view().store(i, from.load(i));
+  };
+  copy(few.x, layer.x);
+  copy(few.w, layer.w);
+  copy(few.bias, layer.bias);
+  copy(few.residual, layer.residual);
+  copy(few.gain, layer.gain);
+  copy(few.beta, layer.beta);
+  GuardedBuffer got("few/y", dtype, kDistinct * columns);
+  copy(got, y);
+  const auto result =
+      test::compare(got, few.reference(), {.per_element = few.bounds(), .shape = {kDistinct, columns}});
+  EXPECT_TRUE(result.ok()) << result;
+}
+
+TEST(LinearNormCuda, ManyRowsAndTheSameBitsTwice) {
+  PLIMSOLL_NEEDS_HOPPER();
+  check_many_rows(1024, 1024, DType::kBF16);
+  check_many_rows(768, 768, DType::kF16);
+  check_many_rows(768, 3072, DType::kBF16);
+}
+
+}  // namespace
+}  // namespace plimsoll

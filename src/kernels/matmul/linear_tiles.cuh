@@ -1,0 +1,252 @@
+// What the kernels of linear layers on Hopper have in common (linear_cuda_wgmma.cu,
+// linear_norm_cuda_wgmma.cu): tiles of 128 rows and 256 columns of y, whose terms one thread of a block
+// brings by TMA, 64 at a time, into a ring of stages, and the boxes in shared memory by which the parts of a
+// finished tile leave and addends come. For sources that nvcc compiles for sm_90a.
+#pragma once
+
+#include <type_traits>
+
+#include "base/check.h"
+#include "kernels/element_wise/cuda/vectors.cuh"
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/tensor_map.h"
+#include "kernels/matmul/tma.cuh"
+#include "kernels/matmul/wgmma_64x256.cuh"
+
+namespace plimsoll::linear {
+
+inline constexpr int kRows = static_cast<int>(kLinearTileRows),
+                     kColumns = static_cast<int>(kLinearTileColumns);
+inline constexpr int kStageTerms = 64;
+inline constexpr int kStagesOfPart = static_cast<int>(kLinearTerms) / kStageTerms;
+inline constexpr int kParts = 4;  // of a waiting tile, 64 columns each
+inline constexpr uint32_t kStages = 4;
+inline constexpr uint32_t kRowBytes = kStageTerms * 2;
+inline constexpr uint32_t kStageBytes = (kRows + kColumns) * kRowBytes;
+inline constexpr int kConsumerWarps = 8;
+inline constexpr int kThreads = 3 * wgmma::kWarpgroup;
+inline constexpr int kBoxRows = 16;  // of y: a warp's
+inline constexpr uint32_t kBoxBytes = kBoxRows * kRowBytes;
+// Stages; two boxes of each warp; two barriers of each stage and one of each box, for an addend.
+inline constexpr uint32_t kBoxesAt = kStages * kStageBytes;
+inline constexpr uint32_t kBarriersAt = kBoxesAt + kConsumerWarps * 2 * kBoxBytes;
+inline constexpr uint32_t kAddendBarriersAt = kBarriersAt + 2 * 8 * kStages;
+inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 * 8;
+
+// Of a layer, as a kernel takes them.
+struct Args {
+  CUtensorMap x, w, addend, y;
+  cuda::AnyFloats bias;
+  int tiles_down, tiles_across, stages;  // of a tile's terms
+  // Where the L2 cache is to have a tile's addend before the next tile's products run: a part at a time.
+  bool prefetches_addend;
+  CUtensorMap addend_parts;
+};
+
+// Errors: kInternal for a bias of another type than fp32 and the layer's.
+inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
+  const DType dtype = problem.dtype;
+  const ConstView bias = operands.bias;
+  PLIMSOLL_CHECK(!bias || bias.dtype == DType::kF32 || bias.dtype == dtype, "a bias in {} beside {}",
+                 dtype_name(bias.dtype), dtype_name(dtype));
+  const auto of_boxes = [&](const void* data) {
+    return tensor_map(data, dtype, problem.rows, problem.columns, kBoxRows);
+  };
+  return {.x = tensor_map(operands.a.data, dtype, problem.rows, problem.terms, kRows),
+          .w = tensor_map(operands.b.data, dtype, problem.columns, problem.terms, kColumns),
+          .addend = operands.addend ? of_boxes(operands.addend.data) : CUtensorMap{},
+          .y = of_boxes(operands.c.data),
+          .bias = {bias.data, bias.dtype},
+          .tiles_down = static_cast<int>((problem.rows + kRows - 1) / kRows),
+          .tiles_across = static_cast<int>(problem.columns / kColumns),
+          .stages = static_cast<int>(problem.terms / kStageTerms),
+          .prefetches_addend = false,
+          .addend_parts = {}};
+}
+
+// A stage of the ring, as each of its users counts on its own: of all stages that it has met, from 0 on.
+struct Ring {
+  uint32_t base;
+  uint32_t met = 0;
+
+  __device__ uint32_t x() const { return base + met % kStages * kStageBytes; }
+  __device__ uint32_t w() const { return x() + kRows * kRowBytes; }
+  __device__ uint32_t phase() const { return met / kStages % 2; }
+  __device__ uint32_t full() const { return full(met); }
+  __device__ uint32_t full(uint32_t s) const { return base + kBarriersAt + 16 * (s % kStages); }
+  __device__ uint32_t empty(uint32_t s) const { return full(s) + 8; }
+};
+
+// Neighbours in a row of tiles share x, and w stays in the L2 cache.
+struct Tile {
+  int row, column;
+};
+__device__ inline Tile tile_of(const Args& args, int number) {
+  return {number / args.tiles_across * kRows, number % args.tiles_across * kColumns};
+}
+
+__device__ inline void produce(const Args& args, Ring ring) {
+  for (int number = static_cast<int>(blockIdx.x); number < args.tiles_down * args.tiles_across;
+       number += static_cast<int>(gridDim.x)) {
+    const Tile tile = tile_of(args, number);
+    for (int stage = 0; stage < args.stages; ++stage) {
+      tma::wait(ring.empty(ring.met), ring.phase() ^ 1);
+      tma::arrive_and_expect(ring.full(), kStageBytes);
+      tma::load(ring.x(), &args.x, ring.full(), stage * kStageTerms, tile.row);
+      tma::load(ring.w(), &args.w, ring.full(), stage * kStageTerms, tile.column);
+      ++ring.met;
+      if (args.prefetches_addend && stage < kParts)
+        tma::prefetch(&args.addend_parts, tile.column + 64 * stage, tile.row);
+    }
+  }
+}
+
+struct Warp {
+  int number = static_cast<int>(threadIdx.x) / 32;
+  int lane = static_cast<int>(threadIdx.x) % 32;
+  uint32_t boxes = 0;    // its two
+  uint32_t addends = 0;  // the barriers of both
+};
+
+// Where a part of a tile leaves from, and the phase that says that its addend is there.
+struct Place {
+  uint32_t box, addend, phase;
+};
+__device__ __forceinline__ Place place_of(const Warp& warp, int part) {
+  const auto number = static_cast<uint32_t>(part);
+  return {warp.boxes + number % 2 * kBoxBytes, warp.addends + number % 2 * 8, number / 2};
+}
+
+// One thread's: brings the addend of a part of a tile.
+__device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, const Tile& tile, int part,
+                                            const Place& place) {
+  tma::load(place.box, &args.addend, place.addend, tile.column + 64 * part,
+            tile.row + kBoxRows * warp.number);
+}
+
+// The same once what was in its box has left. That of the part before may still be on its way in.
+__device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
+  if (warp.lane != 0) return;
+  const Place place = place_of(warp, part);
+  tma::wait_until_read<0>();
+  tma::arrive_and_expect(place.addend, kBoxBytes);
+  load_addend(args, warp, tile, part, place);
+}
+
+// Four matrices of 8 x 8 numbers from and to a box: 16 columns, number `step` of four. Words 0 and 2 are of
+// the thread's first row, 1 and 3 of that eight rows below; 0 and 1 of the left eight columns.
+__device__ __forceinline__ uint32_t place_in_box(const Warp& warp, uint32_t box, int step) {
+  const auto lane = static_cast<uint32_t>(warp.lane);
+  const uint32_t chunk = 2 * static_cast<uint32_t>(step) + lane / 16;
+  return box + lane % 16 * kRowBytes + ((chunk ^ lane % 8) << 4);
+}
+__device__ __forceinline__ void load_matrices(uint32_t from, uint32_t (&words)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(from)
+               : "memory");
+}
+__device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&words)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]),
+               "r"(words[1]), "r"(words[2]), "r"(words[3])
+               : "memory");
+}
+// A whole box to y.
+__device__ __forceinline__ void send_box(const Args& args, const Warp& warp, const Tile& tile, int part,
+                                         uint32_t box) {
+  wgmma::show_to_products();
+  __syncwarp();
+  if (warp.lane == 0) tma::store(&args.y, box, tile.column + 64 * part, tile.row + kBoxRows * warp.number);
+}
+
+// Those of a thread's columns of a whole tile, two for each four of its sums.
+struct TileBiases {
+  float pairs[32][2];
+
+  template <typename T>
+  __device__ __forceinline__ void load(const Args& args, const Warp& warp, const Tile& tile) {
+    const int column = tile.column + 2 * (warp.lane % 4);
+    if (args.bias.dtype == DType::kF32) {
+      load_as<float>(args.bias.data, column);
+    } else {
+      load_as<T>(args.bias.data, column);
+    }
+  }
+  __device__ __forceinline__ void add_to(float (&acc)[128]) const {
+#pragma unroll
+    for (int i = 0; i < 128; ++i) acc[i] += pairs[i / 4][i % 2];
+  }
+
+ private:
+  template <typename B>
+  __device__ __forceinline__ void load_as(const void* bias, int column) {
+#pragma unroll
+    for (int j = 0; j < 32; ++j)
+      cuda::load_floats<B, 2>(static_cast<const B*>(bias) + column + 8 * j, pairs[j]);
+  }
+};
+
+// What a thread holds of a finished tile and where that goes. The sums are as wgmma_64x256.cuh says, two
+// columns in a word.
+struct Waiting {
+  uint32_t sums[64];
+  Tile tile;
+  bool is_there = false;
+};
+
+template <typename T>
+__device__ __forceinline__ void take(const float (&acc)[128], Waiting& waiting) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i) waiting.sums[i] = cuda::narrow_pair<T>(acc[2 * i], acc[2 * i + 1]);
+}
+
+// A stage's products, which may still run at its end; those of the stage before are done.
+template <typename T>
+__device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, float (&acc)[128], bool adds) {
+  constexpr DType kType = std::is_same_v<T, __nv_bfloat16> ? DType::kBF16 : DType::kF16;
+  tma::wait(ring.full(), ring.phase());
+  const uint64_t x = wgmma::descriptor(ring.x() + static_cast<uint32_t>(warp.number / 4) * 64 * kRowBytes);
+  const uint64_t w = wgmma::descriptor(ring.w());
+  wgmma::begin_products();
+#pragma unroll
+  for (int i = 0; i < 4; ++i) wgmma::multiply_64x256<kType>(acc, x + 2 * i, w + 2 * i, i > 0 || adds ? 1 : 0);
+  wgmma::close_products();
+  wgmma::wait_for_products<1>();
+  if (adds && warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
+  ++ring.met;
+}
+// Waits for the last stage's.
+__device__ __forceinline__ void end_products(const Warp& warp, const Ring& ring, float (&acc)[128]) {
+  wgmma::wait_for_products<0>();
+#pragma unroll
+  for (float& sum : acc) asm volatile("" : "+f"(sum)::"memory");
+  if (warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
+}
+
+// The barriers, by one thread of a block; followed by a synchronization of those who use them.
+__device__ __forceinline__ void make_barriers(const Ring& ring) {
+  for (uint32_t stage = 0; stage < kStages; ++stage) {
+    tma::make_barrier(ring.full(stage), 1);
+    tma::make_barrier(ring.empty(stage), kConsumerWarps);
+  }
+  for (uint32_t box = 0; box < kConsumerWarps * 2; ++box)
+    tma::make_barrier(ring.base + kAddendBarriersAt + 8 * box, 1);
+  tma::show_barriers();
+}
+// The work of a block, whose last warpgroup brings tiles and whose others call consume(warp). The producer's
+// registers go to those who hold accumulators: 24 + 2 x 240 of the 504 for three warpgroups.
+template <typename Consume>
+__device__ __forceinline__ void divide_work(const Args& args, const Ring& ring, const Consume& consume) {
+  if (threadIdx.x >= 2 * wgmma::kWarpgroup) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    if (threadIdx.x == 2 * wgmma::kWarpgroup) produce(args, ring);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    Warp warp;
+    warp.boxes = ring.base + kBoxesAt + static_cast<uint32_t>(warp.number) * 2 * kBoxBytes;
+    warp.addends = ring.base + kAddendBarriersAt + static_cast<uint32_t>(warp.number) * 2 * 8;
+    consume(warp);
+  }
+}
+
+}  // namespace plimsoll::linear
