@@ -22,7 +22,7 @@ using testing::TinyCase;
 using testing::TinySteps;
 
 // States on the host with updates where the step has them, or wherever it is possible in the next step's
-// forward pass.
+// forward pass; of activations all that can move.
 enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost };
 enum class Copies { kAtOnce, kLate };
 
@@ -35,6 +35,7 @@ Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
   if (kept == Kept::kOnHost) request.passes.disabled.insert("updates_at_use");
   request.updates_at_use = UpdatesAtUse::kAlways;
   request.offload_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
+  request.saved_in_room = false;
   request.offload_least_bytes = 256;
   request.late_copies = copies == Copies::kLate;
   request.elements_at_once = kFewElements;
@@ -162,6 +163,40 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
       }
     }
   }
+}
+
+// Activations that have room on the device stay, and the plan takes no byte more than where all leave that
+// can. In a batch that leaves some without room.
+TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
+  int some_move = 0;
+  for (TinyCase test : cases()) {
+    test.layers = 3;
+    const auto plan = [&](Kept kept, Copies copies, bool in_room) {
+      PlanRequest request = plan_of(test, kept, copies).request;
+      request.train_bucket = request.evaluate_bucket = {.tokens = 64, .sequences = 4, .longest = 16};
+      request.saved_in_room = in_room;
+      return build_plan(request);
+    };
+    TinySteps without(test, plan(Kept::kOnDevice, Copies::kAtOnce, false));
+    without.lengths = {16, 9, 16, 13};
+    without.steps(1, 3);
+    for (const Kept kept : {Kept::kActivationsOnHost, Kept::kBothOnHost}) {
+      const Plan all = plan(kept, Copies::kAtOnce, false);
+      for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+        TinySteps with(test, plan(kept, copies, true));
+        const int64_t saved_bytes = with.plan.train->host_transient_bytes;
+        EXPECT_LE(saved_bytes, all.train->host_transient_bytes);
+        if (kept == Kept::kActivationsOnHost) {
+          EXPECT_LE(with.plan.total_bytes(), all.total_bytes());
+        }
+        some_move += saved_bytes > 0 && saved_bytes < all.train->host_transient_bytes ? 1 : 0;
+        with.lengths = without.lengths;
+        with.steps(1, 3);
+        expect_equal(with, without);
+      }
+    }
+  }
+  EXPECT_GT(some_move, 30);
 }
 
 TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
@@ -521,10 +556,17 @@ TEST(Offload, CopiesAreOrderedAndBuffersApart) {
     const Plan without = plan_of(test, Kept::kOnDevice);
     for (const Kept kept : kWays) {
       const Plan plan = plan_of(test, kept);
+      PlanRequest in_room = plan.request;
+      in_room.saved_in_room = true;
+      expect_sound(*build_plan(in_room).train);
       expect_sound(*plan.train);
       expect_apart_in_each_space(plan);
       const auto is_copy = [](const OpPlan& op) { return op.copies_to.has_value(); };
       EXPECT_GT(std::count_if(plan.train->ops.begin(), plan.train->ops.end(), is_copy), 2);
+      const bool moves_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
+      EXPECT_EQ(plan.train->is_captured(Segment::kForward), !moves_activations);
+      EXPECT_EQ(plan.train->is_captured(Segment::kBackward), !moves_activations);
+      EXPECT_TRUE(plan.train->is_captured(Segment::kOptimizer));
       EXPECT_EQ(plan.host_arena_bytes, plan.host_persistent_bytes + plan.train->host_transient_bytes);
       if (kept == Kept::kActivationsOnHost) {
         EXPECT_LE(plan.train->lower_bound_bytes, without.train->lower_bound_bytes);

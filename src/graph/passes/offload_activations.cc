@@ -1,46 +1,44 @@
 // What the forward pass saves for the backward pass goes to the host's memory as soon as it is there, and
 // comes back before its first reader in the backward pass:
 //
-//   forward   ... x_k | out k, ops that read x_k, ... x_k+2 | out k+2 ...
+//   forward   ... x_k | out k, ops that read x_k, ... x_k+1 | out k+1 ...
 //   backward  ... in j+2, the first reader of x_j | in j+3, the first reader of x_j+1 | ...
 //
-// Before `out k+2` starts, `out k` has ended, so that at most two values wait to leave. What comes back is
-// asked for two readers ahead. The values that the forward pass saves last are needed first and stay. A
-// buffer on the device is live in two parts of the time that it was live before: no plan's peak is higher for
-// it.
+// Where it is not known what room there is, two values wait to leave at most, what comes back is asked for
+// two readers ahead, and the values that the backward pass reads first stay. Where it is known, more stay,
+// and copies have as much time as there is room for: saved_turns.h. A buffer on the device is live in two
+// parts of the time that it was live before: no plan's peak is higher for it.
 #include <algorithm>
 #include <utility>
 
 #include "graph/analysis/dependence.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
+#include "graph/passes/saved_turns.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr size_t kUnderWay = 2;
 
 // A saved value that moves.
 struct MovedValue {
   ValueId saved = kNoValue;
   ValueId on_host = kNoValue;
   ValueId back = kNoValue;
-  uint32_t producer = 0;
-  uint32_t first_reader = 0;  // of the backward pass
+  SavedValue at = {};
+  SavedTurn turn = {};
 };
 
 class OffloadActivations {
  public:
-  OffloadActivations(Graph& graph, const Bucket& bucket, int64_t least_bytes)
-      : graph_(graph), bucket_(bucket), least_bytes_(least_bytes) {}
+  OffloadActivations(Graph& graph, const Bucket& bucket, int64_t least_bytes, const SavedRoom& room)
+      : graph_(graph), bucket_(bucket), least_bytes_(least_bytes), room_(room) {}
 
   void run() {
     find_saved();
-    if (moved_.size() <= kUnderWay) return;
-    moved_.resize(moved_.size() - kUnderWay);
+    choose_turns();
+    if (moved_.empty()) return;
     for (MovedValue& value : moved_) add_values(value);
-    std::vector<Op> ops = schedule();
-    graph_.replace_ops(std::move(ops));
+    graph_.replace_ops(schedule());
   }
 
  private:
@@ -68,13 +66,28 @@ class OffloadActivations {
           return graph_.ops()[reader].segment != Segment::kForward;
         });
         if (first == list.end() || graph_.ops()[*first].segment != Segment::kBackward) continue;
-        MovedValue moved;
-        moved.saved = id;
-        moved.producer = i;
-        moved.first_reader = *first;
-        moved_.push_back(moved);
+        moved_.push_back({.saved = id,
+                          .at = {.bytes = value.bytes(bucket_),
+                                 .producer = i,
+                                 .last_reader = first == list.begin() ? i : *std::prev(first),
+                                 .first_reader = *first}});
       }
     }
+  }
+
+  uint32_t first_behind_forward() const {
+    const auto behind =
+        std::ranges::find_if(graph_.ops(), [](const Op& op) { return op.segment != Segment::kForward; });
+    return static_cast<uint32_t>(behind - graph_.ops().begin());
+  }
+
+  // Leaves those that move.
+  void choose_turns() {
+    std::vector<SavedValue> values;
+    for (const MovedValue& value : moved_) values.push_back(value.at);
+    const std::vector<SavedTurn> turns = saved_turns(values, first_behind_forward(), room_);
+    for (size_t k = 0; k < moved_.size(); ++k) moved_[k].turn = turns[k];
+    std::erase_if(moved_, [](const MovedValue& value) { return value.turn.stays; });
   }
 
   ValueId add_like(ValueId value, std::string_view what, Space space) {
@@ -111,28 +124,24 @@ class OffloadActivations {
   }
 
   std::vector<Op> schedule() const {
-    std::vector<MovedValue> coming = moved_;
-    std::stable_sort(coming.begin(), coming.end(), [](const MovedValue& a, const MovedValue& b) {
-      return a.first_reader < b.first_reader;
-    });
+    std::vector<const MovedValue*> coming;
+    for (const MovedValue& value : moved_) coming.push_back(&value);
+    std::ranges::stable_sort(coming, {}, [](const MovedValue* value) { return value->at.first_reader; });
     std::vector<Op> ops;
-    size_t gone = 0;     // copies to the host that have started
-    size_t brought = 0;  // and back
-    size_t read = 0;     // of those that come back, how many the ops before this one have read
+    size_t started = 0;  // copies to the host
+    size_t ended = 0;    // and those that have to be over
+    size_t brought = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      const Op& op = graph_.ops()[i];
-      while (op.segment != Segment::kForward && brought < coming.size() &&
-             (brought < read + kUnderWay || coming[brought].first_reader <= i)) {
-        ops.push_back(copy(coming[brought].on_host, coming[brought].back, Segment::kBackward));
-        ++brought;
+      for (; brought < coming.size() && coming[brought]->turn.back_before == i; ++brought)
+        ops.push_back(copy(coming[brought]->on_host, coming[brought]->back, Segment::kBackward));
+      ops.push_back(graph_.ops()[i]);
+      if (ops.back().segment == Segment::kForward) {
+        const size_t before = ended;
+        while (ended < moved_.size() && moved_[ended].turn.gone_before <= i) ++ended;
+        if (ended > before) ops.back().attributes.set("ended", static_cast<int64_t>(ended));
       }
-      while (read < coming.size() && coming[read].first_reader <= i) ++read;
-      ops.push_back(op);
-      for (; gone < moved_.size() && moved_[gone].producer == i; ++gone) {
-        ops.push_back(copy(moved_[gone].saved, moved_[gone].on_host, Segment::kForward));
-        // The one before the last has left, and its bytes are free.
-        if (gone >= kUnderWay) ops.back().inputs.push_back(moved_[gone - kUnderWay].on_host);
-      }
+      for (; started < moved_.size() && moved_[started].at.producer == i; ++started)
+        ops.push_back(copy(moved_[started].saved, moved_[started].on_host, Segment::kForward));
     }
     return ops;
   }
@@ -140,17 +149,19 @@ class OffloadActivations {
   Graph& graph_;
   const Bucket& bucket_;
   int64_t least_bytes_;
-  std::vector<MovedValue> moved_;
+  const SavedRoom& room_;
+  std::vector<MovedValue> moved_;  // in the order of their producers
 };
 
 }  // namespace
 
-Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes) {
-  return {
-      .name = "offload_activations",
-      .numerics = Numerics::kPreserving,
-      .help = "keeps saved values in the host's memory between the passes",
-      .run = [bucket, least_bytes](Graph& graph) { OffloadActivations(graph, bucket, least_bytes).run(); }};
+Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, SavedRoom room) {
+  return {.name = "offload_activations",
+          .numerics = Numerics::kPreserving,
+          .help = "keeps saved values in the host's memory between the passes",
+          .run = [bucket, least_bytes, room = std::move(room)](Graph& graph) {
+            OffloadActivations(graph, bucket, least_bytes, room).run();
+          }};
 }
 
 }  // namespace plimsoll

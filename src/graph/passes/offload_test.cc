@@ -49,14 +49,14 @@ TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
   %b: f32[T,4] = tanh(%a)
   %b.on_host: f32[T,4] !host = copy(%b) {count=1, into=0, to="host"}
   %c: f32[T,4] = tanh(%b)
-  %c.on_host: f32[T,4] !host = copy(%c, %a.on_host) {count=1, into=0, to="host"}
-  %d: f32[T,4] = tanh(%c)
-  %e: f32[T,4] = tanh(%d)
+  %c.on_host: f32[T,4] !host = copy(%c) {count=1, into=0, to="host"}
+  %d: f32[T,4] = tanh(%c) {ended=1}
+  %e: f32[T,4] = tanh(%d) {ended=2}
   backward @a
-  %c.back: f32[T,4] = copy(%c.on_host) {count=1, into=0, to="device"}
-  %b.back: f32[T,4] = copy(%b.on_host) {count=1, into=0, to="device"}
   %d_e: f32[T,4] = tanh_bwd(%e, %e)
+  %c.back: f32[T,4] = copy(%c.on_host) {count=1, into=0, to="device"}
   %d_d: f32[T,4] = tanh_bwd(%d_e, %d)
+  %b.back: f32[T,4] = copy(%b.on_host) {count=1, into=0, to="device"}
   %d_c: f32[T,4] = tanh_bwd(%d_d, %c.back)
   %a.back: f32[T,4] = copy(%a.on_host) {count=1, into=0, to="device"}
   %d_b: f32[T,4] = tanh_bwd(%d_c, %b.back)
@@ -65,6 +65,46 @@ TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
 )");
   // The text says the same graph.
   EXPECT_EQ(print_graph(graph_of(print_graph(graph))), print_graph(graph));
+}
+
+// %c stays where there is room for it between the passes, and %b's copies have what is left.
+TEST(OffloadActivations, StaysWhereThereIsRoom) {
+  Graph graph = graph_of(kSaved);
+  const Bucket bucket{.tokens = 8, .sequences = 1, .longest = 8};
+  SavedRoom room{.live_bytes = live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 1),
+                 .most_bytes = 4 * 128,
+                 .most_ahead = 3};
+  offload_activations_pass(bucket, 128, room).run(graph);
+  verify(graph, "after the pass");
+  EXPECT_EQ(print_graph(graph), R"(graph saved {
+  input %x: f32[T,4]
+  output %y: f32[1]
+  forward @a
+  %a: f32[T,4] = tanh(%x)
+  %a.on_host: f32[T,4] !host = copy(%a) {count=1, into=0, to="host"}
+  %b: f32[T,4] = tanh(%a)
+  %b.on_host: f32[T,4] !host = copy(%b) {count=1, into=0, to="host"}
+  %c: f32[T,4] = tanh(%b)
+  %d: f32[T,4] = tanh(%c)
+  %e: f32[T,4] = tanh(%d) {ended=1}
+  backward @a
+  %d_e: f32[T,4] = tanh_bwd(%e, %e)
+  %d_d: f32[T,4] = tanh_bwd(%d_e, %d)
+  %b.back: f32[T,4] = copy(%b.on_host) {count=1, into=0, to="device"}
+  %d_c: f32[T,4] = tanh_bwd(%d_d, %c)
+  %a.back: f32[T,4] = copy(%a.on_host) {count=1, into=0, to="device"}
+  %d_b: f32[T,4] = tanh_bwd(%d_c, %b.back)
+  %d_a: f32[T,4] = tanh_bwd(%d_b, %a.back)
+}
+)");
+  std::vector<LiveRange> on_device = find_live_ranges(graph, bucket);
+  std::erase_if(on_device,
+                [&](const LiveRange& range) { return graph.value(range.root).space == Space::kHost; });
+  EXPECT_EQ(std::ranges::max(live_bytes(on_device, graph.ops().size(), 1)), room.most_bytes);
+  room.most_bytes = 6 * 128;
+  Graph all = graph_of(kSaved);
+  offload_activations_pass(bucket, 128, room).run(all);
+  EXPECT_EQ(print_graph(all), print_graph(graph_of(kSaved)));
 }
 
 TEST(OffloadActivations, LeavesWhatIsSmall) {
@@ -78,13 +118,13 @@ TEST(Copies, EndBeforeWhatNeedsThem) {
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
   const std::vector<CopyInFlight> copies = find_copies(graph);
   ASSERT_EQ(copies.size(), 6u);
-  // %a's copy ends before %c's starts, the others to the host with the forward pass.
+  // %a's copy ends before the op behind %c, %b's before that behind %d, %c's with the forward pass.
   EXPECT_EQ(copies[0].op, 1u);
-  EXPECT_EQ(copies[0].end, 5u);
-  EXPECT_EQ(copies[1].end, 8u);
+  EXPECT_EQ(copies[0].end, 6u);
+  EXPECT_EQ(copies[1].end, 7u);
   EXPECT_EQ(copies[2].end, 8u);
   // Back before the readers.
-  EXPECT_EQ(copies[3].op, 8u);
+  EXPECT_EQ(copies[3].op, 9u);
   EXPECT_EQ(copies[3].end, 12u);
   EXPECT_EQ(copies[4].end, 14u);
   EXPECT_EQ(copies[5].end, 15u);
@@ -92,11 +132,11 @@ TEST(Copies, EndBeforeWhatNeedsThem) {
   for (const LiveRange& range : find_live_ranges(graph, {.tokens = 8, .sequences = 1, .longest = 8})) {
     const std::string& name = graph.value(range.root).name;
     if (name == "a") {
-      EXPECT_EQ(range.last, 4u);
+      EXPECT_EQ(range.last, 5u);
     } else if (name == "b") {
-      EXPECT_EQ(range.last, 7u);
+      EXPECT_EQ(range.last, 6u);
     } else if (name == "c.back") {
-      EXPECT_EQ(range.first, 8u);
+      EXPECT_EQ(range.first, 9u);
       EXPECT_EQ(range.last, 12u);
     }
   }

@@ -11,6 +11,7 @@
 
 #include "graph/ir/graph.h"
 #include "graph/passes/recompute.h"
+#include "graph/passes/saved_turns.h"
 #include "graph/passes/state_turns.h"
 
 namespace plimsoll {
@@ -104,9 +105,9 @@ Pass common_subexpression_pass();
 // linear_gelu.cc: in a program that takes no gradients, a product and the bias and GELU behind it become one
 // op where `has_kernel` says that a kernel computes that.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_add.cc: likewise a product and the residual that is added to it in the norm behind it.
 // linear_norm.cc: likewise a product, its bias, the residual that is added and the norm behind them.
 Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
+// linear_add.cc: likewise a product and the residual that is added to it in the norm behind it.
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
 // first_token_attention.cc: likewise attention of which only first tokens are read, and the product before
 // it.
@@ -136,8 +137,9 @@ enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 // in_place.cc: an output takes over the bytes of an input that dies there.
 Pass in_place_pass();
-// offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes.
-Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes);
+// offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes,
+// but for those that stay where it is said what room a step leaves.
+Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, SavedRoom room = {});
 // updates_at_use.cc: a step's updates run in the next step's forward pass, where weights are read first.
 Pass updates_at_use_pass();
 // offload_states.cc: what only updates read lives in the host's memory and is copied for each update, early

@@ -11,10 +11,10 @@ namespace {
 // So many numbers of carried updates are looked at, beside none: with BERT-large's 190 updates steps of 8.
 constexpr size_t kCarriedTried = 24;
 
-class Turns {
+class EarlyTurns {
  public:
-  Turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-        size_t carried)
+  EarlyTurns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
+             size_t carried)
       : updates_(updates),
         room_(room),
         first_carried_(updates.size() - carried),
@@ -217,7 +217,7 @@ StateTurns early_turns(std::span<const MovedUpdate> updates, std::span<const Seg
   const size_t parts = room.carries ? std::min(n, kCarriedTried) : 0;
   for (size_t part = 0; part <= parts; ++part) {
     const size_t carried = parts > 0 ? n * part / parts : 0;
-    std::optional<std::vector<Turn>> turns = Turns(updates, segments, room, carried).run();
+    std::optional<std::vector<Turn>> turns = EarlyTurns(updates, segments, room, carried).run();
     if (!turns) break;  // more find no room either
     ForwardPass forward = forward_beside(updates, segments, room, carried);
     const double ms = forward.ms + rest_ms(updates, segments, room, *turns, carried);

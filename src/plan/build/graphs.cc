@@ -11,6 +11,7 @@
 #include "kernels/quantization/catalog.h"
 #include "models/freeze.h"
 #include "plan/build/begun_graphs.h"
+#include "plan/build/saved_room.h"
 #include "plan/build/step_room.h"
 
 namespace plimsoll {
@@ -270,7 +271,10 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   }
   passes.run(graph, in_place_pass());
   if (request.offload_activations) {
-    passes.run(graph, offload_activations_pass(request.train_bucket, request.offload_least_bytes));
+    SavedRoom room;
+    if (request.saved_in_room) room = find_saved_room(graph, request);
+    passes.run(graph,
+               offload_activations_pass(request.train_bucket, request.offload_least_bytes, std::move(room)));
   }
   if (request.offload_optimizer) {
     std::optional<UpdateOrder> order;
@@ -295,10 +299,6 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   lower(graph, request, passes);
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
   passes.run(graph, linear_gelu_pass(has_kernel));
-  passes.run(graph, linear_add_pass(has_kernel));
-  passes.run(graph, first_token_attention_pass(has_kernel));
-  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
-  passes.run(graph, dead_code_pass({}));
   const auto fills_card = [&](const OpView& op) {
     const LinearProblem layer{.rows = op.out_shape(0)[0].at(request.evaluate_bucket),
                               .columns = op.out_shape(0)[1].at(request.evaluate_bucket),
@@ -308,6 +308,10 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
     return linear_norm_takes_own_product(layer) && has_kernel(op);
   };
   passes.run(graph, linear_norm_pass(fills_card));
+  passes.run(graph, linear_add_pass(has_kernel));
+  passes.run(graph, first_token_attention_pass(has_kernel));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
+  passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
   ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};
   program.passes = passes.records();

@@ -119,6 +119,21 @@ double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, 
   return corrected * estimated_cpu_ms(schema, op, cost, request);
 }
 
+std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request) {
+  std::vector<double> kind_ms;
+  kind_ms.reserve(kinds.first_op.size());
+  for (const uint32_t first : kinds.first_op) {
+    const OpView op{graph, graph.ops()[first]};
+    const OpSchema& schema = schema_of(op.op);
+    const Cost cost = schema.cost(op, request.train_bucket);
+    kind_ms.push_back(estimated_ms(schema, op, cost, request.train_bucket, request));
+  }
+  std::vector<double> op_ms;
+  op_ms.reserve(kinds.of_op.size());
+  for (const uint32_t kind : kinds.of_op) op_ms.push_back(kind_ms[kind]);
+  return op_ms;
+}
+
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   const double share = use == LinkUse::kOneWay ? kGpuShareOfLinkOneWay : kGpuShareOfLinkBothWays;
   if (request.device == KernelDevice::kCuda) return share * request.gpu.link_gb_per_s * 1e6;

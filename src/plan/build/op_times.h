@@ -2,6 +2,9 @@
 // functions; thread-safe.
 #pragma once
 
+#include <vector>
+
+#include "graph/analysis/alike.h"
 #include "graph/ops/op.h"
 #include "plan/build/plan.h"
 
@@ -10,6 +13,9 @@ namespace plimsoll {
 // Milliseconds in a bucket. Of a copy between memory spaces it says nothing: see link_bytes_per_ms().
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
+
+// The same of each op of a training program in the request's bucket, asked once for ops that are alike.
+std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request);
 
 // Bytes that a millisecond carries between a GPU and its host in one direction, while nothing or others go in
 // the other; on a CPU, where tests alone keep something apart, its memory's rate.

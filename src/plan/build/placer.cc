@@ -19,9 +19,10 @@ int64_t graph_bytes_of(const Plan& plan) {
     if (!program) return int64_t{0};
     const int64_t kept = std::min<int64_t>({buckets, kMaxCapturedBuckets, std::ssize(program->ladder)});
     // Every value that is copied is a node of its own.
-    int64_t nodes = std::ssize(program->graph.ops());
+    int64_t nodes = 0;
     for (const Op& op : program->graph.ops()) {
-      nodes += op.def == &copy_op() ? std::ssize(op.outputs) - 1 : 0;
+      if (!program->is_captured(op.segment)) continue;
+      nodes += op.def == &copy_op() ? std::ssize(op.outputs) : 1;
       if (op.def == &embedding_bwd_op() && op.attributes.has("first_row")) nodes += kLaunchesBesideTheFirst;
     }
     return kept * nodes * kGraphBytesPerOp;

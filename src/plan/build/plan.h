@@ -7,6 +7,7 @@
 // Offsets hold for every bucket, because no value grows when its bucket shrinks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -129,6 +130,8 @@ struct PlanRequest {
   // Saved values of at least so many bytes lie there between the forward and the backward pass.
   bool offload_activations = false;
   int64_t offload_least_bytes = int64_t{1} << 20;
+  // But for those that have room below the peak, which depends on the bucket.
+  bool saved_in_room = true;
   // A CPU does each copy at the last moment that the plan allows in place of the first: for tests.
   bool late_copies = false;
   // A CPU does what it is given when somebody waits for it, so that a run trains ahead as on a GPU: for
@@ -198,6 +201,12 @@ struct ProgramPlan {
   std::vector<PassRecord> passes = {};
   // A run that has done this segment leaves something for ops of the next one (OpPlan::of_last_run).
   std::optional<Segment> leaves_after = {};
+  // Segments that a GPU is given op by op every time: those whose copies carry activations. Others are
+  // captured and replayed.
+  std::vector<Segment> never_captured = {};
+  bool is_captured(Segment segment) const {
+    return std::ranges::find(never_captured, segment) == never_captured.end();
+  }
   std::optional<UpdatePlace> update_place = {};  // where it was chosen
 };
 

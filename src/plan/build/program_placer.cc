@@ -19,6 +19,21 @@ bool is_read(const Graph& graph, ValueId id) {
       graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
 }
 
+// The copy of an activation, not of what stays from step to step.
+bool moves_activation(const Graph& graph, const Op& op) {
+  return op.def == &copy_op() && graph.value(op.inputs.front()).storage == Storage::kTransient &&
+         graph.value(op.outputs.front()).storage == Storage::kTransient;
+}
+
+std::vector<Segment> segments_that_move_activations(const Graph& graph) {
+  std::vector<Segment> segments;
+  for (const Op& op : graph.ops()) {
+    if (!moves_activation(graph, op)) continue;
+    if (segments.empty() || segments.back() != op.segment) segments.push_back(op.segment);
+  }
+  return segments;
+}
+
 }  // namespace
 
 ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
@@ -38,6 +53,7 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
   for (size_t i = 0; i < of_last_run.size(); ++i) program.ops[i].of_last_run = of_last_run[i];
   program.leaves_after = find_leaving_segment(graph, of_last_run);
+  program.never_captured = segments_that_move_activations(graph);
 }
 
 // Persistent buffers of both programs in one list; a name is one buffer.

@@ -9,25 +9,6 @@
 #include "plan/build/program_buffers.h"
 
 namespace plimsoll {
-namespace {
-
-// Asked once for ops that are alike.
-std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request) {
-  std::vector<double> kind_ms;
-  kind_ms.reserve(kinds.first_op.size());
-  for (const uint32_t first : kinds.first_op) {
-    const OpView op{graph, graph.ops()[first]};
-    const OpSchema& schema = schema_of(op.op);
-    const Cost cost = schema.cost(op, request.train_bucket);
-    kind_ms.push_back(estimated_ms(schema, op, cost, request.train_bucket, request));
-  }
-  std::vector<double> op_ms;
-  op_ms.reserve(kinds.of_op.size());
-  for (const uint32_t kind : kinds.of_op) op_ms.push_back(kind_ms[kind]);
-  return op_ms;
-}
-
-}  // namespace
 
 StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
     : device_(request.device), updates_(find_moved_updates(graph)) {

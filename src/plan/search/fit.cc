@@ -60,11 +60,11 @@ class Planner {
       : candidate_(candidate), shared_(shared), request_(candidate.request) {}
 
   // From graphs that were built before, for the first shape that they were asked for: what the search goes
-  // by. States from the host come late in them: how early they may depends on the shape, and it takes no
-  // bytes.
+  // by. States from the host come late in them, and activations leave the device that have room there: how
+  // early and which depends on the shape, and it takes no bytes.
   Needs placed(const Shape& shape) {
     set(shape);
-    request_.early_states = false;
+    request_.early_states = request_.saved_in_room = false;
     const bool accumulates = shape.accumulation > 1;
     Graphs& graphs = graphs_[{accumulates, chunks_loss(request_, request_.train_bucket)}];
     const bool is_first = !graphs.placer;
@@ -81,8 +81,10 @@ class Planner {
   Needs built(const Shape& shape) {
     set(shape);
     request_.early_states = candidate_.request.early_states;
+    request_.saved_in_room = candidate_.request.saved_in_room;
     const auto it = graphs_.find({shape.accumulation > 1, chunks_loss(request_, request_.train_bucket)});
-    const bool is_built = !request_.offload_optimizer || !request_.early_states;
+    const bool is_built = (!request_.offload_optimizer || !request_.early_states) &&
+                          (!request_.offload_activations || !request_.saved_in_room);
     if (is_built && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
     return needs_of(plan_within_limit(request_, [this](const PlanRequest& request) {
       return finish_graphs(request, shared_.begun(request));

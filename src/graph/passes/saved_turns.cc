@@ -1,0 +1,131 @@
+#include "graph/passes/saved_turns.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kLeastAhead = 2;
+
+class SavedTurns {
+ public:
+  SavedTurns(std::span<const SavedValue> values, uint32_t backward, const SavedRoom& room)
+      : values_(values),
+        backward_(backward),
+        most_bytes_(room.most_bytes),
+        most_ahead_(std::max(room.most_ahead, kLeastAhead)),
+        live_bytes_(room.live_bytes) {
+    by_reader_.resize(values.size());
+    std::iota(by_reader_.begin(), by_reader_.end(), size_t{0});
+    std::ranges::stable_sort(by_reader_, {}, [&](size_t k) { return values_[k].first_reader; });
+    turns_.resize(values.size());
+    take_least();
+  }
+
+  std::vector<SavedTurn> found() && {
+    keep_first_read();
+    if (!live_bytes_.empty()) {
+      leave_late();
+      come_early();
+    }
+    return std::move(turns_);
+  }
+
+ private:
+  // Where the copy of a value to the host has ended if so many wait to leave.
+  uint32_t gone_before(size_t k, size_t ahead) const {
+    return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
+  }
+
+  // Where the copy back starts of the value that is the so-manieth to be read, if it is asked for so many
+  // readers ahead.
+  uint32_t back_before(size_t number, size_t ahead) const {
+    if (number < ahead) return backward_;
+    const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;
+    return std::min(behind, values_[by_reader_[number]].first_reader);
+  }
+
+  // Everything moves, and no earlier and no later than it has to.
+  void take_least() {
+    for (size_t k = 0; k < values_.size(); ++k) {
+      turns_[k].gone_before = gone_before(k, kLeastAhead);
+      turns_[by_reader_[k]].back_before = back_before(k, kLeastAhead);
+    }
+    if (live_bytes_.empty()) return;
+    for (size_t k = 0; k < values_.size(); ++k) {
+      const SavedValue& value = values_[k];
+      add(value.last_reader + 1, value.first_reader, -value.bytes);
+      add(value.last_reader + 1, turns_[k].gone_before, value.bytes);
+      add(turns_[k].back_before, value.first_reader, value.bytes);
+    }
+  }
+
+  void add(uint32_t from, uint32_t to, int64_t bytes) {
+    for (uint32_t p = from; p < to; ++p) live_bytes_[p] += bytes;
+  }
+
+  // So many bytes more at these positions.
+  bool have_room(uint32_t from, uint32_t to, int64_t bytes) const {
+    if (from >= to) return true;
+    return !live_bytes_.empty() &&
+           *std::max_element(live_bytes_.begin() + from, live_bytes_.begin() + to) + bytes <= most_bytes_;
+  }
+
+  void keep_first_read() {
+    for (const size_t k : by_reader_) {
+      const uint32_t gone = std::max(turns_[k].gone_before, values_[k].last_reader + 1);
+      const uint32_t back = turns_[k].back_before;
+      if (!have_room(gone, back, values_[k].bytes)) return;
+      turns_[k].stays = true;
+      if (!live_bytes_.empty()) add(gone, back, values_[k].bytes);
+    }
+  }
+
+  void leave_late() {
+    uint32_t latest = backward_;
+    for (size_t k = values_.size(); k-- > 0;) {
+      const SavedValue& value = values_[k];
+      uint32_t& gone = turns_[k].gone_before;
+      if (turns_[k].stays) continue;
+      latest = std::min(latest, gone_before(k, most_ahead_));
+      for (; gone < latest; ++gone) {
+        if (gone <= value.last_reader) continue;
+        if (!have_room(gone, gone + 1, value.bytes)) break;
+        live_bytes_[gone] += value.bytes;
+      }
+      latest = gone;
+    }
+  }
+
+  void come_early() {
+    uint32_t earliest = backward_;
+    for (size_t number = 0; number < values_.size(); ++number) {
+      const size_t k = by_reader_[number];
+      uint32_t& back = turns_[k].back_before;
+      if (turns_[k].stays) continue;
+      earliest = std::max(earliest, back_before(number, most_ahead_));
+      for (; back > earliest && have_room(back - 1, back, values_[k].bytes); --back)
+        live_bytes_[back - 1] += values_[k].bytes;
+      earliest = back;
+    }
+  }
+
+  std::span<const SavedValue> values_;
+  uint32_t backward_;
+  int64_t most_bytes_;
+  size_t most_ahead_;
+  std::vector<int64_t> live_bytes_;
+  std::vector<size_t> by_reader_;  // the values in the order in which they are read
+  std::vector<SavedTurn> turns_;
+};
+
+}  // namespace
+
+std::vector<SavedTurn> saved_turns(std::span<const SavedValue> values, uint32_t backward,
+                                   const SavedRoom& room) {
+  return SavedTurns(values, backward, room).found();
+}
+
+}  // namespace plimsoll
