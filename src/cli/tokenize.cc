@@ -81,8 +81,8 @@ int run_tokenize(const std::vector<std::string>& words) {
     errno = 0;
     file.open(read.path, std::ios::binary);
     if (!file)
-      throw Error(ErrorCode::kUsage, read.path + ": the file cannot be opened: " + std::strerror(errno) +
-                                         "; check its name and rights");
+      throw Error(ErrorCode::kBadData, read.path + ": the file cannot be opened: " + std::strerror(errno) +
+                                           "; check its name and rights");
   }
   std::istream& input = is_file ? file : std::cin;
   const std::string name = is_file ? read.path : "standard input";

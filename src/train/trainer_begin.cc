@@ -164,9 +164,10 @@ void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines)
   session_.set_micro_batches_done(state_.micro_batches);
   saved_step_ = state_.step;
   last_checkpoint_ = path;
-  lines.push_back(
-      fmt::format("resuming from {}: step {} of {}, epoch {:.2f}, of the run {} with the model {}", path,
-                  state_.step, state_.max_steps, state_.epoch, began(state_.run), model));
+  lines.push_back(fmt::format("resuming from {}: step {}{}, epoch {:.2f}, of the run {} with the model {}",
+                              path, state_.step,
+                              state_.step > state_.max_steps ? "" : fmt::format(" of {}", state_.max_steps),
+                              state_.epoch, began(state_.run), model));
   if (is_complete()) {
     lines.push_back(
         fmt::format("warning: nothing is left to train: training was complete at step {}, this run ends at "

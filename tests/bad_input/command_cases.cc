@@ -130,6 +130,12 @@ std::vector<Case> tokenize_cases() {
        [](const Ground& ground) {
          return Words{"tokenize", "--tokenizer_name", ground.model(), "--tokenizer_name=other"};
        }},
+      {"TokenizeNoFile",
+       4,
+       {"missing.txt", "cannot be opened", "No such file"},
+       [](const Ground& ground) {
+         return Words{"tokenize", "--tokenizer_name", ground.model(), ground.path("missing.txt")};
+       }},
       {"TokenizeAFolder",
        2,
        {"a folder", "a file of lines"},

@@ -38,10 +38,13 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
     const Plan told = planned(without_data, RunPurpose::kPlan);
     EXPECT_EQ(told.total_bytes(), row.total_bytes) << nlohmann::json(row.arguments);
     EXPECT_EQ(plan.arena_bytes, told.arena_bytes) << nlohmann::json(row.arguments);
-    // A process for each method alone: sets are what was planned above.
+    // A process for each method alone: sets are what was planned above. It may hold the data besides.
     if (row.methods.size() < 2) {
-      const ProcessResult result =
-          run_plimsoll(joined(joined({"train"}, taken), {"--dry_run"}), folder.path("log"));
+      Words more = {"--dry_run"};
+      if (const auto limit = arguments_of(taken).memory_limit)
+        more.insert(more.end(),
+                    {"--memory_limit", std::to_string(*limit + plan.total_bytes() - told.total_bytes())});
+      const ProcessResult result = run_plimsoll(joined(joined({"train"}, taken), more), folder.path("log"));
       EXPECT_EQ(result.exit_code, 0) << result.output;
     }
     methods.insert(row.methods.begin(), row.methods.end());

@@ -120,6 +120,25 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
+// Where everything that may leave the card stays there, its passes are captured, which takes room of its own.
+TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
+  GridPoint point = full_batch("bert-large-uncased", 2, 512);
+  point.gpu = "h200";
+  point.offload_activations = true;
+  PlanRequest request = request_of(point);
+  const Plan stays = build_plan(request);
+  request.saved_in_room = false;
+  const Plan moves = build_plan(request);
+  EXPECT_EQ(stays.train->host_transient_bytes, 0);
+  EXPECT_GT(moves.train->host_transient_bytes, 0);
+  ASSERT_GT(stays.total_bytes(), moves.total_bytes());
+  request.saved_in_room = true;
+  request.memory_limit_bytes = moves.total_bytes();
+  const Plan limited = build_plan(request);
+  EXPECT_TRUE(limited.fits());
+  EXPECT_EQ(limited.total_bytes(), moves.total_bytes());
+}
+
 // Where the tiles of rows fill the card, norms belong to the product before them, but in the last layer,
 // whose rows are first tokens.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {

@@ -23,7 +23,8 @@ struct SavedValue {
 struct SavedRoom {
   std::vector<int64_t> live_bytes = {};
   int64_t most_bytes = 0;  // that may lie there at any position, copies included
-  size_t most_ahead = 0;   // values under way in one direction, the one that is waited for included
+  // Values under way in one direction, the one that is waited for included; what stays counts as one.
+  size_t most_ahead = 0;
 };
 
 // The copy to the host starts behind the producer and has ended before the op at `gone_before`; the one back
@@ -35,11 +36,12 @@ struct SavedTurn {
 };
 
 // At least: two values wait to leave, and each is asked for two readers ahead. What the backward pass reads
-// first stays where that takes no more. Where it is known what room there is, as many stay as fit between the
-// passes, for a byte that stays spares the link two. What room is left beside the ops is given to copies:
-// those to the host may take longer, of two values the one that was made last, and those back start earlier,
-// of two the one that is read first. `backward`: the position behind the forward pass. Requires: values in
-// the order of their producers; room of no position or of all.
+// first stays where that takes no more. Where it is known what room there is, those that are read first
+// stay, up to the first that does not fit between the passes, for a byte that stays spares the link two. What
+// room is left beside the ops is given to copies: those to the host may take longer, of two values the one
+// that was made last, and those back start earlier, of two the one that is read first. `backward`: the
+// position behind the forward pass. Requires: values in the order of their producers; room of no position or
+// of all.
 std::vector<SavedTurn> saved_turns(std::span<const SavedValue> values, uint32_t backward,
                                    const SavedRoom& room);
 

@@ -12,7 +12,7 @@
 // Rows: a row of y depends on the same rows of x and the residual alone; tail rows may hold anything finite.
 // Aliasing: y may be the residual and overlaps nothing else. Repeatability: the same bits for the same
 // problem and card, and for the same version of the library where the product is the library's. Cost: 2 T N K
-// FLOPs and 15 T N; each operand is read once and y written once, where the norm behind the product writes
+// FLOPs and 13 T N; each operand is read once and y written once, where the norm behind the product writes
 // and reads T N numbers more. Thread-safety and ownership: views borrow; distinct calls may run at once on
 // distinct outputs.
 #pragma once

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -105,7 +107,28 @@ TEST(LinearNormCuda, FewRowsAreAProductAndANorm) {
   check({.rows = 37, .columns = 768, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
 }
 
-// So many rows that a cluster takes several tiles, and one of them hides behind the next; they repeat, so
+// Of rows that are not finite the blocks exchange their sums all the same, and no other row sees them.
+TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
+  PLIMSOLL_NEEDS_HOPPER();
+  constexpr int64_t kRows = 130, kColumns = 1024, kWithNan = 5, kWithInfinity = 128;
+  const LinearProblem problem{.rows = kRows, .columns = kColumns, .terms = 768, .sm = compute_capability()};
+  LinearNormCase layer(problem, DType::kF32, "not finite");
+  layer.fill(0.0);
+  const GuardedBuffer finite = run(layer, Way::kOwn, Place::kApart);
+  layer.residual.view().store(kWithNan * kColumns + 700, -std::numeric_limits<double>::quiet_NaN());
+  layer.residual.view().store(kWithInfinity * kColumns + 3, std::numeric_limits<double>::infinity());
+  const GuardedBuffer y = run(layer, Way::kOwn, Place::kApart);
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    const int64_t row = i / kColumns;
+    if (row == kWithNan || row == kWithInfinity) {
+      ASSERT_TRUE(std::isnan(y.load(i))) << i;
+    } else {
+      ASSERT_EQ(y.load(i), finite.load(i)) << i;
+    }
+  }
+}
+
+// So many rows that a block takes several tiles, and one of them hides behind the next; they repeat, so
 // that the first ones' results say what all must be.
 void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 117 - 5;

@@ -136,8 +136,9 @@ __device__ __forceinline__ void show_sums(const NormArgs& args, const Warp& warp
       sums = join_equal(sums, other, static_cast<float>(kColumns / 4 * apart));
     }
     if (warp.lane % 4 != row) continue;
-    // Squares have no sign, not even one of NaN: so they differ from kNoSums.
-    const uint64_t both = uint64_t{__float_as_uint(fabsf(sums.squares))} << 32 | __float_as_uint(sums.mean);
+    // Squares have no sign, and none is left to a NaN: so they differ from kNoSums.
+    const uint64_t both =
+        uint64_t{__float_as_uint(sums.squares) & 0x7fffffffu} << 32 | __float_as_uint(sums.mean);
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(
                      sums_of(args, warp, tile, tile.column / kColumns) + 8 * row),
                  "l"(both)

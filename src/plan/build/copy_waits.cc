@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/analysis/copies.h"
 #include "graph/ops/op.h"
 #include "plan/build/op_times.h"
 
@@ -15,16 +16,28 @@ struct UnderWay {
   double done_ms = 0;
 };
 
+// Every byte is read at one end and written at the other.
+double bytes_one_way(const Graph& graph, const Op& op, const Bucket& bucket) {
+  return schema_of(op).cost({graph, op}, bucket).bytes / 2;
+}
+
 }  // namespace
+
+std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket) {
+  std::vector<TimedCopy> copies;
+  for (const CopyInFlight& copy : find_copies(graph)) {
+    const double bytes = bytes_one_way(graph, graph.ops()[copy.op], bucket);
+    copies.push_back({.op = copy.op, .end = copy.end, .to = copy.to, .bytes = bytes});
+  }
+  return copies;
+}
 
 void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms) {
   std::vector<TimedCopy> copies;
   for (uint32_t i = 0; i < program.ops.size(); ++i) {
     const OpPlan& plan = program.ops[i];
     if (!plan.copies_to) continue;
-    const Op& op = program.graph.ops()[i];
-    // Every byte is read at one end and written at the other.
-    const double bytes = schema_of(op).cost({program.graph, op}, program.bucket).bytes / 2;
+    const double bytes = bytes_one_way(program.graph, program.graph.ops()[i], program.bucket);
     copies.push_back({.op = i, .end = plan.copy_end, .to = *plan.copies_to, .bytes = bytes});
   }
   add_copy_waits(copies, request, op_ms);

@@ -18,6 +18,9 @@ struct TimedCopy {
   double bytes = 0;  // in one direction
 };
 
+// The copies of a graph, in the order of their positions.
+std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket);
+
 // Follows the ops' stream and the two of copies, and gives every copy the time that the ops' stream waits for
 // it. `op_ms`: how long each op of the program takes; what it says of copies is not read. Requires: the plan
 // of the ops says where copies end.

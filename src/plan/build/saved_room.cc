@@ -4,16 +4,16 @@
 #include <numeric>
 #include <utility>
 
-#include "graph/analysis/copies.h"
 #include "plan/build/copy_waits.h"
 #include "plan/build/kernel_choice.h"
 #include "plan/build/op_times.h"
 #include "plan/build/program_buffers.h"
+#include "plan/build/state_schedule.h"
 
 namespace plimsoll {
 namespace {
 
-// Places are found for all of the room below the peak but little of it, or for nothing near it.
+// Of the peak. As in step_room.cc, places are found for nearly all of the room or for nothing near it.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
 // What is under way lies between what stays, which makes places harder to find. Where the link decides how
 // long a step takes, a few values keep it busy: BERT-large, 32 x 512 in bf16 on an H200, is estimated at 273
@@ -31,26 +31,17 @@ class Trial {
 
   // The search for places ends at `enough_bytes`.
   int64_t transient_bytes(int64_t enough_bytes) const {
-    std::vector<TransientBuffer> buffers = buffers_of(graph_, request_);
+    const Bucket& bucket = request_.train_bucket;
+    const std::vector<int64_t> scratch_bytes = KernelChoice(graph_).scratch_bytes(graph_, bucket, request_);
+    std::vector<TransientBuffer> buffers =
+        ProgramBuffers(graph_).of(graph_, bucket, scratch_bytes, request_.device).on_device;
     return place_buffers(buffers, num_positions(), request_, layout_cut(graph_), enough_bytes).bytes;
   }
 
   double step_ms() const {
     std::vector<double> op_ms = op_times(graph_, find_op_kinds(graph_), request_);
-    std::vector<TimedCopy> copies;
-    for (const CopyInFlight& copy : find_copies(graph_)) {
-      const Op& op = graph_.ops()[copy.op];
-      const double bytes = schema_of(op).cost({graph_, op}, request_.train_bucket).bytes / 2;
-      copies.push_back({.op = copy.op, .end = copy.end, .to = copy.to, .bytes = bytes});
-    }
-    add_copy_waits(copies, request_, op_ms);
+    add_copy_waits(timed_copies(graph_, request_.train_bucket), request_, op_ms);
     return std::accumulate(op_ms.begin(), op_ms.end(), 0.0);
-  }
-
-  static std::vector<TransientBuffer> buffers_of(const Graph& graph, const PlanRequest& request) {
-    const Bucket& bucket = request.train_bucket;
-    const std::vector<int64_t> scratch_bytes = KernelChoice(graph).scratch_bytes(graph, bucket, request);
-    return ProgramBuffers(graph).of(graph, bucket, scratch_bytes, request.device).on_device;
   }
 
  private:
@@ -60,14 +51,6 @@ class Trial {
   Graph graph_;
 };
 
-std::vector<int64_t> live_bytes_of(const Graph& graph, const PlanRequest& request) {
-  std::vector<LiveRange> ranges;
-  for (const TransientBuffer& buffer : Trial::buffers_of(graph, request))
-    ranges.push_back(
-        {.root = buffer.root, .bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
-  return live_bytes(ranges, graph.ops().size(), arena_alignment(request.device));
-}
-
 }  // namespace
 
 SavedRoom find_saved_room(const Graph& graph, const PlanRequest& request) {
@@ -75,7 +58,7 @@ SavedRoom find_saved_room(const Graph& graph, const PlanRequest& request) {
   const int64_t most_bytes = tight.transient_bytes(0);
   SavedRoom best;
   double best_ms = tight.step_ms();
-  SavedRoom room{.live_bytes = live_bytes_of(graph, request)};
+  SavedRoom room{.live_bytes = StateSchedules(graph, request).live_bytes()};
   for (const size_t ahead : kMostAhead) {
     room.most_ahead = ahead;
     for (const double share : kSavedSharesLeftFree) {

@@ -8,8 +8,9 @@
 namespace plimsoll {
 
 // The room below the peak of the plan in which all that can move does and copies come as late as they can: as
-// much of it as the layout finds places for, so that the plan needs no byte more; nothing where that is none
-// of it. `graph` is as before the pass offload_activations. Cost: lays the program out some times.
+// much of it as the layout finds places for, so that the arena needs no byte more; nothing where that is none
+// of it. A GPU's captured programs may: where all stays, segments are captured again. `graph` is as before
+// the pass offload_activations. Cost: lays the program out some times.
 SavedRoom find_saved_room(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

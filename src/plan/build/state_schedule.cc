@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "graph/analysis/copies.h"
 #include "plan/build/kernel_choice.h"
 #include "plan/build/op_times.h"
 #include "plan/build/program_buffers.h"
@@ -23,10 +22,9 @@ StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
   op_ms_ = op_times(graph, kernels.kinds(), request);
   buffers_ = ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, device_).on_device;
   std::unordered_map<ValueId, uint32_t> held_until;
-  for (const CopyInFlight& copy : find_copies(graph)) {
+  copies_ = timed_copies(graph, request.train_bucket);
+  for (const TimedCopy& copy : copies_) {
     const Op& op = graph.ops()[copy.op];
-    const double bytes = schema_of(op).cost({graph, op}, request.train_bucket).bytes / 2;
-    copies_.push_back({.op = copy.op, .end = copy.end, .to = copy.to, .bytes = bytes});
     const auto hold = [&](ValueId id) {
       uint32_t& end = held_until[root_of(graph, id)];
       end = std::max(end, copy.end);

@@ -61,7 +61,7 @@ class Planner {
 
   // From graphs that were built before, for the first shape that they were asked for: what the search goes
   // by. States from the host come late in them, and activations leave the device that have room there: how
-  // early and which depends on the shape, and it takes no bytes.
+  // early and which depends on the shape, and where the limit has no room for it, it is not done.
   Needs placed(const Shape& shape) {
     set(shape);
     request_.early_states = request_.saved_in_room = false;
