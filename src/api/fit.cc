@@ -98,7 +98,7 @@ class Fit {
     // A plan is made for batches of the longest sequences, whatever the data; so the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
     evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";
-    base_.dataset_name.clear();
+    if (base_.dataset_name != "dummy") base_.dataset_name.clear();
     base_.train_file.clear();
     base_.validation_file.clear();
     base_.test_file.clear();

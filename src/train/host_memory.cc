@@ -9,6 +9,7 @@
 #include "io/data/text_split.h"
 #include "kernels/matmul/catalog.h"
 #include "plimsoll/arguments.h"
+#include "train/run_data.h"
 #include "train/run_setup.h"
 
 namespace plimsoll {
@@ -38,9 +39,21 @@ constexpr int64_t kBytesPerRegressionRow = 64;
 // Seen: 720 to 745 bytes.
 constexpr int64_t kBytesPerLabel = 768;
 
+// Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
+constexpr int64_t kSamplerBytesPerRow = 16;
+
 int64_t bytes_of(const std::optional<Dataset>& data) {
-  // Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
-  return data ? data->held_bytes() + 16 * data->num_rows() : 0;
+  return data ? data->held_bytes() + kSamplerBytesPerRow * data->num_rows() : 0;
+}
+
+// What a run will hold of data that is made and not read: a plan knows it, and makes none.
+int64_t dummy_bytes(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  if (setup.purpose != RunPurpose::kPlan || arguments.dataset_name != "dummy") return 0;
+  const int64_t copies =
+      1 + (arguments.do_eval || arguments.eval_strategy != "no" ? 1 : 0) + (arguments.do_predict ? 1 : 0);
+  return copies *
+         (dummy_dataset_bytes(dummy_options(setup)) + kSamplerBytesPerRow * arguments.dummy_num_samples);
 }
 
 // Records that the run will log, evaluations included, and one at its end.
@@ -134,7 +147,7 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
       kProcessBytes + products.at_start_bytes + threads * kBytesPerThread +
       (train_buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
   host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
-                    bytes_of(setup.predict) + bytes_of(setup.predict_mismatched);
+                    bytes_of(setup.predict) + bytes_of(setup.predict_mismatched) + dummy_bytes(setup);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   host.data_bytes += batch_bytes_per_token(setup) * setup.request.train_bucket.tokens;
   host.data_bytes += num_log_records(setup) * kBytesPerLogRecord;

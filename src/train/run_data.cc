@@ -328,12 +328,7 @@ class DataReading {
                   "give fewer",
                   arguments_.dummy_num_samples, max_seq_length(setup_), kMostTokens);
     }
-    const DummyOptions options{
-        .num_rows = arguments_.dummy_num_samples,
-        .length = max_seq_length(setup_),
-        .end_id = static_cast<int32_t>(std::min<int64_t>(30000, setup_.model.vocab_size)),
-        .num_labels = static_cast<int32_t>(arguments_.num_labels.value_or(2)),
-        .seed = static_cast<uint64_t>(arguments_.seed)};
+    const DummyOptions options = dummy_options(setup_);
     if (setup_.purpose == RunPurpose::kTrain) setup_.train = make_dummy_dataset(options);
     if (setup_.purpose != RunPurpose::kTrain || arguments_.do_eval || arguments_.eval_strategy != "no") {
       setup_.evaluate = make_dummy_dataset(options);
@@ -354,6 +349,15 @@ class DataReading {
 };
 
 }  // namespace
+
+DummyOptions dummy_options(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  return {.num_rows = arguments.dummy_num_samples,
+          .length = max_seq_length(setup),
+          .end_id = static_cast<int32_t>(std::min<int64_t>(30000, setup.model.vocab_size)),
+          .num_labels = static_cast<int32_t>(arguments.num_labels.value_or(2)),
+          .seed = static_cast<uint64_t>(arguments.seed)};
+}
 
 int64_t max_seq_length(const RunSetup& setup) {
   const Arguments& arguments = setup.arguments;

@@ -196,7 +196,7 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // Which room is the fastest goes by the time that ops take here: 28 with AMX, more than 30 with AVX2.
+  // How many goes by the scratch of the kernels at hand: 28 with AMX, more than 30 with AVX2.
   EXPECT_GT(some_move, 20);
 }
 

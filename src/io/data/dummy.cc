@@ -18,6 +18,10 @@ uint32_t scaled(uint32_t bits, uint32_t range) {
   return static_cast<uint32_t>((static_cast<uint64_t>(bits) * range) >> 32);
 }
 
+bool is_narrow(const DummyOptions& options) {
+  return options.end_id <= 65536;
+}
+
 }  // namespace
 
 Dataset make_dummy_dataset(const DummyOptions& options) {
@@ -33,18 +37,21 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
                 options.first_id, options.end_id);
   }
   const auto range = static_cast<uint32_t>(options.end_id - options.first_id);
-  const bool is_narrow = options.end_id <= 65536;
   const int64_t total = options.num_rows * options.length;
   std::vector<uint16_t> narrow_ids;
   std::vector<int32_t> wide_ids;
-  (is_narrow ? narrow_ids.reserve(static_cast<size_t>(total)) : wide_ids.reserve(static_cast<size_t>(total)));
+  if (is_narrow(options)) {
+    narrow_ids.reserve(static_cast<size_t>(total));
+  } else {
+    wide_ids.reserve(static_cast<size_t>(total));
+  }
   const RandomSite where{options.seed, 0, kIdSite};
   for (int64_t block = 0; block * 4 < total; ++block) {
     const std::array<uint32_t, 4> bits = philox_block(where, static_cast<uint64_t>(block));
     for (int64_t lane = 0; lane < 4 && block * 4 + lane < total; ++lane) {
       const uint32_t id =
           static_cast<uint32_t>(options.first_id) + scaled(bits[static_cast<size_t>(lane)], range);
-      if (is_narrow) {
+      if (is_narrow(options)) {
         narrow_ids.push_back(static_cast<uint16_t>(id));
       } else {
         wide_ids.push_back(static_cast<int32_t>(id));
@@ -58,12 +65,19 @@ Dataset make_dummy_dataset(const DummyOptions& options) {
   Dataset data;
   data.tokens = TokenSet::from_parts(std::move(narrow_ids), std::move(wide_ids), {}, std::move(offsets), {});
   const RandomSite label_site{options.seed, 0, kLabelSite};
+  data.labels.classes.reserve(static_cast<size_t>(options.num_rows));
   for (int64_t row = 0; row < options.num_rows; ++row) {
     const uint32_t bits = philox_element(label_site, static_cast<uint64_t>(row));
     data.labels.classes.push_back(
         static_cast<int32_t>(scaled(bits, static_cast<uint32_t>(options.num_labels))));
   }
   return data;
+}
+
+int64_t dummy_dataset_bytes(const DummyOptions& options) {
+  const int64_t id_bytes = is_narrow(options) ? sizeof(uint16_t) : sizeof(int32_t);
+  constexpr int64_t kOffsetBytes = sizeof(int64_t), kLabelBytes = sizeof(int32_t);
+  return options.num_rows * (options.length * id_bytes + kOffsetBytes + kLabelBytes) + kOffsetBytes;
 }
 
 }  // namespace plimsoll

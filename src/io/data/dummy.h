@@ -20,5 +20,7 @@ struct DummyOptions {
 // Every sequence has the same length and no special tokens; labels are drawn evenly. Errors: kUsage for a
 // count below one or an empty range of ids.
 Dataset make_dummy_dataset(const DummyOptions& options = {});
+// Its held_bytes(), without making it.
+int64_t dummy_dataset_bytes(const DummyOptions& options);
 
 }  // namespace plimsoll

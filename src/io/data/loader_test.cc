@@ -227,6 +227,7 @@ TEST(Dummy, IsWhatTheArgumentsSay) {
   EXPECT_EQ(data.tokens.num_tokens(), 512 * 512);
   EXPECT_EQ(data.held_bytes(),
             512 * 512 * 2 + 513 * 8 + static_cast<int64_t>(data.labels.classes.capacity()) * 4);
+  EXPECT_EQ(data.held_bytes(), dummy_dataset_bytes({}));
   int64_t ones = 0;
   std::vector<int32_t> ids(512);
   int32_t lowest = 1 << 30;
