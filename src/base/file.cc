@@ -1,8 +1,10 @@
 #include "base/file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -217,9 +219,17 @@ WrittenFile hash_file(FileSystem& files, const std::string& path) {
   return {file_name(path), size, hash.digest()};
 }
 
+std::string temporary_path(const std::string& path) {
+  // A count tells those of this process apart, its number those of several processes.
+  static std::atomic<uint64_t> count{0};
+  const std::string name =
+      fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(path), ::getpid(), count.fetch_add(1));
+  return join_path(parent_folder(path), name);
+}
+
 void replace_file(FileSystem& files, const std::string& path, std::string_view content) {
   const std::string folder = parent_folder(path);
-  const std::string temporary = join_path(folder, fmt::format("{}{}", kTemporaryPrefix, file_name(path)));
+  const std::string temporary = temporary_path(path);
   try {
     write_synced_file(files, temporary, content);
     files.rename(temporary, path);

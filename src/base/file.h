@@ -157,6 +157,10 @@ WrittenFile copy_synced_file(FileSystem& files, const std::string& from, const s
 // removed.
 inline constexpr std::string_view kTemporaryPrefix = ".plimsoll-tmp-";
 
+// A name beside `path`, in the same folder, to write to before it is renamed to `path`. No two calls give the
+// same one, in this process or in others of this machine. Thread-safe.
+std::string temporary_path(const std::string& path);
+
 // Replaces `path` so that a crash at any moment leaves the old content or the new: temporary name, sync,
 // rename, sync of the folder. For files up to the size of a string. A failure leaves the old content and
 // nothing else.

@@ -1,9 +1,6 @@
 #include "io/data/token_cache.h"
 
-#include <unistd.h>
-
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <memory>
@@ -87,14 +84,6 @@ bool offsets_are_sane(const std::vector<int64_t>& offsets, int64_t num_tokens) {
   return true;
 }
 
-// Temporary names of this process are told apart by a count, those of several processes by their number.
-std::string temporary_name(const std::string& file) {
-  static std::atomic<uint64_t> count{0};
-  const std::string name =
-      fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(file), ::getpid(), count.fetch_add(1));
-  return join_path(parent_folder(file), name);
-}
-
 template <typename T>
 std::span<std::byte> bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span<T>(values));
@@ -169,7 +158,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
   header.truncation = tokens.truncation();
   header.payload_hash = hash_pieces(tokens.offsets(), tokens.narrow_ids(), tokens.wide_ids(), tokens.types());
   header.header_hash = hash_header(header);
-  const std::string temporary = temporary_name(path);
+  const std::string temporary = temporary_path(path);
   try {
     make_folders(files, parent_folder(path));
     // Not synced: what a crash leaves half written does not pass the hashes and is built again.

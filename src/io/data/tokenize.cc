@@ -6,12 +6,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/run_on_threads.h"
 
 namespace plimsoll {
 namespace {
@@ -51,19 +50,7 @@ class Tokenizing {
     for (size_t i = 0; i < num_workers; ++i) {
       workers.push_back({encoder_.new_session(), {}, {}});
     }
-    std::vector<std::thread> threads;
-    try {
-      threads.reserve(num_workers);
-      for (size_t i = 1; i < num_workers; ++i) {
-        threads.emplace_back([this, &worker = workers[i]] { work(worker); });
-      }
-    } catch (const std::system_error&) {
-      // The threads that could be started, this one at least, do the work of those that could not.
-    }
-    work(workers[0]);
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
+    run_on_threads(num_workers, [&](size_t i) { work(workers[i]); });
     // Parts are handed out in order and a part that is begun is finished, so all before a bad one have been
     // looked at: the first failure is that of the first bad row, with any number of threads.
     for (const Part& part : parts_) {

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <thread>
 
 #include "base/check.h"
+#include "base/run_on_threads.h"
 #include "io/text/tokenizer.h"
 
 namespace plimsoll {
@@ -43,7 +43,7 @@ std::vector<Encoding> Tokenizer::encode_batch(std::span<const TextPair> texts, c
   FirstError first_error;
   // A worker passes over texts after a failed one that are not handed out yet, never over one before it.
   std::atomic<size_t> stop{texts.size()};
-  const auto work = [&] {
+  const auto work = [&](size_t /*thread*/) {
     TokenizerScratch scratch;
     for (size_t begin; (begin = next.fetch_add(kTextsAtOnce)) < stop.load();) {
       const size_t end = std::min(begin + kTextsAtOnce, texts.size());
@@ -57,11 +57,8 @@ std::vector<Encoding> Tokenizer::encode_batch(std::span<const TextPair> texts, c
       }
     }
   };
-  std::vector<std::jthread> threads;
   const size_t useful = (texts.size() + kTextsAtOnce - 1) / kTextsAtOnce;
-  for (size_t i = 1; i < std::min(static_cast<size_t>(num_threads), useful); ++i) threads.emplace_back(work);
-  work();
-  threads.clear();
+  run_on_threads(std::min(static_cast<size_t>(num_threads), useful), work);
   first_error.rethrow();
   return results;
 }

@@ -8,10 +8,10 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/run_on_threads.h"
 #include "plan/build/begun_graphs.h"
 #include "plan/build/placer.h"
 #include "plan/search/change.h"
@@ -183,7 +183,7 @@ void for_each_of(size_t count, int num_threads, const Work& work) {
   std::atomic<size_t> next{0};
   std::exception_ptr thrown;
   std::mutex mutex;
-  const auto take = [&] {
+  const auto take = [&](size_t /*thread*/) {
     for (size_t i = next++; i < count; i = next++) {
       try {
         work(i);
@@ -194,10 +194,7 @@ void for_each_of(size_t count, int num_threads, const Work& work) {
       }
     }
   };
-  std::vector<std::jthread> threads;
-  for (size_t i = 1; i < std::min(static_cast<size_t>(num_threads), count); ++i) threads.emplace_back(take);
-  take();
-  threads.clear();
+  run_on_threads(std::min(static_cast<size_t>(num_threads), count), take);
   if (thrown) std::rethrow_exception(thrown);
 }
 
