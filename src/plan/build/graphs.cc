@@ -362,6 +362,9 @@ PlanGraphs begin_graphs(const PlanRequest& request) {
 
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
   if (begun.train) finish_train_graph(request, *begun.train);
+  if (begun.evaluate && begun.evaluate->bucket != request.evaluate_bucket) {
+    begun.evaluate = build_evaluate_graph(request);
+  }
   return begun;
 }
 

@@ -127,6 +127,24 @@ TEST(BeginAlike, IsTrueOfTheSameGraphs) {
   EXPECT_EQ(num_alike, 20) << "five of each type";
 }
 
+// A layer's product and its norm are one op where that fills the card, which depends on the bucket: what was
+// begun for another one is not kept.
+TEST(BeginAlike, EvaluationIsOfTheBucketThatIsFinished) {
+  PlanRequest small = preset_request("bert-large-uncased", 1, 128);
+  small.device = KernelDevice::kCuda;
+  small.gpu = *find_gpu_target("h200");
+  small.activation_dtype = DType::kBF16;
+  small.evaluate = true;
+  small.evaluate_bucket = {.tokens = 128, .sequences = 1, .longest = 128};
+  PlanRequest large = small;
+  large.evaluate_bucket = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
+  ASSERT_TRUE(begin_alike(small, large));
+  const auto evaluation = [](const PlanGraphs& graphs) { return print_graph(graphs.evaluate->graph); };
+  const std::string whole = evaluation(build_graphs(large));
+  ASSERT_NE(whole, evaluation(build_graphs(small)));
+  EXPECT_EQ(evaluation(finish_graphs(large, begin_graphs(small))), whole);
+}
+
 // The documents: 4 x 16 where it fits, not 1 x 64.
 TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
