@@ -86,6 +86,48 @@ void bench_adamw(benchmark::State& state) {
   count_bytes(state, 28);
 }
 
+// What of a parameter lies in 16 bits.
+enum class Halves { kMoments, kSplit, kWeights, kAll };
+
+// The same model, with such parts in bf16, in the memory of the fp32 ones. All of it is filled with what is
+// 0.01 in bf16 and, two at a time, in fp32 too.
+std::vector<OptimizerTensor> half_tensors(Halves halves) {
+  const auto as_bf16 = [](View& view) { view = {view.data, DType::kBF16}; };
+  std::vector<OptimizerTensor> tensors = model().tensors;
+  for (const auto& memory : model().memory) {
+    const size_t index = static_cast<size_t>(&memory - model().memory.data());
+    std::fill_n(reinterpret_cast<uint16_t*>(memory.get()), 2 * tensors[index / 4].count, uint16_t{0x3c24});
+  }
+  for (OptimizerTensor& tensor : tensors) {
+    if (halves != Halves::kMoments) {
+      if (halves == Halves::kSplit) {
+        tensor.remainder = {static_cast<uint16_t*>(tensor.param.data) + tensor.count, DType::kU8};
+      }
+      as_bf16(tensor.param);
+      tensor.grad = {tensor.grad.data, DType::kBF16};
+    }
+    if (halves == Halves::kMoments || halves == Halves::kAll) {
+      as_bf16(tensor.m);
+      as_bf16(tensor.v);
+    }
+  }
+  return tensors;
+}
+
+void bench_adamw_halves(benchmark::State& state, Halves halves, int64_t bytes) {
+  set_num_threads(static_cast<int>(state.range(0)));
+  const std::vector<OptimizerTensor> tensors = half_tensors(halves);
+  const double lr = 1e-5;
+  const int64_t step = 10;
+  for (auto _ : state) {
+    adamw_cpu({.tensors = tensors,
+               .learning_rate = {&lr, DType::kF64},
+               .step = {&step, DType::kI64},
+               .weight_decay = 0.01});
+  }
+  count_bytes(state, bytes);
+}
+
 void bench_sgd(benchmark::State& state, double momentum, int64_t bytes) {
   set_num_threads(static_cast<int>(state.range(0)));
   const double lr = 1e-5;
@@ -230,6 +272,10 @@ void bench_fill(benchmark::State& state) {
 #define PLIMSOLL_THREADS Arg(1)->Arg(2)->Unit(benchmark::kMillisecond)->UseRealTime()
 BENCHMARK(bench_copy)->PLIMSOLL_THREADS;
 BENCHMARK(bench_adamw)->PLIMSOLL_THREADS;
+BENCHMARK_CAPTURE(bench_adamw_halves, moments, Halves::kMoments, 20)->PLIMSOLL_THREADS;
+BENCHMARK_CAPTURE(bench_adamw_halves, split, Halves::kSplit, 26)->PLIMSOLL_THREADS;
+BENCHMARK_CAPTURE(bench_adamw_halves, weights, Halves::kWeights, 22)->PLIMSOLL_THREADS;
+BENCHMARK_CAPTURE(bench_adamw_halves, all, Halves::kAll, 14)->PLIMSOLL_THREADS;
 BENCHMARK_CAPTURE(bench_sgd, plain, 0.0, 12)->PLIMSOLL_THREADS;
 BENCHMARK_CAPTURE(bench_sgd, momentum, 0.9, 20)->PLIMSOLL_THREADS;
 BENCHMARK(bench_lion)->PLIMSOLL_THREADS;

@@ -84,6 +84,55 @@ HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* noise, u
   hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, moved)), d16, rounded);
 }
 
+void widen_bf16(const BF16* from, float* to, int64_t count) {
+  const hn::ScalableTag<float> d;
+  for_each_vector(d, 0, count,
+                  [&](auto access, int64_t i) { access.store(d, access.load(d, from + i), to + i); });
+}
+
+void narrow_to_bf16(const float* from, BF16* to, int64_t count) {
+  const hn::ScalableTag<float> d;
+  for_each_vector(d, 0, count,
+                  [&](auto access, int64_t i) { access.store(d, access.load(d, from + i), to + i); });
+}
+
+// split_f32 and join_f32 of whole vectors; the rest by these themselves.
+void split_into(const float* whole, uint16_t* high, uint16_t* low, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto number = hn::LoadU(d, whole + i);
+    const auto bits = hn::BitCast(du, number);
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(number));
+    const auto nearest = hn::ShiftRight<16>(hn::Add(bits, hn::Set(du, 0x8000u)));
+    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x0040u));
+    hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, nearest)), d16, high + i);
+    if (low) hn::StoreU(hn::TruncateTo(d16, hn::IfThenZeroElse(is_nan, bits)), d16, low + i);
+  }
+  for (; i < count; ++i) {
+    const SplitF32 parts = split_f32(whole[i]);
+    high[i] = parts.high;
+    if (low) low[i] = parts.low;
+  }
+}
+
+void join_from(const uint16_t* high, const uint16_t* low, float* whole, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto rest = hn::PromoteTo(du, hn::LoadU(d16, low + i));
+    const auto upper = hn::Sub(hn::PromoteTo(du, hn::LoadU(d16, high + i)), hn::ShiftRight<15>(rest));
+    hn::StoreU(hn::BitCast(d, hn::Or(hn::ShiftLeft<16>(upper), rest)), d, whole + i);
+  }
+  for (; i < count; ++i) whole[i] = join_f32({high[i], low[i]});
+}
+
 // Elements of a parameter, `count` of them from `begin` on, from `whole` into `rounded`.
 void round_stochastically_into(const float* whole, uint16_t* rounded, const RandomSite& noise, int64_t begin,
                                int64_t count) {
@@ -114,6 +163,10 @@ namespace plimsoll {
 HWY_EXPORT(square_sum);
 HWY_EXPORT(first_non_finite);
 HWY_EXPORT(round_stochastically_into);
+HWY_EXPORT(widen_bf16);
+HWY_EXPORT(narrow_to_bf16);
+HWY_EXPORT(split_into);
+HWY_EXPORT(join_from);
 
 double piece_square_sum(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(square_sum)(x, count);
@@ -123,8 +176,7 @@ void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count)
   if (!tensor.low) return;
   const float* p = tensor.param.as<float>() + begin;
   if (tensor.low.dtype == DType::kBF16) {
-    BF16* low = tensor.low.as<BF16>() + begin;
-    for (int64_t i = 0; i < count; ++i) low[i].bits = split_f32(p[i]).high;
+    HWY_DYNAMIC_DISPATCH(split_into)(p, static_cast<uint16_t*>(tensor.low.data) + begin, nullptr, count);
   } else {
     F16* low = tensor.low.as<F16>() + begin;
     for (int64_t i = 0; i < count; ++i) low[i].bits = f32_to_f16(p[i]);
@@ -132,26 +184,21 @@ void store_low_copy(const OptimizerTensor& tensor, int64_t begin, int64_t count)
 }
 
 void join_piece(const OptimizerTensor& tensor, int64_t begin, int64_t count, float* whole) {
-  const BF16* high = tensor.param.as<BF16>() + begin;
+  const auto* high = static_cast<const uint16_t*>(tensor.param.data) + begin;
   const auto* low = static_cast<const uint16_t*>(tensor.remainder.data) + begin;
-  for (int64_t i = 0; i < count; ++i) whole[i] = join_f32({high[i].bits, low[i]});
+  HWY_DYNAMIC_DISPATCH(join_from)(high, low, whole, count);
 }
 
 void split_piece(const float* whole, const OptimizerTensor& tensor, int64_t begin, int64_t count) {
-  BF16* high = tensor.param.as<BF16>() + begin;
+  auto* high = static_cast<uint16_t*>(tensor.param.data) + begin;
   auto* low = static_cast<uint16_t*>(tensor.remainder.data) + begin;
-  for (int64_t i = 0; i < count; ++i) {
-    const SplitF32 parts = split_f32(whole[i]);
-    high[i].bits = parts.high;
-    low[i] = parts.low;
-  }
+  HWY_DYNAMIC_DISPATCH(split_into)(whole, high, low, count);
 }
 
 const float* floats_of(const ConstView& view, int64_t begin, int64_t count, float* buffer) {
   if (view.dtype == DType::kF32) return view.as<float>() + begin;
   if (view.dtype == DType::kBF16) {
-    const BF16* x = view.as<BF16>() + begin;
-    for (int64_t i = 0; i < count; ++i) buffer[i] = bf16_to_f32(x[i].bits);
+    HWY_DYNAMIC_DISPATCH(widen_bf16)(view.as<BF16>() + begin, buffer, count);
   } else {
     const F16* x = view.as<F16>() + begin;
     for (int64_t i = 0; i < count; ++i) buffer[i] = f16_to_f32(x[i].bits);
@@ -167,8 +214,7 @@ float* floats_to_change(const View& view, int64_t begin, int64_t count, float* b
 
 void narrow_piece(const float* whole, const View& view, int64_t begin, int64_t count) {
   if (view.dtype == DType::kF32) return;
-  BF16* narrow = view.as<BF16>() + begin;
-  for (int64_t i = 0; i < count; ++i) narrow[i].bits = f32_to_bf16(whole[i]);
+  HWY_DYNAMIC_DISPATCH(narrow_to_bf16)(whole, view.as<BF16>() + begin, count);
 }
 
 void round_piece(const float* whole, const View& view, const PieceNoise& noise, int64_t begin,
