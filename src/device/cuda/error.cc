@@ -6,6 +6,9 @@
 namespace plimsoll {
 
 void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
+  // CUDA keeps the last error until somebody asks for it. Left there, it would be reported again as that of
+  // the next launch, where a caller goes on with less memory, say.
+  static_cast<void>(cudaGetLastError());
   std::string free_text;
   if (error == cudaErrorMemoryAllocation) {
     size_t free = 0;

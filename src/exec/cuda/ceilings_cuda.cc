@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/cuda/error.h"
+#include "device/cuda/event.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
@@ -15,26 +15,18 @@ namespace {
 // A pair of events on one stream.
 class Stopwatch {
  public:
-  explicit Stopwatch(CudaStream stream) : stream_(stream) {
-    for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
-  }
-  ~Stopwatch() {
-    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
+  explicit Stopwatch(CudaStream stream) : stream_(stream) {}
 
   // The shortest of `rounds` runs, in seconds, after one that does not count.
   template <typename Work>
   double best_seconds(int rounds, const Work& work) {
     float best = 0;
     for (int round = 0; round <= rounds; ++round) {
-      PLIMSOLL_CUDA(cudaEventRecord(events_[0], stream_));
+      begin_.record(stream_);
       work();
-      PLIMSOLL_CUDA(cudaEventRecord(events_[1], stream_));
-      PLIMSOLL_CUDA(cudaEventSynchronize(events_[1]));
-      float milliseconds = 0;
-      PLIMSOLL_CUDA(cudaEventElapsedTime(&milliseconds, events_[0], events_[1]));
+      end_.record(stream_);
+      end_.wait();
+      const float milliseconds = end_.ms_since(begin_);
       if (round > 0) best = round == 1 ? milliseconds : std::min(best, milliseconds);
     }
     return 1e-3 * static_cast<double>(best);
@@ -42,7 +34,8 @@ class Stopwatch {
 
  private:
   CudaStream stream_;
-  cudaEvent_t events_[2] = {};
+  CudaEvent begin_{CudaEvent::Times::kYes};
+  CudaEvent end_{CudaEvent::Times::kYes};
 };
 
 // Copies of up to 1 GiB; 0 where there is no room beyond any card's caches.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "device/cuda/error.h"
+#include "device/cuda/event.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/one_cuda.h"
 
@@ -39,14 +39,9 @@ class CudaMeasurer final : public ProductMeasurer {
  public:
   CudaMeasurer(CudaDevice& device, std::byte* memory, int64_t bytes)
       : device_(device), memory_(memory), bytes_(bytes) {
-    for (cudaEvent_t& event : events_) PLIMSOLL_CUDA(cudaEventCreate(&event));
+    for (int i = 0; i < 2 * kRuns; ++i) events_.emplace_back(CudaEvent::Times::kYes);
     write_pattern();
   }
-  ~CudaMeasurer() override {
-    for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
-  }
-  CudaMeasurer(const CudaMeasurer&) = delete;
-  CudaMeasurer& operator=(const CudaMeasurer&) = delete;
 
   std::string card() const override { return device_.info().name; }
   std::string library() const override { return matmul_library_cuda(); }
@@ -94,15 +89,13 @@ class CudaMeasurer final : public ProductMeasurer {
     run();
     fill(operands, sets * places.bytes);
     std::vector<float> times;
-    for (int i = 0; i < kRuns; ++i) {
-      PLIMSOLL_CUDA(cudaEventRecord(events_[2 * i], device_.stream()));
+    for (size_t i = 0; i < kRuns; ++i) {
+      events_[2 * i].record(device_.stream());
       run();
-      PLIMSOLL_CUDA(cudaEventRecord(events_[2 * i + 1], device_.stream()));
+      events_[2 * i + 1].record(device_.stream());
     }
     device_.synchronize();
-    for (int i = 0; i < kRuns; ++i) {
-      PLIMSOLL_CUDA(cudaEventElapsedTime(&times.emplace_back(), events_[2 * i], events_[2 * i + 1]));
-    }
+    for (size_t i = 0; i < kRuns; ++i) times.push_back(events_[2 * i + 1].ms_since(events_[2 * i]));
     std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
     return static_cast<double>(times[kRuns / 2]);
   }
@@ -138,7 +131,7 @@ class CudaMeasurer final : public ProductMeasurer {
   CudaDevice& device_;
   std::byte* memory_;
   int64_t bytes_;
-  cudaEvent_t events_[2 * kRuns] = {};
+  std::vector<CudaEvent> events_;  // two for each run
 };
 
 }  // namespace

@@ -1,0 +1,83 @@
+// Events and streams of the CUDA runtime with an owner, so that a failure half-way through making several
+// leaves none behind. Only for sources that are built with CUDA. Errors of all calls: GpuError.
+//
+// Thread-safety: as CUDA's own handles; objects are used by one thread at a time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "device/cuda/error.h"
+#include "device/cuda/stream.h"
+
+namespace plimsoll {
+
+// A mark in a stream: what was given to the stream before it. Owns the event; movable, not copyable.
+class CudaEvent {
+ public:
+  // Only events with times can be asked for ms_since(), and they cost a little more.
+  enum class Times : uint8_t { kNo, kYes };
+
+  explicit CudaEvent(Times times = Times::kNo) {
+    PLIMSOLL_CUDA(
+        cudaEventCreateWithFlags(&event_, times == Times::kYes ? cudaEventDefault : cudaEventDisableTiming));
+  }
+  ~CudaEvent() {
+    if (event_ != nullptr) static_cast<void>(cudaEventDestroy(event_));
+  }
+  CudaEvent(CudaEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  CudaEvent& operator=(CudaEvent&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  // Marks what the stream has been given so far. An event that was never recorded counts as reached.
+  void record(CudaStream stream) { PLIMSOLL_CUDA(cudaEventRecord(event_, stream)); }
+  // What the stream is given from now on waits until the mark is reached.
+  void hold_back(CudaStream stream) const { PLIMSOLL_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
+  // Returns when the mark is reached.
+  void wait() const { PLIMSOLL_CUDA(cudaEventSynchronize(event_)); }
+  bool is_reached() const {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    PLIMSOLL_CUDA(state);
+    return true;
+  }
+  // Milliseconds between two marks. Requires: both have times and were reached.
+  float ms_since(const CudaEvent& earlier) const {
+    float milliseconds = 0;
+    PLIMSOLL_CUDA(cudaEventElapsedTime(&milliseconds, earlier.event_, event_));
+    return milliseconds;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// A stream beside the device's own, which does not wait for CUDA's default stream. Owns it; movable, not
+// copyable.
+class CudaSideStream {
+ public:
+  CudaSideStream() { PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~CudaSideStream() {
+    if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  CudaSideStream(CudaSideStream&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  CudaSideStream& operator=(CudaSideStream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  CudaSideStream(const CudaSideStream&) = delete;
+  CudaSideStream& operator=(const CudaSideStream&) = delete;
+
+  CudaStream get() const { return stream_; }
+
+ private:
+  CudaStream stream_ = nullptr;
+};
+
+}  // namespace plimsoll

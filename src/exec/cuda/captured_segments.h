@@ -1,0 +1,90 @@
+// Segments of programs that were captured as CUDA graphs and are replayed, at most as many as the plan counts
+// memory for. Used by the CUDA back end alone; not thread-safe.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <list>
+#include <utility>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/error.h"
+#include "exec/backend.h"
+
+namespace plimsoll {
+
+// One segment of a program in one bucket. Owns its graph.
+class CapturedSegment {
+ public:
+  CapturedSegment() = default;
+  ~CapturedSegment() {
+    if (executable_ != nullptr) static_cast<void>(cudaGraphExecDestroy(executable_));
+  }
+  CapturedSegment(const CapturedSegment&) = delete;
+  CapturedSegment& operator=(const CapturedSegment&) = delete;
+
+  bool is_captured() const { return executable_ != nullptr; }
+  void release() {
+    if (executable_ != nullptr) PLIMSOLL_CUDA(cudaGraphExecDestroy(std::exchange(executable_, nullptr)));
+  }
+
+  // Captures what body() gives to the stream. Errors: those of body(), after which nothing is captured.
+  template <typename Body>
+  void capture(CudaStream stream, const Body& body) {
+    // Relaxed would let other threads' calls into the graph; thread-local refuses unsafe calls of this one.
+    PLIMSOLL_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    cudaGraph_t graph = nullptr;
+    try {
+      body();
+    } catch (...) {
+      static_cast<void>(cudaStreamEndCapture(stream, &graph));
+      if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+      throw;
+    }
+    PLIMSOLL_CUDA(cudaStreamEndCapture(stream, &graph));
+    const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
+    PLIMSOLL_CUDA(cudaGraphDestroy(graph));
+    PLIMSOLL_CUDA(error);
+  }
+
+  void launch(CudaStream stream) { PLIMSOLL_CUDA(cudaGraphLaunch(executable_, stream)); }
+
+  // The first run of a segment is not captured: modules and the libraries' kernels are loaded then, which a
+  // capture does not allow.
+  bool has_run = false;
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+// What a program keeps of a segment for the back end, made when it is first asked for.
+inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment) {
+  std::shared_ptr<void>& kept = program.prepared[index_of(segment)];
+  if (kept == nullptr) kept = std::make_shared<CapturedSegment>();
+  return *static_cast<CapturedSegment*>(kept.get());
+}
+
+// Which segments are captured, the one that was used the longest ago first.
+class CapturedSegments {
+ public:
+  // Releases the first where there are as many as the plan counts (kMaxCapturedBuckets), after waiting for
+  // the device.
+  void make_room(CudaDevice& device) {
+    constexpr size_t kMost = size_t{kMaxCapturedBuckets} * kNumSegments;
+    if (used_.size() < kMost) return;
+    device.synchronize();
+    const auto [program, segment] = used_.front();
+    captured_segment(*program, segment).release();
+    used_.pop_front();
+  }
+  void touch(BoundProgram& program, Segment segment) {
+    const std::pair<BoundProgram*, Segment> key{&program, segment};
+    used_.remove(key);
+    used_.push_back(key);
+  }
+
+ private:
+  std::list<std::pair<BoundProgram*, Segment>> used_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+#include "exec/cuda/host_exchange.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+HostExchange::HostExchange(const Plan& plan, CudaDevice& device, const ArenaMap& map, uint8_t fill)
+    : device_(device), map_(map) {
+  // Inputs lie before outputs, and both at the end of what is persistent.
+  const int64_t end = plan.persistent_bytes;
+  all_ = update_ = outputs_ = {end, end};
+  for (const PersistentBuffer& buffer : plan.persistent) {
+    if (buffer.space == Space::kHost || buffer.name == kStagedInputs) continue;
+    if (buffer.storage == Storage::kInput) all_.begin = std::min(all_.begin, buffer.offset);
+    if (buffer.storage == Storage::kOutput) outputs_.begin = std::min(outputs_.begin, buffer.offset);
+  }
+  all_.begin = std::min(all_.begin, outputs_.begin);
+  staged_begin_ = plan.buffer(std::string(kStagedInputs)).offset;
+  update_ = {all_.begin, all_.begin};
+  if (plan.train) {
+    const PersistentBuffer& first = plan.buffer("learning_rate");
+    const PersistentBuffer& last = plan.buffer("step");
+    update_ = {first.offset, last.offset + last.bytes};
+    PLIMSOLL_CHECK(last.offset == first.offset + first.bytes, "learning rate and step lie apart");
+  }
+  twin_ = PinnedMemory(all_.end - all_.begin);
+  std::memset(twin_.data(), fill, static_cast<size_t>(twin_.bytes()));
+}
+
+void HostExchange::fill_outputs(uint8_t fill) {
+  map_.for_each_part(outputs_.begin, outputs_.end,
+                     [&](int64_t, std::byte* data, int64_t bytes) { device_.fill(data, fill, bytes); });
+}
+
+std::byte* HostExchange::at(int64_t offset) const {
+  PLIMSOLL_CHECK(offset >= all_.begin && offset < all_.end, "offset {} is no input or output", offset);
+  return twin_.data() + (offset - all_.begin);
+}
+
+void HostExchange::before_host_writes(Inputs inputs) {
+  // The copy of those before may still be under way.
+  Sent& sent = sent_[index_of(inputs)];
+  if (std::exchange(sent.is_under_way, false)) (inputs == Inputs::kBatch ? staged_ : update_sent_).wait();
+  sent.is_changed = true;
+}
+
+void HostExchange::before_host_reads() {
+  if (outputs_stale_) fetch_outputs();
+  wait_for_outputs();
+}
+
+void HostExchange::fetch_outputs() {
+  wait_for_outputs();
+  map_.for_each_part(outputs_.begin, outputs_.end, [&](int64_t offset, std::byte* data, int64_t bytes) {
+    device_.copy_to_host(at(offset), data, bytes);
+  });
+  fetched_.record(device_.stream());
+  outputs_stale_ = false;
+  outputs_under_way_ = true;
+}
+
+const std::byte* HostExchange::fetched(int64_t offset) {
+  wait_for_outputs();
+  return at(offset);
+}
+
+void HostExchange::wait_for_outputs() {
+  if (std::exchange(outputs_under_way_, false)) fetched_.wait();
+}
+
+void HostExchange::begin_segment() {
+  outputs_stale_ = true;
+  if (std::exchange(sent_[index_of(Inputs::kBatch)].is_changed, false)) stage_batch();
+  if (std::exchange(sent_[index_of(Inputs::kUpdate)].is_changed, false)) {
+    map_.for_each_part(update_.begin, update_.end, [&](int64_t offset, std::byte* data, int64_t bytes) {
+      device_.copy_to_device(data, at(offset), bytes);
+    });
+    update_sent_.record(device_.stream());
+    sent_[index_of(Inputs::kUpdate)].is_under_way = true;
+  }
+}
+
+// To the place where a batch waits as soon as the one before has left it, and from there to where ops read it
+// when these are done with that one.
+void HostExchange::stage_batch() {
+  const std::array ranges{Range{all_.begin, update_.begin}, Range{update_.end, outputs_.begin}};
+  taken_.hold_back(staging_.get());
+  for (const Range& range : ranges) {
+    if (range.begin == range.end) continue;
+    PLIMSOLL_CUDA(cudaMemcpyAsync(staged_at(range.begin), at(range.begin),
+                                  static_cast<size_t>(range.end - range.begin), cudaMemcpyHostToDevice,
+                                  staging_.get()));
+  }
+  staged_.record(staging_.get());
+  sent_[index_of(Inputs::kBatch)].is_under_way = true;
+  staged_.hold_back(device_.stream());
+  for (const Range& range : ranges) {
+    map_.for_each_part(range.begin, range.end, [&](int64_t offset, std::byte* data, int64_t bytes) {
+      PLIMSOLL_CUDA(cudaMemcpyAsync(data, staged_at(offset), static_cast<size_t>(bytes),
+                                    cudaMemcpyDeviceToDevice, device_.stream()));
+    });
+  }
+  taken_.record(device_.stream());
+}
+
+}  // namespace plimsoll
