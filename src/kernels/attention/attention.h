@@ -14,8 +14,8 @@
 //   m_ij   = 0 with probability `dropout`, else dropout_scale(dropout)
 //   o_id   = sum_j p_ij m_ij v_jd
 //   delta_i = sum_d d_o_id o_id              d_x_ij = p_ij (m_ij sum_d d_o_id v_jd - delta_i)
-//   d_q_id = scale * sum_j d_x_ij k_jd       d_k_jd = scale * sum_i d_x_ij q_id       d_v_jd = sum_i p_ij
-//   m_ij d_o_id
+//   d_q_id = scale * sum_j d_x_ij k_jd       d_k_jd = scale * sum_i d_x_ij q_id
+//   d_v_jd = sum_i p_ij m_ij d_o_id
 //
 // The random number of (i, j) is attention_number(random, attention_row(t, H, h), j) with t the row of i in
 // the batch (0..T-1) and j the position of the key in its sequence; the pair is kept when the number is at
@@ -44,11 +44,12 @@
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
 //   |err lse|  <= 2 e_i + (n + 8 + |lse_i|) u
 //   eta_i       = 3 e_i + (n + 16 + 3 |lse_i|) u                        (relative, of a recomputed p_ij)
-//   err d_x     = p_ij ((eta_i + 4 u) |y_ij - delta_i| + (D + 4) u (m_ij sum_d |d_o_id v_jd| + sum_d |d_o_id
-//   o_id|)
-//                 + sum_d |d_o_id| |err o_id|)                          with y_ij = m_ij sum_d d_o_id v_jd
-//   |err d_q|  <= scale sum_j (err d_x + ((n + 4) u + s) |d_x_ij|) |k_jd| + r |d_q|   (d_k alike, over i with
-//   n = S_b) |err d_v|  <= sum_i (eta_i + (S_b + 4) u + s) p_ij m_ij |d_o_id| + r |d_v|
+//   err d_x     = p_ij ((eta_i + 4 u) |y_ij - delta_i|
+//                       + (D + 4) u (m_ij sum_d |d_o_id v_jd| + sum_d |d_o_id o_id|)
+//                       + sum_d |d_o_id| |err o_id|)                    with y_ij = m_ij sum_d d_o_id v_jd
+//   |err d_q|  <= scale sum_j (err d_x + ((n + 4) u + s) |d_x_ij|) |k_jd| + r |d_q|
+//   |err d_k|     likewise, over i with n = S_b
+//   |err d_v|  <= sum_i (eta_i + (S_b + 4) u + s) p_ij m_ij |d_o_id| + r |d_v|
 //
 // Repeatability: same bits for any number of threads and any schedule; the sums of a row depend on its
 // sequence alone (and, with dropout, on its row in the batch), not on the batch around it. Other instruction

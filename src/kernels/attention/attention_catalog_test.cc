@@ -33,7 +33,12 @@ std::string reason_against(const Problem& problem, std::string_view implementati
 }
 
 TEST(AttentionCatalog, TensorCoresTakeWhatTheyCan) {
-  EXPECT_EQ(chosen(problem_of(DType::kBF16, 64, 90)), "attention_bwd_cuda_mma");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 64, 90)), "attention_bwd_cuda_wgmma");
+  EXPECT_EQ(chosen(problem_of(DType::kF16, 40, 90)), "attention_bwd_cuda_wgmma");
+  EXPECT_EQ(chosen(problem_of(DType::kF16, 36, 90)), "attention_bwd_cuda_tiled");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 32, 90)), "attention_bwd_cuda_mma");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 128, 90)), "attention_bwd_cuda_mma");
+  EXPECT_EQ(chosen(problem_of(DType::kBF16, 64, 100)), "attention_bwd_cuda_mma");
   EXPECT_EQ(chosen(problem_of(DType::kF16, 8, 80)), "attention_bwd_cuda_mma");
   EXPECT_EQ(chosen(problem_of(DType::kF32, 64, 90)), "attention_bwd_cuda_tiled");
   EXPECT_EQ(chosen(problem_of(DType::kF16, 64, 75)), "attention_bwd_cuda_tiled");
@@ -47,6 +52,8 @@ TEST(AttentionCatalog, Tf32IsForThoseWhoAllowIt) {
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
             "products of fp32 operands are not to be rounded to tf32");
   problem.dims.emplace_back("tf32", 1);
+  EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32_wgmma");
+  problem.sm = 80;
   EXPECT_EQ(chosen(problem), "attention_bwd_cuda_tf32");
   problem.sm = 75;
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
@@ -59,6 +66,15 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
             "compute capability 7.5 has no mma.sync of 16 x 8 x 16 and no bf16; 8.0 has");
   EXPECT_EQ(reason_against(problem_of(DType::kF16, 20, 90), mma),
             "a head size of 20 is no multiple of 8 up to 128");
+  const std::string_view wgmma = "attention_bwd_cuda_wgmma";
+  EXPECT_EQ(reason_against(problem_of(DType::kF16, 64, 80), wgmma),
+            "needs the wgmma of compute capability 9.0; this card has 8.0");
+  EXPECT_EQ(reason_against(problem_of(DType::kBF16, 32, 90), wgmma),
+            "a head size of 32 does not fill tiles of 64 columns: 33 to 64 do");
+  Problem short_texts = problem_of(DType::kBF16, 64, 90);
+  short_texts.dims[1].second = 16;
+  EXPECT_EQ(reason_against(short_texts, wgmma),
+            "sequences of 64 rows or less, on average, waste less of the small blocks of mma.sync");
   EXPECT_EQ(reason_against(problem_of(DType::kF32, 136, 90), tiled), "a head size of 136 is more than 128");
   EXPECT_NE(reason_against(problem_of(DType::kF32, 128, 75), tiled).find("64 KiB of shared memory"),
             std::string::npos);

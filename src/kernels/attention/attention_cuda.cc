@@ -75,21 +75,9 @@ bool rows_start_at_multiples(const AttentionKernelArgs& args, int64_t elements) 
          starts_at_multiples(args.d_v, args.d_v_stride, bytes, elements);
 }
 
-// What catalog.cc says of *_cuda_mma.
-bool takes_mma(const AttentionDims& dims, DType dtype) {
-  return dtype != DType::kF32 && dims.head_dim % 8 == 0 && dims.head_dim <= kAttentionCudaHeadDim &&
-         compute_capability() >= 80;
-}
-
-// Where most sequences fit a small block, small blocks waste less of their last rows. On an H200 in bf16 with
-// dropout, 32 sequences of 53 rows on average and 12 heads of 64 take 55 us with blocks of 64 rows and 68 us
-// with 128 (both passes); of sequences of 512 rows large blocks are the faster ones. Either gives the same
-// bits.
-bool are_short(const AttentionDims& dims) {
-  return dims.tokens <= 64 * dims.sequences;
-}
+// Either size of block gives the same bits.
 AttentionBlockRows block_rows(const AttentionDims& dims) {
-  if (are_short(dims)) return {64, 64, 64};
+  if (attention_is_of_short_sequences(dims)) return {64, 64, 64};
   return {};
 }
 
@@ -202,8 +190,16 @@ void attention_bwd_cuda_mma_of(const AttentionBwdArgs& args, const int64_t* rng,
   run_mma(args, rng, check_mma, rows, stream);
 }
 
+void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+  attention_fwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
+}
+
+void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+  attention_bwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
+}
+
 void attention_fwd_cuda_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  if (!takes_wgmma(args.dims)) return attention_fwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
+  if (!takes_wgmma(args.dims)) return attention_fwd_cuda_mma(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
   run(args, rng, check_mma,
       [&](const AttentionKernelArgs& kernel) { launch_attention_fwd_wgmma(kernel, stream); });
@@ -211,7 +207,7 @@ void attention_fwd_cuda_wgmma(const AttentionFwdArgs& args, const int64_t* rng, 
 }
 
 void attention_bwd_cuda_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  if (!takes_wgmma(args.dims)) return attention_bwd_cuda_mma_of(args, rng, block_rows(args.dims), stream);
+  if (!takes_wgmma(args.dims)) return attention_bwd_cuda_mma(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
   run(args, rng, check_mma, [&](const AttentionKernelArgs& kernel) {
     launch_attention_dq_wgmma(kernel, stream);
@@ -220,28 +216,16 @@ void attention_bwd_cuda_wgmma(const AttentionBwdArgs& args, const int64_t* rng, 
 #endif
 }
 
-void attention_fwd_cuda_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  are_short(args.dims) || args.dims.head_dim <= 32
-      ? attention_fwd_cuda_mma_of(args, rng, block_rows(args.dims), stream)
-      : attention_fwd_cuda_wgmma(args, rng, stream);
-}
-
-void attention_bwd_cuda_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  are_short(args.dims) || args.dims.head_dim <= 32
-      ? attention_bwd_cuda_mma_of(args, rng, block_rows(args.dims), stream)
-      : attention_bwd_cuda_wgmma(args, rng, stream);
-}
-
-void attention_fwd_cuda_tf32_mma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
+void attention_fwd_cuda_tf32(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
   run_mma(args, rng, check_tf32, {}, stream);
 }
 
-void attention_bwd_cuda_tf32_mma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
+void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
   run_mma(args, rng, check_tf32, {}, stream);
 }
 
 void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  if (!takes_wgmma(args.dims)) return attention_fwd_cuda_tf32_mma(args, rng, stream);
+  if (!takes_wgmma(args.dims)) return attention_fwd_cuda_tf32(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
   run(args, rng, check_tf32,
       [&](const AttentionKernelArgs& kernel) { launch_attention_fwd_wgmma_tf32(kernel, stream); });
@@ -249,7 +233,7 @@ void attention_fwd_cuda_tf32_wgmma(const AttentionFwdArgs& args, const int64_t* 
 }
 
 void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  if (!takes_wgmma(args.dims)) return attention_bwd_cuda_tf32_mma(args, rng, stream);
+  if (!takes_wgmma(args.dims)) return attention_bwd_cuda_tf32(args, rng, stream);
 #ifdef PLIMSOLL_HAS_WGMMA
   run(args, rng, check_tf32, [&](const AttentionKernelArgs& kernel) {
     launch_attention_dq_wgmma_tf32(kernel, stream);
@@ -258,26 +242,30 @@ void attention_bwd_cuda_tf32_wgmma(const AttentionBwdArgs& args, const int64_t* 
 #endif
 }
 
-// On an H200 with dropout both passes over 32 x 16 x 512 x 64 take 1.13 ms by warpgroups and 1.62 by
-// mma.sync, over 32 x 12 x 128 x 32, where half of a warpgroup's tile is zeros, 0.102 and 0.083.
-void attention_fwd_cuda_tf32(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  args.dims.head_dim <= 32 ? attention_fwd_cuda_tf32_mma(args, rng, stream)
-                           : attention_fwd_cuda_tf32_wgmma(args, rng, stream);
+AttentionForward* attention_fwd_cuda_of(std::string_view implementation, const AttentionDims& dims) {
+  const bool is_short = attention_is_of_short_sequences(dims);
+  if (implementation == "attention_fwd_cuda_wgmma") {
+    return is_short ? attention_fwd_cuda_mma : attention_fwd_cuda_wgmma;
+  }
+  if (implementation == "attention_fwd_cuda_mma") return attention_fwd_cuda_mma;
+  if (implementation == "attention_fwd_cuda_tf32_wgmma") return attention_fwd_cuda_tf32_wgmma;
+  if (implementation == "attention_fwd_cuda_tf32") return attention_fwd_cuda_tf32;
+  PLIMSOLL_CHECK(implementation == "attention_fwd_cuda_tiled", "no CUDA function for kernel '{}'",
+                 implementation);
+  return attention_fwd_cuda_tiled;
 }
 
-void attention_bwd_cuda_tf32(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  args.dims.head_dim <= 32 ? attention_bwd_cuda_tf32_mma(args, rng, stream)
-                           : attention_bwd_cuda_tf32_wgmma(args, rng, stream);
-}
-
-void attention_fwd_cuda(const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
-  takes_mma(args.dims, args.q.view.dtype) ? attention_fwd_cuda_mma(args, rng, stream)
-                                          : attention_fwd_cuda_tiled(args, rng, stream);
-}
-
-void attention_bwd_cuda(const AttentionBwdArgs& args, const int64_t* rng, CudaStream stream) {
-  takes_mma(args.dims, args.q.view.dtype) ? attention_bwd_cuda_mma(args, rng, stream)
-                                          : attention_bwd_cuda_tiled(args, rng, stream);
+AttentionBackward* attention_bwd_cuda_of(std::string_view implementation, const AttentionDims& dims) {
+  const bool is_short = attention_is_of_short_sequences(dims);
+  if (implementation == "attention_bwd_cuda_wgmma") {
+    return is_short ? attention_bwd_cuda_mma : attention_bwd_cuda_wgmma;
+  }
+  if (implementation == "attention_bwd_cuda_mma") return attention_bwd_cuda_mma;
+  if (implementation == "attention_bwd_cuda_tf32_wgmma") return attention_bwd_cuda_tf32_wgmma;
+  if (implementation == "attention_bwd_cuda_tf32") return attention_bwd_cuda_tf32;
+  PLIMSOLL_CHECK(implementation == "attention_bwd_cuda_tiled", "no CUDA function for kernel '{}'",
+                 implementation);
+  return attention_bwd_cuda_tiled;
 }
 
 }  // namespace plimsoll

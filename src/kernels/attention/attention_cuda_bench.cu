@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "device/cuda/error.h"
@@ -176,17 +177,24 @@ void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, co
               4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
 }
 
+// What a plan for Hopper takes, without tf32.
+std::string family_of(const Shape& shape) {
+  if (shape.dtype == DType::kF32) return "tiled";
+  return shape.head_dim > 32 && shape.head_dim <= 64 ? "wgmma" : "mma";
+}
+
 void run(const Shape& shape) {
   const Tensors tensors(shape);
-  const double fwd =
-      median_ms([&](int set) { attention_fwd_cuda(tensors.forward(set), tensors.rng(), nullptr); });
-  const double bwd =
-      median_ms([&](int set) { attention_bwd_cuda(tensors.backward(set), tensors.rng(), nullptr); });
+  const AttentionDims dims = tensors.forward(0).dims;
+  AttentionForward* const forward = attention_fwd_cuda_of("attention_fwd_cuda_" + family_of(shape), dims);
+  AttentionBackward* const backward = attention_bwd_cuda_of("attention_bwd_cuda_" + family_of(shape), dims);
+  const double fwd = median_ms([&](int set) { forward(tensors.forward(set), tensors.rng(), nullptr); });
+  const double bwd = median_ms([&](int set) { backward(tensors.backward(set), tensors.rng(), nullptr); });
   std::printf("%-34s fwd %8.4f ms %6.1f TFLOP/s   bwd %8.4f ms %6.1f TFLOP/s   both %8.4f ms\n", shape.name,
               fwd, 4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
   if (shape.dtype == DType::kBF16 && shape.head_dim <= 64) compare_blocks(tensors);
   if (shape.dtype == DType::kF32) {
-    run_tf32("mma", tensors, attention_fwd_cuda_tf32_mma, attention_bwd_cuda_tf32_mma);
+    run_tf32("mma", tensors, attention_fwd_cuda_tf32, attention_bwd_cuda_tf32);
     run_tf32("wgmma", tensors, attention_fwd_cuda_tf32_wgmma, attention_bwd_cuda_tf32_wgmma);
   }
 }

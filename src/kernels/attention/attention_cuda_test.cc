@@ -215,7 +215,7 @@ TEST(AttentionCudaRows, BrokenRequirementsAreNamed) {
     AttentionBwdArgs args = device.bwd_args();
     change(args);
     try {
-      attention_bwd_cuda(args, nullptr, nullptr);
+      attention_bwd_cuda_mma(args, nullptr, nullptr);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kInternal);
       return error.what();

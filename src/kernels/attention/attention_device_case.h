@@ -44,7 +44,7 @@ inline constexpr Kernels kMmaSmall = {
 inline constexpr Kernels kWgmma = {"wgmma", attention_fwd_cuda_wgmma, attention_bwd_cuda_wgmma,
                                    attention_bwd_cuda_mma_scratch_bytes, true};
 
-inline constexpr Kernels kTf32 = {"tf32", attention_fwd_cuda_tf32_mma, attention_bwd_cuda_tf32_mma,
+inline constexpr Kernels kTf32 = {"tf32", attention_fwd_cuda_tf32, attention_bwd_cuda_tf32,
                                   attention_bwd_cuda_mma_scratch_bytes, true};
 inline constexpr Kernels kTf32Wgmma = {"tf32 wgmma", attention_fwd_cuda_tf32_wgmma,
                                        attention_bwd_cuda_tf32_wgmma, attention_bwd_cuda_mma_scratch_bytes,

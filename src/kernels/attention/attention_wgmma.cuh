@@ -1,8 +1,8 @@
 // Products on Hopper's tensor cores, by a warpgroup of four warps at a time (wgmma: compute capability 9.0
 // alone, code for sm_90a), of tiles of 64 rows of 64 16-bit elements; attention_wgmma_tf32.cuh has those of
-// floats. They are asynchronous: between
-// close_products() and wait_for_products() nobody touches their accumulators. A warp's accumulators and left
-// operands are those of mma.sync, 16 rows of the warpgroup's 64. Device code only.
+// floats. They are asynchronous: between close_products() and wait_for_products() nobody touches their
+// accumulators. A warp's accumulators and left operands are those of mma.sync, 16 rows of the warpgroup's 64.
+// Device code only.
 #pragma once
 
 #include "kernels/attention/attention_steps.cuh"

@@ -49,6 +49,32 @@ Support attention_cuda_tiled_fits(const Problem& problem) {
   return attention_fits(problem);
 }
 
+namespace {
+
+// What both families by warpgroups ask for. Half of a warpgroup's tile is zeros where heads are no wider than
+// 32: mma.sync is the faster one then (attention_cuda.cc).
+Support warpgroups_fit(const Problem& problem) {
+  const int64_t head_dim = problem.dim("D");
+  if (problem.sm != 90) {
+    return {false, fmt::format("needs the wgmma of compute capability 9.0; this card has {}.{}",
+                               problem.sm / 10, problem.sm % 10)};
+  }
+  if (head_dim <= 32 || head_dim > 64) {
+    return {false, fmt::format("a head size of {} does not fill tiles of 64 columns: 33 to 64 do", head_dim)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Support attention_cuda_wgmma_fits(const Problem& problem) {
+  if (const Support support = warpgroups_fit(problem); !support.ok) return support;
+  if (attention_is_of_short_sequences(dims_of(problem))) {
+    return {false, "sequences of 64 rows or less, on average, waste less of the small blocks of mma.sync"};
+  }
+  return attention_cuda_mma_fits(problem);
+}
+
 Support first_token_attention_cuda_fits(const Problem& problem) {
   if (problem.sm != 90) {
     return {false, fmt::format("needs the shared memory of compute capability 9.0; this card has {}.{}",
@@ -78,6 +104,11 @@ Support attention_cuda_tf32_fits(const Problem& problem) {
     return {false, fmt::format("a head size of {} is no multiple of 4", problem.dim("D"))};
   }
   return attention_cuda_tiled_fits(problem);
+}
+
+Support attention_cuda_tf32_wgmma_fits(const Problem& problem) {
+  const Support support = attention_cuda_tf32_fits(problem);
+  return support.ok ? warpgroups_fit(problem) : support;
 }
 
 int64_t attention_bwd_cuda_mma_scratch(const Problem& problem) {

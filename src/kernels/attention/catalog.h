@@ -132,6 +132,13 @@ constexpr bool first_token_attention_sizes_fit(const AttentionDims& dims, int64_
   return columns_fit && dims.heads <= 16 && dims.head_dim % 32 == 0 && dims.head_dim <= 128;
 }
 
+// Where most sequences fit a block of 64 rows, small blocks waste less of their last rows. On an H200 in bf16
+// with dropout, 32 sequences of 53 rows on average and 12 heads of 64 take 55 us with blocks of 64 rows and
+// 68 us with 128 (both passes); of sequences of 512 rows large blocks are the faster ones.
+constexpr bool attention_is_of_short_sequences(const AttentionDims& dims) {
+  return dims.tokens <= 64 * dims.sequences;
+}
+
 // The widest head that the kernels for the GPU take.
 inline constexpr int64_t kAttentionCudaHeadDim = 128;
 
