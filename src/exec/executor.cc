@@ -73,6 +73,13 @@ int64_t Executor::elements(const std::string& name) const {
 
 namespace {
 
+// Kernels read rows of tables by these, unchecked.
+void check_rows(std::span<const int32_t> rows, int64_t num_rows, const char* what) {
+  for (const int32_t row : rows) {
+    PLIMSOLL_CHECK(row >= 0 && row < num_rows, "{} {} in a batch, of a table of {}", what, row, num_rows);
+  }
+}
+
 // The halves of a piece of a split weight on their way.
 struct Halves {
   std::vector<uint16_t> high, low;
@@ -128,12 +135,16 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
     PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in a bucket of {}",
                    length, bucket.longest);
   }
+  const ModelConfig& model = plan_.request.model;
+  check_rows(batch.ids, model.vocab_size, "token");
+  check_rows(batch.positions, model.max_position_embeddings, "position");
+  const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
+  if (has("token_types")) check_rows(batch.token_types, model.type_vocab_size, "token type");
   target.bucket = bucket;
   target.staged = {
       .tokens = batch.num_tokens(), .sequences = batch.num_sequences(), .longest = bucket.longest};
   target.bound = &bound_for(target, bucket);
   backend_->before_host_writes(Inputs::kBatch);
-  const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
   fill_input("ids", batch.ids, bucket.tokens, 0);
   fill_input("positions", batch.positions, bucket.tokens, 0);
   if (has("token_types")) fill_input("token_types", batch.token_types, bucket.tokens, 0);

@@ -36,13 +36,13 @@ struct HostBatch {
 struct StepOutputs {
   double loss = 0;  // of its last micro-batch
   double grad_norm = 0;
-  bool is_finite = false;      // that loss and all gradients: else nothing was updated
+  bool is_finite = false;      // whether the loss and all gradients are; if not, nothing was updated
   std::string first_bad = {};  // the first gradient that is not finite, or ""
-  double loss_scale = 1;       // that the gradients were scaled by
-  int64_t skipped_steps = 0;   // so far
+  double loss_scale = 1;       // the factor that the gradients contain
+  int64_t skipped_steps = 0;   // in the run so far
 };
 
-// What an update of the host's own reads and writes of a parameter, where it lies.
+// A parameter, where it lies in the arena, for an update by the caller instead of by the optimizer segment.
 struct UpdatedParameter {
   std::string name;
   int64_t count = 0;  // elements of weight, gradient and each state
@@ -57,17 +57,18 @@ class Executor {
   // memory is refused.
   explicit Executor(const Plan& plan, uint8_t fill = kArenaPoison);
 
-  // The tuning table that the plan should have (see tuning.h). The executor reads the plan's when it binds a
-  // bucket, so the caller puts the table into the plan before the first batch is staged. Requires: nothing
-  // was written yet, for measuring needs the arena. Cost: some seconds on a GPU, nothing on a CPU.
+  // Returns the tuning table that the plan should have (see tuning.h). The caller puts it into the plan
+  // before it stages the first batch, because binding a bucket reads it there. Requires: nothing was written
+  // yet, for measuring overwrites the arena. Cost: some seconds on a GPU, nothing on a CPU.
   TuningTable measure_products() { return backend_->measure_products(plan_); }
 
-  // An input or output where the host sees it; an output is current after this call, which waits for what
-  // runs. On a CPU the other persistent buffers too (weights, states). Errors: kInternal for those on a GPU.
+  // An input or output, where the host reads and writes it. The call waits for what runs, so that outputs are
+  // current. On a CPU also any other persistent buffer (weights, states). Errors: kInternal for those on a
+  // GPU.
   View tensor(const std::string& name) const;
   int64_t elements(const std::string& name) const;
-  // Any persistent buffer, `offset` bytes from its start on any device; a split weight as the fp32 that it
-  // is, whole elements of it. Waits.
+  // Reads or writes part of any persistent buffer on any device, from `offset` bytes behind its start on. A
+  // split weight is read and written as fp32, in whole elements. Waits for what runs.
   void read(const std::string& name, int64_t offset, std::span<std::byte> bytes) const;
   void write(const std::string& name, int64_t offset, std::span<const std::byte> bytes);
 
@@ -77,20 +78,22 @@ class Executor {
   // Seed and number of the micro-batch for every random draw of the next run.
   void set_random(uint64_t seed, int64_t micro_batch);
   void set_accumulate(bool add);
-  // `step` is 1 for the first; the update's own number leaves out the steps that were skipped: of all that
-  // ran, or as many as the caller knows of.
+  // The inputs of the next update. `step` counts from 1. Optimizers count only updates that were done, so the
+  // steps that were skipped before are subtracted: skipped_steps(), or `skipped` where the caller knows
+  // better.
   void set_update(double learning_rate, int64_t step) { set_update(learning_rate, step, skipped_steps()); }
   void set_update(double learning_rate, int64_t step, int64_t skipped);
 
   // Runs one segment of a program in the bucket of the staged batch. May return before the device is done.
   void run(ProgramKind kind, Segment segment);
 
-  // Begins to bring all outputs to the host, as they are when what ran so far is done, and returns before.
+  // Starts to bring all outputs to the host, as they are when everything that was given so far is done. Does
+  // not wait.
   void fetch() { backend_->fetch_outputs(); }
-  // An output as of the last fetch(), which it waits for; where the plan runs ahead, what was run since goes
-  // on meanwhile.
+  // An output as of the last fetch(). Waits for that fetch; where the plan runs ahead, not for what was given
+  // since.
   ConstView fetched(const std::string& name) const;
-  // Whether it would wait.
+  // Whether fetched() would wait.
   bool is_fetching() const { return backend_->is_fetching(); }
   // Returns when the device is done with all that ran, and with what the last step leaves to the next.
   void wait() {
@@ -99,8 +102,8 @@ class Executor {
   }
   // Requires: the last fetch() came after an optimizer segment.
   StepOutputs fetched_step() const;
-  // Whether what the last segments of training left is there still: no other program ran since, and nobody
-  // wrote.
+  // Whether the memory is still as the last segments of training left it: no other program ran since, and
+  // nobody wrote weights or states.
   bool is_train_undisturbed() const { return is_train_undisturbed_; }
 
   double loss() const { return tensor("loss").load(0); }
@@ -112,28 +115,28 @@ class Executor {
   // The gradients are there between the backward and the optimizer segment. Requires: a CPU, weights that are
   // whole, gradients that outlive the backward segment.
   std::vector<UpdatedParameter> updated_parameters() const;
-  // The host has changed weights or states where they lie.
+  // To be called after the host changed weights or states where they lie (updated_parameters()).
   void note_own_update() {
     copies_are_stale_ = true;
     updated_ = false;
   }
-  // For a batch whose loss is not finite, and that is still staged for training: runs its forward segment
-  // once more and names the first value in the order of the program that is not finite, "the weight 'x'" or
-  // "'y' in module z"; "" where none of those that the backward pass keeps is. Cost: a forward pass and
-  // reading it all.
+  // Finds where a loss that is not finite comes from. Runs the forward segment of the staged training batch
+  // once more and names the first value, in the order of the program, that is not finite: "the weight 'x'" or
+  // "'y' in module z". "" where all values that are kept for the backward pass are finite. Cost: a forward
+  // pass, and reading all those values.
   std::string first_bad_value();
 
   const Bucket& current_bucket(ProgramKind kind) const;
-  // The end of the highest unit of the arena's alignment, in which buffers are handed out, that was in use:
-  // it holds a byte which was written, or it was scratch of a kernel that ran. A kernel may leave
-  // the end of its scratch unwritten. Cost on a GPU: copies the arena.
+  // Observed: where the used part of the arena ends, rounded up to the arena's alignment. Used are bytes that
+  // were written, and scratch that was given to a kernel which ran: a kernel may leave the end of its scratch
+  // unwritten. Cost on a GPU: copies the arena.
   int64_t high_water_bytes() const { return std::max(written_bytes(), given_scratch_end_); }
-  // Of what was written alone.
+  // Observed: where the written part of the arena ends, rounded up likewise.
   int64_t written_bytes() const;
   const Plan& plan() const { return plan_; }
 
-  // With loss scaling: the scale of the last step's gradients, and the steps that an overflow has skipped,
-  // which are no updates: those that a resumed run's states count too. 1 and 0 without it.
+  // With loss scaling: the scale of the last step's gradients, and how many steps were skipped because of an
+  // overflow, those before a resumed run's checkpoint included. Without it: 1 and 0.
   double used_loss_scale() const;
   int64_t skipped_steps() const;
 
@@ -145,8 +148,9 @@ class Executor {
   Ceilings measure_ceilings() { return backend_->measure_ceilings(); }
 
   void set_profiling(bool on) { profiling_ = on; }
-  // By op of the program, since profiling was switched on. The first run of a segment in a bucket stands
-  // apart: libraries take their memory in it and pages are touched for the first time.
+  // The times of each op of the program since profiling was switched on. The first run of a segment in a
+  // bucket is counted apart, in first_times(): libraries take their memory in it, and pages are touched for
+  // the first time.
   const std::vector<OpTime>& times(ProgramKind kind) const { return program(kind).times; }
   const std::vector<OpTime>& first_times(ProgramKind kind) const { return program(kind).first_times; }
 
@@ -162,13 +166,13 @@ class Executor {
   };
   Program& program(ProgramKind kind);
   const Program& program(ProgramKind kind) const { return const_cast<Executor*>(this)->program(kind); }
-  // By the device's own word, the output "first_bad".
+  // The name of the gradient that the optimizer segment reported in the output "first_bad"; "" for none.
   std::string bad_gradient(int64_t operand) const;
   BoundProgram& bound_for(Program& program, const Bucket& bucket);
   void refresh_copies();
   void note_scratch(const ProgramPlan& program, Segment segment);
-  // Does what the last step left to the next, updates of weights and copies to the host: before anybody reads
-  // or writes those, and before another program takes the bytes.
+  // Does the work that the last step left to the next one, updates of weights and copies to the host. To be
+  // called before anybody reads or writes weights or states, and before another program takes the bytes.
   void finish_last_run() const;
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const;
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);

@@ -33,7 +33,8 @@ class CudaBackend final : public ExecutorBackend {
                       ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_host_block(bytes); })
                       : ArenaMap(take_host_arena(plan), plan.host_arena_bytes)),
         exchange_(plan, device_, map_, fill),
-        copies_(plan, device_.stream()) {
+        copies_(plan, device_.stream()),
+        captured_(plan) {
     // What the host computes (fresh weights) it computes on all threads.
     set_num_threads(plan.request.num_threads);
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
@@ -101,13 +102,14 @@ class CudaBackend final : public ExecutorBackend {
     CapturedSegment& captured = captured_segment(program, segment);
     const bool is_idle_in_part = segment == Segment::kForward && carried == Carried::kNothing &&
                                  program.plan->leaves_after.has_value();
-    if (!captured.has_run || is_idle_in_part || !program.plan->is_captured(segment)) {
+    const bool is_replayed = captured.has_run && !is_idle_in_part && program.plan->is_captured(segment) &&
+                             (captured.is_captured() || captured_.make_room(device_));
+    if (!is_replayed) {
       give(program, segment, carried);
       captured.has_run = captured.has_run || !is_idle_in_part;
       return;
     }
     if (!captured.is_captured()) {
-      captured_.make_room(device_);
       captured.capture(device_.stream(), [&] { give(program, segment, carried); });
     }
     captured_.touch(program, segment);

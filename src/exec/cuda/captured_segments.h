@@ -64,18 +64,25 @@ inline CapturedSegment& captured_segment(BoundProgram& program, Segment segment)
   return *static_cast<CapturedSegment*>(kept.get());
 }
 
-// Which segments are captured, the one that was used the longest ago first.
+// Which segments are captured, the one that was used the longest ago first. There are never more than the
+// plan has memory for.
 class CapturedSegments {
  public:
-  // Releases the first where there are as many as the plan counts (kMaxCapturedBuckets), after waiting for
-  // the device.
-  void make_room(CudaDevice& device) {
-    constexpr size_t kMost = size_t{kMaxCapturedBuckets} * kNumSegments;
-    if (used_.size() < kMost) return;
+  explicit CapturedSegments(const Plan& plan)
+      : most_(static_cast<size_t>(plan.gpu_constant.train_graphs.count +
+                                  plan.gpu_constant.evaluate_graphs.count)) {}
+
+  // Whether one more may be captured. A run that does more than was planned (an evaluation that a callback
+  // asks for, a loop of one's own) goes on op by op; where the plan holds as many as are ever kept, the one
+  // that was used the longest ago is released, after waiting for the device.
+  bool make_room(CudaDevice& device) {
+    if (used_.size() < most_) return true;
+    if (most_ < size_t{kMaxCapturedSegments}) return false;
     device.synchronize();
     const auto [program, segment] = used_.front();
     captured_segment(*program, segment).release();
     used_.pop_front();
+    return true;
   }
   void touch(BoundProgram& program, Segment segment) {
     const std::pair<BoundProgram*, Segment> key{&program, segment};
@@ -84,6 +91,7 @@ class CapturedSegments {
   }
 
  private:
+  size_t most_;
   std::list<std::pair<BoundProgram*, Segment>> used_;
 };
 
