@@ -1,6 +1,6 @@
 // Training with Hugging Face's Trainer's arguments and result files, evaluation and prediction; and, for
-// programs with a loop of their own, the same engine step by step. Not thread-safe, but request_stop may be
-// called from anywhere.
+// programs with a loop of their own, the same engine step by step. Not thread-safe, but while the object
+// lives request_stop may be called from anywhere.
 //
 //   // Reads model and data, plans; allocates nothing of the run.
 //   plimsoll::Trainer trainer(arguments);
@@ -40,8 +40,8 @@ enum class Task : uint8_t { kTrain, kEvaluate, kPredict };
 // What there is to predict: the test data, and MNLI's second, of other genres than the training data's.
 enum class TestSet : uint8_t { kTest, kMismatched };
 
-// One micro-batch in memory of its own; moved, not copied. Made by Trainer::next_batch; one that was not, or
-// was moved from, holds nothing.
+// One micro-batch of training data, which it owns; it can be moved, not copied. Trainer::next_batch makes it.
+// A default-constructed or moved-from Batch is empty.
 class Batch {
  public:
   Batch();
@@ -67,8 +67,9 @@ struct OwnParameter {
   std::string_view name;
   std::span<float> weights;  // to be changed
   std::span<const float> gradients;
-  // Those of --optim, zero before the first update, in checkpoints like all: two with adamw_torch, one with
-  // lion or sgd with momentum, none with sgd. What the rule makes of them is its own.
+  // The state tensors that --optim keeps for this weight, in its shape; initially zero unless --optim_args
+  // say otherwise, and saved in checkpoints. AdamW has two, Lion one, SGD one with momentum and none without.
+  // The rule may keep in them what it likes.
   std::span<const std::span<float>> states;
 };
 using UpdateRule = std::function<void(const OwnParameter& parameter)>;
@@ -96,14 +97,23 @@ class Trainer {
 
   // Takes the planned memory and fills the weights; train, evaluate and predict do it by themselves. Returns
   // which weights were not used and which are newly initialised, in Hugging Face's words, or "". Errors:
-  // kWillNotFit, before anything is taken; kBadData.
+  // kWillNotFit, before anything is taken; kBadData, kDevice. Nothing is held then: whatever is called next
+  // starts from the beginning.
   std::string start();
 
   // Trains to the end with everything that the arguments ask for; writes checkpoints, logs, results and plots
   // into output_dir: plan.json before the first step, memory.json also where a loss that is not finite ends
-  // it. Lines about a resumed checkpoint go to `announce`. Called once more, or after updates of
-  // one's own, it begins anew at step 0: with the weights as they are, the optimizer's states zero. Errors:
-  // kUsage unless the Trainer was made with Task::kTrain; kWillNotFit, kNotFinite, kBadData, kDevice.
+  // it. Lines about a resumed checkpoint go to `announce`. Errors: kUsage unless the Trainer was made with
+  // Task::kTrain, and where another run trains into output_dir or left checkpoints there; kWillNotFit,
+  // kNotFinite, kBadData, kDevice; and what a callback throws.
+  //
+  // Called once more, or after updates of one's own, it begins anew at step 0, unless it resumes: with the
+  // weights as they are, the optimizer's states zero, random draws and batches from the first. So it does
+  // after a train() that threw in the middle: the weights are those of the last update. It is another run:
+  // checkpoints that the one before saved into output_dir are kUsage to it as those of any other, unless it
+  // resumes or --replace_checkpoints is given. What is refused before the first step leaves weights, states
+  // and a loop of one's own as they were; but where tensors of a checkpoint cannot be read or do not fit,
+  // weights and states are those of start() again. output_dir is free for others when it returns or throws.
   TrainOutput train(const Announce& announce = {});
   // Mean loss and metrics over the validation data, keys with the prefix "eval_". Errors: kUsage where there
   // is no such data, and between forward_backward() and update().
@@ -122,13 +132,15 @@ class Trainer {
   void save_model(const std::string& folder);
   // Merges metrics into FOLDER/<split>_results.json and all_results.json as Trainer does.
   void save_metrics(const std::string& split, const MetricMap& metrics);
-  // Writes plan.json, memory.json, loss.svg, memory.svg, with --profile profile.json, and, of a run that was
-  // not interrupted, the model card README.md into output_dir; a README.md of somebody else stays. Of one
-  // that was complete before, nothing: what it left stays. Returns the names of the files that were written.
+  // Writes reports into output_dir: plan.json, memory.json, loss.svg, memory.svg; profile.json with
+  // --profile; the model card README.md unless the run was interrupted. A README.md that somebody else wrote
+  // is kept. Writes nothing if the resumed run had already finished and left its reports. Returns the names
+  // of the files that were written.
   std::vector<std::string> save_reports(const TrainOutput& output);
 
-  // The step in hand is finished and saved; train() then returns with `interrupted`. Safe in a signal
-  // handler.
+  // The step in hand is finished and saved; train() then returns with `interrupted`. Where none is under way
+  // it holds for the next one; it ends with the train() that it holds for, however that ends. Safe in a
+  // signal handler.
   void request_stop();
 
   // A loop of one's own. Its order of calls: forward_backward once or more, then update; next_batch at any
@@ -155,7 +167,8 @@ class Trainer {
   // nothing is clipped, no gradient is looked at. Errors: as above; kUsage on a GPU, whose memory the rule
   // cannot reach, with --optimizer_in_backward, and where --optim or --dtype keep anything else than fp32.
   void update_by(const UpdateRule& rule);
-  int64_t step() const;  // updates done
+  // Updates done: by the last train(), and of one's own since.
+  int64_t step() const;
 
   MemoryFigures memory() const;
   // Time of the operations, when --profile was given: a table for people.

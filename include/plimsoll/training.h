@@ -12,11 +12,12 @@
 
 namespace plimsoll {
 
-// Where the process's environment matters: names of Hugging Face's cache (HF_HOME, HF_HUB_CACHE,
-// HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME, HOME) with their values. The library reads no variables by itself.
+// Environment variables with their values, for the functions that need them: HF_HOME, HF_HUB_CACHE,
+// HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME and HOME say where caches are. The library never reads the process's
+// environment itself.
 using Environment = std::map<std::string, std::string>;
 
-// After an optimizer step.
+// The figures of one optimizer step, complete when it is done.
 struct StepInfo {
   int64_t step = 0;  // optimizer steps done
   int64_t max_steps = 0;
@@ -27,24 +28,24 @@ struct StepInfo {
   int64_t num_tokens = 0;    // real tokens of this step
   int64_t num_sequences = 0;
   int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
-  // Wall time from the end of the step before, or the start of training, to its end, without what evaluations
-  // and saves between took once the device was done with what it had been given. Callbacks and logs count.
-  // The sum over an interval of the log is what its tokens_per_second counts.
+  // Time since the previous step ended (for the first: since training began), excluding evaluation and
+  // checkpointing; includes callbacks and logging. The log's tokens_per_second is over the sum of these.
   double step_ms = 0;
-  // Of step_ms, spent waiting for a batch; not where the device had work meanwhile.
+  // The part of step_ms in which the run waited for a batch while the device had nothing to do.
   double data_wait_ms = 0;
-  // fp16: what the gradients were computed times, and whether they overflowed all the same, so that this step
-  // changed no weight and the scale is half from here on.
+  // fp16 only: the factor that the loss was multiplied by for the backward pass.
   double loss_scale = 1;
+  // fp16 only: the gradients overflowed. This step changed no weight, and the loss scale is halved for the
+  // next.
   bool skipped = false;
-  // Floating-point operations of this step's matrix products and attention, forward and backward, without
-  // what was computed again to save memory; and what the device's data sheet promises of them a second in the
-  // precision of the run, 0 where there is none.
+  // Floating-point operations of this step's matrix products and attention, forward and backward. What was
+  // computed again to save memory does not count.
   double model_flops = 0;
+  // The rate of the device's data sheet for such operations in the run's precision; 0 where there is none.
   double peak_flops_per_s = 0;
 };
 
-// What a callback may ask of the loop; set back after each event.
+// What a callback may ask of the training loop. All flags are false again when the next step ends.
 struct TrainControl {
   bool stop = false;      // end after this step
   bool evaluate = false;  // evaluate after this step
@@ -63,8 +64,9 @@ class Callback {
   virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
                            TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}
-  // Something keeps the run back: a GPU that slows down for want of power or cooling, once for each cause; an
-  // fp16 step that is skipped because its gradients overflowed. A line for people.
+  // A line for people about something that slows the run down: a GPU that lowers its clocks for want of power
+  // or cooling (once for each cause), an fp16 step that was skipped because its gradients overflowed, time
+  // lost waiting for data.
   virtual void on_warning(const std::string& /*text*/) {}
   // Between the batches of an evaluation or a prediction.
   virtual void on_evaluate_progress(int64_t /*rows_done*/, int64_t /*num_rows*/) {}
@@ -76,8 +78,8 @@ class Callback {
 };
 
 // Stops when a metric has not improved by more than `threshold` in `patience` evaluations in a row. `metric`
-// is a key of the metrics of on_evaluate(), such as "eval_loss". Errors: kUsage of on_evaluate() where that
-// is not there; kBadData of restore() for a text that no state() gave.
+// is a key of the metrics of on_evaluate(), such as "eval_loss". Errors: on_evaluate() throws kUsage where
+// the metrics do not have that key; restore() throws kBadData for a text that state() did not write.
 class EarlyStopping : public Callback {
  public:
   EarlyStopping(std::string metric, bool greater_is_better, int64_t patience, double threshold = 0.0);
@@ -100,8 +102,8 @@ class EarlyStopping : public Callback {
 struct TrainOutput {
   int64_t step = 0;
   bool interrupted = false;  // request_stop() ended it; the state is saved
-  // The run that it resumed had come to its end: no step was done, what it left in output_dir stays as it
-  // was, and `metrics` are of all its steps.
+  // The run to resume had already finished: no step was done, its files in output_dir are unchanged, and
+  // `metrics` are those of the whole run.
   bool was_complete = false;
   // train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
   MetricMap metrics;
@@ -116,14 +118,14 @@ struct Prediction {
   std::string label;          // the most likely class; for regression and multi-label: the values as text
 };
 
-// Bytes, as planned and as found.
+// The bytes of a run, planned and observed.
 struct MemoryFigures {
   int64_t predicted_total_bytes = 0;
   int64_t arena_bytes = 0;
-  // As observed: the end of the highest unit (64 bytes; 256 on a GPU) of the arena that was in use, written
-  // or given to a kernel that ran as its scratch.
+  // Observed: where the used part of the arena ends, in units of 64 bytes (256 on a GPU). Used are bytes that
+  // were written, and scratch that was given to a kernel which ran.
   int64_t arena_high_water_bytes = 0;
-  // Of what was written alone: a kernel may leave the end of its scratch as it was.
+  // Observed: where the written part alone ends. It may be less, for a kernel need not write all its scratch.
   int64_t arena_written_bytes = 0;
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;

@@ -41,12 +41,16 @@ void scale_gradients(Executor& executor, double factor) {
   int64_t num_scaled = 0;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
     if (buffer.storage != Storage::kGradient) continue;
-    for (int64_t begin = 0; begin < buffer.bytes; begin += std::ssize(piece)) {
-      const std::span part = std::span(piece).first(
-          static_cast<size_t>(std::min<int64_t>(std::ssize(piece), buffer.bytes - begin)));
+    // Its elements alone: the buffer's own bytes are rounded up, and with --debug_allocations nothing of it
+    // lies behind the last element.
+    const int64_t width = dtype_bytes(buffer.type.dtype);
+    const int64_t bytes = executor.elements(buffer.name) * width;
+    for (int64_t begin = 0; begin < bytes; begin += std::ssize(piece)) {
+      const std::span part =
+          std::span(piece).first(static_cast<size_t>(std::min<int64_t>(std::ssize(piece), bytes - begin)));
       executor.read(buffer.name, begin, part);
       const View gradient{part.data(), buffer.type.dtype};
-      const int64_t count = std::ssize(part) / dtype_bytes(buffer.type.dtype);
+      const int64_t count = std::ssize(part) / width;
       for (int64_t i = 0; i < count; ++i) gradient.store(i, factor * gradient.load(i));
       executor.write(buffer.name, begin, part);
     }
@@ -109,6 +113,8 @@ double Trainer::forward_backward(const Batch& batch) {
                 "forward_backward() of a batch that another Trainer made: take one from this Trainer's "
                 "next_batch()");
   }
+  // A train() that failed to go on from a checkpoint may have given the memory back.
+  impl_->start();
   const int64_t accumulation = impl_->arguments().gradient_accumulation_steps;
   OwnStep& step = impl_->own_step;
   if (step.micro_batches >= accumulation) {

@@ -60,9 +60,35 @@ std::string predicted_label(const RunSetup& setup, const std::vector<float>& row
 
 }  // namespace
 
+// A call of train(). However it ends, no wish to stop is left for the next one, and a loop of one's own
+// counts on from the updates of the run that it began.
+class Trainer::Impl::TrainCall {
+ public:
+  explicit TrainCall(Impl& impl) : impl_(impl) {}
+  ~TrainCall() {
+    impl_.stop.store(false);
+    if (has_begun_) impl_.steps = impl_.loop->steps_given();
+  }
+  TrainCall(const TrainCall&) = delete;
+  TrainCall& operator=(const TrainCall&) = delete;
+
+  // From here on weights, states and batches are the run's, and figures are told of it.
+  void begin(std::unique_ptr<TrainLoop> begun) {
+    impl_.loop = std::move(begun);
+    impl_.batches_started = false;
+    has_begun_ = true;
+  }
+
+ private:
+  Impl& impl_;
+  bool has_begun_ = false;
+};
+
 void Trainer::Impl::start() {
   if (session.is_allocated()) return;
   loaded = session.allocate();
+  steps = 0;
+  own_parameters.clear();
   if (arguments().skip_memory_metrics) return;
   init_metrics = init_memory.end("init");
   init_metrics["before_init_mem_cpu"] = static_cast<double>(init_memory.resident_bytes_at_begin());
@@ -142,39 +168,33 @@ std::string Trainer::start() {
 }
 
 TrainOutput Trainer::train(const Announce& announce) {
+  Impl::TrainCall call(*impl_);
   impl_->require_training("train()");
   impl_->require_no_gradients("train()");
   impl_->start();
-  if (impl_->steps > 0) {
-    // A run begins with the weights as they are and with an optimizer that remembers nothing.
-    impl_->session.executor().zero_states();
-    impl_->session.set_micro_batches_done(0);
-    impl_->batches_started = false;
-  }
   impl_->session.executor().set_profiling(impl_->arguments().profile);
-  impl_->loop = std::make_unique<TrainLoop>(impl_->session, impl_->callbacks);
-  if (impl_->stop.load()) impl_->loop->request_stop();
   const auto announce_all = [&](const std::vector<std::string>& lines) {
     for (const std::string& line : lines) {
       if (announce) announce(line);
     }
   };
-  announce_all(impl_->loop->begin());
   FileSystem& files = posix_file_system();
   const std::string& folder = impl_->arguments().output_dir;
-  // What the run will do stands there also where it comes to no end.
-  if (!impl_->loop->is_complete()) replace_file(files, join_path(folder, kPlanFile), impl_->plan.json);
+  auto next = std::make_unique<TrainLoop>(impl_->session, impl_->callbacks, &impl_->stop);
+  TrainLoop& loop = *next;
   TrainOutput output;
   try {
-    output = impl_->loop->run();
+    output = loop.run([&](const std::vector<std::string>& lines) {
+      call.begin(std::move(next));
+      announce_all(lines);
+      // What the run will do stands there also where it comes to no end.
+      if (!loop.is_complete()) replace_file(files, join_path(folder, kPlanFile), impl_->plan.json);
+    });
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kNotFinite) write_memory(files, folder, impl_->session);
     throw;
   }
-  announce_all(impl_->loop->closing_lines());
-  impl_->steps = output.step;
-  impl_->batches_started = false;
-  impl_->stop.store(false);
+  announce_all(loop.closing_lines());
   if (!output.was_complete) impl_->add_init_metrics(output.metrics);
   return output;
 }
@@ -279,8 +299,8 @@ std::vector<std::string> Trainer::save_reports(const TrainOutput& output) {
 }
 
 void Trainer::request_stop() {
+  static_assert(decltype(impl_->stop)::is_always_lock_free, "a signal handler may take no lock");
   impl_->stop.store(true);
-  if (impl_->loop) impl_->loop->request_stop();
 }
 
 MemoryFigures Trainer::memory() const {

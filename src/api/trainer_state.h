@@ -37,8 +37,8 @@ struct Trainer::Impl {
   Session session;
   PlanReport plan;
   std::vector<std::shared_ptr<Callback>> callbacks;
-  std::unique_ptr<TrainLoop> loop;
   std::atomic<bool> stop{false};
+  std::unique_ptr<TrainLoop> loop;  // the last that began
   std::string loaded;
   MetricMap init_metrics;  // its end, until a phase reports it
   // A loop of one's own.
@@ -46,6 +46,8 @@ struct Trainer::Impl {
   int64_t steps = 0;
   OwnStep own_step;
   std::vector<UpdatedParameter> own_parameters;  // found at the first update by a rule of the user's own
+
+  class TrainCall;
 
   void start();
   // Throws kUsage, saying what to call first, where this Trainer was not made to train.

@@ -1,9 +1,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <thread>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -14,9 +17,35 @@
 namespace plimsoll::cli {
 namespace {
 
-// A signal handler can reach only what is global.
-Trainer* volatile running = nullptr;
+// A signal handler can reach only what is global, and a signal comes to any thread.
+std::atomic<Trainer*> running{nullptr};
+std::atomic<int> handlers_at_work{0};
 volatile std::sig_atomic_t signals_seen = 0;
+static_assert(std::atomic<Trainer*>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "a signal handler may take no lock");
+
+// While it lives, a signal asks the Trainer to stop: however the run ends, no handler has the Trainer in hand
+// when it goes.
+class StoppedBySignals {
+ public:
+  explicit StoppedBySignals(Trainer& trainer) { running = &trainer; }
+  ~StoppedBySignals() {
+    running = nullptr;
+    // One in this thread would be done, so these are others'.
+    while (handlers_at_work != 0) std::this_thread::yield();
+  }
+  StoppedBySignals(const StoppedBySignals&) = delete;
+  StoppedBySignals& operator=(const StoppedBySignals&) = delete;
+};
+
+// Returns whether there is a run to stop.
+bool stop_running() {
+  ++handlers_at_work;
+  Trainer* const trainer = running;
+  if (trainer != nullptr) trainer->request_stop();
+  --handlers_at_work;
+  return trainer != nullptr;
+}
 
 void on_signal(int signal) {
   // A terminal that closes says so more than once, by the kernel and by its shell: that is no wish to stop at
@@ -30,7 +59,8 @@ void on_signal(int signal) {
   }
   // As a shell says of a program that a signal ended: nothing was saved by it.
   if (signals_seen > 1) _exit(128 + signal);
-  if (running != nullptr) running->request_stop();
+  // What has ended is saved or has failed, and is telling so.
+  if (!stop_running()) return;
   constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
 }
@@ -91,17 +121,14 @@ int run_train(const std::vector<std::string>& words) {
         "--do_train False leaves nothing to do: give --do_eval or --do_predict, or leave it out to train");
   }
   Trainer trainer(arguments, Task::kTrain, process_environment());
-  running = &trainer;
+  std::optional<StoppedBySignals> stopped_by_signals(std::in_place, trainer);
   // A dry run has nothing to save, and its reader may leave: `train --dry_run | head`.
   if (!arguments.dry_run) catch_signals();
-  if (!show_and_start(trainer, arguments, remarks)) {
-    running = nullptr;
-    return 0;
-  }
+  if (!show_and_start(trainer, arguments, remarks)) return 0;
   const TrainOutput output = trainer.train(say);
   const std::vector<std::string> written = trainer.save_reports(output);
   if (output.interrupted) {
-    running = nullptr;
+    stopped_by_signals.reset();
     say("interrupted at step " + std::to_string(output.step) + "; saved " + output.last_checkpoint +
         (arguments.save_only_model ? ", the model alone (--save_only_model): it can be used, not gone on with"
                                    : "; go on with --resume_from_checkpoint True"));
@@ -114,7 +141,7 @@ int run_train(const std::vector<std::string>& words) {
     trainer.save_metrics("train", metrics);
   }
   trainer.save_model(arguments.output_dir);
-  running = nullptr;
+  stopped_by_signals.reset();
   release_signals();
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();

@@ -43,7 +43,8 @@ void take_visible_gpu(const std::string& name, PlanRequest& request) {
   take_gpu(devices[static_cast<size_t>(ordinal)], request);
 }
 
-void take_card_of_table(const std::string& name, RunPurpose purpose, PlanRequest& request) {
+void take_card_of_table(const std::string& name, RunPurpose purpose, PlanRequest& request,
+                        std::vector<std::string>& notes) {
   const std::optional<GpuTarget> target = find_gpu_target(name);
   if (!target) {
     throw_error(ErrorCode::kUsage, "--device {}: expected auto, cpu, cuda:N, or for a plan one of {}", name,
@@ -55,7 +56,14 @@ void take_card_of_table(const std::string& name, RunPurpose purpose, PlanRequest
   }
   request.device = KernelDevice::kCuda;
   request.gpu = *target;
-  request.device_label = fmt::format("{} (not asked: rates of {})", target->name, target->provenance);
+  request.device_label = fmt::format("{} (from the table, not a card in this machine; rates of {})",
+                                     target->name, target->provenance);
+  if (target->sm < kOldestSmOfReleases) {
+    notes.push_back(fmt::format(
+        "--device {}: plan only; releases of this program have code from compute capability {}.{} on, "
+        "this card has {}.{}",
+        name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10, target->sm / 10, target->sm % 10));
+  }
 }
 
 void take_cpu(PlanRequest& request) {
@@ -279,7 +287,7 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
   } else if (arguments.device.starts_with("cuda:")) {
     take_visible_gpu(arguments.device, request);
   } else {
-    take_card_of_table(arguments.device, purpose, request);
+    take_card_of_table(arguments.device, purpose, request, notes);
   }
   if (request.device == KernelDevice::kCuda && request.reference_kernels) {
     throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");

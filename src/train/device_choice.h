@@ -1,5 +1,5 @@
-// Which device a run is planned for, and what of the arguments that decides: kernels, precision, the limit of
-// memory. Asks the machine which GPUs are there; allocates nothing on them.
+// Chooses the device that a run is planned for, and fills in what depends on it: kernels, precision, memory
+// limit. Asks the machine which GPUs are there; allocates nothing on them.
 #pragma once
 
 #include "plan/build/plan.h"
@@ -15,15 +15,15 @@ namespace plimsoll {
 void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads, PlanRequest& request,
                    std::vector<std::string>& notes);
 
-// Compares a plan for a GPU with what is free on it now, by the card's own gauge; nothing on a CPU. Errors:
-// kWillNotFit, naming the processes that hold the rest.
+// Checks that the memory which is free on the GPU now, as the driver counts it, holds the plan. Does nothing
+// for a plan on a CPU. Errors: kWillNotFit, naming the processes that hold the rest.
 void require_free_memory(const Plan& plan);
 
-// For the error of a run that its GPU failed: a line of what the plan holds there beside what the card has
-// free now, and who holds the rest. "" on a CPU.
+// A line for the error message of a run whose GPU failed: the memory that the plan needs there, what is free
+// on the card now, and who holds the rest. "" on a CPU.
 std::string planned_beside_held(const Plan& plan);
 
-// What the GPU holds now, by whomever; 0 on a CPU and where the gauge is missing.
+// The bytes that all processes together hold on the GPU now; 0 on a CPU, and where the driver does not tell.
 int64_t gpu_used_bytes(const PlanRequest& request);
 
 // The first line of a run: "device cpu: Some CPU, 2 threads, AVX-512", "device cuda:0: NVIDIA H200, ...".

@@ -1,6 +1,6 @@
-// Where what processes hold on a card beside their arenas lies between runs: a file for each card, driver and
-// build in the user's cache. What it is not: it measures nothing (`plimsoll bench --calibrate`).
-// Thread-safety: free functions; a file is replaced as a whole.
+// Finds and reads the GPU constant, which is what a process holds on a card beside its arena: a file for each
+// card, driver and build of the program in the user's cache. Measuring is not done here (`plimsoll bench
+// --calibrate`). Thread-safety: free functions; a file is replaced as a whole.
 #pragma once
 
 #include <string>
@@ -13,15 +13,17 @@
 
 namespace plimsoll {
 
-// The program that runs, told from another build of it by its size and when it was written.
+// A word that tells this build of the program from others, made of the executable's size and the time when it
+// was written.
 std::string program_build();
 
-// "" where the environment has no cache.
+// The path of the file; "" where the environment has no cache.
 std::string gpu_constant_path(const std::string& card, const std::string& driver, const std::string& build,
                               const Environment& environment);
 
-// Puts what was measured of this card, driver and build into `gpu`, with its source; leaves it as it is where
-// there is nothing, with a warning where there is a damaged file.
+// Replaces the constant in `gpu`, and the words on where it is from, by what was measured for this card,
+// driver and build. Leaves `gpu` as it is where nothing was measured, with a warning where the file is
+// damaged.
 void take_gpu_constant(const std::string& card, const std::string& driver, const std::string& build,
                        const Environment& environment, FileSystem& files, GpuTarget& gpu,
                        std::vector<std::string>& warnings);

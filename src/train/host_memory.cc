@@ -27,12 +27,17 @@ constexpr int64_t kBytesPerThread = 1 * kMiB;
 constexpr int64_t kIoBytes = 4 * kMiB;
 // Of a tokenizer's vocabulary, trie and tables, per token.
 constexpr int64_t kTokenizerBytesPerToken = 256;
-// Closures per op of a bound bucket.
-constexpr int64_t kBytesPerBoundOp = 512;
+// Ops of a layer, forward and backward, before any are fused into one, and with an adapter beside each linear
+// module. What is left of them is about half.
+constexpr int64_t kOpsPerLayer = 60;
+constexpr int64_t kOpsPerAdaptedLayer = 140;
+// Closures of a bound bucket, for each of these ops. Seen: 1300 to 1500 bytes for each that is left.
+constexpr int64_t kBytesPerBoundOp = 896;
 
 // A record of the run's log: what LogHistory keeps of it, and what the plot of the losses makes of it at the
-// end (two lists of points and their text).
-constexpr int64_t kBytesPerLogRecord = 224;
+// end (two lists of points and their text). A GPU has nine figures and a word more.
+constexpr int64_t kBytesPerLogRecord = 232;
+constexpr int64_t kBytesPerGpuRecord = 94;
 // A row of a regression whose metrics need all rows at once: label and prediction, and their ranks.
 constexpr int64_t kBytesPerRegressionRow = 64;
 // A label: its name on both sides of config.json, as lists, as JSON and as text when the model is saved.
@@ -89,8 +94,7 @@ int64_t quantizing_bytes(const RunSetup& setup) {
   return 6 * largest;
 }
 
-}  // namespace
-
+// Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
 int64_t train_buckets_used(const RunSetup& setup) {
   if (setup.train_census.num_batches == 0) return 1;
   const std::vector<Bucket> ladder = make_ladder(setup.request.train_bucket);
@@ -105,6 +109,8 @@ int64_t train_buckets_used(const RunSetup& setup) {
   }
   return used;
 }
+
+}  // namespace
 
 void ReadingMemory::note(int64_t more_bytes) {
   peak_bytes_ = std::max(peak_bytes_, held_bytes_ + more_bytes);
@@ -138,7 +144,8 @@ int64_t batch_bytes_per_token(const RunSetup& setup) {
 HostMemory estimate_host_memory(const RunSetup& setup) {
   HostMemory host;
   const int64_t threads = setup.request.num_threads;
-  const int64_t ops = 60 * setup.model.num_hidden_layers;
+  const int64_t ops =
+      (setup.request.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.num_hidden_layers;
   if (setup.request.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
   // On a GPU the library of the CPU's products is never called.
   const MatmulLibraryMemory products =
@@ -150,7 +157,8 @@ HostMemory estimate_host_memory(const RunSetup& setup) {
                     bytes_of(setup.predict) + bytes_of(setup.predict_mismatched) + dummy_bytes(setup);
   if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
   host.data_bytes += batch_bytes_per_token(setup) * setup.request.train_bucket.tokens;
-  host.data_bytes += num_log_records(setup) * kBytesPerLogRecord;
+  const bool is_on_gpu = setup.request.device == KernelDevice::kCuda;
+  host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
   host.data_bytes += setup.model.num_labels * kBytesPerLabel;
   host.data_bytes += regression_rows(setup) * kBytesPerRegressionRow;
   if (setup.reading_bytes > 0) {

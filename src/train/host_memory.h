@@ -9,8 +9,8 @@ struct RunSetup;
 struct Dataset;
 class TextSplit;
 
-// Adds up what data files take while they are read and tokenised, which is over before the arena is taken.
-// From above.
+// Adds up the memory of data files while they are read and tokenized, which is over before the arena is
+// taken. An upper bound.
 class ReadingMemory {
  public:
   // A file was read; its table stays until it is released.
@@ -26,10 +26,8 @@ class ReadingMemory {
   int64_t peak_bytes_ = 0;
 };
 
-// Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
-int64_t train_buckets_used(const RunSetup& setup);
-
-// Of the training batches that the loader holds, the one in use among them, for a token of the largest.
+// Bytes of all training batches that the loader holds at a time, the one in use included, for each token of
+// the largest bucket.
 int64_t batch_bytes_per_token(const RunSetup& setup);
 
 // Process, data and I/O buffers. See the constants in the source for how each was measured.

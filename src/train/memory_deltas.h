@@ -1,5 +1,6 @@
-// What a phase did to the process's memory, under the names of Trainer's memory tracker. Not a plan and not
-// the arena: memory.json has those. Values; one phase is used by one thread.
+// How the process's memory changed during a phase (init, train, ...), under the names of Hugging Face's
+// memory tracker. The plan and the arena are not looked at: memory.json has those. A phase is used by one
+// thread.
 #pragma once
 
 #include <string>
@@ -15,9 +16,9 @@ class MemoryPhase {
   MemoryPhase() : begin_(process_memory()) {}
 
   int64_t resident_bytes_at_begin() const { return begin_.resident_bytes; }
-  // It ends: <phase>_mem_cpu_alloc_delta, the resident bytes that it added, and <phase>_mem_cpu_peaked_delta,
-  // how far above its end the process was within it; zero where an earlier phase was higher, since the kernel
-  // keeps one peak for the life of the process.
+  // The phase ends. Returns <phase>_mem_cpu_alloc_delta, the resident bytes that it added, and
+  // <phase>_mem_cpu_peaked_delta, how far the highest moment within it was above its end. That is 0 where an
+  // earlier phase was higher, since the kernel keeps one peak for the whole life of a process.
   MetricMap end(const std::string& phase) const;
 
  private:

@@ -1,5 +1,6 @@
-// A base model and an adapter made one: W + s B A for every adapted module, and the modules that were saved
-// whole. Works from file to file, a matrix at a time, without a plan or a device. Thread-safe: no state.
+// Merges an adapter into its base model: W + s B A for every adapted module, and the modules that the adapter
+// saved whole in place of the base's. Works from file to file, one matrix at a time, without a plan or a
+// device. Thread-safe: no state.
 #pragma once
 
 #include <string>

@@ -12,6 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Requires: resolve_arguments() saw that they are numbers.
+std::vector<int64_t> layers_of(const Arguments& arguments) {
+  std::vector<int64_t> layers;
+  for (const std::string& layer : arguments.layers_to_transform) layers.push_back(std::stoll(layer));
+  return layers;
+}
+
 // Settings beside an adapter say the same as it does.
 void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   const auto differ = [&](const char* name, const auto& given, const auto& has) {
@@ -22,13 +29,17 @@ void check_against_adapter(const Arguments& arguments, const LoraConfig& lora) {
   if (arguments.lora_r && *arguments.lora_r != lora.r) differ("lora_r", *arguments.lora_r, lora.r);
   if (arguments.lora_alpha && *arguments.lora_alpha != lora.alpha)
     differ("lora_alpha", *arguments.lora_alpha, lora.alpha);
-  if (!arguments.lora_target_modules.empty()) {
-    StringList given = arguments.lora_target_modules;
+  const auto compare = [&](const char* name, auto given, auto has) {
+    if (given.empty()) return;
     std::sort(given.begin(), given.end());
-    if (given != lora.target_modules)
-      differ("lora_target_modules", fmt::format("{}", fmt::join(given, ",")),
-             fmt::format("{}", fmt::join(lora.target_modules, ",")));
-  }
+    std::sort(has.begin(), has.end());
+    if (given != has)
+      differ(name, fmt::format("{}", fmt::join(given, ",")),
+             has.empty() ? "none" : fmt::format("{}", fmt::join(has, ",")));
+  };
+  compare("lora_target_modules", arguments.lora_target_modules, lora.target_modules);
+  compare("exclude_modules", arguments.exclude_modules, lora.exclude_modules);
+  compare("layers_to_transform", layers_of(arguments), lora.layers_to_transform);
 }
 
 }  // namespace
@@ -90,8 +101,11 @@ void set_adapter(RunSetup& setup) {
                                   .alpha = arguments.lora_alpha.value_or(8.0),
                                   .dropout = arguments.lora_dropout,
                                   .target_modules = arguments.lora_target_modules,
+                                  .exclude_modules = arguments.exclude_modules,
+                                  .layers_to_transform = layers_of(arguments),
                                   .modules_to_save = arguments.modules_to_save,
                                   .use_rslora = arguments.use_rslora};
+  check_left_out(model_weights(setup.model), *setup.request.lora);
 }
 
 void set_base_weights(RunSetup& setup) {
@@ -110,6 +124,8 @@ void set_base_weights(RunSetup& setup) {
                       : arguments.bnb_4bit_quant_type == "fp4" ? BaseWeights::kFp4
                                                                : BaseWeights::kNf4;
   lora.double_quant = arguments.load_in_4bit && arguments.bnb_4bit_use_double_quant;
+  lora.as_loaded_modules = arguments.llm_int8_skip_modules;
+  check_left_out(model_weights(setup.model), {.as_loaded_modules = lora.as_loaded_modules});
 }
 
 void check_adapter_folder(const RunSetup& setup) {

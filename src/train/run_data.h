@@ -1,5 +1,5 @@
-// The data of a run: which files, by which rules, and what of them the run keeps: tokens and labels. One part
-// of prepare_run (run_setup.h); not thread-safe.
+// Reads the data of a run: chooses the files and the rules by which they are read, and keeps their tokens and
+// labels. One part of prepare_run (run_setup.h); not thread-safe.
 #pragma once
 
 #include "base/file.h"
@@ -8,9 +8,9 @@
 
 namespace plimsoll {
 
-// Tokens of the longest text: what is asked for, and what the model has positions for.
+// The most tokens that a text may have: what the arguments ask for, but no more than the model has positions.
 int64_t max_seq_length(const RunSetup& setup);
-// Of --dataset_name dummy.
+// The options of the random data of --dataset_name dummy.
 DummyOptions dummy_options(const RunSetup& setup);
 
 // Fills the data sets, the scheme of the labels and what else follows from files. Requires: model, purpose

@@ -1,5 +1,5 @@
-// Where a run goes on from and where it writes: what can be said of these folders before its data is read.
-// Reads only.
+// Checks the folders of a run before its data is read: the checkpoint that it resumes from and the folder
+// that it writes into. Reads only.
 #pragma once
 
 #include <string>
@@ -18,20 +18,21 @@ struct ResumeChoice {
   std::vector<std::string> lines = {};
 };
 
-// Errors: kBadData where a named checkpoint is not there or damaged, as deep as was looked, and where none of
-// those in --output_dir verifies.
+// Chooses it, verifying checkpoints to this depth. Errors: kBadData where the named checkpoint is missing or
+// damaged, and where none of those in --output_dir verifies.
 ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, VerifyDepth depth);
 
-// The one that the run goes on from as far as sizes tell, if nothing is wrong with it; "" for none.
+// The checkpoint that the run would go on from, judged by the sizes of files alone; "" where there is none,
+// or where choose_checkpoint() would throw.
 std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments);
 
-// That the run can go on from the checkpoint which it will choose, but for the contents of large files: their
-// hashes are verified where they are read. Errors: as choose_checkpoint(); kBadData for a checkpoint that
-// keeps no state of a run.
+// Checks that the run can resume from the checkpoint that it will choose. The contents of large files are not
+// checked here: their hashes are verified when they are read. Errors: as choose_checkpoint(); kBadData for a
+// checkpoint that keeps no state of a run.
 void check_resume(FileSystem& files, const Arguments& arguments);
 
-// That --output_dir is a folder that can be written into, or can be made. Errors: kUsage where a file is in
-// the way; kDevice where the system lets nobody write.
+// Checks that --output_dir is a folder that can be written into, or that can be made. Errors: kUsage where a
+// file is in the way; kDevice where the system lets nobody write.
 void check_output_dir(const std::string& output_dir);
 
 }  // namespace plimsoll

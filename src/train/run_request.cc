@@ -10,6 +10,7 @@
 #include "plan/search/budget.h"
 #include "show/monitor/nvml.h"
 #include "train/calibration_cache.h"
+#include "train/captured_buckets.h"
 #include "train/device_choice.h"
 #include "train/gpu_constant_cache.h"
 #include "train/host_memory.h"
@@ -208,7 +209,10 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
   refuse_other_precisions(arguments, request);
   warn_of_bf16_checkpoint(setup);
   if (!arguments.dump_passes.empty()) dump_passes_into(files, arguments.dump_passes, request.passes);
-  request.train_buckets = narrow<int>(train_buckets_used(setup));
+  if (request.device == KernelDevice::kCuda) {
+    request.captured_buckets =
+        captured_buckets(counted_run(setup), request.train_bucket, request.evaluate_bucket);
+  }
   request.host = estimate_host_memory(setup);
   if (arguments.dataset_name == "dummy") {
     request.length_argument = "--dummy_seq_length";

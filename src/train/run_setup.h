@@ -1,5 +1,6 @@
-// Everything that is decided before the plan: model, tokenizer, data, labels, sizes of batches. Owns the
-// data. Built once per run by prepare_run; not thread-safe while it is built.
+// The setup of a run: everything that is decided before the plan is made, such as model, tokenizer, data,
+// labels and sizes of batches. Owns the data. prepare_run builds it once per run; not thread-safe while it is
+// built.
 #pragma once
 
 #include <memory>
@@ -21,14 +22,22 @@
 
 namespace plimsoll {
 
-// What a subcommand needs. A plan needs neither weights nor data; one that is given training data and a
-// tokenizer reads them, and is from there on the setup of a run that trains.
+// What a setup is for. A plan (kPlan) needs neither weights nor data. If it is given training data and a
+// tokenizer it reads them, and its setup is then that of a run that trains (kTrain).
 enum class RunPurpose : uint8_t { kPlan, kTrain, kEvaluate, kPredict };
+
+// Where a run begins: with its first step, or where a checkpoint left it.
+struct RunStart {
+  int64_t step = 0;                // done before
+  DataPosition position;           // of the next batch
+  bool evaluation_is_due = false;  // of that step, before the next one
+};
 
 struct RunSetup {
   Arguments arguments;
   RunPurpose purpose = RunPurpose::kTrain;
-  // What was asked for: a plan stays one where it reads data, and so is --dry_run. A plan needs no GPU.
+  // The purpose as it was asked for: still kPlan where a plan reads data, and kPlan for --dry_run. Such a run
+  // needs no GPU.
   RunPurpose asked = RunPurpose::kTrain;
   ModelConfig model;
   std::string model_label;               // for tables
@@ -49,6 +58,7 @@ struct RunSetup {
   std::vector<std::string> metric_names;      // empty: the problem type's own
   SamplerOptions sampler;
   BatchCensus train_census;  // of all batches of this run; empty without data
+  RunStart start;            // of a run that trains
   int64_t rows_per_epoch = 0;
   int64_t batches_per_epoch = 0;
   int64_t steps_per_epoch = 0;

@@ -1,5 +1,5 @@
-// What a run must remember to go on bit for bit: the content of run_state.json, log.jsonl and
-// trainer_state.json. A value.
+// What a run has to remember so that it can be resumed bit for bit: the content of run_state.json, log.jsonl
+// and trainer_state.json. A value.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// Version 1 had the log within; it is read still.
+// Version 1, which holds the log too, can still be read.
 inline constexpr int kRunStateSchemaVersion = 2;
 
 struct RunState {
@@ -37,8 +37,8 @@ struct RunState {
   int64_t best_step = 0;
   // Folder name within output_dir; a path where the run goes on in another output_dir.
   std::string best_checkpoint;
-  // An interrupt cut off the evaluation after this step: it is done when the run goes on, and then what the
-  // step asked for beside it.
+  // A request to stop cut off the evaluation after this step. The resumed run makes up for it, and then for
+  // the save that the step asked for too (save_is_due).
   bool evaluation_is_due = false;
   bool save_is_due = false;
   std::map<std::string, double> schedule_state;  // of a schedule that follows a metric

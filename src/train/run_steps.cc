@@ -12,22 +12,32 @@
 namespace plimsoll {
 namespace {
 
-// Whether a run goes on at a place whose batches are not those that a run from the start makes: with
-// another batch size, other data, or an epoch begun anew. What is wrong with the checkpoint is said when it
-// is read.
-bool goes_on_elsewhere(const RunSetup& setup, FileSystem& files) {
-  const Arguments& arguments = setup.arguments;
+// What a run goes on from; nothing where it begins. What is wrong with the checkpoint is said when it is
+// read.
+std::optional<RunState> state_to_go_on_from(const Arguments& arguments, FileSystem& files) {
   const std::string path = resumable_checkpoint(files, arguments);
-  if (path.empty()) return false;
+  if (path.empty()) return std::nullopt;
   try {
-    const RunState state = parse_run_state(open_checkpoint(files, path).run_state_json, path);
-    const Arguments& before = state.arguments;
-    return arguments.ignore_data_skip || state.data_rows != setup.rows_per_epoch ||
-           before.per_device_train_batch_size != arguments.per_device_train_batch_size ||
-           before.gradient_accumulation_steps != arguments.gradient_accumulation_steps;
+    return parse_run_state(open_checkpoint(files, path).run_state_json, path);
   } catch (const Error&) {
-    return false;
+    return std::nullopt;
   }
+}
+
+// Whether that is a place whose batches are not those that a run from the start makes: with another batch
+// size, other data, or an epoch begun anew.
+bool goes_on_elsewhere(const RunSetup& setup, const RunState& state) {
+  const Arguments& arguments = setup.arguments;
+  const Arguments& before = state.arguments;
+  return arguments.ignore_data_skip || state.data_rows != setup.rows_per_epoch ||
+         before.per_device_train_batch_size != arguments.per_device_train_batch_size ||
+         before.gradient_accumulation_steps != arguments.gradient_accumulation_steps;
+}
+
+RunStart start_from(const RunState& state, const Arguments& arguments) {
+  return {.step = state.step,
+          .position = {state.position.epoch, arguments.ignore_data_skip ? 0 : state.position.index},
+          .evaluation_is_due = state.evaluation_is_due};
 }
 
 // Room for any batch at all: the longest rows in one.
@@ -72,6 +82,23 @@ void note_unreached_intervals(RunSetup& setup) {
 
 }  // namespace
 
+RunLength run_length(const Arguments& arguments, const Sampler& sampler) {
+  RunLength length{.rows_per_epoch = sampler.rows_per_epoch(),
+                   .batches_per_epoch = sampler.batches_per_epoch()};
+  const int64_t accumulation = arguments.gradient_accumulation_steps;
+  length.steps_per_epoch = std::max<int64_t>(1, (length.batches_per_epoch + accumulation - 1) / accumulation);
+  if (arguments.max_steps > 0) {
+    length.max_steps = arguments.max_steps;
+    length.num_epochs =
+        static_cast<double>(arguments.max_steps) / static_cast<double>(length.steps_per_epoch);
+  } else {
+    length.max_steps = static_cast<int64_t>(
+        std::ceil(arguments.num_train_epochs * static_cast<double>(length.steps_per_epoch)));
+    length.num_epochs = arguments.num_train_epochs;
+  }
+  return length;
+}
+
 void count_steps(RunSetup& setup, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   setup.sampler = {.strategy = parse_sampling_strategy(arguments.train_sampling_strategy),
@@ -81,18 +108,12 @@ void count_steps(RunSetup& setup, FileSystem& files) {
                    .last_batch = arguments.dataloader_drop_last ? LastBatch::kDrop : LastBatch::kKeep};
   if (!setup.train) return;
   const Sampler sampler(setup.sampler, setup.train->tokens.lengths());
-  const int64_t accumulation = arguments.gradient_accumulation_steps;
-  setup.rows_per_epoch = sampler.rows_per_epoch();
-  setup.batches_per_epoch = sampler.batches_per_epoch();
-  setup.steps_per_epoch = std::max<int64_t>(1, (setup.batches_per_epoch + accumulation - 1) / accumulation);
-  if (arguments.max_steps > 0) {
-    setup.max_steps = arguments.max_steps;
-    setup.num_epochs = static_cast<double>(arguments.max_steps) / static_cast<double>(setup.steps_per_epoch);
-  } else {
-    setup.max_steps = static_cast<int64_t>(
-        std::ceil(arguments.num_train_epochs * static_cast<double>(setup.steps_per_epoch)));
-    setup.num_epochs = arguments.num_train_epochs;
-  }
+  const RunLength length = run_length(arguments, sampler);
+  setup.rows_per_epoch = length.rows_per_epoch;
+  setup.batches_per_epoch = length.batches_per_epoch;
+  setup.steps_per_epoch = length.steps_per_epoch;
+  setup.max_steps = length.max_steps;
+  setup.num_epochs = length.num_epochs;
   note_unreached_intervals(setup);
   // What is wrong with --lr_scheduler_kwargs is said here, before a plan, not when the loop begins.
   static_cast<void>(run_schedule(arguments, setup.max_steps));
@@ -113,7 +134,10 @@ void count_steps(RunSetup& setup, FileSystem& files) {
                     "can make, {} tokens",
                     setup.train_census.largest.tokens));
   }
-  if (goes_on_elsewhere(setup, files)) plan_for_any_batch(setup);
+  if (const std::optional<RunState> state = state_to_go_on_from(arguments, files)) {
+    setup.start = start_from(*state, arguments);
+    if (goes_on_elsewhere(setup, *state)) plan_for_any_batch(setup);
+  }
 }
 
 }  // namespace plimsoll

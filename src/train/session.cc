@@ -67,34 +67,50 @@ std::string Session::allocate() {
   require_fit(plan_);
   require_free_memory(plan_);
   gpu_used_before_ = gpu_used_bytes(plan_.request);
-  std::string tuned = on_device(plan_, [&] {
-    executor_ = std::make_unique<Executor>(plan_);
-    return measure_products();
+  // The session's only when all of it is there.
+  std::unique_ptr<Executor> executor;
+  const std::string tuned = on_device(plan_, [&] {
+    executor = std::make_unique<Executor>(plan_);
+    return measure_products(*executor);
   });
-  if (setup_.arguments.profile) ceilings_ = executor_->measure_ceilings();
-  const bool has_weights = setup_.weights && setup_.weights->has_weights();
-  const WeightsFrom from = setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone;
-  initialise_weights(*executor_, static_cast<uint64_t>(setup_.arguments.seed), setup_.model.initializer_range,
-                     has_weights ? &*setup_.weights : nullptr, from);
-  executor_->zero_states();
-  if (!has_weights) return tuned;
-  const LoadReport report = load_weights(
-      *executor_, *setup_.weights,
-      setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail,
-      from);
-  if (setup_.adapter) load_adapter(*executor_, *setup_.adapter);
-  const std::string architecture = setup_.model.model_type == "distilbert"
-                                       ? "DistilBertForSequenceClassification"
-                                       : "BertForSequenceClassification";
-  const std::string loaded = describe_load(report, architecture, setup_.weights->path());
+  if (setup_.arguments.profile) ceilings_ = executor->measure_ceilings();
+  const std::string loaded = fill_weights(*executor);
+  executor->zero_states();
+  executor_ = std::move(executor);
+  is_new_ = true;
+  micro_batches_ = 0;
   return tuned.empty() || loaded.empty() ? tuned + loaded : tuned + "\n" + loaded;
 }
 
-std::string Session::measure_products() {
+std::string Session::fill_weights(Executor& executor) const {
+  const bool has_weights = setup_.weights && setup_.weights->has_weights();
+  const WeightsFrom from = setup_.adapter ? WeightsFrom::kModelUnderAdapter : WeightsFrom::kModelAlone;
+  initialise_weights(executor, static_cast<uint64_t>(setup_.arguments.seed), setup_.model.initializer_range,
+                     has_weights ? &*setup_.weights : nullptr, from);
+  if (!has_weights) return {};
+  const LoadReport report = load_weights(
+      executor, *setup_.weights,
+      setup_.arguments.ignore_mismatched_sizes ? OnShapeMismatch::kTreatAsMissing : OnShapeMismatch::kFail,
+      from);
+  if (setup_.adapter) load_adapter(executor, *setup_.adapter);
+  const std::string architecture = setup_.model.model_type == "distilbert"
+                                       ? "DistilBertForSequenceClassification"
+                                       : "BertForSequenceClassification";
+  return describe_load(report, architecture, setup_.weights->path());
+}
+
+void Session::begin_anew() {
+  if (is_new_) return;
+  executor_->zero_states();
+  micro_batches_ = 0;
+  is_new_ = true;
+}
+
+std::string Session::measure_products(Executor& executor) {
   if (!plan_.request.measures_products) return {};
   const size_t known = plan_.request.tuning.products.size();
   const auto start = std::chrono::steady_clock::now();
-  TuningTable table = executor_->measure_products();
+  TuningTable table = executor.measure_products();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const bool changed = !(table == plan_.request.tuning);
   plan_.request.tuning = std::move(table);
@@ -131,6 +147,7 @@ bool Session::next_batch(MicroBatch& batch) {
 }
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
+  is_new_ = false;
   executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.problem_type), denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
   executor_->set_accumulate(!first_of_step);

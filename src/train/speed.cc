@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace plimsoll {
 
@@ -23,6 +24,30 @@ std::string waiting_text(double fraction, int64_t num_workers) {
   return fmt::format(
       "{:.0f} % of the time goes into waiting for the next batch: try --dataloader_num_workers {} (now {})",
       100.0 * fraction, std::max<int64_t>(1, 2 * num_workers), num_workers);
+}
+
+void WaitingWatch::add(double wait_ms, double step_ms) {
+  if (!std::exchange(has_begun_, true)) return;
+  for (Share* share : {&since_log_, &of_run_}) {
+    share->wait_ms += wait_ms;
+    share->step_ms += step_ms;
+  }
+}
+
+std::string WaitingWatch::once(double fraction, int64_t num_workers) {
+  if (has_warned_) return {};
+  std::string text = waiting_text(fraction, num_workers);
+  has_warned_ = !text.empty();
+  return text;
+}
+
+std::string WaitingWatch::at_log(int64_t num_workers) {
+  return once(std::exchange(since_log_, {}).fraction(), num_workers);
+}
+
+std::string WaitingWatch::at_end(int64_t num_workers) {
+  constexpr double kShortestMs = 1000;
+  return of_run_.step_ms < kShortestMs ? std::string() : once(of_run_.fraction(), num_workers);
 }
 
 MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix) {

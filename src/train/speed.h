@@ -24,6 +24,33 @@ MetricMap speed_metrics(const std::string& split, const PhaseWork& work);
 // that it has.
 std::string waiting_text(double fraction, int64_t num_workers);
 
+// Decides when a run that waits for its data is warned: once, at a record of its log or at its end. The first
+// step does not count, for it includes reading the first rows.
+class WaitingWatch {
+ public:
+  // To be called after each step: how long it waited for data, and how long it took in all.
+  void add(double wait_ms, double step_ms);
+  // The warning by the steps since the last record of the log, or "".
+  std::string at_log(int64_t num_workers);
+  // The warning by all steps of the run, or "". Always "" for runs of less than a second, which have nothing
+  // to win.
+  std::string at_end(int64_t num_workers);
+
+ private:
+  struct Share {
+    double wait_ms = 0;
+    double step_ms = 0;
+    double fraction() const { return step_ms > 0 ? wait_ms / step_ms : 0; }
+  };
+
+  std::string once(double fraction, int64_t num_workers);
+
+  Share since_log_;
+  Share of_run_;
+  bool has_begun_ = false;
+  bool has_warned_ = false;
+};
+
 // What is behind the names of the metrics of MNLI's second set: eval_accuracy_mm, as run_glue writes them.
 inline constexpr std::string_view kMismatchedSuffix = "_mm";
 MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix);

@@ -14,6 +14,40 @@ TEST(Waiting, AboveATwentiethOfTheTimeItNamesTheWorkers) {
             "50 % of the time goes into waiting for the next batch: try --dataloader_num_workers 6 (now 3)");
 }
 
+// A run of fewer steps than two records have, as with --logging_steps 500, is told at its first.
+TEST(Waiting, TheFirstRecordWarnsToo) {
+  WaitingWatch watch;
+  for (int i = 0; i < 500; ++i) watch.add(20, 100);
+  EXPECT_EQ(watch.at_log(0),
+            "20 % of the time goes into waiting for the next batch: try --dataloader_num_workers 1 (now 0)");
+  for (int i = 0; i < 500; ++i) watch.add(20, 100);
+  EXPECT_EQ(watch.at_log(0), "") << "once a run";
+  EXPECT_EQ(watch.at_end(0), "");
+}
+
+TEST(Waiting, TheFirstStepCountsNowhere) {
+  WaitingWatch watch;
+  watch.add(5000, 5100);
+  EXPECT_EQ(watch.at_log(0), "");
+  for (int i = 0; i < 20; ++i) watch.add(1, 100);
+  EXPECT_EQ(watch.at_log(0), "");
+  EXPECT_EQ(watch.at_end(0), "");
+  watch.add(50, 100);
+  EXPECT_NE(watch.at_log(0), "") << "by the steps since the last record";
+}
+
+// A run that ends before its first record.
+TEST(Waiting, TheEndWarnsByTheWholeRun) {
+  WaitingWatch watch;
+  watch.add(0, 100);
+  for (int i = 0; i < 9; ++i) watch.add(60, 100);
+  EXPECT_EQ(watch.at_end(2), "") << "less than a second is not worth a line";
+  watch.add(60, 100);
+  EXPECT_EQ(watch.at_end(2),
+            "60 % of the time goes into waiting for the next batch: try --dataloader_num_workers 4 (now 2)");
+  EXPECT_EQ(watch.at_end(2), "");
+}
+
 TEST(Speed, IsRoundedAsTrainerRoundsIt) {
   const MetricMap metrics = speed_metrics("eval", {.seconds = 3.00004, .samples = 10, .steps = 2});
   EXPECT_EQ(metrics.at("eval_runtime"), 3.0);

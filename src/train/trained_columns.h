@@ -14,7 +14,7 @@ struct TrainedColumns {
   std::string label;              // "": not known
 };
 
-// What the text of a config.json says. Keys of another type say nothing: they are somebody else's.
+// The columns that a config.json names. Keys of an unexpected type are ignored: they are somebody else's.
 TrainedColumns trained_columns(std::string_view config_json);
 
 // The text with these columns; without the keys where they are not known. "" stays as it is if there is

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <utility>
 
 #include "base/file.h"
 #include "device/cuda/cuda_device.h"
 #include "graph/ops/op.h"
+#include "io/ckpt/folder_lock.h"
 #include "show/report/result_files.h"
 #include "train/device_choice.h"
 #include "train/memory_deltas.h"
@@ -37,8 +39,11 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   return flops;
 }
 
-TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks)
-    : session_(session), arguments_(session.setup().arguments), callbacks_(std::move(callbacks)) {
+TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks, StopFlag stop)
+    : session_(session),
+      arguments_(session.setup().arguments),
+      callbacks_(std::move(callbacks)),
+      stop_(stop) {
   state_.arguments = arguments_;
   state_.max_steps = session.setup().max_steps;
   state_.num_epochs = static_cast<int64_t>(std::ceil(session.setup().num_epochs));
@@ -90,7 +95,7 @@ bool TrainLoop::evaluate(const StepInfo& info) {
   const Pause pause(*this);
   const auto progress = [&](int64_t done, int64_t all) {
     for (const auto& callback : callbacks_) callback->on_evaluate_progress(done, all);
-    if (done < all && stop_requested_.load(std::memory_order_relaxed)) throw Interrupted();
+    if (done < all && stop_is_requested()) throw Interrupted();
   };
   MetricMap metrics;
   // Each set has its own time and rows.
@@ -141,9 +146,10 @@ void TrainLoop::finish_step(const StepInfo& info) {
   const bool evaluates = control_.evaluate && session_.setup().evaluate;
   state_.evaluation_is_due = evaluates && !evaluate(info);
   state_.save_is_due = state_.evaluation_is_due && control_.save;
-  const bool stop = stop_requested_.load(std::memory_order_relaxed);
+  const bool stop = stop_is_requested();
   if (control_.save || stop || (control_.stop && arguments_.save_strategy != "no")) save(info);
   end_ = control_.stop || stop || info.step >= state_.max_steps;
+  interrupted_ = stop && (info.step < state_.max_steps || state_.evaluation_is_due);
 }
 
 // The checkpoint was saved between a step and its evaluation. Where the step had to be saved for its own
@@ -154,8 +160,11 @@ void TrainLoop::finish_cut_off_step() {
   finish_step({.step = state_.step, .max_steps = state_.max_steps, .epoch = state_.epoch});
 }
 
-TrainOutput TrainLoop::run() {
-  if (lock_ == nullptr) begin();
+TrainOutput TrainLoop::run(const OnBegin& on_begin) {
+  std::filesystem::create_directories(arguments_.output_dir);
+  const FolderLock lock(arguments_.output_dir);
+  const std::vector<std::string> lines = begin();
+  if (on_begin) on_begin(lines);
   FileSystem& files = session_.files();
   remove_leftovers(files, arguments_.output_dir);
   const bool is_resumed_at_end = is_complete();
@@ -167,9 +176,9 @@ TrainOutput TrainLoop::run() {
   const int64_t rows_before = rows_trained();
   const int64_t steps_before = state_.step;
   take_steps();
+  warn(waiting_.at_end(arguments_.dataloader_num_workers));
   TrainOutput output;
-  output.interrupted = stop_requested_.load(std::memory_order_relaxed) &&
-                       (state_.step < state_.max_steps || state_.evaluation_is_due);
+  output.interrupted = interrupted_;
   output.step = state_.step;
   output.last_checkpoint = last_checkpoint_;
   output.metrics = final_metrics(is_resumed_at_end ? whole_run()
@@ -188,7 +197,6 @@ TrainOutput TrainLoop::run() {
   output.metrics["train_samples"] = static_cast<double>(session_.setup().train->num_rows());
   output.log_history = std::move(state_.log_history);
   for (const auto& callback : callbacks_) callback->on_train_end();
-  lock_.reset();
   return output;
 }
 
@@ -223,7 +231,6 @@ TrainOutput TrainLoop::leave_as_it_was() {
   output.best_checkpoint = best_checkpoint_path(state_);
   output.log_history = read_log(session_.files(), join_path(arguments_.output_dir, kLogFile));
   for (const auto& callback : callbacks_) callback->on_train_end();
-  lock_.reset();
   return output;
 }
 
@@ -240,6 +247,7 @@ void TrainLoop::take_steps() {
     const StepInfo before{.max_steps = state_.max_steps};
     if (!evaluate(before)) {
       save(before);
+      interrupted_ = true;
       return;
     }
   }
@@ -251,11 +259,21 @@ void TrainLoop::take_steps() {
 void TrainLoop::whole_step() {
   try {
     take_step();
-  } catch (const GpuError& error) {
-    throw Error(error.code(), error.what() + planned_beside_held(session_.plan()) + place_to_go_on_from());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kDevice) throw;
-    throw Error(error.code(), error.what() + place_to_go_on_from());
+    const std::string held = device_has_failed() ? planned_beside_held(session_.plan()) : "";
+    throw Error(error.code(), error.what() + held + place_to_go_on_from());
+  }
+}
+
+// A GPU that failed fails every call from then on. The error itself need not say so: one that a save met is
+// that of the save.
+bool TrainLoop::device_has_failed() const {
+  try {
+    session_.executor().wait();
+    return false;
+  } catch (const GpuError&) {
+    return true;
   }
 }
 

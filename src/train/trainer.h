@@ -1,5 +1,6 @@
 // The training loop: steps, logs, evaluations, checkpoints, resume, ending well. A client of Session. One
-// thread drives it; request_stop may be called from any thread and from a signal handler.
+// thread drives it; what asks it to stop is a flag of its caller's, which any thread and a signal handler may
+// set.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "io/ckpt/checkpoint.h"
-#include "io/ckpt/folder_lock.h"
 #include "optim/metric_schedule.h"
 #include "optim/schedule.h"
 #include "show/monitor/gpu_log.h"
@@ -23,24 +23,36 @@ namespace plimsoll {
 
 class TrainLoop {
  public:
-  // `session` must be allocated before run() and outlive the loop.
-  TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks);
+  // Once true, the step in hand is finished and saved, and the run ends with `interrupted`. Null: nobody
+  // asks.
+  using StopFlag = const std::atomic<bool>*;
 
-  // Takes the output folder for this run alone and, where the arguments ask for it, continues from the newest
-  // checkpoint that verifies or from the named one (resume_from_checkpoint "True" or a path). Returns lines
-  // for people: what was resumed, which checkpoints were skipped and why, which arguments changed. Errors:
-  // kBadData when a named checkpoint is damaged or belongs to another model; kUsage when another process
-  // trains into the folder, or when it holds checkpoints of another run that this one could write over.
-  std::vector<std::string> begin();
+  // `session` must be allocated before run(); it and the flag outlive the loop.
+  TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> callbacks, StopFlag stop = nullptr);
 
-  // Trains to the end, or to a stop; begins first if that was not done. Gives the folder back when it
-  // returns. Errors: kNotFinite, kDevice, kBadData; what was saved stays.
-  TrainOutput run();
+  // Called once a run is certain to go ahead, before its first step, with lines for people: what was resumed,
+  // which checkpoints were skipped and why, which arguments changed.
+  using OnBegin = std::function<void(const std::vector<std::string>& lines)>;
 
-  // After begin(): whether the checkpoint is that of the end, so that run() has nothing to train.
+  // Takes the output folder for this run alone until it returns or throws; begins with states of zero or,
+  // where the arguments ask for it, continues from the newest checkpoint that verifies or from the named one
+  // (resume_from_checkpoint "True" or a path); trains to the end, or to a stop. Called once in a loop's life.
+  // Errors: kUsage when another process trains into the folder, or when it holds checkpoints of another run
+  // that this one could write over; kBadData when a named checkpoint is damaged or belongs to another model.
+  // The session is as it was then, unless that was found while tensors were read: it is released. Behind
+  // on_begin: kNotFinite, kDevice, kBadData; what was saved stays.
+  TrainOutput run(const OnBegin& on_begin = {});
+
+  // Whether the run resumes from the checkpoint of its end, so that run() has nothing to train. Known from
+  // the call of on_begin on.
   bool is_complete() const { return state_.step >= state_.max_steps && !state_.evaluation_is_due; }
 
-  // Lines for people after run(): which step's weights a run ends with, where that is not plain.
+  // The steps of the run whose update was given to the device, also the last one if an error kept it from
+  // being counted.
+  int64_t steps_given() const { return state_.step + (step_before_ ? 1 : 0); }
+
+  // Lines for people after run(), where it was stopped early or looked for the best weights: which step's
+  // weights it ends with.
   const std::vector<std::string>& closing_lines() const { return closing_lines_; }
 
   int64_t tokens_seen() const { return state_.tokens_seen; }
@@ -51,9 +63,6 @@ class TrainLoop {
     return times.count == 0 ? 0.0 : times.ms / static_cast<double>(times.count);
   }
 
-  // Finishes the step, saves, ends with `interrupted`.
-  void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
-
   TrainLoop(const TrainLoop&) = delete;
   TrainLoop& operator=(const TrainLoop&) = delete;
 
@@ -63,8 +72,8 @@ class TrainLoop {
     const MicroBatch* batch = nullptr;
     int64_t number = 0;  // in the run, from 0
   };
-  // While it lives the time is none of the steps'. It begins when the device is done with what it was given:
-  // what runs ahead of a save is the next step's.
+  // Stops the clock of the steps while it lives, for evaluations and saves. Its constructor first waits until
+  // the device is done with what it was given, and that time still counts: it is work of the next step.
   class Pause {
    public:
     explicit Pause(TrainLoop& loop);
@@ -90,17 +99,21 @@ class TrainLoop {
   };
 
   // trainer_begin.cc
-  void resume(const std::string& path, std::vector<std::string>& lines);
+  std::vector<std::string> begin();
+  void take_up(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines);
+  void restore(const OpenCheckpoint& checkpoint);
   void find_best_checkpoint(const std::string& path, RunState& state);
   void respect_other_runs(bool resumed, std::vector<std::string>& lines);
   void tell_unsaved_evaluations(std::vector<std::string>& lines) const;
 
   // trainer.cc
+  bool stop_is_requested() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
   bool has_ended() const;
   TrainOutput leave_as_it_was();
   PhaseWork whole_run() const;
   void take_steps();
   void whole_step();
+  bool device_has_failed() const;
   std::string place_to_go_on_from() const;
   int64_t updates_done() const;
   double learning_rate() const;
@@ -108,10 +121,10 @@ class TrainLoop {
   void after_step(const StepInfo& info);
   void finish_step(const StepInfo& info);
   void finish_cut_off_step();
-  // tokens_per_second, mfu and both fractions are of the time of the interval's steps (StepInfo::step_ms):
-  // the wall time since the record before, but for evaluations and saves.
+  // tokens_per_second, mfu and both fractions are over the sum of StepInfo::step_ms since the last record:
+  // wall time without evaluations and saves.
   void log_step(const StepInfo& info);
-  void warn_of_waiting(double fraction);
+  void warn(const std::string& text) const;
   bool evaluate(const StepInfo& info);
   void record(LogRecord record);
   bool is_due(const std::string& strategy, double setting, const StepInfo& info,
@@ -142,13 +155,14 @@ class TrainLoop {
   Session& session_;
   const Arguments& arguments_;
   std::vector<std::shared_ptr<Callback>> callbacks_;
-  std::atomic<bool> stop_requested_{false};
+  StopFlag stop_;
   std::optional<Schedule> schedule_;
   MetricScheduleOptions metric_options_;
   std::optional<MetricScheduleState> metric_state_;
   RunState state_;
   TrainControl control_;
   bool end_ = false;
+  bool interrupted_ = false;         // the run ends where it does because a stop was requested
   std::vector<MicroBatch> batches_;  // in turn: two where the plan runs ahead
   size_t next_batch_ = 0;
   std::optional<Step> step_before_;  // whose update was given, and what it left not read
@@ -159,7 +173,6 @@ class TrainLoop {
   std::chrono::steady_clock::time_point last_finish_;  // later by what was no time of steps since
   int64_t saved_step_ = -1;
   std::string last_checkpoint_;
-  std::unique_ptr<FolderLock> lock_;  // while the run goes on
   std::vector<std::string> closing_lines_;
   std::optional<GpuLog> gpu_log_;  // where the run is on a GPU
   struct BucketFlops {
@@ -167,8 +180,7 @@ class TrainLoop {
     double model = 0;  // see model_flops()
   };
   std::map<int64_t, BucketFlops> flops_by_bucket_;
-  bool is_first_log_ = true;
-  bool warned_of_waiting_ = false;
+  WaitingWatch waiting_;
   int64_t tokens_since_log_ = 0;
   int64_t rows_since_log_ = 0;
   double wait_since_log_ms_ = 0;

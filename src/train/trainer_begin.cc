@@ -122,28 +122,30 @@ void tell_changes(const RunState& saved, const RunState& now, std::vector<std::s
 
 }  // namespace
 
+// Weights and states change when nothing but the tensors themselves can refuse the run any more.
 std::vector<std::string> TrainLoop::begin() {
-  fs::create_directories(arguments_.output_dir);
-  lock_ = std::make_unique<FolderLock>(arguments_.output_dir);
   auto [path, lines] = choose_checkpoint(session_.files(), arguments_, VerifyDepth::kHashes);
+  std::optional<OpenCheckpoint> checkpoint;
   if (path.empty()) {
     state_.run = new_run_identity();
   } else {
-    resume(path, lines);
+    checkpoint = open_checkpoint(session_.files(), path);
+    take_up(*checkpoint, lines);
   }
-  respect_other_runs(!path.empty(), lines);
+  respect_other_runs(checkpoint.has_value(), lines);
   tell_unsaved_evaluations(lines);
+  session_.begin_anew();
+  if (checkpoint) restore(*checkpoint);
   return lines;
 }
 
-void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines) {
+// What the loop itself goes on with.
+void TrainLoop::take_up(const OpenCheckpoint& checkpoint, std::vector<std::string>& lines) {
   FileSystem& files = session_.files();
-  const OpenCheckpoint checkpoint = open_checkpoint(files, path);
+  const std::string& path = checkpoint.path;
   RunState state = parse_run_state(checkpoint.run_state_json, join_path(path, kRunStateFile));
   const std::string log = join_path(path, kLogFile);
   if (files.status(log)) state.log_history = read_log(files, log);
-  read_weights(session_.executor(), checkpoint);
-  read_optimizer(session_.executor(), checkpoint);
   tell_changes(state, state_, lines);
   const std::string model = model_of(state.arguments);
   find_best_checkpoint(path, state);
@@ -161,7 +163,6 @@ void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines)
       callback->restore(it->second);
   }
   state_ = std::move(state);
-  session_.set_micro_batches_done(state_.micro_batches);
   saved_step_ = state_.step;
   last_checkpoint_ = path;
   lines.push_back(fmt::format("resuming from {}: step {}{}, epoch {:.2f}, of the run {} with the model {}",
@@ -173,10 +174,24 @@ void TrainLoop::resume(const std::string& path, std::vector<std::string>& lines)
         fmt::format("warning: nothing is left to train: training was complete at step {}, this run ends at "
                     "{}. Raise --max_steps or --num_train_epochs to go on",
                     state_.step, state_.max_steps));
-    // The log ends with what the checkpoint, saved before the end, does not know.
-    if (has_ended()) return;
   }
-  write_streamed_file(files, join_path(arguments_.output_dir, kLogFile),
+}
+
+// Weights, states and log.
+void TrainLoop::restore(const OpenCheckpoint& checkpoint) {
+  session_.note_states_read();
+  try {
+    read_weights(session_.executor(), checkpoint);
+    read_optimizer(session_.executor(), checkpoint);
+  } catch (...) {
+    // A part of them is the checkpoint's.
+    session_.release();
+    throw;
+  }
+  session_.set_micro_batches_done(state_.micro_batches);
+  // Of a run that has ended the log ends with what the checkpoint, saved before the end, does not know.
+  if (is_complete() && has_ended()) return;
+  write_streamed_file(session_.files(), join_path(arguments_.output_dir, kLogFile),
                       [&](const PutText& put) { write_log(state_.log_history, put); });
 }
 

@@ -1,7 +1,6 @@
 // What a run tells while it trains: records of its log, and warnings.
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/file.h"
 #include "optim/loss_scale.h"
@@ -26,7 +25,7 @@ void TrainLoop::tell_skipped(const StepInfo& info) const {
       "scale is {:g} "
       "from here on",
       info.step, info.loss_scale, skipped_steps_, std::max(info.loss_scale / 2, kSmallestLossScale));
-  for (const auto& callback : callbacks_) callback->on_warning(text);
+  warn(text);
 }
 
 void TrainLoop::record(LogRecord entry) {
@@ -38,11 +37,9 @@ void TrainLoop::record(LogRecord entry) {
   for (const auto& callback : callbacks_) callback->on_log(entry);
 }
 
-// Once a run, from the second record on: the first pays for reading the first rows.
-void TrainLoop::warn_of_waiting(double fraction) {
-  const std::string text = waiting_text(fraction, arguments_.dataloader_num_workers);
-  const bool first = std::exchange(is_first_log_, false);
-  if (first || text.empty() || std::exchange(warned_of_waiting_, true)) return;
+// "" is no warning.
+void TrainLoop::warn(const std::string& text) const {
+  if (text.empty()) return;
   for (const auto& callback : callbacks_) callback->on_warning(text);
 }
 
@@ -68,7 +65,7 @@ void TrainLoop::log_step(const StepInfo& info) {
     entry.values["data_wait_fraction"] = wait_since_log_ms_ / time_since_log_ms_;
     if (info.model_flops > 0 && info.peak_flops_per_s > 0)
       entry.values["mfu"] = 1e3 * model_flops_since_log_ / (info.peak_flops_per_s * time_since_log_ms_);
-    warn_of_waiting(wait_since_log_ms_ / time_since_log_ms_);
+    warn(waiting_.at_log(arguments_.dataloader_num_workers));
     entry.values["unused_row_fraction"] =
         1.0 - static_cast<double>(tokens_since_log_) / static_cast<double>(rows_since_log_);
   }
@@ -80,9 +77,7 @@ void TrainLoop::log_step(const StepInfo& info) {
   time_since_log_ms_ = 0;
   model_flops_since_log_ = 0;
   if (gpu_log_) {
-    for (const std::string& warning : gpu_log_->add(entry.values)) {
-      for (const auto& callback : callbacks_) callback->on_warning(warning);
-    }
+    for (const std::string& warning : gpu_log_->add(entry)) warn(warning);
   }
   record(entry);
 }

@@ -136,7 +136,7 @@ void TrainLoop::take_step() {
 
 // Whether the loop knows before it has read what a step left that the next one does not follow at once.
 bool TrainLoop::is_followed_by_other_work(const Step& step) const {
-  return step.info.step >= state_.max_steps || stop_requested_.load(std::memory_order_relaxed) ||
+  return step.info.step >= state_.max_steps || stop_is_requested() ||
          (arguments_.eval_strategy != "no" &&
           is_due(arguments_.eval_strategy, arguments_.eval_steps.value_or(0), step.info, step.last.next));
 }
@@ -185,6 +185,7 @@ void TrainLoop::count_step(Step& step) {
   ++state_.steps_since_log;
   rows_since_log_ += info.num_rows_computed;
   tokens_since_log_ += info.num_tokens;
+  waiting_.add(info.data_wait_ms, info.step_ms);
   wait_since_log_ms_ += info.data_wait_ms;
   time_since_log_ms_ += info.step_ms;
   model_flops_since_log_ += info.model_flops;

@@ -1,8 +1,8 @@
-// Where tuning tables lie between runs, and what a run begins with: the table of the checkpoint that it goes
-// on from, else the one that an earlier run of its kind left in the user's cache, else none. What it is not:
-// it measures nothing (exec/tuning.h).
+// Keeps tuning tables between runs. A run begins with the table of the checkpoint that it resumes from, else
+// with the one that an earlier run of its kind left in the user's cache, else with none. Measuring is not
+// done here (exec/tuning.h).
 //
-// A kept file that is damaged or of another schema is no error: the run measures anew, and says why.
+// A file that is damaged or of another schema is no error: the run measures anew, and says why.
 // Thread-safety: free functions; a file is replaced as a whole, so runs side by side do not harm each other.
 #pragma once
 
@@ -22,8 +22,8 @@ inline constexpr const char* kTuningFile = "tuning.json";
 // HOME/.cache; "" for off and where the environment has neither.
 std::string tuning_cache_folder(const std::string& word, const Environment& environment);
 
-// The file for runs with these products on this card: the same model, buckets and precision have the same
-// one. "nvidia-h200-0123456789abcdef.json".
+// The name of the file for runs with these products on this card, "nvidia-h200-0123456789abcdef.json". Runs
+// of the same model, buckets and precision share one.
 std::string tuning_file_name(const PlanRequest& request);
 
 // The table in the file; empty where there is none, or with a warning where it cannot be used.

@@ -1,5 +1,5 @@
-// Where what was measured lies between runs: the program's folders in the user's cache. What lies in them is
-// said by tuning_cache.h, calibration_cache.h and gpu_constant_cache.h. Thread-safe: free functions.
+// The program's folders in the user's cache, which keep measurements between runs: see tuning_cache.h,
+// calibration_cache.h and gpu_constant_cache.h. Thread-safe: free functions.
 #pragma once
 
 #include <string>
@@ -13,12 +13,13 @@ namespace plimsoll {
 // neither.
 std::string cache_folder(const std::string& name, const Environment& environment);
 
-// Whether there is such a file. A cache in a folder that this user may not look into is none: it was asked
-// for by nobody.
+// Whether the file is there. False too where this user may not look into the folder: nobody asked for a
+// cache, so that is no error.
 bool is_in_cache(FileSystem& files, const std::string& path);
 
-// Puts the text into the file of a cache, making its folder. Errors: kUsage where the path is "", as in an
-// environment without a cache, with a message that ends with `what` the text is; those of the file system.
+// Writes the text into a file of a cache, making its folder. Errors: kUsage where `path` is "", which it is
+// in an environment without a cache; the message ends with `what`, which says what the text is. Those of the
+// file system.
 void keep_in_cache(FileSystem& files, const std::string& path, const std::string& text,
                    const std::string& what);
 

@@ -1,4 +1,4 @@
-// Weights between the executor and the disk: initialising, loading, listing for a checkpoint. Not
+// Fills the executor's weights, with new numbers or from files, and lists them for a checkpoint. Not
 // thread-safe.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// Whether a model's folder is all there is, or an adapter comes after it with the rest.
+// Whether all weights come from the model's folder, or an adapter is loaded afterwards with the rest.
 enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
 
 // Fills weights from a counter-based normal distribution (mean 0, deviation `range`), zeros or ones, as their
@@ -19,7 +19,7 @@ enum class WeightsFrom : uint8_t { kModelAlone, kModelUnderAdapter };
 void initialise_weights(Executor& executor, uint64_t seed, double range, const ModelFolder* folder = nullptr,
                         WeightsFrom from = WeightsFrom::kModelAlone);
 
-// Loads what a model's folder has into the weights; the rest keeps what it holds. The report is in Hugging
+// Loads the weights that a model's folder has; the others keep what they hold. The report is in Hugging
 // Face's words. Errors: kBadData, see ModelFolder::load.
 LoadReport load_weights(Executor& executor, const ModelFolder& folder, OnShapeMismatch on_mismatch,
                         WeightsFrom from = WeightsFrom::kModelAlone);
@@ -31,12 +31,13 @@ void load_adapter(Executor& executor, const ModelFolder& folder);
 // Loads what a checkpoint of this run holds: the model, or its adapter. Errors: kBadData.
 void load_saved(Executor& executor, const ModelFolder& folder);
 
-// A stored tensor into the rows of a persistent buffer from `first_row` on, on whichever device that lies.
+// Loads a stored tensor into the rows of a persistent buffer from `first_row` on, on any device.
 void read_stored(Executor& executor, const std::string& name, int64_t first_row, const SafetensorsFile& file,
                  const StoredTensor& tensor);
 
-// The weights as a checkpoint names them, in a run with adapters those alone; parts of fused weights are rows
-// of them. Valid while the executor lives.
+// The tensors that a checkpoint stores, by their names there: all weights, or in a run with an adapter only
+// the adapter's. A weight that is fused here is several tensors, each with some of its rows. Valid while the
+// executor lives.
 std::vector<TensorSource> weight_tensors(const Executor& executor);
 // The optimizer's states by their names in the plan.
 std::vector<TensorSource> state_tensors(const Executor& executor);

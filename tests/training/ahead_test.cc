@@ -49,12 +49,16 @@ struct Ran {
   std::string error;
 };
 
-void train(Arguments arguments, Reads reads, Ran& ran, const std::shared_ptr<Callback>& callback) {
+RunSetup setup_of(Arguments arguments, Reads reads) {
   if (reads == Reads::kAhead) arguments.output_dir += "_ahead";
   resolve_arguments(arguments);
   RunSetup setup = prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system());
   setup.request.runs_ahead = reads == Reads::kAhead;
-  Session session(std::move(setup), posix_file_system());
+  return setup;
+}
+
+void train(const Arguments& arguments, Reads reads, Ran& ran, const std::shared_ptr<Callback>& callback) {
+  Session session(setup_of(arguments, reads), posix_file_system());
   session.allocate();
   TrainLoop loop(session, {callback});
   ran.output = loop.run();
@@ -176,6 +180,44 @@ TEST(Ahead, WhatIsNotFiniteIsNamedWithItsStepAndSamples) {
     EXPECT_NE(at_once.error.find("the weights were not changed"), std::string::npos) << at_once.error;
     EXPECT_NE(at_once.error.find("Samples"), std::string::npos) << at_once.error;
     expect_same(arguments, at_once, run(arguments, Reads::kAhead));
+  }
+}
+
+// Throws after step 3, once.
+class ThrowsOnce : public Callback {
+ public:
+  struct Fault {};
+  void on_step_end(const StepInfo& info, TrainControl&) override {
+    if (info.step == 3 && !std::exchange(has_thrown_, true)) throw Fault();
+  }
+
+ private:
+  bool has_thrown_ = false;
+};
+
+// What was given ahead of the error is nobody's.
+TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
+  const TestFolder folder("ahead_threw");
+  const std::string model = testing::write_tiny_model(folder);
+  for (const bool in_backward : {false, true}) {
+    SCOPED_TRACE(in_backward);
+    Arguments arguments = arguments_of(model, folder.path(in_backward ? "in_backward" : "run"));
+    arguments.optimizer_in_backward = in_backward;
+    if (in_backward) arguments.gradient_accumulation_steps = 1;
+    if (in_backward) arguments.max_grad_norm = 0;
+    std::vector<std::vector<std::string>> logs;
+    for (const Reads reads : {Reads::kAtOnce, Reads::kAhead}) {
+      Session session(setup_of(arguments, reads), posix_file_system());
+      session.allocate();
+      const auto callback = std::make_shared<ThrowsOnce>();
+      TrainLoop threw(session, {callback});
+      EXPECT_THROW(threw.run(), ThrowsOnce::Fault);
+      EXPECT_EQ(threw.steps_given(), 3);
+      TrainLoop next(session, {callback});
+      logs.push_back(stable_log(next.run().log_history));
+    }
+    EXPECT_EQ(logs[0].size(), 15u) << "steps, evaluations and the end";
+    EXPECT_EQ(logs[0], logs[1]);
   }
 }
 

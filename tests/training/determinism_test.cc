@@ -1,12 +1,17 @@
 // What runs that differ in threads or in kernels agree on: the same masks, the same order of data, and every
 // figure but for rounding. docs/DETERMINISM.md names these tests; equal bits are held by resume_test.cc and
 // tests/spine.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
+#include <vector>
 
+#include "device/cpu/cpu_features.h"
 #include "plimsoll/trainer.h"
 #include "tests/training/run_figures.h"
 #include "tests/training/tiny_folder.h"
@@ -19,23 +24,68 @@ using testing::figures_of;
 using testing::RunFigures;
 using testing::TestFolder;
 
-RunFigures run(const TestFolder& folder, const std::string& model, int64_t threads,
-               const std::string& kernels) {
-  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+bool tests_run_on_gpu() {
+  return std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr;
+}
+
+RunFigures run(const TestFolder& folder, Arguments arguments) {
   std::filesystem::remove_all(arguments.output_dir);
   arguments.save_strategy = "no";
-  arguments.num_threads = threads;
-  arguments.kernels = kernels;
   Trainer trainer(arguments);
   const TrainOutput output = trainer.train();
   trainer.save_model(folder.path("model_out"));
   return figures_of(output, folder.path("model_out"));
 }
 
+RunFigures run(const TestFolder& folder, const std::string& model, int64_t threads,
+               const std::string& kernels) {
+  Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
+  arguments.num_threads = threads;
+  arguments.kernels = kernels;
+  // A GPU has no references: what its kernels are compared with runs on the CPU.
+  if (kernels == "ref") arguments.device = "cpu";
+  return run(folder, std::move(arguments));
+}
+
+void expect_equal_bits(const RunFigures& a, const RunFigures& b) {
+  ASSERT_EQ(a.losses.size(), 12u);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.weights, b.weights);
+}
+
+// In every precision that the device has.
+TEST(Determinism, TwoRunsGiveTheSameBits) {
+  const TestFolder folder("twice");
+  Arguments plain = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  plain.full_determinism = true;
+  std::vector<Arguments> all(1, plain);
+  const auto add = [&](const auto& change) { change(all.emplace_back(plain)); };
+  if (tests_run_on_gpu() || has_bf16_products(cpu_isa())) {
+    add([](Arguments& a) { a.bf16 = true; });
+    add([](Arguments& a) { a.dtype = "bfloat16"; });
+  }
+  if (tests_run_on_gpu()) {
+    add([](Arguments& a) { a.tf32 = true; });
+    add([](Arguments& a) { a.matmul_precision = "tf32x3"; });
+    add([](Arguments& a) { a.fp16 = true; });
+  }
+  for (const Arguments& arguments : all) {
+    SCOPED_TRACE(fmt::format("bf16 {}, fp16 {}, tf32 {}, products {}, weights {}", arguments.bf16,
+                             arguments.fp16, arguments.tf32.value_or(false), arguments.matmul_precision,
+                             arguments.dtype));
+    expect_equal_bits(run(folder, arguments), run(folder, arguments));
+  }
+}
+
 TEST(Determinism, ThreadsChangeRoundingOnly) {
   const TestFolder folder("threads");
   const std::string model = testing::write_tiny_model(folder);
-  expect_equal_but_for_rounding(run(folder, model, 1, "auto"), run(folder, model, 2, "auto"));
+  const RunFigures one = run(folder, model, 1, "auto");
+  const RunFigures two = run(folder, model, 2, "auto");
+  expect_equal_but_for_rounding(one, two);
+  // Beside a GPU they make batches alone.
+  if (tests_run_on_gpu()) expect_equal_bits(one, two);
 }
 
 // Plain loops without oneDNN and without SIMD: the farthest that another instruction set or another version

@@ -1,8 +1,12 @@
 // An interrupt in the middle of an evaluation: it ends after the batch in hand, the state is saved, and a run
-// that goes on makes up for the evaluation, with the log and the weights of one that was never stopped.
+// that goes on makes up for the evaluation, with the log and the weights of one that was never stopped. And
+// which run a wish to stop holds for.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <stdexcept>
+#include <thread>
 
 #include "plimsoll/trainer.h"
 #include "tests/training/stable_log.h"
@@ -94,6 +98,79 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
     const std::string state = read_file(arguments.output_dir + "/checkpoint-6/run_state.json");
     EXPECT_NE(state.find("\"evaluation\": false"), std::string::npos) << state;
   }
+}
+
+// Runs of one object, one after the other, in one folder.
+Arguments repeated_arguments(const TestFolder& folder) {
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.max_steps = 4;
+  arguments.save_strategy = "no";
+  // A run that is stopped is saved all the same.
+  arguments.replace_checkpoints = true;
+  return arguments;
+}
+
+TEST(Interrupt, AskedForBeforeARunHoldsForThatOneAlone) {
+  const TestFolder folder("interrupt_before");
+  const Arguments arguments = repeated_arguments(folder);
+  Trainer trainer(arguments);
+  trainer.request_stop();
+  const TrainOutput stopped = trainer.train();
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_EQ(stopped.step, 1);
+  EXPECT_EQ(stopped.last_checkpoint, arguments.output_dir + "/checkpoint-1");
+  const TrainOutput whole = trainer.train();
+  EXPECT_FALSE(whole.interrupted);
+  EXPECT_EQ(whole.step, arguments.max_steps);
+}
+
+// Asks for a stop after the second step, and throws.
+class StopAndThrow : public Callback {
+ public:
+  explicit StopAndThrow(Trainer& trainer) : trainer_(trainer) {}
+  void on_step_end(const StepInfo& info, TrainControl&) override {
+    if (info.step != 2 || !is_armed) return;
+    trainer_.request_stop();
+    throw std::runtime_error("a callback's own error");
+  }
+  bool is_armed = true;
+
+ private:
+  Trainer& trainer_;
+};
+
+TEST(Interrupt, EndsWithTheRunThatThrew) {
+  const TestFolder folder("interrupt_threw");
+  const Arguments arguments = repeated_arguments(folder);
+  Trainer trainer(arguments);
+  const auto fault = std::make_shared<StopAndThrow>(trainer);
+  trainer.add_callback(fault);
+  EXPECT_THROW(trainer.train(), std::runtime_error);
+  fault->is_armed = false;
+  const TrainOutput whole = trainer.train();
+  EXPECT_FALSE(whole.interrupted);
+  EXPECT_EQ(whole.step, arguments.max_steps);
+}
+
+// Runs begin and end under the hand that asks.
+TEST(Interrupt, MayBeAskedForByAnyThreadAtAnyTime) {
+  const TestFolder folder("interrupt_thread");
+  const Arguments arguments = repeated_arguments(folder);
+  Trainer trainer(arguments);
+  std::atomic<bool> is_done{false};
+  std::atomic<int64_t> num_asked{0};
+  std::thread asks([&] {
+    for (; !is_done; ++num_asked) trainer.request_stop();
+  });
+  for (int run = 0; run < 5; ++run) {
+    const int64_t before = num_asked;
+    while (num_asked == before) std::this_thread::yield();
+    const TrainOutput output = trainer.train();
+    EXPECT_TRUE(output.interrupted);
+    EXPECT_EQ(output.step, 1);
+  }
+  is_done = true;
+  asks.join();
 }
 
 }  // namespace

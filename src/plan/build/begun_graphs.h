@@ -1,5 +1,6 @@
-// build_graphs() in two parts, for searches: the first, which is most of the work, is the same for every
-// choice of what is computed again, and nearly always for every size of bucket, and is done once.
+// build_graphs() in two parts, for searches. The first part is most of the work and does not depend on what
+// is computed again in the backward pass, and rarely on the size of buckets: a search does it once, and the
+// second part for every plan that it tries.
 #pragma once
 
 #include <string>
@@ -11,16 +12,18 @@ namespace plimsoll {
 // The training program up to the pass that computes values again, and the evaluation program whole. Errors:
 // as build_graphs().
 PlanGraphs begin_graphs(const PlanRequest& request);
-// The rest of build_graphs(). The evaluation program is built again where the request's bucket is another one
-// than that which it was built for: which layers are fused with their norms depends on it. Requires: what
-// begin_graphs() made of a request that begins alike. Errors: as build_graphs().
+// The rest of build_graphs(). If the request's evaluation bucket is not the one that `begun` was built for,
+// the evaluation program is built anew, because which layers are fused with their norms depends on that
+// bucket. Requires: `begun` is from begin_graphs() of a request for which begin_alike() is true. Errors: as
+// build_graphs().
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun);
-// Whether begin_graphs() makes the same training program of both, and the same evaluation program where
-// their evaluate_bucket is the same. It may say no where they differ in what does not matter. It says no
-// where passes are dumped, which would not be heard of twice.
+// Whether begin_graphs() makes the same training program of both requests, and the same evaluation program
+// where their evaluate_bucket is the same. May be false though they are the same, where requests differ in
+// something that does not matter. Always false where passes are dumped, for their texts are expected once for
+// each request.
 bool begin_alike(const PlanRequest& a, const PlanRequest& b);
 
-// What is called so holds the half of a split weight that products do not read.
+// The name of the buffer with the half of a split weight that products do not read.
 std::string remainder_name(const std::string& weight);
 
 }  // namespace plimsoll

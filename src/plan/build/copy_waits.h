@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// A copy at its position: before the op at `end` it has ended.
+// A copy between memory spaces. It starts at the position `op`, and has ended before the op at `end` starts.
 struct TimedCopy {
   uint32_t op = 0;
   uint32_t end = 0;
@@ -21,11 +21,11 @@ struct TimedCopy {
 // The copies of a graph, in the order of their positions.
 std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket);
 
-// Follows the ops' stream and the two of copies, and gives every copy the time that the ops' stream waits for
-// it. `op_ms`: how long each op of the program takes; what it says of copies is not read. Requires: the plan
-// of the ops says where copies end.
+// Simulates the stream of ops and the two streams of copies. `op_ms` has the time of every op of the program;
+// the entry of a copy is replaced by the time for which the ops' stream waits for it. Requires: program.ops
+// say where copies end.
 void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
-// The same of a program whose copies are these. Requires: in the order of their positions.
+// The same for a program with these copies. Requires: they are in the order of their positions.
 void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& request,
                     std::vector<double>& op_ms);
 

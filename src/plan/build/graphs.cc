@@ -50,6 +50,7 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
     if (spec.trainable || spec.in_adapter || spec.shape.size() != 2) continue;
+    if (is_held_as_loaded(spec, *request.lora)) continue;
     const auto parts = std::ssize(spec.parts);
     const QuantizedSizes sizes =
         quantized_sizes(quantized_format(*request.lora),

@@ -7,6 +7,25 @@
 namespace plimsoll {
 namespace {
 
+// The card's name alone: where its figures come from is of no matter to a refusal.
+const std::string& device_name(const PlanRequest& request) {
+  const bool is_of_table = request.device == KernelDevice::kCuda && request.gpu.uuid.empty();
+  return is_of_table ? request.gpu.name : request.device_label;
+}
+
+// What a user can do where no kernel of the device takes an op.
+std::string advice(Problem problem) {
+  const bool is_on_gpu = problem.device == KernelDevice::kCuda;
+  problem.device = KernelDevice::kCpu;
+  const KernelRow* of_cpu = select_kernel(problem).row;
+  const bool cpu_takes_it = is_on_gpu && of_cpu != nullptr && of_cpu->backend == Backend::kCpu;
+  return fmt::format(
+      "\n  give the model other sizes, where it is trained from scratch (--config_overrides), or compute in "
+      "another "
+      "type (--bf16, --fp16 or neither){}",
+      cpu_takes_it ? "; --device cpu has a kernel for it" : "");
+}
+
 Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
   const Problem problem = kernel_problem(op, bucket, request);
   std::string forced;
@@ -22,8 +41,8 @@ Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& requ
     reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
   }
   throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op,
-              dtype_name(problem.dtype), request.device_label,
-              reasons.empty() ? ": the catalog has no row for it" : reasons);
+              dtype_name(problem.dtype), device_name(request),
+              (reasons.empty() ? ": the catalog has no row for it" : reasons) + advice(problem));
 }
 
 bool same_choice(const Selection& a, const Selection& b) {

@@ -1,5 +1,5 @@
-// Which kernel runs each op of a program, for buckets of one size after another: asked once for ops that are
-// alike. Not thread-safe.
+// Chooses the kernel of each op of a program, for one bucket after another. The catalog is asked only once
+// for all ops that are alike. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class KernelChoice {
   // function wrote into it. Errors: kUsage where no kernel computes an op.
   void choose(ProgramPlan& program, const PlanRequest& request);
 
-  // Of each op's kernel alone. Requires and errors: as choose().
+  // Only the scratch bytes of each op's kernel, for a graph without a plan. Requires and errors: as choose().
   std::vector<int64_t> scratch_bytes(const Graph& graph, const Bucket& bucket,
                                      const PlanRequest& request) const;
 
@@ -27,7 +27,7 @@ class KernelChoice {
 
  private:
   OpKinds kinds_;
-  std::vector<Selection> selections_;  // of each kind, the last
+  std::vector<Selection> selections_;  // for each kind of op, from the last choose()
 };
 
 }  // namespace plimsoll

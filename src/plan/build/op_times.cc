@@ -47,7 +47,10 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   const GpuTarget& gpu = request.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
   const GpuWork work = gpu_work(schema, op);
-  if (work == GpuWork::kOther) return std::hypot(1e3 * traffic, kGpuLeastElementsMs);
+  if (work == GpuWork::kOther) {
+    const bool is_adafactor = op.op.def->name() == "adafactor";
+    return std::hypot(1e3 * traffic, is_adafactor ? kGpuLeastAdafactorMs : kGpuLeastElementsMs);
+  }
   const DType type = arithmetic_type(op);
   // Attention multiplies in tf32 where products do, but not as three of them.
   const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;

@@ -10,19 +10,21 @@
 
 namespace plimsoll {
 
-// Milliseconds in a bucket. Of a copy between memory spaces it says nothing: see link_bytes_per_ms().
+// The milliseconds of one op in a bucket. Not for copies between memory spaces: see link_bytes_per_ms().
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request);
 
-// The same of each op of a training program in the request's bucket, asked once for ops that are alike.
+// The same for each op of a training program in the request's training bucket.
 std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request);
 
-// Bytes that a millisecond carries between a GPU and its host in one direction, while nothing or others go in
-// the other; on a CPU, where tests alone keep something apart, its memory's rate.
+// Bytes that the link between a GPU and its host carries in one direction in a millisecond, while the other
+// direction is idle (kOneWay) or busy too (kBothWays). On a CPU, where only tests have a host arena, it is
+// the rate of the memory.
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
-// The rate of products at which fp32 operands are multiplied as asked. GFLOP/s of the data sheet.
+// The data sheet's rate of products of operands of this type, in GFLOP/s; `fp32` says how fp32 operands are
+// multiplied.
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
 
 }  // namespace plimsoll

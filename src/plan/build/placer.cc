@@ -3,39 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/ops/ops.h"
 #include "plan/build/begun_graphs.h"
+#include "plan/build/captured_graphs.h"
 
 namespace plimsoll {
-namespace {
-
-// What the captured programs hold on the GPU: 2.0 to 2.4 MiB for the 610 ops of BERT-large in one bucket,
-// measured on an H200 as what NVML counts more than in a run without them.
-constexpr int64_t kGraphBytesPerOp = 4096;
-// Rows of a table's gradient: sums of pieces, then of ids. A layer with its norm: its sums are cleared, or
-// the norm follows the product.
-constexpr int64_t kLaunchesBesideTheFirst = 1;
-bool has_two_launches(const Op& op) {
-  return (op.def == &embedding_bwd_op() && op.attributes.has("first_row")) || op.def == &linear_norm_op();
-}
-
-int64_t graph_bytes_of(const Plan& plan) {
-  const auto bytes = [](const std::optional<ProgramPlan>& program, int buckets) {
-    if (!program) return int64_t{0};
-    const int64_t kept = std::min<int64_t>({buckets, kMaxCapturedBuckets, std::ssize(program->ladder)});
-    // Every value that is copied is a node of its own.
-    int64_t nodes = 0;
-    for (const Op& op : program->graph.ops()) {
-      if (!program->is_captured(op.segment)) continue;
-      nodes += op.def == &copy_op() ? std::ssize(op.outputs) : 1;
-      if (has_two_launches(op)) nodes += kLaunchesBesideTheFirst;
-    }
-    return kept * nodes * kGraphBytesPerOp;
-  };
-  return bytes(plan.train, plan.request.train_buckets) + bytes(plan.evaluate, plan.request.evaluate_buckets);
-}
-
-}  // namespace
 
 template <typename Work>
 void Placer::for_each_program(const Work& work) {
@@ -47,6 +18,7 @@ PlanSizes sizes_of(const PlanRequest& request) {
   return {.train_bucket = request.train_bucket,
           .evaluate_bucket = request.evaluate_bucket,
           .gradient_accumulation_steps = request.gradient_accumulation_steps,
+          .captured_buckets = request.captured_buckets,
           .host = request.host};
 }
 
@@ -89,6 +61,7 @@ const Plan& Placer::place(const PlanSizes& sizes) {
   request.train_bucket = sizes.train_bucket;
   request.evaluate_bucket = sizes.evaluate_bucket;
   request.gradient_accumulation_steps = sizes.gradient_accumulation_steps;
+  request.captured_buckets = sizes.captured_buckets;
   request.host = sizes.host;
   if (plan_.train) plan_.train->bucket = sizes.train_bucket;
   if (plan_.evaluate) plan_.evaluate->bucket = sizes.evaluate_bucket;
@@ -158,8 +131,8 @@ void Placer::add_constants() {
     if (*program) plan_.host.library_bytes = std::max(plan_.host.library_bytes, (*program)->library_bytes);
   }
   if (plan_.is_on_gpu()) {
-    plan_.gpu_constant = {.context_bytes = plan_.request.gpu.constant_bytes,
-                          .graph_bytes = graph_bytes_of(plan_)};
+    plan_.gpu_constant = captured_graphs(plan_);
+    plan_.gpu_constant.context_bytes = plan_.request.gpu.constant_bytes;
   }
   plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());
 }

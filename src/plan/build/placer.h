@@ -1,6 +1,6 @@
-// Places one set of graphs for buckets of one size after another. What depends on the graphs alone, and all
-// the names, are made once: a search for what fits asks hundreds of times. Not thread-safe; copies nothing of
-// the graphs.
+// Makes plans of one set of graphs for one size of buckets after another, for searches that ask hundreds of
+// times. What depends on the graphs alone, and all names, are made once. Takes over the graphs without
+// copying them. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};
   int64_t gradient_accumulation_steps = 1;
+  CapturedBuckets captured_buckets = {};
   HostMemory host = {};
 };
 PlanSizes sizes_of(const PlanRequest& request);
@@ -31,7 +32,7 @@ class Placer {
   // as build_plan(); what was placed before is lost then. Cost: for BERT-large half a millisecond.
   const Plan& place(const PlanSizes& sizes);
 
-  // The last one. Requires: place() was called.
+  // The plan of the last place(), moved out. Requires: place() was called.
   Plan take() && { return std::move(plan_); }
 
  private:

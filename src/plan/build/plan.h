@@ -57,8 +57,19 @@ struct HostMemory {
   friend bool operator==(const HostMemory&, const HostMemory&) = default;
 };
 
-// Programs for so many buckets are kept captured on a GPU; the one that was used the longest ago makes room.
+// A GPU keeps as many segments captured as training has in so many buckets, those of evaluation among them;
+// the one that was used the longest ago makes room.
 inline constexpr int kMaxCapturedBuckets = 32;
+inline constexpr int kMaxCapturedSegments = 3 * kMaxCapturedBuckets;
+
+// In how many buckets a segment runs twice or more in a run: a GPU captures it when it does so for the second
+// time.
+struct CapturedBuckets {
+  int train = kMaxCapturedBuckets;     // forward and backward, with every micro-batch
+  int update = kMaxCapturedBuckets;    // optimizer, once a step; where these are more, `train` counts
+  int evaluate = kMaxCapturedBuckets;  // of the evaluation program
+  friend bool operator==(const CapturedBuckets&, const CapturedBuckets&) = default;
+};
 
 // Whether the updates of a run with states on the host run in the next step's forward pass (the pass
 // updates_at_use): where a step is estimated to be shorter for it, or wherever that is possible.
@@ -98,9 +109,7 @@ struct PlanRequest {
   bool measures_products = false;  // what the table lacks is measured before the first step
   int gpu_ordinal = 0;             // among the visible ones; no part of what is planned
   bool holds_gpu_driver = false;   // the process has opened it, also where it then runs on a CPU
-  // Buckets whose programs a GPU keeps captured: those that the data falls into, if it is known.
-  int train_buckets = kMaxCapturedBuckets;
-  int evaluate_buckets = kMaxCapturedBuckets;
+  CapturedBuckets captured_buckets = {};  // on a GPU: by the run's data and steps, if they are known
   std::string device_label = "cpu";
   bool reference_kernels = false;  // force the plain references
   bool weight_copies = false;      // also where the device's products would round weights on their way
@@ -120,17 +129,21 @@ struct PlanRequest {
   bool optimizer_in_backward = false;  // no clipping, no accumulation
   // Optimizer states, and the parts of weights that only updates read, lie in the host's memory.
   bool offload_optimizer = false;
-  // They come to the device as early as it has room below the peak, which depends on the bucket.
+  // With offload_optimizer: states come to the device before their update needs them, as early as there is
+  // room. How much room there is depends on the bucket.
   bool early_states = true;
-  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // of those with early states
-  // Of one update then, and of a table's gradient that is computed by rows: 16 MiB of AdamW's moments. Two
-  // such copies take less than the backward pass of a layer of BERT-large beside them; half as many elements
-  // would add 3 MiB of captured programs there and take nothing from the peak.
+  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // with early_states only
+  // The most elements of one update with offload_optimizer, and of one piece of an embedding table's gradient
+  // that is computed some rows at a time. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and
+  // out takes less time than the backward pass of a layer of BERT-large, which runs beside it; with half as
+  // many elements captured programs would take 3 MiB more there, and the peak would be the same.
   int64_t elements_at_once = int64_t{2} << 20;
-  // Saved values of at least so many bytes lie there between the forward and the backward pass.
+  // Values that are saved for the backward pass lie in the host's memory until then, if they have at least
+  // offload_least_bytes.
   bool offload_activations = false;
   int64_t offload_least_bytes = int64_t{1} << 20;
-  // But for those that have room below the peak, which depends on the bucket.
+  // With offload_activations: values for which the device has room below the peak stay there. How much room
+  // there is depends on the bucket.
   bool saved_in_room = true;
   // A CPU does each copy at the last moment that the plan allows in place of the first: for tests.
   bool late_copies = false;
@@ -220,11 +233,20 @@ struct PersistentBuffer {
   Space space = Space::kDevice;
 };
 
-// What a process holds on a GPU beside its arena. Bytes.
+// Segments of a program that are captured for replay, each a CUDA graph.
+struct CapturedGraphs {
+  int64_t count = 0;
+  int64_t bytes = 0;
+  friend bool operator==(const CapturedGraphs&, const CapturedGraphs&) = default;
+};
+
+// What a process holds on a GPU beside its arena, at most at a time. captured_graphs.h counts the graphs.
 struct GpuConstant {
   int64_t context_bytes = 0;  // context, modules, handles of libraries: GpuTarget::constant_bytes
-  int64_t graph_bytes = 0;    // programs captured for replay: see graph_bytes_of()
-  int64_t total() const { return context_bytes + graph_bytes; }
+  CapturedGraphs train_graphs = {};
+  CapturedGraphs evaluate_graphs = {};
+  int64_t graph_bytes() const { return train_graphs.bytes + evaluate_graphs.bytes; }
+  int64_t total() const { return context_bytes + graph_bytes(); }
   friend bool operator==(const GpuConstant&, const GpuConstant&) = default;
 };
 

@@ -1,13 +1,13 @@
 // The matrix products of a plan, as the tuning table and the executor ask for them.
 #include "plan/build/products.h"
 
-#include "plan/build/plan.h"
-
 namespace plimsoll {
 
 namespace {
 
-PlannedProduct planned_linear_add(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
+// That of an op which begins as a linear layer: x[T, K], w[N, K].
+PlannedProduct planned_layer(const OpView& op, const Bucket& bucket, const PlanRequest& request,
+                             MatmulWrites writes) {
   return {.problem = {.m = op.out_shape(0)[0].at(bucket),
                       .n = op.out_shape(0)[1].at(bucket),
                       .k = op.in_shape(0)[1].at(bucket),
@@ -15,9 +15,18 @@ PlannedProduct planned_linear_add(const OpView& op, const Bucket& bucket, const 
                       .a = op.input(0).type.dtype,
                       .b = op.input(1).type.dtype,
                       .c = op.output(0).type.dtype,
-                      .writes = MatmulWrites::kAddend,
+                      .writes = writes,
                       .num_threads = request.num_threads,
                       .isa = request.isa}};
+}
+
+bool is_product(const Op& op) {
+  return op.def->name() == "matmul" || op.def->name() == "linear_add";
+}
+
+// What a kernel of ours computes in this bucket is none of the library's.
+bool is_own(const PlannedProduct& product, std::string_view kernel, const PlanRequest& request) {
+  return is_own_product(kernel) && matmul_takes_own_product(product.problem, request.gpu.sm);
 }
 
 }  // namespace
@@ -28,7 +37,7 @@ bool is_own_product(std::string_view implementation) {
 
 PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const PlanRequest& request,
                                std::string_view kernel) {
-  if (op.op.def->name() == "linear_add") return planned_linear_add(op, bucket, request);
+  if (op.op.def->name() == "linear_add") return planned_layer(op, bucket, request, MatmulWrites::kAddend);
   const bool ta = op.attributes().integer("ta") != 0;
   const bool tb = op.attributes().integer("tb") != 0;
   PlannedProduct product{.fp32 = request.fp32_products};
@@ -59,17 +68,42 @@ std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const Progr
   if (request.device != KernelDevice::kCuda) return products;
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const OpView op{program.graph, program.graph.ops()[i]};
-    const bool is_product = op.op.def->name() == "matmul" || op.op.def->name() == "linear_add";
-    if (!is_product || program.ops[i].kernel == nullptr) continue;
-    const PlannedProduct product =
-        planned_product(op, bucket, request, program.ops[i].kernel->implementation);
-    // What a kernel of ours computes in this bucket is none of the library's.
-    if (is_own_product(program.ops[i].kernel->implementation) &&
-        matmul_takes_own_product(product.problem, request.gpu.sm))
-      continue;
+    if (!is_product(op.op) || program.ops[i].kernel == nullptr) continue;
+    const std::string_view kernel = program.ops[i].kernel->implementation;
+    const PlannedProduct product = planned_product(op, bucket, request, kernel);
+    if (is_own(product, kernel, request)) continue;
     auto& [planned, count] = products[product_key(product.problem, product.fp32)];
     planned = product;
     ++count;
+  }
+  return products;
+}
+
+std::map<ProductKey, OwnProduct> own_products_of(const ProgramPlan& program, const Bucket& bucket,
+                                                 const PlanRequest& request) {
+  std::map<ProductKey, OwnProduct> products;
+  if (request.device != KernelDevice::kCuda) return products;
+  for (size_t i = 0; i < program.graph.ops().size(); ++i) {
+    const OpView op{program.graph, program.graph.ops()[i]};
+    if (program.ops[i].kernel == nullptr) continue;
+    const std::string_view kernel = program.ops[i].kernel->implementation;
+    const std::string_view name = op.op.def->name();
+    ProductKey key;
+    if (is_product(op.op)) {
+      const PlannedProduct product = planned_product(op, bucket, request, kernel);
+      if (!is_own(product, kernel, request)) continue;
+      key = product_key(product.problem, product.fp32);
+    } else if (name == "linear_gelu" || name == "linear_norm") {
+      const PlannedProduct product = planned_layer(op, bucket, request, MatmulWrites::kOverwriteOnly);
+      key = product_key(product.problem, product.fp32);
+      key.form += name == "linear_gelu" ? " gelu" : " norm";
+    } else {
+      continue;
+    }
+    OwnProduct& own = products[key];
+    own.kernel = kernel;
+    own.is_part = !is_product(op.op);
+    ++own.count;
   }
   return products;
 }

@@ -1,5 +1,5 @@
-// Buffers of one program and their offsets, for buckets of one size after another: lifetimes, purposes and
-// what ends where are found once. Not thread-safe.
+// Finds kernels, buffers and offsets of one program, for one bucket after another. What is the same in every
+// bucket (lifetimes, purposes, where each buffer's life ends) is found once. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class ProgramPlacer {
   // Kernels, ladder and buffers for program.bucket, with offsets from the start of the program's transient
   // regions.
   void lay_out(ProgramPlan& program, const PlanRequest& request);
-  // Makes all offsets those of the arenas. `begin` and `host_begin`: where the transient regions start.
-  // Requires: persistent buffers have theirs.
+  // Turns offsets within the transient regions into offsets within the arenas; the regions start at `begin`
+  // and `host_begin`. Requires: persistent buffers have their offsets.
   void resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin, ProgramPlan& program) const;
 
  private:
@@ -39,7 +39,7 @@ class ProgramPlacer {
   uint32_t cut_at_;
   std::vector<Persistent> persistent_;
   std::vector<uint32_t> roots_;      // of each value
-  std::vector<uint32_t> buffer_of_;  // of a persistent root its place in Plan::persistent
+  std::vector<uint32_t> buffer_of_;  // for a root that is persistent: its index in Plan::persistent
 };
 
 }  // namespace plimsoll

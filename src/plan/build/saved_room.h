@@ -1,5 +1,5 @@
-// What room a training step leaves on a device for activations that would lie in the host's memory between
-// the passes.
+// How much of the device's memory a training step leaves free for activations that --offload_activations
+// would move to the host.
 #pragma once
 
 #include "graph/passes/saved_turns.h"
@@ -7,10 +7,12 @@
 
 namespace plimsoll {
 
-// The room below the peak of the plan in which all that can move does and copies come as late as they can: as
-// much of it as the layout finds places for, so that the arena needs no byte more; nothing where that is none
-// of it. A GPU's captured programs may: where all stays, segments are captured again. `graph` is as before
-// the pass offload_activations. Cost: lays the program out some times.
+// The plan that needs the least memory moves every activation that can move, and brings each back as late as
+// possible. Below the peak of that plan there is room in which some activations can stay, or be copied
+// earlier and longer, without a larger arena. Returns as much of this room as the layout can really use, or
+// an empty room where it can use none or the step would not be estimated to be shorter. Only captured
+// programs on a GPU may take more bytes for it: where nothing moves, segments can be captured. `graph` is the
+// program before the pass offload_activations. Cost: several layouts of the program.
 SavedRoom find_saved_room(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

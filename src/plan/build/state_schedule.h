@@ -1,7 +1,7 @@
-// A program with the copies of its states at given turns, in numbers: the buffers that ProgramBuffers would
-// find in the graph that the pass offload_states makes, and when the copies of find_copies() end. For
-// searches, to which a graph for each try would be too slow. What it is not: the truth about a plan, which
-// stands on the graph; a test holds the two together. Thread-safe once it is made.
+// A quick preview, for searches, of what the pass offload_states makes of a program with given turns: the
+// buffers that ProgramBuffers would find in that graph, and when the copies that find_copies() would find
+// end. It is made of numbers alone, for building a graph for each try would be too slow. A plan itself is
+// made from the graph; a test checks that both agree. Thread-safe once it is made.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,12 @@ class StateSchedules {
   // `graph` is as before the pass offload_states. Errors: kUsage where no kernel computes an op.
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
-  // Requires: turns of updates(), carried ones only where nothing else is copied beside the forward pass.
+  // The program with these turns. Requires: one turn for each of updates(); carried states only where nothing
+  // else is copied beside the forward pass.
   StateSchedule with(const StateTurns& turns) const;
 
-  // Of the program without the copies:
+  // The program without the copies of its states: its updates; and for each op its segment, its time, and the
+  // bytes that are live on the device.
   std::span<const MovedUpdate> updates() const { return updates_; }
   std::span<const Segment> segments() const { return segments_; }
   const std::vector<double>& op_ms() const { return op_ms_; }

@@ -1,4 +1,4 @@
-// What room a training step leaves on a GPU for states that come from the host's memory.
+// How much of a GPU's memory a training step leaves free for optimizer states that come from the host.
 #pragma once
 
 #include "graph/passes/state_turns.h"
@@ -12,11 +12,13 @@ struct UpdateOrder {
   StepRoom room = {};
 };
 
-// The room below the peak of the plan in which states come as late as they can: bytes that the ops of
-// `graph`, before the passes updates_at_use and offload_states, leave free and how long they take. As much of
-// it is offered as the layout finds places for, so that the plan needs no byte more; nothing where that is
-// none of it. Of both places that updates may have the faster one; nothing where none moves states. Cost:
-// lays the program out some times.
+// Decides where updates run, in their own step or in the next step's forward pass, and how early their states
+// may come to the device. The room is described by the bytes that are live at each op of `graph`, which is
+// the program before the passes updates_at_use and offload_states, by the time of each op, and by the most
+// bytes that may lie there. That limit is the peak of the plan in which states come as late as they can plus
+// a twentieth, less what the layout finds no places for. Of both places for updates the one with the shorter
+// estimated step is taken. Returns nothing where no update moves states. Cost: several layouts of the
+// program.
 std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanRequest& request);
 
 }  // namespace plimsoll

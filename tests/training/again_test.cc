@@ -1,0 +1,214 @@
+// train() of an object that has trained before: it begins anew, also where the run before ended by an error
+// in its middle; and where it is refused, nothing has changed.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+
+#include "plimsoll/trainer.h"
+#include "tests/training/stable_log.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll {
+namespace {
+
+using testing::stable_log;
+using testing::TestFolder;
+
+// What a callback of a user may throw: no error of the library's.
+struct Fault : std::runtime_error {
+  Fault() : std::runtime_error("a callback's own error") {}
+};
+
+// Throws after step `step`, as long as it is armed.
+class Faulty : public Callback {
+ public:
+  explicit Faulty(int64_t step) : step_(step) {}
+  void on_step_end(const StepInfo& info, TrainControl&) override {
+    if (is_armed && info.step == step_) throw Fault();
+  }
+  bool is_armed = true;
+
+ private:
+  int64_t step_;
+};
+
+Arguments arguments_of(const TestFolder& folder) {
+  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
+  arguments.save_strategy = "no";
+  arguments.max_steps = 6;
+  return arguments;
+}
+
+std::string weights_of(Trainer& trainer, const TestFolder& folder) {
+  trainer.save_model(folder.path("saved"));
+  std::string text = testing::read_file(folder.path("saved") + "/model.safetensors");
+  std::filesystem::remove_all(folder.path("saved"));
+  EXPECT_FALSE(text.empty());
+  return text;
+}
+
+// The message of the error of this code that a call ends with.
+std::string refusal(const std::function<void()>& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+// A run from the weights in FOLDER/between is what the object's next one must be, state for state: with
+// dropout, so that random draws count too.
+void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
+  trainer.save_model(folder.path("between"));
+  const TrainOutput again = trainer.train();
+  EXPECT_EQ(again.step, arguments.max_steps);
+  EXPECT_EQ(trainer.step(), arguments.max_steps);
+  const std::string weights = weights_of(trainer, folder);
+  arguments.config_name.clear();
+  arguments.model_name_or_path = folder.path("between");
+  Trainer fresh(arguments);
+  EXPECT_EQ(stable_log(fresh.train().log_history), stable_log(again.log_history));
+  EXPECT_TRUE(weights_of(fresh, folder) == weights);
+}
+
+TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
+  for (const bool in_backward : {false, true}) {
+    SCOPED_TRACE(in_backward);
+    const TestFolder folder("again_threw");
+    Arguments arguments = arguments_of(folder);
+    if (in_backward) {
+      arguments.optimizer_in_backward = true;
+      arguments.max_grad_norm = 0;
+      arguments.gradient_accumulation_steps = 1;
+    }
+    Trainer trainer(arguments);
+    const auto faulty = std::make_shared<Faulty>(4);
+    trainer.add_callback(faulty);
+    EXPECT_THROW(trainer.train(), Fault);
+    EXPECT_EQ(trainer.step(), 4);
+    faulty->is_armed = false;
+    expect_next_begins_anew(trainer, arguments, folder);
+  }
+}
+
+// Neither loop counted an update; but random numbers were drawn.
+TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
+  if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
+    GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";
+  }
+  const TestFolder folder("again_dropped");
+  const Arguments arguments = arguments_of(folder);
+  Trainer trainer(arguments);
+  trainer.forward_backward(trainer.next_batch());
+  EXPECT_THROW(trainer.update_by([](const OwnParameter&) { throw Fault(); }), Fault);
+  EXPECT_EQ(trainer.step(), 0);
+  expect_next_begins_anew(trainer, arguments, folder);
+}
+
+// A loop of one's own that goes on behind such a run has its updates behind it and all batches before it.
+TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
+  const TestFolder folder("again_own");
+  Arguments arguments = arguments_of(folder);
+  Trainer trainer(arguments);
+  const Batch first = trainer.next_batch();
+  trainer.add_callback(std::make_shared<Faulty>(3));
+  EXPECT_THROW(trainer.train(), Fault);
+  EXPECT_EQ(trainer.step(), 3);
+  // More than the run had planned for itself are batches of a loop without end.
+  for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
+  trainer.forward_backward(first);
+  trainer.update(1e-3);
+  EXPECT_EQ(trainer.step(), 4);
+}
+
+TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
+  const TestFolder folder("again_lock");
+  Arguments arguments = arguments_of(folder);
+  // There is none, and a line says so.
+  arguments.resume_from_checkpoint = "True";
+  Trainer first(arguments);
+  first.add_callback(std::make_shared<Faulty>(2));
+  EXPECT_THROW(first.train(), Fault);
+  Trainer second(arguments);
+  EXPECT_THROW(second.train([](const std::string&) { throw Fault(); }), Fault);
+  Trainer third(arguments);
+  EXPECT_EQ(third.train().step, arguments.max_steps);
+}
+
+// The same object's next run is another run: what the one before saved is not written over unasked.
+TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
+  const TestFolder folder("again_saved");
+  Arguments arguments = arguments_of(folder);
+  arguments.save_strategy = "steps";
+  for (const bool replaces : {false, true}) {
+    SCOPED_TRACE(replaces);
+    arguments.output_dir = folder.path(replaces ? "replaced" : "kept");
+    arguments.replace_checkpoints = replaces;
+    Trainer trainer(arguments);
+    const auto faulty = std::make_shared<Faulty>(4);
+    trainer.add_callback(faulty);
+    EXPECT_THROW(trainer.train(), Fault);
+    faulty->is_armed = false;
+    if (replaces) {
+      EXPECT_EQ(trainer.train().step, arguments.max_steps);
+      continue;
+    }
+    const std::string message = refusal([&] { trainer.train(); }, ErrorCode::kUsage);
+    EXPECT_NE(message.find("checkpoints of another run"), std::string::npos) << message;
+    // Another object goes on from them.
+    arguments.resume_from_checkpoint = "True";
+    EXPECT_EQ(Trainer(arguments).train().step, arguments.max_steps);
+    arguments.resume_from_checkpoint.clear();
+  }
+}
+
+// Two steps of one's own, perhaps a run that is refused, and a third step.
+std::string three_own_steps(const Arguments& arguments, const TestFolder& folder, bool tries_to_train) {
+  Trainer trainer(arguments);
+  for (int step = 0; step < 3; ++step) {
+    if (step == 2 && tries_to_train) refusal([&] { trainer.train(); }, ErrorCode::kUsage);
+    for (int i = 0; i < 2; ++i) trainer.forward_backward(trainer.next_batch());
+    trainer.update(1e-3);
+  }
+  EXPECT_EQ(trainer.step(), 3);
+  return weights_of(trainer, folder);
+}
+
+TEST(Again, ARunThatIsRefusedChangesNothing) {
+  const TestFolder folder("again_refused");
+  Arguments arguments = arguments_of(folder);
+  arguments.save_strategy = "steps";
+  Trainer(arguments).train();
+  EXPECT_TRUE(three_own_steps(arguments, folder, true) == three_own_steps(arguments, folder, false));
+}
+
+// It has more labels: most tensors fit, and are read before the others are missed.
+TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
+  const TestFolder folder("again_misfit");
+  Arguments arguments = arguments_of(folder);
+  arguments.save_strategy = "steps";
+  arguments.num_labels = 3;
+  arguments.output_dir = folder.path("other");
+  Trainer(arguments).train();
+  arguments.num_labels.reset();
+  arguments.output_dir = folder.path("run");
+  Trainer untrained(arguments);
+  const std::string expected = weights_of(untrained, folder);
+  arguments.resume_from_checkpoint = folder.path("other") + "/checkpoint-6";
+  Trainer trainer(arguments);
+  const Batch batch = trainer.next_batch();
+  refusal([&] { trainer.train(); }, ErrorCode::kBadData);
+  EXPECT_TRUE(weights_of(trainer, folder) == expected);
+  refusal([&] { trainer.train(); }, ErrorCode::kBadData);
+  // The batch is still the object's own.
+  EXPECT_GT(trainer.forward_backward(batch), 0.0);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// A signal that comes when a run has failed: there is nothing to stop, and the program says what it was about
+// to say.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
+#include "io/ckpt/folder_lock.h"
+#include "tests/bad_input/binary.h"
+#include "tests/training/tiny_folder.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// The reading end of a named pipe that holds a page: who writes more at a time waits until all that was
+// written before has been read.
+class NarrowPipe {
+ public:
+  static constexpr int kBytes = 4096;
+
+  explicit NarrowPipe(const std::string& path) {
+    if (mkfifo(path.c_str(), 0600) == 0) reader_ = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+    is_narrow_ = reader_ >= 0 && fcntl(reader_, F_SETPIPE_SZ, kBytes) == kBytes;
+  }
+  ~NarrowPipe() {
+    if (reader_ >= 0) close(reader_);
+  }
+  NarrowPipe(const NarrowPipe&) = delete;
+  NarrowPipe& operator=(const NarrowPipe&) = delete;
+
+  bool is_narrow() const { return is_narrow_; }
+  // Reads to the end of these words, and no byte more; to the end of all where they do not come.
+  std::string read_to(const std::string& words) const {
+    fcntl(reader_, F_SETFL, 0);
+    std::string text;
+    for (char byte = 0; !text.ends_with(words) && read(reader_, &byte, 1) == 1;) text += byte;
+    return text;
+  }
+
+ private:
+  int reader_ = -1;
+  bool is_narrow_ = false;
+};
+
+// The error names a path that is as long as paths are, so that the program waits in the middle of it, with
+// its run gone.
+TEST(Signal, WhileAnErrorIsToldThereIsNoRunToStop) {
+  const TestFolder folder("signal_after_error");
+  Arguments arguments = tiny_arguments(write_tiny_model(folder), "");
+  constexpr size_t kLongest = NarrowPipe::kBytes - sizeof "/.plimsoll.lock";
+  std::string output_dir = folder.path("run");
+  while (output_dir.size() + 2 < kLongest)
+    output_dir += "/" + std::string(std::min<size_t>(100, kLongest - output_dir.size() - 1), 'd');
+  std::filesystem::create_directories(output_dir);
+  const FolderLock lock(output_dir);
+  const std::string path = folder.path("told");
+  const NarrowPipe told(path);
+  if (!told.is_narrow()) GTEST_SKIP() << "no pipe of one page can be made here";
+  Process process({"train", "--config_name", arguments.config_name, "--dataset_name", "dummy",
+                   "--dummy_num_samples", "8", "--dummy_seq_length", "8", "--max_steps", "2", "--num_threads",
+                   "1", "--use_cpu", "--output_dir", output_dir},
+                  path, {}, folder.path("plan"));
+  const std::string before = told.read_to("plimsoll: /");
+  ASSERT_TRUE(before.ends_with("plimsoll: /")) << before;
+  process.send(SIGINT);
+  // Long enough for the handler.
+  sleep_us(100000);
+  EXPECT_TRUE(process.is_running());
+  const std::string error = told.read_to("there is no such end");
+  std::filesystem::remove(path);
+  EXPECT_EQ(process.wait().exit_code, 2) << error;
+  EXPECT_NE(error.find("trains into this folder already"), std::string::npos) << error;
+  EXPECT_EQ(error.find("finishing the step"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
