@@ -29,7 +29,7 @@ struct Method {
 
 // Every method that this version has, in the order in which tables show them.
 const std::vector<Method>& method_table();
-// Whether no two of the methods set the same argument, which holds one value.
+// False where two of the methods set the same argument, which can hold the value of one of them only.
 bool set_different_arguments(const std::vector<const Method*>& methods);
 // The method of that name, or nullptr.
 const Method* find_method(std::string_view name);

@@ -1,20 +1,23 @@
 #include "plimsoll/fit.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 
+#include "api/fit_command.h"
+#include "api/fit_methods.h"
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "plan/search/fit.h"
-#include "plimsoll/methods.h"
 #include "show/report/fit_table.h"
 #include "target/gpu_target.h"
+#include "train/captured_buckets.h"
 #include "train/host_memory.h"
 #include "train/run_setup.h"
 #include "train/run_threads.h"
@@ -22,79 +25,55 @@
 namespace plimsoll {
 namespace {
 
-using MethodSet = std::vector<const Method*>;
+constexpr int64_t kMostEffective = 65536;
 
-bool has_kind(const MethodSet& set, std::string_view kind) {
-  return std::any_of(set.begin(), set.end(), [&](const Method* method) { return method->kind == kind; });
+int64_t mib_up(int64_t bytes) {
+  return (bytes + kMiB - 1) / kMiB;
 }
 
-// Every set with at most one method of each kind. Accumulation is the search's own; a loss in chunks is
-// for many thousands of labels; and where a part is trained, another optimizer saves little of the little
-// that its states are. The same goes for moving them.
-std::vector<MethodSet> method_sets(bool with_other_paths) {
-  std::vector<std::string_view> kinds;
-  for (const Method& method : method_table()) {
-    if (method.kind == "accumulation" || method.kind == "loss") continue;
-    if (std::find(kinds.begin(), kinds.end(), method.kind) == kinds.end()) kinds.push_back(method.kind);
+MethodEffect public_effect(Effect effect) {
+  switch (effect) {
+    case Effect::kNone:
+      return MethodEffect::kSameSums;
+    case Effect::kRounding:
+      return MethodEffect::kRounding;
+    case Effect::kOtherModel:
+      break;
   }
-  std::vector<MethodSet> sets{{}};
-  for (const std::string_view kind : kinds) {
-    const size_t before = sets.size();
-    for (size_t i = 0; i < before; ++i) {
-      for (const Method& method : method_table()) {
-        if (method.kind != kind || !method.not_in_fit.empty()) continue;
-        if (method.effect == MethodEffect::kOtherPath && !with_other_paths) continue;
-        if (method.kind == "trained part" && has_kind(sets[i], "optimizer")) continue;
-        const bool has_few_states = method.kind == "trained part" || method.kind == "optimizer";
-        if (has_few_states && has_kind(sets[i], "offload")) continue;
-        sets.push_back(sets[i]);
-        sets.back().push_back(&method);
-      }
-    }
-  }
-  return sets;
+  return MethodEffect::kOtherPath;
 }
 
-// The arguments with the words of the methods: only what these set is taken over. Errors: kUsage where it is
-// refused.
-Arguments with_methods(const Arguments& arguments, const MethodSet& methods) {
-  if (methods.empty()) return arguments;
-  std::vector<std::string> words;
-  for (const Method* method : methods) words.insert(words.end(), method->words.begin(), method->words.end());
-  const ParseResult parsed = parse_arguments(words);
-  const nlohmann::json set = nlohmann::json::parse(arguments_json(parsed.arguments));
-  nlohmann::json all = nlohmann::json::parse(arguments_json(arguments));
-  for (const std::string& name : parsed.explicitly_set) all[name] = set.at(name);
-  Arguments changed = arguments_from_json(all.dump(), "methods");
-  resolve_arguments(changed);
-  return changed;
+std::vector<std::string> split_words(int64_t micro_batch, int64_t accumulation) {
+  return {"--per_device_train_batch_size", std::to_string(micro_batch), "--gradient_accumulation_steps",
+          std::to_string(accumulation)};
 }
 
-std::string names_of(const MethodSet& methods) {
+std::string names_of(const std::vector<const Method*>& methods) {
   std::string names;
-  for (const Method* method : methods) names += (names.empty() ? "" : " with ") + std::string(method->name);
+  for (const Method* method : methods) names += (names.empty() ? "" : ", ") + std::string(method->name);
   return names;
 }
 
-std::vector<std::string> words_of(const MethodSet& methods, const FitAnswer& answer) {
-  std::vector<std::string> words;
-  for (const Method* method : methods) words.insert(words.end(), method->words.begin(), method->words.end());
-  words.insert(words.end(), {"--per_device_train_batch_size", std::to_string(answer.micro_batch),
-                             "--gradient_accumulation_steps", std::to_string(answer.accumulation)});
-  return words;
+// "t4 has no TF32 (a GPU of ...); leave it out": "no TF32".
+std::string short_reason(std::string reason, const std::string& device) {
+  for (const std::string& beginning : {device + " ", std::string("has ")}) {
+    if (reason.starts_with(beginning)) reason.erase(0, beginning.size());
+  }
+  return reason.substr(0, std::min(reason.find(" ("), reason.find(';')));
 }
+
+// A run on a device, and what was found of it.
+struct AskedDevice {
+  std::string device = {};
+  AskedRun run = {};
+  FitSubject subject = {};
+  FitMethods methods = {};
+};
 
 class Fit {
  public:
   Fit(const FitOptions& options, const Environment& environment)
-      : options_(options), environment_(environment) {
-    base_ = options.arguments;
-    // A budget's choice would stay as it was for the first batch, and no other would keep to the budget.
-    if (base_.recompute == "selective" || base_.recompute_budget) {
-      throw_error(ErrorCode::kUsage,
-                  "--recompute{}: {}; leave it out, and add it to the command that fit gives",
-                  base_.recompute_budget ? "_budget" : " selective", find_method("selective")->not_in_fit);
-    }
+      : options_(options), environment_(environment), base_(options.arguments) {
     // A plan is made for batches of the longest sequences, whatever the data; so the data need not be read.
     length_ = base_.dataset_name == "dummy" ? base_.dummy_seq_length : base_.max_seq_length;
     evaluates_ = base_.do_eval || base_.do_predict || base_.eval_strategy != "no";
@@ -116,16 +95,12 @@ class Fit {
     rank();
     FitReport& report = report_;
     report.plans_per_s = plan_ms_ > 0 ? 1e3 * static_cast<double>(report.num_plans) / plan_ms_ : 0;
-    for (const auto& [reason, sets] : refused_) {
-      std::vector<std::string> names;
-      for (const MethodSet& set : sets) names.push_back(names_of(set));
-      report.refused += fmt::format("not possible: {}: {}\n", fmt::join(names, ", "), reason);
-    }
-    if (report.rows.empty())
-      throw_error(ErrorCode::kUsage, "no set of methods is possible here\n{}", report.refused);
-    if (report.rows.front().micro_batch == 0) refuse();
+    report.refused = refused_text();
+    if (report.rows.empty() || report.rows.front().micro_batch == 0) refuse();
+    const FitCommand command = fit_command(options_.arguments, label_);
     const FitTableContext context{.subject = subject(),
-                                  .command = command(),
+                                  .command = command.words,
+                                  .to_fill_in = command.to_fill_in,
                                   .compares_cards = compares_cards(),
                                   .epoch_samples = options_.epoch_samples};
     report.table = fit_table(report, context);
@@ -134,8 +109,6 @@ class Fit {
   }
 
  private:
-  static constexpr int64_t kMostEffective = 65536;
-
   bool compares_cards() const { return !options_.devices.empty(); }
 
   std::vector<std::string> devices() const {
@@ -146,192 +119,258 @@ class Fit {
     return names;
   }
 
-  // Of a card that is compared with others only the fastest counts: sets that compute again are looked at
-  // where nothing else fits.
-  void search_device(const std::string& device) {
-    std::vector<MethodSet> sets = method_sets(options_.with_other_paths);
-    if (!compares_cards()) {
-      search_sets(device, sets);
-      return;
+  Effect most() const { return options_.with_other_paths ? Effect::kOtherModel : Effect::kRounding; }
+
+  AskedDevice asked(const Arguments& arguments, const std::string& device, Effect most_effect) {
+    AskedDevice asked{.device = device, .run = asked_run(arguments)};
+    asked.run.arguments.device = asked.run.planned.device = device;
+    const RunSetup setup =
+        prepare_run(asked.run.planned, RunPurpose::kPlan, environment_, posix_file_system());
+    asked.subject = {.request = setup.request,
+                     .recompute = asked.run.recompute,
+                     .budget_bytes = asked.run.budget_bytes,
+                     .host_bytes_per_token = batch_bytes_per_token(setup)};
+    PlanRequest& request = asked.subject.request;
+    request.evaluate = evaluates_;
+    // Of random data, which is the only one that is read.
+    if (setup.train && request.device == KernelDevice::kCuda) {
+      asked.subject.captured_buckets = [run = counted_run(setup)](const PlanRequest& of) {
+        return captured_buckets_of_dummy(run, of);
+      };
     }
-    const auto middle = std::stable_partition(
-        sets.begin(), sets.end(), [](const MethodSet& set) { return !has_kind(set, "recompute"); });
-    const auto before = static_cast<std::ptrdiff_t>(report_.rows.size());
-    search_sets(device, {sets.begin(), middle});
-    const bool fits = std::any_of(report_.rows.begin() + before, report_.rows.end(),
-                                  [](const FitRow& row) { return row.micro_batch > 0; });
-    if (!fits) search_sets(device, {middle, sets.end()});
+    length_ = request.train_bucket.longest;
+    most_tokens_ = setup.model.max_position_embeddings;
+    if (label_.empty()) label_ = setup.model_label;
+    if (!compares_cards()) {
+      device_label_ = request.device_label;
+      limit_bytes_ = request.memory_limit_bytes;
+    }
+    asked.methods = methods_beside(asked.run, request, most_effect, environment_);
+    return asked;
   }
 
-  void search_sets(const std::string& device, const std::vector<MethodSet>& tried) {
-    std::vector<FitCandidate> candidates;
-    std::vector<MethodSet> sets;
-    FitQuestion question{.effective_batch = effective_, .longest = length_};
-    if (compares_cards()) question.num_detailed = 0;
+  MethodSpace space_of(const AskedDevice& asked) const {
+    return {asked.subject, asked.methods.scope, effective_, effective_};
+  }
+
+  FitQuestion question() const {
+    FitQuestion question{.effective_batch = effective_, .longest = length_, .most_tokens = most_tokens_};
+    // Of a card that is compared with others only the fastest counts.
+    if (compares_cards()) {
+      question.num_answers = 1;
+      question.of_each_effect = false;
+      question.num_detailed = 0;
+    }
     question.num_threads = base_.num_threads > 0 ? static_cast<int>(base_.num_threads) : available_threads();
-    for (const MethodSet& set : tried) {
-      try {
-        Arguments arguments = with_methods(base_, set);
-        arguments.device = device;
-        const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, environment_, posix_file_system());
-        FitCandidate candidate{
-            .methods = {}, .request = setup.request, .host_bytes_per_token = batch_bytes_per_token(setup)};
-        candidate.request.evaluate = evaluates_;
-        question.longest = setup.request.train_bucket.longest;
-        question.most_tokens = setup.model.max_position_embeddings;
-        if (is_without_effect(set, candidate.request)) continue;
-        if (label_.empty()) label_ = setup.model_label;
-        if (!compares_cards()) {
-          device_label_ = candidate.request.device_label;
-          limit_bytes_ = candidate.request.memory_limit_bytes;
-        }
-        candidates.push_back(std::move(candidate));
-        sets.push_back(set);
-      } catch (const Error& error) {
-        // Without methods it is the question itself that is wrong.
-        if (set.empty() || error.code() != ErrorCode::kUsage) throw;
-        note_refusal(set, error.what());
-      }
-    }
-    length_ = question.longest;
-    const FitSearch search = search_fit(candidates, question);
+    return question;
+  }
+
+  void search_device(const std::string& device) {
+    const AskedDevice asked_device = asked(base_, device, most());
+    const MethodSpace space = space_of(asked_device);
+    const FitSearch search = search_fit(space, question());
     for (const FitRefusal& refusal : search.refused) {
-      if (sets[refusal.candidate].empty()) throw_error(ErrorCode::kUsage, "{}", refusal.reason);
-      note_refusal(sets[refusal.candidate], refusal.reason);
+      if (refusal.set.empty()) throw_error(ErrorCode::kUsage, "{}", refusal.reason);
+      note_refusal(device, refusal.set.text(), reason_of(refusal.reason));
     }
+    for (const auto& [method, reason] : asked_device.methods.refused)
+      note_refusal(device, std::string(method->name), reason);
     report_.num_plans += search.num_plans;
     plan_ms_ += search.plan_ms;
-    for (const FitAnswer& answer : search.answers) add_row(device, sets[answer.candidate], answer);
+    const std::vector<const Method*> methods = space.methods();
+    if (methods.size() >= num_methods_) {
+      num_methods_ = methods.size();
+      report_.searched = searched_text(space, search);
+    }
+    bool is_own_there = false;
+    for (const FitAnswer& answer : search.answers) {
+      add_row(asked_device, space, answer);
+      is_own_there = is_own_there || answer.set.empty();
+    }
+    if (search.answers.empty()) {
+      add_smallest(asked_device, space);
+    } else if (!is_own_there && !compares_cards() && search.own_bytes > limit_bytes_.value_or(0)) {
+      report_.rows.push_back(
+          {.device = device, .methods = {}, .smallest_bytes = search.own_bytes, .arguments = {}});
+    }
   }
 
-  // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat a row.
-  static bool is_without_effect(const MethodSet& set, const PlanRequest& request) {
-    return request.device == KernelDevice::kCpu &&
-           std::any_of(set.begin(), set.end(),
-                       [](const Method* method) { return !method->not_on_cpu.empty(); });
+  // Of the run for which there are the fewest bytes.
+  void add_smallest(const AskedDevice& asked_device, const MethodSpace& space) {
+    const std::optional<SmallestRun> smallest = smallest_run(space, question());
+    if (!smallest) return;
+    report_.num_plans += smallest->num_plans;
+    FitRow row{.device = asked_device.device,
+               .methods = {},
+               .effect = public_effect(space.effect(smallest->set)),
+               .smallest_bytes = smallest->total_bytes,
+               .arguments = arguments_of(asked_device, space, *smallest)};
+    for (const Method* method : smallest->set.methods()) row.methods.emplace_back(method->name);
+    report_.rows.push_back(std::move(row));
   }
 
-  // By what the program says of it, without the arguments that it names first: those are the set.
-  void note_refusal(const MethodSet& set, const std::string& said) {
-    std::string reason = said.substr(0, said.find('\n'));
-    const size_t colon = reason.find(": ");
-    if (reason.starts_with("--") && colon != std::string::npos) reason.erase(0, colon + 2);
-    std::vector<MethodSet>& sets = refused_[reason];
-    // A set that contains a refused one is refused for the same reason: the smaller one is named.
-    const bool is_named = std::any_of(sets.begin(), sets.end(), [&](const MethodSet& named) {
-      return std::all_of(named.begin(), named.end(), [&](const Method* method) {
-        return std::find(set.begin(), set.end(), method) != set.end();
-      });
-    });
-    if (!is_named) sets.push_back(set);
+  static std::vector<std::string> arguments_of(const AskedDevice& asked_device, const MethodSpace& space,
+                                               const SmallestRun& smallest) {
+    std::vector<std::string> words =
+        words_of(smallest.set, asked_device.subject.request, space.budget_bytes(smallest.set));
+    for (std::string& word : split_words(smallest.shape.micro_batch, smallest.shape.accumulation))
+      words.push_back(std::move(word));
+    return words;
   }
 
-  void add_row(const std::string& device, const MethodSet& set, const FitAnswer& answer) {
-    FitRow row{.device = device, .methods = {}, .smallest_bytes = answer.smallest_bytes, .arguments = {}};
-    for (const Method* method : set) row.methods.emplace_back(method->name);
-    row.largest_batch = answer.largest_batch;
-    if (answer.micro_batch > 0) {
-      row.micro_batch = answer.micro_batch;
-      row.accumulation = answer.accumulation;
-      row.total_bytes = answer.total_bytes;
-      row.samples_per_s = answer.samples_per_s;
-      row.longest_sequence = answer.longest_sequence;
-      row.arguments = words_of(set, answer);
-      for (const CardPrice& price : options_.prices) {
-        if (price.device != device) continue;
-        row.epoch_cost =
-            price.per_hour * static_cast<double>(options_.epoch_samples) / row.samples_per_s / 3600;
-      }
+  void add_row(const AskedDevice& asked_device, const MethodSpace& space, const FitAnswer& answer) {
+    FitRow row{
+        .device = asked_device.device,
+        .methods = {},
+        .effect = public_effect(answer.effect),
+        .micro_batch = answer.micro_batch,
+        .accumulation = answer.accumulation,
+        .total_bytes = answer.total_bytes,
+        .samples_per_s = answer.ms_per_sample > 0 ? 1e3 / answer.ms_per_sample : 0,
+        .largest_batch = answer.largest_batch,
+        .longest_sequence = answer.longest_sequence,
+        .arguments = words_of(answer.set, asked_device.subject.request, space.budget_bytes(answer.set))};
+    for (const Method* method : answer.set.methods()) row.methods.emplace_back(method->name);
+    for (std::string& word : split_words(answer.micro_batch, answer.accumulation))
+      row.arguments.push_back(std::move(word));
+    for (const CardPrice& price : options_.prices) {
+      if (price.device != asked_device.device) continue;
+      row.epoch_cost =
+          price.per_hour * static_cast<double>(options_.epoch_samples) / row.samples_per_s / 3600;
     }
     report_.rows.push_back(std::move(row));
+  }
+
+  void note_refusal(const std::string& device, const std::string& methods, const std::string& reason) {
+    refused_[device][compares_cards() ? short_reason(reason, device) : reason].push_back(methods);
+  }
+
+  // A line for each reason; of cards, a line for those that say the same.
+  std::string refused_text() const {
+    std::string text;
+    std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_text;
+    for (const auto& [device, reasons] : refused_) {
+      std::string of_card;
+      for (const auto& [reason, methods] : reasons) {
+        const std::string line = fmt::format("{}: {}", fmt::join(methods, ", "), reason);
+        if (!compares_cards()) text += fmt::format("not possible: {}\n", line);
+        of_card += (of_card.empty() ? "" : "; ") + line;
+      }
+      auto it =
+          std::ranges::find(cards_by_text, of_card, &std::pair<std::string, std::vector<std::string>>::first);
+      if (it == cards_by_text.end()) it = cards_by_text.insert(it, {of_card, {}});
+      it->second.push_back(device);
+    }
+    if (!compares_cards()) return text;
+    for (const auto& [of_cards, cards] : cards_by_text)
+      text += fmt::format("not possible on {}: {}\n", fmt::join(cards, ", "), of_cards);
+    return text;
+  }
+
+  std::string searched_text(const MethodSpace& space, const FitSearch& search) const {
+    const auto num_sets = counted(space.all_fixed().size(), "set");
+    const std::string text = fmt::format(
+        "searched: {} of methods in each split of the batch, {} of them planned, for the others are slower "
+        "or "
+        "hold too much: {}",
+        num_sets, search.num_sets, names_of(space.methods()));
+    return options_.with_other_paths ? text : text + "; --all_methods adds those that train differently";
   }
 
   void rank() {
     std::vector<FitRow>& rows = report_.rows;
     if (compares_cards()) {
-      // Of a card the fastest set alone; by cost where there are prices, else by speed.
-      std::stable_sort(rows.begin(), rows.end(), [](const FitRow& a, const FitRow& b) {
-        return a.micro_batch > 0 && b.micro_batch == 0;
-      });
-      std::vector<FitRow> best;
-      for (FitRow& row : rows) {
-        const bool has =
-            std::any_of(best.begin(), best.end(), [&](const FitRow& b) { return b.device == row.device; });
-        if (!has) best.push_back(std::move(row));
-      }
-      rows = std::move(best);
+      // By cost where there are prices, else by speed.
       std::stable_sort(rows.begin(), rows.end(), [](const FitRow& a, const FitRow& b) {
         if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
         if ((a.epoch_cost > 0) != (b.epoch_cost > 0)) return a.epoch_cost > 0;
         return a.epoch_cost > 0 ? a.epoch_cost < b.epoch_cost : a.samples_per_s > b.samples_per_s;
       });
     }
-    double plain = 0;
+    double reference = rows.empty() ? 0 : rows.front().samples_per_s;
     for (const FitRow& row : rows) {
-      if (row.micro_batch == 0) continue;
-      if (row.methods.empty()) plain = row.samples_per_s;
+      if (row.methods.empty() && row.micro_batch > 0 && !compares_cards()) reference = row.samples_per_s;
     }
-    for (const FitRow& row : rows) {
-      if (row.micro_batch > 0 && plain == 0) plain = row.samples_per_s;
-    }
-    for (FitRow& row : rows) row.relative_speed = plain > 0 ? row.samples_per_s / plain : 0;
+    for (FitRow& row : rows) row.relative_speed = reference > 0 ? row.samples_per_s / reference : 0;
   }
 
-  [[noreturn]] void refuse() const {
-    const auto smallest = std::min_element(
-        report_.rows.begin(), report_.rows.end(),
-        [](const FitRow& a, const FitRow& b) { return a.smallest_bytes < b.smallest_bytes; });
-    const int64_t needed = (smallest->smallest_bytes + kMiB - 1) / kMiB;
-    const int64_t allowed = limit_bytes_.value_or(0) / kMiB;
-    const std::string methods = smallest->methods.empty()
-                                    ? "without further methods"
-                                    : fmt::format("with {}", fmt::join(smallest->methods, ", "));
-    throw_error(ErrorCode::kWillNotFit,
-                "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} tokens a step, needs {} MiB "
-                "({}), short by "
-                "{} MiB\n  shorten it with --max_seq_length, take a smaller model, or allow --memory {}MiB{}",
-                allowed, label_, effective_, length_, needed, methods, needed - allowed, needed,
-                options_.with_other_paths ? "" : "; --all_methods tries other optimizers too");
+  // By the limit, or a budget below it.
+  int64_t allowed_bytes() const {
+    const int64_t limit = limit_bytes_.value_or(0);
+    return std::min(limit, base_.recompute_budget.value_or(limit));
+  }
+
+  // What other methods or no clipping would make of a run of which nothing fits, where that is less.
+  std::string what_else_is_there(const std::string& device, int64_t needed) {
+    std::string text;
+    const auto note = [&](const std::string& how, const AskedDevice& asked_device,
+                          std::vector<std::string> words) {
+      const MethodSpace space = space_of(asked_device);
+      const std::optional<SmallestRun> smallest = smallest_run(space, question());
+      if (!smallest || smallest->total_bytes >= needed) return;
+      for (const std::string& word : arguments_of(asked_device, space, *smallest))
+        words.push_back(shell_word(word));
+      text +=
+          fmt::format("\n  {} the smallest needs {} MiB{}: {}", how, mib_up(smallest->total_bytes),
+                      smallest->total_bytes <= allowed_bytes() ? ", which fits" : "", fmt::join(words, " "));
+    };
+    if (base_.max_grad_norm > 0 && !options_.with_other_paths) {
+      Arguments unclipped = base_;
+      unclipped.max_grad_norm = 0;
+      note("without clipping", asked(unclipped, device, most()), {"--max_grad_norm", "0"});
+    }
+    if (!options_.with_other_paths)
+      note("with --all_methods, which may train differently,", asked(base_, device, Effect::kOtherModel), {});
+    return text;
+  }
+
+  [[noreturn]] void refuse() {
+    if (report_.rows.empty())
+      throw_error(ErrorCode::kUsage, "no set of methods is possible here\n{}", report_.refused);
+    const FitRow smallest = *std::ranges::min_element(report_.rows, {}, &FitRow::smallest_bytes);
+    const int64_t needed = mib_up(smallest.smallest_bytes);
+    std::string methods =
+        smallest.methods.empty() ? "as it is" : fmt::format("{}", fmt::join(smallest.methods, ", "));
+    if (compares_cards()) {
+      throw_error(
+          ErrorCode::kWillNotFit,
+          "nothing fits on any of these cards: the smallest run of {}, {} of {} a step, needs {} MiB ({}, on "
+          "{})\n  {}\n  shorten it with --max_seq_length, or take a smaller model",
+          label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
+          smallest.device, report_.searched);
+    }
+    const int64_t allowed = allowed_bytes() / kMiB;
+    const std::string others = what_else_is_there(base_.device, smallest.smallest_bytes);
+    throw_error(
+        ErrorCode::kWillNotFit,
+        "nothing fits: {} MiB allowed; the smallest run of {}, {} of {} a step, needs {} MiB ({}), short by "
+        "{} MiB\n  {}{}\n  shorten it with --max_seq_length, take a smaller model, or allow {} {}MiB",
+        allowed, label_, counted(effective_, "sequence"), counted(length_, "token"), needed, methods,
+        needed - allowed, report_.searched, others,
+        base_.recompute_budget ? "--recompute_budget" : "--memory", needed);
   }
 
   std::string subject() const {
-    std::string text = fmt::format("{}, {} tokens, {} sequences a step", label_, length_, effective_);
-    if (compares_cards()) return text + fmt::format(", an epoch of {} sequences", options_.epoch_samples);
+    std::string text =
+        fmt::format("{}, {}, {} a step", label_, counted(length_, "token"), counted(effective_, "sequence"));
+    if (compares_cards()) return text + ", an epoch of " + counted(options_.epoch_samples, "sequence");
     text += ", on " + device_label_;
     return limit_bytes_ ? text + fmt::format(", {} MiB allowed", *limit_bytes_ / kMiB)
                         : text + ", no limit is given";
-  }
-
-  // What was asked about, as words, without those that the search chooses and without a card's name, which is
-  // not that of a device of the machine that will run it.
-  std::string command() const {
-    std::string text;
-    for (const ArgumentDifference& difference : diff_arguments(Arguments{}, options_.arguments)) {
-      const std::string& name = difference.name;
-      const bool is_chosen = name == "per_device_train_batch_size" || name == "gradient_accumulation_steps" ||
-                             (name == "device" && find_gpu_target(difference.after).has_value());
-      // What resolving filled in is no word of the user.
-      const bool is_filled = name == "eval_steps" || name == "metric_for_best_model" ||
-                             name == "greater_is_better" || name == "do_train";
-      if (is_chosen || is_filled) continue;
-      const std::optional<int64_t> limit = options_.arguments.memory_limit;
-      const bool is_whole = name == "memory_limit" && limit && *limit % kMiB == 0;
-      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", name,
-                          is_whole ? fmt::format("{}MiB", *limit / kMiB) : difference.after);
-    }
-    return text;
   }
 
   const FitOptions& options_;
   const Environment& environment_;
   Arguments base_;
   int64_t length_ = 0;
+  int64_t most_tokens_ = 0;
   int64_t effective_ = 1;
   bool evaluates_ = false;
   std::string label_;
   std::string device_label_;
   std::optional<int64_t> limit_bytes_;
-  std::map<std::string, std::vector<MethodSet>> refused_;  // by reason
+  std::map<std::string, std::map<std::string, std::vector<std::string>>> refused_;  // device, reason, methods
+  size_t num_methods_ = 0;
   double plan_ms_ = 0;
   FitReport report_;
 };

@@ -18,7 +18,7 @@ constexpr const char* kUsage =
     "  --memory SIZE             what a run may hold: 16GiB, 500MB; the device's own memory unless said\n"
     "  --device NAME             cpu, a card such as l4, several (l4,t4), or all: then cards are ranked\n"
     "  --effective_batch_size N  sequences of an optimizer step: split into micro-batches as is fastest\n"
-    "  --all_methods             methods that train something else too, such as SGD\n"
+    "  --all_methods             methods that change what is learned too, such as SGD and LoRA\n"
     "  --prices FILE             lines 'l4,0.71': cards are ranked by what an epoch costs\n"
     "  --epoch_samples N         sequences of that epoch, 100000 unless said\n"
     "  --json                    for programs\n\n"

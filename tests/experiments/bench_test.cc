@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "plimsoll/experiments.h"
+#include "plimsoll/plan.h"
 #include "tests/bad_input/binary.h"
 #include "tests/training/tiny_folder.h"
 
@@ -60,8 +63,28 @@ TEST(Bench, MakesTheTableAndItsFiles) {
       run_plimsoll(bench_words(folder, {"--experiments", "--only", "gradient accumulation,SGD,8-bit AdamW"}),
                    folder.path("log"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  const nlohmann::json rows = table_of(folder).at("rows");
+  const nlohmann::json table = table_of(folder);
+  const nlohmann::json& rows = table.at("rows");
   ASSERT_GE(rows.size(), 4u);
+  for (const char* date : {table.at("date").get_ref<const std::string&>().c_str(),
+                           rows[0].at("figures").at("date").get_ref<const std::string&>().c_str()}) {
+    int year = 0, second = 0;
+    char zone = 0;
+    EXPECT_EQ(std::sscanf(date, "%4d-%*2d-%*2dT%*2d:%*2d:%2d%c", &year, &second, &zone), 3) << date;
+    EXPECT_GE(year, 2024) << date;
+    EXPECT_EQ(zone, 'Z') << date;
+  }
+  EXPECT_FALSE(table.at("program").at("version").get<std::string>().empty());
+  EXPECT_FALSE(table.at("machine").at("cpu").get<std::string>().empty());
+  EXPECT_EQ(table.at("summary").at("reference"), "vanilla, batch 4");
+  // The plot's caption has what the first line of a run says of the CPU.
+  const std::string device = rows[0].at("figures").at("device");
+  EXPECT_TRUE(contains(read_file(folder.path("out") + "/rows/01-vanilla-batch-4/output.txt"),
+                       "device " + device + "\n"))
+      << device;
+  EXPECT_TRUE(device.starts_with("cpu: ")) << device;
+  EXPECT_TRUE(contains(result.output, "predictions are by a calibration")) << result.output;
+  EXPECT_FALSE(contains(result.output, "as calibration")) << result.output;
   int measured = 0;
   for (const nlohmann::json& row : rows) {
     // What has no figures says why.
@@ -160,6 +183,61 @@ TEST(Bench, GoesOnAfterItWasKilled) {
   EXPECT_FALSE(contains(again.output, "there already")) << again.output;
 }
 
+TEST(Bench, ASweepsValuesMayHaveCommas) {
+  const TestFolder folder("bench_commas");
+  write_tiny_model(folder);
+  const ProcessResult result = run_plimsoll(
+      bench_words(folder,
+                  {"--dataset_name", "dummy", "--max_steps", "2", "--sweep", "seed=1,2", "--sweep",
+                   "optim_args=momentum_dtype=float32;momentum_dtype=bfloat16,variance_dtype=bfloat16"}),
+      folder.path("log"));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json table = table_of(folder).at("rows");
+  ASSERT_EQ(table.size(), 4u);
+  EXPECT_EQ(table[3].at("name"), "seed=2 optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16");
+  for (const nlohmann::json& row : table) EXPECT_FALSE(row.at("figures").is_null()) << row.dump(1);
+  // Rows are told apart.
+  EXPECT_TRUE(contains(result.output, "  seed=1\n    optim_args=momentum_dtype=float32 ")) << result.output;
+}
+
+TEST(Bench, HelpIsPrintedWhateverItIsAskedBeside) {
+  const TestFolder folder("bench_help");
+  for (const Words& words :
+       {Words{"bench", "--help"}, Words{"bench", "--experiments", "--help"},
+        Words{"bench", "--calibrate", "-h"}, Words{"bench", "--sweep", "seed=1,2", "--help"},
+        Words{"merge", "--adapter", "x", "--help"}}) {
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_TRUE(contains(result.output, "usage: plimsoll " + words[0])) << result.output;
+    for (size_t at = 0; at < result.output.size();) {
+      const size_t end = std::min(result.output.find('\n', at), result.output.size());
+      EXPECT_LE(end - at, 104u) << result.output.substr(at, end - at);
+      at = end + 1;
+    }
+  }
+}
+
+// Nobody waits for rows of which the peer can run none.
+TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
+  const TestFolder folder("bench_no_peer");
+  write_tiny_model(folder);
+  std::ofstream(folder.path("peer.sh")) << "echo 'ModuleNotFoundError: no module' >&2; exit 1\n";
+  const auto refused = [&](const Words& more, const Words& expected) {
+    Words words = bench_words(folder, {"--experiments", "--peer"});
+    words.insert(words.end(), more.begin(), more.end());
+    const ProcessResult result = run_plimsoll(words, folder.path("log"));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    for (const std::string& word : expected) EXPECT_TRUE(contains(result.output, word)) << result.output;
+    EXPECT_FALSE(contains(result.output, "[1/")) << result.output;
+    EXPECT_FALSE(fs::exists(folder.path("out") + "/calibration")) << "the peer is asked first";
+  };
+  refused({"--peer_python", "/bin/sh", "--peer_script", folder.path("peer.sh")},
+          {"--peer: /bin/sh: ModuleNotFoundError: no module", "--peer_python", "leave --peer out"});
+  // The program's own script is found from anywhere.
+  refused({"--peer_python", folder.path("none")}, {"none cannot be run", "--peer_python"});
+  refused({"--peer_script", folder.path("none.py")}, {"--peer_script", "there is no such file"});
+}
+
 // A shell stands for Trainer: it has figures for most rows and none for 8-bit SGD. A row of which Trainer has
 // nothing is the real script's to refuse, which it does before it needs PyTorch.
 TEST(Bench, APeerStandsBesideEachRowThatItHas) {
@@ -167,6 +245,7 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
   write_tiny_model(folder);
   std::ofstream(folder.path("peer.sh"))
       << "case \"$*\" in\n"
+         "  --check) exit 0 ;;\n"
          "  *sgd_8bit*) echo no such optimizer; exit 1 ;;\n"
          "  *selective*) exec python3 " PLIMSOLL_SOURCE_DIR
          "/bench/experiments_peer.py \"$@\" ;;\n"
@@ -200,7 +279,7 @@ TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
   write_tiny_model(folder);
   const auto peer = [&](const std::string& hangs_for) {
     std::ofstream(folder.path("peer.sh"))
-        << "case \"$*\" in *" << hangs_for << "*) exec sleep 100 ;; esac\n"
+        << "case \"$*\" in --check) exit 0 ;; *" << hangs_for << "*) exec sleep 100 ;; esac\n"
         << "printf '{\"samples_per_s\": 2.5, \"measured_bytes\": 1048576, \"refused\": \"\"}' > \"$1\"\n";
   };
   const Words words = bench_words(folder, {"--experiments", "--only", "Adagrad", "--peer", "--peer_python",
@@ -249,7 +328,15 @@ TEST(Bench, RefusesWhatItCannotRead) {
   refused({"bench", "--sweep", "nonsense=1,2"}, "'nonsense' is no argument");
   refused({"bench", "--sweep", "seed=1,,2"}, "an empty value");
   refused({"bench", "--experiments", "--output_dir"}, "needs a value");
-  refused({"bench", "--experiments", "--peer", "--peer_script", folder.path("none.py")}, "there is no");
+  refused({"bench", "--sweep", "optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16"},
+          "put ';' between the values of the sweep");
+  refused({"bench", "--sweep", "lora_target_modules=query,value"}, "commas stand within a value");
+  refused({"bench", "--sweep", "seed=1;"}, "an empty value");
+  refused(
+      {"bench", "--output_dir", folder.path("out"), "--use_cpu", "--experiments", "--only", "SGD,nonsense"},
+      "--only nonsense: no row has it in its name; rows are\n  vanilla, batch 4\n");
+  refused({"bench", "--output_dir", folder.path("out"), "--sweep", "seed=1,2", "--only", "seed=3"},
+          "--only seed=3: no row has it in its name; rows are\n  seed=1\n  seed=2\n");
 }
 
 TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
@@ -266,6 +353,26 @@ TEST(Experiments, TheNineOfTheDocumentsComeFirstOnBothDevices) {
     }
     EXPECT_EQ(rows[4].note.empty(), device == ExperimentDevice::kGpu);
   }
+}
+
+// No row is refused on the cards that the table is made for, and no two are one.
+TEST(Experiments, EveryRowOfAGpuIsARun) {
+  std::set<std::string> names;
+  std::set<std::string> keys;
+  std::set<Words> runs;
+  for (const Experiment& row : document_experiments(ExperimentDevice::kGpu, {"--device", "h200"})) {
+    EXPECT_NO_THROW({
+      const PlanReport plan = plan_run(parse_arguments(row.words).arguments);
+      EXPECT_TRUE(plan.fits) << row.name;
+    }) << row.name;
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_TRUE(keys.insert(row.key).second) << row.key;
+    EXPECT_TRUE(runs.insert(row.words).second) << row.name;
+  }
+  for (const char* name :
+       {"acc., fp16", "bf16, batch 32, selective recompute", "LoRA, rank 8, base in 8 bits",
+        "the smallest in fp32, nothing offloaded", "update in backward, offloaded optimizer"})
+    EXPECT_TRUE(names.contains(name)) << name;
 }
 
 }  // namespace

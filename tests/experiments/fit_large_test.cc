@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "plimsoll/fit.h"
 #include "plimsoll/plan.h"
@@ -57,16 +58,153 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   EXPECT_GT(report.num_plans, checked);
 }
 
-TEST(FitLarge, SaysWhatIsMissingWhereNothingFits) {
-  FitOptions options{.arguments = arguments_of({"--config_name", "bert-large-uncased", "--max_seq_length",
-                                                "512", "--device", "l4", "--memory_limit", "1500MiB"})};
+// Random data, so that a plan is that of a run that does not evaluate.
+Words on_h200(const std::string& limit, const Words& more = {}) {
+  return joined({"--config_name", "bert-large-uncased", "--dataset_name", "dummy", "--dummy_seq_length",
+                 "512", "--dummy_num_samples", "64", "--max_seq_length", "512", "--device", "h200",
+                 "--num_threads", "1", "--memory_limit", limit},
+                more);
+}
+
+FitReport fit_of_one(const Words& words) {
+  return fit_run({.arguments = arguments_of(words), .effective_batch_size = 1});
+}
+
+std::string refusal_of(const Words& words) {
   try {
-    fit_run(options);
-    FAIL() << "BERT-large in 1500 MiB";
+    fit_of_one(words);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kWillNotFit);
-    for (const char* words : {"1500 MiB allowed", "needs ", "short by ", "--memory "})
-      EXPECT_TRUE(contains(error.what(), words)) << error.what();
+    return error.what();
+  }
+  return {};
+}
+
+// The number before the first " MiB (" after these words.
+int64_t mib_after(const std::string& text, const std::string& words) {
+  const size_t at = text.find(words);
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == std::string::npos ? 0 : std::stoll(text.substr(at + words.size()));
+}
+
+Words split_words(const std::string& text) {
+  std::istringstream stream(text);
+  Words words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// The smallest run of the documents: everything that fits the limit at which it does is found.
+TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
+  const Words smallest{"--dtype",
+                       "bfloat16",
+                       "--gradient_checkpointing",
+                       "--optimizer_in_backward",
+                       "--max_grad_norm",
+                       "0",
+                       "--offload_optimizer",
+                       "--offload_activations",
+                       "--per_device_train_batch_size",
+                       "1"};
+  const PlanReport known = plan_run(arguments_of(on_h200("1300MiB", smallest)));
+  ASSERT_TRUE(known.fits) << known.total_bytes;
+  const FitReport report = fit_of_one(on_h200("1300MiB", {"--max_grad_norm", "0"}));
+  ASSERT_GE(report.rows.size(), 3u);
+  int checked = 0;
+  for (const FitRow& row : report.rows) {
+    if (row.micro_batch == 0) continue;
+    const PlanReport plan =
+        plan_run(arguments_of(on_h200("1300MiB", joined({"--max_grad_norm", "0"}, row.arguments))));
+    EXPECT_TRUE(plan.fits) << nlohmann::json(row.methods);
+    EXPECT_EQ(plan.total_bytes, row.total_bytes) << nlohmann::json(row.methods);
+    ++checked;
+  }
+  EXPECT_GE(checked, 3);
+  const FitReport all = fit_run(
+      {.arguments = arguments_of(on_h200("1300MiB")), .effective_batch_size = 1, .with_other_paths = true});
+  ASSERT_GE(all.rows.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_TRUE(plan_run(arguments_of(on_h200("1300MiB", all.rows[i].arguments))).fits)
+        << nlohmann::json(all.rows[i].methods);
+    EXPECT_EQ(all.rows[i].effect, MethodEffect::kOtherPath);
+  }
+}
+
+// What a budget is refused with is true: no less fits, so much does, and so do the words that it gives.
+TEST(FitLarge, SaysWhatIsMissingWhereNothingFits) {
+  const std::string text = refusal_of(on_h200("1300MiB"));
+  for (const char* words : {"nothing fits: 1300 MiB allowed", "short by ", "--memory ", "searched: "})
+    EXPECT_TRUE(contains(text, words)) << text;
+  const int64_t needed = mib_after(text, "1 sequence of 512 tokens a step, needs ");
+  EXPECT_GT(needed, 1300);
+  EXPECT_LT(needed, 1941) << "both offloads at once";
+  EXPECT_TRUE(contains(text, std::to_string(needed - 1300) + " MiB")) << text;
+  EXPECT_GE(fit_of_one(on_h200(std::to_string(needed) + "MiB")).rows.front().micro_batch, 1);
+  EXPECT_EQ(mib_after(refusal_of(on_h200(std::to_string(needed - 1) + "MiB")),
+                      "1 sequence of 512 tokens a step, needs "),
+            needed);
+  int hints = 0;
+  for (const char* how : {"without clipping", "with --all_methods"}) {
+    const size_t at = text.find(how);
+    ASSERT_NE(at, std::string::npos) << text;
+    const size_t begin = text.find("which fits: ", at);
+    ASSERT_NE(begin, std::string::npos) << text;
+    const std::string words = text.substr(begin + 12, text.find('\n', begin) - begin - 12);
+    EXPECT_TRUE(plan_run(arguments_of(on_h200("1300MiB", split_words(words)))).fits) << words;
+    ++hints;
+  }
+  EXPECT_EQ(hints, 2);
+}
+
+// The lines below "fits with" of a refusal, each with the words that it says.
+std::vector<Words> fitting_words(const std::string& text) {
+  std::vector<Words> found;
+  size_t at = text.find("fits with");
+  at = text.find('\n', at);
+  while (at != std::string::npos && text.compare(at, 6, "\n    -") == 0) {
+    const size_t end = text.find('\n', at + 1);
+    const std::string line = text.substr(at + 5, end == std::string::npos ? end : end - at - 5);
+    found.push_back(split_words(line.substr(0, line.find("  "))));
+    at = end;
+  }
+  return found;
+}
+
+// A refusal of `train`: where no change alone is enough, sets of methods are.
+TEST(Refusal, GivesWordsWithWhichTheRunFits) {
+  struct Case {
+    Words words;
+    std::vector<std::string> expected;  // in one of the lines each
+  };
+  const Words four{"--per_device_train_batch_size", "4"};
+  const Words labels{"--config_name",
+                     "bert-base-uncased",
+                     "--num_labels",
+                     "1000000",
+                     "--device",
+                     "h200",
+                     "--num_threads",
+                     "1",
+                     "--max_seq_length",
+                     "32",
+                     "--memory_limit",
+                     "16500MiB",
+                     "--per_device_train_batch_size",
+                     "512"};
+  for (const Case& each : {Case{on_h200("3GiB", four), {"--optim adamw_8bit", "--dtype bfloat16"}},
+                           Case{on_h200("5GiB", four), {"--optim adamw_8bit", "--offload_optimizer"}},
+                           Case{labels, {"--chunked_loss always", "--offload_activations"}}}) {
+    std::string text;
+    try {
+      require_fit(arguments_of(each.words));
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    const std::vector<Words> found = fitting_words(text);
+    ASSERT_GE(found.size(), 2u) << text;
+    for (const Words& words : found)
+      EXPECT_TRUE(plan_run(arguments_of(joined(each.words, words))).fits) << nlohmann::json(words);
+    for (const std::string& expected : each.expected) EXPECT_TRUE(contains(text, expected)) << text;
   }
 }
 

@@ -35,7 +35,7 @@ PlanRequest request_of(const BudgetCase& test) {
   if (!test.gpu.empty()) {
     request.device = KernelDevice::kCuda;
     request.gpu = *find_gpu_target(test.gpu);
-    request.train_buckets = request.evaluate_buckets = 1;
+    request.captured_buckets = {1, 1, 1};
   }
   return request;
 }

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "plan/anatomy/operations.h"
 #include "plan/search/budget.h"
+#include "plan/search/method_set.h"
 
 namespace plimsoll {
 namespace {
@@ -95,12 +96,30 @@ void Change::use_copies_at_use() {
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
+  // Where the request names another choice, the last name counts.
+  const bool is_named =
+      request_.recompute.policy == RecomputePolicy::kNone || !request_.recompute.kept_of_block.empty();
   request_.recompute = {.policy = policy};
-  arguments_.push_back(policy == RecomputePolicy::kFull
+  arguments_.push_back(policy == RecomputePolicy::kFull && !is_named
                            ? "--gradient_checkpointing"
                            : fmt::format("--recompute {}", recompute_policy_name(policy)));
   // Normalised values are rounded before they are read again.
   if (request_.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+}
+
+void Change::use_methods(const MethodSet& set) {
+  const Effect effect = effect_of(set, request_);
+  std::vector<std::string> words = words_of(set, request_, 0);
+  // A flag stands alone.
+  std::erase(words, "True");
+  std::optional<PlanRequest> changed = with_methods(request_, set);
+  PLIMSOLL_CHECK(changed.has_value(), "{} cannot be asked for", set.text());
+  request_ = std::move(*changed);
+  arguments_.push_back(fmt::format("{}", fmt::join(words, " ")));
+  if (effect == Effect::kRounding) note("rounds differently");
+  if (effect == Effect::kOtherModel) note("trains differently");
+  if (set.has("pure_bf16")) note("weights without fp32 masters");
+  effect_ = std::max(effect_, effect);
 }
 
 void Change::use_recompute_budget(int64_t limit_bytes) {

@@ -29,6 +29,8 @@ struct Suggestion {
   Effect effect = Effect::kNone;
 };
 
+class MethodSet;
+
 // A request with changes made to it one after the other.
 class Change {
  public:
@@ -43,11 +45,14 @@ class Change {
   void use_optimizer_in_backward();
   void use_copies_at_use();
   void use_recompute(RecomputePolicy policy);
+  // Of the table, but for recompute_budget. Requires: with_methods() makes them of the request.
+  void use_methods(const MethodSet& set);
   // The least recomputed time that fits the limit: choose_recompute. Where nothing fits, the change is that
   // of RecomputePolicy::kFull.
   void use_recompute_budget(int64_t limit_bytes);
 
   size_t num_changes() const { return arguments_.size(); }
+  const PlanRequest& request() const { return request_; }
 
   // Builds the plan. `own_ms` is ms_per_sample of the plan without changes. Nothing where the combination is
   // refused by name, such as a type that no kernel computes in. Cost: a plan.

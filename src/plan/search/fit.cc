@@ -1,254 +1,419 @@
 #include "plan/search/fit.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <deque>
-#include <exception>
-#include <map>
-#include <mutex>
+#include <memory>
+#include <queue>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
-#include "base/run_on_threads.h"
-#include "plan/build/begun_graphs.h"
-#include "plan/build/placer.h"
-#include "plan/search/change.h"
+#include "plan/build/op_times.h"
+#include "plan/search/fit_limits.h"
+#include "plan/search/for_each_of.h"
 
 namespace plimsoll {
 namespace {
 
-struct Shape {
-  int64_t micro_batch = 1;
-  int64_t accumulation = 1;
-  int64_t longest = 1;
-  friend bool operator==(const Shape&, const Shape&) = default;
+// So many sets are planned before the next ones are chosen, with any number of threads.
+constexpr size_t kSetsAtOnce = 8;
+// A method that makes a step shorter by less is not worth having.
+constexpr double kWorthHaving = 0.995;
+// Nor is one worth looking at that can make it shorter by no more than this.
+constexpr double kWorthLooking = 0.99;
+// Choices of what is computed again that are made at the most, for a set and for those with a budget in place
+// of checkpointing: each takes a tenth of a second.
+constexpr int kMostChoices = 3;
+constexpr size_t kMostBudgets = 6;
+
+struct Split {
+  FitShape shape = {};
+  bool is_wanted = true;
+  double least_ms = 0;  // a sample: no plan of the set is estimated to take less
+  std::optional<FitNeeds> needs = {};
 };
 
-struct Needs {
-  int64_t bytes = 0;
-  double ms_per_sample = 0;
+enum class Stage : uint8_t { kToPlace, kToBuild, kDone };
+
+struct Node {
+  MethodSet set = {};
+  MethodSet head = {};
+  Effect effect = Effect::kNone;
+  std::vector<Split> splits = {};
+  std::unique_ptr<FitPlanner> planner = {};
+  Stage stage = Stage::kToPlace;
+  std::optional<FitAnswer> answer = {};
+  std::string refusal = {};
+
+  bool fits(const Split& split) const { return split.needs && planner->fits(split.needs->least_bytes); }
 };
 
-Bucket full_bucket(int64_t sequences, int64_t longest) {
-  return {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
+// Whether a batch takes at least as long with the methods that the larger set has beside the other's. Not so
+// where they lessen what has to move between the device and the host, or when: checkpointing leaves fewer
+// activations to move, copies that are made at use leave the weights where they are, and updates in the
+// backward pass have it for their states' copies.
+bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
+  if (!set.is_less_than(larger)) return false;
+  const auto adds = [&](std::string_view name) { return larger.has(name) && !set.has(name); };
+  if (set.has("offload_activations") && adds("checkpointing")) return false;
+  return !set.has("offload_optimizer") || (!adds("copies_at_use") && !adds("optimizer_in_backward"));
 }
 
-// The first part of graphs, for candidates whose graphs begin alike: with and without accumulation. What
-// holds logits in chunks depends on the bucket and is begun each time. Thread-safe.
-class SharedGraphs {
+// Where nothing accumulates a gradient has the type of its weight, and the set is another one by another
+// name.
+bool is_another_set(const MethodSet& set, const FitShape& shape) {
+  return shape.accumulation == 1 && (set.has("bf16_gradients") || set.has("fp16_gradients"));
+}
+
+bool has_needless_methods(const FitAnswer& answer, const FitAnswer& other) {
+  if (other.set.is_less_than(answer.set)) return answer.ms_per_sample > kWorthHaving * other.ms_per_sample;
+  // One choice of what is computed again or another: layers are the simpler one.
+  const bool are_choices = answer.set.has_kind("recompute") && other.set.has_kind("recompute") &&
+                           answer.set.without_kind("recompute") == other.set.without_kind("recompute");
+  if (!are_choices || answer.set == other.set) return false;
+  return answer.set.has("recompute_budget") ? answer.ms_per_sample > kWorthHaving * other.ms_per_sample
+                                            : other.ms_per_sample <= kWorthHaving * answer.ms_per_sample;
+}
+
+class SetSearch {
  public:
-  PlanGraphs begun(const PlanRequest& request) {
-    if (chunks_loss(request, request.train_bucket)) return begin_graphs(request);
-    const std::lock_guard lock(mutex_);
-    std::optional<PlanGraphs>& graphs = begun_[request.gradient_accumulation_steps > 1 ? 1 : 0];
-    if (!graphs) graphs = begin_graphs(request);
-    return *graphs;
+  SetSearch(const MethodSpace& space, const FitQuestion& question) : space_(space), question_(question) {
+    std::vector<Split> splits;
+    for (const FitShape& shape : splits_of(question)) splits.push_back({.shape = shape});
+    for (const MethodSet& head : space.heads()) add(head, head, splits);
   }
 
- private:
-  std::mutex mutex_;
-  std::array<std::optional<PlanGraphs>, 2> begun_;
-};
-
-// Plans of one candidate. Graphs are built once with and once without accumulation, and with and without
-// chunks of logits.
-class Planner {
- public:
-  Planner(const FitCandidate& candidate, SharedGraphs& shared)
-      : candidate_(candidate), shared_(shared), request_(candidate.request) {}
-
-  // From graphs that were built before, for the first shape that they were asked for: what the search goes
-  // by. States from the host come late in them, and activations leave the device that have room there: how
-  // early and which depends on the shape, and where the limit has no room for it, it is not done.
-  Needs placed(const Shape& shape) {
-    set(shape);
-    request_.early_states = request_.saved_in_room = false;
-    const bool accumulates = shape.accumulation > 1;
-    Graphs& graphs = graphs_[{accumulates, chunks_loss(request_, request_.train_bucket)}];
-    const bool is_first = !graphs.placer;
-    if (is_first) graphs.placer.emplace(request_, finish_graphs(request_, shared_.begun(request_)));
-    const auto start = std::chrono::steady_clock::now();
-    const Needs needs = needs_of(graphs.placer->place(sizes_of(request_)));
-    if (is_first) graphs = {.placer = std::move(graphs.placer), .built_for = shape, .own_needs = needs};
-    ++num_plans_;
-    plan_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    return needs;
-  }
-
-  // From the pipeline that a run goes through: what an answer stands on.
-  Needs built(const Shape& shape) {
-    set(shape);
-    request_.early_states = candidate_.request.early_states;
-    request_.saved_in_room = candidate_.request.saved_in_room;
-    const auto it = graphs_.find({shape.accumulation > 1, chunks_loss(request_, request_.train_bucket)});
-    const bool is_built = (!request_.offload_optimizer || !request_.early_states) &&
-                          (!request_.offload_activations || !request_.saved_in_room);
-    if (is_built && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
-    return needs_of(plan_within_limit(request_, [this](const PlanRequest& request) {
-      return finish_graphs(request, shared_.begun(request));
-    }));
-  }
-
-  bool fits(const Needs& needs) const {
-    return !candidate_.request.memory_limit_bytes || needs.bytes <= *candidate_.request.memory_limit_bytes;
-  }
-
-  // The largest value from `low` to `high` whose shape fits, or low - 1: bisection over placings, then
-  // downwards over plans until one is confirmed, since an order of ops chosen for that very bucket may need a
-  // little more.
-  template <typename MakeShape>
-  int64_t largest(int64_t low, int64_t high, MakeShape make_shape) {
-    int64_t good = low - 1;
-    int64_t bad = high + 1;
-    while (bad - good > 1) {
-      const int64_t middle = good + (bad - good) / 2;
-      (fits(placed(make_shape(middle))) ? good : bad) = middle;
+  FitSearch run() {
+    for (std::vector<Node*> nodes = next(); !nodes.empty(); nodes = next()) {
+      for_each_of(nodes.size(), question_.num_threads, [&](size_t i) { work_on(*nodes[i]); });
+      for (Node* node : nodes) conclude(*node);
     }
-    while (good >= low && !fits(built(make_shape(good)))) good -= std::max<int64_t>(1, good / 512);
-    return good;
+    take_answers();
+    try_budgets();
+    take_answers();
+    const size_t num_detailed = std::min(result_.answers.size(), question_.num_detailed);
+    for_each_of(num_detailed, question_.num_threads, [&](size_t i) { add_details(result_.answers[i]); });
+    for (const Node& node : nodes_) {
+      if (!node.planner) continue;
+      result_.num_sets += node.planner->num_plans() > 0 ? 1 : 0;
+      result_.num_plans += node.planner->num_plans();
+      result_.plan_ms += node.planner->plan_ms();
+    }
+    // Threads have between them as many milliseconds as that for each of the wall clock's.
+    result_.plan_ms /= question_.num_threads;
+    return std::move(result_);
   }
 
-  int64_t num_plans() const { return num_plans_; }
-  double plan_ms() const { return plan_ms_; }
-
  private:
-  struct Graphs {
-    std::optional<Placer> placer = {};
-    Shape built_for = {};
-    Needs own_needs = {};  // of that shape
+  struct Entry {
+    double bound_ms = 0;
+    int size = 0;
+    size_t order = 0;
+    Node* node = nullptr;
+    bool operator>(const Entry& other) const {
+      return std::tuple(bound_ms, size, order) > std::tuple(other.bound_ms, other.size, other.order);
+    }
   };
 
-  void set(const Shape& shape) {
-    const PlanRequest& given = candidate_.request;
-    request_.train_bucket = full_bucket(shape.micro_batch, shape.longest);
-    request_.host = given.host;
-    request_.host.data_bytes +=
-        candidate_.host_bytes_per_token * (request_.train_bucket.tokens - given.train_bucket.tokens);
-    request_.gradient_accumulation_steps = shape.accumulation;
-    if (given.evaluate)
-      request_.evaluate_bucket = full_bucket(given.evaluate_bucket.sequences, shape.longest);
+  void add(const MethodSet& set, const MethodSet& head, std::vector<Split> splits) {
+    if (!seen_.insert(set).second) return;
+    for (Split& split : splits) {
+      if (is_another_set(set, split.shape)) split.is_wanted = false;
+    }
+    Node& node = nodes_.emplace_back(
+        Node{.set = set, .head = head, .effect = space_.effect(set), .splits = std::move(splits)});
+    enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  static Needs needs_of(const Plan& plan) { return {plan.total_bytes(), ms_per_sample(plan)}; }
-
-  const FitCandidate& candidate_;
-  SharedGraphs& shared_;
-  PlanRequest request_;  // the candidate's, of the shape that was last asked for
-  std::map<std::pair<bool, bool>, Graphs> graphs_;
-  int64_t num_plans_ = 0;
-  double plan_ms_ = 0;
-};
-
-// The fastest micro-batch of the effective batch that fits.
-void choose_split(Planner& planner, const FitQuestion& question, FitAnswer& answer) {
-  std::vector<std::pair<double, Shape>> splits;
-  for (int64_t micro = question.effective_batch; micro >= 1; --micro) {
-    if (question.effective_batch % micro != 0) continue;
-    const Shape shape{micro, question.effective_batch / micro, question.longest};
-    const Needs needs = planner.placed(shape);
-    if (answer.smallest_bytes == 0 || needs.bytes < answer.smallest_bytes)
-      answer.smallest_bytes = needs.bytes;
-    if (planner.fits(needs)) splits.emplace_back(needs.ms_per_sample, shape);
+  // By the least time of those splits that count; false where there are none.
+  template <typename Counts>
+  bool enter(Node& node, const Counts& counts) {
+    std::optional<double> bound;
+    for (const Split& split : node.splits) {
+      if (counts(split)) bound = std::min(bound.value_or(split.least_ms), split.least_ms);
+    }
+    if (bound) queue_.push({*bound, node.set.size(), num_entered_++, &node});
+    return bound.has_value();
   }
-  std::stable_sort(splits.begin(), splits.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [ms, shape] : splits) {
-    const Needs needs = planner.built(shape);
-    if (!planner.fits(needs)) continue;
-    answer.micro_batch = shape.micro_batch;
-    answer.accumulation = shape.accumulation;
-    answer.total_bytes = needs.bytes;
-    answer.samples_per_s = needs.ms_per_sample > 0 ? 1e3 / needs.ms_per_sample : 0;
-    return;
+
+  // There are enough answers that are faster, and one of them trains no less alike.
+  bool is_beaten(const Entry& entry) const {
+    size_t faster = 0;
+    bool is_as_alike = false;
+    for (const FitAnswer& answer : result_.answers) {
+      if (answer.ms_per_sample > entry.bound_ms) continue;
+      ++faster;
+      is_as_alike = is_as_alike || answer.effect <= entry.node->effect;
+    }
+    return faster >= question_.num_answers && (is_as_alike || !question_.of_each_effect);
   }
-}
 
-void choose_limits(Planner& planner, const FitQuestion& question, FitAnswer& answer) {
-  answer.largest_batch = planner.largest(1, question.largest_batch, [&](int64_t batch) {
-    return Shape{batch, 1, question.longest};
-  });
-  if (answer.micro_batch == 0) return;
-  answer.longest_sequence = planner.largest(
-      question.longest, std::max(question.longest, question.most_tokens), [&](int64_t longest) {
-        return Shape{answer.micro_batch, answer.accumulation, longest};
-      });
-}
-
-// Calls work(i) for i from 0 to count - 1 on so many threads, this one among them. What a call throws is
-// thrown here once all have ended.
-template <typename Work>
-void for_each_of(size_t count, int num_threads, const Work& work) {
-  std::atomic<size_t> next{0};
-  std::exception_ptr thrown;
-  std::mutex mutex;
-  const auto take = [&](size_t /*thread*/) {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        thrown = std::current_exception();
-        next = count;
+  std::vector<Node*> next() {
+    std::vector<Node*> nodes;
+    while (!queue_.empty() && nodes.size() < kSetsAtOnce) {
+      Entry entry = queue_.top();
+      queue_.pop();
+      Node& node = *entry.node;
+      if (is_compared_with(node)) {
+        nodes.push_back(&node);
+        continue;
+      }
+      if (is_beaten(entry) || !is_worth_its_methods(node)) continue;
+      const double bound = bound_of(node);
+      if (bound <= entry.bound_ms) {
+        nodes.push_back(&node);
+      } else {
+        entry.bound_ms = bound;
+        queue_.push(entry);
       }
     }
-  };
-  run_on_threads(std::min(static_cast<size_t>(num_threads), count), take);
-  if (thrown) std::rethrow_exception(thrown);
+    return nodes;
+  }
+
+  // A precision alone is planned in any case, whether it fits or not: no set with it has shorter passes.
+  static bool is_compared_with(const Node& node) { return node.set.without_kind("precision").empty(); }
+
+  // The least time of the splits that are still wanted.
+  double bound_of(Node& node) const {
+    const Node* alone = nullptr;
+    for (const Node& other : nodes_) {
+      if (is_compared_with(other) && other.planner && other.set == node.set.only_kind("precision"))
+        alone = &other;
+    }
+    const bool has_part = node.set.has_kind("trained part");
+    std::optional<double> bound;
+    for (size_t i = 0; i < node.splits.size(); ++i) {
+      Split& split = node.splits[i];
+      if (!split.is_wanted || (node.stage == Stage::kToBuild && !node.fits(split))) continue;
+      if (alone != nullptr && !has_part && alone->splits[i].needs)
+        split.least_ms = std::max(split.least_ms, alone->splits[i].needs->passes_ms);
+      bound = std::min(bound.value_or(split.least_ms), split.least_ms);
+    }
+    return bound.value_or(0);
+  }
+
+  // Looks only at splits that do not fit with fewer methods, which make them no slower.
+  bool is_worth_its_methods(Node& node) const {
+    for (const Node& other : nodes_) {
+      if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
+      for (size_t i = 0; i < node.splits.size(); ++i) {
+        if (other.fits(other.splits[i])) node.splits[i].is_wanted = false;
+      }
+    }
+    return std::ranges::any_of(node.splits, [&](const Split& split) {
+      return split.is_wanted && (node.stage == Stage::kToPlace || node.fits(split));
+    });
+  }
+
+  void work_on(Node& node) {
+    try {
+      if (node.stage == Stage::kToPlace) {
+        place(node);
+      } else {
+        build(node);
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      node.refusal = error.what();
+    }
+  }
+
+  void place(Node& node) {
+    node.planner = std::make_unique<FitPlanner>(space_, node.set, shared_);
+    for (Split& split : node.splits) {
+      if (!split.is_wanted || !node.planner->takes(split.shape)) continue;
+      const int64_t least = space_.least_bytes(node.set, split.shape.accumulation);
+      if (!is_compared_with(node) && !node.planner->fits(least)) continue;
+      split.needs = node.planner->placed(split.shape);
+      split.least_ms = std::max(split.least_ms, split.needs->least_ms);
+    }
+  }
+
+  // The fastest split that fits in the plan that a run makes. By placings, which tell of all but a choice of
+  // what is computed again: of that they give bounds.
+  void build(Node& node) {
+    const RecomputeChosen chosen = space_.recompute_of(node.set);
+    const bool by_budget = chosen == RecomputeChosen::kByBudget;
+    std::vector<const Split*> splits;
+    for (const Split& split : node.splits) {
+      if (split.is_wanted && node.fits(split)) splits.push_back(&split);
+    }
+    std::ranges::stable_sort(splits, {}, [&](const Split* split) {
+      return by_budget ? split->least_ms : split->needs->ms_per_sample;
+    });
+    int num_choices = 0;
+    for (const Split* split : splits) {
+      if (node.answer && (!by_budget || split->least_ms >= node.answer->ms_per_sample)) break;
+      if (chosen != RecomputeChosen::kByPolicy && ++num_choices > kMostChoices) break;
+      const std::optional<FitNeeds> needs = node.planner->built(split->shape);
+      if (!needs || !node.planner->fits(needs->bytes)) continue;
+      if (node.answer && needs->ms_per_sample >= node.answer->ms_per_sample) continue;
+      node.answer = FitAnswer{.set = node.set,
+                              .effect = node.effect,
+                              .micro_batch = split->shape.micro_batch,
+                              .accumulation = split->shape.accumulation,
+                              .total_bytes = needs->bytes,
+                              .ms_per_sample = needs->ms_per_sample};
+    }
+  }
+
+  void conclude(Node& node) {
+    if (!node.refusal.empty()) {
+      result_.refused.push_back({node.set, node.refusal});
+      node.stage = Stage::kDone;
+      return node.planner->release();
+    }
+    if (node.stage == Stage::kToPlace) {
+      if (node.set.empty()) note_own_bytes(node);
+      node.stage = Stage::kToBuild;
+      if (enter(node, [&](const Split& split) { return node.fits(split); })) return;
+    }
+    node.stage = Stage::kDone;
+    if (node.answer) record(*node.answer);
+    add_larger(node);
+    node.planner->release();
+  }
+
+  void note_own_bytes(const Node& node) {
+    for (const Split& split : node.splits) {
+      if (!split.needs) continue;
+      const int64_t bytes = split.needs->least_bytes;
+      if (result_.own_bytes == 0 || bytes < result_.own_bytes) result_.own_bytes = bytes;
+    }
+  }
+
+  void record(const FitAnswer& answer) {
+    std::vector<FitAnswer>& answers = result_.answers;
+    if (std::ranges::any_of(answers,
+                            [&](const FitAnswer& other) { return has_needless_methods(answer, other); }))
+      return;
+    std::erase_if(answers, [&](const FitAnswer& other) { return has_needless_methods(other, answer); });
+    answers.push_back(answer);
+  }
+
+  // The set with one method more, for splits that do not fit without it and may be faster than the one that
+  // does.
+  void add_larger(const Node& node) {
+    std::vector<Split> splits;
+    bool any = false;
+    for (const Split& split : node.splits) {
+      const bool is_faster = !node.answer || split.least_ms < kWorthLooking * node.answer->ms_per_sample;
+      splits.push_back({.shape = split.shape,
+                        .is_wanted = split.is_wanted && is_faster && !node.fits(split),
+                        .least_ms = split.least_ms});
+      any = any || splits.back().is_wanted;
+    }
+    if (!any) return;
+    for (const MethodSet& more : space_.with_one_more(node.set)) {
+      std::vector<Split> bounded = splits;
+      for (size_t i = 0; i < splits.size(); ++i) {
+        if (splits[i].is_wanted)
+          bounded[i].least_ms = std::max(splits[i].least_ms, link_ms(node, node.splits[i], more));
+      }
+      add(more, node.head, std::move(bounded));
+    }
+  }
+
+  // The least that the larger set's copies take, for a sample. It fits only where as many bytes leave the
+  // device as are missing without it: states once a step, both ways at a time, activations with each
+  // micro-batch.
+  double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
+    const PlanRequest& request = space_.subject().request;
+    const bool moves_states = more.has("offload_optimizer") && !node.set.has("offload_optimizer");
+    const bool moves_saved = more.has("offload_activations") && !node.set.has("offload_activations");
+    if ((!moves_states && !moves_saved) || !request.memory_limit_bytes) return 0;
+    const int64_t bytes =
+        split.needs ? split.needs->least_bytes : space_.least_bytes(node.set, split.shape.accumulation);
+    const auto missing = static_cast<double>(std::max<int64_t>(0, bytes - *request.memory_limit_bytes));
+    if (moves_states) {
+      return missing / link_bytes_per_ms(request, LinkUse::kBothWays) /
+             static_cast<double>(question_.effective_batch);
+    }
+    return missing / link_bytes_per_ms(request, LinkUse::kOneWay) /
+           static_cast<double>(split.shape.micro_batch);
+  }
+
+  // What computes whole layers again may compute less: as little as the memory allows, in the batches that do
+  // not fit with the subject's own policy.
+  void try_budgets() {
+    std::vector<Node*> nodes;
+    for (const FitAnswer& answer : result_.answers) {
+      const std::optional<MethodSet> set = space_.with_budget(answer.set);
+      if (!set || !seen_.insert(*set).second || nodes.size() == kMostBudgets) continue;
+      std::vector<Split> splits = node_of(answer.set).splits;
+      for (Split& split : splits) split.needs.reset();
+      nodes.push_back(&nodes_.emplace_back(
+          Node{.set = *set, .head = *set, .effect = space_.effect(*set), .splits = std::move(splits)}));
+    }
+    for_each_of(nodes.size(), question_.num_threads, [&](size_t i) {
+      work_on(*nodes[i]);
+      if (nodes[i]->refusal.empty()) nodes[i]->stage = Stage::kToBuild;
+      if (nodes[i]->refusal.empty()) work_on(*nodes[i]);
+      nodes[i]->planner->release();
+    });
+    for (const Node* node : nodes) {
+      if (node->answer) record(*node->answer);
+    }
+  }
+
+  const Node& node_of(const MethodSet& set) const { return *std::ranges::find(nodes_, set, &Node::set); }
+
+  // The fastest, and the fastest of those that train more alike.
+  void take_answers() {
+    std::vector<FitAnswer>& answers = result_.answers;
+    std::ranges::stable_sort(answers, {}, &FitAnswer::ms_per_sample);
+    std::vector<FitAnswer> taken;
+    std::optional<Effect> least;
+    for (const FitAnswer& answer : answers) {
+      const bool is_more_alike = !least || answer.effect < *least;
+      if (taken.size() >= question_.num_answers && !(question_.of_each_effect && is_more_alike)) continue;
+      taken.push_back(answer);
+      least = least ? std::min(*least, answer.effect) : answer.effect;
+    }
+    answers = std::move(taken);
+  }
+
+  void add_details(FitAnswer& answer) {
+    FitPlanner& planner = *std::ranges::find(nodes_, answer.set, &Node::set)->planner;
+    const FitShape shape{answer.micro_batch, answer.accumulation, question_.longest};
+    const FitLimits limits = find_limits(planner, shape, question_.largest_batch, question_.most_tokens);
+    answer.largest_batch = limits.largest_batch;
+    answer.longest_sequence = limits.longest_sequence;
+    planner.release();
+  }
+
+  const MethodSpace& space_;
+  const FitQuestion& question_;
+  SharedGraphs shared_;
+  std::deque<Node> nodes_;
+  std::set<MethodSet> seen_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
+  size_t num_entered_ = 0;
+  FitSearch result_;
+};
+
+void check(const FitQuestion& question) {
+  PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
+                 "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
+  PLIMSOLL_CHECK(question.num_threads >= 1, "{} threads", question.num_threads);
 }
 
 }  // namespace
 
-FitSearch search_fit(const std::vector<FitCandidate>& candidates, const FitQuestion& question) {
-  PLIMSOLL_CHECK(question.effective_batch >= 1 && question.longest >= 1,
-                 "a batch of {} sequences of {} tokens", question.effective_batch, question.longest);
-  PLIMSOLL_CHECK(question.num_threads >= 1, "{} threads", question.num_threads);
-  FitSearch search;
-  std::deque<SharedGraphs> shared;
-  std::deque<Planner> planners;
-  std::vector<size_t> first_alike;  // of each of `shared`, a candidate
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const auto it = std::ranges::find_if(first_alike, [&](size_t first) {
-      return begin_alike(candidates[first].request, candidates[i].request);
-    });
-    const auto group = static_cast<size_t>(it - first_alike.begin());
-    if (it == first_alike.end()) {
-      first_alike.push_back(i);
-      shared.emplace_back();
-    }
-    planners.emplace_back(candidates[i], shared[group]);
-    search.answers.push_back({.candidate = i});
+std::vector<FitShape> splits_of(const FitQuestion& question) {
+  const int64_t effective = question.effective_batch;
+  const int64_t most = question.most_sequences > 0 ? std::min(question.most_sequences, effective) : effective;
+  std::vector<FitShape> shapes;
+  for (int64_t micro = most; micro >= 1; --micro) {
+    if (effective % micro == 0) shapes.push_back({micro, effective / micro, question.longest});
   }
-  std::vector<std::string> reasons(candidates.size());
-  for_each_of(candidates.size(), question.num_threads, [&](size_t i) {
-    try {
-      choose_split(planners[i], question, search.answers[i]);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUsage) throw;
-      reasons[i] = error.what();
-    }
-  });
-  for (size_t i = 0; i < reasons.size(); ++i) {
-    if (!reasons[i].empty()) search.refused.push_back({i, reasons[i]});
-  }
-  std::erase_if(search.answers, [&](const FitAnswer& answer) { return !reasons[answer.candidate].empty(); });
-  std::stable_sort(search.answers.begin(), search.answers.end(), [](const FitAnswer& a, const FitAnswer& b) {
-    if ((a.micro_batch > 0) != (b.micro_batch > 0)) return a.micro_batch > 0;
-    return a.micro_batch > 0 ? a.samples_per_s > b.samples_per_s : a.smallest_bytes < b.smallest_bytes;
-  });
-  for_each_of(std::min(search.answers.size(), question.num_detailed), question.num_threads, [&](size_t i) {
-    choose_limits(planners[search.answers[i].candidate], question, search.answers[i]);
-  });
-  double busy_ms = 0;
-  for (const Planner& planner : planners) {
-    search.num_plans += planner.num_plans();
-    busy_ms += planner.plan_ms();
-  }
-  // Threads have between them as many milliseconds as that for each of the wall clock's.
-  const size_t most = std::max<size_t>(1, candidates.size());
-  search.plan_ms = busy_ms / static_cast<double>(std::min(static_cast<size_t>(question.num_threads), most));
-  return search;
+  return shapes;
+}
+
+FitSearch search_fit(const MethodSpace& space, const FitQuestion& question) {
+  check(question);
+  return SetSearch(space, question).run();
 }
 
 }  // namespace plimsoll

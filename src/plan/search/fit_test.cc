@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <limits>
 
 #include "graph/ir/text.h"
 #include "plan/anatomy/plan_case.h"
 #include "plan/build/begun_graphs.h"
 #include "plan/build/placer.h"
+#include "plan/search/budget.h"
 #include "plan/search/change.h"
 #include "plan/search/needless.h"
 #include "target/gpu_target.h"
@@ -167,103 +170,283 @@ TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   EXPECT_EQ(needless_accumulation(build_plan(request)), "");
 }
 
-FitCandidate candidate_of(int64_t limit) {
-  FitCandidate candidate{.methods = {}, .request = small_request()};
-  candidate.request.evaluate = false;
-  candidate.request.memory_limit_bytes = limit;
-  return candidate;
+// A small model, of which alone or with these methods is asked.
+MethodSpace space_of(PlanRequest request, int64_t limit, const std::vector<std::string>& names = {},
+                     Effect most = Effect::kOtherModel, int64_t effective_batch = 12) {
+  request.evaluate = false;
+  request.memory_limit_bytes = limit;
+  MethodScope scope{.most = most};
+  for (const std::string& name : names) scope.methods.push_back(find_method(name));
+  return {{.request = std::move(request)}, scope, effective_batch, effective_batch};
 }
 
-int64_t bytes_of(const FitCandidate& candidate, int64_t micro, int64_t accumulation, int64_t longest) {
-  PlanRequest request = candidate.request;
+int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64_t longest) {
+  request.evaluate = false;
   request.train_bucket = {.tokens = micro * longest, .sequences = micro, .longest = longest};
   request.gradient_accumulation_steps = accumulation;
   return build_plan(request).total_bytes();
 }
 
+// On a card whose context does not hide what so small a model needs.
+PlanRequest small_request_on_gpu() {
+  PlanRequest request = small_request();
+  request.model.num_hidden_layers = 2;
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.gpu.constant_bytes = 0;
+  request.captured_buckets = {1, 1, 1};
+  request.offload_least_bytes = 1024;
+  request.elements_at_once = 1 << 14;
+  return request;
+}
+
+const std::vector<std::string> kAllNames = [] {
+  std::vector<std::string> names;
+  for (const Method& method : method_table()) {
+    if (method.not_in_fit.empty() && method.kind != "trained part") names.emplace_back(method.name);
+  }
+  return names;
+}();
+
 TEST(SearchFit, AnswersAreTheLargestThatFit) {
   const FitQuestion question{.effective_batch = 12, .longest = 32, .most_tokens = 512, .largest_batch = 500};
-  const int64_t low = bytes_of(candidate_of(0), 1, 1, 32);
-  const int64_t high = bytes_of(candidate_of(0), 100, 1, 32);
+  const int64_t low = bytes_of(small_request(), 1, 1, 32);
+  const int64_t high = bytes_of(small_request(), 100, 1, 32);
   int fitting = 0;
   for (int step = 0; step <= 6; ++step) {
     const int64_t limit = low + (high - low) * step / 6;
-    const FitCandidate candidate = candidate_of(limit);
-    const FitSearch search = search_fit({candidate}, question);
-    ASSERT_EQ(search.answers.size(), 1u);
-    EXPECT_GT(search.num_plans, 10);
-    const FitAnswer& answer = search.answers[0];
-    ASSERT_GE(answer.largest_batch, 1);
-    EXPECT_LE(bytes_of(candidate, answer.largest_batch, 1, 32), limit);
-    EXPECT_GT(bytes_of(candidate, answer.largest_batch + 2, 1, 32), limit);
-    if (answer.micro_batch == 0) {
-      EXPECT_GT(answer.smallest_bytes, limit);
+    const FitSearch search = search_fit(space_of(small_request(), limit), question);
+    EXPECT_GE(search.num_plans, 6);
+    if (search.answers.empty()) {
+      EXPECT_GT(search.own_bytes, limit);
       continue;
     }
     ++fitting;
+    ASSERT_EQ(search.answers.size(), 1u);
+    const FitAnswer& answer = search.answers[0];
+    EXPECT_TRUE(answer.set.empty());
     EXPECT_EQ(answer.micro_batch * answer.accumulation, 12);
-    EXPECT_EQ(answer.total_bytes, bytes_of(candidate, answer.micro_batch, answer.accumulation, 32));
+    EXPECT_EQ(answer.total_bytes, bytes_of(small_request(), answer.micro_batch, answer.accumulation, 32));
     EXPECT_LE(answer.total_bytes, limit);
-    EXPECT_LE(bytes_of(candidate, answer.micro_batch, answer.accumulation, answer.longest_sequence), limit);
+    ASSERT_GE(answer.largest_batch, 1);
+    EXPECT_LE(bytes_of(small_request(), answer.largest_batch, 1, 32), limit);
+    EXPECT_GT(bytes_of(small_request(), answer.largest_batch + 2, 1, 32), limit);
+    const auto of_length = [&](int64_t longest) {
+      return bytes_of(small_request(), answer.micro_batch, answer.accumulation, longest);
+    };
+    EXPECT_LE(of_length(answer.longest_sequence), limit);
     if (answer.longest_sequence < question.most_tokens) {
-      EXPECT_GT(bytes_of(candidate, answer.micro_batch, answer.accumulation, answer.longest_sequence + 4),
-                limit);
+      EXPECT_GT(of_length(answer.longest_sequence + 4), limit);
     }
   }
   EXPECT_GE(fitting, 4);
 }
 
-TEST(SearchFit, RanksTheFastestFirstAndWhatDoesNotFitLast) {
-  FitCandidate plain = candidate_of(int64_t{1} << 40);
-  FitCandidate half = plain;
-  half.request.isa = CpuIsa::kAmx;
-  half.request.activation_dtype = DType::kBF16;
-  FitCandidate none = candidate_of(1000);
-  const FitSearch search = search_fit(
-      {none, plain, half}, {.effective_batch = 64, .longest = 128, .most_tokens = 256, .largest_batch = 64});
-  ASSERT_EQ(search.answers.size(), 3u);
-  EXPECT_EQ(search.answers[0].candidate, 2u);
-  EXPECT_EQ(search.answers[1].candidate, 1u);
-  EXPECT_EQ(search.answers[2].candidate, 0u);
-  EXPECT_EQ(search.answers[2].micro_batch, 0);
-  EXPECT_GT(search.answers[2].smallest_bytes, 1000);
-  EXPECT_EQ(search.answers[1].largest_batch, 64);
-  EXPECT_EQ(search.answers[1].longest_sequence, 256);
+TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
+  PlanRequest request = small_request();
+  request.isa = CpuIsa::kAmx;
+  const FitQuestion question{
+      .effective_batch = 64, .longest = 128, .most_tokens = 256, .largest_batch = 64, .num_detailed = 3};
+  const std::vector<std::string> names{"bf16", "checkpointing"};
+  const auto answers_of = [&](int64_t limit) {
+    return search_fit(space_of(request, limit, names, Effect::kOtherModel, 64), question).answers;
+  };
+  const std::vector<FitAnswer> roomy = answers_of(int64_t{1} << 40);
+  ASSERT_EQ(roomy.size(), 2u) << "nothing is computed again where there is room";
+  EXPECT_EQ(roomy[0].set.text(), "bf16");
+  EXPECT_EQ(roomy[0].effect, Effect::kRounding);
+  EXPECT_TRUE(roomy[1].set.empty());
+  EXPECT_LT(roomy[0].ms_per_sample, roomy[1].ms_per_sample);
+  EXPECT_EQ(roomy[1].largest_batch, 64);
+  EXPECT_EQ(roomy[1].longest_sequence, 256);
+  // Too little for any batch of fp32, and enough for the smallest that computes layers again.
+  PlanRequest full = request;
+  full.recompute.policy = RecomputePolicy::kFull;
+  const int64_t least = bytes_of(full, 1, 64, 128);
+  ASSERT_LT(least, std::min(bytes_of(request, 1, 64, 128), bytes_of(request, 64, 1, 128)));
+  bool is_there = false;
+  for (const FitAnswer& answer : answers_of(least))
+    is_there = is_there || answer.set.text() == "checkpointing";
+  EXPECT_TRUE(is_there);
+}
+
+struct PlannedSet {
+  MethodSet set = {};
+  FitShape shape = {};
+  int64_t bytes = 0;  // at the least
+  double ms = 0;      // where there is room for early copies
+};
+
+// Every set in every split, which no bound rules out.
+std::vector<PlannedSet> all_planned(const MethodSpace& space, const FitQuestion& question) {
+  std::vector<PlannedSet> planned;
+  SharedGraphs shared;
+  for (const MethodSet& set : space.all_fixed()) {
+    for (const FitShape& shape : splits_of(question)) {
+      FitPlanner planner(space, set, shared);
+      if (!planner.takes(shape)) continue;
+      const FitNeeds late = planner.placed(shape);
+      EXPECT_LE(space.least_bytes(set, shape.accumulation), late.bytes) << set.text();
+      const std::optional<FitNeeds> built = planner.built(shape);
+      EXPECT_TRUE(built.has_value()) << set.text();
+      if (!built) continue;
+      EXPECT_LE(late.least_ms, built->ms_per_sample * 1.0001) << set.text();
+      planned.push_back({.set = set, .shape = shape, .bytes = late.bytes, .ms = built->ms_per_sample});
+    }
+  }
+  return planned;
+}
+
+void expect_found(const MethodSpace& space, const FitQuestion& question, const std::vector<PlannedSet>& all) {
+  const int64_t limit = *space.subject().request.memory_limit_bytes;
+  const FitSearch search = search_fit(space, question);
+  ASSERT_FALSE(search.answers.empty()) << "the smallest run fits into " << limit;
+  // No method is looked for that could make a step shorter by less than a percent, and of a set with copies
+  // the split is chosen by a plan that has them late.
+  const double fast_enough = 0.98 * search.answers[0].ms_per_sample;
+  SharedGraphs shared;
+  for (const PlannedSet& each : all) {
+    if (each.bytes > limit || each.ms >= fast_enough) continue;
+    const std::optional<FitNeeds> built = FitPlanner(space, each.set, shared).built(each.shape);
+    EXPECT_FALSE(built && built->bytes <= limit && built->ms_per_sample < fast_enough)
+        << each.set.text() << " takes " << built->ms_per_sample << " ms, the fastest that was found "
+        << search.answers[0].ms_per_sample << ": " << search.answers[0].set.text();
+  }
+  for (const FitAnswer& answer : search.answers) {
+    EXPECT_LE(answer.total_bytes, limit) << answer.set.text();
+    for (const FitAnswer& other : search.answers) {
+      EXPECT_FALSE(other.set.is_less_than(answer.set) && other.ms_per_sample * 1.005 < answer.ms_per_sample)
+          << answer.set.text() << " needs fewer methods: " << other.set.text();
+    }
+  }
+}
+
+// What branch and bound finds is what looking at everything finds, and every bound is one.
+TEST(SearchFit, MissesNothingThatFits) {
+  const FitQuestion question{.effective_batch = 2, .longest = 32, .num_detailed = 0};
+  struct Case {
+    PlanRequest request = {};
+    std::vector<std::string> names = {};
+    Effect most = Effect::kRounding;
+  };
+  std::vector<Case> cases(3, {.request = small_request_on_gpu(), .names = kAllNames});
+  cases[1].request.optimizer.max_grad_norm = 0.0;
+  cases[1].names = {
+      "bf16",       "pure_bf16",         "copies_at_use",       "checkpointing", "optimizer_in_backward",
+      "adamw_8bit", "offload_optimizer", "offload_activations", "chunked_loss"};
+  cases[1].request.model.num_labels = 132000;  // whose logits are 1 MiB
+  cases[1].request.elements_at_once = 1 << 20;
+  cases[2].request.activation_dtype = DType::kBF16;
+  cases[2].names = {"bf16_gradients", "copies_at_use", "checkpointing",     "optimizer_in_backward",
+                    "adafactor",      "sgd",           "offload_optimizer", "offload_activations"};
+  cases[2].most = Effect::kOtherModel;
+  for (const Case& each : cases) {
+    const auto space = [&](int64_t limit) { return space_of(each.request, limit, each.names, each.most, 2); };
+    const MethodSpace roomy = space(int64_t{1} << 40);
+    const std::vector<PlannedSet> all = all_planned(roomy, question);
+    ASSERT_GE(all.size(), 50u);
+    const int64_t least = std::ranges::min_element(all, {}, &PlannedSet::bytes)->bytes;
+    const int64_t own = std::ranges::find(all, MethodSet(), &PlannedSet::set)->bytes;
+    const std::optional<SmallestRun> smallest = smallest_run(roomy, question);
+    ASSERT_TRUE(smallest.has_value());
+    EXPECT_EQ(smallest->total_bytes, least) << smallest->set.text();
+    EXPECT_LT(smallest->num_plans, std::ssize(all));
+    for (int step = 0; step <= 4; ++step)
+      expect_found(space(least + (own - least) * step / 4), question, all);
+    EXPECT_TRUE(search_fit(space(least - 1), question).answers.empty());
+  }
 }
 
 TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
-  std::vector<FitCandidate> candidates;
-  for (int i = 1; i <= 9; ++i) candidates.push_back(candidate_of(i * bytes_of(candidate_of(0), 1, 1, 32)));
-  FitQuestion question{.effective_batch = 12, .longest = 32, .most_tokens = 128, .largest_batch = 100};
-  const FitSearch one = search_fit(candidates, question);
-  question.num_threads = 4;
-  const FitSearch four = search_fit(candidates, question);
-  EXPECT_EQ(four.num_plans, one.num_plans);
-  ASSERT_EQ(four.answers.size(), one.answers.size());
-  for (size_t i = 0; i < one.answers.size(); ++i) {
-    const FitAnswer& a = one.answers[i];
-    const FitAnswer& b = four.answers[i];
-    EXPECT_EQ(b.candidate, a.candidate);
-    EXPECT_EQ(b.micro_batch, a.micro_batch);
-    EXPECT_EQ(b.total_bytes, a.total_bytes);
-    EXPECT_EQ(b.largest_batch, a.largest_batch);
-    EXPECT_EQ(b.longest_sequence, a.longest_sequence);
+  const int64_t own = bytes_of(small_request_on_gpu(), 4, 1, 32);
+  FitQuestion question{.effective_batch = 4, .longest = 32, .most_tokens = 128, .largest_batch = 100};
+  for (const int64_t limit : {own, own * 2 / 3}) {
+    const MethodSpace space = space_of(small_request_on_gpu(), limit, kAllNames, Effect::kRounding, 4);
+    question.num_threads = 1;
+    const FitSearch one = search_fit(space, question);
+    const auto smallest = smallest_run(space, question);
+    question.num_threads = 4;
+    const FitSearch four = search_fit(space, question);
+    EXPECT_EQ(four.num_plans, one.num_plans);
+    EXPECT_EQ(four.num_sets, one.num_sets);
+    ASSERT_EQ(four.answers.size(), one.answers.size());
+    for (size_t i = 0; i < one.answers.size(); ++i) {
+      const FitAnswer& a = one.answers[i];
+      const FitAnswer& b = four.answers[i];
+      EXPECT_EQ(b.set, a.set);
+      EXPECT_EQ(b.micro_batch, a.micro_batch);
+      EXPECT_EQ(b.total_bytes, a.total_bytes);
+      EXPECT_EQ(b.largest_batch, a.largest_batch);
+      EXPECT_EQ(b.longest_sequence, a.longest_sequence);
+    }
+    const auto again = smallest_run(space, question);
+    ASSERT_TRUE(again && smallest);
+    EXPECT_EQ(again->set, smallest->set);
+    EXPECT_EQ(again->total_bytes, smallest->total_bytes);
+    EXPECT_EQ(again->num_plans, smallest->num_plans);
   }
 }
 
 // On whichever thread it is found, and whatever the others find.
-TEST(SearchFit, ARefusedCandidateIsNamedWithItsReason) {
-  std::vector<FitCandidate> candidates(6, candidate_of(int64_t{1} << 40));
-  candidates[4].request.optimizer_in_backward = true;  // which no split with accumulation can
+TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
+  PlanRequest request = small_request_on_gpu();
+  request.optimizer_in_backward = true;
+  request.optimizer.max_grad_norm = 0.0;
+  request.activation_dtype = DType::kF16;
   for (const int num_threads : {1, 3}) {
     const FitQuestion question{.effective_batch = 4, .longest = 16, .num_threads = num_threads};
-    const FitSearch search = search_fit(candidates, question);
-    ASSERT_EQ(search.refused.size(), 1u);
-    EXPECT_EQ(search.refused[0].candidate, 4u);
-    EXPECT_NE(search.refused[0].reason.find("accumul"), std::string::npos) << search.refused[0].reason;
-    ASSERT_EQ(search.answers.size(), 5u);
-    for (const FitAnswer& answer : search.answers) EXPECT_NE(answer.candidate, 4u);
+    const FitSearch search = search_fit(space_of(request, int64_t{1} << 40, {"adamw_8bit"}), question);
+    ASSERT_EQ(search.refused.size(), 2u);
+    EXPECT_NE(search.refused[0].reason.find("--fp16"), std::string::npos) << search.refused[0].reason;
+    EXPECT_TRUE(search.answers.empty());
   }
+}
+
+// The plan of a budget computes again no more than it has to: it stands where layers as wholes are slower.
+TEST(SearchFit, ABudgetStandsInPlaceOfCheckpointing) {
+  PlanRequest request = small_request();
+  request.model.num_hidden_layers = 12;
+  PlanRequest full = request;
+  full.recompute.policy = RecomputePolicy::kFull;
+  const int64_t limit = (bytes_of(request, 1, 1, 512) + bytes_of(full, 1, 1, 512)) / 2;
+  const MethodSpace space = space_of(request, limit, {"checkpointing", "recompute_budget"}, Effect::kNone, 1);
+  const FitSearch search =
+      search_fit(space, {.effective_batch = 1, .longest = 512, .most_tokens = 600, .largest_batch = 8});
+  ASSERT_EQ(search.answers.size(), 1u);
+  const FitAnswer& answer = search.answers[0];
+  EXPECT_EQ(answer.set.text(), "recompute_budget");
+  EXPECT_LE(answer.total_bytes, limit);
+  EXPECT_GE(answer.largest_batch, 1);
+  EXPECT_GE(answer.longest_sequence, 512);
+  EXPECT_EQ(words_of(answer.set, request, space.budget_bytes(answer.set)),
+            (std::vector<std::string>{"--recompute_budget", fmt::format("{}MiB", limit >> 20)}));
+}
+
+// What is computed again is chosen for each batch where that was asked for: no less than its policy allows.
+TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
+  PlanRequest request = small_request();
+  request.evaluate = false;
+  request.model.num_hidden_layers = 8;
+  const FitQuestion question{
+      .effective_batch = 4, .longest = 128, .most_tokens = 256, .largest_batch = 16, .num_detailed = 1};
+  FitSubject subject{.request = request, .recompute = RecomputeChosen::kSelective};
+  subject.request.memory_limit_bytes = bytes_of(request, 4, 1, 128);
+  const FitSearch selective = search_fit({subject, {}, 4, 4}, question);
+  ASSERT_EQ(selective.answers.size(), 1u);
+  PlanRequest chosen = request;
+  const FitAnswer& answer = selective.answers[0];
+  chosen.train_bucket = {.tokens = answer.micro_batch * 128, .sequences = answer.micro_batch, .longest = 128};
+  chosen.gradient_accumulation_steps = answer.accumulation;
+  chosen.recompute = choose_selective(chosen).best.choice;
+  EXPECT_EQ(answer.total_bytes, build_plan(chosen).total_bytes());
+
+  subject.recompute = RecomputeChosen::kByBudget;
+  subject.budget_bytes = *subject.request.memory_limit_bytes - 200000;
+  const FitSearch by_budget = search_fit({subject, {}, 4, 4}, question);
+  ASSERT_EQ(by_budget.answers.size(), 1u);
+  EXPECT_LE(by_budget.answers[0].total_bytes, subject.budget_bytes);
+  subject.budget_bytes = 1000;
+  EXPECT_TRUE(search_fit({subject, {}, 4, 4}, question).answers.empty());
 }
 
 }  // namespace

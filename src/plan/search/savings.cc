@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "plan/search/method_space.h"
+
 namespace plimsoll {
 namespace {
 
@@ -38,6 +40,10 @@ std::vector<Change> changes_to_try(const Plan& plan) {
   if (!evaluation_is_larger(plan) && !stronger_policies(request).empty()) {
     add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
   }
+  const MethodSet chunked_loss = MethodSet().with(*find_method("chunked_loss"));
+  if (request.train && has_many_logits(request, request.train_bucket.sequences) &&
+      with_methods(request, chunked_loss))
+    add([&](Change& change) { change.use_methods(chunked_loss); });
   if (can_update_in_backward(request)) add([](Change& change) { change.use_optimizer_in_backward(); });
   if (can_copy_at_use(plan)) add([](Change& change) { change.use_copies_at_use(); });
   const std::vector<int64_t> lengths = shorter_lengths(request);

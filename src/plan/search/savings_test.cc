@@ -70,6 +70,13 @@ TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
   EXPECT_EQ(find(cheapest_savings(changed), "--weight_copies"), nullptr) << "it is there already";
 }
 
+TEST(Savings, ManyLogitsAreHeldInChunks) {
+  PlanRequest request = many_activations();
+  request.model.num_labels = 200000;
+  const Suggestion* chunks = find(cheapest_savings(build_plan(request)), "--chunked_loss always");
+  ASSERT_NE(chunks, nullptr);
+}
+
 // What changes the result stands behind what does not, however much it saves; all of them save something.
 TEST(Savings, TheCheapestStandFirst) {
   int seen = 0;

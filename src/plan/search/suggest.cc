@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "base/counted.h"
 #include "base/units.h"
 #include "plan/anatomy/memory.h"
+#include "plan/search/fit.h"
 
 namespace plimsoll {
 namespace {
@@ -22,9 +24,22 @@ std::string mib_text(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
-// Time says nothing of what is lost where texts are cut or another optimizer trains.
-bool trains_differently(const Suggestion& suggestion) {
-  return suggestion.effect == Effect::kOtherModel;
+// Of each effect so many lines of what fits, and so many of what does not.
+constexpr size_t kMostOfAnEffect = 6;
+constexpr size_t kMostNotEnough = 5;
+
+// Methods that save memory and stand beside a run that was asked for in full: adapters train another model.
+bool is_worth_suggesting(const Method& method) {
+  if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
+  // What learns something else is taken for the memory that it saves: one optimizer with few states, one
+  // without.
+  const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
+  return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
+}
+
+// Products of fp32 take no byte less in TF32.
+bool saves_memory(const Method& method) {
+  return method.name != "tf32" && method.name != "tf32x3";
 }
 
 class Search {
@@ -35,29 +50,50 @@ class Search {
     const PlanRequest& request = plan_.request;
     try_sizes(smaller_micro_batches(request), &Change::use_micro_batch);
     try_recomputing();
-    if (can_update_in_backward(request)) try_one(&Change::use_optimizer_in_backward);
-    if (can_copy_at_use(plan_)) try_one(&Change::use_copies_at_use);
-    if (can_use_bf16(request)) try_one(&Change::use_bf16);
     if (evaluation_is_larger(plan_))
       try_sizes(smaller_evaluation_batches(request), &Change::use_evaluation_batch);
+    if (request.train) {
+      for (const Method& method : method_table()) try_method(method);
+    }
     try_sizes(shorter_lengths(request), &Change::use_length);
-    if (can_use_sgd(request)) try_one(&Change::use_sgd);
-    const auto fits = [](const Suggestion& s) { return s.fits; };
-    if (std::none_of(found_.begin(), found_.end(), fits)) try_combined();
+    if (!any_fits() && request.train) try_sets();
+    if (!any_fits()) try_combined();
     std::stable_sort(found_.begin(), found_.end(), [](const Suggestion& a, const Suggestion& b) {
       if (a.fits != b.fits) return a.fits;
-      if (a.fits && trains_differently(a) != trains_differently(b)) return trains_differently(b);
+      if (a.fits && a.effect != b.effect) return a.effect < b.effect;
       return a.fits ? a.relative_time < b.relative_time : a.total_bytes < b.total_bytes;
     });
     return std::move(found_);
   }
 
  private:
-  void try_one(void (Change::*make)()) {
-    Change change(plan_.request);
-    (change.*make)();
-    if (std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_))
-      found_.push_back(std::move(*suggestion));
+  bool any_fits() const {
+    return std::ranges::any_of(found_, [](const Suggestion& suggestion) { return suggestion.fits; });
+  }
+
+  bool add(const Change& change) {
+    std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
+    if (!suggestion) return false;
+    found_.push_back(std::move(*suggestion));
+    return found_.back().fits;
+  }
+
+  // One that the table has, where it is not tried by what it does.
+  void try_method(const Method& method) {
+    if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
+    const PlanRequest& request = plan_.request;
+    // Half precision is said once, and what has no effect on this plan not at all.
+    if (method.name == "fp16" && can_use_bf16(request)) return;
+    if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
+    if (method.name.ends_with("_gradients") && request.gradient_accumulation_steps == 1) return;
+    if (method.kind == "loss" && !has_many_logits(request, request.train_bucket.sequences)) return;
+    const MethodSet alone = MethodSet().with(method);
+    const bool is_in_backward = method.name == "optimizer_in_backward";
+    if (is_in_backward && request.gradient_accumulation_steps > 1) return;
+    if (!with_methods(request, alone)) return;
+    Change change(request);
+    change.use_methods(alone);
+    add(change);
   }
 
   // The mildest policy that fits, else the strongest; and where one fits that is not the mildest, the choice
@@ -73,7 +109,8 @@ class Search {
       if (best->fits) break;
     }
     if (!best) return;
-    if (best->fits) {
+    // It takes from the device what a budget weighs.
+    if (best->fits && !plan_.request.offload_activations) {
       Change change(plan_.request);
       change.use_recompute_budget(limit_);
       std::optional<Suggestion> mixed = change.planned(limit_, own_ms_);
@@ -97,40 +134,92 @@ class Search {
     if (best) found_.push_back(std::move(*best));
   }
 
-  // One change after the other, each kept, until the sum of them fits; first with smaller micro-batches, then
-  // without, because gradients that accumulate may cost more than a smaller micro-batch saves.
-  void try_combined() {
-    const PlanRequest& request = plan_.request;
-    std::optional<Suggestion> smallest;
-    for (const bool smaller_batches : {true, false}) {
-      Change change(request);
-      if (smaller_batches && !smaller_micro_batches(request).empty()) change.use_micro_batch(1);
-      if (!smaller_evaluation_batches(request).empty()) change.use_evaluation_batch(1);
-      if (combined_fits(change, smallest)) break;
-      if (!stronger_policies(request).empty()) change.use_recompute(RecomputePolicy::kFull);
-      if (combined_fits(change, smallest)) break;
-      if (can_use_sgd(request)) change.use_sgd();
-      if (can_use_sgd(request) && combined_fits(change, smallest)) break;
-      bool fits = false;
-      for (int64_t size : shorter_lengths(request)) {
-        Change shorter = change;
-        shorter.use_length(size);
-        fits = combined_fits(shorter, smallest);
-        if (fits) break;
+  // Sets of methods as fit finds them: the fastest that train the same, those that round, and where there is
+  // none those that train differently.
+  void try_sets() {
+    const bool has_large_evaluation = !smaller_evaluation_batches(plan_.request).empty();
+    for (const bool small_evaluation : {false, true}) {
+      if (small_evaluation && !has_large_evaluation) break;
+      for (const Effect most : {Effect::kNone, Effect::kRounding, Effect::kOtherModel}) {
+        if (most == Effect::kOtherModel && any_fits()) break;
+        try_sets_of(most, small_evaluation);
       }
-      if (fits) break;
+      if (any_fits()) break;
     }
-    if (smallest) found_.push_back(std::move(*smallest));
   }
 
-  // Plans several changes together; single ones were planned before.
-  bool combined_fits(const Change& change, std::optional<Suggestion>& smallest) const {
-    if (change.num_changes() < 2) return false;
-    std::optional<Suggestion> suggestion = change.planned(limit_, own_ms_);
-    if (!suggestion) return false;
-    const bool fits = suggestion->fits;
-    if (!smallest || suggestion->total_bytes < smallest->total_bytes) smallest = std::move(suggestion);
-    return fits;
+  void try_sets_of(Effect most, bool small_evaluation) {
+    FitSubject subject{.request = plan_.request, .lengths = SequenceLengths::kAsInBatch};
+    PlanRequest& request = subject.request;
+    request.memory_limit_bytes = limit_;
+    if (small_evaluation) {
+      Change change(request);
+      change.use_evaluation_batch(1);
+      request = change.request();
+    }
+    const FitQuestion question = question_of(request);
+    const MethodSpace space(subject, scope(most), question.most_sequences, question.effective_batch);
+    for (const FitAnswer& answer : search_fit(space, question).answers) {
+      if (answer.effect != most) continue;
+      Change change(plan_.request);
+      if (small_evaluation) change.use_evaluation_batch(1);
+      if (answer.micro_batch != plan_.request.train_bucket.sequences)
+        change.use_micro_batch(answer.micro_batch);
+      const MethodSet fixed =
+          answer.set.has("recompute_budget") ? answer.set.without_kind("recompute") : answer.set;
+      if (!fixed.empty()) change.use_methods(fixed);
+      if (answer.set.has("recompute_budget")) change.use_recompute_budget(limit_);
+      add(change);
+    }
+  }
+
+  MethodScope scope(Effect most) const {
+    MethodScope scope{.methods = {}, .trained_parts = {}, .most = most};
+    for (const Method& method : method_table()) {
+      if (is_worth_suggesting(method)) scope.methods.push_back(&method);
+    }
+    return scope;
+  }
+
+  static FitQuestion question_of(const PlanRequest& request) {
+    FitQuestion question;
+    question.effective_batch = request.train_bucket.sequences * request.gradient_accumulation_steps;
+    question.most_sequences = request.train_bucket.sequences;
+    question.longest = request.train_bucket.longest;
+    question.num_answers = 2;
+    question.of_each_effect = false;
+    question.num_detailed = 0;
+    question.num_threads = std::max(1, request.num_threads);
+    return question;
+  }
+
+  // The smallest run of all methods, and where it does not fit either, with shorter sequences that do.
+  void try_combined() {
+    const PlanRequest& request = plan_.request;
+    Change change(request);
+    if (!smaller_evaluation_batches(request).empty()) change.use_evaluation_batch(1);
+    bool is_new = change.num_changes() > 0;
+    if (request.train) {
+      const FitQuestion question = question_of(request);
+      const FitSubject subject{.request = change.request(), .lengths = SequenceLengths::kAsInBatch};
+      const MethodSpace space(subject, scope(Effect::kOtherModel), question.most_sequences,
+                              question.effective_batch);
+      const std::optional<SmallestRun> smallest = smallest_run(space, question);
+      if (smallest && smallest->shape.micro_batch != request.train_bucket.sequences)
+        change.use_micro_batch(smallest->shape.micro_batch);
+      if (smallest && !smallest->set.empty()) change.use_methods(smallest->set);
+      // What is one change alone was tried before.
+      is_new = change.num_changes() > 1 || (smallest && smallest->set.size() > 1);
+    }
+    if (is_new && add(change)) return;
+    for (const int64_t size : shorter_lengths(request)) {
+      Change shorter = change;
+      shorter.use_length(size);
+      std::optional<Suggestion> suggestion = shorter.planned(limit_, own_ms_);
+      if (!suggestion || !suggestion->fits) continue;
+      found_.push_back(std::move(*suggestion));
+      return;
+    }
   }
 
   const Plan& plan_;
@@ -167,17 +256,40 @@ std::string peak_words(const MemoryAnatomy& anatomy) {
   return text + ": " + largest_purposes(phase);
 }
 
-std::string list_text(const std::vector<Suggestion>& suggestions, bool fits) {
+std::string line_text(const Suggestion& suggestion, size_t width) {
+  const double change = 100.0 * (suggestion.relative_time - 1.0);
+  return fmt::format("\n    {:<{}}  {:>8} MiB  {:>+4.0f} % time{}", suggestion.arguments, width,
+                     mib_text(suggestion.total_bytes), change,
+                     suggestion.note.empty() ? "" : "  (" + suggestion.note + ")");
+}
+
+std::string list_text(const std::vector<const Suggestion*>& suggestions) {
   size_t width = 0;
-  for (const Suggestion& s : suggestions) width = std::max(width, std::min<size_t>(s.arguments.size(), 64));
+  for (const Suggestion* each : suggestions)
+    width = std::max(width, std::min<size_t>(each->arguments.size(), 64));
   std::string text;
-  for (const Suggestion& s : suggestions) {
-    if (s.fits != fits) continue;
-    const double change = 100.0 * (s.relative_time - 1.0);
-    text += fmt::format("\n    {:<{}}  {:>8} MiB  {:>+4.0f} % time{}", s.arguments, width,
-                        mib_text(s.total_bytes), change, s.note.empty() ? "" : "  (" + s.note + ")");
-  }
+  for (const Suggestion* each : suggestions) text += line_text(*each, width);
   return text;
+}
+
+// The first ones of each effect.
+std::string fitting_text(const std::vector<Suggestion>& suggestions) {
+  std::vector<const Suggestion*> shown;
+  std::map<Effect, size_t> counts;
+  for (const Suggestion& each : suggestions) {
+    if (each.fits && ++counts[each.effect] <= kMostOfAnEffect) shown.push_back(&each);
+  }
+  return list_text(shown);
+}
+
+std::string others_text(const std::vector<Suggestion>& suggestions) {
+  std::vector<const Suggestion*> shown;
+  size_t count = 0;
+  for (const Suggestion& each : suggestions) {
+    if (!each.fits && ++count <= kMostNotEnough) shown.push_back(&each);
+  }
+  return list_text(shown) +
+         (count > kMostNotEnough ? fmt::format("\n    and {} more", count - kMostNotEnough) : "");
 }
 
 // By how much the smallest run that was planned is too large.
@@ -209,11 +321,14 @@ void require_fit(const Plan& plan) {
                                     mib_text(needed), mib_text(limit), plan.request.memory_limit_label,
                                     shortage_words(needed - limit), peak_words(memory_anatomy(plan)));
   const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
-  const std::string fitting = list_text(suggestions, true);
-  const std::string others = list_text(suggestions, false);
-  if (!fitting.empty())
+  const std::string fitting = fitting_text(suggestions);
+  const std::string others = others_text(suggestions);
+  if (!fitting.empty()) {
     message +=
-        "\n  fits with, fastest first, what trains differently last (estimated time a sample):" + fitting;
+        "\n  fits with, fastest first: what trains the same, then what rounds, then what trains differently "
+        "(estimated time a sample):" +
+        fitting;
+  }
   if (!others.empty())
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);

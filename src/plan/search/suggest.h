@@ -11,11 +11,13 @@
 
 namespace plimsoll {
 
-// Smaller micro-batches of the same effective batch, recomputing more, bf16 where the CPU multiplies it,
-// smaller batches of evaluation, shorter sequences, SGD without states; combined when none of them alone
-// fits. Of each kind the mildest that fits, or else the strongest. Those that fit stand first, fastest first,
-// of them what changes what is learned last; the others by their bytes. Cost: about ten plans, and the search
-// of a budget where recomputing helps.
+// Smaller micro-batches of the same effective batch, recomputing more, smaller batches of evaluation, shorter
+// sequences, and the methods of the table that need less memory: precisions, states in fewer bits or fewer of
+// them, offloading, logits in chunks; of each kind the mildest that fits, or else the strongest. Where none
+// of them alone fits, sets of methods as search_fit() finds them. Those that fit stand first: what trains the
+// same, then what rounds, then what learns something else, each fastest first; the others by their bytes.
+// Cost: about twenty plans, and the search of a budget where recomputing helps; where nothing alone fits,
+// some hundred.
 std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes);
 
 // By how much something is too large: "698.7 MiB", rounded as every table rounds, or "12 bytes" where that

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/anatomy/plan_case.h"
 
 namespace plimsoll {
@@ -84,19 +86,75 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
   ASSERT_NE(sgd, nullptr);
   EXPECT_FALSE(sgd->fits);
   bool seen_unfit = false;
-  bool seen_other = false;
+  Effect effect = Effect::kNone;
   double last = 0;
   for (const Suggestion& suggestion : list) {
     EXPECT_EQ(suggestion.fits, suggestion.total_bytes <= limit) << suggestion.arguments;
     EXPECT_FALSE(suggestion.fits && seen_unfit) << "what fits stands first";
     seen_unfit = seen_unfit || !suggestion.fits;
     if (!suggestion.fits) continue;
-    if (suggestion.effect == Effect::kOtherModel && !seen_other) last = 0;
-    EXPECT_FALSE(seen_other && suggestion.effect != Effect::kOtherModel) << "what trains differently is last";
-    seen_other = seen_other || suggestion.effect == Effect::kOtherModel;
+    EXPECT_GE(suggestion.effect, effect) << "what trains the same first, what trains differently last";
+    if (suggestion.effect != effect) last = 0;
+    effect = suggestion.effect;
     EXPECT_GE(suggestion.relative_time, last) << "fastest first";
     last = suggestion.relative_time;
   }
+}
+
+PlanRequest bert_large_on_h200() {
+  PlanRequest request = preset_request("bert-large-uncased", 4, 512);
+  request.evaluate = false;
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.captured_buckets = {1, 1, 1};
+  return request;
+}
+
+// States in fewer bits, fewer of them or elsewhere: what the device and the run allow.
+TEST(Suggest, MethodsOfTheTableAreTried) {
+  const Plan plan = build_plan(bert_large_on_h200());
+  const std::vector<Suggestion> list = suggest_changes(plan, int64_t{5} << 30);
+  for (const auto& [words, effect] : std::vector<std::pair<std::string, Effect>>{
+           {"--offload_optimizer", Effect::kNone},
+           {"--offload_activations", Effect::kNone},
+           {"--bf16", Effect::kRounding},
+           {"--dtype bfloat16", Effect::kRounding},
+           {"--optim adamw_8bit", Effect::kRounding},
+           {"momentum_dtype=bfloat16,variance_dtype=bfloat16", Effect::kRounding},
+           {"--optim adafactor", Effect::kOtherModel},
+           {"--optim sgd", Effect::kOtherModel}}) {
+    const Suggestion* suggestion = find(list, words);
+    ASSERT_NE(suggestion, nullptr) << words;
+    EXPECT_EQ(suggestion->effect, effect) << words;
+  }
+  EXPECT_EQ(find(list, "--chunked_loss"), nullptr) << "of two labels";
+  EXPECT_EQ(find(list, "tf32"), nullptr) << "it saves nothing";
+  ASSERT_FALSE(list.empty());
+  EXPECT_TRUE(list.front().fits);
+  EXPECT_EQ(list.front().effect, Effect::kNone);
+}
+
+TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
+  const Plan plan = build_plan(bert_large_on_h200());
+  const int64_t limit = int64_t{3} << 30;
+  const std::vector<Suggestion> list = suggest_changes(plan, limit);
+  ASSERT_GE(list.size(), 2u);
+  const Suggestion& first = list.front();
+  EXPECT_TRUE(first.fits);
+  EXPECT_LE(first.total_bytes, limit);
+  EXPECT_EQ(first.arguments, "--dtype bfloat16 --optim adamw_8bit");
+  EXPECT_EQ(first.note, "rounds differently, weights without fp32 masters");
+  for (const Suggestion& suggestion : list) {
+    if (suggestion.fits) {
+      EXPECT_EQ(suggestion.arguments.find("_seq_length"), std::string::npos) << "whole texts fit";
+    }
+  }
+  // A limit below the smallest run of all: it is said what that needs.
+  const std::vector<Suggestion> none = suggest_changes(plan, int64_t{1} << 30);
+  const auto fits = [](const Suggestion& suggestion) { return suggestion.fits; };
+  EXPECT_TRUE(std::ranges::none_of(none, fits));
+  const auto smallest = std::ranges::min_element(none, {}, &Suggestion::total_bytes);
+  EXPECT_NE(smallest->arguments.find("--offload_activations"), std::string::npos) << smallest->arguments;
 }
 
 // Random sequences are as long as another argument says.

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <sstream>
+#include <utility>
 
 #include "base/python_json.h"
 #include "base/units.h"
@@ -14,9 +18,34 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostRows = 12;
+// Of the columns of methods.
+constexpr size_t kMethodsWidth = 30;
+constexpr size_t kMethodsWidthOfCards = 26;
 
 std::string methods_text(const FitRow& row) {
   return row.methods.empty() ? "as it is" : fmt::format("{}", fmt::join(row.methods, ", "));
+}
+
+bool lacks_masters(const FitRow& row) {
+  return std::ranges::find(row.methods, "pure_bf16") != row.methods.end();
+}
+
+std::string_view effect_word(const FitRow& row) {
+  switch (row.effect) {
+    case MethodEffect::kSameBits:
+    case MethodEffect::kSameSums:
+      return "same";
+    case MethodEffect::kRounding:
+      return "rounded";
+    case MethodEffect::kOtherPath:
+      break;
+  }
+  return "other";
+}
+
+// With a star where weights are all that there is of them.
+std::string trains_text(const FitRow& row) {
+  return std::string(effect_word(row)) + (lacks_masters(row) ? "*" : "");
 }
 
 std::string count_or_dash(int64_t count) {
@@ -30,23 +59,160 @@ std::string quoted(const std::string& word) {
 
 std::string words_of(const FitRow& row) {
   std::string words;
-  for (const std::string& word : row.arguments) words += " " + quoted(word);
+  for (const std::string& word : row.arguments) words += (words.empty() ? "" : " ") + quoted(word);
   return words;
 }
 
 std::string command_of(const FitRow& row, const FitTableContext& context) {
-  return "plimsoll train " + context.command + words_of(row);
+  return "plimsoll train " + context.command + " " + words_of(row);
 }
 
-// How to run the first `num_rows` of them: what their commands have in common is said once.
-std::string commands_text(const FitReport& report, const FitTableContext& context, size_t num_rows) {
-  if (num_rows == 0) return {};
-  const FitRow& first = report.rows.front();
-  std::string text =
-      fmt::format("to run the first{}:\n  {}\n", context.compares_cards ? ", on " + first.device : "",
-                  command_of(first, context));
-  if (num_rows > 1) text += "to run another: plimsoll train " + context.command + ", and\n";
-  for (size_t i = 1; i < num_rows; ++i) text += fmt::format("{:>4} {}\n", i + 1, words_of(report.rows[i]));
+// Rows of a table that fit.
+std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
+  const auto end = std::ranges::find(report.rows, 0, &FitRow::micro_batch);
+  const auto count = std::min(static_cast<size_t>(end - report.rows.begin()), most);
+  return std::span(report.rows).first(count);
+}
+
+// The fastest, then of the others those that train more alike than all before them.
+std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableContext& context) {
+  std::vector<const FitRow*> rows;
+  std::optional<MethodEffect> least;
+  for (const FitRow& row : shown_rows(report, report.rows.size())) {
+    const bool is_more_alike = !least || row.effect < *least;
+    if (rows.size() >= kMostRows && (!is_more_alike || context.compares_cards)) continue;
+    rows.push_back(&row);
+    least = std::min(least.value_or(row.effect), row.effect);
+  }
+  return rows;
+}
+
+// What their commands have in common is said once.
+std::string commands_text(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
+  if (rows.empty()) return {};
+  std::string text = "to run the first:\n  " + command_of(*rows.front(), context) + "\n";
+  if (!context.to_fill_in.empty()) text += wrapped("where " + context.to_fill_in);
+  if (rows.size() > 1) text += "to run another: plimsoll train " + context.command + ", and\n";
+  for (size_t i = 1; i < rows.size(); ++i) text += fmt::format("{:>4}  {}\n", i + 1, words_of(*rows[i]));
+  return text;
+}
+
+// Cards that run the same words.
+std::string card_commands_text(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
+  if (rows.empty()) return {};
+  std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_words;
+  for (const FitRow* row : rows) {
+    const std::string words = words_of(*row);
+    auto it =
+        std::ranges::find(cards_by_words, words, &std::pair<std::string, std::vector<std::string>>::first);
+    if (it == cards_by_words.end()) it = cards_by_words.insert(it, {words, {}});
+    it->second.push_back(row->device);
+  }
+  std::string text = "to run one: plimsoll train " + context.command + ", and\n";
+  for (const auto& [words, cards] : cards_by_words)
+    text += wrapped(fmt::format("on {}: {}", fmt::join(cards, ", "), words), 100, 4);
+  if (!context.to_fill_in.empty()) text += wrapped("where " + context.to_fill_in);
+  return text;
+}
+
+// Names of methods in lines of so many columns, the first of them of the row, the others below it.
+std::vector<std::string> method_lines(const FitRow& row, size_t width) {
+  std::vector<std::string> lines{""};
+  const std::vector<std::string> names =
+      row.methods.empty() ? std::vector<std::string>{"as it is"} : row.methods;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string name = names[i] + (i + 1 < names.size() ? "," : "");
+    if (!lines.back().empty() && lines.back().size() + 1 + name.size() > width) lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + name;
+  }
+  return lines;
+}
+
+// Text before and behind the names; further lines stand below the first.
+std::string row_text(const std::string& before, const FitRow& row, size_t width, const std::string& behind) {
+  const std::vector<std::string> lines = method_lines(row, width);
+  std::string text = before + left_aligned(lines.front(), width) + behind + "\n";
+  for (size_t i = 1; i < lines.size(); ++i) text += std::string(before.size(), ' ') + lines[i] + "\n";
+  return text;
+}
+
+std::string card_table(const std::vector<const FitRow*>& rows, int64_t epoch_samples) {
+  std::string text = fmt::format("{:>4}  {:<10} {:>11}  {:<{}} {:<8} {:>6} {:>9} {:>9} {:>7}\n", "rank",
+                                 "card", "micro x acc", "methods", kMethodsWidthOfCards, "trains", "MiB",
+                                 "samples/s", "h / epoch", "cost");
+  size_t rank = 0;
+  for (const FitRow* row : rows) {
+    const double hours = static_cast<double>(epoch_samples) / row->samples_per_s / 3600;
+    text += row_text(fmt::format("{:>4}  {:<10} {:>11}  ", ++rank, row->device,
+                                 fmt::format("{} x {}", row->micro_batch, row->accumulation)),
+                     *row, kMethodsWidthOfCards,
+                     fmt::format(" {:<8} {:>6} {:>9} {:>9.2f} {:>7}", trains_text(*row),
+                                 (row->total_bytes + kMiB - 1) / kMiB, short_number(row->samples_per_s),
+                                 hours, row->epoch_cost > 0 ? fmt::format("{:.2f}", row->epoch_cost) : "-"));
+  }
+  return text;
+}
+
+bool has_own_row(const std::vector<const FitRow*>& rows) {
+  return std::ranges::any_of(rows, [](const FitRow* row) { return row->methods.empty(); });
+}
+
+std::string method_table_text(const std::vector<const FitRow*>& rows) {
+  std::string text = fmt::format("{:>4} {:>11}  {:<{}} {:<8} {:>6} {:>9} {:>9} {:>7} {:>7}\n", "rank",
+                                 "micro x acc", "methods", kMethodsWidth, "trains", "MiB", "samples/s",
+                                 has_own_row(rows) ? "vs. as is" : "vs. first", "largest", "longest");
+  size_t rank = 0;
+  for (const FitRow* row : rows) {
+    text += row_text(
+        fmt::format("{:>4} {:>11}  ", ++rank, fmt::format("{} x {}", row->micro_batch, row->accumulation)),
+        *row, kMethodsWidth,
+        fmt::format(" {:<8} {:>6} {:>9} {:>7.2f} x {:>7} {:>7}", trains_text(*row),
+                    (row->total_bytes + kMiB - 1) / kMiB, short_number(row->samples_per_s),
+                    row->relative_speed, count_or_dash(row->largest_batch),
+                    count_or_dash(row->longest_sequence)));
+  }
+  return text;
+}
+
+// What the words of the column mean, of those that are in it.
+std::string effects_text(const std::vector<const FitRow*>& rows) {
+  const auto any = [&](std::string_view word) {
+    return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });
+  };
+  std::string text;
+  const auto add = [&](const std::string& words) { text += (text.empty() ? "trains: " : "; ") + words; };
+  if (any("same")) add("same, as the run that was asked about, but for the order of sums");
+  if (any("rounded")) add("rounded, in another precision");
+  if (any("other")) add("other, by another update, or other weights");
+  if (std::ranges::any_of(rows, [](const FitRow* row) { return lacks_masters(*row); }))
+    add("* the weights have no fp32 masters");
+  return wrapped(text + "; docs/COMBINATIONS.md says what each method does", 100, 4);
+}
+
+std::string below_the_table(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
+  if (rows.empty()) return {};
+  if (context.compares_cards) return effects_text(rows);
+  std::string text = has_own_row(rows)
+                         ? "vs. as is: speed over that of the run without further methods; "
+                         : "vs. first: speed over that of the first row, for the run does not fit "
+                           "without further methods; ";
+  text +=
+      "largest: batch that fits without accumulation; longest: tokens of a sequence that fit with this split";
+  return wrapped(text, 100, 4) + effects_text(rows);
+}
+
+std::string not_fitting_text(const FitReport& report, const FitTableContext& context) {
+  std::string text;
+  for (const FitRow& row : report.rows) {
+    if (row.micro_batch > 0) continue;
+    const int64_t mib = (row.smallest_bytes + kMiB - 1) / kMiB;
+    const std::string line =
+        context.compares_cards
+            ? fmt::format("nothing fits on {}, where the smallest run needs {} MiB: {}", row.device, mib,
+                          methods_text(row))
+            : fmt::format("the run without further methods does not fit: it needs {} MiB at the least", mib);
+    text += wrapped(line, 100, 4);
+  }
   return text;
 }
 
@@ -58,47 +224,14 @@ nlohmann::json count_or_null(int64_t count) {
 }  // namespace
 
 std::string fit_table(const FitReport& report, const FitTableContext& context) {
-  std::string text = context.subject + "\n\n";
-  text += context.compares_cards
-              ? fmt::format("{:>4}  {:<11} {:>10}  {:<28} {:>7} {:>9} {:>10} {:>10}\n", "rank", "card",
-                            "micro x acc", "methods", "MiB", "samples/s", "h / epoch", "cost")
-              : fmt::format("{:>4}  {:>11}  {:<32} {:>7} {:>9} {:>9} {:>8} {:>8}\n", "rank", "micro x acc",
-                            "methods", "MiB", "samples/s", "vs. plain", "largest", "longest");
-  size_t rank = 0;
-  for (const FitRow& row : report.rows) {
-    if (row.micro_batch == 0 || rank == kMostRows) break;
-    const std::string split = fmt::format("{} x {}", row.micro_batch, row.accumulation);
-    const int64_t mib = (row.total_bytes + kMiB - 1) / kMiB;
-    if (context.compares_cards) {
-      const double hours = static_cast<double>(context.epoch_samples) / row.samples_per_s / 3600;
-      text += fmt::format("{:>4}  {:<11} {:>11}  {} {:>7} {:>9} {:>10.2f} {:>10}\n", ++rank, row.device,
-                          split, left_aligned(shortened(methods_text(row), 28), 28), mib,
-                          short_number(row.samples_per_s), hours,
-                          row.epoch_cost > 0 ? fmt::format("{:.2f}", row.epoch_cost) : "-");
-    } else {
-      text += fmt::format("{:>4}  {:>11}  {} {:>7} {:>9} {:>7.1f} x {:>8} {:>8}\n", ++rank, split,
-                          left_aligned(shortened(methods_text(row), 32), 32), mib,
-                          short_number(row.samples_per_s), row.relative_speed,
-                          count_or_dash(row.largest_batch), count_or_dash(row.longest_sequence));
-    }
-  }
-  if (!context.compares_cards && rank > 0) {
-    text +=
-        "largest: batch that fits without accumulation; longest: tokens of a sequence that fit with this "
-        "split\n";
-  }
-  size_t others = 0;
-  for (const FitRow& row : report.rows) {
-    if (row.micro_batch > 0) continue;
-    if (others++ == 0) text += "does not fit, and needs at the least:\n";
-    if (others > 4) continue;
-    text += fmt::format("  {}{}: {} MiB\n", context.compares_cards ? row.device + ", " : "",
-                        methods_text(row), (row.smallest_bytes + kMiB - 1) / kMiB);
-  }
-  if (others > 4) text += fmt::format("  and {} more\n", others - 4);
+  const std::vector<const FitRow*> rows = chosen_rows(report, context);
+  std::string text = wrapped(context.subject) + "\n";
+  text += context.compares_cards ? card_table(rows, context.epoch_samples) : method_table_text(rows);
+  text += below_the_table(rows, context) + not_fitting_text(report, context);
   std::istringstream lines(report.refused);
   for (std::string line; std::getline(lines, line);) text += wrapped(line, 100, 4);
-  text += commands_text(report, context, rank);
+  text += wrapped(report.searched, 100, 4);
+  text += context.compares_cards ? card_commands_text(rows, context) : commands_text(rows, context);
   return text +
          fmt::format("{} plans, {:.0f} a second; samples/s are estimates (docs/MEMORY.md says what of)\n",
                      report.num_plans, report.plans_per_s);
@@ -109,6 +242,7 @@ std::string fit_json(const FitReport& report, const FitTableContext& context) {
   for (const FitRow& row : report.rows) {
     rows.push_back({{"device", row.device},
                     {"methods", row.methods},
+                    {"trains", effect_word(row)},
                     {"per_device_train_batch_size", row.micro_batch},
                     {"gradient_accumulation_steps", row.accumulation},
                     {"fits", row.micro_batch > 0},
@@ -122,10 +256,9 @@ std::string fit_json(const FitReport& report, const FitTableContext& context) {
                     {"arguments", row.arguments},
                     {"command", row.micro_batch > 0 ? command_of(row, context) : ""}});
   }
-  const nlohmann::json object{{"schema_version", 1},
-                              {"subject", context.subject},
-                              {"plans", report.num_plans},
-                              {"plans_per_second", report.plans_per_s},
+  const nlohmann::json object{{"schema_version", 1},         {"subject", context.subject},
+                              {"plans", report.num_plans},   {"plans_per_second", report.plans_per_s},
+                              {"searched", report.searched}, {"to_fill_in", context.to_fill_in},
                               {"rows", std::move(rows)}};
   return python_json(object, 2) + "\n";
 }

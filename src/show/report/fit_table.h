@@ -9,8 +9,9 @@
 namespace plimsoll {
 
 struct FitTableContext {
-  std::string subject;  // "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
-  std::string command;  // the words of the run that was asked about: "--config_name ... --device l4"
+  std::string subject;          // "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
+  std::string command;          // the words of the run that was asked about: "--train_file ... --bf16 True"
+  std::string to_fill_in = {};  // what of them a user has to write: "FILE: the training data"; may be empty
   bool compares_cards = false;
   int64_t epoch_samples = 0;
 };

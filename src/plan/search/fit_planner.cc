@@ -1,0 +1,173 @@
+#include "plan/search/fit_planner.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "plan/anatomy/operations.h"
+#include "plan/build/begun_graphs.h"
+#include "plan/build/op_times.h"
+#include "plan/search/budget.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kShareThatMoves = 0.98;
+
+FitNeeds needs_of(const Plan& plan) {
+  const OperationsAnatomy operations = operations_anatomy(plan);
+  FitNeeds needs{.bytes = plan.total_bytes(), .least_bytes = plan.total_bytes()};
+  if (operations.samples == 0) return needs;
+  const auto samples = static_cast<double>(operations.samples);
+  needs.ms_per_sample = operations.total().ms / samples;
+  // What lies in the host's memory crosses the link twice a step, one way beside the other, whenever that is:
+  // all but some small states.
+  const double link_ms = plan.is_on_gpu()
+                             ? kShareThatMoves * static_cast<double>(plan.host_persistent_bytes) /
+                                   link_bytes_per_ms(plan.request, LinkUse::kBothWays)
+                             : 0;
+  const double ops_ms = operations.total().ms - operations.group(OpGroup::kDataMovement).ms;
+  needs.least_ms = std::max(ops_ms, link_ms) / samples;
+  const double update_ms = operations.segment(Segment::kOptimizer).ms;
+  needs.passes_ms = plan.request.optimizer_in_backward ? 0 : (ops_ms - update_ms) / samples;
+  return needs;
+}
+
+}  // namespace
+
+PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
+  // What holds logits in chunks depends on the bucket and is begun each time.
+  if (chunks_loss(request, request.train_bucket)) return begin_graphs(request);
+  Group* group = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it =
+        std::ranges::find_if(groups_, [&](const Group& each) { return begin_alike(each.request, request); });
+    if (it == groups_.end()) groups_.emplace_back().request = request;
+    group = it == groups_.end() ? &groups_.back() : &*it;
+  }
+  const std::lock_guard lock(group->mutex);
+  if (!group->graphs) group->graphs = begin_graphs(request);
+  return *group->graphs;
+}
+
+FitPlanner::FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared)
+    : shared_(shared),
+      given_(space.request_of(set)),
+      recompute_(space.recompute_of(set)),
+      budget_bytes_(space.budget_bytes(set)),
+      subject_(space.subject()),
+      request_(given_) {
+  given_.passes.dump = nullptr;
+  if (recompute_ != RecomputeChosen::kByPolicy) given_.recompute = {};
+  request_ = given_;
+}
+
+bool FitPlanner::takes(const FitShape& shape) const {
+  return shape.accumulation == 1 || !given_.optimizer_in_backward;
+}
+
+bool FitPlanner::fits(int64_t bytes) const {
+  if (recompute_ == RecomputeChosen::kByBudget && bytes > budget_bytes_) return false;
+  return !given_.memory_limit_bytes || bytes <= *given_.memory_limit_bytes;
+}
+
+void FitPlanner::set(const FitShape& shape) {
+  const Bucket& given = given_.train_bucket;
+  Bucket bucket{
+      .tokens = shape.micro_batch * shape.longest, .sequences = shape.micro_batch, .longest = shape.longest};
+  if (subject_.lengths == SequenceLengths::kAsInBatch) bucket.tokens = std::min(bucket.tokens, given.tokens);
+  request_.train_bucket = bucket;
+  request_.host = given_.host;
+  request_.host.data_bytes += subject_.host_bytes_per_token * (bucket.tokens - given.tokens);
+  request_.gradient_accumulation_steps = shape.accumulation;
+  if (given_.evaluate && subject_.lengths == SequenceLengths::kAllLongest) {
+    const int64_t sequences = given_.evaluate_bucket.sequences;
+    request_.evaluate_bucket = {
+        .tokens = sequences * shape.longest, .sequences = sequences, .longest = shape.longest};
+  }
+  if (subject_.captured_buckets) request_.captured_buckets = subject_.captured_buckets(request_);
+}
+
+FitNeeds FitPlanner::placed_with(const FitShape& shape, RecomputePolicy policy) {
+  set(shape);
+  request_.early_states = request_.saved_in_room = false;
+  request_.recompute = given_.recompute;
+  if (recompute_ != RecomputeChosen::kByPolicy) request_.recompute = {.policy = policy};
+  const bool accumulates = shape.accumulation > 1;
+  Graphs& graphs =
+      graphs_[{accumulates, chunks_loss(request_, request_.train_bucket), request_.recompute.policy}];
+  const bool is_first = !graphs.placer;
+  if (is_first) graphs.placer.emplace(request_, finish_graphs(request_, shared_.begun(request_)));
+  const auto start = std::chrono::steady_clock::now();
+  const FitNeeds needs = needs_of(graphs.placer->place(sizes_of(request_)));
+  if (is_first) graphs = {.placer = std::move(graphs.placer), .built_for = shape, .own_needs = needs};
+  ++num_plans_;
+  plan_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return needs;
+}
+
+FitNeeds FitPlanner::placed(const FitShape& shape) {
+  switch (recompute_) {
+    case RecomputeChosen::kByPolicy:
+      return placed_with(shape, given_.recompute.policy);
+    case RecomputeChosen::kSelective: {
+      FitNeeds needs = placed_with(shape, RecomputePolicy::kCheap);
+      if (!fits(needs.bytes)) needs.least_bytes = placed_with(shape, RecomputePolicy::kFull).bytes;
+      return needs;
+    }
+    case RecomputeChosen::kByBudget:
+      break;
+  }
+  FitNeeds needs = placed_with(shape, RecomputePolicy::kFull);
+  needs.least_ms = placed_with(shape, RecomputePolicy::kNone).least_ms;
+  return needs;
+}
+
+FitNeeds FitPlanner::built_with(const FitShape& shape, RecomputeChoice choice) {
+  set(shape);
+  request_.recompute = std::move(choice);
+  request_.early_states = given_.early_states;
+  request_.saved_in_room = given_.saved_in_room;
+  const auto it = graphs_.find(
+      {shape.accumulation > 1, chunks_loss(request_, request_.train_bucket), request_.recompute.policy});
+  const bool is_placed = (!request_.offload_optimizer || !request_.early_states) &&
+                         (!request_.offload_activations || !request_.saved_in_room) &&
+                         request_.recompute.kept_of_block.empty();
+  if (is_placed && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
+  ++num_plans_;
+  return needs_of(plan_within_limit(request_, [this](const PlanRequest& request) {
+    return finish_graphs(request, shared_.begun(request));
+  }));
+}
+
+std::optional<FitNeeds> FitPlanner::built(const FitShape& shape) {
+  if (recompute_ == RecomputeChosen::kByPolicy) return built_with(shape, given_.recompute);
+  set(shape);
+  request_.early_states = given_.early_states;
+  request_.saved_in_room = given_.saved_in_room;
+  request_.recompute = {};
+  try {
+    BudgetChoice found = recompute_ == RecomputeChosen::kSelective
+                             ? choose_selective(request_)
+                             : choose_recompute(request_, budget_bytes_);
+    num_plans_ += found.num_plans;
+    return built_with(shape, std::move(found.best.choice));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kWillNotFit) throw;
+    return std::nullopt;
+  }
+}
+
+int64_t FitPlanner::sure_bytes(const FitShape& shape) {
+  set(shape);
+  request_.early_states = request_.saved_in_room = false;
+  request_.recompute = given_.recompute;
+  if (recompute_ == RecomputeChosen::kByBudget) request_.recompute = {.policy = RecomputePolicy::kFull};
+  const auto it = graphs_.find(
+      {shape.accumulation > 1, chunks_loss(request_, request_.train_bucket), request_.recompute.policy});
+  if (it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs.bytes;
+  ++num_plans_;
+  return place_plan(request_, finish_graphs(request_, shared_.begun(request_))).total_bytes();
+}
+
+}  // namespace plimsoll

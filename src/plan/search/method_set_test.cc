@@ -1,0 +1,110 @@
+#include "plan/search/method_set.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/anatomy/plan_case.h"
+#include "target/gpu_target.h"
+
+namespace plimsoll {
+namespace {
+
+MethodSet set_of(const std::vector<std::string>& names) {
+  MethodSet set;
+  for (const std::string& name : names) set = set.with(*find_method(name));
+  return set;
+}
+
+PlanRequest on_h200() {
+  PlanRequest request = small_request();
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  return request;
+}
+
+TEST(MethodSet, HasOneFormForEachSet) {
+  EXPECT_EQ(set_of({"paged_adamw_8bit"}), set_of({"offload_optimizer", "adamw_8bit"}));
+  EXPECT_EQ(set_of({"offload_optimizer", "bf16", "adamw_8bit"}).text(), "bf16, paged_adamw_8bit");
+  EXPECT_EQ(set_of({"adamw_8bit", "bf16"}).text(), "bf16, adamw_8bit") << "in the order of the table";
+  EXPECT_EQ(MethodSet().text(), "as it is");
+  EXPECT_TRUE(MethodSet().empty());
+  EXPECT_EQ(set_of({"paged_adamw_8bit"}).size(), 2);
+  EXPECT_EQ(set_of({"bf16", "checkpointing"}).without_kind("recompute"), set_of({"bf16"}));
+  EXPECT_EQ(set_of({"bf16", "checkpointing"}).only_kind("recompute"), set_of({"checkpointing"}));
+}
+
+TEST(MethodSet, KnowsWhatHasMore) {
+  EXPECT_TRUE(MethodSet().is_less_than(set_of({"bf16"})));
+  EXPECT_FALSE(set_of({"bf16"}).is_less_than(set_of({"bf16"})));
+  EXPECT_TRUE(set_of({"bf16"}).is_less_than(set_of({"bf16_gradients"})));
+  EXPECT_TRUE(set_of({"adamw_8bit"}).is_less_than(set_of({"paged_adamw_8bit"})));
+  EXPECT_TRUE(set_of({"lora"}).is_less_than(set_of({"qlora", "bf16"})));
+  EXPECT_FALSE(set_of({"bf16"}).is_less_than(set_of({"pure_bf16", "checkpointing"})));
+}
+
+TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
+  const PlanRequest cpu = small_request();  // without products of bf16
+  for (const char* name : {"bf16", "fp16", "tf32", "pure_bf16", "bf16_gradients", "offload_optimizer",
+                           "offload_activations", "paged_adamw_8bit", "copies_at_use"})
+    EXPECT_FALSE(with_methods(cpu, set_of({name})).has_value()) << name;
+  const PlanRequest gpu = on_h200();
+  for (const std::vector<std::string>& names :
+       std::vector<std::vector<std::string>>{{"sgd", "offload_optimizer"},
+                                             {"fp16", "optimizer_in_backward"},
+                                             {"copies_at_use"},          // without copies
+                                             {"bf16", "copies_at_use"},  // of weights in two parts
+                                             {"pure_bf16", "copies_at_use"}})
+    EXPECT_FALSE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
+  for (const std::vector<std::string>& names :
+       std::vector<std::vector<std::string>>{{"bf16", "sgd", "offload_optimizer"},  // whose masters move
+                                             {"fp16", "copies_at_use"},
+                                             {"bf16", "adamw_8bit", "copies_at_use"},
+                                             {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
+    EXPECT_TRUE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
+  PlanRequest own = gpu;
+  own.activation_dtype = DType::kBF16;
+  EXPECT_FALSE(with_methods(own, set_of({"bf16"})).has_value()) << "it is there already";
+  EXPECT_FALSE(with_methods(own, set_of({"fp16"})).has_value());
+  EXPECT_TRUE(with_methods(own, set_of({"pure_bf16"})).has_value());
+  EXPECT_TRUE(with_methods(own, set_of({"bf16_gradients"})).has_value());
+  own.optimizer.momentum_dtype = DType::kBF16;
+  EXPECT_FALSE(with_methods(own, set_of({"adamw_8bit"})).has_value()) << "--optim_args would stand beside it";
+}
+
+TEST(Methods, AnEffectIsThatOnTheRun) {
+  PlanRequest request = on_h200();
+  const auto effect = [&](const std::vector<std::string>& names) {
+    return effect_of(set_of(names), request);
+  };
+  EXPECT_EQ(effect({}), Effect::kNone);
+  EXPECT_EQ(effect({"checkpointing", "offload_optimizer", "offload_activations"}), Effect::kNone);
+  EXPECT_EQ(effect({"adamw_8bit"}), Effect::kRounding);
+  EXPECT_EQ(effect({"pure_bf16", "checkpointing"}), Effect::kRounding);
+  EXPECT_EQ(effect({"lion_8bit"}), Effect::kOtherModel);
+  EXPECT_EQ(effect({"optimizer_in_backward"}), Effect::kOtherModel) << "it does not clip";
+  request.optimizer.max_grad_norm = 0.0;
+  EXPECT_EQ(effect({"optimizer_in_backward"}), Effect::kNone);
+  request.optimizer.kind = OptimizerKind::kLion;
+  EXPECT_EQ(effect({"lion_8bit"}), Effect::kRounding);
+  EXPECT_EQ(effect({"adamw_8bit"}), Effect::kOtherModel);
+  EXPECT_EQ(effect({"bf16_moments"}), Effect::kOtherModel);
+  request.activation_dtype = DType::kF16;
+  EXPECT_EQ(effect({"copies_at_use"}), Effect::kNone);
+  EXPECT_EQ(effect({"checkpointing"}), Effect::kRounding);
+  request.activation_dtype = DType::kBF16;
+  EXPECT_EQ(effect({"copies_at_use"}), Effect::kRounding);
+}
+
+TEST(Methods, WordsKeepStatesWhereTheyAre) {
+  PlanRequest request = on_h200();
+  const auto words = [&](const std::vector<std::string>& names) {
+    return words_of(set_of(names), request, int64_t{3} << 30);
+  };
+  EXPECT_EQ(words({"adamw_8bit", "offload_optimizer"}),
+            (std::vector<std::string>{"--optim", "paged_adamw_8bit"}));
+  EXPECT_EQ(words({"recompute_budget"}), (std::vector<std::string>{"--recompute_budget", "3072MiB"}));
+  request.offload_optimizer = true;
+  EXPECT_EQ(words({"lion"}), (std::vector<std::string>{"--optim", "lion_32bit", "--offload_optimizer"}));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,309 @@
+// What each method makes of a request, and the words that ask for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "plan/search/method_set.h"
+
+namespace plimsoll {
+namespace {
+
+bool on_gpu(const PlanRequest& request) {
+  return request.device == KernelDevice::kCuda;
+}
+
+bool has_bf16(const PlanRequest& request) {
+  return on_gpu(request) ? request.gpu.bf16_tflops > 0 : has_bf16_products(request.isa);
+}
+
+bool has_tf32(const PlanRequest& request) {
+  return on_gpu(request) && request.gpu.tf32_tflops > 0;
+}
+
+bool computes_in_f32(const PlanRequest& request) {
+  return request.dtype == DType::kF32 && !request.activation_dtype;
+}
+
+bool splits_weights(const PlanRequest& request) {
+  return request.activation_dtype == DType::kBF16 &&
+         request.optimizer.master_weights != MasterWeights::kWhole && takes_split_weights(request.optimizer);
+}
+
+// Words of --optim_args stand beside another --optim, which may not know them.
+bool has_plain_options(const OptimizerConfig& config) {
+  OptimizerConfig plain{.kind = config.kind};
+  plain.beta1 = config.beta1;
+  plain.beta2 = config.beta2;
+  plain.epsilon = config.epsilon;
+  plain.weight_decay = config.weight_decay;
+  plain.max_grad_norm = config.max_grad_norm;
+  plain.noise_seed = config.noise_seed;
+  plain.most_elements_at_once = config.most_elements_at_once;
+  return config == plain;
+}
+
+bool use_optimizer(PlanRequest& request, OptimizerKind kind) {
+  if (!has_plain_options(request.optimizer)) return false;
+  if (request.optimizer.kind == kind) return false;
+  request.optimizer.kind = kind;
+  return true;
+}
+
+// Each makes of a request what reading the method's words beside the request's own would; false where that is
+// refused or changes nothing.
+bool use_bf16(PlanRequest& request) {
+  if (!computes_in_f32(request) || !has_bf16(request)) return false;
+  if (request.fp32_products == Fp32Products::kTf32x3) return false;
+  request.activation_dtype = DType::kBF16;
+  return true;
+}
+
+bool use_fp16(PlanRequest& request) {
+  if (!computes_in_f32(request) || !(on_gpu(request) || request.reference_kernels)) return false;
+  if (request.fp32_products == Fp32Products::kTf32x3 || request.optimizer_in_backward) return false;
+  request.activation_dtype = DType::kF16;
+  return true;
+}
+
+bool use_products(PlanRequest& request, Fp32Products products) {
+  if (!computes_in_f32(request) || !has_tf32(request)) return false;
+  if (request.fp32_products != Fp32Products::kF32) return false;
+  request.fp32_products = products;
+  return true;
+}
+
+bool use_tf32(PlanRequest& request) {
+  return use_products(request, Fp32Products::kTf32);
+}
+
+bool use_tf32x3(PlanRequest& request) {
+  return use_products(request, Fp32Products::kTf32x3);
+}
+
+bool use_pure_bf16(PlanRequest& request) {
+  const bool in_bf16 = request.activation_dtype.value_or(DType::kBF16) == DType::kBF16;
+  if (request.dtype != DType::kF32 || !in_bf16 || !has_bf16(request)) return false;
+  if (request.fp32_products == Fp32Products::kTf32x3) return false;
+  request.dtype = DType::kBF16;
+  request.activation_dtype = DType::kBF16;
+  request.fp32_products = Fp32Products::kF32;
+  return true;
+}
+
+bool use_gradients(PlanRequest& request, DType dtype, bool (*use_half)(PlanRequest&)) {
+  if (!on_gpu(request) || request.gradient_dtype || request.dtype != DType::kF32) return false;
+  if (request.activation_dtype != dtype && !use_half(request)) return false;
+  request.gradient_dtype = dtype;
+  return true;
+}
+
+bool use_bf16_gradients(PlanRequest& request) {
+  return use_gradients(request, DType::kBF16, use_bf16);
+}
+
+bool use_fp16_gradients(PlanRequest& request) {
+  return use_gradients(request, DType::kF16, use_fp16);
+}
+
+bool use_copies_at_use(PlanRequest& request) {
+  if (!on_gpu(request) || request.copies_at_use || splits_weights(request)) return false;
+  if (!request.activation_dtype || request.dtype != DType::kF32) return false;
+  request.copies_at_use = true;
+  return true;
+}
+
+bool use_checkpointing(PlanRequest& request) {
+  if (!request.passes.is_on("recompute") || !request.recompute.kept_of_block.empty()) return false;
+  if (request.recompute.policy != RecomputePolicy::kCheap) return false;  // asked for by name
+  request.recompute.policy = RecomputePolicy::kFull;
+  return true;
+}
+
+bool use_optimizer_in_backward(PlanRequest& request) {
+  if (request.optimizer_in_backward || request.activation_dtype == DType::kF16) return false;
+  request.optimizer_in_backward = true;
+  request.optimizer.max_grad_norm = 0.0;
+  return true;
+}
+
+bool use_chunked_loss(PlanRequest& request) {
+  if (!request.passes.is_on("chunked_loss") || request.problem_type != ProblemType::kSingleLabel)
+    return false;
+  if (request.chunked_loss == ChunkedLoss::kAlways) return false;
+  request.chunked_loss = ChunkedLoss::kAlways;
+  return true;
+}
+
+bool has_movable_states(const PlanRequest& request) {
+  const bool has_masters = request.activation_dtype && request.dtype == DType::kF32;
+  return has_masters || !optimizer_state_names(request.optimizer).empty();
+}
+
+bool use_offload_optimizer(PlanRequest& request) {
+  if (!on_gpu(request) || request.offload_optimizer || !has_movable_states(request)) return false;
+  request.offload_optimizer = true;
+  return true;
+}
+
+bool use_offload_activations(PlanRequest& request) {
+  if (!on_gpu(request) || request.offload_activations) return false;
+  request.offload_activations = true;
+  return true;
+}
+
+bool use_bf16_moments(PlanRequest& request) {
+  const bool is_adamw = request.optimizer.kind == OptimizerKind::kAdamW;
+  if (!has_plain_options(request.optimizer)) return false;
+  if (!is_adamw && !use_optimizer(request, OptimizerKind::kAdamW)) return false;
+  request.optimizer.momentum_dtype = request.optimizer.variance_dtype = DType::kBF16;
+  return true;
+}
+
+bool use_adamw_8bit(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kAdamW8Bit);
+}
+
+bool use_paged_adamw_8bit(PlanRequest& request) {
+  return use_adamw_8bit(request) && use_offload_optimizer(request);
+}
+
+bool use_adafactor(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kAdafactor);
+}
+
+bool use_lion(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kLion);
+}
+
+bool use_lion_8bit(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kLion8Bit);
+}
+
+bool use_adagrad(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kAdagrad);
+}
+
+// What the host's memory holds of the states stays there with the next ones, of which there are none.
+bool use_sgd(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kSgd) &&
+         (!request.offload_optimizer || has_movable_states(request));
+}
+
+bool use_sgd_8bit(PlanRequest& request) {
+  if (!use_optimizer(request, OptimizerKind::kSgd8Bit)) return false;
+  request.optimizer.momentum = 0.9;
+  return true;
+}
+
+bool use_adagrad_8bit(PlanRequest& request) {
+  return use_optimizer(request, OptimizerKind::kAdagrad8Bit);
+}
+
+struct Use {
+  std::string_view name;
+  bool (*make)(PlanRequest&);
+};
+
+// In the order in which they are made: what is allowed depends on those before.
+constexpr Use kUses[] = {{"bf16", use_bf16},
+                         {"fp16", use_fp16},
+                         {"tf32", use_tf32},
+                         {"tf32x3", use_tf32x3},
+                         {"pure_bf16", use_pure_bf16},
+                         {"bf16_gradients", use_bf16_gradients},
+                         {"fp16_gradients", use_fp16_gradients},
+                         {"bf16_moments", use_bf16_moments},
+                         {"adamw_8bit", use_adamw_8bit},
+                         {"paged_adamw_8bit", use_paged_adamw_8bit},
+                         {"adafactor", use_adafactor},
+                         {"lion", use_lion},
+                         {"lion_8bit", use_lion_8bit},
+                         {"adagrad", use_adagrad},
+                         {"sgd", use_sgd},
+                         {"sgd_8bit", use_sgd_8bit},
+                         {"adagrad_8bit", use_adagrad_8bit},
+                         {"copies_at_use", use_copies_at_use},
+                         {"checkpointing", use_checkpointing},
+                         {"optimizer_in_backward", use_optimizer_in_backward},
+                         {"chunked_loss", use_chunked_loss},
+                         {"offload_optimizer", use_offload_optimizer},
+                         {"offload_activations", use_offload_activations}};
+
+// Optimizers whose updates are the same but for the precision of their states.
+int family_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdamW8Bit:
+      return 0;
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kSgd8Bit:
+      return 1;
+    case OptimizerKind::kLion:
+    case OptimizerKind::kLion8Bit:
+      return 2;
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kAdagrad8Bit:
+      return 3;
+    case OptimizerKind::kAdafactor:
+      return 4;
+  }
+  return -1;
+}
+
+Effect effect_of_optimizer(const MethodSet& set, const PlanRequest& request) {
+  for (const Use& use : kUses) {
+    if (!set.has(use.name) || find_method(use.name)->kind != "optimizer") continue;
+    PlanRequest changed = request;
+    if (!use.make(changed)) return Effect::kOtherModel;
+    const bool is_alike = family_of(changed.optimizer.kind) == family_of(request.optimizer.kind) &&
+                          (changed.optimizer.momentum > 0) == (request.optimizer.momentum > 0);
+    return is_alike ? Effect::kRounding : Effect::kOtherModel;
+  }
+  return Effect::kNone;
+}
+
+}  // namespace
+
+std::optional<PlanRequest> with_methods(const PlanRequest& request, const MethodSet& set) {
+  PlanRequest changed = request;
+  for (const Use& use : kUses) {
+    if (set.has(use.name) && !use.make(changed)) return std::nullopt;
+  }
+  return changed;
+}
+
+Effect effect_of(const MethodSet& set, const PlanRequest& request) {
+  Effect effect = effect_of_optimizer(set, request);
+  const auto at_least = [&](Effect least) { effect = std::max(effect, least); };
+  for (const Method& method : method_table()) {
+    if (!set.has(method) || method.kind == "optimizer") continue;
+    if (method.effect == MethodEffect::kOtherPath &&
+        !(method.name == "optimizer_in_backward" && request.optimizer.max_grad_norm == 0.0)) {
+      at_least(Effect::kOtherModel);
+    }
+    if (method.effect != MethodEffect::kRounding) continue;
+    // What is computed again has the same bits in fp32, and so have copies in fp16.
+    if (method.kind == "recompute" && !request.activation_dtype) continue;
+    if (method.kind == "copies of weights" && request.activation_dtype != DType::kBF16) continue;
+    at_least(Effect::kRounding);
+  }
+  return effect;
+}
+
+std::vector<std::string> words_of(const MethodSet& set, const PlanRequest& request, int64_t budget_bytes) {
+  std::vector<std::string> words;
+  for (const Method* method : set.methods()) {
+    words.insert(words.end(), method->words.begin(), method->words.end());
+    // What the request says already.
+    if (method->name == "optimizer_in_backward" && request.optimizer.max_grad_norm == 0.0)
+      words.resize(words.size() - 2);
+    if (method->name == "recompute_budget") words.back() = fmt::format("{}MiB", budget_bytes / kMiB);
+    // Where the request has its states from an optimizer's name, another name would bring them back.
+    if (method->kind == "optimizer" && request.offload_optimizer) words.emplace_back("--offload_optimizer");
+  }
+  return words;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,89 @@
+// The run of the fewest bytes.
+#include <algorithm>
+#include <tuple>
+
+#include "plan/search/fit.h"
+#include "plan/search/for_each_of.h"
+
+namespace plimsoll {
+namespace {
+
+// So many are planned before a bound is compared again, with any number of threads.
+constexpr size_t kRunsAtOnce = 8;
+
+struct Run {
+  MethodSet set = {};
+  FitShape shape = {};
+  int64_t least_bytes = 0;
+  std::optional<int64_t> bytes = {};
+  int64_t num_plans = 0;
+};
+
+// A smaller micro-batch needs no byte more than a larger one, for none of its values is larger, but one of
+// all sequences keeps no gradients for the next.
+std::vector<FitShape> shapes_of(const FitQuestion& question) {
+  const std::vector<FitShape> splits = splits_of(question);
+  std::vector<FitShape> shapes{splits.back()};
+  if (splits.front().accumulation == 1 && splits.size() > 1) shapes.push_back(splits.front());
+  return shapes;
+}
+
+// Another set has the same plan but for the time that it takes: products of fp32 in TF32 are the same ops,
+// and where nothing accumulates a gradient has the type of its weight.
+bool is_planned_alike(const MethodSet& set, const FitShape& shape) {
+  const bool has_other_gradients = set.has("bf16_gradients") || set.has("fp16_gradients");
+  return set.has("tf32") || set.has("tf32x3") || (shape.accumulation == 1 && has_other_gradients);
+}
+
+std::vector<Run> runs_of(const MethodSpace& space, const FitQuestion& question) {
+  std::vector<Run> runs;
+  for (const MethodSet& set : space.all_fixed()) {
+    for (const FitShape& shape : shapes_of(question)) {
+      if (is_planned_alike(set, shape)) continue;
+      runs.push_back({.set = set, .shape = shape, .least_bytes = space.least_bytes(set, shape.accumulation)});
+    }
+  }
+  // Of equal bounds those with the most methods first: they are likely to need the least.
+  std::ranges::stable_sort(runs, {},
+                           [](const Run& run) { return std::tuple(run.least_bytes, -run.set.size()); });
+  return runs;
+}
+
+void plan_one(const MethodSpace& space, SharedGraphs& shared, Run& run) {
+  try {
+    FitPlanner planner(space, run.set, shared);
+    if (!planner.takes(run.shape)) return;
+    run.bytes = planner.placed(run.shape).bytes;
+    run.num_plans = planner.num_plans();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+  }
+}
+
+}  // namespace
+
+std::optional<SmallestRun> smallest_run(const MethodSpace& space, const FitQuestion& question) {
+  std::vector<Run> runs = runs_of(space, question);
+  SharedGraphs shared;
+  std::optional<SmallestRun> smallest;
+  int64_t num_plans = 0;
+  for (size_t first = 0; first < runs.size(); first += kRunsAtOnce) {
+    if (smallest && runs[first].least_bytes > smallest->total_bytes) break;
+    const size_t count = std::min(kRunsAtOnce, runs.size() - first);
+    for_each_of(count, question.num_threads, [&](size_t i) {
+      Run& run = runs[first + i];
+      if (!smallest || run.least_bytes <= smallest->total_bytes) plan_one(space, shared, run);
+    });
+    for (size_t i = first; i < first + count; ++i) {
+      num_plans += runs[i].num_plans;
+      if (!runs[i].bytes) continue;
+      const auto key = [](int64_t bytes, const MethodSet& set) { return std::pair(bytes, set.size()); };
+      if (smallest && key(*runs[i].bytes, runs[i].set) >= key(smallest->total_bytes, smallest->set)) continue;
+      smallest = {.set = runs[i].set, .shape = runs[i].shape, .total_bytes = *runs[i].bytes};
+    }
+  }
+  if (smallest) smallest->num_plans = num_plans;
+  return smallest;
+}
+
+}  // namespace plimsoll
