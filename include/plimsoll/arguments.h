@@ -78,8 +78,8 @@ struct ParseOptions {
 
 struct ParseResult {
   Arguments arguments;  // resolved (see resolve_arguments) unless `help`
-  std::vector<std::string>
-      warnings;  // old names that were translated or ignored, one each; settings given twice
+  // One for each old name that was translated or ignored and for each setting that was given twice.
+  std::vector<std::string> warnings;
   std::vector<std::string> notes;        // settings that have no effect here, and why
   std::set<std::string> explicitly_set;  // names given in a file or on the command line
   std::vector<std::string> positionals;  // only with allow_positionals
@@ -111,8 +111,9 @@ std::string arguments_help(std::string_view topic = "");
 // The page docs/ARGUMENTS.md.
 std::string arguments_markdown();
 
-// ", did you mean 'x'?" with the word that is nearest to `word`, or "" if none is near. Settings and their
-// values are looked for so; it is here for the other words of a command line.
+// ", did you mean 'x'?" with the candidate that is nearest to `word`, or "" if none is near.
+// parse_arguments() ends its messages with it; a command line may use it for its other words, such as names
+// of subcommands.
 std::string did_you_mean(std::string_view word, const std::vector<std::string_view>& candidates);
 
 // A value as text, as it would be given on the command line; "" if not set; "***" for a secret that is set.
@@ -136,7 +137,8 @@ struct ArgumentDifference {
 // The settings that differ, secrets excepted, in the order of declaration.
 std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Arguments& after);
 
-// How many steps an interval such as logging_steps means: below 1 it is a share of `total_steps`, rounded up.
+// The number of steps that an interval such as logging_steps stands for: the setting itself, or, where it is
+// below 1, that share of `total_steps`, rounded up.
 int64_t interval_steps(double setting, int64_t total_steps);
 // The steps of warm-up: warmup_steps, or below 1 that share of `total_steps`, rounded up.
 int64_t num_warmup_steps(const Arguments& arguments, int64_t total_steps);

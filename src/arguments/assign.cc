@@ -50,8 +50,9 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
   const Setting* setting = find_setting(old.replacement);
   PLIMSOLL_CHECK(setting != nullptr, "old name {} is replaced by unknown {}", old.name, old.replacement);
   if (replacement_is_given) {
-    result.warnings.push_back(fmt::format("{} is an old name of {}, which is given too and wins",
-                                          assignment.where, old.replacement));
+    result.warnings.push_back(fmt::format("{} is {} name of {}, which is given too and wins",
+                                          assignment.where, old.kind == NameKind::kPeft ? "PEFT's" : "an old",
+                                          old.replacement));
     return;
   }
   if (old.true_value.empty()) {
@@ -68,6 +69,7 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
     throw_error(ErrorCode::kUsage, "{}: {} is outside [0, 1); --warmup_steps takes a number of steps",
                 assignment.where, result.arguments.warmup_steps);
   }
+  if (old.kind == NameKind::kPeft) return;
   const std::string value = setting->is_secret() ? "..." : value_text(result.arguments, *setting);
   result.warnings.push_back(
       fmt::format("{} is an old name, read as --{} {}", assignment.where, old.replacement, value));

@@ -293,6 +293,42 @@ void resolve_words(Arguments& a) {
   }
 }
 
+// The type of the activations of such a run, by BitsAndBytesConfig's names.
+std::string_view activation_type(const Arguments& a) {
+  if (a.bf16 || a.dtype == "bfloat16") return "bfloat16";
+  return a.fp16 ? "float16" : "float32";
+}
+
+// Numbers in 4 bits become numbers of that type before a product, which needs both operands in one.
+void check_compute_type(const Arguments& a) {
+  const std::string& wanted = a.bnb_4bit_compute_dtype;
+  const std::string_view has = activation_type(a);
+  if (!a.load_in_4bit || wanted == "auto" || wanted == has) return;
+  const std::string_view makes_it = a.fp16                  ? "--fp16"
+                                    : !a.bf16               ? "--dtype bfloat16"
+                                    : a.dtype == "bfloat16" ? "--bf16 and --dtype bfloat16"
+                                                            : "--bf16";
+  const std::string_view flag = wanted == "float16" ? "--fp16" : "--bf16";
+  const std::string advice = wanted == "float32" ? fmt::format("leave {} out", makes_it)
+                             : has == "float32"  ? fmt::format("give {}", flag)
+                                                 : fmt::format("give {} in place of {}", flag, makes_it);
+  throw_error(ErrorCode::kUsage,
+              "--bnb_4bit_compute_dtype {0}: products are computed in the type of the activations, which is "
+              "{1} here; {2} for {0}, or leave --bnb_4bit_compute_dtype out",
+              wanted, has, advice);
+}
+
+void check_layers(const Arguments& a) {
+  for (const std::string& layer : a.layers_to_transform) {
+    const bool is_number =
+        layer.size() <= 6 && std::ranges::all_of(layer, [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number) {
+      throw_error(ErrorCode::kUsage, "--layers_to_transform: expected numbers of layers, 0,1,2, got {}",
+                  in_quotes(layer));
+    }
+  }
+}
+
 // One setting of adapters asks for them; the rank is then PEFT's.
 void resolve_adapter(Arguments& a) {
   if (a.lora_bias != "none") {
@@ -306,16 +342,11 @@ void resolve_adapter(Arguments& a) {
     throw_error(ErrorCode::kUsage, "--load_in_4bit and --load_in_8bit exclude each other; give one of them");
   }
   const bool wants = a.lora_alpha || a.lora_dropout > 0.0 || !a.lora_target_modules.empty() ||
+                     !a.exclude_modules.empty() || !a.layers_to_transform.empty() ||
                      !a.modules_to_save.empty() || a.use_rslora;
   if (wants && !a.lora_r && a.adapter_name_or_path.empty()) a.lora_r = 8;
-  const std::string_view compute = a.bf16 ? "bfloat16" : a.fp16 ? "float16" : "float32";
-  if (a.load_in_4bit && a.bnb_4bit_compute_dtype != "auto" && a.bnb_4bit_compute_dtype != compute) {
-    throw_error(ErrorCode::kUsage,
-                "--bnb_4bit_compute_dtype {}: products are computed in the type of the activations, which is "
-                "{} here; "
-                "--bf16 makes it bfloat16",
-                a.bnb_4bit_compute_dtype, compute);
-  }
+  check_layers(a);
+  check_compute_type(a);
 }
 
 std::vector<std::string> notes_of(const Arguments& arguments) {

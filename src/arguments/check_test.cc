@@ -194,6 +194,7 @@ std::string another_value(const Setting& setting) {
   const std::string text = value_text(defaults, setting);
   if (setting.is_flag()) return text == "True" ? "False" : "True";
   if (setting.info.type == "integer" || setting.info.type == "number") return "7";
+  if (setting.info.type == "key=value") return "key=7";
   for (std::string_view choice : split_choices(setting.info.range)) {
     if (choice != text) return std::string(choice);
   }
@@ -236,6 +237,53 @@ TEST(ResolveArguments, EveryRefusedSettingSaysWhy) {
   }
   EXPECT_GT(num_checked, 10);
   EXPECT_NO_THROW(parse({"--no_push_to_hub", "--no_fp16", "--no_gradient_checkpointing"}));
+}
+
+// What is wanted, beside what, and what the message says.
+TEST(ResolveArguments, TheTypeThatFourBitsAreMultipliedInIsThatOfTheActivations) {
+  const auto words = [](const char* wanted, std::vector<std::string> more) {
+    more.insert(more.end(), {"--load_in_4bit", "--lora_r", "8", "--bnb_4bit_compute_dtype", wanted});
+    return more;
+  };
+  EXPECT_NO_THROW(parse(words("bfloat16", {"--dtype", "bfloat16"})));
+  EXPECT_NO_THROW(parse(words("bfloat16", {"--bf16"})));
+  EXPECT_NO_THROW(parse(words("float16", {"--fp16"})));
+  EXPECT_NO_THROW(parse(words("float32", {})));
+  EXPECT_NO_THROW(parse({"--bnb_4bit_compute_dtype", "float16"}));
+  const struct {
+    const char* wanted;
+    std::vector<std::string> more;
+    const char* said;
+  } cases[] = {
+      {"bfloat16", {}, "float32 here; give --bf16 for bfloat16"},
+      {"float16", {}, "float32 here; give --fp16 for float16"},
+      {"float32", {"--bf16"}, "bfloat16 here; leave --bf16 out for float32"},
+      {"float32", {"--fp16"}, "float16 here; leave --fp16 out for float32"},
+      {"float32", {"--dtype", "bfloat16"}, "bfloat16 here; leave --dtype bfloat16 out for float32"},
+      {"float32",
+       {"--bf16", "--dtype", "bfloat16"},
+       "bfloat16 here; leave --bf16 and --dtype bfloat16 out for float32"},
+      {"float16", {"--bf16"}, "bfloat16 here; give --fp16 in place of --bf16 for float16"},
+      {"bfloat16", {"--fp16"}, "float16 here; give --bf16 in place of --fp16 for bfloat16"},
+      {"float16", {"--dtype", "bfloat16"}, "give --fp16 in place of --dtype bfloat16 for float16"},
+  };
+  for (const auto& one : cases) {
+    const std::string said = error_of(words(one.wanted, one.more));
+    EXPECT_NE(said.find(one.said), std::string::npos) << said;
+    EXPECT_TRUE(said.starts_with(std::string("--bnb_4bit_compute_dtype ") + one.wanted + ": ")) << said;
+    EXPECT_TRUE(said.ends_with("or leave --bnb_4bit_compute_dtype out")) << said;
+  }
+}
+
+// Adapters are asked for by what chooses their modules too.
+TEST(ResolveArguments, WhatLeavesModulesOutAsksForAdapters) {
+  EXPECT_EQ(parse({"--exclude_modules", "query"}).arguments.lora_r, 8);
+  EXPECT_EQ(parse({"--layers_to_transform", "0,1"}).arguments.lora_r, 8);
+  EXPECT_FALSE(parse({"--llm_int8_skip_modules", "pooler"}).arguments.lora_r);
+  for (const char* bad : {"first", "-1", "1.5", "1234567"}) {
+    EXPECT_EQ(error_of({"--layers_to_transform=0," + std::string(bad)}),
+              "--layers_to_transform: expected numbers of layers, 0,1,2, got '" + std::string(bad) + "'");
+  }
 }
 
 TEST(ResolveArguments, ChecksRangesOfArgumentsFilledByHand) {

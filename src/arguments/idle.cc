@@ -26,6 +26,12 @@ std::string of_four_bits(const Arguments& a) {
   return a.load_in_4bit ? "" : "it is of --load_in_4bit, which is not given";
 }
 
+std::string of_few_bits(const Arguments& a) {
+  return a.load_in_4bit || a.load_in_8bit
+             ? ""
+             : "it is of --load_in_8bit and --load_in_4bit, neither of which is given";
+}
+
 std::string_view optimizer_of(const Arguments& a) {
   const OptimizerName* name = find_optimizer_name(a.optim);
   return name == nullptr ? std::string_view() : name->runs;
@@ -91,6 +97,7 @@ constexpr IdleRule kRules[] = {
     {"adam_beta1", of_betas},
     {"adam_beta2", of_betas},
     {"adam_epsilon", of_epsilon},
+    {"llm_int8_skip_modules", of_few_bits},
     {"bnb_4bit_quant_type", of_four_bits},
     {"bnb_4bit_use_double_quant", of_four_bits},
     {"bnb_4bit_compute_dtype", of_four_bits},

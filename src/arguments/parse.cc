@@ -186,6 +186,8 @@ class CommandLine {
     }
     if (const OldName* old = find_old_name(name)) {
       option.is_flag = old->is_flag;
+      const Setting* replacement = old->true_value.empty() ? find_setting(old->replacement) : nullptr;
+      option.is_list = replacement != nullptr && replacement->is_list();
       return option;
     }
     if (name.starts_with("no_")) {

@@ -212,6 +212,37 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
   EXPECT_GT(num_intervals, 30);
 }
 
+// What LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23) are commonly given.
+TEST(ArgumentTable, KnowsTheNamesOfPeftAndBitsandbytes) {
+  for (const char* name : {"r",
+                           "target_modules",
+                           "exclude_modules",
+                           "lora_alpha",
+                           "lora_dropout",
+                           "bias",
+                           "use_rslora",
+                           "modules_to_save",
+                           "init_lora_weights",
+                           "layers_to_transform",
+                           "rank_pattern",
+                           "alpha_pattern",
+                           "use_dora",
+                           "task_type",
+                           "peft_type",
+                           "load_in_8bit",
+                           "load_in_4bit",
+                           "llm_int8_threshold",
+                           "llm_int8_skip_modules",
+                           "llm_int8_enable_fp32_cpu_offload",
+                           "llm_int8_has_fp16_weight",
+                           "bnb_4bit_compute_dtype",
+                           "bnb_4bit_quant_type",
+                           "bnb_4bit_use_double_quant",
+                           "bnb_4bit_quant_storage"}) {
+    EXPECT_TRUE(find_setting(name) != nullptr || find_old_name(name) != nullptr) << name;
+  }
+}
+
 TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
   ASSERT_GT(old_names().size(), 30u);
   for (const OldName& old : old_names()) {
@@ -226,8 +257,10 @@ TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
                       : replaced == "warmup_steps" ? "0.1"
                       : replaced == "dtype"        ? "bfloat16"
                                                    : "4");
+    if (replaced == "lora_bias") words.back() = "none";
     const ParseResult result = parse_arguments(words);
-    EXPECT_EQ(result.warnings.size(), 1u) << old.name;
+    // PEFT's are names of today.
+    EXPECT_EQ(result.warnings.size(), old.kind == NameKind::kOld ? 1u : 0u) << old.name;
   }
 }
 
@@ -375,6 +408,38 @@ TEST(ParseArguments, TranslatesOldNames) {
   EXPECT_EQ(error_of({"--evaluation_strategy", "x"}),
             "--evaluation_strategy: 'x' is none of no, steps, epoch");
   EXPECT_EQ(parse({"--push_to_hub_token", "hf_abc"}).warnings[0].find("hf_abc"), std::string::npos);
+}
+
+TEST(ParseArguments, ReadsPeftsNames) {
+  ParseResult r = parse({"--r", "4", "--target_modules", "query", "key", "--bias=none"});
+  EXPECT_EQ(r.arguments.lora_r, 4);
+  EXPECT_EQ(r.arguments.lora_target_modules, (StringList{"query", "key"}));
+  EXPECT_TRUE(r.explicitly_set.contains("lora_target_modules"));
+  EXPECT_TRUE(r.warnings.empty());
+  r = parse({"--lora_target_modules", "value", "--target_modules", "query"});
+  EXPECT_EQ(r.arguments.lora_target_modules, StringList{"value"});
+  ASSERT_EQ(r.warnings.size(), 1u);
+  EXPECT_EQ(r.warnings[0],
+            "--target_modules is PEFT's name of lora_target_modules, which is given too and wins");
+  EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
+}
+
+// What only its default is taken for, in any case; a flag among texts by any word for it.
+TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--task_type", "seq_cls"},
+                                                {"--peft_type", "lora"},
+                                                {"--init_lora_weights"},
+                                                {"--init_lora_weights", "true"},
+                                                {"--init_lora_weights=1"},
+                                                {"--use_dora", "False"}}) {
+    EXPECT_TRUE(parse(words).notes.empty()) << words[0];
+  }
+  EXPECT_EQ(error_of({"--task_type", "CAUSAL_LM"}),
+            "--task_type CAUSAL_LM: the models of this version classify sequences or score them: SEQ_CLS");
+  EXPECT_NE(error_of({"--init_lora_weights", "pissa"}).find("--adapter_name_or_path"), std::string::npos);
+  EXPECT_NE(error_of({"--init_lora_weights", "no"}).find("--init_lora_weights False: "), std::string::npos);
+  EXPECT_NE(error_of({"--rank_pattern", R"({"query": 4})"}).find("--rank_pattern query=4: "),
+            std::string::npos);
 }
 
 TEST(ParseArguments, TheLastOfTwoWinsWithAWarning) {

@@ -40,6 +40,8 @@ constexpr std::string_view kTrainingOnly[] = {
     "lora_alpha",
     "lora_dropout",
     "lora_target_modules",
+    "exclude_modules",
+    "layers_to_transform",
     "modules_to_save",
     "lora_bias",
     "use_rslora",

@@ -126,6 +126,7 @@ const std::vector<OldName>& old_names() {
   static const std::vector<OldName> table = {
 #define PLIMSOLL_OLD_NAME(name, replacement, true_value, is_flag, note) \
   OldName{#name, replacement, true_value, is_flag, note},
+#define PLIMSOLL_PEFT_NAME(name, replacement) OldName{#name, replacement, "", false, "", NameKind::kPeft},
 #include "arguments/old_names.inc"
   };
   return table;

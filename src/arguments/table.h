@@ -5,6 +5,7 @@
 // use.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -34,7 +35,11 @@ const std::vector<Setting>& settings();
 // Null if there is no such name.
 const Setting* find_setting(std::string_view name);
 
-// A name of Transformers before version 5, or of the example scripts then.
+// kOld: of Transformers before version 5, or of the example scripts then; read with a warning. kPeft: what
+// LoraConfig calls a setting; read without one.
+enum class NameKind : uint8_t { kOld, kPeft };
+
+// A name that is read as another.
 struct OldName {
   std::string_view name;
   std::string_view replacement;  // "" if it is ignored
@@ -42,6 +47,7 @@ struct OldName {
       true_value;  // what the replacement becomes if the old flag is true; "" if the value is carried over
   bool is_flag;
   std::string_view note;  // for an ignored name: why
+  NameKind kind = NameKind::kOld;
 };
 const std::vector<OldName>& old_names();
 const OldName* find_old_name(std::string_view name);

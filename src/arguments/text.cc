@@ -164,6 +164,7 @@ void append_counts(std::string& out) {
 void append_old_names_page(std::string& out) {
   out += "\n## Old names\n\nEach is read with one warning.\n\n| old name | is read as |\n|---|---|\n";
   for (const OldName& old : old_names()) {
+    if (old.kind == NameKind::kPeft) continue;
     const std::string meaning = old.replacement.empty() ? fmt::format("ignored: {}", old.note)
                                 : old.true_value.empty()
                                     ? fmt::format("`{}`", old.replacement)
@@ -172,6 +173,12 @@ void append_old_names_page(std::string& out) {
   }
   for (const OldValue& old : old_values()) {
     out += fmt::format("| `{0} {1}` | `{0} {2}` |\n", old.setting, old.value, old.replacement);
+  }
+  out +=
+      "\n## Names of PEFT\n\nLoraConfig's names that are read as others.\n\n| name | is read as "
+      "|\n|---|---|\n";
+  for (const OldName& old : old_names()) {
+    if (old.kind == NameKind::kPeft) out += fmt::format("| `{}` | `{}` |\n", old.name, old.replacement);
   }
 }
 
@@ -217,8 +224,9 @@ std::string help_of(std::string_view topic, const std::function<bool(const Argum
     return out;
   }
   if (const OldName* old = find_old_name(name)) {
-    return old->replacement.empty() ? fmt::format("  --{} is ignored: {}\n", name, old->note)
-                                    : fmt::format("  --{} is an old name of --{}\n", name, old->replacement);
+    if (old->replacement.empty()) return fmt::format("  --{} is ignored: {}\n", name, old->note);
+    return fmt::format("  --{} is {} name of --{}\n", name,
+                       old->kind == NameKind::kPeft ? "PEFT's" : "an old", old->replacement);
   }
   const bool is_all = name == "all";
   bool is_known = is_all || name.empty();

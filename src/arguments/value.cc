@@ -22,6 +22,11 @@ struct IsOptional : std::false_type {};
 template <typename T>
 struct IsOptional<std::optional<T>> : std::true_type {};
 
+const Arguments& default_arguments() {
+  static const Arguments defaults;
+  return defaults;
+}
+
 [[noreturn]] void fail_type(std::string_view where, std::string_view expected, std::string_view found) {
   throw_error(ErrorCode::kUsage, "{}: expected {}, got {}", where, expected, found);
 }
@@ -187,6 +192,13 @@ void from_text(double& value, const Setting&, std::string_view text, std::string
 void from_text(std::string& value, const Setting& setting, std::string_view text, std::string_view where) {
   if (text.find('\0') != std::string_view::npos) fail_type(where, "a text", "one with a NUL byte in it");
   value = choice_from_text(setting, text);
+  if (setting.info.unit == "flag") {
+    if (const auto flag = bool_from_text(text)) value = *flag ? "True" : "False";
+  }
+  // What is refused but for its default: a name such as LORA, which people also write small.
+  if (setting.info.status != ArgumentStatus::kRefused) return;
+  const std::string& only = default_arguments().*std::get<std::string Arguments::*>(setting.member);
+  if (lower(value) == lower(only)) value = only;
 }
 
 void from_text(StringList& value, const Setting&, std::string_view text, std::string_view) {
@@ -242,16 +254,25 @@ void from_json(std::string& value, const Setting& setting, const Json& json, std
   }
 }
 
-void from_json(StringList& value, const Setting&, const Json& json, std::string_view where) {
+void from_json(StringList& value, const Setting& setting, const Json& json, std::string_view where) {
   if (json.is_string()) {
     value = list_from_text(json.get_ref<const std::string&>());
+    return;
+  }
+  // PEFT's files have the numbers of layers, or one, as numbers.
+  const auto is_layer = [&](const Json& word) {
+    return setting.info.unit == "layers" && word.is_number_unsigned();
+  };
+  if (is_layer(json)) {
+    value = {json.dump()};
     return;
   }
   if (!json.is_array()) fail_type(where, "a list of texts", describe(json));
   StringList words;
   for (const Json& word : json) {
-    if (!word.is_string()) fail_type(where, "a list of texts", "a list with " + describe(word));
-    words.push_back(word.get<std::string>());
+    if (!word.is_string() && !is_layer(word))
+      fail_type(where, "a list of texts", "a list with " + describe(word));
+    words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
   }
   value = std::move(words);
 }
@@ -311,11 +332,6 @@ Json to_json(const T& value) {
   } else {
     return Json(value);
   }
-}
-
-const Arguments& default_arguments() {
-  static const Arguments defaults;
-  return defaults;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <regex>
 #include <set>
@@ -17,6 +18,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view kAllLinear = "all-linear";
+constexpr std::string_view kTargets = "lora_target_modules";
+constexpr std::string_view kExcluded = "exclude_modules";
 constexpr std::string_view kWeightSuffix = ".weight";
 // More than names of modules ask for.
 constexpr size_t kMaxExpressionLength = 1000;
@@ -85,38 +88,91 @@ bool is_saved_whole(std::string_view parameter, const LoraConfig& config) {
 }
 
 [[noreturn]] void refuse_target(const std::vector<WeightSpec>& specs, const std::vector<LoraTarget>& modules,
-                                const std::string& target) {
+                                const std::string& target, std::string_view argument = kTargets) {
   for (const WeightSpec& spec : specs) {
     for (const WeightPart& part : spec.parts) {
       if (!lies_in(part.disk_names.front(), target)) continue;
       throw_error(ErrorCode::kUsage,
-                  "--lora_target_modules {}: '{}' is no linear module that can be adapted; those of this "
-                  "model are {}",
-                  target, module_of(part.disk_names.front()), fmt::join(short_names(modules), ", "));
+                  "--{} {}: '{}' is no linear module that can be adapted; those of this model are {}",
+                  argument, target, module_of(part.disk_names.front()),
+                  fmt::join(short_names(modules), ", "));
     }
   }
   throw_error(ErrorCode::kUsage,
-              "--lora_target_modules {}: no module of this model has such a name; linear modules are {}; "
-              "near it are {}",
-              target, fmt::join(short_names(modules), ", "),
+              "--{} {}: no module of this model has such a name; linear modules are {}; near it are {}",
+              argument, target, fmt::join(short_names(modules), ", "),
               fmt::join(nearest_names(target, short_names(modules)), ", "));
 }
 
 // The text may come with somebody's adapter. Matching takes time in proportion to the states of the
 // expression (no references back to groups), and the states are bounded: by the length here, and by the
 // library where counted repetitions multiply them.
-std::regex expression_of(const std::string& text) {
+std::regex expression_of(const std::string& text, std::string_view argument) {
   if (text.size() > kMaxExpressionLength) {
-    throw_error(ErrorCode::kUsage,
-                "--lora_target_modules: an expression of {} characters; at most {} are read", text.size(),
-                kMaxExpressionLength);
+    throw_error(ErrorCode::kUsage, "--{}: an expression of {} characters; at most {} are read", argument,
+                text.size(), kMaxExpressionLength);
   }
   try {
     return std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const std::regex_error& error) {
-    throw_error(ErrorCode::kUsage, "--lora_target_modules {}: it is no regular expression ({})", text,
-                error.what());
+    throw_error(ErrorCode::kUsage, "--{} {}: it is no regular expression ({})", argument, text, error.what());
   }
+}
+
+// The number of the layer that a module lies in, as PEFT finds it: the last part of its name that is a number
+// with two parts or more before it; -1 where there is none.
+int64_t layer_of(std::string_view module) {
+  constexpr size_t kMostDigits = 6;
+  int64_t layer = -1;
+  int place = 0;
+  for (size_t begin = 0, end = module.find('.'); end != std::string_view::npos;
+       begin = end + 1, end = module.find('.', begin), ++place) {
+    const std::string_view part = module.substr(begin, end - begin);
+    const bool is_number = !part.empty() && part.size() <= kMostDigits &&
+                           std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number || place < 2) continue;
+    layer = 0;
+    for (const char digit : part) layer = 10 * layer + (digit - '0');
+  }
+  return layer;
+}
+
+bool has_any_end(std::string_view module, const std::vector<std::string>& ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](const std::string& end) { return is_or_ends_with(module, end); });
+}
+
+// Takes out what `exclude_modules` names, and what lies in no layer of `layers_to_transform`.
+void leave_out(std::vector<LoraTarget>& targets, const LoraConfig& config) {
+  const std::vector<std::string>& excluded = config.exclude_modules;
+  if (is_expression(excluded)) {
+    const std::regex expression = expression_of(excluded[0], kExcluded);
+    std::erase_if(targets,
+                  [&](const LoraTarget& target) { return std::regex_match(target.module, expression); });
+  } else {
+    std::erase_if(targets, [&](const LoraTarget& target) { return has_any_end(target.module, excluded); });
+  }
+  const std::vector<int64_t>& layers = config.layers_to_transform;
+  if (!layers.empty()) {
+    std::erase_if(targets, [&](const LoraTarget& target) {
+      return std::find(layers.begin(), layers.end(), layer_of(target.module)) == layers.end();
+    });
+  }
+  if (!targets.empty()) return;
+  throw_error(ErrorCode::kUsage,
+              "--{}: of the modules that --{} chooses none is left to adapt; leave fewer out",
+              layers.empty() ? kExcluded : "layers_to_transform", kTargets);
+}
+
+// PEFT reads layers beside a list of names only, and it reads what is saved here.
+void check_layers(const LoraConfig& config) {
+  const std::vector<std::string>& targets = config.target_modules;
+  const bool is_text = is_expression(targets) || (targets.size() == 1 && targets[0] == kAllLinear);
+  if (config.layers_to_transform.empty() || !is_text) return;
+  throw_error(ErrorCode::kUsage,
+              "--layers_to_transform {}: it goes with ends of names, and --{} is {}; give ends such as "
+              "query,value, or put the layers into the expression: .*layer\\.[0-3]\\..*query",
+              fmt::join(config.layers_to_transform, ","), kTargets, targets[0]);
 }
 
 void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
@@ -140,6 +196,30 @@ void check_modules_to_save(const std::vector<WeightSpec>& specs, const LoraConfi
       throw_error(ErrorCode::kUsage, "--modules_to_save {}: no module of this model has such a name", module);
     }
   }
+}
+
+// Those of the modules that ends of names, an expression or all-linear choose.
+std::vector<LoraTarget> named_modules(const std::vector<WeightSpec>& specs,
+                                      const std::vector<LoraTarget>& modules,
+                                      const std::vector<std::string>& wanted) {
+  if (wanted.size() == 1 && wanted[0] == kAllLinear) return modules;
+  std::vector<LoraTarget> chosen;
+  if (is_expression(wanted)) {
+    const std::regex expression = expression_of(wanted[0], kTargets);
+    std::copy_if(modules.begin(), modules.end(), std::back_inserter(chosen),
+                 [&](const LoraTarget& target) { return std::regex_match(target.module, expression); });
+    if (chosen.empty()) refuse_target(specs, modules, wanted[0]);
+    return chosen;
+  }
+  for (const std::string& name : wanted) {
+    if (std::none_of(modules.begin(), modules.end(),
+                     [&](const LoraTarget& target) { return is_or_ends_with(target.module, name); })) {
+      refuse_target(specs, modules, name);
+    }
+  }
+  std::copy_if(modules.begin(), modules.end(), std::back_inserter(chosen),
+               [&](const LoraTarget& target) { return has_any_end(target.module, wanted); });
+  return chosen;
 }
 
 // Rebuilds a graph op by op with the adapters behind the products that they belong to.
@@ -251,6 +331,7 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
                                      const LoraConfig& config) {
   if (config.r < 1) throw_error(ErrorCode::kUsage, "--lora_r {}: a rank is at least 1", config.r);
   check_modules_to_save(specs, config);
+  check_layers(config);
   std::vector<LoraTarget> modules = linear_modules(specs);
   std::erase_if(modules, [&](const LoraTarget& target) {
     return is_saved_whole(target.module + std::string(kWeightSuffix), config);
@@ -264,29 +345,52 @@ std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::
         "all-linear",
         model_type, fmt::join(short_names(modules), ", "));
   }
-  if (wanted.size() == 1 && wanted[0] == kAllLinear) return modules;
-  std::vector<LoraTarget> chosen;
-  if (is_expression(wanted)) {
-    const std::regex expression = expression_of(wanted[0]);
-    for (LoraTarget& target : modules) {
-      if (std::regex_match(target.module, expression)) chosen.push_back(std::move(target));
-    }
-    if (chosen.empty()) refuse_target(specs, modules, wanted[0]);
-    return chosen;
-  }
-  for (const std::string& name : wanted) {
-    if (std::none_of(modules.begin(), modules.end(),
-                     [&](const LoraTarget& target) { return is_or_ends_with(target.module, name); })) {
-      refuse_target(specs, modules, name);
-    }
-  }
-  for (LoraTarget& target : modules) {
-    if (std::any_of(wanted.begin(), wanted.end(),
-                    [&](const std::string& name) { return is_or_ends_with(target.module, name); })) {
-      chosen.push_back(std::move(target));
-    }
-  }
+  std::vector<LoraTarget> chosen = named_modules(specs, modules, wanted);
+  leave_out(chosen, config);
   return chosen;
+}
+
+void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config) {
+  const std::vector<LoraTarget> modules = linear_modules(specs);
+  if (!config.exclude_modules.empty() && !is_expression(config.exclude_modules)) {
+    for (const std::string& name : config.exclude_modules) {
+      if (std::none_of(modules.begin(), modules.end(),
+                       [&](const LoraTarget& module) { return is_or_ends_with(module.module, name); }))
+        refuse_target(specs, modules, name, kExcluded);
+    }
+  }
+  std::set<int64_t> layers;
+  for (const LoraTarget& module : modules) layers.insert(layer_of(module.module));
+  layers.erase(-1);
+  for (const int64_t layer : config.layers_to_transform) {
+    if (layers.contains(layer)) continue;
+    throw_error(ErrorCode::kUsage, "--layers_to_transform {}: there is no such layer; this model has {}",
+                layer, layers.empty() ? "none" : fmt::format("{} to {}", *layers.begin(), *layers.rbegin()));
+  }
+  for (const std::string& name : config.as_loaded_modules) {
+    const bool is_there = std::any_of(specs.begin(), specs.end(), [&](const WeightSpec& spec) {
+      return std::any_of(spec.parts.begin(), spec.parts.end(),
+                         [&](const WeightPart& part) { return lies_in(part.disk_names.front(), name); });
+    });
+    // PEFT's users name every head that a classifier may have.
+    if (is_there || name == "score" || name == "pre_classifier") continue;
+    throw_error(ErrorCode::kUsage,
+                "--llm_int8_skip_modules {}: no module of this model has such a name; near it are {}", name,
+                fmt::join(nearest_names(name, short_names(modules)), ", "));
+  }
+}
+
+bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config) {
+  const auto is_named = [&](const WeightPart& part) {
+    return std::any_of(config.as_loaded_modules.begin(), config.as_loaded_modules.end(),
+                       [&](const std::string& name) { return lies_in(part.disk_names.front(), name); });
+  };
+  const auto named = std::count_if(spec.parts.begin(), spec.parts.end(), is_named);
+  if (named == 0 || named == std::ssize(spec.parts)) return named > 0;
+  throw_error(ErrorCode::kUsage,
+              "--llm_int8_skip_modules {}: query, key and value of a layer are one matrix in memory and are "
+              "held in one form: name all three, or attention.self",
+              fmt::join(config.as_loaded_modules, ","));
 }
 
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config) {

@@ -23,11 +23,17 @@ struct LoraConfig {
   // Ends of module names ("query", "self.query"); or one regular expression that fits whole names; or
   // "all-linear": all but the classifier. Empty: the default of the architecture.
   std::vector<std::string> target_modules = {};
+  // Modules that get no adapter all the same, in the same two forms.
+  std::vector<std::string> exclude_modules = {};
+  // Numbers of the layers whose modules get adapters; empty: all. Only beside ends of names, as in PEFT.
+  std::vector<int64_t> layers_to_transform = {};
   // Modules that are trained whole and saved with the adapter, beside the classifier.
   std::vector<std::string> modules_to_save = {};
   bool use_rslora = false;
   BaseWeights base_weights = BaseWeights::kAsLoaded;
   bool double_quant = false;  // the scales of 4-bit blocks are held in 8 bits
+  // Modules whose weights are held as they come whatever `base_weights` says; no part of an adapter.
+  std::vector<std::string> as_loaded_modules = {};
   double scale() const;
   friend bool operator==(const LoraConfig&, const LoraConfig&) = default;
 };
@@ -48,9 +54,18 @@ inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 
 // The modules that the configuration chooses, in the order of the model. `specs` are model_weights(). Errors:
 // kUsage for a target or a module to save that the model lacks (with those that it has), for one that is no
-// linear module, and for a rank below 1.
+// linear module, where none is left, for layers beside other targets than ends of names, and for a rank below
+// 1.
 std::vector<LoraTarget> lora_targets(const std::vector<WeightSpec>& specs, std::string_view model_type,
                                      const LoraConfig& config);
+
+// Whether what a user leaves out is there. The file of an adapter may name more than its model has, as PEFT's
+// may. Errors: kUsage for an excluded module, a layer or a module as loaded that the model lacks.
+void check_left_out(const std::vector<WeightSpec>& specs, const LoraConfig& config);
+
+// Whether a weight of the base is held as it comes, for as_loaded_modules. Errors: kUsage where they name a
+// part of a matrix.
+bool is_held_as_loaded(const WeightSpec& spec, const LoraConfig& config);
 
 // The weights of the adapted model: the model's, frozen but for the modules to save, and the adapter's.
 void add_lora_weights(std::vector<WeightSpec>& specs, std::string_view model_type, const LoraConfig& config);

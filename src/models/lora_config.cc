@@ -44,6 +44,22 @@ std::vector<std::string> names_of(const Json& config, const char* key, std::stri
   return names;
 }
 
+// A list of numbers of layers, or one.
+std::vector<int64_t> layers_of(const Json& config, const char* key, std::string_view where) {
+  const Json* value = present(config, key);
+  if (value == nullptr) return {};
+  const Json list = value->is_array() ? *value : Json::array({*value});
+  std::vector<int64_t> layers;
+  for (const Json& layer : list) {
+    if (!layer.is_number_unsigned() || layer.get<uint64_t>() > kMaxRank) {
+      throw_error(ErrorCode::kBadData, "{}: \"{}\" is {}, numbers of layers are wanted", where, key,
+                  value->dump());
+    }
+    layers.push_back(layer.get<int64_t>());
+  }
+  return layers;
+}
+
 double number_of(const Json& config, const char* key, double otherwise, double least,
                  std::string_view where) {
   const Json* value = present(config, key);
@@ -65,14 +81,28 @@ void refuse_variants(const Json& config, std::string_view where) {
   for (const char* key : {"use_dora", "fan_in_fan_out", "lora_bias", "use_qalora", "use_bdlora"}) {
     if (flag_of(config, key)) refuse(where, key, true, "false");
   }
-  for (const char* key : {"rank_pattern", "alpha_pattern", "layers_to_transform", "layer_replication",
-                          "target_parameters", "trainable_token_indices", "exclude_modules"}) {
+  for (const char* key : {"rank_pattern", "alpha_pattern", "layers_pattern", "layer_replication",
+                          "target_parameters", "trainable_token_indices"}) {
     const Json* value = present(config, key);
     if (value != nullptr && !(value->is_structured() && value->empty())) refuse(where, key, *value, "null");
   }
   if (const Json* bias = present(config, "bias"); bias != nullptr && *bias != "none") {
     refuse(where, "bias", *bias, "\"none\"");
   }
+}
+
+// A list, or the text that an expression is.
+Json modules_json(const std::vector<std::string>& modules) {
+  const bool is_text =
+      modules.size() == 1 &&
+      (modules[0] == "all-linear" || modules[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos);
+  return is_text ? Json(modules[0]) : Json(modules);
+}
+
+// PEFT writes what is not given as null.
+template <typename List>
+Json or_null(const List& list, const Json& json) {
+  return list.empty() ? Json(nullptr) : json;
 }
 
 }  // namespace
@@ -100,6 +130,8 @@ AdapterConfig parse_adapter_config(std::string_view text, std::string_view where
   }
   adapter.lora.use_rslora = flag_of(config, "use_rslora");
   adapter.lora.target_modules = names_of(config, "target_modules", where);
+  adapter.lora.exclude_modules = names_of(config, "exclude_modules", where);
+  adapter.lora.layers_to_transform = layers_of(config, "layers_to_transform", where);
   adapter.lora.modules_to_save = names_of(config, "modules_to_save", where);
   if (const Json* base = present(config, "base_model_name_or_path"); base != nullptr && base->is_string()) {
     adapter.base_model = base->get<std::string>();
@@ -115,19 +147,17 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
   }
   std::vector<std::string> targets = lora.target_modules;
   if (targets.empty() && model_type == "bert") targets = {"query", "value"};
-  const bool is_text =
-      targets.size() == 1 &&
-      (targets[0] == "all-linear" || targets[0].find_first_of("*+?()[]{}|\\^$") != std::string::npos);
   // An integer is written as one, as PEFT has it; doubles are exact on all integers up to 2^53.
   const bool is_whole = std::floor(lora.alpha) == lora.alpha && lora.alpha <= 0x1p53;
   const Json json{{"alpha_pattern", Json::object()},
                   {"base_model_name_or_path", config.base_model},
                   {"bias", "none"},
+                  {"exclude_modules", or_null(lora.exclude_modules, modules_json(lora.exclude_modules))},
                   {"fan_in_fan_out", false},
                   {"inference_mode", true},
                   {"init_lora_weights", true},
                   {"layers_pattern", nullptr},
-                  {"layers_to_transform", nullptr},
+                  {"layers_to_transform", or_null(lora.layers_to_transform, lora.layers_to_transform)},
                   {"lora_alpha", is_whole ? Json(static_cast<int64_t>(lora.alpha)) : Json(lora.alpha)},
                   {"lora_dropout", lora.dropout},
                   {"modules_to_save", saved},
@@ -135,7 +165,7 @@ std::string adapter_config_json(const AdapterConfig& config, std::string_view mo
                   {"r", lora.r},
                   {"rank_pattern", Json::object()},
                   {"revision", nullptr},
-                  {"target_modules", is_text ? Json(targets[0]) : Json(targets)},
+                  {"target_modules", modules_json(targets)},
                   {"task_type", "SEQ_CLS"},
                   {"use_dora", false},
                   {"use_rslora", lora.use_rslora}};

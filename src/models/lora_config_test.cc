@@ -36,6 +36,28 @@ TEST(AdapterConfig, IsReadBackAsItWasWritten) {
   EXPECT_EQ(again.lora.alpha, 12.5);
 }
 
+// As PEFT writes them: lists, a text for an expression, one number for one layer.
+TEST(AdapterConfig, KeepsWhatIsLeftOut) {
+  AdapterConfig config;
+  config.lora = {.r = 2,
+                 .target_modules = {"query", "value"},
+                 .exclude_modules = {"layer.0.attention.self.query"},
+                 .layers_to_transform = {0, 3}};
+  const AdapterConfig again = parse_adapter_config(adapter_config_json(config, "bert"), "x");
+  EXPECT_EQ(again.lora.target_modules, config.lora.target_modules);
+  EXPECT_EQ(again.lora.exclude_modules, config.lora.exclude_modules);
+  EXPECT_EQ(again.lora.layers_to_transform, config.lora.layers_to_transform);
+  const AdapterConfig one =
+      parse_adapter_config(with(R"("layers_to_transform": 5, "exclude_modules": ".*key")"), "x");
+  EXPECT_EQ(one.lora.layers_to_transform, std::vector<int64_t>{5});
+  EXPECT_NE(adapter_config_json(one, "bert").find(R"("exclude_modules": ".*key")"), std::string::npos);
+  EXPECT_NE(adapter_config_json({}, "bert").find(R"("exclude_modules": null)"), std::string::npos);
+  EXPECT_NE(message_of(with(R"("layers_to_transform": [-1])"), ErrorCode::kBadData).find("numbers of layers"),
+            std::string::npos);
+  EXPECT_NE(message_of(with(R"("layers_pattern": "blocks")"), ErrorCode::kUsage).find("layers_pattern"),
+            std::string::npos);
+}
+
 TEST(AdapterConfig, NamesFileKeyAndBothValues) {
   EXPECT_NE(message_of("[]", ErrorCode::kBadData).find("a/adapter_config.json"), std::string::npos);
   EXPECT_NE(message_of(with(R"("r": 1e300)"), ErrorCode::kBadData).find("\"r\" is 1e+300"),
@@ -65,6 +87,67 @@ std::vector<LoraTarget> targets_of(const std::string& expression) {
 TEST(LoraTargets, ExpressionsFitWholeNames) {
   EXPECT_EQ(targets_of(R"(.*\.(query|value))").size(), 24U);
   EXPECT_EQ(targets_of(R"(bert\.encoder\.layer\.[01]\.attention\.self\.key)").size(), 2U);
+}
+
+std::vector<std::string> modules_of(const LoraConfig& config, std::string_view preset = "bert-base-uncased") {
+  const ModelConfig model = *find_preset(preset);
+  std::vector<std::string> names;
+  for (const LoraTarget& target : lora_targets(model_weights(model), model.model_type, config))
+    names.push_back(target.module);
+  return names;
+}
+
+std::string refusal_of(const LoraConfig& config) {
+  try {
+    const std::vector<WeightSpec> specs = model_weights(*find_preset("bert-base-uncased"));
+    check_left_out(specs, config);
+    lora_targets(specs, "bert", config);
+    for (const WeightSpec& spec : specs) is_held_as_loaded(spec, config);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(LoraTargets, LeaveOutWhatIsExcluded) {
+  EXPECT_EQ(modules_of({}).size(), 24U);
+  EXPECT_EQ(modules_of({.exclude_modules = {"value"}}).size(), 12U);
+  EXPECT_EQ(modules_of({.exclude_modules = {"layer.0.attention.self.query", "value"}}).size(), 11U);
+  EXPECT_EQ(modules_of({.exclude_modules = {R"(.*layer\.\d\..*)"}}).size(), 4U);
+  const size_t all = modules_of({.target_modules = {"all-linear"}}).size();
+  EXPECT_EQ(modules_of({.target_modules = {"all-linear"}, .exclude_modules = {"dense"}}).size(), 36U);
+  // The pooler's, and the three of each layer.
+  EXPECT_EQ(all, 36U + 1 + 3 * 12);
+  // An adapter of somebody else's may name what this model has not.
+  EXPECT_EQ(modules_of({.exclude_modules = {"lm_head"}}).size(), 24U);
+}
+
+TEST(LoraTargets, LieInTheLayersThatAreNamed) {
+  const std::vector<std::string> two = modules_of({.layers_to_transform = {1, 11}});
+  EXPECT_EQ(two,
+            (std::vector<std::string>{
+                "bert.encoder.layer.1.attention.self.query", "bert.encoder.layer.1.attention.self.value",
+                "bert.encoder.layer.11.attention.self.query", "bert.encoder.layer.11.attention.self.value"}));
+  EXPECT_EQ(modules_of({.target_modules = {"q_lin"}, .layers_to_transform = {0}}, "distilbert-base-uncased"),
+            std::vector<std::string>{"distilbert.transformer.layer.0.attention.q_lin"});
+}
+
+TEST(LoraTargets, WhatIsLeftOutIsThereAndLeavesSomething) {
+  const auto expect_words = [](const LoraConfig& config, std::vector<std::string> words) {
+    const std::string said = refusal_of(config);
+    for (const std::string& word : words) EXPECT_NE(said.find(word), std::string::npos) << said;
+  };
+  expect_words({.exclude_modules = {"quary"}}, {"--exclude_modules quary", "near it are query"});
+  expect_words({.exclude_modules = {"query", "value"}}, {"--exclude_modules", "none is left"});
+  expect_words({.layers_to_transform = {12}}, {"--layers_to_transform 12", "0 to 11"});
+  expect_words({.target_modules = {"pooler.dense"}, .layers_to_transform = {0}}, {"none is left"});
+  expect_words({.target_modules = {"all-linear"}, .layers_to_transform = {0}},
+               {"--layers_to_transform 0", "ends of names", "all-linear"});
+  expect_words({.as_loaded_modules = {"poler"}}, {"--llm_int8_skip_modules poler", "near it are"});
+  expect_words({.as_loaded_modules = {"self.query"}}, {"--llm_int8_skip_modules self.query", "all three"});
+  for (const char* name : {"classifier", "score", "pooler", "attention.self", "encoder.layer.3"})
+    EXPECT_EQ(refusal_of({.as_loaded_modules = {name}}), "accepted") << name;
 }
 
 TEST(LoraTargets, HostileExpressionsEndSoon) {
