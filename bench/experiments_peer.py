@@ -2,6 +2,7 @@
 """A row of `plimsoll bench --peer`: the same arguments given to Hugging Face's Trainer. Writes one JSON file.
 
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
+       experiments_peer.py --check    # whether it could run here: its exit code, and why not in the last line
 
 It needs torch and transformers. Random weights and random ids as in the row, fused AdamW where nothing else is asked for,
 no saving and no logging: a careful user's settings. LoRA is PEFT's, frozen parameters and the type of the weights are set
@@ -122,14 +123,24 @@ def prepared(model, options):
         for name, parameter in model.named_parameters():
             if fnmatch.fnmatch(name, pattern):
                 parameter.requires_grad = False
-    if any(name.startswith("lora_") for name in options):
+    if any(name.startswith("lora_") or name in ("exclude_modules", "layers_to_transform") for name in options):
         from peft import LoraConfig, get_peft_model
         targets = options.get("lora_target_modules", "query,value")
         model = get_peft_model(model, LoraConfig(
             task_type="SEQ_CLS", r=int(options.get("lora_r", 8)), lora_alpha=float(options.get("lora_alpha", 8)),
             lora_dropout=float(options.get("lora_dropout", 0)),
-            target_modules=targets if targets == "all-linear" else targets.split(",")))
+            target_modules=targets if targets == "all-linear" else targets.split(","),
+            exclude_modules=list_of(options, "exclude_modules"),
+            layers_to_transform=[int(layer) for layer in list_of(options, "layers_to_transform") or []] or None))
     return model
+
+
+# PEFT's names that plimsoll train reads as others.
+PEFT_NAMES = {"r": "lora_r", "target_modules": "lora_target_modules", "bias": "lora_bias"}
+
+
+def list_of(options, name):
+    return [word for word in options.get(name, "").split(",") if word] or None
 
 
 def options_of(words):
@@ -138,6 +149,7 @@ def options_of(words):
     for word in words:
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
+            name = PEFT_NAMES.get(name, name)
             options[name] = value if equals else "True"
         elif name:
             options[name] = word
@@ -153,7 +165,15 @@ def value_of(text):
     return {"True": True, "False": False, "true": True, "false": False}.get(text, text)
 
 
+def check():
+    """Imports what every row needs; the program shows the last line of what goes wrong."""
+    import torch  # noqa: F401
+    import transformers  # noqa: F401
+
+
 def main():
+    if sys.argv[1:] == ["--check"]:
+        return check()
     out, options = sys.argv[1], options_of(sys.argv[2:])
     refuse_what_has_no_peer(options)
     if options.get("recompute") == "full":

@@ -11,6 +11,8 @@ add_custom_target(plimsoll_product)
 if(TARGET plimsoll)
   add_dependencies(plimsoll_product plimsoll)
   install(TARGETS plimsoll RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # `plimsoll bench --peer` looks for it there, from where the program lies.
+  install(FILES ${PROJECT_SOURCE_DIR}/bench/experiments_peer.py DESTINATION share/plimsoll)
 endif()
 
 if(TARGET plimsoll_api)

@@ -1,18 +1,13 @@
+// Which runs the table of experiments, a sweep and a calibration are made of.
 #include "plimsoll/experiments.h"
 
 #include <algorithm>
 #include <cctype>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "api/json_file.h"
 #include "base/check.h"
-#include "base/file.h"
 #include "device/cpu/cpu_features.h"
 #include "plimsoll/arguments.h"
-#include "show/report/experiment_plot.h"
-#include "show/report/experiment_table.h"
-#include "show/report/result_files.h"
 
 namespace plimsoll {
 namespace {
@@ -149,29 +144,36 @@ Words batch_32() {
   return merged(batch(32), {"--max_steps", kGpuStepsOfLargeBatch});
 }
 
+const Words kUpdateInBackward{"--optimizer_in_backward", "True", "--max_grad_norm", "0"};
+
 // Beyond the documents: each method of ours alone, then what they come to together.
 std::vector<Row> our_rows(ExperimentDevice device) {
   const Words bf16{"--bf16", "True"};
-  std::vector<Row> rows{{"gradient checkpointing", {"gradient checkpointing"}, kCheckpointing},
-                        {"selective recompute", {"selective recompute"}, {"--recompute", "selective"}},
-                        {"moments in bf16",
-                         {"moments in bf16"},
-                         {"--optim_args", "momentum_dtype=bfloat16,variance_dtype=bfloat16"}},
-                        {"SGD", {"SGD"}, {"--optim", "sgd"}},
-                        {"Lion", {"Lion"}, {"--optim", "lion_32bit"}},
-                        {"8-bit Lion", {"8-bit Lion"}, {"--optim", "lion_8bit"}},
-                        {"Adagrad", {"Adagrad"}, {"--optim", "adagrad"}},
-                        {"8-bit Adagrad", {"8-bit Adagrad"}, {"--optim", "adagrad_8bit"}},
-                        {"8-bit SGD with momentum",
-                         {"8-bit SGD with momentum"},
-                         {"--optim", "sgd_8bit", "--optim_args", "momentum=0.9"}},
-                        {"update in the backward pass",
-                         {"update in the backward pass"},
-                         {"--optimizer_in_backward", "True", "--max_grad_norm", "0"}},
-                        {"weights in bf16 alone", {"weights in bf16 alone"}, {"--dtype", "bfloat16"}},
-                        {"LoRA, rank 8", {"LoRA, rank 8"}, {"--lora_r", "8"}},
-                        {"batch 1", {"batch 1"}, batch(1)},
-                        {"batch 8", {"batch 8"}, batch(8)}};
+  std::vector<Row> rows{
+      {"gradient checkpointing", {"gradient checkpointing"}, kCheckpointing},
+      {"selective recompute", {"selective recompute"}, {"--recompute", "selective"}},
+      {"moments in bf16",
+       {"moments in bf16"},
+       {"--optim_args", "momentum_dtype=bfloat16,variance_dtype=bfloat16"}},
+      {"SGD", {"SGD"}, {"--optim", "sgd"}},
+      {"Lion", {"Lion"}, {"--optim", "lion_32bit"}},
+      {"8-bit Lion", {"8-bit Lion"}, {"--optim", "lion_8bit"}},
+      {"Adagrad", {"Adagrad"}, {"--optim", "adagrad"}},
+      {"8-bit Adagrad", {"8-bit Adagrad"}, {"--optim", "adagrad_8bit"}},
+      {"8-bit SGD with momentum",
+       {"8-bit SGD with momentum"},
+       {"--optim", "sgd_8bit", "--optim_args", "momentum=0.9"}},
+      {"update in the backward pass", {"update in the backward pass"}, kUpdateInBackward},
+      {"weights in bf16 alone", {"weights in bf16 alone"}, {"--dtype", "bfloat16"}},
+      {"LoRA, rank 8", {"LoRA, rank 8"}, {"--lora_r", "8"}},
+      {"batch 1", {"batch 1"}, batch(1)},
+      {"batch 8", {"batch 8"}, batch(8)},
+      {"LoRA, rank 8, base in 8 bits",
+       {"LoRA, rank 8, base in 8 bits"},
+       {"--lora_r", "8", "--load_in_8bit", "True"}},
+      {"the smallest in fp32, nothing offloaded",
+       {"checkpointing", "update in backward", "Adafactor", "batch 1"},
+       merged(merged(merged(batch(1), kCheckpointing), kUpdateInBackward), {"--optim", "adafactor"})}};
   if (device == ExperimentDevice::kCpu) return rows;
   const Words at_use =
       merged(merged(merged(kSplit, kCheckpointing), {"--fp16", "True", "--optim", "adafactor"}),
@@ -206,12 +208,34 @@ std::vector<Row> our_rows(ExperimentDevice device) {
       {"QLoRA, rank 8, bf16", {"QLoRA", "bf16"}, merged(bf16, {"--lora_r", "8", "--load_in_4bit", "True"})},
       {"the smallest",
        {"bf16 alone", "checkpointing", "update in backward", "offloads", "batch 1"},
-       merged(merged(merged(batch(1), kCheckpointing),
-                     {"--dtype", "bfloat16", "--optimizer_in_backward", "True", "--max_grad_norm", "0"}),
+       merged(merged(merged(batch(1), kCheckpointing), merged({"--dtype", "bfloat16"}, kUpdateInBackward)),
               merged(offloaded_optimizer, offloaded_activations))},
+      {"acc., fp16", {"accumulation", "fp16"}, merged(kSplit, {"--fp16", "True"})},
+      {"bf16, batch 32, selective recompute",
+       {"bf16", "batch 32", "selective recompute"},
+       merged(merged(bf16, batch_32()), {"--recompute", "selective"})},
+      {"LoRA, rank 8, base in 8 bits, bf16",
+       {"LoRA", "base in 8 bits", "bf16"},
+       merged(bf16, {"--lora_r", "8", "--load_in_8bit", "True"})},
+      {"update in backward, offloaded optimizer",
+       {"update in backward", "offloaded optimizer"},
+       merged(kUpdateInBackward, offloaded_optimizer)},
   };
   rows.insert(rows.end(), on_gpu.begin(), on_gpu.end());
   return rows;
+}
+
+// Where a ';' stands between values, a comma is a part of one. Errors: kUsage for an empty value.
+Words split_values(std::string_view values, std::string_view sweep) {
+  const char separator = values.find(';') != std::string_view::npos ? ';' : ',';
+  Words parts;
+  for (size_t at = 0; at <= values.size();) {
+    const size_t end = std::min(values.find(separator, at), values.size());
+    if (end == at) throw_error(ErrorCode::kUsage, "--sweep {}: an empty value", sweep);
+    parts.emplace_back(values.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
 }
 
 // "NAME=VALUE,VALUE": the words of each value.
@@ -224,42 +248,26 @@ std::vector<Words> values_of(const std::string& sweep) {
   }
   const std::string name = sweep.substr(0, equals);
   const std::vector<ArgumentInfo>& table = argument_table();
-  if (std::none_of(table.begin(), table.end(), [&](const ArgumentInfo& info) { return info.name == name; })) {
+  const auto info = std::find_if(table.begin(), table.end(),
+                                 [&](const ArgumentInfo& argument) { return argument.name == name; });
+  if (info == table.end()) {
     throw_error(ErrorCode::kUsage, "--sweep {}: '{}' is no argument; plimsoll train --help lists them", sweep,
                 name);
   }
+  const std::string_view text = std::string_view(sweep).substr(equals + 1);
+  // A comma between two values of the sweep, or within one of a list: either would be a guess.
+  const bool has_commas_of_its_own = info->type == "list" || info->type == "key=value";
+  if (has_commas_of_its_own && text.find(',') != std::string_view::npos &&
+      text.find(';') == std::string_view::npos) {
+    throw_error(ErrorCode::kUsage,
+                "--sweep {0}: commas stand within a value of --{1}, a {2}; put ';' between the values of the "
+                "sweep, in quotes: --sweep '{1}=VALUE;VALUE,WITH,COMMAS'. For the same value in every row, "
+                "give --{1} itself",
+                sweep, name, info->type == "list" ? "list" : "list of key=value");
+  }
   std::vector<Words> values;
-  for (size_t at = equals + 1; at <= sweep.size();) {
-    const size_t end = std::min(sweep.find(',', at), sweep.size());
-    if (end == at) throw_error(ErrorCode::kUsage, "--sweep {}: an empty value", sweep);
-    values.push_back({"--" + name, sweep.substr(at, end - at)});
-    at = end + 1;
-  }
+  for (const std::string& value : split_values(text, sweep)) values.push_back({"--" + name, value});
   return values;
-}
-
-// Samples a second between the first record at a third of the steps or later and the last one; 0 where there
-// are fewer than two.
-double steady_samples_per_s(const std::string& path, double samples_per_step) {
-  constexpr int64_t kMost = int64_t{256} << 20;
-  const std::string text = read_text_file(posix_file_system(), path, kMost);
-  std::vector<std::pair<double, double>> points;  // step, seconds
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const LogRecord record = parse_log_line(std::string_view(text).substr(at, end - at));
-    const auto runtime = record.values.find("train_runtime");
-    if (record.values.contains("loss") && runtime != record.values.end()) {
-      points.emplace_back(static_cast<double>(record.step), runtime->second);
-    }
-    at = end + 1;
-  }
-  if (points.size() < 2) return 0;
-  const double after = std::max(2.0, points.back().first / 3);
-  const auto first =
-      std::find_if(points.begin(), points.end(), [&](const auto& point) { return point.first >= after; });
-  const auto& last = points.back();
-  if (first == points.end() || last.second <= first->second) return 0;
-  return samples_per_step * (last.first - first->first) / (last.second - first->second);
 }
 
 }  // namespace
@@ -349,55 +357,6 @@ std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps
          .note = {}});
   }
   return experiments;
-}
-
-ExperimentFigures read_experiment(const std::string& folder) {
-  try {
-    const nlohmann::json plan = read_json_object(join_path(folder, "plan.json"));
-    const nlohmann::json memory = read_json_object(join_path(folder, "memory.json"));
-    const nlohmann::json results = read_json_object(join_path(folder, "train_results.json"));
-    const nlohmann::json& request = plan.at("request");
-    const auto samples_per_step = plan.at("estimate").at("samples").get<double>();
-    ExperimentFigures figures{
-        .seconds = results.at("train_runtime"),
-        .samples_per_s = steady_samples_per_s(join_path(folder, "log.jsonl"), samples_per_step),
-        .predicted_samples_per_s = plan.at("estimate").at("samples_per_second"),
-        .measured_bytes = memory.at("measured_peak_bytes"),
-        .predicted_bytes = memory.at("predicted_total_bytes"),
-        .arena_bytes = memory.at("arena_bytes"),
-        .high_water_bytes = memory.at("arena_high_water_bytes"),
-        .loss = results.at("train_loss").is_null() ? 0 : results.at("train_loss").get<double>(),
-        .model = request.at("model"),
-        .device = request.at("device"),
-        .sequence_length = request.at("train_bucket").at("longest"),
-        .evaluation = {}};
-    // A run of a step or two has no steady state.
-    if (figures.samples_per_s <= 0) figures.samples_per_s = results.at("train_samples_per_second");
-    const std::string evaluation_path = join_path(folder, "eval_results.json");
-    if (!posix_file_system().status(evaluation_path)) return figures;
-    const nlohmann::json evaluation = read_json_object(evaluation_path);
-    for (const auto& [name, value] : evaluation.items()) {
-      if (value.is_number()) figures.evaluation[name] = value.get<double>();
-    }
-    return figures;
-  } catch (const nlohmann::json::exception& error) {
-    throw_error(ErrorCode::kBadData, "{}: a file of the run is not what this version writes: {}", folder,
-                error.what());
-  }
-}
-
-ExperimentReport make_experiment_report(const std::vector<ExperimentRow>& rows) {
-  PLIMSOLL_CHECK(!rows.empty(), "a table without rows");
-  return {.table = experiment_table(rows),
-          .summary = experiment_summary(rows),
-          .json = experiment_json(rows),
-          .csv = experiment_csv(rows),
-          .svg = experiment_picture(rows).svg()};
-}
-
-bool write_experiment_png(const std::vector<ExperimentRow>& rows, const std::string& path) {
-  PLIMSOLL_CHECK(!rows.empty(), "a plot without rows");
-  return experiment_picture(rows).write_png(path);
 }
 
 }  // namespace plimsoll

@@ -26,6 +26,21 @@ void refuse_same_folder(const std::string& output, const std::string& read, std:
       output, what);
 }
 
+// Nor may a model that was written before, unless the user says so.
+void refuse_other_model(const std::string& output) {
+  std::error_code error;
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(output, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != kConfigFile && name != kAdapterConfigFile && entry.path().extension() != ".safetensors")
+      continue;
+    throw_error(
+        ErrorCode::kUsage,
+        "--output_dir {}: it holds a model already ({}), which would be lost; give the merged model a "
+        "folder of its own, or --overwrite_output_dir to replace what is there",
+        output, name);
+  }
+}
+
 }  // namespace
 
 std::string merge_adapter(const MergeOptions& options, const Environment& environment) {
@@ -58,6 +73,7 @@ std::string merge_adapter(const MergeOptions& options, const Environment& enviro
   check_output_dir(options.output_dir);
   refuse_same_folder(options.output_dir, adapter.path(), "the adapter");
   refuse_same_folder(options.output_dir, base.path(), "the base model");
+  if (!options.overwrite_output_dir) refuse_other_model(options.output_dir);
   const MergeReport report = merge_adapter(files, base, adapter, options.output_dir);
   return fmt::format("{}: {} with {} merged and {} as the adapter has them", options.output_dir, base_name,
                      counted(report.num_merged, "adapted module"), counted(report.num_saved, "tensor"));

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 
+#include "cli/bench_words.h"
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -19,88 +20,6 @@ namespace plimsoll::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kUsage =
-    "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
-    "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n"
-    "       plimsoll bench --calibrate [--num_threads N] [--device cuda:N]\n\n"
-    "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
-    "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
-    "                      smaller model, in minutes\n"
-    "  --sweep NAME=A,B    a grid of any arguments of train; --do_eval with data adds the metrics\n"
-    "  --calibrate         time ops of a training on this CPU, for the predictions of plan, fit and bench "
-    "on\n"
-    "                      it with as many threads; --experiments does so too, for its own rows;\n"
-    "                      with --device cuda:N, what processes hold on that GPU beside their arenas\n"
-    "  --only TEXT,TEXT    the first row and those whose name has one of the texts\n"
-    "  --peer              each row by Hugging Face's Trainer too, where PyTorch is installed\n"
-    "  --peer_python FILE  the interpreter for it, python3 unless said\n"
-    "  --peer_script FILE  bench/experiments_peer.py unless said\n"
-    "  --output_dir DIR    tables, plots and what each run left, experiments unless said; a bench that was\n"
-    "                      stopped goes on there when it is called again with the same words\n\n"
-    "Every other argument goes to each run and wins over the row's own.";
-
-struct BenchWords {
-  bool experiments = false;
-  bool calibrate = false;
-  bool peer = false;
-  std::string output_dir = "experiments";
-  std::string peer_python = "python3";
-  std::string peer_script = "bench/experiments_peer.py";
-  std::vector<std::string> sweeps;
-  std::vector<std::string> only;
-  std::vector<std::string> more;  // for every run
-};
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-BenchWords read_words(const std::vector<std::string>& words) {
-  BenchWords read;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string name = words[i].substr(0, words[i].find('='));
-    const auto value = [&] {
-      if (name.size() < words[i].size()) return words[i].substr(name.size() + 1);
-      if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "bench: " + name + " needs a value");
-      return words[++i];
-    };
-    if (name == "--experiments") {
-      read.experiments = true;
-    } else if (name == "--calibrate") {
-      read.calibrate = true;
-    } else if (name == "--peer") {
-      read.peer = true;
-    } else if (name == "--output_dir") {
-      read.output_dir = value();
-    } else if (name == "--peer_python") {
-      read.peer_python = value();
-    } else if (name == "--peer_script") {
-      read.peer_script = value();
-    } else if (name == "--sweep") {
-      read.sweeps.push_back(value());
-    } else if (name == "--only") {
-      read.only = split(value());
-    } else {
-      read.more.push_back(words[i]);
-    }
-  }
-  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) != 1) {
-    throw Error(ErrorCode::kUsage,
-                "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
-  }
-  if (read.peer && !fs::exists(read.peer_script)) {
-    throw Error(ErrorCode::kUsage, "bench: --peer: there is no " + read.peer_script +
-                                       " here; call from the source tree, or name it with --peer_script");
-  }
-  return read;
-}
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -133,6 +52,9 @@ class Bench {
     if (words_.calibrate)
       return (is_for_gpu() ? calibrate_gpu() : calibrate()) ? 0 : static_cast<int>(ErrorCode::kInterrupted);
     if (words_.experiments || is_for_gpu()) device_ = device();
+    // What is wrong with the words is said before the first run.
+    chosen_experiments();
+    if (words_.peer && !ask_peer()) return static_cast<int>(ErrorCode::kInterrupted);
     if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
       return static_cast<int>(ErrorCode::kInterrupted);
     for (const Experiment& experiment : chosen_experiments())
@@ -169,17 +91,31 @@ class Bench {
   }
 
   std::vector<Experiment> chosen_experiments() const {
-    std::vector<Experiment> all = words_.experiments ? document_experiments(device_, words_.more)
-                                                     : sweep_experiments(words_.sweeps, words_.more);
-    if (words_.only.empty()) return all;
-    std::vector<Experiment> chosen;
-    for (const Experiment& experiment : all) {
-      const bool named = std::any_of(words_.only.begin(), words_.only.end(), [&](const std::string& text) {
-        return experiment.name.find(text) != std::string::npos;
-      });
-      if (chosen.empty() || named) chosen.push_back(experiment);
+    const std::vector<Experiment> all = words_.experiments ? document_experiments(device_, words_.more)
+                                                           : sweep_experiments(words_.sweeps, words_.more);
+    return only_experiments(all, words_.only);
+  }
+
+  // Whether the peer can run is asked once, before any row. False where a signal came.
+  bool ask_peer() const {
+    const std::string log = words_.output_dir + "/peer_check.txt";
+    Child child({words_.peer_python, words_.peer_script, "--check"}, log);
+    if (!wait_for(child, "asking whether Trainer can run here")) return false;
+    if (child.exit_code() == 0) {
+      fs::remove(log);
+      return true;
     }
-    return chosen;
+    throw Error(ErrorCode::kUsage, "bench: --peer: " + peer_fault(child) +
+                                       "; install torch and transformers for it, name another interpreter "
+                                       "with --peer_python, or leave --peer out");
+  }
+
+  // Why the peer ended as it did.
+  std::string peer_fault(const Child& child) const {
+    if (child.exit_code() == 127) return words_.peer_python + " cannot be run";
+    const std::string said = child.last_line();
+    return words_.peer_python + ": " +
+           (said.empty() ? "ended with exit code " + std::to_string(child.exit_code()) : said);
   }
 
   // Right before the rows, so that their predictions are of this machine as it is now. False where a signal
@@ -308,14 +244,21 @@ class Bench {
       if (stop_signal != 0) return false;
       if (!draws) continue;
       const std::string line = child.last_line();
-      std::string shown = head;
-      shown += ": ";
-      shown += line.starts_with("step ") ? line : "starting";
-      std::fprintf(stderr, "\r\033[K%.*s", 110, shown.c_str());
+      const std::string shown = in_columns(head, line.starts_with("step ") ? line : "starting");
+      std::fprintf(stderr, "\r\033[K%s", shown.c_str());
       std::fflush(stderr);
     }
     if (draws) std::fputs("\r\033[K", stderr);
     return true;
+  }
+
+  // "head: line" in the columns of the terminal: of a long head the end is left out, then of the line.
+  static std::string in_columns(const std::string& head, const std::string& line) {
+    const auto columns = static_cast<size_t>(std::max(terminal_columns(), 20));
+    std::string shown = head;
+    const size_t room = columns - std::min(columns / 2, line.size() + 2);
+    if (shown.size() > room) shown = shown.substr(0, room - 2) + "..";
+    return (shown + ": " + line).substr(0, columns);
   }
 
   // What the program refuses is a result; anything else ends the bench.
@@ -340,9 +283,7 @@ class Bench {
     if (child.exit_code() == 0) {
       peer = parse_peer_figures(read_file(folder + "/peer.json"), folder + "/peer.json");
     } else {
-      peer.refused = child.exit_code() == 127
-                         ? words_.peer_python + " cannot be run; name one with --peer_python"
-                         : child.last_line();
+      peer.refused = child.exit_code() == 127 ? peer_fault(child) : child.last_line();
     }
     row.peer = peer;
   }
@@ -362,12 +303,13 @@ class Bench {
   }
 
   void report() const {
-    const ExperimentReport texts = make_experiment_report(rows_);
+    const ExperimentOrigin origin = experiment_origin(rows_);
+    const ExperimentReport texts = make_experiment_report(rows_, origin);
     const std::string stem = words_.output_dir + "/experiments";
     write_file(stem + ".json", texts.json);
     write_file(stem + ".csv", texts.csv);
     write_file(stem + ".svg", texts.svg);
-    const bool has_png = write_experiment_png(rows_, stem + ".png");
+    const bool has_png = write_experiment_png(rows_, origin, stem + ".png");
     print(texts.table);
     print("\nwrote " + stem + ".json, .csv, .svg" +
           (has_png ? ", .png" : "; no .png, there is no cairo here"));
@@ -400,12 +342,14 @@ int run_one(const std::vector<std::string>& words) {
 }  // namespace
 
 int run_bench(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
-    print(kUsage);
-    return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
+  if (!words.empty() && words[0] == "--one_run") return run_one({words.begin() + 1, words.end()});
+  const bool asks_for_help = std::any_of(
+      words.begin(), words.end(), [](const std::string& word) { return word == "--help" || word == "-h"; });
+  if (words.empty() || asks_for_help) {
+    print(kBenchUsage);
+    return asks_for_help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
-  if (words[0] == "--one_run") return run_one({words.begin() + 1, words.end()});
-  return Bench(read_words(words)).run();
+  return Bench(read_bench_words(words)).run();
 }
 
 }  // namespace plimsoll::cli

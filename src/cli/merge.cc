@@ -1,30 +1,47 @@
 #include "plimsoll/merge.h"
 
+#include <algorithm>
+
 #include "cli/command.h"
 
 namespace plimsoll::cli {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: plimsoll merge --adapter DIR --output_dir DIR [--model_name_or_path BASE]\n\n"
+    "  --adapter DIR              what PEFT or plimsoll train saved\n"
+    "  --output_dir DIR           where the base with the adapter in it is written, a plain Hugging Face\n"
+    "                             model; a folder that holds a model is refused\n"
+    "  --model_name_or_path BASE  the base: a folder, or a name in Hugging Face's local cache; unless said\n"
+    "                             what the adapter names\n"
+    "  --overwrite_output_dir     replace a model that the folder holds";
+
+}  // namespace
 
 int run_merge(const std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
-    print(
-        "usage: plimsoll merge --adapter FOLDER --output_dir FOLDER [--model_name_or_path BASE]   writes the "
-        "base "
-        "model with the adapter in it, as a plain Hugging Face model; BASE is by default what the adapter "
-        "names");
-    return words.empty() ? static_cast<int>(ErrorCode::kUsage) : 0;
+  const bool asks_for_help = std::any_of(
+      words.begin(), words.end(), [](const std::string& word) { return word == "--help" || word == "-h"; });
+  if (words.empty() || asks_for_help) {
+    print(kUsage);
+    return asks_for_help ? 0 : static_cast<int>(ErrorCode::kUsage);
   }
   MergeOptions options;
-  for (size_t i = 0; i < words.size(); i += 2) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--overwrite_output_dir") {
+      options.overwrite_output_dir = true;
+      continue;
+    }
     std::string* value = words[i] == "--adapter"              ? &options.adapter
                          : words[i] == "--output_dir"         ? &options.output_dir
                          : words[i] == "--model_name_or_path" ? &options.base
                                                               : nullptr;
     if (value == nullptr) {
-      throw Error(ErrorCode::kUsage, "merge: unknown option '" + words[i] +
-                                         "'; it takes --adapter, --output_dir and --model_name_or_path");
+      throw Error(ErrorCode::kUsage,
+                  "merge: unknown option '" + words[i] +
+                      "'; it takes --adapter, --output_dir, --model_name_or_path and --overwrite_output_dir");
     }
     if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "merge: " + words[i] + ": a value is missing");
-    *value = words[i + 1];
+    *value = words[++i];
   }
   say(merge_adapter(options, process_environment()));
   return 0;

@@ -1,9 +1,11 @@
 #include "show/report/experiment_json.h"
 
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/python_json.h"
+#include "show/report/experiment_summary.h"
 
 namespace plimsoll {
 namespace {
@@ -33,6 +35,8 @@ Json figures_object(const ExperimentFigures& f) {
           {"model", f.model},
           {"device", f.device},
           {"sequence_length", f.sequence_length},
+          {"is_calibrated", f.is_calibrated},
+          {"date", f.date},
           {"evaluation", std::move(evaluation)}};
 }
 
@@ -48,6 +52,8 @@ ExperimentFigures figures_of(const Json& object) {
                       .model = object.at("model"),
                       .device = object.at("device"),
                       .sequence_length = object.at("sequence_length"),
+                      .is_calibrated = object.value("is_calibrated", false),
+                      .date = object.value("date", ""),
                       .evaluation = {}};
   for (const auto& [name, value] : object.at("evaluation").items()) f.evaluation[name] = number_of(value);
   return f;
@@ -57,6 +63,30 @@ PeerFigures peer_of(const Json& object) {
   return {.samples_per_s = number_of(object.at("samples_per_s")),
           .measured_bytes = object.at("measured_bytes"),
           .refused = object.at("refused")};
+}
+
+Json errors_object(const PredictionErrors& errors) {
+  return {{"rows", errors.rows}, {"within_15_percent", errors.near}, {"worst", number(errors.worst)}};
+}
+
+Json summary_object(const std::vector<ExperimentRow>& rows) {
+  const ExperimentSummary summary = summarize(rows);
+  if (summary.reference.empty()) return nullptr;
+  Json alone = Json::array();
+  for (const MethodGain& gain : summary.alone) {
+    alone.push_back(
+        {{"method", gain.method}, {"speed", number(gain.speed)}, {"memory", number(gain.memory)}});
+  }
+  Json predictions = errors_object(summary.predictions);
+  predictions["worst_memory"] = number(summary.predictions.worst_memory);
+  predictions["is_calibrated"] = summary.is_calibrated;
+  predictions["first_row_over_predicted"] = number(summary.scale);
+  predictions["others_scaled_by_it"] = errors_object(summary.scaled);
+  return {{"reference", summary.reference},
+          {"alone", std::move(alone)},
+          {"fastest", {{"name", summary.fastest}, {"samples_per_s", number(summary.fastest_samples_per_s)}}},
+          {"smallest", {{"name", summary.smallest}, {"measured_bytes", summary.smallest_bytes}}},
+          {"predictions", std::move(predictions)}};
 }
 
 }  // namespace
@@ -101,6 +131,20 @@ PeerFigures parse_peer_figures(std::string_view text, std::string_view source) {
   } catch (const Json::exception& error) {
     throw_error(ErrorCode::kBadData, "{}: not what a peer's script writes: {}", source, error.what());
   }
+}
+
+std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin) {
+  Json list = Json::array();
+  for (const ExperimentRow& row : rows) list.push_back(experiment_row_object(row));
+  Json driver = origin.driver.empty() ? Json(nullptr) : Json(origin.driver);
+  return python_json({{"schema_version", kExperimentJsonVersion},
+                      {"date", origin.date},
+                      {"program", {{"version", origin.version}, {"build", origin.build}}},
+                      {"machine", {{"cpu", origin.cpu}, {"gpu_driver", std::move(driver)}}},
+                      {"summary", summary_object(rows)},
+                      {"rows", std::move(list)}},
+                     2) +
+         "\n";
 }
 
 std::string experiment_row_json(const ExperimentRow& row) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/units.h"
-#include "show/report/experiment_table.h"
+#include "show/report/experiment_summary.h"
 #include "show/report/quantities.h"
 #include "show/report/svg.h"
 
@@ -14,85 +16,241 @@ namespace plimsoll {
 namespace {
 
 constexpr int kWidth = 1280;
-constexpr int kTop = 92;
-constexpr int kRowHeight = 28;
-constexpr int kNames = 360;  // where the first panel begins
-constexpr int kPanel = 370;  // its width
-constexpr int kBetween = 90;
-constexpr double kNumber = 52;  // a number of four digits and its distance from the bar
+constexpr int kTop = 128;
+constexpr int kNames = 330;  // where the first panel begins
+constexpr int kPanel = 390;  // its width
+constexpr int kBetween = 84;
+constexpr int kLine = 16;       // of the caption
+constexpr double kNumber = 44;  // a number of four digits and its distance from the bar
 constexpr std::string_view kInk = "#222222";
+constexpr std::string_view kPale = "#666666";
 constexpr std::string_view kGrey = "#dddddd";
-constexpr std::string_view kMemory = "#0072B2";
-constexpr std::string_view kSpeed = "#E69F00";
+constexpr std::string_view kOurs = "#0072B2";
+constexpr std::string_view kPeers = "#E69F00";
+
+// The caption's columns at its size, and those of a name in one line and in two.
+constexpr size_t kCaptionColumns = 190;
+constexpr size_t kNameColumns = 44;
+constexpr size_t kSmallNameColumns = 54;
 
 struct Bar {
-  std::string name;
   double measured = 0;
   double predicted = 0;
+  std::optional<double> peer = {};
 };
 
-double largest(const std::vector<Bar>& bars) {
-  double most = 0;
-  for (const Bar& bar : bars) most = std::max({most, bar.measured, bar.predicted});
-  return most > 0 ? most : 1;
+// One row of the picture.
+struct Band {
+  std::string name;
+  Bar memory;
+  Bar speed;
+  std::string no_peer;  // what stands where the peer's bar would
+};
+
+// Heights of a row, and of the bars in it.
+struct Heights {
+  double row = 0;
+  double bar = 0;
+  double peer_bar = 0;
+};
+
+// Many rows are lower, so that the picture stays one that a slide can hold.
+Heights heights_of(size_t num_rows, bool has_peers) {
+  if (has_peers) return num_rows > 20 ? Heights{31, 13, 11} : Heights{36, 16, 13};
+  return num_rows > 24 ? Heights{23, 14, 0} : Heights{28, 18, 0};
 }
 
-void draw_panel(Picture& picture, const std::vector<Bar>& bars, double left, std::string_view title,
-                std::string_view colour) {
-  const double scale = kPanel / (1.12 * largest(bars));
-  const double bottom = kTop + kRowHeight * static_cast<double>(bars.size());
-  picture.text(left, kTop - 14, title, 14, kInk, TextAnchor::kStart, TextWeight::kBold);
-  for (const double tick : round_ticks(0, largest(bars), 4)) {
-    picture.line(left + tick * scale, kTop, left + tick * scale, bottom, kGrey, 1);
-    picture.text(left + tick * scale, bottom + 18, short_number(tick), 12, kInk, TextAnchor::kMiddle);
-  }
-  for (size_t i = 0; i < bars.size(); ++i) {
-    const double y = kTop + kRowHeight * static_cast<double>(i);
-    picture.rectangle(left, y + 5, bars[i].measured * scale, kRowHeight - 10, colour);
-    const double mark = left + bars[i].predicted * scale;
-    if (bars[i].predicted > 0) picture.line(mark, y + 2, mark, y + kRowHeight - 2, "#000000", 2.5);
-    // The number is the bar's: beside the bar, or behind a mark that would cross it.
-    const double bar = bars[i].measured * scale;
-    const bool is_free = mark - left <= bar || mark - left > bar + kNumber;
-    const double end = is_free ? bar : mark - left;
-    picture.text(left + end + 6, y + kRowHeight - 9, short_number(bars[i].measured), 12, kInk);
-  }
-  picture.line(left, kTop, left, bottom, kInk, 1);
-}
-
-}  // namespace
-
-Picture experiment_picture(const std::vector<ExperimentRow>& rows) {
-  std::vector<Bar> memory;
-  std::vector<Bar> speed;
+std::vector<Band> bands_of(const std::vector<ExperimentRow>& rows) {
+  std::vector<Band> bands;
   for (const ExperimentRow& row : rows) {
     if (!row.figures) continue;
     const ExperimentFigures& f = *row.figures;
-    memory.push_back({row.experiment.name, static_cast<double>(f.measured_bytes) / kMiB,
-                      static_cast<double>(f.predicted_bytes) / kMiB});
-    speed.push_back({row.experiment.name, f.samples_per_s, f.predicted_samples_per_s});
+    Band band{.name = row.experiment.name,
+              .memory = {.measured = static_cast<double>(f.measured_bytes) / kMiB,
+                         .predicted = static_cast<double>(f.predicted_bytes) / kMiB},
+              .speed = {.measured = f.samples_per_s, .predicted = f.predicted_samples_per_s},
+              .no_peer = "not run by Trainer"};
+    if (row.peer && row.peer->refused.empty()) {
+      band.memory.peer = static_cast<double>(row.peer->measured_bytes) / kMiB;
+      band.speed.peer = row.peer->samples_per_s;
+    }
+    bands.push_back(std::move(band));
   }
-  const ExperimentRow* reference = reference_row(rows);
-  const std::string what = reference == nullptr ? "no run"
-                                                : fmt::format("{}, {} tokens", reference->figures->model,
-                                                              reference->figures->sequence_length);
-  const int height = kTop + kRowHeight * static_cast<int>(memory.size()) + 76;
-  Picture picture(kWidth, height, "Memory and speed by method");
-  picture.text(24, 34, "Memory and speed by method: " + what, 19, kInk, TextAnchor::kStart,
-               TextWeight::kBold);
-  for (size_t i = 0; i < memory.size(); ++i) {
-    picture.text(kNames - 14, kTop + kRowHeight * static_cast<double>(i) + kRowHeight - 9, memory[i].name, 13,
-                 kInk, TextAnchor::kEnd);
+  return bands;
+}
+
+// A name in one line, or in two that are broken where a blank is nearest to its middle.
+std::pair<std::string, std::string> lines_of(const std::string& name) {
+  if (display_width(name) <= kNameColumns) return {name, ""};
+  size_t at = std::string::npos;
+  const auto distance = [&](size_t place) {
+    return place > name.size() / 2 ? place - name.size() / 2 : name.size() / 2 - place;
+  };
+  for (size_t blank = name.find(' '); blank != std::string::npos; blank = name.find(' ', blank + 1)) {
+    if (at == std::string::npos || distance(blank) < distance(at)) at = blank;
   }
-  if (!memory.empty()) {
-    draw_panel(picture, memory, kNames, "memory at the peak, MiB (less is better)", kMemory);
-    draw_panel(picture, speed, kNames + kPanel + kBetween, "speed, samples/s (more is better)", kSpeed);
+  if (at == std::string::npos) return {shortened(name, kSmallNameColumns), ""};
+  return {shortened(name.substr(0, at), kSmallNameColumns),
+          shortened(name.substr(at + 1), kSmallNameColumns)};
+}
+
+class Drawing {
+ public:
+  Drawing(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin)
+      : rows_(rows),
+        bands_(bands_of(rows)),
+        has_peers_(std::any_of(bands_.begin(), bands_.end(),
+                               [](const Band& band) { return band.speed.peer.has_value(); })),
+        heights_(heights_of(bands_.size(), has_peers_)),
+        caption_(caption(origin)),
+        bottom_(kTop + heights_.row * static_cast<double>(bands_.size())),
+        height_(static_cast<int>(bottom_) + 46 + kLine * static_cast<int>(caption_.size())),
+        picture_(kWidth, height_, "Memory and speed by method") {}
+
+  Picture draw() && {
+    draw_title();
+    if (!bands_.empty()) {
+      draw_legend();
+      draw_names();
+      draw_panel(kNames, "memory at the peak, MiB (less is better)", &Band::memory);
+      draw_panel(kNames + kPanel + kBetween, "speed, samples/s (more is better)", &Band::speed);
+    }
+    for (size_t i = 0; i < caption_.size(); ++i) {
+      const double y = height_ - 14 - kLine * static_cast<double>(caption_.size() - 1 - i);
+      picture_.text(24, y, caption_[i], 12, kPale);
+    }
+    return std::move(picture_);
   }
-  picture.text(24, height - 16,
-               fmt::format("{}; bars measured, one process each; black marks predicted before the run",
-                           reference == nullptr ? "" : reference->figures->device),
-               12, "#555555");
-  return picture;
+
+ private:
+  // What was run, by what and when, and which rows are not shown.
+  std::vector<std::string> caption(const ExperimentOrigin& origin) const {
+    std::string text = "one process each";
+    if (!origin.version.empty())
+      text += fmt::format("; Plimsoll {}, {}", origin.version, origin.date.substr(0, 10));
+    if (!origin.driver.empty()) text += ", driver " + origin.driver;
+    std::string missing;
+    for (const ExperimentRow& row : rows_) {
+      if (!row.figures) missing += (missing.empty() ? "" : "; ") + row.experiment.name;
+    }
+    std::vector<std::string> lines{text};
+    if (missing.empty()) return lines;
+    const std::string wrapped_text =
+        wrapped("not shown, because the program refuses them or they failed: " + missing, kCaptionColumns, 0);
+    for (size_t at = 0; at < wrapped_text.size();) {
+      const size_t end = wrapped_text.find('\n', at);
+      lines.push_back(wrapped_text.substr(at, end - at));
+      at = end + 1;
+    }
+    return lines;
+  }
+
+  void draw_title() {
+    const ExperimentRow* reference = reference_row(rows_);
+    const std::string what = reference == nullptr ? "no run"
+                                                  : fmt::format("{}, {} tokens", reference->figures->model,
+                                                                reference->figures->sequence_length);
+    picture_.text(24, 36, "Memory and speed by method: " + what, 21, kInk, TextAnchor::kStart,
+                  TextWeight::kBold);
+    if (reference != nullptr) picture_.text(24, 60, reference->figures->device, 14, kPale);
+  }
+
+  void draw_legend() {
+    double x = kNames;
+    const double y = 84;
+    const auto swatch = [&](std::string_view colour, std::string_view words) {
+      picture_.rectangle(x, y - 10, 22, 11, colour);
+      picture_.text(x + 28, y, words, 13, kInk);
+      x += 28 + 7.2 * static_cast<double>(words.size()) + 24;
+    };
+    swatch(kOurs, has_peers_ ? "Plimsoll, measured" : "measured");
+    if (has_peers_) swatch(kPeers, "Hugging Face's Trainer, measured");
+    picture_.line(x + 3, y - 13, x + 3, y + 4, "#000000", 2.5);
+    picture_.text(x + 14, y, "predicted before the run", 13, kInk);
+    x += 14 + 7.2 * 24 + 24;
+    picture_.line(x + 3, y - 13, x + 3, y + 4, kPale, 1);
+    picture_.text(x + 14, y, "the first row", 13, kInk);
+  }
+
+  double top_of(size_t row) const { return kTop + heights_.row * static_cast<double>(row); }
+
+  void draw_names() {
+    for (size_t i = 0; i < bands_.size(); ++i) {
+      const auto [first, second] = lines_of(bands_[i].name);
+      const double middle = top_of(i) + heights_.row / 2;
+      const bool is_small = !second.empty() || display_width(first) > kNameColumns;
+      const double size = is_small ? 10.5 : 13;
+      picture_.text(kNames - 12, second.empty() ? middle + 4.5 : middle - 1, first, size, kInk,
+                    TextAnchor::kEnd);
+      if (!second.empty()) picture_.text(kNames - 12, middle + 10, second, size, kInk, TextAnchor::kEnd);
+    }
+  }
+
+  double largest(Bar Band::*which) const {
+    double most = 0;
+    for (const Band& band : bands_) {
+      const Bar& bar = band.*which;
+      most = std::max({most, bar.measured, bar.predicted, bar.peer.value_or(0)});
+    }
+    return most > 0 ? most : 1;
+  }
+
+  void draw_panel(double left, std::string_view title, Bar Band::*which) {
+    const double most = largest(which);
+    const double scale = kPanel / (1.12 * most);
+    picture_.text(left, kTop - 14, title, 14, kInk, TextAnchor::kStart, TextWeight::kBold);
+    for (const double tick : round_ticks(0, most, 5)) {
+      const double x = left + tick * scale;
+      picture_.line(x, kTop, x, bottom_, kGrey, 1);
+      picture_.text(x, bottom_ + 18, fmt::format("{:g}", tick), 12, kInk, TextAnchor::kMiddle);
+    }
+    const double first = left + (bands_[0].*which).measured * scale;
+    picture_.line(first, kTop, first, bottom_, kPale, 1);
+    for (size_t i = 0; i < bands_.size(); ++i) draw_bar(left, top_of(i), scale, bands_[i], bands_[i].*which);
+    picture_.line(left, kTop, left, bottom_, kInk, 1);
+  }
+
+  void draw_bar(double left, double top, double scale, const Band& band, const Bar& bar) {
+    const double y = top + (heights_.row - heights_.bar - heights_.peer_bar) / 2;
+    const double length = bar.measured * scale;
+    picture_.rectangle(left, y, length, heights_.bar, kOurs);
+    const double mark = bar.predicted * scale;
+    if (bar.predicted > 0)
+      picture_.line(left + mark, y - 2, left + mark, y + heights_.bar + (has_peers_ ? 0 : 2), "#000000", 2.5);
+    // The number is the bar's: beside the bar, or behind a mark that would cross it.
+    const bool is_free = bar.predicted <= 0 || mark <= length || mark > length + kNumber;
+    write_number(left + (is_free ? length : mark), y + heights_.bar / 2, short_number(bar.measured), kInk);
+    if (!has_peers_) return;
+    const double peer_y = y + heights_.bar;
+    const double peer_length = bar.peer.value_or(0) * scale;
+    if (bar.peer) picture_.rectangle(left, peer_y, peer_length, heights_.peer_bar, kPeers);
+    write_number(left + peer_length, peer_y + heights_.peer_bar / 2,
+                 bar.peer ? short_number(*bar.peer) : band.no_peer, bar.peer ? kInk : kPale);
+  }
+
+  // A text behind the end of a bar, on white, so that lines do not run through it.
+  void write_number(double end, double middle, const std::string& words, std::string_view colour) {
+    const double size = has_peers_ ? 11 : 12;
+    picture_.rectangle(end + 4, middle - size / 2 + 0.5, 0.58 * size * static_cast<double>(words.size()) + 4,
+                       size - 1, "#ffffff");
+    picture_.text(end + 6, middle + size * 0.36, words, size, colour);
+  }
+
+  const std::vector<ExperimentRow>& rows_;
+  std::vector<Band> bands_;
+  bool has_peers_;
+  Heights heights_;
+  std::vector<std::string> caption_;
+  double bottom_;
+  int height_;
+  Picture picture_;
+};
+
+}  // namespace
+
+Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin) {
+  PLIMSOLL_CHECK(!rows.empty(), "a plot without rows");
+  return Drawing(rows, origin).draw();
 }
 
 }  // namespace plimsoll

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/python_json.h"
 #include "base/units.h"
-#include "show/report/experiment_json.h"
+#include "show/report/experiment_summary.h"
 #include "show/report/quantities.h"
 
 namespace plimsoll {
@@ -25,17 +22,31 @@ std::string rate(double value) {
   return value > 0 ? short_number(value) : "-";
 }
 
-double ratio(double value, double reference) {
-  return reference > 0 ? value / reference : 0;
+// A row's name before its figures, `width` columns wide. What is longer has lines of its own, so that rows
+// can be told apart by any part of their names.
+std::string name_column(std::string_view name, size_t width = kNameWidth) {
+  std::string text = wrapped(name, width, 2);
+  text.pop_back();
+  const size_t last = text.rfind('\n') + 1;
+  if (display_width(std::string_view(text).substr(last)) > width) {
+    text += "\n" + std::string(width, ' ');
+  } else {
+    text = text.substr(0, last) + left_aligned(std::string_view(text).substr(last), width);
+  }
+  std::string shifted = "  ";
+  for (const char c : text) {
+    shifted += c;
+    if (c == '\n') shifted += "  ";
+  }
+  return shifted;
 }
 
 std::string row_text(const ExperimentRow& row, const ExperimentFigures& reference) {
   const ExperimentFigures& f = *row.figures;
   return fmt::format(
-      "  {} {:>7.1f} {:>8} {:>9} {:>8} {:>9} {:>5.2f} x {:>4.0f} %\n",
-      left_aligned(shortened(row.experiment.name, kNameWidth), kNameWidth), f.seconds, rate(f.samples_per_s),
-      rate(f.predicted_samples_per_s), mib(f.measured_bytes), mib(f.predicted_bytes),
-      ratio(f.samples_per_s, reference.samples_per_s),
+      "{} {:>7.1f} {:>8} {:>9} {:>8} {:>9} {:>5.2f} x {:>4.0f} %\n", name_column(row.experiment.name),
+      f.seconds, rate(f.samples_per_s), rate(f.predicted_samples_per_s), mib(f.measured_bytes),
+      mib(f.predicted_bytes), ratio(f.samples_per_s, reference.samples_per_s),
       100 * ratio(static_cast<double>(f.measured_bytes), static_cast<double>(reference.measured_bytes)));
 }
 
@@ -68,7 +79,7 @@ std::string evaluation_table(const std::vector<ExperimentRow>& rows) {
   text += "\n";
   for (const ExperimentRow& row : rows) {
     if (!row.figures) continue;
-    text += "  " + left_aligned(shortened(row.experiment.name, kNameWidth), kNameWidth);
+    text += name_column(row.experiment.name);
     for (const std::string& name : names) {
       const auto it = row.figures->evaluation.find(name);
       text += it == row.figures->evaluation.end() ? fmt::format(" {:>12}", "-")
@@ -88,13 +99,18 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
                          "beside Hugging Face's Trainer", "samples/s", "memory, MiB",
                          std::string(kNameWidth, ' '), "here", "Trainer", "", "here", "Trainer", "");
     }
-    const std::string name = left_aligned(shortened(row.experiment.name, kNameWidth), kNameWidth);
+    const std::string name = name_column(row.experiment.name);
     if (!row.peer->refused.empty()) {
-      text += fmt::format("  {} {}\n", name, shortened(row.peer->refused, 60));
+      std::string lines = wrapped(row.peer->refused, 100 - kNameWidth - 3, 0);
+      for (size_t at = lines.find('\n'); at + 1 < lines.size(); at = lines.find('\n', at + 1))
+        lines.insert(at + 1, kNameWidth + 3, ' ');
+      text += name;
+      text += ' ';
+      text += lines;
     } else if (row.figures) {
       const ExperimentFigures& f = *row.figures;
       text += fmt::format(
-          "  {} {:>8} {:>8} {:>5.2f} x {:>9} {:>9} {:>6.0f} %\n", name, rate(f.samples_per_s),
+          "{} {:>8} {:>8} {:>5.2f} x {:>9} {:>9} {:>6.0f} %\n", name, rate(f.samples_per_s),
           rate(row.peer->samples_per_s), ratio(f.samples_per_s, row.peer->samples_per_s),
           mib(f.measured_bytes), mib(row.peer->measured_bytes),
           100 * ratio(static_cast<double>(f.measured_bytes), static_cast<double>(row.peer->measured_bytes)));
@@ -103,52 +119,26 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
   return text;
 }
 
-// How far predictions of speed are off, in words: the worst and how many are within 15 %.
+// How far predictions are off, in words; then the same with the first row taken as a measurement of what the
+// device reaches of what was predicted, so that the order of the rows is seen apart from their level.
 std::string prediction_words(const std::vector<ExperimentRow>& rows) {
-  int count = 0;
-  int near = 0;
-  double worst = 0;
-  double worst_bytes = 0;
-  for (const ExperimentRow& row : rows) {
-    if (!row.figures || row.figures->predicted_samples_per_s <= 0 || row.figures->samples_per_s <= 0)
-      continue;
-    const double off = row.figures->predicted_samples_per_s / row.figures->samples_per_s - 1;
-    ++count;
-    near += std::fabs(off) <= 0.15 ? 1 : 0;
-    if (std::fabs(off) > std::fabs(worst)) worst = off;
-    if (row.figures->measured_bytes > 0) {
-      const double bytes = static_cast<double>(row.figures->predicted_bytes) /
-                               static_cast<double>(row.figures->measured_bytes) -
-                           1;
-      if (std::fabs(bytes) > std::fabs(worst_bytes)) worst_bytes = bytes;
-    }
-  }
-  if (count == 0) return {};
-  return fmt::format(
+  const ExperimentSummary summary = summarize(rows);
+  const PredictionErrors& all = summary.predictions;
+  if (all.rows == 0) return {};
+  std::string text = fmt::format(
       "predicted speed is within 15 % of measured in {} of {} rows, at worst {:+.0f} %; memory at worst "
       "{:+.1f} %\n",
-      near, count, 100 * worst, 100 * worst_bytes);
-}
-
-// The same once more, with the first row taken as a measurement of what this device reaches of the table's
-// rates.
-std::string calibrated_words(const std::vector<ExperimentRow>& rows) {
-  const ExperimentRow* first = reference_row(rows);
-  if (first == nullptr || first->figures->predicted_samples_per_s <= 0) return {};
-  const double scale = first->figures->samples_per_s / first->figures->predicted_samples_per_s;
-  int count = 0;
-  int near = 0;
-  double worst = 0;
-  for (const ExperimentRow& row : rows) {
-    if (!row.figures || &row == first || row.figures->samples_per_s <= 0) continue;
-    const double off = scale * row.figures->predicted_samples_per_s / row.figures->samples_per_s - 1;
-    ++count;
-    near += std::fabs(off) <= 0.15 ? 1 : 0;
-    if (std::fabs(off) > std::fabs(worst)) worst = off;
-  }
-  if (count == 0) return {};
-  return fmt::format("with the first row as calibration (x {:.2f}): {} of {} others, at worst {:+.0f} %\n",
-                     scale, near, count, 100 * worst);
+      all.near, all.rows, 100 * all.worst, 100 * all.worst_memory);
+  const PredictionErrors& scaled = summary.scaled;
+  if (scaled.rows == 0) return text;
+  const std::string others =
+      fmt::format("{} of {} others, at worst {:+.0f} %", scaled.near, scaled.rows, 100 * scaled.worst);
+  if (!summary.is_calibrated)
+    return text + fmt::format("with the first row as calibration (x {:.2f}): {}\n", summary.scale, others);
+  return text +
+         wrapped(fmt::format("predictions are by a calibration of this device; the first row ran at {:.2f} "
+                             "x its own, and if all did: {}",
+                             summary.scale, others));
 }
 
 std::string yes_or_no(double gain) {
@@ -158,18 +148,12 @@ std::string yes_or_no(double gain) {
 
 }  // namespace
 
-const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows) {
-  const auto it = std::find_if(rows.begin(), rows.end(),
-                               [](const ExperimentRow& row) { return row.figures.has_value(); });
-  return it == rows.end() ? nullptr : &*it;
-}
-
 std::string experiment_table(const std::vector<ExperimentRow>& rows) {
   std::string text;
   if (const ExperimentRow* first = reference_row(rows)) {
     const ExperimentFigures& reference = *first->figures;
-    text =
-        fmt::format("{}, {} tokens, on {}\n", reference.model, reference.sequence_length, reference.device);
+    text = wrapped(
+        fmt::format("{}, {} tokens, on {}", reference.model, reference.sequence_length, reference.device));
     text += fmt::format("{:<38} {:>7} {:>18} {:>18} {:>14}\n  {} {:>7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>6}\n",
                         "method", "time, s", "samples/s", "memory, MiB", "vs. the first",
                         std::string(kNameWidth, ' '), "", "measured", "predicted", "measured", "predicted",
@@ -190,46 +174,26 @@ std::string experiment_table(const std::vector<ExperimentRow>& rows) {
     text += "  " + wrapped(row.experiment.name + ": " + row.refused, 98, 4);
   }
   if (has_evaluation(rows)) text += evaluation_table(rows);
-  return text + peer_table(rows) + prediction_words(rows) + calibrated_words(rows);
+  return text + peer_table(rows) + prediction_words(rows);
 }
 
 std::string experiment_summary(const std::vector<ExperimentRow>& rows) {
-  const ExperimentRow* first = reference_row(rows);
-  if (first == nullptr) return {};
+  constexpr size_t kMethodWidth = 38;
+  const ExperimentSummary summary = summarize(rows);
+  if (summary.reference.empty()) return {};
   std::string text;
-  for (const ExperimentRow& row : rows) {
-    if (!row.figures || &row == first || row.experiment.methods.size() != 1) continue;
-    const double speed = ratio(row.figures->samples_per_s, first->figures->samples_per_s);
-    const double memory = ratio(static_cast<double>(first->figures->measured_bytes),
-                                static_cast<double>(row.figures->measured_bytes));
-    if (text.empty()) {
-      text = fmt::format("\nwhat each does alone, against '{}' on this device\n  {:<38} {:>20} {:>24}\n",
-                         first->experiment.name, "method", "helps speed", "helps memory");
-    }
-    text += fmt::format("  {:<38} {:>9} {:>8.2f} x {:>12} {:>+9.0f} %\n",
-                        shortened(row.experiment.methods[0], 38), yes_or_no(speed), speed, yes_or_no(memory),
-                        100 * (1 / std::max(memory, 1e-9) - 1));
+  if (!summary.alone.empty()) {
+    text = fmt::format("\nwhat each does alone, against '{}' on this device\n  {:<38} {:>20} {:>24}\n",
+                       summary.reference, "method", "helps speed", "helps memory");
   }
-  const auto best = [&](auto better) {
-    const ExperimentRow* found = first;
-    for (const ExperimentRow& row : rows) {
-      if (row.figures && better(*row.figures, *found->figures)) found = &row;
-    }
-    return found;
-  };
-  const ExperimentRow* fastest =
-      best([](const auto& a, const auto& b) { return a.samples_per_s > b.samples_per_s; });
-  const ExperimentRow* smallest =
-      best([](const auto& a, const auto& b) { return a.measured_bytes < b.measured_bytes; });
-  return text + fmt::format("fastest: {}, {} samples/s; smallest: {}, {} MiB\n", fastest->experiment.name,
-                            rate(fastest->figures->samples_per_s), smallest->experiment.name,
-                            mib(smallest->figures->measured_bytes));
-}
-
-std::string experiment_json(const std::vector<ExperimentRow>& rows) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const ExperimentRow& row : rows) list.push_back(experiment_row_object(row));
-  return python_json({{"schema_version", kExperimentJsonVersion}, {"rows", std::move(list)}}, 2) + "\n";
+  for (const MethodGain& gain : summary.alone) {
+    text += fmt::format("{} {:>9} {:>8.2f} x {:>12} {:>+9.0f} %\n", name_column(gain.method, kMethodWidth),
+                        yes_or_no(gain.speed), gain.speed, yes_or_no(1 / std::max(gain.memory, 1e-9)),
+                        100 * (gain.memory - 1));
+  }
+  return text + wrapped(fmt::format("fastest: {}, {} samples/s; smallest: {}, {} MiB", summary.fastest,
+                                    rate(summary.fastest_samples_per_s), summary.smallest,
+                                    mib(summary.smallest_bytes)));
 }
 
 std::string experiment_csv(const std::vector<ExperimentRow>& rows) {

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "show/report/experiment_json.h"
 #include "show/report/experiment_plot.h"
+#include "show/report/experiment_summary.h"
 #include "show/report/xml_case.h"
 
 namespace plimsoll {
@@ -27,6 +30,7 @@ ExperimentRow row_of(const std::string& name, double rate, int64_t mib, std::vec
                                        .model = "bert <large>",
                                        .device = "a \"device\"",
                                        .sequence_length = 512,
+                                       .date = "2026-11-24T10:00:00Z",
                                        .evaluation = {}},
           .refused = {},
           .peer = {}};
@@ -41,6 +45,10 @@ std::vector<ExperimentRow> four_rows() {
                   .refused = "odd is not in this version",
                   .peer = {}});
   return rows;
+}
+
+ExperimentOrigin origin() {
+  return {.date = "2026-11-25T09:30:00Z", .version = "1.2.3", .build = "abc", .cpu = "a CPU", .driver = {}};
 }
 
 bool contains(const std::string& text, const std::string& words) {
@@ -58,6 +66,41 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
   for (size_t end = table.find('\n'); end != std::string::npos;
        start = end + 1, end = table.find('\n', start))
     EXPECT_LE(end - start, 100u) << table.substr(start, end - start);
+}
+
+// Of a calibrated CPU the first row is no calibration.
+TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
+  std::vector<ExperimentRow> rows = four_rows();
+  for (ExperimentRow& row : rows) {
+    if (row.figures) row.figures->is_calibrated = true;
+  }
+  const std::string table = experiment_table(rows);
+  EXPECT_FALSE(contains(table, "as calibration")) << table;
+  EXPECT_TRUE(contains(table, "predictions are by a calibration of this device; the first row ran at 0.91 x"))
+      << table;
+  EXPECT_TRUE(contains(table, "3 of 3 others")) << table;
+}
+
+// Rows of a sweep begin alike and end alike.
+TEST(ExperimentTable, LongNamesAreShownWhole) {
+  std::vector<ExperimentRow> rows;
+  for (const char* size : {"8", "16"}) {
+    for (const char* fp16 : {"0", "1"}) {
+      const std::string name = std::string("per_device_train_batch_size=") + size + " fp16=" + fp16 +
+                               " optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16";
+      rows.push_back(row_of(name, 40, 6000, {name}));
+    }
+  }
+  const std::string table = experiment_table(rows) + experiment_summary(rows);
+  for (const char* words : {"\n  per_device_train_batch_size=16 fp16=1\n    "
+                            "optim_args=momentum_dtype=bfloat16,variance_dtype=bfloat16\n",
+                            "\n  per_device_train_batch_size=8 fp16=0\n"})
+    EXPECT_TRUE(contains(table, words)) << words << " in " << table;
+  EXPECT_FALSE(contains(table, "..")) << table;
+  // The figures keep their columns.
+  const size_t first = table.find("    12.8 ");
+  ASSERT_NE(first, std::string::npos) << table;
+  EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;
 }
 
 TEST(ExperimentSummary, CountsOnlyRowsThatChangeOneThing) {
@@ -98,9 +141,41 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
+  // As a version wrote them that had neither.
+  nlohmann::json older = experiment_row_object(rows[1]);
+  older["figures"].erase("date");
+  older["figures"].erase("is_calibrated");
+  EXPECT_EQ(experiment_row_of(older).figures->date, "");
   for (const char* broken : {"", "{}", "[1]", "{\"name\": 1}"}) {
     EXPECT_THROW(parse_experiment_row(broken, "row.json"), Error) << broken;
   }
+}
+
+TEST(ExperimentJson, SaysWhenWhereAndWhatItComesTo) {
+  ExperimentOrigin made = origin();
+  nlohmann::json json = nlohmann::json::parse(experiment_json(four_rows(), made));
+  EXPECT_EQ(json.at("schema_version"), 2);
+  EXPECT_EQ(json.at("date"), "2026-11-25T09:30:00Z");
+  EXPECT_EQ(json.at("program").at("version"), "1.2.3");
+  EXPECT_EQ(json.at("program").at("build"), "abc");
+  EXPECT_EQ(json.at("machine").at("cpu"), "a CPU");
+  EXPECT_TRUE(json.at("machine").at("gpu_driver").is_null());
+  EXPECT_EQ(json.at("rows").size(), 5u);
+  EXPECT_EQ(json.at("rows")[0].at("figures").at("date"), "2026-11-24T10:00:00Z");
+  const nlohmann::json& summary = json.at("summary");
+  EXPECT_EQ(summary.at("reference"), "vanilla");
+  EXPECT_EQ(summary.at("fastest").at("name"), "half");
+  EXPECT_EQ(summary.at("smallest").at("measured_bytes"), int64_t{2500} << 20);
+  ASSERT_EQ(summary.at("alone").size(), 2u);
+  EXPECT_EQ(summary.at("alone")[0].at("method"), "half");
+  EXPECT_EQ(summary.at("alone")[0].at("speed"), 4.0);
+  EXPECT_EQ(summary.at("alone")[1].at("memory"), 0.5);
+  EXPECT_EQ(summary.at("predictions").at("within_15_percent"), 4);
+  EXPECT_EQ(summary.at("predictions").at("is_calibrated"), false);
+  made.driver = "580.1";
+  json = nlohmann::json::parse(experiment_json({four_rows().back()}, made));
+  EXPECT_EQ(json.at("machine").at("gpu_driver"), "580.1");
+  EXPECT_TRUE(json.at("summary").is_null()) << "no row ran";
 }
 
 TEST(ExperimentCsv, HasALinePerRow) {
@@ -112,21 +187,51 @@ TEST(ExperimentCsv, HasALinePerRow) {
 }
 
 TEST(ExperimentPicture, IsWellFormedAndNamesUnitsAndDevice) {
-  const std::string svg = experiment_picture(four_rows()).svg();
+  const std::string svg = experiment_picture(four_rows(), origin()).svg();
   EXPECT_EQ(xml_fault(svg), "");
-  for (const char* words :
-       {"MiB", "samples/s", "a &quot;device&quot;", "bert &lt;large&gt;", "#0072B2", "#E69F00"})
+  for (const char* words : {"MiB", "samples/s", "a &quot;device&quot;", "bert &lt;large&gt;", "#0072B2",
+                            "Plimsoll 1.2.3, 2026-11-25", "predicted before the run"})
     EXPECT_TRUE(contains(svg, words)) << words;
-  EXPECT_EQ(xml_fault(experiment_picture({four_rows().back()}).svg()), "");
+  EXPECT_FALSE(contains(svg, "#E69F00")) << "nobody else ran the rows";
+  EXPECT_TRUE(contains(svg, "they failed: odd<")) << svg;
+  EXPECT_EQ(xml_fault(experiment_picture({four_rows().back()}, origin()).svg()), "");
+}
+
+size_t count(const std::string& text, const std::string& words) {
+  size_t found = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
+  return found;
+}
+
+TEST(ExperimentPicture, HasThePeersBars) {
+  std::vector<ExperimentRow> rows = four_rows();
+  rows[0].peer = PeerFigures{.samples_per_s = 20, .measured_bytes = int64_t{12000} << 20, .refused = {}};
+  rows[1].peer = PeerFigures{.samples_per_s = 0, .measured_bytes = 0, .refused = "no bitsandbytes here"};
+  const std::string svg = experiment_picture(rows, origin()).svg();
+  EXPECT_EQ(xml_fault(svg), "");
+  // One row in two panels, and the legend.
+  EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
+  EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
+  EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
+  // Three rows in two panels.
+  EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
+}
+
+TEST(ExperimentPicture, BreaksLongNames) {
+  std::vector<ExperimentRow> rows = four_rows();
+  rows[1].experiment.name = "per_device_train_batch_size=16 gradient_accumulation_steps=4 fp16=1";
+  const std::string svg = experiment_picture(rows, origin()).svg();
+  EXPECT_TRUE(contains(svg, ">per_device_train_batch_size=16<")) << svg;
+  EXPECT_TRUE(contains(svg, ">gradient_accumulation_steps=4 fp16=1<")) << svg;
 }
 
 TEST(ExperimentPicture, IsTheSameAsPngWhereThereIsCairo) {
   const std::string path = ::testing::TempDir() + "/plimsoll_experiments.png";
   std::filesystem::remove(path);
-  if (!experiment_picture(four_rows()).write_png(path)) GTEST_SKIP() << "there is no cairo";
+  if (!experiment_picture(four_rows(), origin()).write_png(path)) GTEST_SKIP() << "there is no cairo";
   EXPECT_GT(std::filesystem::file_size(path), 10000u);
   std::filesystem::remove(path);
-  EXPECT_THROW(experiment_picture(four_rows()).write_png("/nowhere/at/all.png"), Error);
+  EXPECT_THROW(experiment_picture(four_rows(), origin()).write_png("/nowhere/at/all.png"), Error);
 }
 
 }  // namespace

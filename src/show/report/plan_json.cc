@@ -124,7 +124,7 @@ Json bucket_json(const Bucket& bucket) {
   return {{"tokens", bucket.tokens}, {"sequences", bucket.sequences}, {"longest", bucket.longest}};
 }
 
-Json program_json(const ProgramPlan& program) {
+Json program_json(const ProgramPlan& program, const CapturedGraphs& captured) {
   Json passes = Json::array();
   for (const PassRecord& pass : program.passes) {
     passes.push_back({{"name", pass.name},
@@ -142,8 +142,16 @@ Json program_json(const ProgramPlan& program) {
           {"num_buckets", program.ladder.size()},
           {"transient_bytes", program.transient_bytes},
           {"lower_bound_bytes", program.lower_bound_bytes},
+          {"captured_graphs", captured.count},
+          {"captured_graph_bytes", captured.bytes},
           {"passes", std::move(passes)},
           {"kernels", kernels}};
+}
+
+Json captured_buckets_json(const PlanRequest& request) {
+  if (request.device != KernelDevice::kCuda) return nullptr;
+  const CapturedBuckets& buckets = request.captured_buckets;
+  return {{"train", buckets.train}, {"update", buckets.update}, {"evaluate", buckets.evaluate}};
 }
 
 Json request_json(const PlanRequest& request) {
@@ -158,6 +166,7 @@ Json request_json(const PlanRequest& request) {
       {"gradient_accumulation_steps", request.gradient_accumulation_steps},
       {"train_bucket", bucket_json(request.train_bucket)},
       {"evaluate_bucket", bucket_json(request.evaluate_bucket)},
+      {"captured_buckets", captured_buckets_json(request)},
       {"num_threads", request.num_threads},
       {"isa", cpu_isa_name(request.isa)},
       {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
@@ -206,9 +215,8 @@ std::string plan_json(const Plan& plan) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
   const OperationsAnatomy operations = operations_anatomy(plan);
   Json programs = Json::array();
-  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
-    if (*program) programs.push_back(program_json(**program));
-  }
+  if (plan.train) programs.push_back(program_json(*plan.train, plan.gpu_constant.train_graphs));
+  if (plan.evaluate) programs.push_back(program_json(*plan.evaluate, plan.gpu_constant.evaluate_graphs));
   const Json object{{"schema_version", kPlanJsonVersion},
                     {"total_bytes", plan.total_bytes()},
                     {"spaces", spaces_json(plan)},
@@ -220,6 +228,7 @@ std::string plan_json(const Plan& plan) {
                       {"tokens", operations.tokens},
                       {"ms", operations.total().ms},
                       {"samples_per_second", operations.samples_per_s()},
+                      {"is_calibrated", !plan.request.cpu_calibration.empty()},
                       {"rates", operations.rates}}},
                     {"peaks", peaks_json(anatomy)},
                     {"modules", modules_json(plan)},

@@ -87,6 +87,23 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   EXPECT_LT(more_ms, 3 * one_way_ms);
 }
 
+TEST(PlanJson, CountsCapturedPrograms) {
+  PlanRequest request = small_request();
+  EXPECT_TRUE(Json::parse(plan_json(build_plan(request)))["request"]["captured_buckets"].is_null());
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  request.gradient_accumulation_steps = 2;
+  request.captured_buckets = {.train = 3, .update = 2, .evaluate = 4};
+  const Plan plan = build_plan(request);
+  const Json json = Json::parse(plan_json(plan));
+  EXPECT_EQ(json["request"]["captured_buckets"], (Json{{"train", 3}, {"update", 2}, {"evaluate", 4}}));
+  EXPECT_EQ(json["programs"][0]["captured_graphs"], 8) << "forward and backward three times, two updates";
+  EXPECT_EQ(json["programs"][1]["captured_graphs"], 4);
+  const int64_t captured = json["programs"][0]["captured_graph_bytes"].get<int64_t>() +
+                           json["programs"][1]["captured_graph_bytes"].get<int64_t>();
+  EXPECT_EQ(json["spaces"][0]["constant_bytes"], request.gpu.constant_bytes + captured);
+}
+
 TEST(MemoryJson, HasTheAgreedKeys) {
   const Json json = Json::parse(memory_json({.predicted_total_bytes = 5,
                                              .arena_bytes = 4,

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/plan_case.h"
+#include "plan/build/products.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 
@@ -184,6 +186,95 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
     EXPECT_NE(why.find(words), std::string::npos) << words << "\n" << why;
   }
   for (const std::string& line : lines_of(why)) EXPECT_LE(display_width(line), 100u) << line;
+}
+
+// What a kernel of ours computes is a product too; in an evaluation some lie within an op of more.
+TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
+  PlanRequest request = preset_request("bert-large-uncased", 32, 512);
+  request.activation_dtype = DType::kBF16;
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  const Plan plan = build_plan(request);
+  const std::string why = plan_why(plan);
+  // Of a layer, and of its gradients.
+  for (const char* product :
+       {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
+    const size_t at = why.find(product);
+    ASSERT_NE(at, std::string::npos) << product << why;
+    EXPECT_NE(why.substr(at + 1, 300).find("by matmul_cuda_wgmma, a kernel of this program"),
+              std::string::npos)
+        << why.substr(at, 300);
+  }
+  for (const char* words : {" norm ", " gelu ", "within linear_norm_cuda, ", "within linear_gelu_cuda, "})
+    EXPECT_NE(why.find(words, why.find("matrix products of evaluate")), std::string::npos) << words;
+  // Every product of training stands there, the library's or ours.
+  const auto is_matmul = [](const Op& op) { return op.def->name() == "matmul"; };
+  int64_t counted = 0;
+  for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, request))
+    counted += product.second;
+  for (const auto& [key, product] : own_products_of(*plan.train, plan.train->bucket, request))
+    counted += product.count;
+  EXPECT_EQ(counted, std::ranges::count_if(plan.train->graph.ops(), is_matmul));
+}
+
+TEST(PlanWhy, SaysHowProductsAreMeasured) {
+  PlanRequest request = small_request();
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  const Plan plan = build_plan(request);
+  EXPECT_NE(plan_why(plan).find("a run on the card with --tuning_cache auto"), std::string::npos);
+  for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
+    for (const auto& [key, product] : products_of(**program, (*program)->bucket, request))
+      request.tuning.products[key] = {.ms = 1, .first_ms = 1, .num_candidates = 2, .words = "tile 1"};
+  }
+  EXPECT_EQ(plan_why(build_plan(request)).find("--tuning_cache"), std::string::npos)
+      << "all of them were measured";
+}
+
+// Of a card: how many graphs there are and in how many buckets, in the table and in the object as in the plan.
+TEST(PlanWhy, CountsCapturedPrograms) {
+  PlanRequest request = small_request();
+  request.device = KernelDevice::kCuda;
+  request.gpu = *find_gpu_target("h200");
+  const auto said = [&](const CapturedBuckets& buckets) {
+    request.captured_buckets = buckets;
+    const Plan plan = build_plan(request);
+    std::string text = plan_table(plan) + plan_why(plan);
+    for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    for (size_t at = 0; (at = text.find("  ", at)) != std::string::npos;) text.erase(at, 1);
+    return text;
+  };
+  std::string text = said({.train = 3, .update = 3, .evaluate = 1});
+  EXPECT_NE(text.find("captured programs (9 graphs of training, 1 of evaluation) "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("captured programs: 9 graphs of training in 3 buckets, "), std::string::npos) << text;
+  EXPECT_NE(text.find("; 1 graph of evaluation in 1 bucket, "), std::string::npos) << text;
+  text = said({.train = 0, .update = 0, .evaluate = 1});
+  EXPECT_NE(text.find("captured programs (1 graph of evaluation) "), std::string::npos) << text;
+  text = said({.train = 0, .update = 0, .evaluate = 0});
+  EXPECT_EQ(text.find("captured programs ("), std::string::npos) << text;
+  EXPECT_NE(text.find("captured programs: none of training; none of evaluation (a segment is captured when"),
+            std::string::npos)
+      << text;
+  request.device = KernelDevice::kCpu;
+  EXPECT_EQ(said({}).find("captured programs"), std::string::npos);
+}
+
+// A card that no release has code for: its kernels are none that could run there.
+TEST(PlanWhy, SaysThatACardIsForPlansAlone) {
+  PlanRequest request = small_request();
+  request.device = KernelDevice::kCuda;
+  for (const char* card : {"v100-16gb", "t4"}) {
+    request.gpu = *find_gpu_target(card);
+    const std::string why = plan_why(build_plan(request));
+    const bool is_plan_only =
+        why.find("none of them runs on v100-16gb: releases of this program have code from") !=
+        std::string::npos;
+    EXPECT_EQ(is_plan_only, std::string(card) == "v100-16gb") << why;
+    EXPECT_EQ(why.find("--tuning_cache") == std::string::npos, is_plan_only)
+        << "nothing can be measured there";
+  }
 }
 
 TEST(PlanWhy, SaysWhyFasterKernelsDecline) {

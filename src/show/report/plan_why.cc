@@ -5,8 +5,10 @@
 #include <map>
 #include <set>
 
+#include "base/counted.h"
 #include "plan/anatomy/parameters.h"
 #include "plan/anatomy/saved.h"
+#include "plan/build/products.h"
 #include "show/report/plan_table.h"
 
 namespace plimsoll {
@@ -18,7 +20,12 @@ struct Choice {
   std::set<std::string> refusals;
 };
 
-std::string kernels_text(const ProgramPlan& program) {
+// Releases have no code for older cards: what is listed then is what a newer one would run.
+bool is_plan_only(const PlanRequest& request) {
+  return request.device == KernelDevice::kCuda && request.gpu.sm < kOldestSmOfReleases;
+}
+
+std::string kernels_text(const ProgramPlan& program, const PlanRequest& request) {
   std::map<std::pair<std::string, std::string>, Choice> choices;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const OpPlan& op = program.ops[i];
@@ -31,6 +38,15 @@ std::string kernels_text(const ProgramPlan& program) {
     }
   }
   std::string text = fmt::format("kernels of {}, {} ops\n", program.name, program.ops.size());
+  if (is_plan_only(request)) {
+    text += "  " +
+            wrapped(fmt::format("none of them runs on {}: releases of this program have code from compute "
+                                "capability {}.{} on, this card has {}.{}; the list is what the plan counts "
+                                "with",
+                                request.gpu.name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10,
+                                request.gpu.sm / 10, request.gpu.sm % 10),
+                    98);
+  }
   for (const auto& [key, choice] : choices) {
     text += left_aligned("  " + key.first, 34) + left_aligned(key.second, 40) +
             right_aligned(fmt::format("{} x", choice.count), 8) + "\n";
@@ -39,11 +55,19 @@ std::string kernels_text(const ProgramPlan& program) {
   return text;
 }
 
-// How each product of the largest bucket is done, by the tuning table.
+std::string product_line(const ProductKey& key, int64_t count, const std::string& words) {
+  return left_aligned("  " + product_key_text(key), 66) + right_aligned(fmt::format("{} x", count), 8) +
+         "\n      " + wrapped(words, 94, 8);
+}
+
+// How each product of the largest bucket is done: by the library as the tuning table says, or by a kernel of
+// this program.
 std::string products_text(const ProgramPlan& program, const PlanRequest& request) {
   const auto products = products_of(program, program.bucket, request);
-  if (products.empty()) return "";
+  const auto own = own_products_of(program, program.bucket, request);
+  if (products.empty() && own.empty()) return "";
   std::string text = fmt::format("matrix products of {}, {} tokens\n", program.name, program.bucket.tokens);
+  bool some_not_measured = false;
   for (const auto& [key, product] : products) {
     const TunedProduct* exact = request.tuning.find(key);
     const TunedProduct* near = request.tuning.nearest(key);
@@ -54,8 +78,22 @@ std::string products_text(const ProgramPlan& program, const PlanRequest& request
     } else if (near != nullptr) {
       words = "as the nearest that was measured: " + near->words;
     }
-    text += left_aligned("  " + product_key_text(key), 66) +
-            right_aligned(fmt::format("{} x", product.second), 8) + "\n      " + wrapped(words, 94, 8);
+    some_not_measured |= exact == nullptr && near == nullptr;
+    text += product_line(key, product.second, words);
+  }
+  for (const auto& [key, product] : own) {
+    text += product_line(
+        key, product.count,
+        product.is_part ? fmt::format("within {}, which takes it unmeasured", product.kernel)
+                        : fmt::format("by {}, a kernel of this program: there is no algorithm to measure",
+                                      product.kernel));
+  }
+  if (some_not_measured && !is_plan_only(request)) {
+    text += "  " + wrapped(
+                       "what is not measured: a run on the card with --tuning_cache auto times the library's "
+                       "algorithms before its first step and keeps the fastest of each product; plan "
+                       "--device cuda:N --tuning_cache auto then shows them",
+                       98);
   }
   return text + "\n";
 }
@@ -108,6 +146,29 @@ std::string update_place_text(const Plan& plan) {
   return wrapped(text, 98) + "\n";
 }
 
+// Which segments a GPU holds captured at most.
+std::string captured_text(const Plan& plan) {
+  if (!plan.is_on_gpu()) return "";
+  std::vector<std::string> parts;
+  const auto add = [&](const char* name, const ProgramPlan& program, int buckets,
+                       const CapturedGraphs& graphs) {
+    parts.push_back(
+        graphs.count == 0
+            ? fmt::format("none of {}", name)
+            : fmt::format("{} of {} in {}, {} MiB", counted(graphs.count, "graph"), name,
+                          counted(std::min<int64_t>(buckets, std::ssize(program.ladder)), "bucket"),
+                          mib_text(graphs.bytes)));
+  };
+  const CapturedBuckets& buckets = plan.request.captured_buckets;
+  if (plan.train) add("training", *plan.train, buckets.train, plan.gpu_constant.train_graphs);
+  if (plan.evaluate) add("evaluation", *plan.evaluate, buckets.evaluate, plan.gpu_constant.evaluate_graphs);
+  return wrapped(fmt::format("captured programs: {} (a segment is captured when it runs in a bucket for the "
+                             "second time; {} are held at most)",
+                             fmt::join(parts, "; "), kMaxCapturedSegments),
+                 98) +
+         "\n";
+}
+
 }  // namespace
 
 std::string stopped_passes_text(const Plan& plan) {
@@ -130,10 +191,10 @@ std::string plan_why(const Plan& plan) {
   std::string text;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
-    text += kernels_text(**program) + "\n" + products_text(**program, plan.request) + passes_text(**program) +
-            "\n";
+    text += kernels_text(**program, plan.request) + "\n" + products_text(**program, plan.request) +
+            passes_text(**program) + "\n";
   }
-  text += update_place_text(plan);
+  text += update_place_text(plan) + captured_text(plan);
   const std::string saved = saved_text(plan);
   if (!saved.empty()) text += saved + "\n";
   return text + formulas_text(plan);

@@ -36,6 +36,7 @@ std::string timedelta_text(double seconds) {
 nlohmann::json record_json(const LogRecord& record) {
   nlohmann::json object{{"epoch", metric_json("epoch", record.epoch)}, {"step", record.step}};
   for (const auto& [key, value] : record.values) object[key] = metric_json(key, value);
+  for (const auto& [key, text] : record.words) object[key] = text;
   return object;
 }
 
@@ -94,6 +95,10 @@ LogRecord parse_log_line(std::string_view line) {
   LogRecord record;
   const nlohmann::json object = nlohmann::json::parse(line);
   for (const auto& [key, value] : object.items()) {
+    if (value.is_string() && key != "step" && key != "epoch") {
+      record.words[key] = value.get<std::string>();
+      continue;
+    }
     const double number = value.is_null() ? std::nan("") : value.get<double>();
     if (key == "step") {
       record.step = value.get<int64_t>();

@@ -2,9 +2,8 @@
 // thread-safe.
 //
 // Metrics are doubles; those that Trainer counts in whole numbers (train_samples, eval_samples, step,
-// num_input_tokens_seen,
-// *_mem_*) are written as such. JSON has no NaN: a value that is not finite is written as null, where
-// Python's writer would write text that is no JSON.
+// num_input_tokens_seen, *_mem_*) are written as such. JSON has no NaN: a value that is not finite is written
+// as null, where Python's writer would write text that is no JSON.
 #pragma once
 
 #include <functional>

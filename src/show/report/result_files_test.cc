@@ -86,6 +86,27 @@ TEST(ResultFiles, EveryLogLineIsJson) {
   EXPECT_TRUE(std::isnan(parse_log_line("{\"epoch\": 1.0, \"loss\": null, \"step\": 1}").values.at("loss")));
 }
 
+TEST(ResultFiles, WordsOfARecordComeBack) {
+  const LogRecord record{.step = 7,
+                         .epoch = 1,
+                         .values = {{"gpu_power_w", 698.5}},
+                         .words = {{"gpu_throttle", "power cap, \"idle\""}}};
+  const std::string line = log_line(record);
+  EXPECT_EQ(line,
+            "{\"epoch\": 1.0, \"gpu_power_w\": 698.5, \"gpu_throttle\": \"power cap, \\\"idle\\\"\", "
+            "\"step\": 7}\n");
+  EXPECT_EQ(parse_log_line(line).words, record.words);
+  LogHistory history;
+  history.push_back({.step = 6, .epoch = 0.5, .values = {{"loss", 1}}});
+  history.push_back(record);
+  history.push_back({.step = 8, .epoch = 2, .values = {}, .words = {{"gpu_throttle", "none"}}});
+  EXPECT_TRUE(history[0].words.empty());
+  EXPECT_EQ(history[1].words, record.words);
+  EXPECT_EQ(history[1].values, record.values);
+  EXPECT_EQ(history[2].words, (WordMap{{"gpu_throttle", "none"}}));
+  EXPECT_TRUE(history[2].values.empty());
+}
+
 TEST(MetricsBlock, IsTrainers) {
   EXPECT_EQ(metrics_block("train", {{"epoch", 3.0},
                                     {"total_flos", 603979776000000.0},

@@ -1,0 +1,137 @@
+#include "cli/bench_words.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "cli/child.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll::cli {
+
+const char* const kBenchUsage =
+    "usage: plimsoll bench --experiments [--output_dir DIR] [--use_cpu] [--peer] [arguments of train]\n"
+    "       plimsoll bench --sweep NAME=VALUE,VALUE [--sweep ...] [--output_dir DIR] arguments of train\n"
+    "       plimsoll bench --calibrate [--num_threads N] [--device cuda:N]\n\n"
+    "  --experiments       the experiments of Hugging Face's page on one GPU, then more: every method\n"
+    "                      alone and combined, one process each, with memory and speed; on a CPU with a\n"
+    "                      smaller model, in minutes\n"
+    "  --sweep NAME=A,B    a grid of any arguments of train; --do_eval with data adds the metrics. Values\n"
+    "                      with commas have ';' between them:\n"
+    "                      --sweep 'lora_target_modules=all-linear;query,value'\n"
+    "  --calibrate         time ops of a training on this CPU, for the predictions of plan, fit and bench\n"
+    "                      on it with as many threads; --experiments does so too, for its own rows;\n"
+    "                      with --device cuda:N, what processes hold on that GPU beside their arenas\n"
+    "  --only TEXT,TEXT    the first row and those whose name has one of the texts; with ';' between texts\n"
+    "                      that have commas\n"
+    "  --peer              each row by Hugging Face's Trainer too, where torch and transformers are\n"
+    "                      installed\n"
+    "  --peer_python FILE  the interpreter for it, python3 unless said\n"
+    "  --peer_script FILE  the script for it, experiments_peer.py of this program unless said\n"
+    "  --output_dir DIR    tables, plots and what each run left, experiments unless said; a bench that was\n"
+    "                      stopped goes on there when it is called again with the same words\n\n"
+    "Every other argument goes to each run and wins over the row's own.";
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Texts between commas, or between semicolons where there are any; blanks around them do not count.
+std::vector<std::string> split(const std::string& text) {
+  const char separator = text.find(';') != std::string::npos ? ';' : ',';
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    std::string part = text.substr(at, end - at);
+    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
+    part.erase(part.find_last_not_of(' ') + 1);
+    if (!part.empty()) parts.push_back(std::move(part));
+    at = end + 1;
+  }
+  return parts;
+}
+
+// The script of this program: installed beside it, in the source tree that it was built in, or in the one
+// that it is called from.
+std::string own_peer_script() {
+  const fs::path program = fs::path(own_program()).parent_path();
+  const std::vector<fs::path> places{program / "../share/plimsoll/experiments_peer.py",
+                                     program / "../bench/experiments_peer.py", "bench/experiments_peer.py"};
+  std::error_code ignored;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place, ignored)) return place.lexically_normal().string();
+  }
+  std::string said = "bench: --peer: experiments_peer.py is in none of its places";
+  for (const fs::path& place : places) said += "\n  " + place.lexically_normal().string();
+  throw Error(ErrorCode::kUsage, said + "\nname it with --peer_script");
+}
+
+}  // namespace
+
+BenchWords read_bench_words(const std::vector<std::string>& words) {
+  BenchWords read;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const auto value = [&] {
+      if (name.size() < words[i].size()) return words[i].substr(name.size() + 1);
+      if (i + 1 == words.size()) throw Error(ErrorCode::kUsage, "bench: " + name + " needs a value");
+      return words[++i];
+    };
+    if (name == "--experiments") {
+      read.experiments = true;
+    } else if (name == "--calibrate") {
+      read.calibrate = true;
+    } else if (name == "--peer") {
+      read.peer = true;
+    } else if (name == "--output_dir") {
+      read.output_dir = value();
+    } else if (name == "--peer_python") {
+      read.peer_python = value();
+    } else if (name == "--peer_script") {
+      read.peer_script = value();
+    } else if (name == "--sweep") {
+      read.sweeps.push_back(value());
+    } else if (name == "--only") {
+      read.only = split(value());
+    } else {
+      read.more.push_back(words[i]);
+    }
+  }
+  if ((read.experiments ? 1 : 0) + (read.sweeps.empty() ? 0 : 1) + (read.calibrate ? 1 : 0) != 1) {
+    throw Error(ErrorCode::kUsage,
+                "bench: give --experiments, or --sweep NAME=VALUE,VALUE once or more, or --calibrate");
+  }
+  if (!read.peer) return read;
+  if (read.peer_script.empty()) read.peer_script = own_peer_script();
+  std::error_code ignored;
+  if (!fs::exists(read.peer_script, ignored)) {
+    throw Error(ErrorCode::kUsage, "bench: --peer_script " + read.peer_script +
+                                       ": there is no such file; leave it out for the program's own");
+  }
+  return read;
+}
+
+std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
+                                         const std::vector<std::string>& texts) {
+  if (texts.empty()) return all;
+  const auto has = [](const Experiment& experiment, const std::string& text) {
+    return experiment.name.find(text) != std::string::npos;
+  };
+  for (const std::string& text : texts) {
+    if (std::any_of(all.begin(), all.end(), [&](const Experiment& one) { return has(one, text); })) continue;
+    constexpr size_t kShown = 60;
+    std::string said = "bench: --only " + text + ": no row has it in its name; rows are";
+    for (size_t i = 0; i < std::min(all.size(), kShown); ++i) said += "\n  " + all[i].name;
+    if (all.size() > kShown) said += "\n  and " + std::to_string(all.size() - kShown) + " more";
+    throw Error(ErrorCode::kUsage, said);
+  }
+  std::vector<Experiment> chosen;
+  for (const Experiment& experiment : all) {
+    const bool is_named = std::any_of(texts.begin(), texts.end(),
+                                      [&](const std::string& text) { return has(experiment, text); });
+    if (chosen.empty() || is_named) chosen.push_back(experiment);
+  }
+  return chosen;
+}
+
+}  // namespace plimsoll::cli

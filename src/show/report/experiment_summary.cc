@@ -1,0 +1,71 @@
+#include "show/report/experiment_summary.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plimsoll {
+namespace {
+
+constexpr double kNear = 0.15;
+
+void add(double off, PredictionErrors& errors) {
+  ++errors.rows;
+  errors.near += std::fabs(off) <= kNear ? 1 : 0;
+  if (std::fabs(off) > std::fabs(errors.worst)) errors.worst = off;
+}
+
+void add_predictions(const std::vector<ExperimentRow>& rows, const ExperimentRow& first,
+                     ExperimentSummary& summary) {
+  summary.scale = ratio(first.figures->samples_per_s, first.figures->predicted_samples_per_s);
+  for (const ExperimentRow& row : rows) {
+    if (!row.figures || row.figures->predicted_samples_per_s <= 0 || row.figures->samples_per_s <= 0)
+      continue;
+    const ExperimentFigures& f = *row.figures;
+    add(f.predicted_samples_per_s / f.samples_per_s - 1, summary.predictions);
+    if (&row != &first && summary.scale > 0)
+      add(summary.scale * f.predicted_samples_per_s / f.samples_per_s - 1, summary.scaled);
+    if (f.measured_bytes <= 0) continue;
+    const double off = static_cast<double>(f.predicted_bytes) / static_cast<double>(f.measured_bytes) - 1;
+    if (std::fabs(off) > std::fabs(summary.predictions.worst_memory)) summary.predictions.worst_memory = off;
+  }
+}
+
+}  // namespace
+
+double ratio(double value, double reference) {
+  return reference > 0 ? value / reference : 0;
+}
+
+const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows) {
+  const auto it = std::find_if(rows.begin(), rows.end(),
+                               [](const ExperimentRow& row) { return row.figures.has_value(); });
+  return it == rows.end() ? nullptr : &*it;
+}
+
+ExperimentSummary summarize(const std::vector<ExperimentRow>& rows) {
+  ExperimentSummary summary;
+  const ExperimentRow* first = reference_row(rows);
+  if (first == nullptr) return summary;
+  summary.reference = first->experiment.name;
+  summary.is_calibrated = first->figures->is_calibrated;
+  const ExperimentRow* fastest = first;
+  const ExperimentRow* smallest = first;
+  for (const ExperimentRow& row : rows) {
+    if (!row.figures) continue;
+    if (row.figures->samples_per_s > fastest->figures->samples_per_s) fastest = &row;
+    if (row.figures->measured_bytes < smallest->figures->measured_bytes) smallest = &row;
+    if (&row == first || row.experiment.methods.size() != 1) continue;
+    summary.alone.push_back({.method = row.experiment.methods[0],
+                             .speed = ratio(row.figures->samples_per_s, first->figures->samples_per_s),
+                             .memory = ratio(static_cast<double>(row.figures->measured_bytes),
+                                             static_cast<double>(first->figures->measured_bytes))});
+  }
+  summary.fastest = fastest->experiment.name;
+  summary.fastest_samples_per_s = fastest->figures->samples_per_s;
+  summary.smallest = smallest->experiment.name;
+  summary.smallest_bytes = smallest->figures->measured_bytes;
+  add_predictions(rows, *first, summary);
+  return summary;
+}
+
+}  // namespace plimsoll
