@@ -2,7 +2,8 @@
 // long run logs hundreds of thousands of times. A sequence of LogRecord values; a record is made when it is
 // asked for. Values; not thread-safe while it grows.
 //
-// Memory: 24 bytes a record and 10 a value, in blocks that are never copied; a name is kept once.
+// Memory: 32 bytes a record, 10 a value and 4 a word, in blocks that are never copied; a name and a text are
+// kept once.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +17,14 @@
 namespace plimsoll {
 
 using MetricMap = std::map<std::string, double>;
+using WordMap = std::map<std::string, std::string>;
 
 // One record of log.jsonl and of trainer_state.json's log_history.
 struct LogRecord {
   int64_t step = 0;
   double epoch = 0;
-  MetricMap values;  // loss, grad_norm, learning_rate; or eval_loss, eval_accuracy, ...
+  MetricMap values;    // loss, grad_norm, learning_rate; or eval_loss, eval_accuracy, ...
+  WordMap words = {};  // what is no number: gpu_throttle
 };
 
 class LogHistory {
@@ -51,10 +54,12 @@ class LogHistory {
 
   // Requires: index < size().
   LogRecord operator[](size_t index) const {
-    LogRecord record{.step = entries_[index].step, .epoch = entries_[index].epoch, .values = {}};
-    for (size_t i = index == 0 ? 0 : entries_[index - 1].end; i < entries_[index].end; ++i) {
-      record.values[names_[name_of_[i]]] = values_[i];
-    }
+    const Entry before = index == 0 ? Entry{} : entries_[index - 1];
+    const Entry& entry = entries_[index];
+    LogRecord record{.step = entry.step, .epoch = entry.epoch, .values = {}};
+    for (size_t i = before.end; i < entry.end; ++i) record.values[names_[name_of_[i]]] = values_[i];
+    for (size_t i = before.end_of_words; i < entry.end_of_words; ++i)
+      record.words[names_[words_[i].name]] = names_[words_[i].text];
     return record;
   }
   // Requires: !empty().
@@ -62,23 +67,35 @@ class LogHistory {
 
   void push_back(const LogRecord& record) {
     for (const auto& [name, value] : record.values) {
-      const auto [it, is_new] = ids_.try_emplace(name, static_cast<uint16_t>(names_.size()));
-      if (is_new) names_.push_back(name);
-      name_of_.push_back(it->second);
+      name_of_.push_back(id_of(name));
       values_.push_back(value);
     }
-    entries_.push_back({record.step, record.epoch, values_.size()});
+    for (const auto& [name, text] : record.words) words_.push_back({id_of(name), id_of(text)});
+    entries_.push_back({record.step, record.epoch, values_.size(), words_.size()});
   }
 
  private:
   struct Entry {
-    int64_t step;
-    double epoch;
-    size_t end;  // of its values
+    int64_t step = 0;
+    double epoch = 0;
+    size_t end = 0;  // of its values
+    size_t end_of_words = 0;
   };
+  struct Word {
+    uint16_t name;
+    uint16_t text;
+  };
+
+  uint16_t id_of(const std::string& name) {
+    const auto [it, is_new] = ids_.try_emplace(name, static_cast<uint16_t>(names_.size()));
+    if (is_new) names_.push_back(name);
+    return it->second;
+  }
+
   std::deque<Entry> entries_;
   std::deque<double> values_;
   std::deque<uint16_t> name_of_;
+  std::deque<Word> words_;
   std::vector<std::string> names_;
   std::map<std::string, uint16_t> ids_;
 };

@@ -1,5 +1,6 @@
-// What the GPUs of this machine hold and do, and what they can: the figures of nvidia-smi, read from the
-// driver's own library at run time. Nothing is changed on a card. One thread uses a Monitor.
+// The GPUs of this machine: their memory, load and clocks, and what they can do. These are the figures of
+// nvidia-smi, read from the driver's management library, which is loaded at run time. Nothing is changed on a
+// card. A Monitor is used by one thread.
 #pragma once
 
 #include <memory>
@@ -13,13 +14,14 @@ struct MonitorOptions {
   // "" every GPU; "1" the GPU that nvidia-smi calls 1; "cuda:1" the second of CUDA_VISIBLE_DEVICES.
   std::string device = {};
   bool with_capabilities = false;  // fp16, bf16, tf32, fp8: yes or no, and why
-  // Measures once what an empty CUDA context takes on each GPU that is shown, by making one in this process.
+  // Whether to measure, once, the memory of an empty CUDA context on each GPU that is shown. This process
+  // then makes one there.
   bool with_context = false;
   // The driver's management library, by name or path.
   std::string library = "libnvidia-ml.so.1";
 };
 
-// One moment, three times.
+// One sample, in three formats.
 struct MonitorReport {
   std::string table;  // for people: a block of rows a GPU
   std::string lines;  // for a log that grows: one line a GPU
@@ -28,8 +30,8 @@ struct MonitorReport {
 
 class Monitor {
  public:
-  // Errors: kUsage where `device` is neither a number nor cuda:N; kDevice where there is no such GPU. Without
-  // a driver or a GPU, and where none is asked for, reports show the host and say why.
+  // Errors: kUsage where `device` is neither a number nor cuda:N; kDevice where there is no such GPU. With
+  // `device` "" a machine without a driver or a GPU is no error: reports show the host, and say why no GPU.
   explicit Monitor(MonitorOptions options = {});
   ~Monitor();
   Monitor(const Monitor&) = delete;

@@ -37,9 +37,14 @@ bool is_number_or_null(const Json& value) {
   return value.is_number() || value.is_null();
 }
 
+// Words are of a GPU alone, gpu_throttle: other texts are those of data.
 bool is_log_record(const Json& record) {
-  return record.is_object() && record.contains("step") && record.contains("epoch") && record.size() > 2 &&
-         std::ranges::all_of(record, is_number_or_null);
+  if (!record.is_object() || !record.contains("step") || !record.contains("epoch") || record.size() <= 2)
+    return false;
+  for (const auto& [key, value] : record.items()) {
+    if (!is_number_or_null(value) && !(value.is_string() && key.starts_with("gpu_"))) return false;
+  }
+  return true;
 }
 
 // The records of a text of lines, or none where a line is no record of a log.

@@ -54,6 +54,7 @@ MonitorSample Monitor::Impl::sample() const {
   MonitorSample sample{.time = utc_text(),
                        .host = sample_host(isa_words(cpu_isa())),
                        .with_capabilities = options.with_capabilities,
+                       .with_context = options.with_context,
                        .contexts = contexts};
   if (!nvml.is_open()) {
     sample.why_no_gpu = nvml.why_not();

@@ -5,18 +5,18 @@
 // paper are those of target/gpu_target.cc).
 //  1. Bytes: AdamW's 9.4 GB in 2.35 ms: 4.0 of 4.8 TB/s.
 //  2. Attention, forward and backward: of 32 x 16 x 512 x 64 with dropout 0.170 and 0.410 ms in bf16, which
-//  lies between the benchmark's and the profile's, 0.275 and 0.859 ms in tf32; in fp32 as `train --profile`
-//  has it for 4 x 512, 30 and 19 TFLOP/s.
+//     lies between the benchmark's and the profile's, 0.275 and 0.859 ms in tf32; in fp32 as `train
+//     --profile` has it for 4 x 512, 30 and 19 TFLOP/s.
 //  3. Products in fp32 and tf32 and the times of their tiles by least squares of the logarithms over 23
-//  steps: 1 x 512 with and without accumulation, checkpointing and copies of weights at use, 4, 8 and 32 x
-//  512, short texts, in fp32, tf32, tf32x3, bf16 and fp16, with LoRA and QLoRA. A product that does not fill
-//  the card takes the longer, the slower the units are that it runs on. An op takes sqrt(a^2 + b^2) of its
-//  time at these rates and its least time.
+//     steps: 1 x 512 with and without accumulation, checkpointing and copies of weights at use, 4, 8 and 32 x
+//     512, short texts, in fp32, tf32, tf32x3, bf16 and fp16, with LoRA and QLoRA. A product that does not
+//     fill the card takes the longer, the slower the units are that it runs on. An op takes sqrt(a^2 + b^2)
+//     of its time at these rates and its least time.
 //  4. The share of products in 16 bits and both least times, over these steps and the table of experiments of
-//  docs/measurements/h200-2026-11-23.md: casts of weights and their making from codes, which the rows with
-//  copies at use and QLoRA have most of, say how short an op is that is no product; batches of 4 and 1 how
-//  short a product is; batches of 32, which the card's power limits (434 to 451 samples/s on four hosts),
-//  what share products reach. PyTorch's own over the case 32 x 512 reached 0.687.
+//     docs/measurements/h200-2026-11-23.md: casts of weights and their making from codes, which the rows with
+//     copies at use and QLoRA have most of, say how short an op is that is no product; batches of 4 and 1 how
+//     short a product is; batches of 32, which the card's power limits (434 to 451 samples/s on four hosts),
+//     what share products reach. PyTorch's own over the case 32 x 512 reached 0.687.
 // With these the 20 steps that operations_test holds to 10 % come out so, 18 of them within 5 %, and the
 // table of experiments as its page says. Other cards are taken to reach the same shares; nothing was measured
 // on them.
@@ -61,6 +61,9 @@ inline constexpr double kGpuShareOfLinkBothWays = 0.775;
 // Milliseconds, launch included, within a captured program: of a product, and of what is no contraction.
 inline constexpr double kGpuLeastMs = 0.0064;
 inline constexpr double kGpuLeastElementsMs = 0.0034;
+// Of Adafactor over one module: launches that wait for one another's sums. The 102 updates of BERT-large in
+// its backward pass took 9.2 ms more than their bytes on an H100 (docs/measurements/h100-2026-11-25.md).
+inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 constexpr double gpu_least_attention_ms() {
   return 0.0245;

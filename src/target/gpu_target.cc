@@ -12,8 +12,9 @@ namespace {
 // 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone is
 // 527. The rest is for kernels of libraries that other shapes load.
 constexpr int64_t kConstant = 560 * kMiB;
-constexpr const char* kMeasuredConstant = "measured on an H200, driver 580, CUDA 13.0";
-constexpr const char* kTakenConstant = "not measured on this card: an H200's";
+constexpr const char* kMeasuredConstant = "measured on 2026-11-21 on an H200, driver 580, CUDA 13.0";
+constexpr const char* kTakenConstant =
+    "not measured on this card: an H200's of 2026-11-21, driver 580, CUDA 13.0";
 constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
 // Memory as nvidia-smi prints it; rates of the public data sheets, without sparsity. SXM forms where a card
@@ -29,7 +30,7 @@ const std::array kTargets{
     GpuTarget{"a100-40gb", "A100-SXM4-40GB", 80, 40960 * kMiB, 1555, 19.5, 156, 312, 312, 32, kConstant,
               kSheet, kTakenConstant},
     GpuTarget{"l4", "L4", 89, 23034 * kMiB, 300, 30.3, 60, 121, 121, 32, kConstant, kSheet, kTakenConstant},
-    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 31.2, 35, 70, 70, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 35, 35, 70, 70, 32, kConstant, kSheet, kTakenConstant},
     GpuTarget{"t4", "T4", 75, 15360 * kMiB, 320, 8.1, 0, 0, 65, 16, kConstant, kSheet, kTakenConstant},
     GpuTarget{"v100-16gb", "V100-SXM2-16GB", 70, 16160 * kMiB, 900, 15.7, 0, 0, 125, 16, kConstant, kSheet,
               kTakenConstant},

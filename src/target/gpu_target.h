@@ -31,6 +31,10 @@ struct GpuTarget {
   std::string uuid = {};                 // of the card at hand; empty in the table
 };
 
+// The oldest compute capability that a release of this program has code for, the first in
+// cmake/PlimsollCuda.cmake; plans are made for older cards too.
+inline constexpr int kOldestSmOfReleases = 75;
+
 // Every card in the table, largest first within a family.
 std::span<const GpuTarget> gpu_targets();
 // By the name that --device takes; nothing if there is none.

@@ -5,9 +5,11 @@
 // What it is not: no part of memory planning. Every algorithm in it works within the one workspace that all
 // products are given, so a plan holds the same bytes with any table and with none.
 //
-// Invariants: 1. an algorithm is the library's own serialised choice, valid for the library's version and the
-// kind of card that the table names; others are not used. 2. An entry that the library refuses, and a product
-// that has none, is taken as the library's first choice. 3. Text and value round-trip exactly.
+// Invariants:
+//  1. An algorithm is the library's own serialised choice, valid for the library's version and the kind of
+//     card that the table names. Tables of other versions or cards are not used.
+//  2. A product without an entry, or with one that the library refuses, gets the library's first choice.
+//  3. Text and value round-trip exactly.
 //
 // Thread-safety: a value; the functions are pure.
 #pragma once

@@ -73,6 +73,23 @@ TEST_F(MonitorCommand, WithoutAGpuTheHostIsShown) {
   EXPECT_GT(json["host"]["memory_total_mib"], 0);
 }
 
+TEST_F(MonitorCommand, WithoutAGpuWhatWasAskedOfItIsNamed) {
+  const auto first_line = [](const std::string& machine, const std::vector<std::string>& words) {
+    const ProcessResult result = monitor(machine, words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output.substr(0, result.output.find('\n'));
+  };
+  EXPECT_EQ(
+      first_line("none", {"--capabilities"}),
+      "No GPU to show, and none to ask for --capabilities: the NVIDIA driver lists none; this is the host.");
+  EXPECT_EQ(first_line("not_loaded", {"--context", "--capabilities"}),
+            "No GPU to show, and none to ask for --capabilities and --context: NVIDIA's management library "
+            "does not "
+            "start: the NVIDIA driver is not loaded; this is the host.");
+  EXPECT_EQ(first_line("none", {"--context"}),
+            "No GPU to show, and none to ask for --context: the NVIDIA driver lists none; this is the host.");
+}
+
 TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
   for (const char* machine : {"several", "none", "not_loaded"}) {
     const ProcessResult result = monitor(machine, {"--device", "2"});

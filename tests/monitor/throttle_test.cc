@@ -38,22 +38,41 @@ TEST(ClockEvents, EveryBitHasWords) {
 TEST(GpuLog, FiguresOfTheRun) {
   const FakeMachine machine("one");
   const Nvml nvml(driver_library());
-  MetricMap values{{"loss", 0.5}};
+  LogRecord record{.step = 1, .epoch = 0, .values = {{"loss", 0.5}}};
   GpuLog log(kUuid, "cuda:0", nvml);
-  EXPECT_TRUE(log.add(values).empty());
-  const MetricMap expected{
-      {"loss", 0.5},           {"gpu_memory_used_mib", 10527}, {"gpu_utilization", 98},
-      {"gpu_power_w", 698.25}, {"gpu_temperature_c", 64},      {"gpu_sm_clock_mhz", 1980}};
-  EXPECT_EQ(values, expected);
+  EXPECT_TRUE(log.add(record).empty());
+  const MetricMap expected{{"loss", 0.5},
+                           {"gpu_memory_used_mib", 10527},
+                           {"gpu_utilization", 98},
+                           {"gpu_memory_utilization", 41},
+                           {"gpu_sm_clock_mhz", 1980},
+                           {"gpu_memory_clock_mhz", 3201},
+                           {"gpu_power_w", 698.25},
+                           {"gpu_power_limit_w", 700},
+                           {"gpu_temperature_c", 64}};
+  EXPECT_EQ(record.values, expected) << "a card without a fan says nothing of one";
+  EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "none"}}));
+}
+
+// A desktop's card has a fan, and stands idle.
+TEST(GpuLog, TheFanOfACardThatHasOne) {
+  const FakeMachine machine("several");
+  const Nvml nvml(driver_library());
+  LogRecord record;
+  EXPECT_TRUE(GpuLog("GPU-ffeeddcc-bbaa-9988-7766-554433221100", "cuda:1", nvml).add(record).empty());
+  EXPECT_EQ(record.values.at("gpu_fan"), 30);
+  EXPECT_EQ(record.values.at("gpu_memory_clock_mhz"), 405);
+  EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "idle"}}));
 }
 
 TEST(GpuLog, WarnsOnceOfEachCause) {
   const Nvml nvml(driver_library());
   GpuLog log(kUuid, "cuda:0", nvml);
-  MetricMap values;
+  LogRecord record;
   {
     const FakeMachine machine("throttling");
-    const std::vector<std::string> warnings = log.add(values);
+    const std::vector<std::string> warnings = log.add(record);
+    EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "thermal slowdown by the hardware, power cap"}}));
     ASSERT_EQ(warnings.size(), 2u);
     EXPECT_EQ(warnings[0],
               "cuda:0 slows down: thermal slowdown by the hardware; it is at 91 C; improve the cooling: air "
@@ -61,10 +80,10 @@ TEST(GpuLog, WarnsOnceOfEachCause) {
     EXPECT_EQ(warnings[1],
               "cuda:0 slows down: power cap; it draws 698 of the 700 W that it may; raise the limit where "
               "card, supply and cooling allow it (nvidia-smi --power-limit)");
-    EXPECT_TRUE(log.add(values).empty()) << "both were warned of";
+    EXPECT_TRUE(log.add(record).empty()) << "both were warned of";
   }
   const FakeMachine machine("braked");
-  const std::vector<std::string> warnings = log.add(values);
+  const std::vector<std::string> warnings = log.add(record);
   ASSERT_EQ(warnings.size(), 1u) << "a new cause";
   EXPECT_NE(warnings[0].find("power brake; the power supply asked for it"), std::string::npos) << warnings[0];
 }
@@ -72,14 +91,15 @@ TEST(GpuLog, WarnsOnceOfEachCause) {
 TEST(GpuLog, AddsNothingThatTheDriverDoesNotSay) {
   const FakeMachine machine("bare");
   const Nvml nvml(driver_library());
-  MetricMap values;
-  EXPECT_TRUE(GpuLog(kUuid, "cuda:0", nvml).add(values).empty());
-  EXPECT_EQ(values, (MetricMap{{"gpu_memory_used_mib", 10527}}));
-  values.clear();
-  EXPECT_TRUE(GpuLog("GPU-unknown", "cuda:0", nvml).add(values).empty());
+  LogRecord record;
+  EXPECT_TRUE(GpuLog(kUuid, "cuda:0", nvml).add(record).empty());
+  EXPECT_EQ(record.values, (MetricMap{{"gpu_memory_used_mib", 10527}}));
+  EXPECT_TRUE(record.words.empty());
+  record = {};
+  EXPECT_TRUE(GpuLog("GPU-unknown", "cuda:0", nvml).add(record).empty());
   const Nvml missing("/nowhere/libnvidia-ml.so.1");
-  EXPECT_TRUE(GpuLog(kUuid, "cuda:0", missing).add(values).empty());
-  EXPECT_TRUE(values.empty());
+  EXPECT_TRUE(GpuLog(kUuid, "cuda:0", missing).add(record).empty());
+  EXPECT_TRUE(record.values.empty() && record.words.empty());
 }
 
 }  // namespace

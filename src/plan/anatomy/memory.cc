@@ -1,5 +1,7 @@
 #include "plan/anatomy/memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -80,6 +82,19 @@ PhaseMemory program_phase(const Plan& plan, const ProgramPlan& program, Phase ph
   return finished(plan, column);
 }
 
+// "captured programs (27 graphs of training, 4 of evaluation)".
+std::string captured_words(const GpuConstant& constant) {
+  std::string counts;
+  const auto add = [&](const CapturedGraphs& graphs, const char* program) {
+    if (graphs.count == 0) return;
+    const char* noun = !counts.empty() ? "" : graphs.count == 1 ? " graph" : " graphs";
+    counts += fmt::format("{}{}{} of {}", counts.empty() ? "" : ", ", graphs.count, noun, program);
+  };
+  add(constant.train_graphs, "training");
+  add(constant.evaluate_graphs, "evaluation");
+  return counts.empty() ? "captured programs" : fmt::format("captured programs ({})", counts);
+}
+
 }  // namespace
 
 std::string_view phase_name(Phase phase) {
@@ -151,7 +166,7 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   }
   if (plan.is_on_gpu()) {
     anatomy.constants = {{"context, modules and libraries", plan.gpu_constant.context_bytes},
-                         {"captured programs", plan.gpu_constant.graph_bytes}};
+                         {captured_words(plan.gpu_constant), plan.gpu_constant.graph_bytes()}};
     return anatomy;
   }
   const HostMemory& host = plan.host;

@@ -5,10 +5,10 @@
 //
 // A run takes its whole arena at the start. A phase's column says how much of the arena the phase uses, and
 // by what:
-//  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes; arena_bytes + unused_bytes =
-//  Plan::arena_bytes.
-//  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(); arena_bytes + constant_bytes =
-//  total_bytes.
+//  1. by_purpose (all but kConstant) + gaps_bytes = arena_bytes, and
+//     arena_bytes + unused_bytes = Plan::arena_bytes.
+//  2. by_purpose[kConstant] = constant_bytes = Plan::constant_bytes(), and
+//     arena_bytes + constant_bytes = total_bytes.
 //  3. The largest total_bytes of the phases is Plan::total_bytes().
 // Sizes are those of buffers, rounded up to arena_alignment() as the arena holds them.
 #pragma once

@@ -16,10 +16,12 @@ class GpuLog {
   // `uuid` as NVML prints it, `label` as people know the device. `nvml` must outlive the object.
   explicit GpuLog(std::string uuid, std::string label, const Nvml& nvml = Nvml::installed());
 
-  // Adds gpu_memory_used_mib, gpu_utilization (0 to 100), gpu_power_w, gpu_temperature_c and
-  // gpu_sm_clock_mhz, as far as the driver says them; nothing without NVML. Returns a warning for each cause
-  // of throttling that this object sees for the first time. Cost: some ms.
-  std::vector<std::string> add(MetricMap& values);
+  // Adds gpu_memory_used_mib, gpu_utilization and gpu_memory_utilization (0 to 100), gpu_sm_clock_mhz,
+  // gpu_memory_clock_mhz, gpu_power_w, gpu_power_limit_w, gpu_temperature_c, gpu_fan (0 to 100), and the word
+  // gpu_throttle: why the clocks are lower than they could be, "power cap, idle", or "none". What the driver
+  // does not say is absent; without NVML all is. Returns a warning for each cause of throttling that this
+  // object sees for the first time. Cost: some ms.
+  std::vector<std::string> add(LogRecord& record);
 
  private:
   std::string uuid_;

@@ -36,7 +36,8 @@ struct MonitorSample {
   std::optional<int> cuda_version = {};  // 12080 for 12.8
   std::vector<GpuSample> gpus = {};
   HostSample host = {};
-  bool with_capabilities = false;
+  bool with_capabilities = false;  // whether they were asked for
+  bool with_context = false;
   std::vector<ContextSample> contexts = {};  // where they were measured
 };
 
@@ -50,8 +51,8 @@ GpuSum sum_of(const std::vector<GpuSample>& gpus);
 
 // "12.8"; "" for none.
 std::string cuda_version_text(std::optional<int> version);
-// The parts of a sample that come to words before they come to a table or to JSON: why there is no GPU, and
-// that the host follows.
+// The parts of a sample that come to words before they come to a table or to JSON: why there is no GPU, what
+// of it was asked for, and that the host follows.
 std::string no_gpu_sentence(const MonitorSample& sample);
 
 }  // namespace plimsoll

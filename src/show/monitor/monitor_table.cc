@@ -48,12 +48,6 @@ std::string temperature_words(const GpuSample& gpu) {
   return words;
 }
 
-std::string event_names(const GpuSample& gpu) {
-  std::string names;
-  for (const ClockEvent& event : clock_events(gpu)) names = joined(std::move(names), event.name);
-  return names;
-}
-
 std::string ecc_words(const GpuSample& gpu) {
   if (!gpu.ecc_corrected && !gpu.ecc_uncorrected) return {};
   const int64_t corrected = gpu.ecc_corrected.value_or(0);
@@ -197,7 +191,7 @@ std::string line_of(const GpuSample& gpu) {
   if (gpu.sm_clock_mhz) line += fmt::format("  {} MHz", *gpu.sm_clock_mhz);
   if (gpu.power_w) line += fmt::format("  {:.0f} W", *gpu.power_w);
   if (gpu.temperature_c) line += fmt::format("  {} C", *gpu.temperature_c);
-  const std::string events = event_names(gpu);
+  const std::string events = clock_event_names(gpu);
   return line + (events.empty() ? "" : "  " + events);
 }
 

@@ -226,15 +226,16 @@ void Nvml::Functions::read_load(Device device, GpuSample& sample) const {
     sample.memory_percent = static_cast<int>(rates.memory);
   }
   sample.sm_clock_mhz = read<int>("clocks", sample, clock, device, kClockSm);
+  sample.memory_clock_mhz = read<int>("clocks", sample, clock, device, kClockMemory);
   sample.power_w = read_watts("power", sample, power, device);
   sample.power_limit_w = read_watts("power limit", sample, power_limit, device);
   sample.temperature_c = read<int>("temperature", sample, temperature, device, kSensorGpu);
+  sample.fan_percent = read<int>("fan", sample, fan, device);
   sample.clock_events = read<uint64_t>("clock events", sample, clock_events, device);
 }
 
 void Nvml::Functions::read_limits(Device device, GpuSample& sample) const {
   sample.max_sm_clock_mhz = read<int>("clocks", sample, max_clock, device, kClockSm);
-  sample.memory_clock_mhz = read<int>("clocks", sample, clock, device, kClockMemory);
   sample.max_memory_clock_mhz = read<int>("clocks", sample, max_clock, device, kClockMemory);
   sample.slowdown_c = read<int>("slowdown temperature", sample, threshold, device, kThresholdSlowdown);
   MarginTemperature degrees{.version = kMarginVersion, .margin = 0};
@@ -242,7 +243,6 @@ void Nvml::Functions::read_limits(Device device, GpuSample& sample) const {
       is_given(margin(device, &degrees), "slowdown temperature", sample)) {
     sample.slowdown_margin_c = degrees.margin;
   }
-  sample.fan_percent = read<int>("fan", sample, fan, device);
   sample.ecc_corrected = read<int64_t>("ECC errors", sample, ecc, device, kEccCorrected, kEccSinceLoad);
   sample.ecc_uncorrected = read<int64_t>("ECC errors", sample, ecc, device, kEccUncorrected, kEccSinceLoad);
 }

@@ -84,8 +84,8 @@ class Nvml {
   // By UUID ("GPU-..."), now. Nothing where the library is not open or does not know it.
   std::optional<GpuMemory> memory(const std::string& uuid) const;
   std::vector<GpuProcess> processes(const std::string& uuid) const;
-  // What changes while the card works: memory, utilisation, SM clock, power, temperature, clock events. Cost:
-  // some ms.
+  // What changes while the card works: memory, utilisation, clocks, power and its limit, temperature, fan,
+  // clock events. Cost: some ms.
   std::optional<GpuSample> load(const std::string& uuid) const;
   // Everything of every GPU. Cost: some 10 ms a GPU.
   std::vector<GpuSample> all() const;

@@ -63,6 +63,12 @@ std::vector<ClockEvent> clock_events(const GpuSample& sample) {
   return events;
 }
 
+std::string clock_event_names(const GpuSample& sample) {
+  std::string names;
+  for (const ClockEvent& event : clock_events(sample)) names += (names.empty() ? "" : ", ") + event.name;
+  return names;
+}
+
 std::string throttle_warning(const std::string& gpu, const ClockEvent& event) {
   return fmt::format("{} slows down: {}; {}", gpu, event.name, event.advice);
 }

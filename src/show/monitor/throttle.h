@@ -20,6 +20,9 @@ struct ClockEvent {
 // its cause alone. Empty where nothing holds the clocks back.
 std::vector<ClockEvent> clock_events(const GpuSample& sample);
 
+// Their names, "power cap, idle"; "" where there are none.
+std::string clock_event_names(const GpuSample& sample);
+
 // "GPU 0 slows down: power cap. ...": one line for people. Requires: event.is_throttling.
 std::string throttle_warning(const std::string& gpu, const ClockEvent& event);
 
