@@ -56,6 +56,7 @@ function(plimsoll_cuda_sources target)
 endfunction()
 
 # plimsoll_gpu_test(NAME [APART] SOURCES ... DEPS ...): a test that needs a GPU. Built where CUDA is, run by `make test-gpu` alone.
+# It prints a line of figures for each suite that compares numbers (tests/support/suite_figures.cc).
 function(plimsoll_gpu_test name)
   cmake_parse_arguments(ARG "APART" "TIMEOUT" "SOURCES;DEPS" ${ARGN})
   foreach(source ${ARG_SOURCES})
@@ -65,7 +66,7 @@ function(plimsoll_gpu_test name)
   if(PLIMSOLL_HAS_CUDA)
     plimsoll_test(${name} ${ARGN} LABELS gpu)
     if(PLIMSOLL_BUILD_TESTS)
-      target_link_libraries(${name} PRIVATE CUDA::cudart_static)
+      target_link_libraries(${name} PRIVATE plimsoll_suite_figures CUDA::cudart_static)
     endif()
   endif()
 endfunction()

@@ -1,13 +1,12 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <string>
 
 #include "base/file_fault.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -15,20 +14,6 @@ namespace {
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
-
-// A folder of the real disk that goes away with the test.
-class RealFolder {
- public:
-  RealFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "plimsoll_file_test_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~RealFolder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string message_of(const std::function<void()>& call, ErrorCode code) {
   try {
@@ -105,7 +90,7 @@ void exercise(FileSystem& files, const std::string& root) {
 }
 
 TEST(File, PosixAndMemoryAgree) {
-  const RealFolder real;
+  const test::ScratchFolder real;
   exercise(posix_file_system(), real.path());
   MemoryFileSystem memory;
   exercise(memory, "/");
@@ -140,7 +125,7 @@ void exercise_errors(FileSystem& files, const std::string& root) {
 }
 
 TEST(File, ErrorsSayWhatAndWhatToDo) {
-  const RealFolder real;
+  const test::ScratchFolder real;
   exercise_errors(posix_file_system(), real.path());
   MemoryFileSystem memory;
   memory.make_folder("/root");

@@ -48,12 +48,18 @@ std::set<std::string> test_names() {
 std::set<std::string> argument_names() {
   const std::string table = read(kRoot / "include/plimsoll/arguments.inc");
   const std::regex row(R"(\nPLIMSOLL_ARGUMENT\(\s*\w+,\s*\w+,\s*(\w+),)");
-  std::set<std::string> names{
-      "help",         "adapter",     "config",        "show",     "watch",
-      "capabilities", "context",     "experiments",   "sweep",    "only",
-      "peer",         "peer_python", "peer_script",   "memory",   "effective_batch_size",
-      "all_methods",  "prices",      "epoch_samples", "calibrate"};
+  std::set<std::string> names{"help",        "adapter",     "config",
+                              "show",        "watch",       "capabilities",
+                              "context",     "experiments", "sweep",
+                              "only",        "peer",        "peer_python",
+                              "peer_script", "memory",      "effective_batch_size",
+                              "all_methods", "prices",      "epoch_samples",
+                              "calibrate",   "check",       "overwrite_output_dir"};
   for (std::sregex_iterator it(table.begin(), table.end(), row), end; it != end; ++it) names.insert((*it)[1]);
+  const std::string others = read(kRoot / "src/arguments/old_names.inc");
+  const std::regex peft(R"(\nPLIMSOLL_PEFT_NAME\((\w+),)");
+  for (std::sregex_iterator it(others.begin(), others.end(), peft), end; it != end; ++it)
+    names.insert((*it)[1]);
   return names;
 }
 

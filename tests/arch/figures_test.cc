@@ -103,6 +103,20 @@ TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
   EXPECT_NE(readme.find(sentence), std::string::npos) << "README.md does not say: " << sentence;
 }
 
+// What plans call the oldest card that a release has code for, and --device's help the cards of the table.
+TEST(Figures, TheOldestCardIsThatOfReleases) {
+  const std::string cmake = read("cmake/PlimsollCuda.cmake");
+  EXPECT_NE(
+      cmake.find("set(PLIMSOLL_CUDA_RELEASE_ARCHITECTURES " + std::to_string(kOldestSmOfReleases) + "-real "),
+      std::string::npos);
+  const std::string help = std::regex_replace(said({"train", "--help"}), std::regex(R"(\s+)"), " ");
+  for (const GpuTarget& target : gpu_targets()) {
+    EXPECT_NE(help.find(" " + target.name + (target.sm < kOldestSmOfReleases ? " (plan" : "")),
+              std::string::npos)
+        << "--device's help does not name " << target.name << " as it is";
+  }
+}
+
 // The figures of a text's row that begins with these words, in the order of its columns.
 std::vector<std::string> row_figures(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
@@ -152,9 +166,11 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       {"pure_bf16", {"--dtype", "bfloat16"}},
       {"bf16", {"--bf16"}},
       {"fp16", {"--fp16"}},
+      {"tf32", {"--tf32", "True"}},
       {"adamw_8bit", {"--optim", "adamw_8bit"}},
       {"bf16_moments", {"--optim_args", "momentum_dtype=bfloat16,variance_dtype=bfloat16"}}};
-  const std::regex row(R"(\n +\d+ +(\d+) x (\d+)  (\S[^\n]*?)  +(\d+) +[\d.]+ +[\d.]+ x )");
+  const std::regex row(
+      R"(\n +\d+ +(\d+) x (\d+)  (\S[^\n]*?)  +(?:same|rounded\*?|other) +(\d+) +[\d.]+ +[\d.]+ x )");
   int rows = 0;
   for (std::sregex_iterator it(readme.begin(), readme.end(), row), end; it != end; ++it, ++rows) {
     std::vector<std::string> words{"train",
@@ -169,7 +185,7 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
                                    (*it)[1],
                                    "--gradient_accumulation_steps",
                                    (*it)[2]};
-    std::istringstream names((*it)[3]);
+    std::istringstream names((*it)[3] == "as it is" ? "" : (*it)[3].str());
     for (std::string name; names >> name;) {
       if (name.back() == ',') name.pop_back();
       ASSERT_TRUE(methods.contains(name)) << "README.md shows a row with " << name << ", unknown here";

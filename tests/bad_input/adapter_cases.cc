@@ -156,6 +156,20 @@ std::vector<Case> adapter_cases() {
             [](const Ground& ground) {
               return Words{"--adapter", ground.adapter(), "--output_dir", ground.model()};
             }),
+      merge("MergeOverAModel", 2,
+            {"--output_dir", "it holds a model already (", "--overwrite_output_dir to replace"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--output_dir", ground.model_with("", "")};
+            }),
+      merge("MergeOverAModelThatMayBeReplaced", 0, {"2 adapted modules merged"},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--overwrite_output_dir", "--output_dir",
+                           ground.model_with("", "")};
+            }),
+      merge("MergeHelp", 0, {"usage: plimsoll merge --adapter DIR", "--overwrite_output_dir "},
+            [](const Ground& ground) {
+              return Words{"--adapter", ground.adapter(), "--help"};
+            }),
       merge("MergeCut", 4, {"adapter_model.safetensors"},
             [](const Ground& ground) {
               const std::string adapter = ground.adapter_copy();

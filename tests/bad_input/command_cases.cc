@@ -41,10 +41,12 @@ std::vector<Case> name_cases() {
 std::vector<Case> fit_cases() {
   return {
 
-      words("FitWithABudget", 2,
-            {"--recompute_budget: what it computes again is chosen for one batch", "leave it out"},
-            {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute_budget", "1GiB"}),
-      words("FitSelective", 2, {"--recompute selective: what it computes again is chosen for one batch"},
+      words("FitWithABudget", 0,
+            {"--recompute_budget 3072MiB", "not possible: checkpointing", "to run the first"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute_budget", "3GiB"}),
+      words("FitWithABudgetThatNothingFits", 3, {"nothing fits: ", "the smallest run of bert-base-uncased"},
+            {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute_budget", "1MiB"}),
+      words("FitSelective", 0, {"--recompute selective", "not possible: checkpointing", "to run the first"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "l4", "--recompute", "selective"}),
       words("FitPricesOfAFolder", 2, {"fit: --prices /tmp: a folder; name a file"},
             {"fit", "--config_name", "bert-base-uncased", "--device", "all", "--prices", "/tmp"}),
@@ -101,6 +103,19 @@ std::vector<Case> inspect_cases() {
                      weights);
          // What comes after it is shown all the same.
          return Words{"inspect", checkpoint, ground.data()};
+       }},
+      {"InspectLogOfAGpu",
+       0,
+       {"the log of a run: 2 records of steps", "to step 20", "loss"},
+       [](const Ground& ground) {
+         return Words{
+             "inspect",
+             ground.file(
+                 "gpu_log.jsonl",
+                 "{\"epoch\": 0.1, \"gpu_power_w\": 698.5, \"gpu_throttle\": \"power cap\", \"loss\": 1.5, "
+                 "\"step\": 10}\n"
+                 "{\"epoch\": 0.2, \"gpu_power_w\": 650.0, \"gpu_throttle\": \"none\", \"loss\": 1.25, "
+                 "\"step\": 20}\n")};
        }},
       {"InspectDataWithSteps",
        0,

@@ -12,6 +12,7 @@
 #include "plan/build/plan.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/methods.h"
+#include "plimsoll/trainer.h"
 #include "target/gpu_target.h"
 #include "train/run_setup.h"
 
@@ -105,18 +106,16 @@ std::string matrix(KernelDevice device, std::vector<std::string>& notes) {
   return text;
 }
 
-// Arguments that are no rows of the table, and what else of it the program refuses to run with.
-std::string other_refusals() {
-  const std::vector<std::vector<std::string>> refused{
-      {"--recompute_budget", "8GiB", "--gradient_checkpointing", "True"},
-      {"--recompute_budget", "8GiB", "--recompute", "selective"},
-      {"--recompute_budget", "8GiB", "--offload_activations"},
-      {"--optimizer_in_backward", "True"},
-      {"--optim", "sgd_8bit"},
-      {"--load_in_4bit"},
-      {"--lora_r", "8", "--load_in_4bit", "--load_in_8bit"},
-      {"--bf16", "--bf16_full_eval", "--fp16_full_eval"},
-      {"--bf16", "--gradient_dtype", "fp16"}};
+using Refused = std::vector<std::vector<std::string>>;
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+// What the program says to arguments that are no rows of the table.
+std::string refusals(const Refused& refused) {
   std::string text = "| arguments | the program says |\n|---|---|\n";
   for (const std::vector<std::string>& arguments : refused) {
     std::vector<std::string> words{"--config_name", "bert-base-uncased", "--device", "h200"};
@@ -128,13 +127,72 @@ std::string other_refusals() {
     } catch (const Error& error) {
       said = first_line(error.what());
     }
-    std::string shown;
-    for (const std::string& word : arguments) {
-      if (!shown.empty()) shown += ' ';
-      shown += word;
+    EXPECT_FALSE(said.empty()) << joined(arguments) << " is not refused";
+    // A pattern, not a word in italics.
+    for (size_t at = said.find('*'); at != std::string::npos; at = said.find('*', at + 2))
+      said.insert(at, "\\");
+    text += "| `" + joined(arguments) + "` | " + said + " |\n";
+  }
+  return text;
+}
+
+// What mathematics, the hardware or the arguments themselves rule out.
+const Refused kRuledOut{{"--recompute_budget", "8GiB", "--gradient_checkpointing", "True"},
+                        {"--recompute_budget", "8GiB", "--recompute", "selective"},
+                        {"--recompute_budget", "8GiB", "--offload_activations"},
+                        {"--optimizer_in_backward", "True"},
+                        {"--optim", "sgd_8bit"},
+                        {"--load_in_4bit"},
+                        {"--lora_r", "8", "--load_in_4bit", "--load_in_8bit"},
+                        {"--bf16", "--bf16_full_eval", "--fp16_full_eval"},
+                        {"--bf16", "--gradient_dtype", "fp16"}};
+
+// What nobody has built here.
+const Refused kNotHere{{"--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_dtype", "bfloat16"},
+                       {"--bf16", "--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_dtype", "float32"},
+                       {"--freeze", "*query*"},
+                       {"--lora_r", "8", "--modules_to_save", "query"},
+                       {"--lora_r", "8", "--load_in_8bit", "--llm_int8_skip_modules", "query"},
+                       {"--lora_bias", "all"},
+                       {"--use_dora"},
+                       {"--rank_pattern", "query=4"},
+                       {"--alpha_pattern", "query=4"},
+                       {"--init_lora_weights", "pissa"},
+                       {"--load_in_8bit", "--llm_int8_enable_fp32_cpu_offload"},
+                       {"--load_in_8bit", "--llm_int8_has_fp16_weight"}};
+
+// What update_by() of a loop of one's own says beside these arguments.
+std::string own_rules() {
+  std::string text = "| arguments | update_by() says |\n|---|---|\n";
+  const std::string folder = ::testing::TempDir() + "/plimsoll_own_rules";
+  for (const std::vector<std::string>& arguments :
+       Refused{{"--optimizer_in_backward", "True", "--max_grad_norm", "0"}, {"--optim", "adamw_8bit"}}) {
+    std::vector<std::string> words{"--config_name",
+                                   "MiniLM-L6-H384-uncased",
+                                   "--dataset_name",
+                                   "dummy",
+                                   "--dummy_num_samples",
+                                   "2",
+                                   "--dummy_seq_length",
+                                   "8",
+                                   "--per_device_train_batch_size",
+                                   "1",
+                                   "--num_threads",
+                                   "1",
+                                   "--use_cpu",
+                                   "--output_dir",
+                                   folder};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::string said;
+    try {
+      Trainer trainer(parse_arguments(words).arguments);
+      trainer.forward_backward(trainer.next_batch());
+      trainer.update_by([](const OwnParameter&) {});
+    } catch (const Error& error) {
+      said = first_line(error.what());
     }
-    EXPECT_FALSE(said.empty()) << shown << " is not refused";
-    text += "| `" + shown + "` | " + said + " |\n";
+    EXPECT_TRUE(said.starts_with("update_by(): ")) << joined(arguments) << ": " << said;
+    text += "| `" + joined(arguments) + "` | " + said + " |\n";
   }
   return text;
 }
@@ -165,7 +223,20 @@ std::string page() {
           matrix(KernelDevice::kCpu, notes);
   text += "\n## Why not\n\n";
   for (size_t i = 0; i < notes.size(); ++i) text += std::to_string(i + 1) + ". " + notes[i] + "\n";
-  return text + "\n## What else is refused\n\n" + other_refusals();
+  text += "\n## What else is refused\n\n" + refusals(kRuledOut);
+  text +=
+      "\n## What this version has not\n\n"
+      "Neither mathematics nor hardware rules these out: they are not built. Query, key and value of a layer "
+      "are one matrix in\n"
+      "memory, multiplied and updated as one, so that what holds for one of them holds for all.\n\n" +
+      refusals(kNotHere);
+  text +=
+      "\nA rule of one's own, `Trainer::update_by()`, is a function of the host over whole numbers of fp32: "
+      "it "
+      "runs on a CPU only\n"
+      "(`--use_cpu`), and not beside\n\n" +
+      own_rules();
+  return text;
 }
 
 TEST(CombinationsPage, IsWhatTheProgramSays) {

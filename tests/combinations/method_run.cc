@@ -25,6 +25,25 @@ bool accumulates(const MethodSet& set) {
   return std::any_of(set.begin(), set.end(), [](const Method* m) { return m->name == "accumulation"; });
 }
 
+bool is_in_16_bits(const Arguments& arguments) {
+  return arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
+}
+
+// What a method does to the losses of a run with these arguments, beside one without it that has what the
+// method asks for besides: values that are computed again have the same bits where nothing is rounded on its
+// way to memory, and an update in the backward pass is the update of a run that does not clip either. It
+// rounds with other noise, which is numbered by the ops that update.
+MethodEffect effect_of(const Method& method, const Arguments& arguments) {
+  if (method.kind == "recompute" && !is_in_16_bits(arguments)) return MethodEffect::kSameBits;
+  if (method.name != "optimizer_in_backward") return method.effect;
+  const bool has_noise = arguments.dtype != Arguments{}.dtype || !arguments.optim_args.empty();
+  return has_noise ? MethodEffect::kRounding : MethodEffect::kSameBits;
+}
+Arguments with_what_it_asks_for(const Method& method, Arguments without) {
+  if (method.name == "optimizer_in_backward") without.max_grad_norm = 0;
+  return without;
+}
+
 // How far a loss of order 1 may be off where a method changes how it is computed. Another order of fp32 sums:
 // some hundred terms of 2^-24 each, grown over four steps of 1e-3. Another precision of activations: bf16
 // rounds to 2^-9 at some twenty places of two layers, errors adding like their root, sqrt(20) x 2^-9 = 0.9 %,
@@ -36,8 +55,7 @@ bool accumulates(const MethodSet& set) {
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;
-  const bool in_16_bits = arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
-  if (in_16_bits) return kOrderIn16Bits;
+  if (is_in_16_bits(arguments)) return kOrderIn16Bits;
   return arguments.tf32.value_or(false) ? kOrderInTf32 : kOrder;
 }
 
@@ -151,24 +169,41 @@ void MethodRuns::check_losses(const MethodSet& set) {
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const Arguments arguments = arguments_of(set, dropout, "with");
     const std::vector<double> with = losses_of(arguments);
-    const std::vector<double> without = losses_of(arguments_of(rest, dropout, "rest"));
+    const std::vector<double> without =
+        losses_of(with_what_it_asks_for(*method, arguments_of(rest, dropout, "rest")));
     ASSERT_EQ(with.size(), without.size());
     ASSERT_FALSE(with.empty());
-    const double tolerance = tolerance_of(method->effect, arguments);
+    const MethodEffect effect = effect_of(*method, arguments);
+    const double tolerance = tolerance_of(effect, arguments);
     for (size_t i = 0; i < with.size(); ++i) {
       EXPECT_TRUE(std::isfinite(with[i])) << "step " << i + 1;
-      if (method->effect == MethodEffect::kOtherPath) {
+      if (effect == MethodEffect::kOtherPath) {
         // Before the first update both have the same weights.
         if (i == 0) {
           EXPECT_NEAR(with[i], without[i], tolerance_of(MethodEffect::kRounding, arguments)) << "step 1";
         }
-      } else if (method->effect == MethodEffect::kSameBits) {
+      } else if (effect == MethodEffect::kSameBits) {
         EXPECT_EQ(with[i], without[i]) << "step " << i + 1;
       } else {
         EXPECT_NEAR(with[i], without[i], tolerance) << "step " << i + 1;
       }
     }
   }
+}
+
+// The plain references compute the whole set within what another order of sums explains. They run on CPUs.
+void MethodRuns::check_references(const MethodSet& set) {
+  const Arguments arguments = arguments_of(set, Dropout::kOn, "fast");
+  if (arguments.device.starts_with("cuda")) return;
+  Arguments plain = arguments;
+  plain.kernels = "ref";
+  plain.output_dir = folder_.path("plain");
+  const std::vector<double> fast = losses_of(arguments);
+  const std::vector<double> reference = losses_of(plain);
+  ASSERT_EQ(fast.size(), reference.size());
+  ASSERT_FALSE(fast.empty());
+  const double tolerance = tolerance_of(MethodEffect::kSameSums, arguments);
+  for (size_t i = 0; i < fast.size(); ++i) EXPECT_NEAR(fast[i], reference[i], tolerance) << "step " << i + 1;
 }
 
 void MethodRuns::check_resume(const MethodSet& set) {
@@ -197,6 +232,7 @@ void MethodRuns::check(const MethodSet& set) {
   SCOPED_TRACE(words_of(set));
   check_memory(set);
   check_losses(set);
+  check_references(set);
   check_resume(set);
 }
 

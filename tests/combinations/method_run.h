@@ -36,11 +36,11 @@ class MethodRuns {
 
   // Reports through GoogleTest:
   //  1. The arena is the planned one to the byte, and is used to its last tensor.
-  //  2. Each method's losses are those of the set without it: bit for bit where it keeps the bits, within
-  //  what
+  //  2. Each method's losses are those of the set without it: bit for bit where it keeps the bits, within what
   //     another order or another precision explains elsewhere; the first loss alone where it trains on
   //     another path.
-  //  3. A run that stops and goes on ends with the same bits.
+  //  3. On a CPU the losses are those that the plain reference kernels compute, within another order of sums.
+  //  4. A run that stops and goes on ends with the same bits.
   void check(const MethodSet& set);
   // Of random sets of two methods or more that differ in methods or shape until so many were checked, each in
   // a shape of its own, after the `first` of them; a set that is refused must be so by an argument's name.
@@ -53,6 +53,7 @@ class MethodRuns {
   std::vector<double> losses_of(const Arguments& arguments) const;
   void check_memory(const MethodSet& set);
   void check_losses(const MethodSet& set);
+  void check_references(const MethodSet& set);
   void check_resume(const MethodSet& set);
 
   const TestFolder& folder_;

@@ -1,12 +1,11 @@
 #include "tests/parity/fixtures.h"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <stdexcept>
 
 #include "base/file.h"
 #include "io/ckpt/safetensors.h"
+#include "tests/support/fnv1a.h"
 #include "tests/support/places.h"
 
 namespace plimsoll::testing {
@@ -19,18 +18,11 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// FNV-1a.
-uint64_t name_hash(const std::string& name) {
-  uint64_t value = 0xCBF29CE484222325u;
-  for (const char c : name) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  return value;
-}
-
 }  // namespace
 
 Projection project(const std::string& name, std::span<const double> values) {
   Projection sums{};
-  const uint64_t start = name_hash(name);
+  const uint64_t start = test::fnv1a(name);
   for (size_t i = 0; i < values.size(); ++i) {
     const uint64_t bits = mix(start + (i + 1) * 0x9E3779B97F4A7C15u);
     for (size_t k = 0; k < kProjections; ++k) sums[k] += ((bits >> k) & 1u) != 0 ? -values[i] : values[i];
@@ -88,18 +80,6 @@ nlohmann::json read_json(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw std::runtime_error(path + ": cannot be read");
   return nlohmann::json::parse(file);
-}
-
-ScratchFolder::ScratchFolder(const std::string& name)
-    : path_(std::filesystem::temp_directory_path() /
-            ("plimsoll_parity_" + name + "-" + std::to_string(getpid()))) {
-  std::filesystem::remove_all(path_);
-  std::filesystem::create_directories(path_);
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 bool has_zero_gradient(const std::string& tensor_name) {

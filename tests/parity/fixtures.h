@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -58,19 +57,6 @@ const Fixtures& fixtures();
 
 // Throws where the file is not there or is not JSON.
 nlohmann::json read_json(const std::string& path);
-
-// A folder below the build folder, empty at the start and gone at the end.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(const std::string& name);
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 // The gradient of an attention's key bias is exactly zero: it adds the same number to all scores of a query,
 // which softmax does not see. What an engine computes for it is rounding, and AdamW makes steps of full size

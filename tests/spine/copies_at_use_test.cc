@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/units.h"
 #include "tests/spine/attention_again.h"
@@ -35,12 +37,17 @@ bool keeps_matrices(const Plan& plan) {
   return elements_of_matrices(plan) > 0;
 }
 
+// On a CPU by the references, whose products read copies.
+TinyCase in_16_bits(TinyCase test, DType dtype) {
+  test.reference_kernels = !testing::tests_run_on_gpu();
+  test.activations = dtype;
+  return test;
+}
+TinyCase fp16(TinyCase test) {
+  return in_16_bits(std::move(test), DType::kF16);
+}
+
 std::vector<TinyCase> fp16_cases() {
-  const auto fp16 = [](TinyCase test) {
-    test.reference_kernels = true;
-    test.activations = DType::kF16;
-    return test;
-  };
   const PlanRequest plain = testing::tiny_request(fp16({}), testing::kStepsBucket);
   return {fp16({}),
           fp16({.model_type = "distilbert", .accumulation = 3}),
@@ -61,23 +68,49 @@ TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {
   }
 }
 
-// Ties of bf16 go to even here and away from zero in kept copies: 2^-16 of all roundings, none of which is in
-// this trajectory's weights.
+// Whether a weight lies in the middle between two numbers of bf16, of which the lower one is even: its ties
+// go to even at use and away from zero in kept copies.
+bool has_tie(const TinySteps& run) {
+  for (const WeightSpec& spec : run.plan.weights) {
+    const std::vector<std::byte> bytes = testing::bytes_of(run.executor, spec.name);
+    for (size_t at = 0; at < bytes.size(); at += sizeof(uint32_t)) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, bytes.data() + at, sizeof bits);
+      if ((bits & 0x1ffffu) == 0x8000u) return true;
+    }
+  }
+  return false;
+}
+
+// One rounding in 2^17 is such a tie. On a CPU none is in this trajectory's weights; on a GPU, whose sums
+// have another order, there may be one, and the bits are the same up to there.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
-  const TinyCase test{.dropout = 0.0,
-                      .optimizer = {.kind = OptimizerKind::kSgd},
-                      .reference_kernels = true,
-                      .activations = DType::kBF16};
+  constexpr int64_t kSteps = 4;
+  const TinyCase test =
+      in_16_bits({.dropout = 0.0, .optimizer = {.kind = OptimizerKind::kSgd}}, DType::kBF16);
   TinySteps at_use(test, plan_of(test, true)), kept(test, plan_of(test, false));
   EXPECT_FALSE(keeps_matrices(at_use.plan));
-  at_use.steps(1, 4);
-  kept.steps(1, 4);
+  ASSERT_FALSE(has_tie(kept));
+  int64_t step = 0;
+  while (step < kSteps && !has_tie(kept)) {
+    ++step;
+    at_use.steps_alone(step, step);
+    kept.steps_alone(step, step);
+    expect_equal(at_use, kept);
+  }
+  if (!testing::tests_run_on_gpu()) {
+    EXPECT_EQ(step, kSteps);
+    EXPECT_FALSE(has_tie(kept));
+  }
+  if (has_tie(kept)) return;
+  at_use.steps(kSteps + 1, kSteps);
+  kept.steps(kSteps + 1, kSteps);
   expect_equal(at_use, kept);
 }
 
 // A run that leaves the pass out, or stops before it, keeps its copies and updates them.
 TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
-  const TinyCase test{.reference_kernels = true, .activations = DType::kF16};
+  const TinyCase test = fp16({});
   for (const bool bisect : {false, true}) {
     PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
     request.weight_copies = true;
@@ -97,7 +130,7 @@ TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
 }
 
 TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
-  const TinyCase test{.accumulation = 2, .reference_kernels = true, .activations = DType::kF16};
+  const TinyCase test = fp16({.accumulation = 2});
   const Plan kept = plan_of(test, false), at_use = plan_of(test, true);
   int64_t kept_bytes = 0, bytes = 0;
   for (const PersistentBuffer& buffer : kept.persistent) kept_bytes += buffer.bytes;
@@ -119,7 +152,7 @@ TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   request.recompute.policy = RecomputePolicy::kFull;
   request.device = KernelDevice::kCuda;
   request.gpu = *find_gpu_target("h200");
-  request.train_buckets = request.evaluate_buckets = 1;
+  request.captured_buckets = {1, 1, 1};
   request.copies_at_use = true;
   EXPECT_LE(build_plan(request).total_bytes(), 3350 * kMiB);
   request.gradient_dtype = DType::kF16;

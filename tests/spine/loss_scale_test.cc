@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "tests/spine/tiny_run.h"
 
@@ -21,7 +20,7 @@ constexpr double kTooLarge = 0x1p80;
 TinyCase fp16_case(int64_t accumulation = 1, OptimizerConfig optimizer = {}) {
   return {.accumulation = accumulation,
           .optimizer = optimizer,
-          .reference_kernels = std::getenv("PLIMSOLL_TEST_DEVICE") == nullptr,
+          .reference_kernels = !testing::tests_run_on_gpu(),
           .activations = DType::kF16};
 }
 

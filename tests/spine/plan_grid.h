@@ -61,7 +61,7 @@ inline PlanRequest request_of(const GridPoint& point) {
   if (!point.gpu.empty()) {
     request.device = KernelDevice::kCuda;
     request.gpu = *find_gpu_target(point.gpu);
-    request.train_buckets = request.evaluate_buckets = 1;
+    request.captured_buckets = {1, 1, 1};
   }
   return request;
 }

@@ -26,7 +26,7 @@ std::vector<TinyCase> cases() {
           {.model_type = "distilbert", .accumulation = 3, .activations = DType::kBF16},
           {.accumulation = 2,
            .optimizer = {.weight_decay = 0.01},
-           .reference_kernels = true,
+           .reference_kernels = !testing::tests_run_on_gpu(),
            .activations = DType::kBF16}};
 }
 
@@ -89,7 +89,7 @@ TEST(SplitWeights, TwelveBytesAParameter) {
 }
 
 TEST(SplitWeights, Fp16AndOptimizersThatCannotKeepMasters) {
-  TinyCase fp16{.reference_kernels = true, .activations = DType::kF16};
+  TinyCase fp16{.reference_kernels = !testing::tests_run_on_gpu(), .activations = DType::kF16};
   EXPECT_TRUE(plan_of(fp16, MasterWeights::kSplit).split_weights.empty());
   TinyCase sgd{.optimizer = {.kind = OptimizerKind::kSgd}, .activations = DType::kBF16};
   const Plan plan = plan_of(sgd, MasterWeights::kAuto);

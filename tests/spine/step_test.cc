@@ -9,11 +9,13 @@
 
 #include "graph/ir/text.h"
 #include "graph/ops/ops.h"
+#include "tests/spine/step_cases.h"
 #include "tests/spine/tiny_run.h"
 
 namespace plimsoll {
 namespace {
 
+using testing::step_cases;
 using testing::TinyBatch;
 using testing::TinyCase;
 
@@ -51,69 +53,8 @@ StepResult run_steps(const TinyCase& test, const Bucket& bucket, uint8_t fill, i
   return result;
 }
 
-std::vector<TinyCase> all_cases() {
-  std::vector<TinyCase> cases;
-  for (const char* model : {"bert", "distilbert"}) {
-    for (const int64_t accumulation : {1, 3}) {
-      cases.push_back({.model_type = model, .accumulation = accumulation});
-      cases.push_back({.model_type = model,
-                       .accumulation = accumulation,
-                       .optimizer = {.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9}});
-    }
-  }
-  cases.push_back({.optimizer = {.kind = OptimizerKind::kLion, .weight_decay = 0.01}});
-  cases.push_back({.accumulation = 2, .optimizer = {.kind = OptimizerKind::kAdagrad, .weight_decay = 0.01}});
-  cases.push_back({.optimizer = {.kind = OptimizerKind::kAdafactor, .weight_decay = 0.01}});
-  cases.push_back({.accumulation = 2,
-                   .optimizer = {.kind = OptimizerKind::kAdafactor,
-                                 .weight_decay = 0.01,
-                                 .adafactor = {.beta1 = 0.9, .scale_parameter = true}},
-                   .activations = DType::kBF16});
-  // Wide enough for states in 8 bits: the tensors of q, k and v have 4096 elements each.
-  cases.push_back(
-      {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
-  cases.push_back(
-      {.accumulation = 2, .optimizer = {.kind = OptimizerKind::kLion8Bit}, .hidden = 64, .layers = 1});
-  cases.push_back({.optimizer = {.kind = OptimizerKind::kSgd8Bit, .weight_decay = 0.01, .momentum = 0.9},
-                   .hidden = 64,
-                   .layers = 1});
-  cases.push_back({.accumulation = 2,
-                   .optimizer = {.kind = OptimizerKind::kAdagrad8Bit, .weight_decay = 0.01},
-                   .hidden = 64,
-                   .layers = 1});
-  cases.push_back({.problem_type = ProblemType::kRegression});
-  cases.push_back({.problem_type = ProblemType::kMultiLabel, .accumulation = 2});
-  cases.push_back({.activations = DType::kBF16});
-  for (const int64_t accumulation : {1, 2}) {
-    cases.push_back({.accumulation = accumulation,
-                     .label_smoothing = 0.1,
-                     .activations = accumulation == 1 ? std::nullopt : std::optional(DType::kBF16),
-                     .chunked_loss = ChunkedLoss::kAlways});
-  }
-  for (const std::vector<std::string>& freeze :
-       {std::vector<std::string>{"bert.embeddings.*", "bert.encoder.layer.0.*"}, {"*.weight"}}) {
-    TinyCase frozen{.accumulation = freeze.size() == 1 ? 2 : 1};
-    frozen.freeze = freeze;
-    cases.push_back(frozen);
-  }
-  const auto add_lora = [&cases](TinyCase test, const LoraConfig& lora) {
-    test.lora = lora;
-    cases.push_back(test);
-  };
-  LoraConfig everywhere;
-  everywhere.target_modules = {"all-linear"};
-  add_lora({.accumulation = 2}, LoraConfig{.r = 3, .alpha = 5.0, .dropout = 0.1});
-  add_lora({.model_type = "distilbert"}, everywhere);
-  add_lora({}, LoraConfig{.base_weights = BaseWeights::kNf4, .double_quant = true});
-  add_lora({.accumulation = 2}, LoraConfig{.base_weights = BaseWeights::kInt8});
-  add_lora({.activations = DType::kBF16}, LoraConfig{.base_weights = BaseWeights::kFp4});
-  add_lora({.activations = DType::kBF16}, LoraConfig{.r = 4, .dropout = 0.1});
-  cases.push_back({.model_type = "distilbert", .accumulation = 2, .activations = DType::kBF16});
-  return cases;
-}
-
 TEST(Step, SameBitsWhateverTheArenaHeld) {
-  for (const TinyCase& test : all_cases()) {
+  for (const TinyCase& test : step_cases()) {
     SCOPED_TRACE(test.model_type);
     const StepResult zero = run_steps(test, kBucket, 0x00);
     const StepResult ones = run_steps(test, kBucket, 0xFF);
@@ -122,22 +63,11 @@ TEST(Step, SameBitsWhateverTheArenaHeld) {
   }
 }
 
-// A bucket with room to spare computes the same: tail rows contribute nothing.
-TEST(Step, SameLossInALargerBucket) {
-  for (const TinyCase& test : all_cases()) {
-    SCOPED_TRACE(test.model_type);
-    const StepResult tight = run_steps(test, {.tokens = 16, .sequences = 4, .longest = 7}, 0xFF, 2);
-    const StepResult loose = run_steps(test, {.tokens = 200, .sequences = 9, .longest = 40}, 0xFF, 2);
-    ASSERT_EQ(tight.losses.size(), loose.losses.size());
-    for (size_t i = 0; i < tight.losses.size(); ++i) EXPECT_NEAR(tight.losses[i], loose.losses[i], 1e-5);
-  }
-}
-
 TEST(Step, PreservingPassesKeepEveryBit) {
   int checked = 0;
   for (const PassInfo& pass : all_passes()) {
     if (pass.numerics != Numerics::kPreserving || !pass.needed_for.empty()) continue;
-    for (TinyCase test : all_cases()) {
+    for (TinyCase test : step_cases()) {
       // The fused norm computes its output before it rounds the normalised values to 16 bits; recomputing
       // starts from the rounded ones. In fp32 there is no such rounding and the pass keeps every bit.
       if (pass.name == "recompute" && test.activations) continue;
@@ -166,7 +96,7 @@ void expect_alike(const StepResult& before, const StepResult& after, double tole
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;
-  for (TinyCase test : all_cases()) {
+  for (TinyCase test : step_cases()) {
     test.dropout = 0.0;
     if (test.lora) test.lora->dropout = 0.0;
     test.stop_after_pass = kStopAfterNone;
@@ -252,7 +182,7 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
 
 // Every buffer in a block of its own: what ops read and write does not depend on who lies beside whom.
 TEST(Step, SeparateBuffersKeepEveryBit) {
-  for (TinyCase test : all_cases()) {
+  for (TinyCase test : step_cases()) {
     SCOPED_TRACE(test.model_type);
     const StepResult shared = run_steps(test, kBucket, 0xFF);
     test.separate_buffers = true;
@@ -264,14 +194,16 @@ TEST(Step, SeparateBuffersKeepEveryBit) {
 }
 
 TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
-  for (const TinyCase& test : all_cases()) {
+  for (const TinyCase& test : step_cases()) {
     const StepResult result = run_steps(test, {.tokens = 16, .sequences = 4, .longest = 7}, 0xFF);
     EXPECT_EQ(result.high_water, result.arena);
   }
 }
 
 // The gradient of three micro-batches is that of their union: one SGD step ends at the same weights up to
-// rounding.
+// rounding. With u = 2^-24, larger_bucket_test.cc measures a loss of such a model 1.2 u, and a gradient 20 u of
+// its norm, from exact arithmetic. Each side here is given 4 u and 32 u. The gradient's norm is at most 1, a
+// weight is below 2 and rounded once on each side, by u at most.
 TEST(Step, AccumulationEqualsTheLargeBatch) {
   TinyCase test{
       .dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
@@ -292,8 +224,9 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
     for (size_t i = 1; i < part.cu_seqlens.size(); ++i) all.cu_seqlens.push_back(part.cu_seqlens[i] + offset);
   }
   const double loss = testing::forward_backward(executor, all, 1, 12.0);
-  EXPECT_NEAR(loss, micro.losses[0] + micro.losses[1] + micro.losses[2], 1e-6);
-  executor.set_update(1e-2, 1);
+  constexpr double u = 0x1p-24, rate = 1e-2;
+  EXPECT_NEAR(loss, micro.losses[0] + micro.losses[1] + micro.losses[2], 2 * 4 * u * loss);
+  executor.set_update(rate, 1);
   executor.run(ProgramKind::kTrain, Segment::kOptimizer);
   size_t index = 0;
   for (const WeightSpec& spec : plan.weights) {
@@ -302,7 +235,8 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
     for (int64_t i = 0; i < spec.elements(); ++i) {
       float value = 0;
       std::memcpy(&value, other.data() + 4 * i, 4);
-      EXPECT_NEAR(values[static_cast<size_t>(i)], static_cast<double>(value), 2e-7) << spec.name;
+      EXPECT_NEAR(values[static_cast<size_t>(i)], static_cast<double>(value), 2 * (u + rate * 32 * u))
+          << spec.name;
     }
   }
 }
@@ -339,8 +273,33 @@ TEST(Step, ThePaddingTokenLearnsNothing) {
   EXPECT_GT(of_other, 0.0);
 }
 
+// Kernels do not look: a row beyond its table would be read from somebody else's memory.
+TEST(Step, ABatchWithRowsBeyondTheirTablesIsRefused) {
+  const TinyCase test;
+  const Bucket bucket{.tokens = 64, .sequences = 4, .longest = 32};
+  const Plan plan = build_plan(tiny_request(test, bucket));
+  Executor executor(plan);
+  const ModelConfig& model = plan.request.model;
+  const auto staged = [&](auto&& change) {
+    testing::TinyBatch batch = testing::tiny_batch(test, {7, 5}, 3);
+    change(batch);
+    executor.stage(ProgramKind::kTrain, batch.view(), 2);
+  };
+  staged([](testing::TinyBatch&) {});
+  staged([&](testing::TinyBatch& batch) { batch.ids[3] = static_cast<int32_t>(model.vocab_size) - 1; });
+  EXPECT_THROW(
+      staged([&](testing::TinyBatch& batch) { batch.ids[3] = static_cast<int32_t>(model.vocab_size); }),
+      Error);
+  EXPECT_THROW(staged([](testing::TinyBatch& batch) { batch.ids[3] = -1; }), Error);
+  EXPECT_THROW(staged([](testing::TinyBatch& batch) { batch.token_types[0] = 2; }), Error);
+  EXPECT_THROW(staged([&](testing::TinyBatch& batch) {
+                 batch.positions[0] = static_cast<int32_t>(model.max_position_embeddings);
+               }),
+               Error);
+}
+
 TEST(Step, TextFormRoundTrips) {
-  for (const TinyCase& test : all_cases()) {
+  for (const TinyCase& test : step_cases()) {
     const Plan plan = build_plan(testing::tiny_request(test, kBucket));
     for (const auto* program : {&plan.train, &plan.evaluate}) {
       const std::string text = print_graph((*program)->graph);

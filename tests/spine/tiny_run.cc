@@ -10,6 +10,10 @@
 
 namespace plimsoll::testing {
 
+bool tests_run_on_gpu() {
+  return std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr;
+}
+
 ModelConfig tiny_model(const TinyCase& test) {
   ModelConfig config;
   config.model_type = test.model_type;
@@ -50,8 +54,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.passes.disabled = test.disabled_passes;
   request.passes.stop_after = test.stop_after_pass;
   // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
-  if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr && !test.reference_kernels &&
-      test.dtype == DType::kF32) {
+  if (tests_run_on_gpu() && !test.reference_kernels && test.dtype != DType::kF64) {
     const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
     if (devices.empty()) throw std::runtime_error("PLIMSOLL_TEST_DEVICE is set, but no GPU is visible");
     const CudaDeviceInfo& info = devices.front();

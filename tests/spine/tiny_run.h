@@ -32,6 +32,11 @@ struct TinyCase {
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
 };
 
+// Whether the tests of this process run on a GPU: where PLIMSOLL_TEST_DEVICE is set, see CMakeLists.txt. A
+// case by the references runs on a CPU there, too; so does fp64. What is in fp16 has kernels on a GPU, and on
+// a CPU the references alone.
+bool tests_run_on_gpu();
+
 ModelConfig tiny_model(const TinyCase& test);
 PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket);
 

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <ostream>
+#include <utility>
 
 #include "base/check.h"
 #include "base/philox.h"
+#include "tests/support/fnv1a.h"
 
 namespace plimsoll::test {
 namespace {
@@ -61,6 +64,34 @@ struct Finding {
     if (count++ == 0) first = index;
   }
 };
+
+// What take_compared() tells.
+class Tally {
+ public:
+  void add(const Comparison& within) {
+    if (!within.ok()) return;
+    const std::scoped_lock lock(mutex_);
+    ++so_far_.num_within;
+    if (within.error > 0.0) so_far_.worst_share = std::max(so_far_.worst_share, within.error / within.limit);
+  }
+  void add_bits() {
+    const std::scoped_lock lock(mutex_);
+    ++so_far_.num_bits;
+  }
+  Compared take() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(so_far_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  Compared so_far_;
+};
+
+Tally& tally() {
+  static Tally all;
+  return all;
+}
 
 template <typename Want>
 Comparison compare_elements(ConstView got, int64_t count, const Want& want, const Limit& limit) {
@@ -128,6 +159,7 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
       fmt::format("{}: {} of {} elements; at {} got {:.9g}, want {:.9g}, off by {:.3g}, allowed {:.3g}",
                   verdict_name(result.verdict), result.num_bad, count, place(result.worst_index, limit.shape),
                   result.got, result.want, result.error, result.limit);
+  tally().add(result);
   return result;
 }
 
@@ -215,9 +247,7 @@ GuardedBuffer& GuardedBuffer::fill_indices(int64_t bound) {
 }
 
 uint64_t tensor_seed(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
+  return fnv1a(name);
 }
 
 void fill_uniform(View view, int64_t count, std::string_view name, double low, double high) {
@@ -300,6 +330,10 @@ Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Li
   return with_guard(compare(got.view(), want.view(), got.count(), limit), got);
 }
 
+Compared take_compared() {
+  return tally().take();
+}
+
 Comparison compare_bits(ConstView got, ConstView want, int64_t count) {
   PLIMSOLL_CHECK(got.dtype == want.dtype, "{} compared with {}", dtype_name(got.dtype),
                  dtype_name(want.dtype));
@@ -326,6 +360,7 @@ Comparison compare_bits(ConstView got, ConstView want, int64_t count) {
   result.message = fmt::format("{}: {} of {} elements; first at [{}] got {:.17g}, want {:.17g}",
                                verdict_name(result.verdict), result.num_bad, count, result.worst_index,
                                result.got, result.want);
+  if (result.ok()) tally().add_bits();
   return result;
 }
 

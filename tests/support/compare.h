@@ -5,7 +5,8 @@
 // This is not a test framework: it asserts nothing. A test writes EXPECT_TRUE(result.ok()) << result.
 //
 // Thread-safety: distinct buffers may be used from distinct threads; the functions are pure but for what they
-// fill. Ownership: a GuardedBuffer owns its bytes; views into it die with it.
+// fill and for the figures of take_compared(). Ownership: a GuardedBuffer owns its bytes; views into it die
+// with it.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +25,9 @@ namespace plimsoll::test {
 
 // Memory for one tensor, aligned to 64 bytes. Invariants:
 //  1. A fresh buffer holds 0xFF in every byte: a NaN in every floating type, -1 or 255 in the integers. Never
-//  zeros.
+//     zeros.
 //  2. Guard zones of kGuardBytes lie directly before the first and directly after the last element, without
-//  padding.
+//     padding.
 class GuardedBuffer {
  public:
   static constexpr int64_t kGuardBytes = 1024;
@@ -62,9 +63,8 @@ class GuardedBuffer {
   GuardedBuffer& fill_uniform(double low = -1.0, double high = 1.0);
   // Bell-shaped with this mean and standard deviation, at most 3.47 deviations from the mean.
   GuardedBuffer& fill_normal(double mean = 0.0, double deviation = 1.0);
-  // Integers in [-magnitude, magnitude]. Sums of products of them are exact in any order while num_terms *
-  // magnitude^2
-  // <= 2^24 (fp32 sums) and each value is exact in bf16 for magnitude <= 256.
+  // Integers in [-magnitude, magnitude]. Sums of products of them in fp32 are exact in any order while
+  // num_terms * magnitude^2 <= 2^24, and each value is exact in bf16 for magnitude <= 256.
   GuardedBuffer& fill_small_integers(int magnitude = 4);
   // Integers in [0, bound), for ids and labels. Requires: bound >= 1.
   GuardedBuffer& fill_indices(int64_t bound);
@@ -142,6 +142,16 @@ Comparison compare(ConstView got, ConstView want, int64_t count, const Limit& li
 // These verify the guard zones of `got` too. Requires: as many elements in want as in got.
 Comparison compare(const GuardedBuffer& got, std::span<const double> want, const Limit& limit);
 Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Limit& limit);
+
+// Of this process's comparisons that passed: how many there were and the largest share of its limit that an
+// error took. The one state that the functions of this header keep; thread-safe.
+struct Compared {
+  int64_t num_within = 0;    // limits
+  int64_t num_bits = 0;      // bit for bit
+  double worst_share = 0.0;  // 1: an error as large as its limit
+};
+// Since the last call.
+Compared take_compared();
 
 // Same bits, element by element (so -0 differs from 0 and a NaN equals the same NaN). Requires: one dtype.
 Comparison compare_bits(ConstView got, ConstView want, int64_t count);

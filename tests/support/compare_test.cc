@@ -8,6 +8,8 @@
 #include <sstream>
 #include <vector>
 
+#include "tests/support/keep_worst.h"
+
 namespace plimsoll::test {
 namespace {
 
@@ -160,6 +162,27 @@ TEST(CompareBits, SeesWhatArithmeticDoesNot) {
   EXPECT_EQ(result.verdict, Verdict::kBitsDiffer);
   EXPECT_EQ(result.worst_index, 1);
   EXPECT_FALSE(compare_bits(filled("bits/a", {1.0}), filled("bits/b", {std::nextafterf(1.0f, 2.0f)})).ok());
+}
+
+// Whatever comes before and after it.
+TEST(KeepWorst, NaNStays) {
+  for (const size_t place : {0u, 1u, 2u}) {
+    std::vector<double> errors{0.25, 0.5, 0.125};
+    errors[place] = std::numeric_limits<double>::quiet_NaN();
+    double worst = 0.0;
+    for (const double error : errors) keep_worst(worst, error);
+    EXPECT_TRUE(std::isnan(worst)) << place;
+  }
+}
+
+TEST(KeepWorst, KeepsTheLargestAndSaysWhereItIs) {
+  double worst = 0.0;
+  EXPECT_FALSE(keep_worst(worst, 0.0));
+  EXPECT_TRUE(keep_worst(worst, 0.5));
+  EXPECT_FALSE(keep_worst(worst, 0.25));
+  EXPECT_TRUE(keep_worst(worst, std::numeric_limits<double>::infinity()));
+  EXPECT_FALSE(keep_worst(worst, 1.0));
+  EXPECT_EQ(worst, std::numeric_limits<double>::infinity());
 }
 
 TEST(Generators, DependOnTheNameAndOnNothingElse) {

@@ -1,5 +1,8 @@
 // The plan against the truth: two hundred small runs, and large ones that must also not be predicted too
-// high. Cases are independent of each other: GTEST_TOTAL_SHARDS splits them over processes.
+// high. Cases are independent of each other: GTEST_TOTAL_SHARDS splits them over processes. By hand, with
+// PLIMSOLL_TEST_DEVICE=cuda:0 and one process at a time, the two hundred run on a GPU, as those of
+// truth_gpu_test.cc do.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -20,16 +23,17 @@ class TruthLong : public ::testing::TestWithParam<uint64_t> {};
 TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
   const TestFolder folder("truth_long_" + std::to_string(GetParam()));
   for (uint64_t number = GetParam(); number < kRuns; number += kCases) {
-    const std::vector<std::string> words = random_run(folder, 2, number);
-    std::string line;
-    for (const std::string& word : words) line += word + " ";
-    SCOPED_TRACE(line);
-    const MemoryTruth truth = memory_of(folder, words);
+    const RandomRun run = random_run(folder, 2, number, device_of_tests());
+    SCOPED_TRACE(fmt::format("{}", fmt::join(run.words, " ")));
+    const MemoryTruth truth = memory_of(folder, run.words);
     expect_truth(truth);
-    std::printf("run %3llu: arena %lld, high water %lld, beside the arena predicted %lld, measured %lld\n",
-                static_cast<unsigned long long>(number), static_cast<long long>(truth.arena_bytes),
-                static_cast<long long>(truth.high_water_bytes), static_cast<long long>(truth.constant_bytes),
-                static_cast<long long>(truth.measured_bytes - truth.arena_bytes));
+    const std::string figures =
+        truth.is_on_gpu ? held_text(truth)
+                        : fmt::format("arena {}, high water {}, beside the arena predicted {}, measured {}",
+                                      truth.arena_bytes, truth.high_water_bytes, truth.constant_bytes,
+                                      truth.measured_bytes - truth.arena_bytes);
+    std::printf("run %3llu: %s; %d draws, %s\n", static_cast<unsigned long long>(number), figures.c_str(),
+                run.num_draws, run.summary.c_str());
     std::fflush(stdout);
   }
 }
@@ -46,6 +50,8 @@ TEST(TruthLarge, RunsUseNineTenthsOfWhatWasPredicted) {
   for (const char* optimizer : {"adamw_torch", "sgd"}) {
     SCOPED_TRACE(optimizer);
     const MemoryTruth truth = memory_of(folder, {"train",
+                                                 "--device",
+                                                 "cpu",
                                                  "--config_name",
                                                  folder.path("model"),
                                                  "--dataset_name",

@@ -4,11 +4,9 @@
 // Invariants (verify.h checks them):
 //  1. Ops stand in an order in which every value is produced before it is read; that order is the schedule.
 //  2. A value has one producer, or none when it lives across programs (weights, states, persistent gradients)
-//  or is
-//     written by the host (inputs).
+//     or is written by the host (inputs).
 //  3. A value with `version_of` set occupies the bytes of that value and replaces its content; every other
-//  reader of the
-//     older version stands before its producer.
+//     reader of the older version stands before its producer.
 //  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
 //  5. Every op's outputs have the types that its definition infers.
 //  6. A value lies in one memory space, a newer version in that of the older. Ops work on values of the

@@ -9,20 +9,7 @@ namespace {
 using testing::replaced;
 using testing::unchanged;
 
-constexpr const char* kLayer =
-    "graph g {\n"
-    "  input %x: bf16[T,4]\n"
-    "  input %r: bf16[T,6]\n"
-    "  weight %w: bf16[6,4]\n"
-    "  weight %b: f32[6]\n"
-    "  weight %gain: f32[6]\n"
-    "  weight %beta: f32[6]\n"
-    "  forward @layer\n"
-    "  %h: bf16[T,6] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n"
-    "  %z: bf16[T,6] = gelu(%r)\n"
-    "  %y: bf16[T,6] !output, %n: bf16[T,6], %s: f32[T] = bias_dropout_residual_norm(%h, %b, %z, %gain, "
-    "%beta, _) {eps=1e-05, p=0.0}\n"
-    "}\n";
+constexpr const char* kLayer = testing::kProductAndNorm;
 
 Graph after(const std::string& text, bool has_kernel) {
   return testing::after_pass(text, linear_norm_pass([has_kernel](const OpView& op) {
@@ -71,9 +58,7 @@ TEST(LinearNorm, OthersStay) {
   EXPECT_EQ(print_graph(after(read, true)), unchanged(read));
   const std::string normalized = replaced(kLayer, "\n}\n", "\n  %o: bf16[T,6] !output = gelu(%n)\n}\n");
   EXPECT_EQ(print_graph(after(normalized, true)), unchanged(normalized));
-  const std::string dropped =
-      replaced(replaced(replaced(kLayer, "p=0.0", "p=0.1, site=1"), "%beta, _)", "%beta, %rng)"),
-               "  weight %w", "  input %rng: i64[2]\n  weight %w");
+  const std::string dropped = testing::product_dropout_and_norm();
   EXPECT_EQ(print_graph(after(dropped, true)), unchanged(dropped));
 }
 

@@ -23,8 +23,8 @@ struct Pass {
   std::string_view name;
   Numerics numerics = Numerics::kPreserving;
   std::string_view help;
-  // Of a pass without which no program runs: what a run asks for that puts it into the pipeline. Such a pass
-  // is never left out. "" for all others.
+  // Some passes cannot be left out, because a run asks for what they do and could not be executed without
+  // them. For those this says what the run asked for; "" for all others.
   std::string_view needed_for = {};
   std::function<void(Graph&)> run;
 };
@@ -34,7 +34,8 @@ inline constexpr std::string_view kStopAfterNone = "none";
 
 struct PassOptions {
   std::set<std::string, std::less<>> disabled;  // names of passes to skip
-  // Bisecting: what all_passes() lists behind this one is left out, but for what is needed; "" runs all.
+  // For bisecting: passes that all_passes() lists behind this one do not run, unless they are needed. "" runs
+  // all.
   std::string stop_after;
   // Called with the pass's name and the text of the graph after every pass, when set.
   std::function<void(std::string_view pass, const std::string& text)> dump;
@@ -47,7 +48,7 @@ struct PassRecord {
   std::string name;
   double milliseconds = 0;
   bool ran = false;
-  bool despite_stop = false;  // it is behind the one to stop after, and needed
+  bool despite_stop = false;  // ran though it is behind stop_after, because it is needed
   std::string_view needed_for = {};
   size_t ops_before = 0;
   size_t ops_after = 0;
@@ -69,8 +70,8 @@ class PassManager {
   size_t next_ = 0;  // the first in all_passes() that may come
 };
 
-// The passes by name, in the one order in which a program runs those that its run asks for: what
-// --disable_pass and --stop_after_pass name.
+// All passes, in the order in which they run; a program runs those that its run asks for. --disable_pass and
+// --stop_after_pass take these names.
 struct PassInfo {
   std::string_view name;
   Numerics numerics;
@@ -83,8 +84,8 @@ const std::vector<PassInfo>& all_passes();
 Pass precision_pass(DType activations);
 // frozen_weights.cc: frozen weights that only products of `dtype` activations read are held in that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
-// unread_rows.cc: rows that nobody reads are not computed: behind the last attention a classifier reads the
-// first token of each sequence only. Draws of dropout there count those rows.
+// unread_rows.cc: rows that nobody reads are not computed. Behind the last attention a classifier reads only
+// the first token of each sequence. There dropout numbers its draws by the rows that are left.
 Pass unread_rows_pass();
 // fuse.cc: forward patterns into fused ops.
 Pass fuse_pass();
@@ -92,35 +93,36 @@ Pass fuse_pass();
 // for devices whose products take both operands in one type. Gradients of the copies have the type
 // `gradients`.
 Pass weight_copies_pass(DType gradients);
-// weight_copies.cc: copies of matrices are made before each product that reads one, and die with it. The same
-// bits as kept copies in fp16; in bf16, whose kept copies round ties away from zero, ties go to even.
+// weight_copies.cc: 16-bit copies of matrices are made right before each product that reads one and live no
+// longer, instead of being kept. In fp16 the copies have the same bits as kept ones; in bf16 they round ties
+// to even, while kept ones round them away from zero.
 Pass copies_at_use_pass(DType copies);
-// split_weights.cc: weights that are read as copies only lose their masters; the optimizer keeps what the
-// copies leave of fp32 (base/split_f32.h).
+// split_weights.cc: a weight of which only the 16-bit copy is read needs no fp32 master: the optimizer keeps
+// just the 16 bits by which the copy differs from it (base/split_f32.h).
 Pass split_weights_pass(DType copies);
-// The name of the copy.
+// The name of a weight's 16-bit copy.
 std::string weight_copy_name(std::string_view weight, DType dtype);
 // common_subexpression.cc: two ops with equal inputs and attributes become one.
 Pass common_subexpression_pass();
-// linear_gelu.cc: in a program that takes no gradients, a product and the bias and GELU behind it become one
-// op where `has_kernel` says that a kernel computes that.
+// The next four run in programs that take no gradients, and fuse where `has_kernel` says that a kernel
+// computes the fused op. linear_gelu.cc: a product and the bias and GELU behind it become one op.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_norm.cc: likewise a product, its bias, the residual that is added and the norm behind them.
+// linear_norm.cc: so do a product, its bias, the residual that is added and the norm behind them.
 Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_add.cc: likewise a product and the residual that is added to it in the norm behind it.
+// linear_add.cc: so do a product and the residual that the norm behind it would add; the norm stays.
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
-// first_token_attention.cc: likewise attention of which only first tokens are read, and the product before
+// first_token_attention.cc: so do an attention of which only first tokens are read, and the product before
 // it.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
 // chunked_loss.cc: where the logits of a training program take more than `most_bytes` in this bucket, they
 // exist for some rows at a time: classifier and loss become one op.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
-// From so many bytes of logits on the pass is worth what it computes again, two products of the classifier: a
-// plan is smaller by three quarters of them at least, 48 MiB. Where they are smaller, few plans are set by
-// them; where they are as large, BERT-base over 8192 tokens computes 1.2 % more in a step.
+// The least bytes of logits for which the pass is worth its price, which is computing two products of the
+// classifier again: a plan then gets smaller by at least three quarters of them, 48 MiB, and BERT-base over
+// 8192 tokens computes 1.2 % more in a step. Smaller logits rarely decide how large a plan is.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
-// Rows of a chunk: a quarter of all, but of no more than 16 MiB, down to 16 rows. Smaller chunks would save
-// little more of the logits and read the weight and write its gradient more often.
+// The rows of a chunk: a quarter of all rows, but at most as many as take 16 MiB, and at least 16. Smaller
+// chunks would save little more, and would read the weight and write its gradient more often.
 int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes);
 // dead_code.cc: ops whose outputs nobody reads. `keep`: names of values that are read from outside.
 Pass dead_code_pass(std::vector<std::string> keep);
@@ -130,20 +132,20 @@ Pass accumulate_pass();
 Pass recompute_pass(RecomputeChoice choice);
 // reorder.cc: an order of ops with a lower peak.
 Pass reorder_pass(const Bucket& bucket);
-// slice_updates.cc: updates of parameters with more than `most_elements` become several, of some rows each:
-// all of those that work on elements alone, or those whose gradient is that of a looked-up table and need
-// then not exist as a whole.
+// slice_updates.cc: the update of a parameter with more than `most_elements` becomes several, of some rows
+// each. kAll: every update that treats each element alone. kOfLookedUpTables: those of embedding tables,
+// whose gradient then never exists as a whole.
 enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 // in_place.cc: an output takes over the bytes of an input that dies there.
 Pass in_place_pass();
-// offload_activations.cc: saved values of at least so many bytes are in the host's memory between the passes,
-// but for those that stay where it is said what room a step leaves.
+// offload_activations.cc: values of at least `least_bytes` that are saved for the backward pass lie in the
+// host's memory until then. Where `room` says how much of the device a step leaves free, some of them stay.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, SavedRoom room = {});
 // updates_at_use.cc: a step's updates run in the next step's forward pass, where weights are read first.
 Pass updates_at_use_pass();
-// offload_states.cc: what only updates read lives in the host's memory and is copied for each update, early
-// where it is said what room a step leaves.
+// offload_states.cc: what only updates read lives in the host's memory and is copied to the device for each
+// update. Where `room` says how much of the device a step leaves free, it comes early.
 Pass offload_states_pass(StepRoom room = {});
 
 }  // namespace plimsoll

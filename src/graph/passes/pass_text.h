@@ -47,11 +47,34 @@ inline constexpr const char* kSharedWeight = R"(graph g {
 }
 )";
 
+// A product in 16 bits whose sum with a residual a norm takes.
+inline constexpr const char* kProductAndNorm =
+    "graph g {\n"
+    "  input %x: bf16[T,4]\n"
+    "  input %r: bf16[T,6]\n"
+    "  weight %w: bf16[6,4]\n"
+    "  weight %b: f32[6]\n"
+    "  weight %gain: f32[6]\n"
+    "  weight %beta: f32[6]\n"
+    "  forward @layer\n"
+    "  %h: bf16[T,6] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n"
+    "  %z: bf16[T,6] = gelu(%r)\n"
+    "  %y: bf16[T,6] !output, %n: bf16[T,6], %s: f32[T] = bias_dropout_residual_norm(%h, %b, %z, %gain, "
+    "%beta, _) {eps=1e-05, p=0.0}\n"
+    "}\n";
+
 // The first `from` becomes `to`.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
+}
+
+// kProductAndNorm with dropout before the norm.
+inline std::string product_dropout_and_norm() {
+  const std::string drops = replaced(kProductAndNorm, "p=0.0", "p=0.1, site=1");
+  return replaced(replaced(drops, "%beta, _)", "%beta, %rng)"), "  weight %w",
+                  "  input %rng: i64[2]\n  weight %w");
 }
 
 }  // namespace plimsoll::testing

@@ -1,6 +1,6 @@
-// quantized_weights.cc: matrices that nothing updates are held in 4 or 8 bits and turned back into numbers
-// right before each product that reads them. The weight keeps its name and becomes the codes; scales lie
-// beside it.
+// The pass of quantized_weights.cc: matrices that nothing updates are held in 4 or 8 bits, and turned back
+// into numbers right before each product that reads them. The weight's name then stands for its codes; its
+// scales are persistent values beside it.
 #pragma once
 
 #include <cstdint>

@@ -14,17 +14,17 @@ namespace plimsoll {
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
-  kCheap,  // ops' own recipes: GELU, scale and shift, dropout, biases
-  kFull    // of each block what it hands to the next, and its norm's statistics
+  kCheap,  // not kept is what an op says is cheap to compute again: GELU, scale and shift, dropout, biases
+  kFull    // of each block only what it hands to the next is kept, and the statistics of the norm there
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // Blocks (graph/analysis/blocks.h) for which a choice was made value by value: the names of the forward
-  // values that are kept. What ends a block is kept in any case, and all else that the backward pass reads is
-  // produced again.
+  // Blocks (graph/analysis/blocks.h) for which values were chosen one by one, instead of by the policy: the
+  // names of the forward values that are kept. What ends a block is kept in any case; everything else that
+  // the backward pass reads is computed again.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };

@@ -1,6 +1,6 @@
-// When the states of each update are brought from the host's memory, when they go back and when their bytes
-// on the device are free again: what offload_states.cc gives the ops for. Pure functions of numbers;
-// thread-safe.
+// When the states of each update are copied from the host's memory to the device, when they go back, and when
+// their bytes on the device are free again: the timetable for the copies that offload_states.cc inserts. Pure
+// functions of numbers; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -17,77 +17,82 @@ namespace plimsoll {
 struct MovedUpdate {
   uint32_t op = 0;  // its position
   Segment segment = Segment::kOptimizer;
-  int64_t bytes = 0;      // of the copies on the device, as many in each direction
-  bool follows = false;   // nothing but updates stands between the one before and this one
-  bool ends_run = false;  // and it is the last of such, with other ops of the segment behind it
-  std::vector<int64_t> state_bytes = {};  // of each state, `bytes` together
+  int64_t bytes = 0;      // of its states: what is copied in each direction
+  bool follows = false;   // only updates, and gradients by rows for them, stand between the one before and it
+  bool ends_run = false;  // other ops stand between it and the next one, which is of the same segment
+  std::vector<int64_t> state_bytes = {};  // of each state; they add up to `bytes`
 };
 
 // The updates whose states the pass offload_states moves, in the order of their positions.
 std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 
-// What a step leaves beside its ops, by position: the bytes that lie on the device and how long each op
-// takes.
+// How much memory and time a step leaves for copies of states.
 struct StepRoom {
-  std::vector<int64_t> live_bytes = {};
-  std::vector<double> op_ms = {};
-  int64_t most_bytes = 0;        // that may lie there at any position, copies included
-  double link_bytes_per_ms = 0;  // in one direction while others go in the other
-  uint32_t first = 0;            // nothing is brought before the op at this position
-  bool carries = false;          // states may go back beside the forward pass of the next step
+  std::vector<int64_t> live_bytes = {};  // on the device, at each position, without the states
+  std::vector<double> op_ms = {};        // how long each op takes
+  int64_t most_bytes = 0;                // that may lie on the device at any position, states included
+  double link_bytes_per_ms = 0;          // in one direction while the other is busy too
+  uint32_t first = 0;                    // nothing is brought before the op at this position
+  bool carries = false;  // whether states may go back in the next step, beside its forward pass
 };
 
-// The copies of an update to the device start before the op at `before`, once those to the host of the first
-// `ended` updates have ended.
+// When the states of one update come to the device: the copies start before the op at `before`, and wait
+// until the states of the first `ended` updates are back on the host, whose bytes they may take.
 struct Turn {
   uint32_t before = 0;
   size_t ended = 0;
   friend bool operator==(const Turn&, const Turn&) = default;
 };
 
-// The op at `before`, in the forward pass, waits until the first `ended` copies to the host of that segment
-// have ended.
+// A wait of the forward pass for room: the op at `before` starts when the first `ended` copies to the host in
+// this segment have ended.
 struct Release {
   uint32_t before = 0;
   size_t ended = 0;
   friend bool operator==(const Release&, const Release&) = default;
 };
 
-// A step's traffic. The states of the last `carried` updates stay on the device until the next step, at whose
-// start all of them begin to go back, the last update's first: what came last goes first, so that their
-// places can lie one on the other. Where updates run in the forward pass, those of the first `early` ones
-// have come in the step before, behind its forward pass, the first update's last.
+// The timetable of a step.
 struct StateTurns {
-  std::vector<Turn> turns = {};  // of each update
+  std::vector<Turn> turns = {};  // one for each update
+  // The states of the last `carried` updates stay on the device when the step ends, and go back from the
+  // start of the next step on, those of the last update first: what came last goes first, so that their
+  // places can lie one above the other.
   size_t carried = 0;
+  // Only where updates run in the forward pass: the states of the first `early` updates come already in the
+  // step before, behind its forward pass, those of the first update last.
   size_t early = 0;
-  std::vector<Release> releases = {};  // in the forward pass
+  std::vector<Release> releases = {};
   friend bool operator==(const StateTurns&, const StateTurns&) = default;
 };
 
-// The updates in the order in which their copies to the device stand in a program.
+// The numbers of the updates in the order in which their copies to the device stand in the program.
 std::vector<size_t> order_of_copies(const StateTurns& turns);
 
-// So many copies to the host the copies of update `k` to the device wait for, counted from the start of the
-// update's segment.
+// Turn::ended of update `k`, counted from the start of the update's segment instead of from that of the step:
+// how many updates of this segment must have their states back on the host before those of `k` come.
 size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const Turn> turns, size_t k);
 
-// One update ahead, two updates' copies at a time, and none ahead over ops that are no updates.
+// The timetable that takes the fewest bytes: states come one update ahead, so that those of two updates are
+// on the device at a time. Where other ops stand between two updates, they come only behind those ops.
 std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates);
 
-// As early as there is room, with as many copies under way as fit. Follows the ops and both directions of the
-// link in time: the bytes of what has gone back by then are taken again, and where nothing stands between two
-// updates it is waited for. Ends of segments wait for copies, so nothing is brought in an earlier segment
-// than its update's that would not be there when that ends. Of several numbers of carried updates the one
-// with which a step is the shortest; carried states are waited for where the forward pass needs their room.
-// Requires: updates in the order of their positions.
+// The timetable that brings states as early as there is room, with as many under way as fit. It simulates the
+// ops and both directions of the link: states take the bytes of others that are back on the host by then, and
+// between two updates with no other op in between they wait for such bytes. The end of a segment waits for
+// all copies, so states come in an earlier segment than their update's only if they arrive before that ends.
+// If room.carries, several numbers of carried updates are tried, and the one with the shortest step is taken;
+// the forward pass then waits (releases) where it needs the bytes of states that are still going back. Where
+// this is no faster than tight_turns(), the answer is tight_turns(). Requires: updates in the order of their
+// positions.
 StateTurns early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                        const StepRoom& room);
 
-// late_turns.cc: the same where all updates run in the forward pass (updates_at_use.cc). As many as have room
-// beside the gradients come before it begins. The others come beside it, each as soon as there is room, with
-// as much under way as does not make the ops wait longer; ops wait where activations need bytes that are
-// still going back. Nothing where there is no room for that.
+// late_turns.cc: the timetable where all updates run in the forward pass (updates_at_use.cc). The states of
+// as many updates as have room beside the gradients come before the forward pass begins (early). The others
+// come during it, each as soon as there is room, unless ops would wait longer for that; ops wait where
+// activations need the bytes of states that are still going back. Returns nothing where there is not room
+// enough.
 std::optional<StateTurns> late_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                                      const StepRoom& room);
 

@@ -2,17 +2,14 @@
 // resumes from bitwise.
 //
 // Invariants, each held by tests that stop the disk at every call:
-// 1. A folder named checkpoint-N is complete: it got that name by one rename, after every file in it was
-// synced and the manifest
-//    with all sizes and hashes was written last.
-// 2. Saving, rotating and cleaning never harm another checkpoint: none is removed before a newer one is
-// committed.
-// 3. Removing starts with a rename, so that a half-removed folder never has the name of a checkpoint.
-// 4. `best` and `last` lead to a complete checkpoint once they exist (saving the same step a second time
-// takes their
-//    target away for the moment between two renames).
-//
-// 5. Rotation removes checkpoints of the run that saved last, and of no other.
+//  1. A folder named checkpoint-N is complete: it got that name by one rename, after every file in it was
+//     synced and the manifest with all sizes and hashes was written last.
+//  2. Saving, rotating and cleaning never harm another checkpoint: none is removed before a newer one is
+//     committed.
+//  3. Removing starts with a rename, so that a half-removed folder never has the name of a checkpoint.
+//  4. `best` and `last` lead to a complete checkpoint once they exist (saving the same step a second time
+//     takes their target away for the moment between two renames).
+//  5. Rotation removes checkpoints of the run that saved last, and of no other.
 //
 // Several runs may have left checkpoints in one output folder: each carries the identity of its run.
 //

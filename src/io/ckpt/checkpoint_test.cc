@@ -10,6 +10,7 @@
 #include "base/file_fault.h"
 #include "io/ckpt/checkpoint_fixture.h"
 #include "io/ckpt/json_text.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -372,8 +373,8 @@ TEST(Checkpoint, Names) {
 
 // On the real disk too.
 TEST(Checkpoint, RealDisk) {
-  std::string pattern = testing::TempDir() + "plimsoll_checkpoint_test_XXXXXX";
-  const std::string root = ::mkdtemp(pattern.data());
+  const test::ScratchFolder scratch;
+  const std::string& root = scratch.path();
   FileSystem& files = posix_file_system();
   CheckpointFixture fixture(7, "", root);
   const std::string path = fixture.save(files);

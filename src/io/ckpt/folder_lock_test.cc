@@ -3,17 +3,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <optional>
 
 #include "base/file.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
 
 TEST(FolderLock, IsHeldByOneAndNamesTheHolder) {
-  std::string pattern = testing::TempDir() + "plimsoll_folder_lock_test_XXXXXX";
-  const std::string folder = ::mkdtemp(pattern.data());
+  const test::ScratchFolder scratch;
+  const std::string& folder = scratch.path();
   std::optional<FolderLock> first(std::in_place, folder);
   try {
     const FolderLock second(folder);
@@ -32,7 +32,6 @@ TEST(FolderLock, IsHeldByOneAndNamesTheHolder) {
   } catch (const FileError& error) {
     EXPECT_NE(std::string(error.what()).find("missing/.plimsoll.lock"), std::string::npos) << error.what();
   }
-  remove_tree(posix_file_system(), folder);
 }
 
 }  // namespace

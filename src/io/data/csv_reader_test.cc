@@ -7,6 +7,7 @@
 
 #include "io/data/table_reader.h"
 #include "io/data/test_encoder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -179,7 +180,7 @@ TEST(CsvReader, ReadsBackRandomTables) {
 }
 
 TEST(TableReader, PicksTheReaderByExtension) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   EXPECT_EQ(read_table(folder.write("a.csv", "a,b\n1,2\n")).num_columns(), 2);
   EXPECT_EQ(read_table(folder.write("a.TSV", "a,b\tc\n1\t2\n")).num_columns(), 2);
   EXPECT_EQ(read_table(folder.write("a.jsonl", "{\"a\": 1}\n")).num_columns(), 1);

@@ -3,11 +3,11 @@
 //
 // A folder as GLUE's own archives unpack it: CoLA, MNLI, MRPC, QNLI, QQP, RTE, SST-2, STS-B, WNLI, each with
 // train.tsv, dev.tsv and test.tsv (MNLI: dev_matched, dev_mismatched, ...). Quotes are ordinary characters in
-// all of them. What differs: CoLA's train and dev have no header (source, label, mark, sentence); MRPC calls
-// its columns "#1 String",
-// "#2 String" and "Quality" and may begin with a byte order mark; MNLI's label is "gold_label"; QQP's
-// "is_duplicate"; STS-B's is the float "score"; rows that lack a column (QQP and MNLI have some) are left
-// out, as Hugging Face does.
+// all of them. What differs:
+//  - CoLA's train and dev have no header (source, label, mark, sentence).
+//  - MRPC calls its columns "#1 String", "#2 String" and "Quality" and may begin with a byte order mark.
+//  - MNLI's label is "gold_label", QQP's "is_duplicate", and STS-B's is the float "score".
+//  - Rows that lack a column (QQP and MNLI have some) are left out, as Hugging Face does.
 #pragma once
 
 #include <filesystem>

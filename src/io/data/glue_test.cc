@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/data/test_encoder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -57,7 +58,7 @@ const GlueCase kCases[] = {
 
 // Copies from Hugging Face's hub call some columns otherwise, and give CoLA a header.
 TEST(Glue, TakesTheColumnsOfTheHubsCopies) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   const GlueCase cases[] = {
       {"mrpc", "mrpc.tsv", GlueSplit::kTrain, "sentence1\tsentence2\tlabel\na \"b\tc\t1\n", 1, "a \"b", "c",
        1},
@@ -86,7 +87,8 @@ TEST(Glue, TakesTheColumnsOfTheHubsCopies) {
 }
 
 TEST(Glue, ReadsEveryTasksOwnFiles) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
+  const std::filesystem::path root = folder.path();
   for (const GlueCase& c : kCases) {
     SCOPED_TRACE(c.file);
     folder.write(c.file, c.bytes);
@@ -104,12 +106,12 @@ TEST(Glue, ReadsEveryTasksOwnFiles) {
       EXPECT_EQ(labels.classes[0], static_cast<int32_t>(c.label));
     }
     // The task's own folder works as well as the one that holds it.
-    EXPECT_EQ(glue_file(task, folder.path() / task.folder, c.split), folder.path() / c.file);
+    EXPECT_EQ(glue_file(task, root / task.folder, c.split), root / c.file);
   }
 }
 
 TEST(Glue, CountsTheRowsItLeavesOut) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   folder.write("QQP/train.tsv", kCases[6].bytes);
   const TextSplit questions = read_glue(find_glue_task("qqp"), folder.path(), GlueSplit::kTrain);
   EXPECT_EQ(questions.num_skipped_rows(), 1);
@@ -117,7 +119,7 @@ TEST(Glue, CountsTheRowsItLeavesOut) {
 }
 
 TEST(Glue, SplitsMrpcAsItsAuthorsPublishIt) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   folder.write("msr_paraphrase_train.txt",
                "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n0\t3\t4\tc\td\n1\t5\t6\te\tf\n");
   folder.write("mrpc_dev_ids.tsv", "3\t4\n");
@@ -132,7 +134,7 @@ TEST(Glue, SplitsMrpcAsItsAuthorsPublishIt) {
 }
 
 TEST(Glue, SaysWhatIsMissing) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   EXPECT_TRUE(
       error_of([] {
         find_glue_task("boolq");

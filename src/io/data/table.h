@@ -22,9 +22,11 @@ const char* cell_kind_name(CellKind kind);
 class Table {
  public:
   Table() = default;
-  // Invariants: 1. every row has columns().size() cells; 2. cell (r, c) ends where ends_[r * columns + c]
-  // says and begins where the one before it ends; 3. lines_ has one entry a row; 4. kinds_ is empty or has
-  // one entry a cell.
+  // Invariants:
+  //  1. Every row has columns().size() cells.
+  //  2. Cell (r, c) ends where ends_[r * columns + c] says and begins where the one before it ends.
+  //  3. lines_ has one entry a row.
+  //  4. kinds_ is empty or has one entry a cell.
   Table(std::string file_name, uint64_t content_hash, std::vector<std::string> columns);
 
   const std::string& file_name() const { return file_name_; }

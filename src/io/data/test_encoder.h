@@ -1,14 +1,10 @@
-// What the tests of this room share: a tokenizer of a few lines, a folder that is removed again, and random
-// numbers. For tests only.
+// What the tests of this room share: a tokenizer of a few lines, random numbers and the words of errors. For
+// tests only.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,38 +75,6 @@ class LetterEncoder : public TextEncoder {
     return static_cast<int64_t>(before - a - b);
   }
   int32_t first_letter_;
-};
-
-// A folder of the running test, empty at the start and removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::temp_directory_path() /
-            fmt::format("plimsoll-{}-{}-{}", test->test_suite_name(), test->name(), ::getpid());
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path write(const std::string& name, std::string_view bytes) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path_ / name;
-  }
-  static std::string read(const std::filesystem::path& file) {
-    std::ifstream stream(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 // Random integers whose seed is the running test's name.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "io/data/test_encoder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -40,10 +41,10 @@ TEST(TextFile, SaysWhatIsWrongAndWhere) {
 }
 
 TEST(TextFile, ReadsFilesAndRefusesFoldersAndMissingOnes) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   EXPECT_EQ(read_data_file(folder.write("a.txt", "x\r\ny")).bytes, "x\r\ny");
   EXPECT_NE(error_of([&] { read_data_file(folder.path()); }).find("this is a folder"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_data_file(folder.path() / "none"); }).find("No such file"),
+  EXPECT_NE(error_of([&] { read_data_file(folder.path() + "/none"); }).find("No such file"),
             std::string::npos);
 }
 

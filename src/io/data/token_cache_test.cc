@@ -11,6 +11,7 @@
 #include "base/file_fault.h"
 #include "io/data/csv_reader.h"
 #include "io/data/test_encoder.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -32,8 +33,8 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
 }
 
 TEST(TokenCache, IsBuiltOnceAndThenRead) {
-  const ScratchFolder folder;
-  const std::filesystem::path cache = folder.path() / "deep" / "cache";
+  const test::ScratchFolder folder;
+  const std::filesystem::path cache = folder.path() + "/deep/cache";
   const TextSplit split = split_of(kRows);
   const LetterEncoder encoder;
   const CachedTokens built = tokenize_cached(split, encoder, {8, 1, {}}, cache.string());
@@ -48,29 +49,29 @@ TEST(TokenCache, IsBuiltOnceAndThenRead) {
 }
 
 TEST(TokenCache, IsWrittenAnewWhereAskedTo) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   const TextSplit split = split_of(kRows);
   const LetterEncoder encoder;
-  const std::string cache = folder.path().string();
+  const std::string cache = folder.path();
   tokenize_cached(split, encoder, {8, 1, {}}, cache);
   const std::filesystem::path file = files_in(cache).at(0);
-  const std::string good = ScratchFolder::read(file);
+  const std::string good = test::ScratchFolder::read(file);
   std::filesystem::resize_file(file, good.size() / 2);
   const int64_t calls = encoder.num_calls;
   const CachedTokens anew =
       tokenize_cached(split, encoder, {8, 1, {}}, cache, posix_file_system(), CacheUse::kRewrite);
   EXPECT_EQ(anew.outcome, CacheOutcome::kBuilt);
   EXPECT_GT(encoder.num_calls, calls);
-  EXPECT_EQ(ScratchFolder::read(file), good);
+  EXPECT_EQ(test::ScratchFolder::read(file), good);
   EXPECT_EQ(files_in(cache).size(), 1u);
 }
 
 TEST(TokenCache, KeyDependsOnAllThatIdsDependOn) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   const auto outcome = [&](const std::string& rows, int32_t encoder, int64_t length, int64_t keep) {
     TextSplit split = split_of(rows);
     split.keep_first(keep);
-    return tokenize_cached(split, LetterEncoder(encoder), {length, 1, {}}, folder.path().string()).outcome;
+    return tokenize_cached(split, LetterEncoder(encoder), {length, 1, {}}, folder.path()).outcome;
   };
   EXPECT_EQ(outcome(kRows, 10, 8, 3), CacheOutcome::kBuilt);
   EXPECT_EQ(outcome(kRows, 10, 8, 3), CacheOutcome::kHit);
@@ -81,7 +82,7 @@ TEST(TokenCache, KeyDependsOnAllThatIdsDependOn) {
   Table table = read_csv(text_file_from_memory("f.csv", kRows));
   const TextSplit swapped(std::move(table),
                           choose_columns(read_csv(text_file_from_memory("f.csv", kRows)), {{"b", "a"}, "l"}));
-  EXPECT_EQ(tokenize_cached(swapped, LetterEncoder(10), {8, 1, {}}, folder.path().string()).outcome,
+  EXPECT_EQ(tokenize_cached(swapped, LetterEncoder(10), {8, 1, {}}, folder.path()).outcome,
             CacheOutcome::kBuilt);
 }
 
@@ -135,7 +136,7 @@ TEST(TokenCache, TheSameBytesReadByOtherRulesAreOtherTexts) {
 }
 
 TEST(TokenCache, AFolderThatCannotBeWrittenIsDoneWithout) {
-  const ScratchFolder folder;
+  const test::ScratchFolder folder;
   const std::filesystem::path file = folder.write("a-file", "x");
   const CachedTokens result =
       tokenize_cached(split_of(kRows), LetterEncoder(), {8, 1, {}}, (file / "cache").string());

@@ -9,6 +9,7 @@
 #include "io/data/csv_reader.h"
 #include "io/data/test_encoder.h"
 #include "io/data/tokenize.h"
+#include "tests/support/scratch_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -21,7 +22,7 @@ class TokenizerEncoderTest : public testing::Test {
     tokenizer_ = Tokenizer::load(folder_.path());
   }
 
-  ScratchFolder folder_;
+  test::ScratchFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "io/text/test_fixtures.h"
 #include "io/text/unicode.h"
+#include "tests/support/fnv1a.h"
 
 namespace plimsoll::text {
 namespace {
@@ -26,8 +27,8 @@ TokenizerSpec every_code_point_spec() {
   return spec;
 }
 
-uint64_t fnv1a(uint64_t hash, int64_t number) {
-  return (hash ^ static_cast<uint64_t>(number)) * 0x100000001B3u;
+uint64_t add(uint64_t hash, int64_t number) {
+  return test::fnv1a(hash, static_cast<uint64_t>(number));
 }
 
 class EveryCodePointTest : public testing::TestWithParam<std::string> {};
@@ -44,7 +45,7 @@ TEST_P(EveryCodePointTest, AsHuggingFace) {
     if (c.at("setting") != GetParam()) continue;
     const std::string context = c.at("context");
     const size_t place = context.find("{}");
-    uint64_t hash = 0xCBF29CE484222325u;
+    uint64_t hash = test::kFnv1aStart;
     for (char32_t code_point = 0; code_point < kNumCodePoints; ++code_point) {
       if (is_surrogate(code_point)) continue;
       text.assign(context, 0, place);
@@ -52,9 +53,9 @@ TEST_P(EveryCodePointTest, AsHuggingFace) {
       text.append(context, place + 2);
       encoding.clear();
       tokenizer.append({text, std::nullopt}, {}, scratch, &encoding);
-      hash = fnv1a(hash, static_cast<int64_t>(encoding.ids.size()));
-      for (const int32_t id : encoding.ids) hash = fnv1a(hash, id);
-      for (const TextSpan& span : encoding.offsets) hash = fnv1a(fnv1a(hash, span.begin), span.end);
+      hash = add(hash, static_cast<int64_t>(encoding.ids.size()));
+      for (const int32_t id : encoding.ids) hash = add(hash, id);
+      for (const TextSpan& span : encoding.offsets) hash = add(add(hash, span.begin), span.end);
     }
     EXPECT_EQ(to_hex(hash), c.at("fnv1a").get<std::string>()) << GetParam() << " " << context;
     ++num_contexts;

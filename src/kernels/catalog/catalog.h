@@ -17,9 +17,9 @@
 // plimsoll::catalog_rows; the rows declare them. They may include only this header, target/ and base/:
 //
 //   namespace plimsoll::catalog_rows {
+//   // A row of partial sums of d_gamma and one of d_beta for each thread.
 //   int64_t layer_norm_bwd_cpu_scratch(const Problem& problem) {
-//     return 2 * problem.num_threads * problem.dim("C") * 4;  // a row of partial sums per thread, d_gamma
-//     and d_beta
+//     return 2 * problem.num_threads * problem.dim("C") * 4;
 //   }
 //   }  // namespace plimsoll::catalog_rows
 //

@@ -1,11 +1,11 @@
 // Dropout by counter-based random numbers; one function serves both passes. Contract; no graph, no
 // allocation.
 //
-//   y[i] = x[i] * factor[i]; factor[i] = dropout_scale(p) if random_half(where, i) >=
-//   dropout_threshold(p), else 0. With i = row * C + column of the tensor. The gradient is the same function
-//   of d_y with the same `where`; the mask is computed again and never stored. p = 0 copies without drawing.
-//   (Srivastava et al., JMLR 15 (2014), section 10, with the scale at training time; numbers as base/philox.h
-//   says, bit for bit on every device.)
+//   y[i] = x[i] * factor[i], i = row * C + column of the tensor
+//   factor[i] = dropout_scale(p) if random_half(where, i) >= dropout_threshold(p), else 0
+// The gradient is the same function of d_y with the same `where`; the mask is computed again and never
+// stored. p = 0 copies without drawing. (Srivastava et al., JMLR 15 (2014), section 10, with the scale at
+// training time; numbers as base/philox.h says, bit for bit on every device.)
 //
 // Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
 // dropout_fwd_ref takes any floating type for each view; dropout_fwd_cpu f32 or bf16, x and y of one type.

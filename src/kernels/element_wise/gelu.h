@@ -1,10 +1,13 @@
 // The Gaussian error linear unit, alone and together with the bias in front of it. Contracts; no graph, no
 // allocation.
 //
-//   gelu(x)  = x * Phi(x), Phi the normal distribution function   (Hendrycks and Gimpel, arXiv:1606.08415,
-//   section 2) gelu'(x) = Phi(x) + x * phi(x), phi its density The tanh form (same paper) puts S(x) = 1 / (1
-//   + exp(-2u)), u = sqrt(2/pi) * (x + 0.044715 x^3), for Phi: gelu(x) = x * S, gelu'(x) = S + x * S * (1 -
-//   S) * 2u'. It is what GPT-2's "gelu_new" computes.
+//   gelu(x)  = x * Phi(x)             Phi: the normal distribution function
+//   gelu'(x) = Phi(x) + x * phi(x)    phi: its density
+// (Hendrycks and Gimpel, arXiv:1606.08415, section 2). The tanh form (same paper) takes S for Phi; it is what
+// GPT-2's "gelu_new" computes:
+//   S(x)     = 1 / (1 + exp(-2u)), u = sqrt(2/pi) * (x + 0.044715 x^3)
+//   gelu(x)  = x * S
+//   gelu'(x) = S + x * S * (1 - S) * 2u'
 //
 // Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
 // Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.

@@ -4,7 +4,7 @@
 //   bwd:  d_table[v, c] (+)= sum over the pairs (v, t) of sorted of d_x[t, c];  nothing is added to row
 //         padding_id (the padding_idx of PyTorch's Embedding)
 //   bwd of some rows: d_table holds rows [first_row, first_row + V) of a table of table_rows; the same bits
-//   as in the gradient of the whole table
+//         as in the gradient of the whole table
 //
 // Legend: T rows of the bucket, C columns, V rows of a table; all row-major and dense.
 // Types: ids i32, sorted i32 (what sort_ids.h writes). Tables f32 or bf16, x f32 or bf16; d_x f32 or bf16,

@@ -2,8 +2,9 @@
 // call). Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Formula, per element, with g' = clip_coefficient * g:
-//   c = beta1 m + (1 - beta1) g'      p <- p - lr (sign(c) + weight_decay p)      m <- m + (1 - beta2) (g' -
-//   m)
+//   c = beta1 m + (1 - beta1) g'
+//   p <- p - lr (sign(c) + weight_decay p)
+//   m <- m + (1 - beta2) (g' - m)
 // Source: Chen et al., "Symbolic Discovery of Optimization Algorithms" (arXiv 2302.06675), algorithm 2. The
 // sign of 0 is 0. Nothing is updated when finite is 0.
 // Types: references take any floating type; CPU kernels m in f32, gradients of f32, bf16 or f16 and

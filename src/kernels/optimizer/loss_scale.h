@@ -4,7 +4,8 @@
 // Formula, with s the scale that the backward pass multiplied by:
 //   used_scale = s, unscaled_norm = norm / s
 //   finite:     g <- g + 1; where g reaches growth_interval: g <- 0 and s <- 2 s, unless 2 s overflows its
-//   type not finite: g <- 0, s <- max(s / 2, smallest), skipped <- skipped + 1
+//               type
+//   not finite: g <- 0, s <- max(s / 2, smallest), skipped <- skipped + 1
 // Source: torch.amp.GradScaler (its defaults are the factors 2 and 1/2 and an interval of 2000 steps), which
 // has no smallest scale: a step that overflows at it is the caller's to refuse.
 // Types: scale f32 (the reference: f64 too); good_steps, skipped and skipped_out i32; norm, finite,

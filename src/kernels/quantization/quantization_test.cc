@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "kernels/element_wise/kernel_cases.h"
 #include "kernels/quantization/quantization_cases.h"
+#include "tests/support/fnv1a.h"
 
 namespace plimsoll::test {
 namespace {
@@ -23,14 +24,12 @@ struct BitsAndBytesValues {
 };
 #include "kernels/quantization/fixtures/bitsandbytes_values.inc"
 
-uint64_t fnv(const void* data, size_t size) {
-  uint64_t value = 0xCBF29CE484222325u;
-  for (size_t i = 0; i < size; ++i) value = (value ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001B3u;
-  return value;
+uint64_t hash_of_bytes(const void* data, size_t size) {
+  return fnv1a(std::string_view(static_cast<const char*>(data), size));
 }
 
 TEST(Quantization, CodesAreThoseOfBitsAndBytes) {
-  EXPECT_EQ(fnv(scale_numbers().data(), 1024), kScaleNumbersHash);
+  EXPECT_EQ(hash_of_bytes(scale_numbers().data(), 1024), kScaleNumbersHash);
   int checked = 0;
   for (const BitsAndBytesValues& values : kValues) {
     SCOPED_TRACE(std::string(values.format) + (values.is_double ? " double" : ""));
@@ -41,9 +40,9 @@ TEST(Quantization, CodesAreThoseOfBitsAndBytes) {
       q.w[static_cast<size_t>(i)] = residue / 512.0f * static_cast<float>(1 + i / 64 % 7) / 4.0f;
     }
     q.quantize();
-    EXPECT_EQ(fnv(q.codes.data(), q.codes.size()), values.codes_hash);
-    EXPECT_EQ(values.is_double ? fnv(q.scales.data(), q.scales.size())
-                               : fnv(q.float_scales.data(), 4 * q.float_scales.size()),
+    EXPECT_EQ(hash_of_bytes(q.codes.data(), q.codes.size()), values.codes_hash);
+    EXPECT_EQ(values.is_double ? hash_of_bytes(q.scales.data(), q.scales.size())
+                               : hash_of_bytes(q.float_scales.data(), 4 * q.float_scales.size()),
               values.scales_hash);
     EXPECT_EQ(q.second_scales, values.second_scales);
     if (values.is_double) {
@@ -52,7 +51,7 @@ TEST(Quantization, CodesAreThoseOfBitsAndBytes) {
     if (values.numbers_hash == 0) continue;
     std::vector<float> back(q.w.size());
     dequantize_ref(q.args({back.data(), DType::kF32}));
-    EXPECT_EQ(fnv(back.data(), 4 * back.size()), values.numbers_hash);
+    EXPECT_EQ(hash_of_bytes(back.data(), 4 * back.size()), values.numbers_hash);
     ++checked;
   }
   EXPECT_EQ(checked, 4);

@@ -4,8 +4,8 @@
 // Coefficients are minimax fits in 40 digits (exchange algorithm of Remez), of the relative error, rounded to
 // fp32:
 //   2^f = 1 + f * P(f) on |f| <= 1/2, P of degree 5: 2.0e-9 before rounding of coefficients and arithmetic;
-//   Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2, P of degree
-//   9: 5.3e-9.
+//   Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2,
+//     P of degree 9: 5.3e-9.
 // The map s is that of Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <=
 // x < infinity", Mathematics of Computation 36 (1981) 249-253.
 #if defined(PLIMSOLL_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)

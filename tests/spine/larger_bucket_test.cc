@@ -1,0 +1,214 @@
+// A step in a bucket with rows to spare is that of a bucket which the batch fills: rows without tokens add
+// nothing to any sum, and what may differ is the order in which a kernel adds.
+//
+// In what order the references add depends on no bucket, so that their bits are equal, under every optimizer.
+//
+// For the fast kernels the limit is taken from how much their type rounds. To first order the distance of a run
+// from exact arithmetic is a sum over its roundings: of each, what the kernel's contract allows (gamma_n of
+// the n terms of a sum, matmul_error_bound and the others, and u of what is stored), carried on to the loss
+// and to the gradients by the same derivatives in both buckets, because a zero that is added rounds nothing.
+// How far that carries is measured by the same step in doubles. So a run in the larger bucket is as near to
+// exact arithmetic as one in the tight bucket, and by the triangle inequality the two are within twice that
+// of each other. One loss may by chance be nearer than its type allows, so the largest distance of all cases
+// of a type is taken, and half a unit in the last place, by which each of the two losses is rounded once.
+//
+// An optimizer sees no rows: one step of SGD with a rate of 1 adds the negative gradient to each weight, and
+// shows what a bucket does to it. AdamW and Lion would make steps of full size out of the roundings of a
+// gradient that is exactly zero.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/spine/step_cases.h"
+#include "tests/spine/tiny_run.h"
+#include "tests/support/keep_worst.h"
+
+namespace plimsoll {
+namespace {
+
+using test::keep_worst;
+using testing::step_cases;
+using testing::TinyBatch;
+using testing::TinyCase;
+
+struct LengthsCase {
+  TinyCase test;
+  std::vector<int> lengths = {5, 1, 7, 3};
+
+  // That which the batch fills.
+  Bucket tight() const {
+    Bucket bucket;
+    for (const int length : lengths) {
+      bucket.tokens += length;
+      bucket.longest = std::max<int64_t>(bucket.longest, length);
+    }
+    bucket.sequences = std::ssize(lengths);
+    return bucket;
+  }
+  Bucket loose() const {
+    const Bucket bucket = tight();
+    return {.tokens = 16 * bucket.tokens + 37, .sequences = 2 * bucket.sequences + 1, .longest = 40};
+  }
+};
+
+std::string text_of(const TinyCase& test) {
+  return fmt::format("{}, {} wide, optimizer {}, accumulated {}, {}{}{}", test.model_type, test.hidden,
+                     static_cast<int>(test.optimizer.kind), test.accumulation,
+                     test.activations ? dtype_name(*test.activations) : "fp32",
+                     test.chunked_loss == ChunkedLoss::kAlways ? ", chunks" : "", test.lora ? ", LoRA" : "");
+}
+
+struct OneStep {
+  std::vector<double> losses;
+  std::vector<double> updates;  // what the step added to every weight
+  std::vector<std::vector<std::byte>> weights;
+};
+
+std::vector<double> all_weights(const Executor& executor) {
+  std::vector<double> all;
+  for (const WeightSpec& spec : executor.plan().weights) {
+    const std::vector<double> values = testing::values_of(executor, spec.name);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// One step in exactly this bucket. With `first_id` the batches begin with this token.
+OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
+               std::optional<int32_t> first_id = {}) {
+  const TinyCase& test = item.test;
+  Plan plan = build_plan(testing::tiny_request(test, bucket));
+  // The ladder has smaller buckets, and the batch would run in the one that it fills.
+  plan.train->ladder = {plan.train->bucket};
+  Executor executor(plan, 0xFF);
+  testing::fill_weights(executor);
+  const std::vector<double> start = all_weights(executor);
+  OneStep run;
+  for (int64_t micro = 1; micro <= test.accumulation; ++micro) {
+    TinyBatch batch = testing::tiny_batch(test, item.lengths, static_cast<uint32_t>(micro));
+    if (first_id) batch.ids[0] = *first_id;
+    executor.set_accumulate(micro > 1);
+    const auto denominator = static_cast<double>(std::ssize(item.lengths) * test.accumulation);
+    run.losses.push_back(testing::forward_backward(executor, batch, micro, denominator));
+  }
+  executor.set_update(rate, 1);
+  executor.run(ProgramKind::kTrain, Segment::kOptimizer);
+  EXPECT_TRUE(executor.finite());
+  run.updates = all_weights(executor);
+  for (size_t i = 0; i < start.size(); ++i) run.updates[i] -= start[i];
+  for (const WeightSpec& spec : plan.weights) run.weights.push_back(testing::bytes_of(executor, spec.name));
+  return run;
+}
+
+TEST(LargerBucket, TheReferencesKeepEveryBit) {
+  int checked = 0;
+  for (TinyCase test : step_cases()) {
+    // Chunks of rows depend on the bucket, and what a chunk adds to is rounded.
+    if (test.chunked_loss == ChunkedLoss::kAlways) continue;
+    SCOPED_TRACE(text_of(test));
+    test.reference_kernels = true;
+    const LengthsCase item{.test = test};
+    const OneStep tight = run_in(item, item.tight(), 1e-2);
+    const OneStep loose = run_in(item, item.loose(), 1e-2);
+    EXPECT_EQ(loose.losses, tight.losses);
+    EXPECT_EQ(loose.weights, tight.weights);
+    ++checked;
+  }
+  EXPECT_GE(checked, 25);
+}
+
+// Each model, loss, precision and adapter once, by SGD; and one that is wide enough for several threads and
+// blocks of rows to a sum.
+std::vector<LengthsCase> gradient_cases() {
+  std::vector<TinyCase> tests = step_cases();
+  std::erase_if(tests, [](const TinyCase& test) { return test.optimizer.kind != OptimizerKind::kAdamW; });
+  tests.push_back({.hidden = 128, .layers = 1});
+  std::vector<LengthsCase> cases;
+  for (TinyCase& test : tests) {
+    test.optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 0.0};
+    cases.push_back({.test = test});
+  }
+  for (int i = 4; i < 40; ++i) cases.back().lengths.push_back(1 + i * 7 % 24);
+  return cases;
+}
+
+OneStep exact_run(const LengthsCase& item) {
+  LengthsCase exact = item;
+  exact.test.dtype = DType::kF64;
+  exact.test.reference_kernels = true;
+  exact.test.activations.reset();
+  return run_in(exact, item.tight(), 1.0);
+}
+
+// Relative: of the loss that is farthest, and of all updates by their norm.
+struct Distance {
+  double loss = 0;
+  double update = 0;
+};
+
+Distance distance(const OneStep& run, const OneStep& from) {
+  Distance result{INFINITY, INFINITY};
+  EXPECT_EQ(run.losses.size(), from.losses.size());
+  EXPECT_EQ(run.updates.size(), from.updates.size());
+  if (run.losses.size() != from.losses.size() || run.updates.size() != from.updates.size()) return result;
+  result.loss = 0;
+  for (size_t i = 0; i < run.losses.size(); ++i)
+    keep_worst(result.loss, std::fabs(run.losses[i] - from.losses[i]) / std::fabs(from.losses[i]));
+  double square = 0, whole = 0;
+  for (size_t i = 0; i < run.updates.size(); ++i) {
+    square += (run.updates[i] - from.updates[i]) * (run.updates[i] - from.updates[i]);
+    whole += from.updates[i] * from.updates[i];
+  }
+  result.update = std::sqrt(square / whole);
+  return result;
+}
+
+// Unit roundoff of what the case stores.
+double roundoff(const TinyCase& test) {
+  return test.activations ? 0x1p-8 : 0x1p-24;
+}
+
+TEST(LargerBucket, ChangesRoundingOnly) {
+  std::map<double, Distance> farthest;  // from exact arithmetic, in a tight bucket: by the type's roundoff
+  std::vector<Distance> of_loose, of_fault;
+  const std::vector<LengthsCase> cases = gradient_cases();
+  for (const LengthsCase& item : cases) {
+    SCOPED_TRACE(text_of(item.test));
+    const OneStep tight = run_in(item, item.tight(), 1.0);
+    const Distance of_type = distance(tight, exact_run(item));
+    keep_worst(farthest[roundoff(item.test)].loss, of_type.loss);
+    keep_worst(farthest[roundoff(item.test)].update, of_type.update);
+    of_loose.push_back(distance(run_in(item, item.loose(), 1.0), tight));
+    of_fault.push_back(distance(run_in(item, item.tight(), 1.0, 36), tight));
+  }
+  ASSERT_EQ(farthest.size(), 2u);
+  for (const auto& [u, of_type] : farthest) {
+    std::printf(
+        "figure: steps with u = %.1e: from exact arithmetic by %.2f u in the loss, %.2f u in the update\n", u,
+        of_type.loss / u, of_type.update / u);
+    // So that no fault of both buckets widens the limit: a value meets some ten roundings in a row before the next
+    // norm, which keeps their size.
+    EXPECT_LE(of_type.loss, 32 * u);
+    EXPECT_LE(of_type.update, 32 * u);
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(text_of(cases[i].test));
+    const Distance& of_type = farthest.at(roundoff(cases[i].test));
+    const double loss_limit = 2 * (of_type.loss + 0x1p-24), update_limit = 2 * of_type.update;
+    EXPECT_LE(of_loose[i].loss, loss_limit);
+    EXPECT_LE(of_loose[i].update, update_limit);
+    // The measure is no rubber stamp: one token that is another is well outside.
+    EXPECT_GT(of_fault[i].loss, 4 * loss_limit);
+    EXPECT_GT(of_fault[i].update, 4 * update_limit);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

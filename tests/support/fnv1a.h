@@ -1,0 +1,23 @@
+// FNV-1a of 64 bits, for fixtures and seeds: what other programs wrote down by it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace plimsoll::test {
+
+inline constexpr uint64_t kFnv1aStart = 0xCBF29CE484222325u;
+
+// The hash of what `hash` is of, and of one number more: a byte, or a whole number where a fixture says so.
+constexpr uint64_t fnv1a(uint64_t hash, uint64_t next) {
+  return (hash ^ next) * 0x100000001B3u;
+}
+
+constexpr uint64_t fnv1a(std::string_view text) {
+  uint64_t hash = kFnv1aStart;
+  for (const char c : text) hash = fnv1a(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
+}  // namespace plimsoll::test

@@ -1,0 +1,34 @@
+// Numbers that depend on a seed and on how many were drawn before: the same on every machine, in the order of
+// the calls. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "base/philox.h"
+
+namespace plimsoll::testing {
+
+class Draw {
+ public:
+  Draw(uint64_t seed, uint64_t number) : seed_(seed), number_(number) {}
+  // Of low to high, both included.
+  int64_t between(int64_t low, int64_t high) {
+    const uint32_t word =
+        philox4x32_10({static_cast<uint32_t>(number_), next_++, 0, 0}, {static_cast<uint32_t>(seed_), 11})[0];
+    return low + static_cast<int64_t>(word % static_cast<uint64_t>(high - low + 1));
+  }
+  bool coin() { return between(0, 1) == 1; }
+  bool one_in(int64_t many) { return between(1, many) == 1; }
+  // An element of a list that is not empty.
+  template <typename List>
+  const auto& of(const List& list) {
+    return list[static_cast<size_t>(between(0, static_cast<int64_t>(list.size()) - 1))];
+  }
+
+ private:
+  uint64_t seed_;
+  uint64_t number_;
+  uint32_t next_ = 0;
+};
+
+}  // namespace plimsoll::testing
