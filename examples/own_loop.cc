@@ -1,8 +1,11 @@
-// A training loop of one's own with Plimsoll's engine: the plan, the data, forward and backward and the
-// update are calls; what happens between them is yours. Run it as: own_loop [arguments of plimsoll train],
-// with --bf16,
-// --gradient_checkpointing or --optim adamw_8bit as you like. With --optim sgd --optim_args momentum=0.9 the
-// update is not Plimsoll's but an optimizer of one's own, with parameter groups of one's own.
+// How to write your own training loop with Plimsoll: making the plan, reading the data, forward and backward
+// and the update are calls to a Trainer; what happens between them is up to you. Run it as
+//
+//   own_loop [arguments of plimsoll train]
+//
+// with --bf16, --gradient_checkpointing, --optim adamw_8bit and others as you like. With --optim sgd
+// --optim_args momentum=0.9 the program also replaces Plimsoll's update by an optimizer that is written here,
+// with its own parameter groups.
 #include <cstdio>
 
 #include "plimsoll/trainer.h"

@@ -22,7 +22,7 @@ enum class ErrorCode : int {
   kDevice = 7,       // the device, the operating system or a peer failed
 };
 
-// Says what, where (file:line for data), both values, and what to do next.
+// The message says what is wrong, where (file:line for data), both values, and what to do next.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// Whether a report names the cheapest ways to use less memory. Each is a plan of its own: up to five times
-// the time of one plan, for those who show them.
+// Whether a report lists the cheapest ways to use less memory. Each of them is planned, so that a report with
+// them takes up to five times as long.
 enum class Savings : uint8_t { kLeaveOut, kPlan };
 
 // Bytes. total = arena + constant.
@@ -24,7 +24,7 @@ struct PlanReport {
   bool fits = true;               // into --memory_limit, where one is set
   double build_ms = 0;
   std::string table;    // memory by purpose and phase, operations by group: for people
-  std::string savings;  // cheapest ways to use less memory, each planned; empty where left out or not fitting
+  std::string savings;  // cheapest ways to use less memory; "" with kLeaveOut or if the run does not fit
   std::string modules;  // memory by module
   std::string why;      // which kernel, which pass, which bytes, and why
   std::string json;     // total_bytes, spaces, by_purpose, by_phase, operations, ...
@@ -38,7 +38,8 @@ struct PlanReport {
 PlanReport plan_run(const Arguments& arguments, const Environment& environment = {},
                     Savings savings = Savings::kLeaveOut);
 
-// Throws kWillNotFit with the cheapest changes that fit when the plan exceeds --memory_limit.
+// Plans such a run and returns if it fits. Errors: kWillNotFit where the plan exceeds --memory_limit; the
+// message names the cheapest changes with which it would fit. Else as plan_run().
 void require_fit(const Arguments& arguments, const Environment& environment = {});
 
 }  // namespace plimsoll

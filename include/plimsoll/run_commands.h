@@ -21,8 +21,9 @@ bool is_used_by(RunCommand command, std::string_view name);
 // topic it is the same for every command. Errors: as arguments_help.
 std::string command_help(RunCommand command, std::string_view topic = "");
 
-// The note on those of `given` that a command which evaluates or predicts does not use; "" where it uses all,
-// and for plan, which is meant to be given the settings of train as they are.
+// A note that names the settings among `given` which kEvaluate or kPredict does not use; "" where it uses all
+// of them. Always "" for kTrain, which uses all, and for kPlan, which may be given the settings of a training
+// run as they are.
 std::string unused_note(RunCommand command, const std::set<std::string>& given);
 
 }  // namespace plimsoll

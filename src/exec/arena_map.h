@@ -1,6 +1,6 @@
-// Where the arena's bytes lie: in one block, or, where the plan keeps buffers apart (PlanRequest::
-// separate_buffers), each buffer in a block of its own, so that a sanitizer sees an access beyond it. It is
-// not an owner: a backend takes the blocks. Thread-safe once it is made.
+// From offsets in the arena to addresses. The arena is one block of memory or, where the plan keeps buffers
+// apart (PlanRequest::separate_buffers), a block for each buffer, so that a sanitizer sees an access beyond a
+// buffer's end. It owns no memory: a backend takes the blocks. Thread-safe once it is made.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ class ArenaMap {
 
   // The whole arena in one block.
   explicit ArenaMap(std::byte* data, int64_t bytes) : blocks_{{0, bytes, data}} {}
-  // `take(bytes)` gives a block for each buffer that the plan has in this space, of exactly the bytes that
-  // the largest bucket uses.
+  // A block for each buffer that the plan has in this space, from `take(bytes)`, which is asked for exactly
+  // the bytes that the buffer has in the largest bucket.
   ArenaMap(const Plan& plan, Space space, const std::function<std::byte*(int64_t)>& take);
 
-  // The address of a place. Errors: kInternal where no buffer is. Cost: O(log blocks).
+  // The address of the byte at this offset. Errors: kInternal where no buffer is. Cost: O(log blocks).
   std::byte* at(int64_t offset) const;
 
   // Calls body(offset, address, bytes) for what lies in [begin, end), block by block.

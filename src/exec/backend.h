@@ -1,5 +1,6 @@
-// Where a plan runs: the memory of its arena and the way in which bound ops are started. The executor is the
-// same on every device; this is what differs. Not thread-safe: one caller, the executor.
+// What the executor needs of a device: memory for the arenas, and a way to start bound ops. There is a
+// backend for the CPU and one for an NVIDIA GPU; the executor is the same for both. Not thread-safe: the
+// executor is the only caller.
 #pragma once
 
 #include <array>
@@ -35,11 +36,11 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// Whether the run before left something for ops of this one (OpPlan::of_last_run).
+// Whether the run before left work for ops of this one (OpPlan::of_last_run), or it is done already.
 enum class Carried : uint8_t { kNothing, kSomething };
 
-// What the host hands over together: a batch with its random counter, before the forward pass; and learning
-// rate and step, before the first segment that updates.
+// The two groups of inputs that the host writes, each at its own time: a batch with its random counter before
+// the forward pass; learning rate and step number before the first segment that updates.
 enum class Inputs : uint8_t { kBatch, kUpdate };
 constexpr size_t index_of(Inputs inputs) {
   return static_cast<size_t>(inputs);
@@ -49,27 +50,30 @@ class ExecutorBackend {
  public:
   virtual ~ExecutorBackend() = default;
 
-  // Where ops see the bytes of a space's arena.
+  // The addresses of a space's arena as ops see them.
   virtual const ArenaMap& arena(Space space) const = 0;
-  // Where the host reads and writes the input or output at this offset of the arena. On a CPU that is the
-  // arena; on a GPU its twin in pinned memory, see before_host_writes() and before_host_reads().
+  // The address at which the host reads or writes the input or output at this offset of the arena. On a CPU
+  // it lies in the arena. On a GPU it lies in pinned memory that holds a copy of that part of the arena.
   virtual std::byte* exchange(int64_t offset) const = 0;
-  // To be called before the host changes inputs, and before it reads outputs of all that ran. Inputs go to
-  // the device with the next segment: a batch at once, beside what runs there, to wait in a place of its own
-  // until its segment starts.
+  // To be called before the host writes inputs: returns when those that it wrote before have left. Inputs go
+  // to the device with the next segment. A batch is copied while the device still works on the one before, to
+  // a place where it waits until its segment starts.
   virtual void before_host_writes(Inputs inputs) = 0;
+  // To be called before the host reads outputs: returns when they are those of everything that was given.
   virtual void before_host_reads() = 0;
-  // Begins to bring the outputs to the host as they are when what was given before is done; returns before.
+  // Starts to bring the outputs to the host, as they are when everything that was given so far is done. Does
+  // not wait.
   virtual void fetch_outputs() = 0;
-  // The output at this offset as of the last fetch_outputs(), which it waits for, unlike what was given
-  // since.
+  // The output at this offset as of the last fetch_outputs(). Waits for that fetch, but not for what was
+  // given since.
   virtual const std::byte* fetched(int64_t offset) = 0;
-  // Whether it would wait.
+  // Whether fetched() would wait.
   virtual bool is_fetching() const = 0;
-  // Returns when all that was given is done.
+  // Returns when everything that was given to the device is done.
   virtual void wait() = 0;
 
-  // Persistent memory that is no input or output: weights, states, gradients. Both wait.
+  // Access to persistent memory that is no input or output: weights, states, gradients. All three wait until
+  // the device is done.
   virtual void read(Space space, int64_t offset, std::span<std::byte> bytes) const = 0;
   virtual void write(Space space, int64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void fill(Space space, int64_t offset, int64_t bytes, uint8_t value) = 0;
@@ -79,21 +83,21 @@ class ExecutorBackend {
 
   // Errors: kInternal for an op that has no binder.
   virtual std::function<void()> bind(const BindContext& context) const = 0;
-  // Runs the ops of one segment in order, copies between spaces beside them where the device can. May return
-  // before the device is done.
+  // Runs the ops of one segment in order. Where the device can, copies between spaces run beside the ops. May
+  // return before the device is done.
   virtual void run(BoundProgram& program, Segment segment, Carried carried) = 0;
   // The same, one op after the other, adding to `times` (by index of op in the program).
   virtual void run_timed(BoundProgram& program, Segment segment, Carried carried,
                          std::vector<OpTime>& times) = 0;
-  // Runs the ops that go on with what the last run left, and nothing else of the program.
+  // Runs only the ops that do what the last run left (OpPlan::of_last_run).
   virtual void finish_last_run(BoundProgram& program) = 0;
 
-  // What the device can do at most, measured in the transient part of the arena, which is filled anew
+  // The most that the device can do, measured. Works in the transient part of the arena, and fills it anew
   // afterwards. Cost: a second on a CPU, less on a GPU.
   virtual Ceilings measure_ceilings() = 0;
 
-  // The plan's tuning table with what it lacks, measured in the arena's memory, which is filled anew after
-  // that. Where products are not tuned: the table as it is.
+  // The plan's tuning table, completed by measuring the products that it lacks. Works in the arena, and fills
+  // it anew afterwards. Returns the table as it is on a device whose products are not tuned.
   virtual TuningTable measure_products(const Plan& plan) { return plan.request.tuning; }
 
   // The end of the highest byte of the arena that was ever written, as observed; all of it where buffers lie
@@ -106,7 +110,7 @@ std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill
 // Errors: kDevice too where the program was built without CUDA.
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill);
 
-// Whether an op has nothing to do, for it would go on with what no run has left.
+// Whether an op has nothing to do in this run: it does what the run before leaves, and there is none of it.
 bool is_idle(const BoundProgram& program, const BoundOp& op, Carried carried);
 
 // Adds to `time` what one run of an op costs by its schema.

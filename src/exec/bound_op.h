@@ -42,7 +42,7 @@ class BindContext {
   const Attributes& attributes() const { return op().attributes; }
   const PlanRequest& request() const { return plan_.request; }
 
-  // Of a copy, where to; nothing for other ops.
+  // The space that a copy between spaces writes to; nothing for other ops.
   std::optional<Space> copies_to() const { return program_.ops[index_].copies_to; }
 
   bool has_input(int i) const { return view().has_input(i); }
@@ -79,7 +79,8 @@ class BindContext {
   uint32_t index_;
 };
 
-// Reads what the host wrote before the run.
+// These read inputs that the host wrote before the run. A flag or a random counter that is absent gives the
+// default.
 inline int64_t read_integer(ConstView view, int64_t i = 0) {
   return view.dtype == DType::kI64 ? view.as<int64_t>()[i] : static_cast<int64_t>(view.as<int32_t>()[i]);
 }

@@ -1,6 +1,6 @@
-// From an op of the plan to the arguments of its kernel: what the binders of all devices share. Addresses and
-// sizes are those of the bucket; what changes from run to run (flags, seeds, counts) is left as the structs
-// have it by default, and each device's binder says how it is read.
+// Makes the arguments of a kernel from an op of the plan; shared by the binders of all devices. Addresses and
+// sizes are those of the bucket. What changes from run to run (flags, seeds, counts) is not filled in here,
+// because devices read it differently: each device's binder sets it. Thread-safe: pure functions.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Writing a matrix into the codes and scales in which a plan holds it. Not thread-safe.
+// Writes fp32 matrices into a plan that holds them in 4 or 8 bits, as codes and scales. Not thread-safe.
 #pragma once
 
 #include <string>

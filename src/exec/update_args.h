@@ -1,4 +1,4 @@
-// From an optimizer's op of the plan to the arguments of its kernel: what the binders of all devices share.
+// Makes the arguments of an optimizer's kernel from an op of the plan; shared by the binders of all devices.
 // Thread-safe: pure functions of the context.
 #pragma once
 

@@ -117,9 +117,8 @@ struct OptimizerOutputs {
 
 // Appends the global norm, clipping and the update of every parameter. Reads the value "loss", and the inputs
 // "learning_rate" f64[1] and "step" i64[1] (1 for the first update), which it declares. States are named
-// after their weights
-// ("adamw.m/NAME"). Gradients that carry a loss scale are divided by it on their way, in the coefficient that
-// clips them.
+// after their weights ("adamw.m/NAME"). Gradients that carry a loss scale are divided by it when they are
+// clipped: the clip coefficient contains the division.
 OptimizerOutputs add_optimizer(Graph& graph, std::span<const Parameter> parameters,
                                const OptimizerConfig& config, const LossScale& loss_scale = {});
 
