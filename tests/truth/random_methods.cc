@@ -52,10 +52,6 @@ const std::vector<Words> kTrainedParts{
     {},
     {}};
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
-
 }  // namespace
 
 Words method_words_of(RunsOn device, uint64_t number) {

@@ -12,6 +12,9 @@ namespace plimsoll::testing {
 
 enum class RunsOn : uint8_t { kCpu, kGpu };
 using Words = std::vector<std::string>;
+inline void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
 
 // Precision and optimizer go by the number alone, so that numbers in a row have all of them: six precisions
 // on a GPU and thirteen optimizers meet in every pair. Any of them goes with the other.

@@ -90,9 +90,6 @@ std::string write_texts(const std::string& path, Draw& draw, int64_t num_rows, i
   return path;
 }
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
 void append(Words& words, const std::string& name, int64_t value) {
   append(words, {"--" + name, std::to_string(value)});
 }
