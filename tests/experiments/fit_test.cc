@@ -16,6 +16,7 @@
 #include "plimsoll/plan.h"
 #include "tests/bad_input/binary.h"
 #include "tests/experiments/words.h"
+#include "tests/support/sanitized.h"
 #include "tests/training/tiny_folder.h"
 #include "train/run_setup.h"
 
@@ -194,6 +195,7 @@ std::vector<const Method*> made_methods() {
 }
 
 TEST(Methods, MakeOfARequestWhatTheirWordsSay) {
+  if (test::kIsSanitized) GTEST_SKIP() << "two minutes of plans like those of the tests around it";
   const TestFolder folder("fit_methods");
   write_tiny_model(folder);
   int made = 0;

@@ -14,6 +14,7 @@
 #include "plan/search/change.h"
 #include "plan/search/needless.h"
 #include "target/gpu_target.h"
+#include "tests/support/sanitized.h"
 
 namespace plimsoll {
 namespace {
@@ -323,6 +324,8 @@ void expect_found(const MethodSpace& space, const FitQuestion& question, const s
 
 // What branch and bound finds is what looking at everything finds, and every bound is one.
 TEST(SearchFit, MissesNothingThatFits) {
+  if (test::kIsSanitized)
+    GTEST_SKIP() << "some thousand plans: minutes of what the tests below do on fewer sets";
   const FitQuestion question{.effective_batch = 2, .longest = 32, .num_detailed = 0};
   struct Case {
     PlanRequest request = {};
