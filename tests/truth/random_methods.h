@@ -15,6 +15,9 @@ using Words = std::vector<std::string>;
 inline void append(Words& words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
 }
+inline void append(Words& words, const std::string& name, int64_t value) {
+  append(words, {"--" + name, std::to_string(value)});
+}
 
 // Precision and optimizer go by the number alone, so that numbers in a row have all of them: six precisions
 // on a GPU and thirteen optimizers meet in every pair. Any of them goes with the other.

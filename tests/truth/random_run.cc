@@ -90,10 +90,6 @@ std::string write_texts(const std::string& path, Draw& draw, int64_t num_rows, i
   return path;
 }
 
-void append(Words& words, const std::string& name, int64_t value) {
-  append(words, {"--" + name, std::to_string(value)});
-}
-
 Words dummy_words(int64_t num_rows, int64_t length, int64_t num_labels) {
   Words words{"--dataset_name", "dummy"};
   append(words, "dummy_num_samples", num_rows);
