@@ -1,6 +1,6 @@
-// The largest of some errors, for tests that hold one number to a limit. The standard library's maximum of `worst`
-// and NaN is `worst`, and a comparison with `>` passes a NaN over, so that a result of NaNs alone seems to have no error: here a NaN
-// stays, and no limit is kept by it. Pure.
+// The largest of some errors, for tests that hold one number to a limit. The standard library's maximum of
+// `worst` and NaN is `worst`, and a comparison with `>` passes a NaN over, so that a result of NaNs alone
+// seems to have no error. Here a NaN stays, and no limit is kept by it. Pure.
 #pragma once
 
 #include <cmath>
