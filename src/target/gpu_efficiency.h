@@ -61,8 +61,8 @@ inline constexpr double kGpuShareOfLinkBothWays = 0.775;
 // Milliseconds, launch included, within a captured program: of a product, and of what is no contraction.
 inline constexpr double kGpuLeastMs = 0.0064;
 inline constexpr double kGpuLeastElementsMs = 0.0034;
-// Of Adafactor over one module: launches that wait for one another's sums. The 102 updates of BERT-large in
-// its backward pass took 9.2 ms more than their bytes on an H100 (docs/measurements/h100-2026-11-25.md).
+// Of Adafactor over one module, fitted to one row and not traced: the 102 updates of BERT-large in its
+// backward pass took 9.2 ms more than their bytes on an H100 (docs/measurements/h100-2026-11-25.md).
 inline constexpr double kGpuLeastAdafactorMs = 0.09;
 
 constexpr double gpu_least_attention_ms() {
