@@ -86,7 +86,8 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& contex
           .label_smoothing = context.attributes().number("smoothing"),
           .num_threads = request.num_threads,
           .isa = request.isa,
-          .fp32 = fp32};
+          .fp32 = fp32,
+          .workspace_bytes = request.matmul_workspace_bytes};
 }
 LinearCrossEntropyFwdArgs linear_cross_entropy_fwd_args(const BindContext& context) {
   auto args = linear_cross_entropy_operands<LinearCrossEntropyFwdArgs>(context);

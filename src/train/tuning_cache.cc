@@ -48,6 +48,8 @@ std::string tuning_file_name(const PlanRequest& request) {
   text += fmt::format(" {} {} {} {}", dtype_name(request.dtype), dtype_name(products),
                       fp32_products_name(request.fp32_products),
                       request.gradient_accumulation_steps > 1 ? "adds" : "overwrites");
+  if (request.matmul_workspace_bytes != kCublasLtWorkspaceBytes)
+    text += fmt::format(" workspace {}", request.matmul_workspace_bytes);
   if (request.train) text += " train " + bucket_text(request.train_bucket);
   if (request.evaluate) text += " evaluate " + bucket_text(request.evaluate_bucket);
   return file_word(request.gpu.product.empty() ? request.gpu.name : request.gpu.product) + "-" +

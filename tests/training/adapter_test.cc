@@ -18,14 +18,7 @@ namespace {
 using testing::read_file;
 using testing::stable_log;
 using testing::TestFolder;
-
-// A tiny model with weights, as a base that adapters can be saved for.
-std::string write_base(const TestFolder& folder) {
-  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("base_run"));
-  arguments.save_strategy = "no";
-  Trainer(arguments).save_model(folder.path("base"));
-  return folder.path("base");
-}
+using testing::write_tiny_base;
 
 Arguments lora_arguments(const std::string& base, const std::string& output_dir) {
   Arguments arguments = testing::tiny_arguments("", output_dir);
@@ -62,7 +55,7 @@ TEST(Freeze, ResumesBitForBit) {
 
 TEST(Lora, ResumesBitForBit) {
   const TestFolder folder("lora_resume");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   expect_resumes(lora_arguments(base, folder.path("whole")), folder,
                  {"adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors"});
   EXPECT_FALSE(std::filesystem::exists(folder.path("whole") + "/checkpoint-12/model.safetensors"));
@@ -70,7 +63,7 @@ TEST(Lora, ResumesBitForBit) {
 
 TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
   const TestFolder folder("qlora_resume");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   Arguments arguments = lora_arguments(base, folder.path("whole"));
   arguments.load_in_4bit = true;
   arguments.bnb_4bit_use_double_quant = true;
@@ -80,7 +73,7 @@ TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
 // The base's matrices: 4 bits a number with a byte for 64 of them, or 8 bits with four bytes for a row.
 TEST(Lora, PlansTheBaseInItsBits) {
   const TestFolder folder("qlora_plan");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   const auto weights_of = [&](const Arguments& arguments) {
     const std::string json = Trainer(arguments).plan().json;
     const size_t at = json.find("\"model_weights\": ");
@@ -111,7 +104,7 @@ TEST(Lora, PlansTheBaseInItsBits) {
 
 TEST(Lora, ResumesBitForBitBesideABaseThatIsInEightBitsInPart) {
   const TestFolder folder("lora_part_resume");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   Arguments arguments = lora_arguments(base, folder.path("whole"));
   arguments.load_in_8bit = true;
   arguments.llm_int8_skip_modules = {"attention.self"};
@@ -122,7 +115,7 @@ TEST(Lora, ResumesBitForBitBesideABaseThatIsInEightBitsInPart) {
 
 TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
   const TestFolder folder("lora_goes_on");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   Arguments arguments = lora_arguments(base, folder.path("first"));
   arguments.save_strategy = "no";
   Trainer first(arguments);
@@ -155,7 +148,7 @@ TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
 
 TEST(Lora, HoldsStatesOfWhatIsTrainedAlone) {
   const TestFolder folder("lora_holds");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   Arguments arguments = lora_arguments(base, folder.path("run"));
   arguments.gradient_accumulation_steps = 1;
   arguments.save_strategy = "no";
@@ -182,7 +175,7 @@ std::string message_of(const Arguments& arguments, ErrorCode code) {
 
 TEST(Lora, SaysWhatIsWrong) {
   const TestFolder folder("lora_wrong");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   Arguments arguments = lora_arguments(base, folder.path("run"));
   arguments.lora_target_modules = {"quary"};
   const std::string unknown = message_of(arguments, ErrorCode::kUsage);

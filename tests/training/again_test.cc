@@ -14,6 +14,7 @@
 namespace plimsoll {
 namespace {
 
+using testing::refusal;
 using testing::stable_log;
 using testing::TestFolder;
 
@@ -48,18 +49,6 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   std::filesystem::remove_all(folder.path("saved"));
   EXPECT_FALSE(text.empty());
   return text;
-}
-
-// The message of the error of this code that a call ends with.
-std::string refusal(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 // A run from the weights in FOLDER/between is what the object's next one must be, state for state: with

@@ -2,8 +2,10 @@
 // metrics of MNLI's two sets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
+#include "base/units.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/trainer.h"
 #include "tests/training/tiny_folder.h"
@@ -66,6 +68,57 @@ TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
     EXPECT_EQ(build_plan(dry.request).total_bytes(), build_plan(plan.request).total_bytes());
     EXPECT_TRUE(Trainer(arguments).plan().fits);
   }
+}
+
+std::string all_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// BERT-large with exact masters and everything else that can go in the host's memory: weights in bf16 and
+// embeddings in fp32 stay, and beside them a layer's backward pass and the states of some elements.
+TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
+  const TestFolder folder("matmul_workspace");
+  Arguments arguments;
+  arguments.config_name = "bert-large-uncased";
+  arguments.dataset_name = "dummy";
+  arguments.dummy_num_samples = 64;
+  arguments.dummy_seq_length = arguments.max_seq_length = 512;
+  arguments.per_device_train_batch_size = arguments.per_device_eval_batch_size = 1;
+  arguments.max_steps = 6;
+  arguments.save_strategy = "no";
+  arguments.output_dir = folder.path("run");
+  arguments.device = "h200";
+  arguments.bf16 = arguments.optimizer_in_backward = true;
+  arguments.offload_optimizer = arguments.offload_activations = true;
+  arguments.gradient_checkpointing = true;
+  arguments.max_grad_norm = 0;
+  const RunSetup as_usual = setup_of(arguments, RunPurpose::kPlan);
+  EXPECT_EQ(as_usual.request.matmul_workspace_bytes, 32 * kMiB);
+  int64_t above = build_plan(as_usual.request).total_bytes();
+  EXPECT_GT(above, 1320 * kMiB);
+  for (const int64_t mib : {16, 8, 4}) {
+    arguments.matmul_workspace = mib * kMiB + 100;
+    const RunSetup setup = setup_of(arguments, RunPurpose::kPlan);
+    EXPECT_EQ(setup.request.matmul_workspace_bytes, mib * kMiB);
+    const Plan plan = build_plan(setup.request);
+    EXPECT_LT(plan.total_bytes(), above) << mib << " MiB";
+    EXPECT_FALSE(plan.split_weights.empty());
+    int64_t most = 0;
+    for (const OpPlan& op : plan.train->ops) {
+      if (op.kernel->implementation.starts_with("matmul_cuda")) most = std::max(most, op.scratch_bytes);
+    }
+    EXPECT_EQ(most, mib * kMiB);
+    above = plan.total_bytes();
+  }
+  EXPECT_LE(above, 1300 * kMiB);
+  // A CPU's products take what their kernels ask for.
+  arguments.device = "cpu";
+  arguments.offload_optimizer = arguments.offload_activations = false;
+  const RunSetup on_cpu = setup_of(arguments, RunPurpose::kPlan);
+  EXPECT_NE(all_of(on_cpu.notes).find("--matmul_workspace has no effect on a CPU"), std::string::npos);
+  EXPECT_EQ(on_cpu.request.matmul_workspace_bytes, 32 * kMiB);
 }
 
 TEST(Setup, AConfigJsonStandsForItsFolder) {
@@ -150,12 +203,6 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
   // One batch each, three rows and one: the second's rates are of its own rows and time.
   EXPECT_NEAR(metrics.at("eval_samples_per_second_mm") / metrics.at("eval_steps_per_second_mm"), 3.0, 0.1);
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
-}
-
-std::string all_of(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text;
 }
 
 // Two rows in batches of one make two micro-batches an epoch.

@@ -14,15 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::read_file;
+using testing::refusal;
 using testing::TestFolder;
-
-// A tiny model with weights.
-std::string write_base(const TestFolder& folder) {
-  Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("base_run"));
-  arguments.save_strategy = "no";
-  Trainer(arguments).save_model(folder.path("base"));
-  return folder.path("base");
-}
+using testing::write_tiny_base;
 
 Arguments evaluating(const TestFolder& folder, const std::string& model) {
   Arguments arguments = testing::tiny_arguments("", folder.path("evaluated"));
@@ -30,21 +24,9 @@ Arguments evaluating(const TestFolder& folder, const std::string& model) {
   return arguments;
 }
 
-// The message of the error of this code that a call ends with.
-std::string refusal(const std::function<void()>& call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
 TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   const TestFolder folder("start_adapter");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   Arguments arguments = evaluating(folder, base);
   arguments.lora_r = 2;
   arguments.save_strategy = "no";
@@ -73,7 +55,7 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
 // The file is cut off behind its header between the construction and the start.
 TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
   const TestFolder folder("start_weights");
-  const std::string base = write_base(folder);
+  const std::string base = write_tiny_base(folder);
   const std::string file = base + "/model.safetensors";
   const std::string whole = read_file(file);
   const double expected = Trainer(evaluating(folder, base), Task::kEvaluate).evaluate().at("eval_loss");

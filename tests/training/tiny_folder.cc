@@ -1,10 +1,13 @@
 #include "tests/training/tiny_folder.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
-#include <cstdlib>
 
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
+
+#include "plimsoll/trainer.h"
 
 namespace plimsoll::testing {
 
@@ -75,6 +78,24 @@ std::string read_file(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+std::string write_tiny_base(const TestFolder& folder) {
+  Arguments arguments = tiny_arguments(write_tiny_model(folder), folder.path("base_run"));
+  arguments.save_strategy = "no";
+  Trainer(arguments).save_model(folder.path("base"));
+  return folder.path("base");
+}
+
+std::string refusal(const std::function<void()>& call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
 }
 
 }  // namespace plimsoll::testing

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "plimsoll/arguments.h"
+#include "plimsoll/error.h"
 
 namespace plimsoll::testing {
 
@@ -32,5 +34,12 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
 std::string write_uneven_rows(const TestFolder& folder, int num_rows);
 
 std::string read_file(const std::string& path);
+
+// Writes FOLDER/base, a tiny model with weights, as one that adapters can be saved for. Returns the folder.
+std::string write_tiny_base(const TestFolder& folder);
+
+// The message of the error that a call ends with; a failure of the test where its code is another, or where
+// the call ends without one.
+std::string refusal(const std::function<void()>& call, ErrorCode code);
 
 }  // namespace plimsoll::testing

@@ -74,6 +74,7 @@ Words draw_method_words(RunsOn device, Draw& draw) {
   if (draw.one_in(4)) words.emplace_back("--offload_activations");
   if (draw.one_in(5)) append(words, {"--weight_copies", "at_use"});
   if (draw.one_in(5)) append(words, {"--gradient_dtype", "fp32"});
+  if (draw.one_in(4)) append(words, {"--matmul_workspace", draw.coin() ? "0" : "4MiB"});
   return words;
 }
 

@@ -37,15 +37,15 @@ struct Operands {
 
 class CudaMeasurer final : public ProductMeasurer {
  public:
-  CudaMeasurer(CudaDevice& device, std::byte* memory, int64_t bytes)
-      : device_(device), memory_(memory), bytes_(bytes) {
+  CudaMeasurer(CudaDevice& device, std::byte* memory, int64_t bytes, int64_t workspace_bytes)
+      : device_(device), memory_(memory), bytes_(bytes), workspace_bytes_(workspace_bytes) {
     for (int i = 0; i < 2 * kRuns; ++i) events_.emplace_back(CudaEvent::Times::kYes);
     write_pattern();
   }
 
   std::string card() const override { return device_.info().name; }
   std::string library() const override { return matmul_library_cuda(); }
-  int64_t workspace_bytes() const override { return kCublasLtWorkspaceBytes; }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
   double seconds() const override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
@@ -57,7 +57,7 @@ class CudaMeasurer final : public ProductMeasurer {
   std::optional<double> measure(const PlannedProduct& product, const TunedProduct& candidate) override {
     const MatmulProblem& problem = product.problem;
     const int64_t scratch_bytes =
-        kCublasLtWorkspaceBytes +
+        problem.workspace_bytes +
         (product.fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : int64_t{0});
     const Operands places(problem);
     std::byte* scratch = memory_ + kPatternBytes;
@@ -131,13 +131,15 @@ class CudaMeasurer final : public ProductMeasurer {
   CudaDevice& device_;
   std::byte* memory_;
   int64_t bytes_;
+  int64_t workspace_bytes_;
   std::vector<CudaEvent> events_;  // two for each run
 };
 
 }  // namespace
 
-std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes) {
-  return std::make_unique<CudaMeasurer>(device, memory, bytes);
+std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes,
+                                                    int64_t workspace_bytes) {
+  return std::make_unique<CudaMeasurer>(device, memory, bytes, workspace_bytes);
 }
 
 }  // namespace plimsoll

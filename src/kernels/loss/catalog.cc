@@ -59,7 +59,8 @@ LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, 
                              .b = w,
                              .c = problem.x,
                              .num_threads = problem.num_threads,
-                             .isa = problem.isa};
+                             .isa = problem.isa,
+                             .workspace_bytes = problem.workspace_bytes};
   LossChunkProducts products{.logits = common, .d_w = common, .d_x = common};
   products.logits.n = problem.classes;
   products.logits.k = problem.hidden;
@@ -127,7 +128,7 @@ LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEnt
   LinearCrossEntropyScratch scratch;
   if (part == LossPart::kLoss) scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
   scratch.wide = parts.take(sizes.full * problem.classes * dtype_bytes(problem.x));
-  scratch.workspace_bytes = kCublasLtWorkspaceBytes;
+  scratch.workspace_bytes = problem.workspace_bytes;
   if (part == LossPart::kParameters) {
     for (const int64_t rows : {sizes.full, sizes.last}) {
       scratch.workspace_bytes =
@@ -154,7 +155,8 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const Problem& problem) {
           .w = type("w"),
           .d_w = type("d_w"),
           .num_threads = problem.num_threads,
-          .isa = problem.isa};
+          .isa = problem.isa,
+          .workspace_bytes = problem.dim_or("workspace", kCublasLtWorkspaceBytes)};
 }
 
 // What a family's kernel says to the products of a full chunk: the first reason of theirs to decline.

@@ -27,7 +27,8 @@ struct LinearCrossEntropyProblem {
   double label_smoothing = 0.0;
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
-  Fp32Products fp32 = Fp32Products::kF32;  // not kTf32x3
+  Fp32Products fp32 = Fp32Products::kF32;             // not kTf32x3
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // on a GPU, of each product
 };
 
 // What one kernel of it computes: the loss; d_x; d_w and d_bias.

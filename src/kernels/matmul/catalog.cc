@@ -247,6 +247,11 @@ namespace {
 
 // What a catalog problem leaves out is taken as what needs the most scratch: fp32 B beside bf16 A, and C of
 // the type of A.
+// Of the library of a GPU's products.
+int64_t library_workspace(const Problem& problem) {
+  return problem.dim_or("workspace", kCublasLtWorkspaceBytes);
+}
+
 MatmulProblem matmul_problem(const Problem& problem) {
   const auto type = [&](std::string_view name, DType otherwise) {
     return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(otherwise)));
@@ -264,7 +269,8 @@ MatmulProblem matmul_problem(const Problem& problem) {
                                                          : MatmulWrites::kOverwriteOnly,
           .b_operand = problem.dim_or("b_packed", 0) != 0 ? MatmulOperand::kPacked : MatmulOperand::kPlain,
           .num_threads = problem.num_threads,
-          .isa = problem.isa};
+          .isa = problem.isa,
+          .workspace_bytes = library_workspace(problem)};
 }
 
 }  // namespace
@@ -309,8 +315,8 @@ Support matmul_cuda_cublaslt_support(const Problem& problem) {
   if (matmul.c != DType::kF32 && matmul.c != matmul.a) return {false, "writes f32 or the type of A"};
   return {};
 }
-int64_t matmul_cuda_cublaslt_scratch(const Problem&) {
-  return kCublasLtWorkspaceBytes;
+int64_t matmul_cuda_cublaslt_scratch(const Problem& problem) {
+  return library_workspace(problem);
 }
 
 namespace {
@@ -347,15 +353,15 @@ Support matmul_cuda_wgmma_support(const Problem& problem) {
   if (!matmul_as_linear(matmul, problem.sm)) return {false, takes_linear_sizes(matmul.n, matmul.k)};
   return {};
 }
-int64_t matmul_cuda_wgmma_scratch(const Problem&) {
-  return kCublasLtWorkspaceBytes;
+int64_t matmul_cuda_wgmma_scratch(const Problem& problem) {
+  return library_workspace(problem);
 }
 
 Support linear_gelu_cuda_support(const Problem& problem) {
   return own_layer_support(problem);
 }
-int64_t linear_gelu_cuda_scratch(const Problem&) {
-  return kCublasLtWorkspaceBytes;
+int64_t linear_gelu_cuda_scratch(const Problem& problem) {
+  return library_workspace(problem);
 }
 
 Support linear_norm_cuda_support(const Problem& problem) {
@@ -368,15 +374,15 @@ Support linear_norm_cuda_support(const Problem& problem) {
   return support;
 }
 int64_t linear_norm_cuda_scratch(const Problem& problem) {
-  return std::max(kCublasLtWorkspaceBytes,
+  return std::max(library_workspace(problem),
                   linear_norm_sums_bytes({.rows = problem.dim("T"), .columns = problem.dim("N")}));
 }
 
 Support linear_add_cuda_wgmma_support(const Problem& problem) {
   return own_layer_support(problem);
 }
-int64_t linear_add_cuda_wgmma_scratch(const Problem&) {
-  return kCublasLtWorkspaceBytes;
+int64_t linear_add_cuda_wgmma_scratch(const Problem& problem) {
+  return library_workspace(problem);
 }
 
 // On an H200 in bf16, 32768 x 1024 x 1024 and 4096, a product that adds to its own output takes 4 % longer,
@@ -391,8 +397,8 @@ Support linear_add_cuda_cublaslt_support(const Problem& problem) {
     return {false, "takes both operands in one type"};
   return {};
 }
-int64_t linear_add_cuda_cublaslt_scratch(const Problem&) {
-  return kCublasLtWorkspaceBytes;
+int64_t linear_add_cuda_cublaslt_scratch(const Problem& problem) {
+  return library_workspace(problem);
 }
 
 Support matmul_cuda_tf32x3_support(const Problem& problem) {
@@ -415,7 +421,8 @@ Support matmul_cuda_tf32x3_support(const Problem& problem) {
   return {};
 }
 int64_t matmul_cuda_tf32x3_scratch(const Problem& problem) {
-  return tf32x3_split_bytes(matmul_problem(problem)) + kCublasLtWorkspaceBytes;
+  const MatmulProblem matmul = matmul_problem(problem);
+  return tf32x3_split_bytes(matmul) + matmul.workspace_bytes;
 }
 
 int64_t matmul_cpu_onednn_scratch(const Problem& problem) {

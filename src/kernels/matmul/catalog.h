@@ -28,6 +28,10 @@ constexpr std::string_view fp32_products_name(Fp32Products products) {
   return products == Fp32Products::kF32 ? "fp32" : products == Fp32Products::kTf32 ? "tf32" : "tf32x3";
 }
 
+// The workspace that every product of cuBLASLt is given where nothing else is asked for: what NVIDIA advises
+// for compute capability 9.0. It lies in the arena while the product runs.
+inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
+
 // What takes a product on a CPU: the library, or, of fp32 operands on AMX tiles, our sums of products of
 // their bf16 parts (bf16_parts_amx.h), within the same error bound.
 enum class CpuProducts : uint8_t { kLibrary, kAmxParts };
@@ -53,11 +57,13 @@ struct MatmulProblem {
   int num_threads = 1;
   CpuIsa isa = CpuIsa::kBaseline;
   CpuProducts cpu_products = CpuProducts::kLibrary;
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // on a GPU, for the library
 };
 
 // The problem as the catalog is asked about it: op "matmul", dtype = a, dims M, N, K and the options trans_a,
-// trans_b, bias, b, c (element types as numbers), writes_add, b_packed; and tf32x3 as 1 where fp32 operands
-// may be split into TF32 parts.
+// trans_b, bias, b, c (element types as numbers), writes_add, b_packed; tf32x3 as 1 where fp32 operands
+// may be split into TF32 parts; and workspace, the bytes of the library's on a GPU, where they are not
+// kCublasLtWorkspaceBytes.
 Problem matmul_catalog_problem(const MatmulProblem& problem);
 
 // What the catalog prefers for the problem on a CPU, where no other kernel is asked for.
@@ -105,10 +111,6 @@ int64_t matmul_packed_b_bytes(const MatmulProblem& problem);
 // Bytes that the library may allocate by itself while run() works, and frees before run() returns.
 int64_t matmul_library_bytes(const MatmulProblem& problem);
 
-// The workspace that every product of cuBLASLt is given: what NVIDIA advises for compute capability 9.0. It
-// lies in the arena while the product runs.
-inline constexpr int64_t kCublasLtWorkspaceBytes = int64_t{32} << 20;
-
 // The product as the tuning table knows it.
 ProductKey product_key(const MatmulProblem& problem, Fp32Products fp32);
 
@@ -128,6 +130,7 @@ struct LinearProblem {
   int64_t terms = 0;
   DType dtype = DType::kBF16;
   int sm = 0;
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // for the library, where it takes the product
 };
 // One with GELU as the catalog is asked about it: op "linear_gelu", dims T, N, K, and w, the type of w.
 Problem linear_gelu_catalog_problem(const LinearProblem& problem);

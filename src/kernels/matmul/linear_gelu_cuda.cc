@@ -16,7 +16,8 @@ class ProductThenActivation final : public CudaMatmul {
                                       .trans_b = Transpose::kYes,
                                       .a = problem.dtype,
                                       .b = problem.dtype,
-                                      .c = problem.dtype},
+                                      .c = problem.dtype,
+                                      .workspace_bytes = problem.workspace_bytes},
                                      Fp32Products::kF32)) {}
 
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {

@@ -74,6 +74,9 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   ASSERT_NE(select(bert).row, nullptr);
   EXPECT_EQ(select(bert).row->implementation, "linear_gelu_cuda");
   EXPECT_EQ(select(bert).scratch_bytes, kCublasLtWorkspaceBytes);
+  Problem with_little = linear_gelu_catalog_problem(bert);
+  with_little.dims.emplace_back("workspace", 4096);
+  EXPECT_EQ(select_kernel(with_little).scratch_bytes, 4096);
   LinearProblem few = bert;
   few.rows = 64;
   EXPECT_NE(select(few).row, nullptr);

@@ -101,7 +101,7 @@ class CublasLtMatmul final : public CudaMatmul {
     const CublasLt& lt = cublaslt();
     Preference preference;
     check(lt.preference_create(&preference.handle), "MatmulPreferenceCreate");
-    const auto workspace = static_cast<uint64_t>(kCublasLtWorkspaceBytes);
+    const auto workspace = static_cast<uint64_t>(problem_.workspace_bytes);
     check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                             sizeof workspace),
           "MatmulPreferenceSetAttribute");
@@ -161,7 +161,7 @@ class CublasLtMatmul final : public CudaMatmul {
     const cublasStatus_t status = lt.algo_check(lt.handle, desc_.handle, b_.handle, a_.handle, c_.handle,
                                                 c_.handle, &algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS || result.state != CUBLAS_STATUS_SUCCESS ||
-        static_cast<int64_t>(result.workspaceSize) > kCublasLtWorkspaceBytes) {
+        static_cast<int64_t>(result.workspaceSize) > problem_.workspace_bytes) {
       return false;
     }
     result.algo = algorithm;

@@ -42,7 +42,7 @@ double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, do
 }
 
 int64_t scratch_bytes(const MatmulProblem& problem, Fp32Products fp32) {
-  return kCublasLtWorkspaceBytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
+  return problem.workspace_bytes + (fp32 == Fp32Products::kTf32x3 ? tf32x3_split_bytes(problem) : 0);
 }
 
 std::span<std::byte> scratch_of(const DeviceBuffer& buffer, const MatmulProblem& problem, Fp32Products fp32) {
@@ -238,6 +238,27 @@ TEST(MatmulCuda, AddsAnotherMatrix) {
   check_addend(37, 48, 64, DType::kBF16);
   check_addend(300, 1024, 256, DType::kBF16);
   check_addend(64, 256, 2048, DType::kF16);
+}
+
+// --matmul_workspace: sums of many terms, which the library would split among multiprocessors.
+TEST(MatmulCuda, LittleOrNoWorkspaceIsKeptTo) {
+  for (const int64_t workspace_bytes : {int64_t{0}, int64_t{1} << 20}) {
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      MatmulProblem problem{.m = 128,
+                            .n = 192,
+                            .k = 4096,
+                            .trans_a = Transpose::kYes,
+                            .a = dtype,
+                            .b = dtype,
+                            .c = DType::kF32,
+                            .writes = MatmulWrites::kOverwriteOrAdd};
+      problem.workspace_bytes = workspace_bytes;
+      check(problem);
+      if (dtype != DType::kF32) continue;
+      check(problem, Fp32Products::kTf32);
+      check(problem, Fp32Products::kTf32x3);
+    }
+  }
 }
 
 TEST(MatmulCuda, TwoRunsGiveTheSameBits) {

@@ -16,9 +16,9 @@ class Tf32x3Matmul final : public CudaMatmul {
   void run(const MatmulArgs& args, const int32_t* accumulate, CudaStream stream) override {
     const int64_t a_bytes = tf32x3_operand_bytes(problem_.m * problem_.k);
     const int64_t split_bytes = tf32x3_split_bytes(problem_);
-    PLIMSOLL_CHECK(std::ssize(args.scratch) >= split_bytes + kCublasLtWorkspaceBytes,
+    PLIMSOLL_CHECK(std::ssize(args.scratch) >= split_bytes + problem_.workspace_bytes,
                    "{} bytes of scratch for a product of three TF32 products, {} are needed",
-                   args.scratch.size(), split_bytes + kCublasLtWorkspaceBytes);
+                   args.scratch.size(), split_bytes + problem_.workspace_bytes);
     const View a{args.scratch.data(), DType::kF32};
     const View b{args.scratch.data() + a_bytes, DType::kF32};
     // The terms of a sum run along the rows of A unless it is transposed, and along the columns of B unless

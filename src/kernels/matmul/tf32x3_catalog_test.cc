@@ -35,6 +35,15 @@ TEST(Tf32x3Catalog, TakesLargeProductsOfThoseWhoAskForIt) {
             (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);
 }
 
+// The operands' parts are not the library's, whatever workspace that is given.
+TEST(Tf32x3Catalog, AnotherWorkspaceIsInTheScratch) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
+    Problem problem = problem_of(2048, 1024, 4096);
+    problem.dims.emplace_back("workspace", bytes);
+    EXPECT_EQ(select_kernel(problem).scratch_bytes, 12 * (2048 + 1024) * 4096 + bytes);
+  }
+}
+
 TEST(Tf32x3Catalog, RefusalsSayWhy) {
   Problem not_asked = problem_of(2048, 1024, 4096);
   not_asked.dims.pop_back();

@@ -72,16 +72,25 @@ int64_t first_non_finite(const float* x, int64_t count) {
   return -1;
 }
 
+// The upper halves of numbers: of `rounded`, which is a number's bits and what was added to round them; of a
+// NaN its own, made quiet.
+template <typename Tag, class Number, class Bits>
+HWY_INLINE void store_high(Tag, const Number& number, const Bits& rounded, uint16_t* high) {
+  const hn::RebindToUnsigned<Tag> du;
+  const hn::Rebind<uint16_t, Tag> d16;
+  const auto bits = hn::BitCast(du, number);
+  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x0040u));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(number));
+  hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, hn::ShiftRight<16>(rounded))), d16, high);
+}
+
 template <typename Tag>
 HWY_INLINE void round_vector(Tag d, const float* whole, const uint16_t* noise, uint16_t* rounded) {
   const hn::RebindToUnsigned<Tag> du;
   const hn::Rebind<uint16_t, Tag> d16;
   const auto number = hn::LoadU(d, whole);
-  const auto bits = hn::BitCast(du, number);
-  const auto moved = hn::ShiftRight<16>(hn::Add(bits, hn::PromoteTo(du, hn::LoadU(d16, noise))));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x0040u));
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(number));
-  hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, moved)), d16, rounded);
+  const auto moved = hn::Add(hn::BitCast(du, number), hn::PromoteTo(du, hn::LoadU(d16, noise)));
+  store_high(d, number, moved, rounded);
 }
 
 void widen_bf16(const BF16* from, float* to, int64_t count) {
@@ -106,11 +115,10 @@ void split_into(const float* whole, uint16_t* high, uint16_t* low, int64_t count
   for (; i + lanes <= count; i += lanes) {
     const auto number = hn::LoadU(d, whole + i);
     const auto bits = hn::BitCast(du, number);
+    store_high(d, number, hn::Add(bits, hn::Set(du, 0x8000u)), high + i);
+    if (!low) continue;
     const auto is_nan = hn::RebindMask(du, hn::IsNaN(number));
-    const auto nearest = hn::ShiftRight<16>(hn::Add(bits, hn::Set(du, 0x8000u)));
-    const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x0040u));
-    hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet, nearest)), d16, high + i);
-    if (low) hn::StoreU(hn::TruncateTo(d16, hn::IfThenZeroElse(is_nan, bits)), d16, low + i);
+    hn::StoreU(hn::TruncateTo(d16, hn::IfThenZeroElse(is_nan, bits)), d16, low + i);
   }
   for (; i < count; ++i) {
     const SplitF32 parts = split_f32(whole[i]);

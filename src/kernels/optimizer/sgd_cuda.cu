@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
 template <Moments kMoments>
 void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker& entry_of,
                 const SgdScalars& scalars, CudaStream stream) {
-  for_each_update(tensors, entry_of, [&]<UpdateTypes kTypes, class Table>(const Table& table) {
+  for_each_update<kMoments>(tensors, entry_of, [&]<UpdateTypes kTypes, class Table>(const Table& table) {
     const auto kernel = sgd_kernel<kTypes, kMoments, Table>;
     kernel<<<update_blocks(kernel, table.num_chunks), kUpdateThreads, 0, stream>>>(scalars, table);
     PLIMSOLL_CHECK_LAUNCH("sgd");

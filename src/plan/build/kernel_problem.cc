@@ -119,6 +119,12 @@ class ProblemOf {
     add(dim, op_.in_shape(input)[axis].at(bucket_));
   }
 
+  // What every product's library is given on a GPU, where it is not as usual.
+  void add_workspace() {
+    if (request_.matmul_workspace_bytes != kCublasLtWorkspaceBytes)
+      add("workspace", request_.matmul_workspace_bytes);
+  }
+
   void product() {
     const bool ta = op_.attributes().integer("ta") != 0;
     const bool tb = op_.attributes().integer("tb") != 0;
@@ -133,6 +139,7 @@ class ProblemOf {
     add_type("b", op_.input(1));
     add_type("c", op_.output(0));
     if (request_.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
+    add_workspace();
   }
 
   void linear() {
@@ -141,6 +148,7 @@ class ProblemOf {
     add_size("K", 0, 1);
     add_size("N", 1, 0);
     add_type("w", op_.input(1));
+    add_workspace();
   }
 
   void add_sequences(int64_t columns_of_heads) {
@@ -188,6 +196,7 @@ class ProblemOf {
     add("chunk", op_.attributes().integer("chunk_rows"));
     add_type("w", op_.input(1));
     add_type("d_w", op_.op.def->name().ends_with("_grad") ? op_.output(0) : op_.input(1));
+    add_workspace();
   }
 
   // Bytes of any type; fp32 stands for all.

@@ -103,8 +103,9 @@ struct PlanRequest {
   CpuIsa isa = CpuIsa::kBaseline;
   CpuCalibration cpu_calibration = {};  // corrects estimates of time on a CPU; empty: none
   KernelDevice device = KernelDevice::kCpu;
-  Fp32Products fp32_products = Fp32Products::kF32;  // other than as they are: GPUs only
-  GpuTarget gpu;                                    // where device is kCuda
+  Fp32Products fp32_products = Fp32Products::kF32;           // other than as they are: GPUs only
+  int64_t matmul_workspace_bytes = kCublasLtWorkspaceBytes;  // of each product of a GPU's library
+  GpuTarget gpu;                                             // where device is kCuda
   TuningTable tuning = {};         // algorithms of products on a GPU; empty: the library's first choices
   bool measures_products = false;  // what the table lacks is measured before the first step
   int gpu_ordinal = 0;             // among the visible ones; no part of what is planned

@@ -17,7 +17,8 @@ PlannedProduct planned_layer(const OpView& op, const Bucket& bucket, const PlanR
                       .c = op.output(0).type.dtype,
                       .writes = writes,
                       .num_threads = request.num_threads,
-                      .isa = request.isa}};
+                      .isa = request.isa,
+                      .workspace_bytes = request.matmul_workspace_bytes}};
 }
 
 bool is_product(const Op& op) {
@@ -56,7 +57,8 @@ PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const Pla
                      .bias = op.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
                      .writes = op.has_input(3) ? MatmulWrites::kOverwriteOrAdd : MatmulWrites::kOverwriteOnly,
                      .num_threads = request.num_threads,
-                     .isa = request.isa};
+                     .isa = request.isa,
+                     .workspace_bytes = request.matmul_workspace_bytes};
   if (kernel == "matmul_cpu_amx") product.problem.cpu_products = CpuProducts::kAmxParts;
   return product;
 }

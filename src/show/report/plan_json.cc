@@ -172,6 +172,7 @@ Json request_json(const PlanRequest& request) {
       {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
       {"device", request.device_label},
       {"fp32_products", fp32_products_name(request.fp32_products)},
+      {"matmul_workspace_bytes", request.matmul_workspace_bytes},
       {"tuning",
        {{"products", request.tuning.products.size()}, {"xxh3", to_hex(tuning_table_hash(request.tuning))}}},
       {"reference_kernels", request.reference_kernels},

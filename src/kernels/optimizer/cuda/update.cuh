@@ -14,8 +14,6 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kUpdateThreads = 256;
-inline constexpr int kUpdatePacks = 2;
-inline constexpr int kUpdateChunk = kUpdateThreads * kUpdatePacks * 4;  // elements
 
 struct UpdateEntry {
   void* param;  // f32, or bf16 of a split or stochastically rounded parameter
@@ -36,6 +34,15 @@ struct UpdateEntry {
 
 // Whether tensors have states, of which either may still be absent.
 enum class Moments : uint8_t { kNone, kSome };
+
+// Packs that a thread takes of a chunk, and the chunk's elements. Without states an element has so few bytes
+// that finding the next chunk would take longer than moving one of two packs a thread.
+constexpr int update_packs(Moments moments) {
+  return moments == Moments::kNone ? 4 : 2;
+}
+constexpr int update_chunk_elements(Moments moments) {
+  return kUpdateThreads * update_packs(moments) * 4;
+}
 
 // What a launch knows of all of its tensors: nothing, or that parameters are bf16 alone, gradients bf16 and
 // states fp32. Without branches for other types it needs fewer instructions than such a parameter's bytes
@@ -124,22 +131,23 @@ struct UpdateValues {
 template <UpdateTypes kTypes, Moments kMoments, class Step>
 __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t chunk, const Step& step,
                                              const Noise& noise) {
-  const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kUpdateChunk;
-  if (entry.packs && begin + kUpdateChunk <= entry.count) {
+  constexpr int kPacks = update_packs(kMoments);
+  constexpr int kChunk = update_chunk_elements(kMoments);
+  const int64_t begin = static_cast<int64_t>(chunk - entry.first_chunk) * kChunk;
+  if (entry.packs && begin + kChunk <= entry.count) {
     using Values = UpdateValues<4, kMoments, kTypes>;
     constexpr int64_t kDistance = kUpdateThreads * 4;
     const int64_t first = begin + static_cast<int>(threadIdx.x) * 4;
-    Values values[kUpdatePacks];
+    Values values[kPacks];
 #pragma unroll
-    for (int u = 0; u < kUpdatePacks; ++u) values[u].load(entry, first + u * kDistance);
-    uint32_t p_noise[kUpdatePacks][2] = {}, v_noise[kUpdatePacks][2] = {};
-    if (Values::rounds_parameter(entry))
-      noise.draw_packs<kUpdatePacks>(entry.first + first, kDistance, p_noise);
+    for (int u = 0; u < kPacks; ++u) values[u].load(entry, first + u * kDistance);
+    uint32_t p_noise[kPacks][2] = {}, v_noise[kPacks][2] = {};
+    if (Values::rounds_parameter(entry)) noise.draw_packs<kPacks>(entry.first + first, kDistance, p_noise);
     if (Values::rounds_v(entry)) {
-      noise.of_second_moment().draw_packs<kUpdatePacks>(entry.first + first, kDistance, v_noise);
+      noise.of_second_moment().draw_packs<kPacks>(entry.first + first, kDistance, v_noise);
     }
 #pragma unroll
-    for (int u = 0; u < kUpdatePacks; ++u) {
+    for (int u = 0; u < kPacks; ++u) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         step.apply(values[u].p[i], values[u].g[i], values[u].m[i], values[u].v[i]);
@@ -148,7 +156,7 @@ __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t 
     }
     return;
   }
-  const int64_t end = begin + kUpdateChunk < entry.count ? begin + kUpdateChunk : entry.count;
+  const int64_t end = begin + kChunk < entry.count ? begin + kChunk : entry.count;
   for (int64_t i = begin + threadIdx.x; i < end; i += kUpdateThreads) {
     using Values = UpdateValues<1, kMoments, kTypes>;
     Values values;
@@ -232,10 +240,10 @@ unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
 }
 
 // Calls launch.operator()<types>(table) for each table of for_each_table that has chunks.
-template <class Launch>
+template <Moments kMoments = Moments::kSome, class Launch>
 void for_each_update(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker& make,
                      const Launch& launch) {
-  for_each_table<UpdateEntry>(tensors, kUpdateChunk, make, [&](const auto& table) {
+  for_each_table<UpdateEntry>(tensors, update_chunk_elements(kMoments), make, [&](const auto& table) {
     if (table.num_chunks == 0) return;
     const std::span entries(table.entries, static_cast<size_t>(table.num_entries));
     if (std::ranges::all_of(entries, [](const UpdateEntry& entry) {
