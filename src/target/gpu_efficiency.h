@@ -57,6 +57,10 @@ inline constexpr double kGpuShareOfBandwidth = 0.83;
 // 54 GB/s one way, 49.5 each way of 64 (docs/measurements/h200-2026-11-23.md).
 inline constexpr double kGpuShareOfLinkOneWay = 0.845;
 inline constexpr double kGpuShareOfLinkBothWays = 0.775;
+// Milliseconds between two copies of a queue, fitted to the rows with offloads of `bench --experiments`: the
+// smallest runs of BERT-large copy 320 to 1920 pieces each way, and took 7 % longer than the bytes on an H200,
+// 12 and 22 % on an H100 (3, 9 and 13 % with it).
+inline constexpr double kGpuBetweenCopiesMs = 0.008;
 
 // Milliseconds, launch included, within a captured program: of a product, and of what is no contraction.
 inline constexpr double kGpuLeastMs = 0.0064;

@@ -67,6 +67,7 @@ void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& reques
     double& queue_ms = free_ms[index_of(copy.to)];
     queue_ms = std::max(queue_ms, now_ms);
     const bool is_alone = free_ms[1 - index_of(copy.to)] <= queue_ms;
+    queue_ms += between_copies_ms(request);
     queue_ms += copy.bytes / link_bytes_per_ms(request, is_alone ? LinkUse::kOneWay : LinkUse::kBothWays);
     op_ms[i] = 0;
     under_way.push_back({i, copy.end, queue_ms});

@@ -143,4 +143,8 @@ double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   return memory_gb_per_s(cpu_target(request.isa), request.num_threads) * 1e6;
 }
 
+double between_copies_ms(const PlanRequest& request) {
+  return request.device == KernelDevice::kCuda ? kGpuBetweenCopiesMs : 0.0;
+}
+
 }  // namespace plimsoll

@@ -23,6 +23,9 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 enum class LinkUse : uint8_t { kOneWay, kBothWays };
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use);
 
+// Milliseconds from the end of one copy of a queue to the beginning of the next; 0 on a CPU.
+double between_copies_ms(const PlanRequest& request);
+
 // The data sheet's rate of products of operands of this type, in GFLOP/s; `fp32` says how fp32 operands are
 // multiplied.
 double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32);
