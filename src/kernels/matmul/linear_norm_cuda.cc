@@ -15,7 +15,8 @@ std::unique_ptr<CudaMatmul> product_with_addend(const LinearProblem& problem) {
                                     .a = problem.dtype,
                                     .b = problem.dtype,
                                     .c = problem.dtype,
-                                    .writes = MatmulWrites::kAddend},
+                                    .writes = MatmulWrites::kAddend,
+                                    .workspace_bytes = problem.workspace_bytes},
                                    problem.sm, nullptr);
 }
 

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -34,7 +35,8 @@ enum class Place : uint8_t { kApart, kInPlace };
 GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
   const LinearProblem& p = layer.problem;
   GuardedBuffer y("linear_norm/y", p.dtype, p.rows * p.columns);
-  GuardedBuffer scratch("linear_norm/scratch", DType::kU8, kCublasLtWorkspaceBytes);
+  const int64_t scratch_bytes = std::max(p.workspace_bytes, linear_norm_sums_bytes(p));
+  GuardedBuffer scratch("linear_norm/scratch", DType::kU8, scratch_bytes);
   DeviceBuffer x(layer.x), w(layer.w), bias(layer.bias), residual(layer.residual), gain(layer.gain),
       beta(layer.beta), dy(y), dscratch(scratch);
   if (place == Place::kInPlace) {
@@ -42,17 +44,17 @@ GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
                          static_cast<size_t>(y.count() * dtype_bytes(p.dtype)), cudaMemcpyDeviceToDevice),
               cudaSuccess);
   }
-  CudaLinearNorm(p, way).run({.x = x.view(),
-                              .w = w.view(),
-                              .bias = bias.view(),
-                              .residual = place == Place::kInPlace ? dy.view() : residual.view(),
-                              .gain = gain.view(),
-                              .beta = beta.view(),
-                              .y = dy.view(),
-                              .eps = LinearNormCase::kEps,
-                              .scratch = {static_cast<std::byte*>(dscratch.view().data),
-                                          static_cast<size_t>(kCublasLtWorkspaceBytes)}},
-                             nullptr);
+  CudaLinearNorm(p, way).run(
+      {.x = x.view(),
+       .w = w.view(),
+       .bias = bias.view(),
+       .residual = place == Place::kInPlace ? dy.view() : residual.view(),
+       .gain = gain.view(),
+       .beta = beta.view(),
+       .y = dy.view(),
+       .eps = LinearNormCase::kEps,
+       .scratch = {static_cast<std::byte*>(dscratch.view().data), static_cast<size_t>(scratch_bytes)}},
+      nullptr);
   dy.download();
   return y;
 }
@@ -105,6 +107,7 @@ TEST(LinearNormCuda, SmallMeansFarFromZero) {
 TEST(LinearNormCuda, FewRowsAreAProductAndANorm) {
   check({.rows = 37, .columns = 256, .terms = 768}, DType::kF32, Way::kAsPrepared);
   check({.rows = 37, .columns = 768, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
+  check({.rows = 37, .columns = 768, .terms = 3072, .workspace_bytes = 0}, DType::kF32, Way::kAsPrepared);
 }
 
 // Of rows that are not finite the blocks exchange their sums all the same, and no other row sees them.
