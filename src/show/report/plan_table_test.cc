@@ -175,14 +175,16 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
   request.device = KernelDevice::kCuda;
   request.gpu = *find_gpu_target("h200");
   request.fp32_products = Fp32Products::kTf32x3;
+  request.matmul_workspace_bytes = 5 << 19;
   const ProductKey key =
       products_of(*build_plan(request).train, request.train_bucket, request).begin()->first;
   request.tuning.products[key] = {
       .ms = 0.125, .first_ms = 0.25, .num_candidates = 8, .words = "algorithm 66, tile 20"};
   const std::string why = plan_why(build_plan(request));
-  for (const char* words : {"matrix products of train, 128 tokens", "f32*f32->f32 by tf32x3",
-                            "matmul_cuda_tf32x3", "the library's first choice, not measured",
-                            "0.125 ms, the best of 8 (first choice 0.250): algorithm 66, tile 20"}) {
+  for (const char* words :
+       {"matrix products of train, 128 tokens, 2.5 MiB of workspace for each", "f32*f32->f32 by tf32x3",
+        "matmul_cuda_tf32x3", "the library's first choice, not measured",
+        "0.125 ms, the best of 8 (first choice 0.250): algorithm 66, tile 20"}) {
     EXPECT_NE(why.find(words), std::string::npos) << words << "\n" << why;
   }
   for (const std::string& line : lines_of(why)) EXPECT_LE(display_width(line), 100u) << line;

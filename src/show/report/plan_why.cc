@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/counted.h"
+#include "base/units.h"
 #include "plan/anatomy/parameters.h"
 #include "plan/anatomy/saved.h"
 #include "plan/build/products.h"
@@ -66,7 +67,9 @@ std::string products_text(const ProgramPlan& program, const PlanRequest& request
   const auto products = products_of(program, program.bucket, request);
   const auto own = own_products_of(program, program.bucket, request);
   if (products.empty() && own.empty()) return "";
-  std::string text = fmt::format("matrix products of {}, {} tokens\n", program.name, program.bucket.tokens);
+  std::string text =
+      fmt::format("matrix products of {}, {} tokens, {:.1f} MiB of workspace for each\n", program.name,
+                  program.bucket.tokens, static_cast<double>(request.matmul_workspace_bytes) / kMiB);
   bool some_not_measured = false;
   for (const auto& [key, product] : products) {
     const TunedProduct* exact = request.tuning.find(key);
