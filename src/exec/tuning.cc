@@ -12,11 +12,11 @@ class Tuner {
       : plan_(plan), measurer_(measurer), limits_(limits), begin_(measurer.seconds()) {
     const TuningTable& given = plan.request.tuning;
     const bool holds = given.card == measurer.card() && given.library == measurer.library() &&
-                       given.workspace_bytes == measurer.workspace_bytes();
+                       given.workspace_bytes == plan.request.matmul_workspace_bytes;
     if (holds) table_ = given;
     table_.card = measurer.card();
     table_.library = measurer.library();
-    table_.workspace_bytes = measurer.workspace_bytes();
+    table_.workspace_bytes = plan.request.matmul_workspace_bytes;
   }
 
   TuningTable run() && {

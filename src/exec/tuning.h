@@ -37,7 +37,6 @@ class ProductMeasurer {
   virtual ~ProductMeasurer() = default;
   virtual std::string card() const = 0;
   virtual std::string library() const = 0;
-  virtual int64_t workspace_bytes() const = 0;
   // At most `most` algorithms, the library's first choice first; without times. Empty where it has none.
   virtual std::vector<TunedProduct> candidates(const PlannedProduct& product, int most) = 0;
   // Milliseconds of one run with cold caches, as a median; nothing where the algorithm is refused or the

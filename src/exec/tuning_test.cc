@@ -18,6 +18,7 @@ PlanRequest gpu_request() {
   PlanRequest request = small_request();
   request.device = KernelDevice::kCuda;
   request.gpu = *find_gpu_target("h200");
+  request.matmul_workspace_bytes = 1024;
   return request;
 }
 
@@ -26,7 +27,6 @@ class StubMeasurer final : public ProductMeasurer {
  public:
   std::string card() const override { return card_name; }
   std::string library() const override { return "cuBLASLt 1"; }
-  int64_t workspace_bytes() const override { return 1024; }
   double seconds() const override { return clock; }
 
   std::vector<TunedProduct> candidates(const PlannedProduct&, int most) override {
@@ -149,6 +149,12 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   const TuningTable other = tune_products(build_plan(request), second);
   EXPECT_EQ(other.card, "NVIDIA H100");
   EXPECT_EQ(chosen(other), 0);
+  second.card_name = "NVIDIA H200";
+  request.matmul_workspace_bytes = 2048;
+  const int before = second.measurements;
+  const TuningTable with_more = tune_products(build_plan(request), second);
+  EXPECT_EQ(with_more.workspace_bytes, 2048);
+  EXPECT_GT(second.measurements, before);
 }
 
 TEST(Tuning, TimeIsShort) {

@@ -156,8 +156,7 @@ class CudaBackend final : public ExecutorBackend {
     // More than this is not rotated through; a larger part of the arena would only have to be filled twice.
     constexpr int64_t kMost = int64_t{6} << 30;
     const int64_t bytes = std::min(arena_.bytes(), kMost);
-    TuningTable table = tune_products(
-        plan, *make_cuda_measurer(device_, arena_.data(), bytes, plan.request.matmul_workspace_bytes));
+    TuningTable table = tune_products(plan, *make_cuda_measurer(device_, arena_.data(), bytes));
     device_.fill(arena_.data(), fill_, bytes);
     device_.synchronize();
     return table;

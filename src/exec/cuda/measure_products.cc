@@ -37,15 +37,14 @@ struct Operands {
 
 class CudaMeasurer final : public ProductMeasurer {
  public:
-  CudaMeasurer(CudaDevice& device, std::byte* memory, int64_t bytes, int64_t workspace_bytes)
-      : device_(device), memory_(memory), bytes_(bytes), workspace_bytes_(workspace_bytes) {
+  CudaMeasurer(CudaDevice& device, std::byte* memory, int64_t bytes)
+      : device_(device), memory_(memory), bytes_(bytes) {
     for (int i = 0; i < 2 * kRuns; ++i) events_.emplace_back(CudaEvent::Times::kYes);
     write_pattern();
   }
 
   std::string card() const override { return device_.info().name; }
   std::string library() const override { return matmul_library_cuda(); }
-  int64_t workspace_bytes() const override { return workspace_bytes_; }
   double seconds() const override {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
@@ -131,15 +130,13 @@ class CudaMeasurer final : public ProductMeasurer {
   CudaDevice& device_;
   std::byte* memory_;
   int64_t bytes_;
-  int64_t workspace_bytes_;
   std::vector<CudaEvent> events_;  // two for each run
 };
 
 }  // namespace
 
-std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes,
-                                                    int64_t workspace_bytes) {
-  return std::make_unique<CudaMeasurer>(device, memory, bytes, workspace_bytes);
+std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes) {
+  return std::make_unique<CudaMeasurer>(device, memory, bytes);
 }
 
 }  // namespace plimsoll

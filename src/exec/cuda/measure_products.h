@@ -9,9 +9,7 @@
 
 namespace plimsoll {
 
-// `memory` of `bytes` is written over. `workspace_bytes`: what the plan gives each product. Borrows device and
-// memory.
-std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes,
-                                                    int64_t workspace_bytes);
+// `memory` of `bytes` is written over. Borrows device and memory.
+std::unique_ptr<ProductMeasurer> make_cuda_measurer(CudaDevice& device, std::byte* memory, int64_t bytes);
 
 }  // namespace plimsoll

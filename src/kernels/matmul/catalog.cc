@@ -245,13 +245,13 @@ bool matmul_takes_own_product(const MatmulProblem& problem, int sm) {
 namespace catalog_rows {
 namespace {
 
-// What a catalog problem leaves out is taken as what needs the most scratch: fp32 B beside bf16 A, and C of
-// the type of A.
 // Of the library of a GPU's products.
 int64_t library_workspace(const Problem& problem) {
   return problem.dim_or("workspace", kCublasLtWorkspaceBytes);
 }
 
+// What a catalog problem leaves out is taken as what needs the most scratch: fp32 B beside bf16 A, and C of
+// the type of A.
 MatmulProblem matmul_problem(const Problem& problem) {
   const auto type = [&](std::string_view name, DType otherwise) {
     return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(otherwise)));
