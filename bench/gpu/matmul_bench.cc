@@ -12,8 +12,8 @@
 #include "device/cuda/cuda_device.h"
 #include "exec/cuda/measure_products.h"
 #include "exec/tuning.h"
-#include "kernels/matmul/catalog.h"
-#include "plan/build/plan.h"
+#include "kernels/matmul/matmul_catalog.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 namespace {

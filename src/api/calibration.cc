@@ -7,8 +7,8 @@
 #include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "hardware/cpu_calibration.h"
 #include "plimsoll/experiments.h"
-#include "target/cpu_calibration.h"
 #include "train/calibration_cache.h"
 #include "train/user_cache.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/units.h"
+#include "hardware/gpu_target.h"
 #include "models/model.h"
-#include "target/gpu_target.h"
 
 namespace plimsoll {
 namespace {

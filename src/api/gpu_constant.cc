@@ -7,9 +7,9 @@
 #include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "hardware/gpu_constant.h"
 #include "plimsoll/experiments.h"
 #include "show/monitor/nvml.h"
-#include "target/gpu_constant.h"
 #include "train/gpu_constant_cache.h"
 #include "train/user_cache.h"
 

@@ -1,7 +1,7 @@
 // From a plan to the public report: texts and sums.
 #pragma once
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/plan.h"
 
 namespace plimsoll {

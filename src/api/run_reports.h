@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/file.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/training.h"
 #include "train/session.h"

@@ -14,7 +14,7 @@
 #include "exec/bound_op.h"
 #include "exec/ceilings.h"
 #include "plan/anatomy/operations.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

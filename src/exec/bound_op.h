@@ -12,7 +12,7 @@
 #include "base/view.h"
 #include "exec/arena_map.h"
 #include "graph/ops/op.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

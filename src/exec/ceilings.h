@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/dtype.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

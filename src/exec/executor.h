@@ -14,7 +14,7 @@
 
 #include "device/cpu/arena.h"
 #include "exec/backend.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

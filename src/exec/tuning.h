@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/build/plan.h"
-#include "target/tuning_table.h"
+#include "hardware/tuning_table.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 #include "plan/anatomy/plan_case.h"
 
 namespace plimsoll {

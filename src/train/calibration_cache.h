@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/file.h"
+#include "hardware/cpu_calibration.h"
 #include "plimsoll/training.h"
-#include "target/cpu_calibration.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 
 #include "io/data/batch_census.h"
 #include "io/data/sampler.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
 #include "train/run_setup.h"
 

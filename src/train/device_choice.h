@@ -2,7 +2,7 @@
 // limit. Asks the machine which GPUs are there; allocates nothing on them.
 #pragma once
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
 #include "train/run_setup.h"
 

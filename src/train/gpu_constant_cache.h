@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "hardware/gpu_constant.h"
+#include "hardware/gpu_target.h"
 #include "plimsoll/training.h"
-#include "target/gpu_constant.h"
-#include "target/gpu_target.h"
 
 namespace plimsoll {
 

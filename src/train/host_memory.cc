@@ -7,7 +7,7 @@
 #include "io/data/batch.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_split.h"
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 #include "plimsoll/arguments.h"
 #include "train/run_data.h"
 #include "train/run_setup.h"

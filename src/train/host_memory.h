@@ -1,7 +1,7 @@
 // What the process holds on the host beside the arena, for the plan. Pure function of the setup.
 #pragma once
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -16,7 +16,7 @@
 #include "io/data/sampler.h"
 #include "io/text/tokenizer.h"
 #include "models/model.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/training.h"
 

@@ -11,7 +11,7 @@
 
 #include "exec/executor.h"
 #include "io/data/loader.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/training.h"
 #include "train/metrics.h"
 #include "train/run_setup.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {

@@ -112,7 +112,7 @@ TEST(Documents, LinksLeadSomewhere) {
 }
 
 TEST(Documents, NamedFilesExist) {
-  // `src/plan/build/plan.h`, `docs/MEMORY.md`: what stands in backticks below one of these folders is a path
+  // `src/plan/compile/plan.h`, `docs/MEMORY.md`: what stands in backticks below one of these folders is a path
   // of the tree.
   const std::regex name(R"(`((src|docs|include|tests|scripts|cmake|examples|bench)/[A-Za-z0-9_./-]+)`)");
   int names = 0;

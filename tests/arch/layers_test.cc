@@ -41,8 +41,8 @@ Layers read_layers() {
 // catalog files are a layer of their own.
 std::string room_of(const Layers& layers, const std::string& path) {
   if (path.starts_with("plimsoll/")) return "include";
-  const std::string name = fs::path(path).filename().string();
-  if (path.starts_with("kernels/") && (name.starts_with("catalog.") || name.starts_with("catalog_"))) {
+  const std::string stem = fs::path(path).stem().string();
+  if (path.starts_with("kernels/") && (stem == "catalog" || stem.ends_with("_catalog"))) {
     return "kernels/catalog";
   }
   std::string best;

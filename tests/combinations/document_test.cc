@@ -9,11 +9,11 @@
 #include <map>
 
 #include "base/file.h"
-#include "plan/build/plan.h"
+#include "hardware/gpu_target.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/methods.h"
 #include "plimsoll/trainer.h"
-#include "target/gpu_target.h"
 #include "train/run_setup.h"
 
 namespace plimsoll {

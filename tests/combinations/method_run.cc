@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/philox.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "train/run_setup.h"
 
 namespace plimsoll::testing {

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "base/file.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plan/search/method_set.h"
 #include "plimsoll/fit.h"
 #include "plimsoll/methods.h"

@@ -6,7 +6,7 @@
 
 #include "graph/analysis/blocks.h"
 #include "graph/ops/ops.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll::testing {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "graph/ops/slice.h"
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 #include "tests/spine/tiny_steps.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "exec/executor.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll::testing {
 

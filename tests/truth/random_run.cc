@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
 #include "tests/bad_input/binary.h"
 #include "train/run_setup.h"

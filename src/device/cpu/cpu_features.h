@@ -1,7 +1,7 @@
 // What this machine's CPU and operating system can run together. Thread-safe: pure after the first call.
 #pragma once
 
-#include "target/cpu_isa.h"
+#include "hardware/cpu_isa.h"
 
 namespace plimsoll {
 

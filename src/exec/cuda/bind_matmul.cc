@@ -5,7 +5,7 @@
 #include "kernels/matmul/linear_gelu_cuda.h"
 #include "kernels/matmul/linear_norm_cuda.h"
 #include "kernels/matmul/matmul_cuda.h"
-#include "plan/build/products.h"
+#include "plan/compile/products.h"
 
 namespace plimsoll {
 

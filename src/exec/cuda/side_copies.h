@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cuda/event.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

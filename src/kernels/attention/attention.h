@@ -68,7 +68,7 @@
 
 #include "base/philox.h"
 #include "base/view.h"
-#include "kernels/attention/catalog.h"
+#include "kernels/attention/attention_catalog.h"
 
 namespace plimsoll {
 

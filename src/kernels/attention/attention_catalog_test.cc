@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "kernels/attention/catalog.h"
+#include "kernels/attention/attention_catalog.h"
 #include "kernels/catalog/catalog.h"
 
 namespace plimsoll {

@@ -14,7 +14,7 @@
 
 #include "kernels/attention/attention_device.cuh"
 
-// Kernels have no body for older devices, on which catalog.cc and attention_cuda.cc never choose them.
+// Kernels have no body for older devices, on which attention_catalog.cc and attention_cuda.cc never choose them.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define PLIMSOLL_HAS_MMA
 #endif

@@ -17,7 +17,7 @@
 #include "device/cpu/amx_tiles.h"
 #include "device/cpu/cpu_features.h"
 #include "kernels/attention/attention_amx.h"
-#include "kernels/attention/catalog.h"
+#include "kernels/attention/attention_catalog.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "base/view.h"
-#include "kernels/attention/catalog.h"
+#include "kernels/attention/attention_catalog.h"
 
 namespace plimsoll {
 

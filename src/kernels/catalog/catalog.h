@@ -4,8 +4,8 @@
 //
 // Thread-safe: all functions are pure; rows are constants that live as long as the program.
 //
-// A family (src/kernels/<family>/) adds its rows in `catalog.inc`, one per implementation, in the order of
-// preference for each op: fastest first, reference last. For example src/kernels/layer_norm/catalog.inc:
+// A family (src/kernels/<family>/) adds its rows in `<family>_catalog.inc`, one per implementation, in the order of
+// preference for each op: fastest first, reference last. For example src/kernels/layer_norm/layer_norm_catalog.inc:
 //
 //   // op, implementation, backend, element types, support function, scratch function
 //   PLIMSOLL_KERNEL(layer_norm_fwd, layer_norm_fwd_cpu, kCpu, kF32 | kBF16, any_problem, no_scratch)
@@ -13,7 +13,7 @@
 //
 // A row whose implementation calls a library that allocates by itself is a PLIMSOLL_KERNEL_WITH_LIBRARY with
 // one more function: the most bytes that this takes, which are in the plan. Support and scratch functions
-// other than any_problem and no_scratch are written by the family in its `catalog.cc`, in namespace
+// other than any_problem and no_scratch are written by the family in its `<family>_catalog.cc`, in namespace
 // plimsoll::catalog_rows; the rows declare them. They may include only this header, target/ and base/:
 //
 //   namespace plimsoll::catalog_rows {
@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "target/cpu_isa.h"
+#include "hardware/cpu_isa.h"
 
 namespace plimsoll {
 

@@ -7,10 +7,10 @@
 #include <set>
 #include <string>
 
-#include "kernels/element_wise/catalog.h"
-#include "kernels/embedding/catalog.h"
-#include "kernels/layer_norm/catalog.h"
-#include "kernels/loss/catalog.h"
+#include "kernels/element_wise/element_wise_catalog.h"
+#include "kernels/embedding/embedding_catalog.h"
+#include "kernels/layer_norm/layer_norm_catalog.h"
+#include "kernels/loss/loss_catalog.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "base/view.h"
-#include "kernels/element_wise/catalog.h"
+#include "kernels/element_wise/element_wise_catalog.h"
 #include "kernels/element_wise/rounding.h"
 
 namespace plimsoll {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/element_wise/catalog.h"
+#include "kernels/element_wise/element_wise_catalog.h"
 #include "tests/support/compare.h"
 #include "tests/support/simd_targets.h"
 

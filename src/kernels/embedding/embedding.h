@@ -26,7 +26,7 @@
 #include <cstdint>
 
 #include "base/view.h"
-#include "kernels/embedding/catalog.h"
+#include "kernels/embedding/embedding_catalog.h"
 
 namespace plimsoll {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/embedding/catalog.h"
+#include "kernels/embedding/embedding_catalog.h"
 #include "kernels/embedding/sort_ids_cases.h"
 #include "tests/support/compare.h"
 

@@ -22,7 +22,7 @@
 #include "base/philox.h"
 #include "base/view.h"
 #include "kernels/element_wise/add.h"
-#include "kernels/element_wise/catalog.h"
+#include "kernels/element_wise/element_wise_catalog.h"
 #include "kernels/layer_norm/normalize.h"
 
 namespace plimsoll {

@@ -19,7 +19,7 @@
 
 #include "base/view.h"
 #include "kernels/element_wise/rounding.h"
-#include "kernels/layer_norm/catalog.h"
+#include "kernels/layer_norm/layer_norm_catalog.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 
 #include "device/cuda/stream.h"
 #include "kernels/loss/bce_with_logits.h"
-#include "kernels/loss/catalog.h"
+#include "kernels/loss/loss_catalog.h"
 
 namespace plimsoll {
 

@@ -23,7 +23,7 @@
 // linear_cross_entropy_d_logit_error() below; of a sum over rows, what matmul_error_bound() says of B terms
 // more than are in a chunk. The loss has the bits of the unchunked kernels where the products of a chunk's
 // rows have those of all; d_w and d_bias have not: they are the same sums in another order. Aliasing: none.
-// Scratch: linear_cross_entropy_*_scratch of catalog.h, aligned to 64 bytes (GPU: 256). Repeatability: as
+// Scratch: linear_cross_entropy_*_scratch of loss_catalog.h, aligned to 64 bytes (GPU: 256). Repeatability: as
 // matmul.h: the same bits for the same problem, number of threads, CPU and library; on a GPU in every run.
 // Cost: 2 BHK FLOPs for the loss, 4 BHK for d_x and 4 BHK for d_w. Each chunk reads w, a second time for d_x,
 // and for d_w reads and writes that from the second chunk on.
@@ -34,7 +34,7 @@
 #include <span>
 
 #include "base/view.h"
-#include "kernels/loss/catalog.h"
+#include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 
 namespace plimsoll {

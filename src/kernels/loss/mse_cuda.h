@@ -5,7 +5,7 @@
 #pragma once
 
 #include "device/cuda/stream.h"
-#include "kernels/loss/catalog.h"
+#include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/mse.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "device/cuda/stream.h"
-#include "kernels/loss/catalog.h"
+#include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/nll.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "device/cuda/stream.h"
-#include "kernels/loss/catalog.h"
+#include "kernels/loss/loss_catalog.h"
 #include "kernels/loss/softmax_cross_entropy.h"
 
 namespace plimsoll {

@@ -16,8 +16,8 @@
 // and no addend.
 #pragma once
 
-#include "kernels/matmul/catalog.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-// linear_gelu on an NVIDIA GPU. Where linear_takes_own_product() says so (catalog.h), by a kernel of
+// linear_gelu on an NVIDIA GPU. Where linear_takes_own_product() says so (matmul_catalog.h), by a kernel of
 // ours whose epilogue is the activation; otherwise, for few rows or in a build without code for compute
 // capability 9.0, by cuBLASLt's product and bias_gelu_fwd_cuda in its place. Contract: linear_gelu.h; the
 // views hold device memory, x, w and y aligned to 16 bytes.

@@ -22,7 +22,7 @@
 
 #include "base/view.h"
 #include "kernels/layer_norm/normalize.h"
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 

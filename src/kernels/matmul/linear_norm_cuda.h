@@ -1,4 +1,4 @@
-// linear_norm on an NVIDIA GPU. Where linear_norm_takes_own_product() says so (catalog.h), by a kernel of
+// linear_norm on an NVIDIA GPU. Where linear_norm_takes_own_product() says so (matmul_catalog.h), by a kernel of
 // ours whose epilogue is the norm; otherwise, for few rows or in a build without code for compute
 // capability 9.0, by the product with an addend of matmul_cuda_wgmma and the norm in its place; where that
 // product is the library's, by its first choice: batches that are smaller than planned are not measured.

@@ -5,7 +5,7 @@
 //   C += op(A) op(B) (+ bias[n])
 //   C  = op(A) op(B) (+ bias[n]) + D    on a GPU and in the reference
 //
-// op is the identity or the transpose; A, B, C and D are row-major and dense (catalog.h has the problem's
+// op is the identity or the transpose; A, B, C and D are row-major and dense (matmul_catalog.h has the problem's
 // description).
 //
 // Types: A f32: B f32, C f32. A bf16: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
@@ -32,7 +32,7 @@
 #include <string>
 
 #include "base/view.h"
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 

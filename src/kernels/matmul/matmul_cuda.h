@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "device/cuda/stream.h"
-#include "kernels/matmul/catalog.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 
@@ -58,7 +58,7 @@ std::unique_ptr<CudaMatmul> prepare_matmul_tf32x3_cuda(const MatmulProblem& prob
                                                        const TunedProduct* tuned);
 
 // The one of matmul_cuda_wgmma and linear_add_cuda_wgmma: by the kernel of ours where
-// matmul_takes_own_product() says so (catalog.h), otherwise, for few rows or in a build without code for
+// matmul_takes_own_product() says so (matmul_catalog.h), otherwise, for few rows or in a build without code for
 // compute capability 9.0, by the library.
 std::unique_ptr<CudaMatmul> prepare_matmul_wgmma_cuda(const MatmulProblem& problem, int sm,
                                                       const TunedProduct* tuned = nullptr);

@@ -1,7 +1,7 @@
 // Which products are left to the kernel of ours on compute capability 9.0, and why others are not.
 #include <gtest/gtest.h>
 
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "base/view.h"
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 

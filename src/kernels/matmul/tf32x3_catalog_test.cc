@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/catalog/catalog.h"
-#include "kernels/matmul/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #pragma once
 
 #include "device/cuda/stream.h"
-#include "kernels/optimizer/catalog.h"
 #include "kernels/optimizer/global_norm.h"
+#include "kernels/optimizer/optimizer_catalog.h"
 
 namespace plimsoll {
 

@@ -28,7 +28,7 @@
 #include <span>
 
 #include "base/view.h"
-#include "kernels/quantization/catalog.h"
+#include "kernels/quantization/quantization_catalog.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // The anatomy of memory: every byte of a plan by purpose and phase, and where the peak is. What users know
-// the purposes as is purpose_name() in plan/build/plan.h.
+// the purposes as is purpose_name() in plan/compile/plan.h.
 //
 // Pure data out of a plan, allocates nothing of the run. Thread-safe: pure functions.
 //
@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "plan/build/copy_waits.h"
-#include "plan/build/op_times.h"
-#include "target/cpu_target.h"
-#include "target/gpu_efficiency.h"
+#include "hardware/cpu_target.h"
+#include "hardware/gpu_efficiency.h"
+#include "plan/compile/copy_waits.h"
+#include "plan/compile/op_times.h"
 
 namespace plimsoll {
 namespace {

@@ -1,8 +1,8 @@
 // The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a step,
 // by group and by segment. Pure; thread-safe.
 //
-// Times are estimates from the tables of rates in target/cpu_target.h, target/gpu_target.h and
-// target/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic. Copies
+// Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and
+// hardware/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic. Copies
 // between a GPU and the host run beside other ops: theirs is the time that others wait for them. Ops
 // and bytes are those of the largest bucket, every row a real token.
 #pragma once
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "graph/ops/op.h"
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "hardware/gpu_target.h"
 #include "plan/anatomy/plan_case.h"
-#include "plan/build/op_times.h"
-#include "target/gpu_target.h"
+#include "plan/compile/op_times.h"
 
 namespace plimsoll {
 namespace {
@@ -60,7 +60,7 @@ TEST(OperationsAnatomy, ProductsOfBertAreThoseOfItsShapes) {
   EXPECT_LT(products[index_of(Segment::kBackward)].flops, 2.2 * (linear + attention));
 }
 
-// Steps of docs/measurements/h200-2026-11-22.md: what target/gpu_efficiency.h was fitted to. What is promised
+// Steps of docs/measurements/h200-2026-11-22.md: what hardware/gpu_efficiency.h was fitted to. What is promised
 // of predictions on a calibrated device is 15 %.
 TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   struct Case {
@@ -121,7 +121,7 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / 7798.0, 1, 0.10);
 }
 
-// What target/cpu_efficiency.h was fitted to, the single ops of it: whole steps in processor time, which
+// What hardware/cpu_efficiency.h was fitted to, the single ops of it: whole steps in processor time, which
 // others on the machine disturb least. Of `bench --one_run` with 4 x 512 of MiniLM-L6-H384 on one thread of
 // that Zen 4, the time of five steps less that of one, over four.
 TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {

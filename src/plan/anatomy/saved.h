@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -10,7 +10,7 @@
 
 #include "graph/analysis/blocks.h"
 #include "plan/anatomy/operations.h"
-#include "plan/build/begun_graphs.h"
+#include "plan/compile/begun_graphs.h"
 #include "plan/search/keep_menu.h"
 
 namespace plimsoll {

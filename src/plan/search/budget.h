@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/build/op_times.h"
+#include "plan/compile/op_times.h"
 #include "plan/search/fit_limits.h"
 #include "plan/search/for_each_of.h"
 

@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "plan/anatomy/operations.h"
-#include "plan/build/begun_graphs.h"
-#include "plan/build/op_times.h"
+#include "plan/compile/begun_graphs.h"
+#include "plan/compile/op_times.h"
 #include "plan/search/budget.h"
 
 namespace plimsoll {

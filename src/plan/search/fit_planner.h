@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "plan/build/placer.h"
+#include "plan/compile/placer.h"
 #include "plan/search/method_space.h"
 
 namespace plimsoll {

@@ -7,13 +7,13 @@
 #include <limits>
 
 #include "graph/ir/text.h"
+#include "hardware/gpu_target.h"
 #include "plan/anatomy/plan_case.h"
-#include "plan/build/begun_graphs.h"
-#include "plan/build/placer.h"
+#include "plan/compile/begun_graphs.h"
+#include "plan/compile/placer.h"
 #include "plan/search/budget.h"
 #include "plan/search/change.h"
 #include "plan/search/needless.h"
-#include "target/gpu_target.h"
 #include "tests/support/sanitized.h"
 
 namespace plimsoll {

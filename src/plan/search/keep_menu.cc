@@ -7,7 +7,7 @@
 #include "graph/analysis/repeated.h"
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
-#include "plan/build/begun_graphs.h"
+#include "plan/compile/begun_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plan/search/keep_options.h"
 
 namespace plimsoll {

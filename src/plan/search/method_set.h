@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plan/search/change.h"
 #include "plimsoll/methods.h"
 

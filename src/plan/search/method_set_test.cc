@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "hardware/gpu_target.h"
 #include "plan/anatomy/plan_case.h"
-#include "target/gpu_target.h"
 
 namespace plimsoll {
 namespace {

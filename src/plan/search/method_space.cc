@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "plan/build/begun_graphs.h"
+#include "plan/compile/begun_graphs.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plan/search/method_set.h"
 
 namespace plimsoll {

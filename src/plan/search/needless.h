@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "target/cpu_isa.h"
+#include "hardware/cpu_isa.h"
 
 namespace plimsoll {
 

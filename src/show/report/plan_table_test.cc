@@ -7,7 +7,7 @@
 
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/plan_case.h"
-#include "plan/build/products.h"
+#include "plan/compile/products.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"
 

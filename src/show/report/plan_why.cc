@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "plan/anatomy/parameters.h"
 #include "plan/anatomy/saved.h"
-#include "plan/build/products.h"
+#include "plan/compile/products.h"
 #include "show/report/plan_table.h"
 
 namespace plimsoll {

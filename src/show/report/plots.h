@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 #include "plimsoll/training.h"
 
 namespace plimsoll {

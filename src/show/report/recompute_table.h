@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "plan/build/plan.h"
+#include "plan/compile/plan.h"
 
 namespace plimsoll {
 

@@ -1,11 +1,11 @@
 // Sums over the rows of [T, C] tensors in CUDA kernels: how a block adds its rows, and the second launch that
-// adds the blocks' partial sums. There are as many blocks as cuda_row_blocks (catalog.h) says; the order of
+// adds the blocks' partial sums. There are as many blocks as cuda_row_blocks (element_wise_catalog.h) says; the order of
 // additions is that of column_sum_cuda_depth. Thread-safe: no state.
 #pragma once
 
-#include "kernels/element_wise/catalog.h"
 #include "kernels/element_wise/cuda/early_launch.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
+#include "kernels/element_wise/element_wise_catalog.h"
 
 namespace plimsoll::cuda {
 

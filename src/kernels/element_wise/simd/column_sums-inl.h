@@ -16,7 +16,7 @@
 
 #include "base/view.h"
 #include "device/cpu/parallel.h"
-#include "kernels/element_wise/catalog.h"
+#include "kernels/element_wise/element_wise_catalog.h"
 #include "kernels/element_wise/simd/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
-#include "kernels/embedding/catalog.h"
+#include "kernels/embedding/embedding_catalog.h"
 
 namespace plimsoll::cuda {
 

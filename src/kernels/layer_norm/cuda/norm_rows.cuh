@@ -5,7 +5,7 @@
 
 #include "kernels/element_wise/cuda/random.cuh"
 #include "kernels/element_wise/cuda/vectors.cuh"
-#include "kernels/layer_norm/catalog.h"
+#include "kernels/layer_norm/layer_norm_catalog.h"
 
 namespace plimsoll::cuda {
 

@@ -1,0 +1,55 @@
+#include "hardware/cpu_target.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// Measured: oneDNN 2.6.3 on two cores of a Sapphire Rapids Xeon, products of 1024 rows with BERT's layer
+// sizes (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s in fp32 on AVX-512 and 700 to 2500 in bf16 on AMX for
+// both cores together; 1467 is the mean over the products of a whole training step of BERT-base. On two cores
+// of an H200's host (2026-11-23) those of MiniLM's steps ran at 915 beside other work, and at 562 on another
+// pair: what a core does in bf16 depends on the machine, and `plimsoll bench --calibrate` measures it. AdamW
+// over BERT-base's parameters streams 19 GB/s on the first machine.
+constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two Sapphire Rapids cores";
+// Not measured. AVX2 has vectors half as wide and clocks a little higher; SSE2 a quarter as wide and no fused
+// multiply-add; AVX512_BF16 multiplies twice as many elements an instruction as fp32 does.
+constexpr std::string_view kScaled = "scaled by vector width from Sapphire Rapids";
+// A thread of a Zen 4 (AMD EPYC) multiplies at 100 GFLOP/s in fp32 and 180 in bf16, in products of 256 to
+// 2048 rows with MiniLM's layer sizes: what scaling says, within 6 %.
+constexpr std::string_view kAsOnZen4 = "scaled from Sapphire Rapids, within 6 % of oneDNN on a Zen 4";
+
+constexpr std::array kTargets{
+    CpuTarget{CpuIsa::kBaseline, 12, 0, 6, 10, 20, kScaled},
+    CpuTarget{CpuIsa::kAvx2, 50, 0, 25, 10, 20, kScaled},
+    CpuTarget{CpuIsa::kAvx512, 95, 0, 47, 10, 20, kMeasured},
+    CpuTarget{CpuIsa::kAvx512Bf16, 95, 180, 47, 10, 20, kAsOnZen4},
+    CpuTarget{CpuIsa::kAmx, 95, 730, 47, 10, 20, kMeasured},
+};
+
+}  // namespace
+
+const CpuTarget& cpu_target(CpuIsa isa) {
+  const auto it =
+      std::find_if(kTargets.begin(), kTargets.end(), [&](const CpuTarget& t) { return t.isa == isa; });
+  PLIMSOLL_CHECK(it != kTargets.end(), "no rates for instruction set {}", cpu_isa_name(isa));
+  return *it;
+}
+
+double product_gflops(const CpuTarget& target, DType dtype, int num_threads) {
+  PLIMSOLL_CHECK(num_threads >= 1, "{} threads", num_threads);
+  double rate = target.f32_gflops_per_thread;
+  if (dtype == DType::kF64) rate = target.f64_gflops_per_thread;
+  if (dtype == DType::kBF16 && target.bf16_gflops_per_thread > 0) rate = target.bf16_gflops_per_thread;
+  return rate * num_threads;
+}
+
+double memory_gb_per_s(const CpuTarget& target, int num_threads) {
+  PLIMSOLL_CHECK(num_threads >= 1, "{} threads", num_threads);
+  return std::min(target.memory_gb_per_s_per_thread * num_threads, target.memory_gb_per_s_at_most);
+}
+
+}  // namespace plimsoll

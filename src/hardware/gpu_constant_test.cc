@@ -1,0 +1,71 @@
+#include "hardware/gpu_constant.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "plimsoll/error.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename Work>
+std::string refusal(ErrorCode code, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(GpuConstant, IsTheMostThatARunHeldAndRoomForOtherShapes) {
+  EXPECT_EQ(gpu_constant_bytes(std::vector<int64_t>{527 * kMiB, 531 * kMiB, 530 * kMiB}),
+            531 * kMiB + kOtherShapesBytes);
+}
+
+TEST(GpuConstant, IsRefusedWhereOthersUsedTheCard) {
+  for (const std::vector<int64_t>& held :
+       {std::vector<int64_t>{}, {527 * kMiB, 1100 * kMiB}, {-300 * kMiB, -290 * kMiB}}) {
+    const std::string message =
+        refusal(ErrorCode::kUsage, [&] { static_cast<void>(gpu_constant_bytes(held)); });
+    EXPECT_NE(message.find(held.empty() ? "no run" : "others"), std::string::npos) << message;
+  }
+}
+
+TEST(GpuConstant, TextRoundTripsAndSaysItsSource) {
+  const MeasuredGpuConstant constant{
+      .card = "NVIDIA X", .driver = "580.1", .build = "a build", .date = "2026-11-23", .bytes = 560 * kMiB};
+  EXPECT_EQ(parse_gpu_constant(gpu_constant_json(constant), "memory"), constant);
+  EXPECT_EQ(gpu_constant_words(constant), "measured here on 2026-11-23, NVIDIA X, driver 580.1");
+}
+
+TEST(GpuConstant, RefusesWhatItCannotUse) {
+  const std::string text =
+      gpu_constant_json({.card = "c", .driver = "d", .build = "b", .date = "e", .bytes = 1});
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return changed;
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{", "no constant of a GPU: it is not a JSON object; plimsoll bench --calibrate --device cuda:N"},
+      {"[]", "no constant of a GPU: it is not a JSON object"},
+      {with("\"card\"", "\"x\""), "it has no 'card'"},
+      {with("\"bytes\": 1", "\"bytes\": \"1\""), "'bytes' is of type string, expected a number"},
+      {with("\"bytes\": 1", "\"bytes\": 0"), "it is of 0 bytes"},
+      {with("_version\": 1", "_version\": 9"), "of schema version 9, this program reads 1"}};
+  for (const auto& [broken, said] : cases) {
+    const std::string message =
+        refusal(ErrorCode::kBadData, [&] { static_cast<void>(parse_gpu_constant(broken, "gpu.json")); });
+    EXPECT_TRUE(message.starts_with("gpu.json: ")) << message;
+    EXPECT_NE(message.find(said), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,98 @@
+#include "hardware/gpu_target.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/units.h"
+
+namespace plimsoll {
+namespace {
+
+// NVML's `used` of version 2 beside arena and captured programs, on an H200 with driver 580 and CUDA 13.0:
+// 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone is
+// 527. The rest is for kernels of libraries that other shapes load.
+constexpr int64_t kConstant = 560 * kMiB;
+constexpr const char* kMeasuredConstant = "measured on 2026-11-21 on an H200, driver 580, CUDA 13.0";
+constexpr const char* kTakenConstant =
+    "not measured on this card: an H200's of 2026-11-21, driver 580, CUDA 13.0";
+constexpr const char* kSheet = "NVIDIA's data sheet, dense";
+
+// Memory as nvidia-smi prints it; rates of the public data sheets, without sparsity. SXM forms where a card
+// has several. Links are PCI Express of 16 lanes as the sheets name its generation, 16 GB/s each way in the
+// third, 32 in the fourth and 64 in the fifth.
+const std::array kTargets{
+    GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, kConstant, kSheet,
+              kMeasuredConstant},
+    GpuTarget{"h100", "H100", 90, 81559 * kMiB, 3350, 67, 494, 989, 989, 64, kConstant, kSheet,
+              kTakenConstant},
+    GpuTarget{"a100-80gb", "A100-SXM4-80GB", 80, 81920 * kMiB, 2039, 19.5, 156, 312, 312, 32, kConstant,
+              kSheet, kTakenConstant},
+    GpuTarget{"a100-40gb", "A100-SXM4-40GB", 80, 40960 * kMiB, 1555, 19.5, 156, 312, 312, 32, kConstant,
+              kSheet, kTakenConstant},
+    GpuTarget{"l4", "L4", 89, 23034 * kMiB, 300, 30.3, 60, 121, 121, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"a10g", "A10G", 86, 23028 * kMiB, 600, 35, 35, 70, 70, 32, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"t4", "T4", 75, 15360 * kMiB, 320, 8.1, 0, 0, 65, 16, kConstant, kSheet, kTakenConstant},
+    GpuTarget{"v100-16gb", "V100-SXM2-16GB", 70, 16160 * kMiB, 900, 15.7, 0, 0, 125, 16, kConstant, kSheet,
+              kTakenConstant},
+    GpuTarget{"5090", "RTX 5090", 120, 32607 * kMiB, 1792, 104.8, 104.8, 209.5, 209.5, 64, kConstant, kSheet,
+              kTakenConstant},
+    GpuTarget{"4090", "RTX 4090", 89, 24564 * kMiB, 1008, 82.6, 82.6, 165.2, 165.2, 32, kConstant, kSheet,
+              kTakenConstant},
+    GpuTarget{"3090", "RTX 3090", 86, 24576 * kMiB, 936, 35.6, 35.6, 71, 71, 32, kConstant, kSheet,
+              kTakenConstant},
+};
+
+}  // namespace
+
+std::span<const GpuTarget> gpu_targets() {
+  return kTargets;
+}
+
+std::optional<GpuTarget> find_gpu_target(std::string_view name) {
+  const auto it =
+      std::find_if(kTargets.begin(), kTargets.end(), [&](const GpuTarget& t) { return t.name == name; });
+  return it == kTargets.end() ? std::nullopt : std::optional(*it);
+}
+
+GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes) {
+  for (const GpuTarget& target : kTargets) {
+    if (cuda_name.find(target.product) == std::string_view::npos) continue;
+    // "L4" is a part of "L40S"; the capability and a memory within a tenth tell them apart.
+    const double ratio = static_cast<double>(memory_bytes) / static_cast<double>(target.memory_bytes);
+    if (target.sm != sm || ratio < 0.9 || ratio > 1.1) continue;
+    GpuTarget found = target;
+    found.memory_bytes = memory_bytes;
+    return found;
+  }
+  // A multiprocessor does 128 fp32 fused multiply-adds a cycle from compute capability 8.6 on (64 before, and
+  // on 9.0 128), at some 1.5 GHz; tensor cores four (consumer) to fifteen times as many.
+  const double f32 = num_multiprocessors * (sm == 75 || sm == 80 ? 64 : 128) * 2 * 1.5e-3;
+  return {.name = "cuda",
+          .product = std::string(cuda_name),
+          .sm = sm,
+          .memory_bytes = memory_bytes,
+          .memory_gb_per_s = 500,
+          .f32_tflops = f32,
+          .tf32_tflops = sm >= 80 ? 2 * f32 : 0,
+          .bf16_tflops = sm >= 80 ? 4 * f32 : 0,
+          .f16_tflops = 4 * f32,
+          .link_gb_per_s = sm >= 80 ? 32.0 : 16.0,
+          .constant_bytes = kConstant,
+          .provenance = "guessed from its multiprocessors: the table does not know this card",
+          .constant_provenance = kTakenConstant};
+}
+
+double product_gflops(const GpuTarget& target, DType dtype) {
+  switch (dtype) {
+    case DType::kBF16:
+      return 1e3 * (target.bf16_tflops > 0 ? target.bf16_tflops : target.f32_tflops);
+    case DType::kF16:
+      return 1e3 * target.f16_tflops;
+    case DType::kF64:
+      return 1e3 * target.f32_tflops / 2;
+    default:
+      return 1e3 * target.f32_tflops;
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+#include "hardware/measured_json.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace plimsoll {
+
+MeasuredJson::MeasuredJson(std::string_view text, std::string source, const MeasuredKind& kind)
+    : source_(std::move(source)), kind_(kind) {
+  top_ = nlohmann::json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (!top_.is_object()) fail("it is not a JSON object");
+  const int version = get<int>(top_, "schema_version");
+  if (version == kind_.schema_version) return;
+  throw_error(ErrorCode::kBadData, "{}: a {} of schema version {}, this program reads {}{}{}", source_,
+              kind_.name, version, kind_.schema_version, kind_.remedy.empty() ? "" : "; ", kind_.remedy);
+}
+
+const nlohmann::json& MeasuredJson::at(const nlohmann::json& object, const std::string& name) const {
+  const auto it = object.find(name);
+  if (it == object.end()) fail(fmt::format("it has no '{}'", name));
+  return *it;
+}
+
+const nlohmann::json& MeasuredJson::object_at(const nlohmann::json& object, const std::string& name) const {
+  const nlohmann::json& value = at(object, name);
+  if (!value.is_object()) fail_type(name, value, "an object");
+  return value;
+}
+
+void MeasuredJson::fail(std::string_view why) const {
+  throw_error(ErrorCode::kBadData, "{}: no {}: {}{}{}", source_, kind_.name, why,
+              kind_.remedy.empty() ? "" : "; ", kind_.remedy);
+}
+
+void MeasuredJson::fail_type(const std::string& name, const nlohmann::json& value,
+                             std::string_view expected) const {
+  fail(fmt::format("'{}' is of type {}, expected {}", name, value.type_name(), expected));
+}
+
+}  // namespace plimsoll

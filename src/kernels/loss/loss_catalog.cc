@@ -1,0 +1,218 @@
+#include "kernels/loss/loss_catalog.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/catalog/catalog.h"
+#include "kernels/element_wise/element_wise_catalog.h"
+
+namespace plimsoll {
+
+namespace catalog_rows {
+// Of the products' family.
+Support matmul_cpu_onednn_support(const Problem& problem);
+Support matmul_cuda_cublaslt_support(const Problem& problem);
+}  // namespace catalog_rows
+
+namespace {
+
+constexpr int64_t kCpuAlignment = 64;
+constexpr int64_t kCudaAlignment = 256;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Chunks are of these sizes, the second being that of a last one which is not full.
+struct ChunkSizes {
+  int64_t full = 0;
+  int64_t last = 0;
+};
+ChunkSizes chunk_sizes(const LinearCrossEntropyProblem& problem, int64_t chunk_rows) {
+  const int64_t full = std::min(chunk_rows, problem.rows);
+  return {full, problem.rows % full == 0 ? full : problem.rows % full};
+}
+
+// Places parts one after the other.
+class Parts {
+ public:
+  explicit Parts(int64_t alignment) : alignment_(alignment) {}
+  int64_t take(int64_t bytes) {
+    const int64_t begin = end_;
+    end_ += round_up(bytes, alignment_);
+    return begin;
+  }
+  int64_t end() const { return end_; }
+
+ private:
+  int64_t alignment_;
+  int64_t end_ = 0;
+};
+
+}  // namespace
+
+LossChunkProducts loss_chunk_products(const LinearCrossEntropyProblem& problem, int64_t rows, DType w) {
+  const MatmulProblem common{.m = rows,
+                             .n = problem.hidden,
+                             .k = problem.classes,
+                             .a = problem.x,
+                             .b = w,
+                             .c = problem.x,
+                             .num_threads = problem.num_threads,
+                             .isa = problem.isa,
+                             .workspace_bytes = problem.workspace_bytes};
+  LossChunkProducts products{.logits = common, .d_w = common, .d_x = common};
+  products.logits.n = problem.classes;
+  products.logits.k = problem.hidden;
+  products.logits.trans_b = Transpose::kYes;
+  products.logits.bias = problem.bias;
+  products.logits.bias_dtype = problem.bias_dtype;
+  products.d_w.m = problem.classes;
+  products.d_w.k = rows;
+  products.d_w.trans_a = Transpose::kYes;
+  products.d_w.b = problem.x;
+  products.d_w.c = problem.d_w;
+  products.d_w.writes = MatmulWrites::kOverwriteOrAdd;
+  return products;
+}
+
+bool linear_cross_entropy_copies_weight(const LinearCrossEntropyProblem& problem) {
+  return problem.w != problem.x && std::min(problem.chunk_rows, problem.rows) < kMatmulMinRowsToPack;
+}
+
+int64_t linear_cross_entropy_cuda_chunk_rows(const LinearCrossEntropyProblem& problem) {
+  const int64_t row_bytes = problem.hidden * dtype_bytes(problem.x);
+  return round_up(problem.chunk_rows, kCudaAlignment / std::gcd(kCudaAlignment, row_bytes));
+}
+
+LinearCrossEntropyScratch linear_cross_entropy_ref_scratch(const LinearCrossEntropyProblem& problem) {
+  Parts parts(kCpuAlignment);
+  LinearCrossEntropyScratch scratch;
+  scratch.losses = parts.take(dtype_bytes(DType::kF64));
+  scratch.wide =
+      parts.take(chunk_sizes(problem, problem.chunk_rows).full * problem.classes * dtype_bytes(problem.x));
+  scratch.bytes = parts.end();
+  return scratch;
+}
+
+LinearCrossEntropyScratch linear_cross_entropy_cpu_scratch(const LinearCrossEntropyProblem& problem,
+                                                           LossPart part) {
+  const ChunkSizes sizes = chunk_sizes(problem, problem.chunk_rows);
+  const int64_t chunk = sizes.full * problem.classes;
+  const bool copies = linear_cross_entropy_copies_weight(problem);
+  Parts parts(kCpuAlignment);
+  LinearCrossEntropyScratch scratch;
+  if (part == LossPart::kLoss) scratch.losses = parts.take(dtype_bytes(DType::kF64));
+  scratch.narrow = parts.take(problem.x == DType::kF32 ? 0 : chunk * dtype_bytes(problem.x));
+  scratch.wide = parts.take(chunk * dtype_bytes(DType::kF32));
+  scratch.weight = parts.take(copies ? problem.classes * problem.hidden * dtype_bytes(problem.x) : 0);
+  for (const int64_t rows : {sizes.full, sizes.last}) {
+    const LossChunkProducts products = loss_chunk_products(problem, rows, copies ? problem.x : problem.w);
+    int64_t bytes = matmul_scratch_bytes(products.logits);
+    if (part == LossPart::kInput) bytes = std::max(bytes, matmul_scratch_bytes(products.d_x));
+    if (part == LossPart::kParameters) {
+      bytes = std::max(
+          {bytes, matmul_scratch_bytes(products.d_w), column_sums_scratch_bytes(rows, problem.classes, 1)});
+    }
+    scratch.workspace_bytes = std::max(scratch.workspace_bytes, bytes);
+  }
+  scratch.workspace = parts.take(scratch.workspace_bytes);
+  scratch.bytes = parts.end();
+  return scratch;
+}
+
+LinearCrossEntropyScratch linear_cross_entropy_cuda_scratch(const LinearCrossEntropyProblem& problem,
+                                                            LossPart part) {
+  const ChunkSizes sizes = chunk_sizes(problem, linear_cross_entropy_cuda_chunk_rows(problem));
+  Parts parts(kCudaAlignment);
+  LinearCrossEntropyScratch scratch;
+  if (part == LossPart::kLoss) scratch.losses = parts.take(row_loss_cuda_scratch_bytes(problem.rows));
+  scratch.wide = parts.take(sizes.full * problem.classes * dtype_bytes(problem.x));
+  scratch.workspace_bytes = problem.workspace_bytes;
+  if (part == LossPart::kParameters) {
+    for (const int64_t rows : {sizes.full, sizes.last}) {
+      scratch.workspace_bytes =
+          std::max(scratch.workspace_bytes, column_sums_cuda_scratch_bytes(rows, problem.classes, 1));
+    }
+  }
+  scratch.workspace = parts.take(scratch.workspace_bytes);
+  scratch.bytes = parts.end();
+  return scratch;
+}
+
+namespace catalog_rows {
+namespace {
+
+LinearCrossEntropyProblem linear_cross_entropy_problem(const Problem& problem) {
+  const auto type = [&](std::string_view name) {
+    return static_cast<DType>(problem.dim_or(name, static_cast<int64_t>(problem.dtype)));
+  };
+  return {.rows = problem.dim("B"),
+          .chunk_rows = problem.dim("chunk"),
+          .hidden = problem.dim("H"),
+          .classes = problem.dim("K"),
+          .x = problem.dtype,
+          .w = type("w"),
+          .d_w = type("d_w"),
+          .num_threads = problem.num_threads,
+          .isa = problem.isa,
+          .workspace_bytes = problem.dim_or("workspace", kCublasLtWorkspaceBytes)};
+}
+
+// What a family's kernel says to the products of a full chunk: the first reason of theirs to decline.
+Support products_support(const Problem& problem, Support (*support)(const Problem&)) {
+  const LinearCrossEntropyProblem loss = linear_cross_entropy_problem(problem);
+  const LossChunkProducts products = loss_chunk_products(loss, std::min(loss.chunk_rows, loss.rows), loss.w);
+  for (const MatmulProblem& product : {products.logits, products.d_w, products.d_x}) {
+    Problem asked = matmul_catalog_problem(product);
+    asked.device = problem.device;
+    asked.sm = problem.sm;
+    if (Support answer = support(asked); !answer.ok) return answer;
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t row_loss_cuda_scratch(const Problem& problem) {
+  return row_loss_cuda_scratch_bytes(problem.dim("B"));
+}
+
+Support linear_cross_entropy_cpu_support(const Problem& problem) {
+  return products_support(problem, matmul_cpu_onednn_support);
+}
+Support linear_cross_entropy_cuda_support(const Problem& problem) {
+  return products_support(problem, matmul_cuda_cublaslt_support);
+}
+int64_t linear_cross_entropy_fwd_cpu_scratch(const Problem& problem) {
+  return linear_cross_entropy_cpu_scratch(linear_cross_entropy_problem(problem), LossPart::kLoss).bytes;
+}
+int64_t linear_cross_entropy_bwd_cpu_scratch(const Problem& problem) {
+  return linear_cross_entropy_cpu_scratch(linear_cross_entropy_problem(problem), LossPart::kInput).bytes;
+}
+int64_t linear_cross_entropy_grad_cpu_scratch(const Problem& problem) {
+  return linear_cross_entropy_cpu_scratch(linear_cross_entropy_problem(problem), LossPart::kParameters).bytes;
+}
+int64_t linear_cross_entropy_fwd_cuda_scratch(const Problem& problem) {
+  return linear_cross_entropy_cuda_scratch(linear_cross_entropy_problem(problem), LossPart::kLoss).bytes;
+}
+int64_t linear_cross_entropy_bwd_cuda_scratch(const Problem& problem) {
+  return linear_cross_entropy_cuda_scratch(linear_cross_entropy_problem(problem), LossPart::kInput).bytes;
+}
+int64_t linear_cross_entropy_grad_cuda_scratch(const Problem& problem) {
+  return linear_cross_entropy_cuda_scratch(linear_cross_entropy_problem(problem), LossPart::kParameters)
+      .bytes;
+}
+int64_t linear_cross_entropy_plain_scratch(const Problem& problem) {
+  return linear_cross_entropy_ref_scratch(linear_cross_entropy_problem(problem)).bytes;
+}
+int64_t linear_cross_entropy_cpu_library(const Problem& problem) {
+  const LinearCrossEntropyProblem loss = linear_cross_entropy_problem(problem);
+  const LossChunkProducts products = loss_chunk_products(
+      loss, std::min(loss.chunk_rows, loss.rows), linear_cross_entropy_copies_weight(loss) ? loss.x : loss.w);
+  return std::max({matmul_library_bytes(products.logits), matmul_library_bytes(products.d_w),
+                   matmul_library_bytes(products.d_x)});
+}
+
+}  // namespace catalog_rows
+}  // namespace plimsoll

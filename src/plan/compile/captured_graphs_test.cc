@@ -1,0 +1,145 @@
+#include "plan/compile/captured_graphs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <list>
+#include <map>
+#include <tuple>
+
+#include "base/philox.h"
+#include "tests/spine/plan_grid.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kBytesPerOp = 4096;
+
+PlanRequest request_on_card(int64_t accumulation) {
+  GridPoint point = full_batch("MiniLM-L6-H384-uncased", 32, 512);
+  point.gpu = "h200";
+  point.accumulation = accumulation;
+  return request_of(point);
+}
+
+int64_t num_ops(const ProgramPlan& program, Segment segment) {
+  return std::ranges::count_if(program.graph.ops(), [&](const Op& op) { return op.segment == segment; });
+}
+
+TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
+  PlanRequest request = request_on_card(4);
+  const Plan plan = build_plan(request);
+  const int64_t micro_batch =
+      num_ops(*plan.train, Segment::kForward) + num_ops(*plan.train, Segment::kBackward);
+  const int64_t update = num_ops(*plan.train, Segment::kOptimizer);
+  const int64_t evaluation = num_ops(*plan.evaluate, Segment::kForward);
+  ASSERT_GT(micro_batch, update);
+  const auto of = [&](const CapturedBuckets& buckets) {
+    request.captured_buckets = buckets;
+    return build_plan(request).gpu_constant;
+  };
+  EXPECT_EQ(of({0, 0, 0}).graph_bytes(), 0);
+  const GpuConstant all = of({9, 2, 5});
+  EXPECT_EQ(all.train_graphs, (CapturedGraphs{9 * 2 + 2, (9 * micro_batch + 2 * update) * kBytesPerOp}));
+  EXPECT_EQ(all.evaluate_graphs, (CapturedGraphs{5, 5 * evaluation * kBytesPerOp}));
+  EXPECT_EQ(all.total(), request.gpu.constant_bytes + all.graph_bytes());
+  EXPECT_EQ(of({2, 9, 0}).train_graphs, of({2, 2, 0}).train_graphs) << "a step ends with a micro-batch";
+  request.gradient_accumulation_steps = 1;
+  EXPECT_EQ(of({2, 0, 0}).train_graphs.count, 6) << "each micro-batch is a step";
+  request.train_bucket = {.tokens = 40, .sequences = 1, .longest = 40};
+  EXPECT_EQ(of({8, 8, 0}).train_graphs.count, 9) << "the ladder has three";
+  // Every run is on one of these devices.
+  request.device = KernelDevice::kCpu;
+  EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
+}
+
+// The back end: a segment is captured at its second run, and the one that was used the longest ago makes room
+// for the ninety-seventh.
+class BackEnd {
+ public:
+  using Key = std::tuple<char, int, Segment>;  // program, bucket
+
+  void run(char program, int bucket, Segment segment, int64_t bytes) {
+    const Key key{program, bucket, segment};
+    if (++runs_[key] < 2) return;
+    const auto it = std::ranges::find(held_, key, &std::pair<Key, int64_t>::first);
+    if (it != held_.end()) {
+      held_.splice(held_.end(), held_, it);
+      return;
+    }
+    if (std::ssize(held_) == kMaxCapturedSegments) {
+      bytes_ -= held_.front().second;
+      held_.pop_front();
+    }
+    held_.emplace_back(key, bytes);
+    bytes_ += bytes;
+    most_bytes = std::max(most_bytes, bytes_);
+    most_graphs = std::max(most_graphs, std::ssize(held_));
+  }
+  int num_again(char program, Segment segment) const {
+    return static_cast<int>(std::ranges::count_if(runs_, [&](const auto& run) {
+      return std::get<0>(run.first) == program && std::get<2>(run.first) == segment && run.second >= 2;
+    }));
+  }
+  int64_t most_bytes = 0;
+  int64_t most_graphs = 0;
+
+ private:
+  std::map<Key, int64_t> runs_;
+  std::list<std::pair<Key, int64_t>> held_;
+  int64_t bytes_ = 0;
+};
+
+// Exactly where all find room, and never fewer than are held.
+TEST(CapturedGraphs, AreWhatTheBackEndHoldsAtMost) {
+  int exact = 0;
+  int bounded = 0;
+  for (const int64_t accumulation : {1, 2, 7}) {
+    PlanRequest request = request_on_card(accumulation);
+    const Plan plan = build_plan(request);
+    const auto bytes_of = [](const ProgramPlan& program, Segment segment) {
+      return num_ops(program, segment) * kBytesPerOp;
+    };
+    for (const int train_buckets : {3, 20, 31, 45, 70, 110}) {
+      for (const int evaluate_buckets : {0, 4, 30, 100}) {
+        BackEnd back_end;
+        uint64_t draws = 0;
+        const auto draw = [&](int below) {
+          return static_cast<int>(philox_element({7, 0, 11}, draws++) % static_cast<uint32_t>(below));
+        };
+        for (int step = 0; step < 300; ++step) {
+          int bucket = 0;
+          for (int64_t micro = 0; micro < accumulation; ++micro) {
+            bucket = draw(train_buckets);
+            for (const Segment segment : {Segment::kForward, Segment::kBackward})
+              back_end.run('t', bucket, segment, bytes_of(*plan.train, segment));
+          }
+          back_end.run('t', bucket, Segment::kOptimizer, bytes_of(*plan.train, Segment::kOptimizer));
+          for (int i = 0; i < evaluate_buckets && step % 90 == 89; ++i)
+            back_end.run('e', i, Segment::kForward, bytes_of(*plan.evaluate, Segment::kForward));
+        }
+        request.captured_buckets = {.train = back_end.num_again('t', Segment::kForward),
+                                    .update = back_end.num_again('t', Segment::kOptimizer),
+                                    .evaluate = back_end.num_again('e', Segment::kForward)};
+        const GpuConstant planned = build_plan(request).gpu_constant;
+        const int64_t graphs = planned.train_graphs.count + planned.evaluate_graphs.count;
+        SCOPED_TRACE(
+            fmt::format("{} accumulated, {} and {} buckets", accumulation, train_buckets, evaluate_buckets));
+        EXPECT_EQ(graphs, back_end.most_graphs);
+        EXPECT_GE(planned.graph_bytes(), back_end.most_bytes);
+        if (graphs < kMaxCapturedSegments) {
+          EXPECT_EQ(planned.graph_bytes(), back_end.most_bytes);
+          ++exact;
+        } else {
+          EXPECT_LE(planned.graph_bytes(), back_end.most_bytes * 5 / 4);
+          ++bounded;
+        }
+      }
+    }
+  }
+  EXPECT_GE(exact, 10);
+  EXPECT_GE(bounded, 10);
+}
+
+}  // namespace
+}  // namespace plimsoll

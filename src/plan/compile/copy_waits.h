@@ -1,0 +1,32 @@
+// How long the ops' stream of a GPU waits for copies between memory spaces, as an estimate. A pure function;
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/compile/plan.h"
+
+namespace plimsoll {
+
+// A copy between memory spaces. It starts at the position `op`, and has ended before the op at `end` starts.
+struct TimedCopy {
+  uint32_t op = 0;
+  uint32_t end = 0;
+  Space to = Space::kHost;
+  double bytes = 0;  // in one direction
+};
+
+// The copies of a graph, in the order of their positions.
+std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket);
+
+// Simulates the stream of ops and the two streams of copies. `op_ms` has the time of every op of the program;
+// the entry of a copy is replaced by the time for which the ops' stream waits for it. Requires: program.ops
+// say where copies end.
+void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
+// The same for a program with these copies. Requires: they are in the order of their positions.
+void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& request,
+                    std::vector<double>& op_ms);
+
+}  // namespace plimsoll

@@ -1,0 +1,372 @@
+// From a request to graphs: the model, its gradients, the optimizer and the passes. Nothing has a place yet.
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "graph/analysis/liveness.h"
+#include "graph/autodiff/autodiff.h"
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+#include "graph/passes/quantized_weights.h"
+#include "kernels/quantization/quantization_catalog.h"
+#include "models/freeze.h"
+#include "plan/compile/begun_graphs.h"
+#include "plan/compile/saved_room.h"
+#include "plan/compile/step_room.h"
+
+namespace plimsoll {
+namespace {
+
+ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
+  return {.mode = mode,
+          .dtype = request.dtype,
+          .problem_type = request.problem_type,
+          .label_smoothing = request.label_smoothing};
+}
+
+// The weights of the run's model: which of them are trained, and those of adapters.
+std::vector<WeightSpec> run_weights(const PlanRequest& request) {
+  std::vector<WeightSpec> weights = model_weights(request.model);
+  if (request.lora) add_lora_weights(weights, request.model.model_type, *request.lora);
+  freeze_weights(weights, request.freeze);
+  return weights;
+}
+
+QuantizedFormat quantized_format(const LoraConfig& lora) {
+  switch (lora.base_weights) {
+    case BaseWeights::kInt8:
+      return QuantizedFormat::kInt8;
+    case BaseWeights::kFp4:
+      return QuantizedFormat::kFp4;
+    case BaseWeights::kNf4:
+    case BaseWeights::kAsLoaded:
+      break;
+  }
+  return QuantizedFormat::kNf4;
+}
+
+// The base's matrices; the pass leaves tables alone. The parts of a weight are modules of the checkpoint.
+std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
+  std::vector<QuantizedWeight> list;
+  for (const WeightSpec& spec : run_weights(request)) {
+    if (spec.trainable || spec.in_adapter || spec.shape.size() != 2) continue;
+    if (is_held_as_loaded(spec, *request.lora)) continue;
+    const auto parts = std::ssize(spec.parts);
+    const QuantizedSizes sizes =
+        quantized_sizes(quantized_format(*request.lora),
+                        request.lora->double_quant ? ScaleQuantization::kDouble : ScaleQuantization::kNone,
+                        spec.shape[0], spec.shape[1], parts);
+    list.push_back({.name = spec.name,
+                    .parts = parts,
+                    .num_codes = sizes.codes,
+                    .num_scales = sizes.scales,
+                    .num_second_scales = sizes.second_scales});
+  }
+  return list;
+}
+
+ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
+  ForwardGraph forward = build_forward(request.model, forward_options(request, mode));
+  if (request.lora) {
+    const auto targets = lora_targets(model_weights(request.model), request.model.model_type, *request.lora);
+    add_lora(forward.graph, targets, *request.lora, mode);
+  }
+  return forward;
+}
+
+// Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
+bool products_want_copies(const PlanRequest& request) {
+  if (request.weight_copies) return true;
+  const Problem problem{.op = "matmul",
+                        .dtype = *request.activation_dtype,
+                        .device = request.device,
+                        .dims = {{"M", 64}, {"N", 64}, {"K", 64}, {"b", static_cast<int64_t>(request.dtype)}},
+                        .num_threads = request.num_threads,
+                        .isa = request.isa,
+                        .sm = request.gpu.sm};
+  return select_kernel(problem).row == nullptr;
+}
+
+// The remainder of a bf16 is exact in 16 bits; that of an fp16, whose exponents end earlier, is not.
+bool splits_weights(const PlanRequest& request) {
+  return request.train && request.activation_dtype == DType::kBF16 &&
+         request.optimizer.master_weights != MasterWeights::kWhole && takes_split_weights(request.optimizer);
+}
+
+bool copies_at_use(const PlanRequest& request) {
+  return request.copies_at_use && request.activation_dtype && !splits_weights(request);
+}
+
+// Where the pass may be left out, updates go on to write the copies.
+bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
+  const bool pass_runs =
+      copies_at_use(request) && request.passes.is_on(copies_at_use_pass(*request.activation_dtype).name);
+  return !pass_runs || shape.rank() < 2;
+}
+
+// From the model's graph to one in the run's precision, with fused ops.
+void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
+  passes.run(graph, unread_rows_pass());
+  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
+  passes.run(graph, fuse_pass());
+  if (request.lora && request.lora->base_weights != BaseWeights::kAsLoaded) {
+    passes.run(graph,
+               quantized_weights_pass(std::string(quantized_format_name(quantized_format(*request.lora))),
+                                      quantized_weights(request)));
+  }
+  // What a run with adapters saves is not the base, which may be rounded once where it is loaded.
+  if (request.activation_dtype && request.lora) {
+    std::vector<std::string> frozen;
+    for (const WeightSpec& spec : run_weights(request)) {
+      if (!spec.trainable && !spec.in_adapter) frozen.push_back(spec.name);
+    }
+    passes.run(graph, frozen_weights_pass(*request.activation_dtype, std::move(frozen)));
+  }
+  if (request.activation_dtype && products_want_copies(request)) {
+    // Gradients that add up over micro-batches do so in fp32.
+    const bool accumulates = request.gradient_accumulation_steps > 1;
+    const DType gradients = accumulates ? DType::kF32 : *request.activation_dtype;
+    passes.run(graph, weight_copies_pass(request.gradient_dtype.value_or(gradients)));
+    if (splits_weights(request)) passes.run(graph, split_weights_pass(*request.activation_dtype));
+  }
+  passes.run(graph, common_subexpression_pass());
+}
+
+ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
+  return request.activation_dtype ? graph.find(weight_copy_name(weight, *request.activation_dtype))
+                                  : kNoValue;
+}
+
+// A table whose rows are looked up.
+bool is_embedding(const Graph& graph, ValueId weight) {
+  return std::ranges::any_of(graph.ops(), [&](const Op& op) {
+    return op.def == &embedding_sum_op() && std::ranges::find(op.inputs, weight) != op.inputs.end();
+  });
+}
+
+std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
+  std::vector<int64_t> rows;
+  for (const WeightPart& part : spec.parts) rows.push_back(part.num_rows);
+  return rows;
+}
+
+// What is trained: what the loss is differentiated by, and what is then updated.
+struct Trained {
+  std::vector<ValueId> wanted;
+  std::vector<Parameter> parameters;
+};
+
+Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights, const PlanRequest& request) {
+  Trained trained;
+  for (const WeightSpec& spec : weights) {
+    Parameter parameter{.name = spec.name,
+                        .weight = graph.find(spec.name),
+                        .copy = copy_of(graph, spec.name, request),
+                        .decays = spec.decays,
+                        .is_embedding = is_embedding(graph, graph.find(spec.name)),
+                        .part_rows = rows_of_parts(spec)};
+    const ValueId read = parameter.copy != kNoValue ? parameter.copy : parameter.weight;
+    if (parameter.copy != kNoValue && !updates_write_copy(request, graph.value(parameter.copy).type.shape)) {
+      parameter.copy = kNoValue;
+    }
+    if (parameter.weight == kNoValue) {
+      parameter.weight = std::exchange(parameter.copy, kNoValue);
+      parameter.remainder = graph.add_value(remainder_name(spec.name),
+                                            {DType::kU8, Shape{2 * spec.elements()}}, Storage::kWeight);
+      graph.value(parameter.remainder).module = graph.value(parameter.weight).module;
+    }
+    // A frozen weight in two halves keeps both: it is saved as it was loaded.
+    if (!spec.trainable) continue;
+    trained.wanted.push_back(read);
+    trained.parameters.push_back(std::move(parameter));
+  }
+  return trained;
+}
+
+OptimizerConfig optimizer_of(const PlanRequest& request) {
+  OptimizerConfig config = request.optimizer;
+  if (request.offload_optimizer) config.most_elements_at_once = request.elements_at_once;
+  return config;
+}
+
+int64_t most_logits_bytes(const PlanRequest& request) {
+  return request.chunked_loss == ChunkedLoss::kAlways ? 0 : kMostLogitsBytes;
+}
+
+ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<WeightSpec>& weights) {
+  PassManager passes(request.passes);
+  ForwardGraph forward = adapted_forward(request, Mode::kTrain);
+  Graph& graph = forward.graph;
+  verify(graph, "after building the model");
+  lower(graph, request, passes);
+  if (request.chunked_loss != ChunkedLoss::kNever)
+    passes.run(graph, chunked_loss_pass(request.train_bucket, most_logits_bytes(request)));
+  auto [wanted, parameters] = trained_parameters(graph, weights, request);
+  // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
+  const LossScale loss_scale =
+      request.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
+  const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
+  if (request.optimizer_in_backward) {
+    if (loss_scale) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--optimizer_in_backward updates weights before it is known whether a step's loss scale was too "
+          "large, which --fp16 needs; give --bf16 instead of it");
+    }
+    if (request.gradient_accumulation_steps > 1 || request.optimizer.max_grad_norm > 0.0) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--optimizer_in_backward needs --gradient_accumulation_steps 1 and --max_grad_norm 0, which "
+          "are {} and {}",
+          request.gradient_accumulation_steps, request.optimizer.max_grad_norm);
+    }
+    add_optimizer_in_backward(graph, parameters, optimizer_of(request));
+  } else {
+    add_optimizer(graph, parameters, optimizer_of(request), loss_scale);
+  }
+  verify(graph, "after autodiff and optimizer");
+  if (request.gradient_accumulation_steps > 1) {
+    graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
+    passes.run(graph, accumulate_pass());
+  }
+  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.train_bucket};
+  program.passes = passes.records();
+  return program;
+}
+
+// A table's gradient that is computed by rows is one more sort of the tokens for each of them, and captured
+// ops on a GPU. Where the table is not much of the peak that is worth nothing. A graph does not show the
+// scratch of its kernels, which is 32 MiB where a product runs on a GPU: a peak that falls by less may not
+// fall at all.
+constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
+
+int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
+  return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
+}
+
+// The pass, undone where the peak is no lower for it.
+Pass where_peak_falls(Pass pass, const Bucket& bucket) {
+  pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
+    Graph changed = graph;
+    run(changed);
+    if (peak_bytes(graph, bucket) - peak_bytes(changed, bucket) >= kLeastGainBytes)
+      graph = std::move(changed);
+  };
+  return pass;
+}
+
+void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
+  PassManager passes(request.passes);
+  Graph& graph = program.graph;
+  passes.run(graph, recompute_pass(request.recompute));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
+  passes.run(graph, dead_code_pass({}));
+  passes.run(graph, reorder_pass(request.train_bucket));
+  if (request.offload_optimizer) {
+    passes.run(graph, slice_updates_pass(request.elements_at_once, SlicedUpdates::kAll));
+  } else if (request.optimizer_in_backward) {
+    passes.run(graph, where_peak_falls(
+                          slice_updates_pass(request.elements_at_once, SlicedUpdates::kOfLookedUpTables),
+                          request.train_bucket));
+  }
+  passes.run(graph, in_place_pass());
+  if (request.offload_activations) {
+    SavedRoom room;
+    if (request.saved_in_room) room = find_saved_room(graph, request);
+    passes.run(graph,
+               offload_activations_pass(request.train_bucket, request.offload_least_bytes, std::move(room)));
+  }
+  if (request.offload_optimizer) {
+    std::optional<UpdateOrder> order;
+    if (request.early_states) order = find_update_order(graph, request);
+    if (order) program.update_place = order->place;
+    if (order && order->place.is_at_use) passes.run(graph, updates_at_use_pass());
+    passes.run(graph, offload_states_pass(order ? std::move(order->room) : StepRoom()));
+  }
+  program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
+}
+
+// Whether the device has a kernel for what a pass could make one op of. A reference is none.
+bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
+  const KernelRow* row = select_kernel(kernel_problem(op, request.evaluate_bucket, request)).row;
+  return row != nullptr && row->backend != Backend::kRef;
+}
+
+ProgramPlan build_evaluate_graph(const PlanRequest& request) {
+  PassManager passes(request.passes);
+  ForwardGraph forward = adapted_forward(request, Mode::kEvaluate);
+  Graph& graph = forward.graph;
+  lower(graph, request, passes);
+  const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
+  passes.run(graph, linear_gelu_pass(has_kernel));
+  const auto fills_card = [&](const OpView& op) {
+    const LinearProblem layer{.rows = op.out_shape(0)[0].at(request.evaluate_bucket),
+                              .columns = op.out_shape(0)[1].at(request.evaluate_bucket),
+                              .terms = op.in_shape(0)[1].at(request.evaluate_bucket),
+                              .dtype = op.input(0).type.dtype,
+                              .sm = request.gpu.sm};
+    return linear_norm_takes_own_product(layer) && has_kernel(op);
+  };
+  passes.run(graph, linear_norm_pass(fills_card));
+  passes.run(graph, linear_add_pass(has_kernel));
+  passes.run(graph, first_token_attention_pass(has_kernel));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
+  passes.run(graph, dead_code_pass({}));
+  passes.run(graph, in_place_pass());
+  ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};
+  program.passes = passes.records();
+  return program;
+}
+
+}  // namespace
+
+std::string remainder_name(const std::string& weight) {
+  return weight + ".remainder";
+}
+
+bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket) {
+  const int64_t logits_bytes = train_bucket.sequences * request.model.num_labels *
+                               dtype_bytes(request.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+  return request.train && request.problem_type == ProblemType::kSingleLabel &&
+         request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);
+}
+
+bool begin_alike(const PlanRequest& a, const PlanRequest& b) {
+  // Of what begin_graphs() reads.
+  const auto model = [](const PlanRequest& r) {
+    return std::tie(r.model, r.problem_type, r.label_smoothing, r.dtype, r.activation_dtype, r.gradient_dtype,
+                    r.train, r.evaluate, r.freeze, r.lora);
+  };
+  const auto step = [](const PlanRequest& r) {
+    return std::tie(r.optimizer, r.optimizer_in_backward, r.offload_optimizer, r.elements_at_once,
+                    r.weight_copies, r.copies_at_use, r.passes.disabled, r.passes.stop_after);
+  };
+  const auto device = [](const PlanRequest& r) { return std::tie(r.device, r.num_threads, r.isa, r.gpu.sm); };
+  const bool accumulate_alike = (a.gradient_accumulation_steps > 1) == (b.gradient_accumulation_steps > 1);
+  const bool whole = !chunks_loss(a, a.train_bucket) && !chunks_loss(b, b.train_bucket);
+  const bool chunk_alike = whole || (a.chunked_loss == b.chunked_loss && a.train_bucket == b.train_bucket);
+  return model(a) == model(b) && step(a) == step(b) && device(a) == device(b) && accumulate_alike &&
+         chunk_alike && !a.passes.dump && !b.passes.dump;
+}
+
+PlanGraphs build_graphs(const PlanRequest& request) {
+  return finish_graphs(request, begin_graphs(request));
+}
+
+PlanGraphs begin_graphs(const PlanRequest& request) {
+  PlanGraphs graphs{.weights = run_weights(request)};
+  if (request.train) graphs.train = begin_train_graph(request, graphs.weights);
+  if (request.evaluate) graphs.evaluate = build_evaluate_graph(request);
+  return graphs;
+}
+
+PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
+  if (begun.train) finish_train_graph(request, *begun.train);
+  if (begun.evaluate && begun.evaluate->bucket != request.evaluate_bucket) {
+    begun.evaluate = build_evaluate_graph(request);
+  }
+  return begun;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+#include "plan/compile/kernel_choice.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+// The card's name alone: where its figures come from is of no matter to a refusal.
+const std::string& device_name(const PlanRequest& request) {
+  const bool is_of_table = request.device == KernelDevice::kCuda && request.gpu.uuid.empty();
+  return is_of_table ? request.gpu.name : request.device_label;
+}
+
+// What a user can do where no kernel of the device takes an op.
+std::string advice(Problem problem) {
+  const bool is_on_gpu = problem.device == KernelDevice::kCuda;
+  problem.device = KernelDevice::kCpu;
+  const KernelRow* of_cpu = select_kernel(problem).row;
+  const bool cpu_takes_it = is_on_gpu && of_cpu != nullptr && of_cpu->backend == Backend::kCpu;
+  return fmt::format(
+      "\n  give the model other sizes, where it is trained from scratch (--config_overrides), or compute in "
+      "another "
+      "type (--bf16, --fp16 or neither){}",
+      cpu_takes_it ? "; --device cpu has a kernel for it" : "");
+}
+
+Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
+  const Problem problem = kernel_problem(op, bucket, request);
+  std::string forced;
+  if (request.reference_kernels) {
+    for (const KernelRow* row : kernel_rows_of(problem.op)) {
+      if (row->backend == Backend::kRef) forced = row->implementation;
+    }
+  }
+  Selection selection = select_kernel(problem, forced);
+  if (selection.row != nullptr) return selection;
+  std::string reasons;
+  for (const Refusal& refusal : selection.refused) {
+    reasons += fmt::format("\n  {}: {}", refusal.row->implementation, refusal.reason);
+  }
+  throw_error(ErrorCode::kUsage, "no kernel computes '{}' in {} on {}{}", problem.op,
+              dtype_name(problem.dtype), device_name(request),
+              (reasons.empty() ? ": the catalog has no row for it" : reasons) + advice(problem));
+}
+
+bool same_choice(const Selection& a, const Selection& b) {
+  return a.row == b.row && std::ranges::equal(a.refused, b.refused, [](const Refusal& x, const Refusal& y) {
+           return x.row == y.row && x.reason == y.reason;
+         });
+}
+
+}  // namespace
+
+KernelChoice::KernelChoice(const Graph& graph)
+    : kinds_(find_op_kinds(graph)), selections_(kinds_.first_op.size()) {}
+
+void KernelChoice::choose(ProgramPlan& program, const PlanRequest& request) {
+  program.ops.resize(program.graph.ops().size());
+  program.library_bytes = 0;
+  // Most kinds have the same kernel in every bucket: words about it are not copied again.
+  std::vector<bool> is_new(kinds_.first_op.size());
+  for (size_t kind = 0; kind < kinds_.first_op.size(); ++kind) {
+    const OpView op{program.graph, program.graph.ops()[kinds_.first_op[kind]]};
+    Selection selection = select(op, program.bucket, request);
+    is_new[kind] = !same_choice(selection, selections_[kind]);
+    selections_[kind] = std::move(selection);
+    program.library_bytes = std::max(program.library_bytes, selections_[kind].library_bytes);
+  }
+  for (size_t i = 0; i < program.ops.size(); ++i) {
+    const uint32_t kind = kinds_.of_op[i];
+    const Selection& selection = selections_[kind];
+    program.ops[i].scratch_bytes = selection.scratch_bytes;
+    if (!is_new[kind]) continue;
+    program.ops[i].kernel = selection.row;
+    program.ops[i].refused = selection.refused;
+  }
+}
+
+std::vector<int64_t> KernelChoice::scratch_bytes(const Graph& graph, const Bucket& bucket,
+                                                 const PlanRequest& request) const {
+  std::vector<int64_t> of_kind;
+  of_kind.reserve(kinds_.first_op.size());
+  for (const uint32_t first : kinds_.first_op)
+    of_kind.push_back(select({graph, graph.ops()[first]}, bucket, request).scratch_bytes);
+  std::vector<int64_t> bytes;
+  bytes.reserve(kinds_.of_op.size());
+  for (const uint32_t kind : kinds_.of_op) bytes.push_back(of_kind[kind]);
+  return bytes;
+}
+
+}  // namespace plimsoll

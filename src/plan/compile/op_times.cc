@@ -1,0 +1,150 @@
+#include "plan/compile/op_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hardware/cpu_efficiency.h"
+#include "hardware/cpu_target.h"
+#include "hardware/gpu_efficiency.h"
+
+namespace plimsoll {
+
+double gpu_product_gflops(const GpuTarget& gpu, DType type, Fp32Products fp32) {
+  if (type != DType::kF32 || fp32 == Fp32Products::kF32) return product_gflops(gpu, type);
+  // Three products are done for one.
+  return 1e3 * gpu.tf32_tflops / (fp32 == Fp32Products::kTf32x3 ? 3.0 : 1.0);
+}
+
+namespace {
+
+// The widest type that an op computes on decides its rate; bf16 operands run at bf16's.
+DType arithmetic_type(const OpView& op) {
+  for (int i = 0; i < op.num_inputs(); ++i) {
+    if (op.has_input(i) && is_floating(op.input(i).type.dtype)) return op.input(i).type.dtype;
+  }
+  return DType::kF32;
+}
+
+GpuWork gpu_work(const OpSchema& schema, const OpView& op) {
+  if (schema.group() != OpGroup::kContraction) return GpuWork::kOther;
+  const std::string_view name = op.op.def->name();
+  if (name == "attention") return GpuWork::kAttention;
+  return name == "attention_bwd" ? GpuWork::kAttentionBackward : GpuWork::kProduct;
+}
+
+// The depth of a product follows from its operations.
+double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& cost, const Bucket& bucket) {
+  const Shape& shape = op.out_shape(0);
+  const double columns = shape.rank() > 0 ? static_cast<double>(shape.last().at(bucket)) : 1.0;
+  const double rows = static_cast<double>(shape.elements(bucket)) / columns;
+  return gpu_least_product_ms(precision, rows, columns, cost.flops / (2 * rows * columns));
+}
+
+// The slower of arithmetic and traffic at the shares of the rates that steps reach, joined with what an op
+// takes at the least: hardware/gpu_efficiency.h.
+double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                        const PlanRequest& request) {
+  const GpuTarget& gpu = request.gpu;
+  const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
+  const GpuWork work = gpu_work(schema, op);
+  if (work == GpuWork::kOther) {
+    const bool is_adafactor = op.op.def->name() == "adafactor";
+    return std::hypot(1e3 * traffic, is_adafactor ? kGpuLeastAdafactorMs : kGpuLeastElementsMs);
+  }
+  const DType type = arithmetic_type(op);
+  // Attention multiplies in tf32 where products do, but not as three of them.
+  const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
+  const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
+                       (request.fp32_products == Fp32Products::kTf32 || is_three);
+  const GpuPrecision precision = dtype_bytes(type) == 2 ? GpuPrecision::kHalf
+                                 : is_tf32              ? GpuPrecision::kTf32
+                                                        : GpuPrecision::kF32;
+  const double gflops =
+      is_tf32 ? gpu_product_gflops(gpu, type, request.fp32_products) : product_gflops(gpu, type);
+  const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
+  const double least =
+      work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
+  return std::hypot(1e3 * std::max(arithmetic, traffic), least);
+}
+
+CpuWork cpu_work(const OpSchema& schema, const OpView& op, CpuIsa isa) {
+  const std::string_view name = op.op.def->name();
+  const bool has_tiles = isa == CpuIsa::kAmx;
+  const bool on_tiles = has_tiles && arithmetic_type(op) == DType::kBF16;
+  if (name == "attention") return on_tiles ? CpuWork::kAttentionOnTiles : CpuWork::kAttention;
+  if (name == "attention_bwd")
+    return on_tiles ? CpuWork::kAttentionBackwardOnTiles : CpuWork::kAttentionBackward;
+  if (schema.group() == OpGroup::kContraction) {
+    return has_tiles && arithmetic_type(op) == DType::kF32 ? CpuWork::kProductOfParts : CpuWork::kProduct;
+  }
+  return name.ends_with("_8bit") ? CpuWork::kUpdateOfCodes : CpuWork::kElements;
+}
+
+bool is_attention_on_tiles(CpuWork work) {
+  return work == CpuWork::kAttentionOnTiles || work == CpuWork::kAttentionBackwardOnTiles;
+}
+
+// The type whose rate of products the work has a share of: beside products only attention on AMX multiplies
+// in 16 bits.
+DType cpu_arithmetic_type(CpuWork work, const OpView& op) {
+  const bool is_product = work == CpuWork::kProduct || work == CpuWork::kProductOfParts;
+  return is_product || is_attention_on_tiles(work) ? arithmetic_type(op) : DType::kF32;
+}
+
+// Of the share of FLOP/s: a score takes tiles as long with narrower heads.
+double share_of_head_size(CpuWork work, const OpView& op) {
+  if (!is_attention_on_tiles(work)) return 1;
+  // Rows of the first operand hold queries, keys and values of all heads.
+  const auto row = static_cast<double>(op.in_shape(0).last().offset);
+  const double head_size = row / 3 / static_cast<double>(op.attributes().integer("heads"));
+  return std::min(1.0, head_size / kCpuTilesHeadSize);
+}
+
+double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
+                        const PlanRequest& request) {
+  const CpuTarget& target = cpu_target(request.isa);
+  const CpuWork work = cpu_work(schema, op, request.isa);
+  const DType type = cpu_arithmetic_type(work, op);
+  const double share = cpu_share_of_flops(work) * share_of_head_size(work, op);
+  const double arithmetic = cost.flops / (share * product_gflops(target, type, request.num_threads) * 1e9);
+  const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
+  return 1e3 * std::max(arithmetic, traffic);
+}
+
+}  // namespace
+
+double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
+                    const PlanRequest& request) {
+  if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
+  const DType type = request.activation_dtype.value_or(request.dtype);
+  const double corrected =
+      request.cpu_calibration.factor(type, op.op.def->name(), op_group_name(schema.group()));
+  return corrected * estimated_cpu_ms(schema, op, cost, request);
+}
+
+std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const PlanRequest& request) {
+  std::vector<double> kind_ms;
+  kind_ms.reserve(kinds.first_op.size());
+  for (const uint32_t first : kinds.first_op) {
+    const OpView op{graph, graph.ops()[first]};
+    const OpSchema& schema = schema_of(op.op);
+    const Cost cost = schema.cost(op, request.train_bucket);
+    kind_ms.push_back(estimated_ms(schema, op, cost, request.train_bucket, request));
+  }
+  std::vector<double> op_ms;
+  op_ms.reserve(kinds.of_op.size());
+  for (const uint32_t kind : kinds.of_op) op_ms.push_back(kind_ms[kind]);
+  return op_ms;
+}
+
+double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
+  const double share = use == LinkUse::kOneWay ? kGpuShareOfLinkOneWay : kGpuShareOfLinkBothWays;
+  if (request.device == KernelDevice::kCuda) return share * request.gpu.link_gb_per_s * 1e6;
+  return memory_gb_per_s(cpu_target(request.isa), request.num_threads) * 1e6;
+}
+
+double between_copies_ms(const PlanRequest& request) {
+  return request.device == KernelDevice::kCuda ? kGpuBetweenCopiesMs : 0.0;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,146 @@
+#include "plan/compile/placer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/compile/begun_graphs.h"
+#include "plan/compile/captured_graphs.h"
+
+namespace plimsoll {
+
+template <typename Work>
+void Placer::for_each_program(const Work& work) {
+  if (train_) work(*plan_.train, *train_);
+  if (evaluate_) work(*plan_.evaluate, *evaluate_);
+}
+
+PlanSizes sizes_of(const PlanRequest& request) {
+  return {.train_bucket = request.train_bucket,
+          .evaluate_bucket = request.evaluate_bucket,
+          .gradient_accumulation_steps = request.gradient_accumulation_steps,
+          .captured_buckets = request.captured_buckets,
+          .host = request.host};
+}
+
+Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
+    : plan_{.request = request, .weights = std::move(graphs.weights)} {
+  if (plan_.is_on_gpu()) {
+    plan_.persistent_by_name.emplace(kStagedInputs, plan_.persistent.size());
+    plan_.persistent.push_back({.name = std::string(kStagedInputs), .storage = Storage::kInput});
+  }
+  plan_.train = std::move(graphs.train);
+  plan_.evaluate = std::move(graphs.evaluate);
+  if (plan_.train) train_.emplace(plan_, *plan_.train);
+  if (plan_.evaluate) evaluate_.emplace(plan_, *plan_.evaluate);
+  name_parts_of_weights();
+  if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
+  // What updates weights runs once the learning rate of the step is there.
+  plan_.step_schedule = {{Segment::kForward, true},
+                         {Segment::kBackward, !request.optimizer_in_backward},
+                         {Segment::kOptimizer, false}};
+}
+
+void Placer::name_parts_of_weights() {
+  if (!plan_.request.activation_dtype) return;
+  for (const WeightSpec& spec : plan_.weights) {
+    const std::string copy = weight_copy_name(spec.name, *plan_.request.activation_dtype);
+    if (!plan_.persistent_by_name.contains(copy)) continue;
+    const std::string remainder = remainder_name(spec.name);
+    if (!plan_.persistent_by_name.contains(remainder)) {
+      plan_.weight_copies.push_back({spec.name, copy});
+      continue;
+    }
+    PLIMSOLL_CHECK(!plan_.persistent_by_name.contains(spec.name),
+                   "'{}' is split in one program and whole in another", spec.name);
+    plan_.split_weights[spec.name] = {copy, remainder};
+  }
+}
+
+const Plan& Placer::place(const PlanSizes& sizes) {
+  PlanRequest& request = plan_.request;
+  request.train_bucket = sizes.train_bucket;
+  request.evaluate_bucket = sizes.evaluate_bucket;
+  request.gradient_accumulation_steps = sizes.gradient_accumulation_steps;
+  request.captured_buckets = sizes.captured_buckets;
+  request.host = sizes.host;
+  if (plan_.train) plan_.train->bucket = sizes.train_bucket;
+  if (plan_.evaluate) plan_.evaluate->bucket = sizes.evaluate_bucket;
+  for_each_program([&](ProgramPlan& program, ProgramPlacer& placer) { placer.lay_out(program, request); });
+  place_persistent();
+  place_transient();
+  add_constants();
+  return plan_;
+}
+
+void Placer::place_persistent() {
+  for (PersistentBuffer& buffer : plan_.persistent) buffer.bytes = 0;
+  for_each_program(
+      [&](ProgramPlan& program, ProgramPlacer& placer) { placer.grow_persistent(plan_, program); });
+  stage_inputs();
+  int64_t device = 0;
+  int64_t host = 0;
+  for (Storage storage :
+       {Storage::kWeight, Storage::kOptimizerState, Storage::kGradient, Storage::kInput, Storage::kOutput}) {
+    for (PersistentBuffer& buffer : plan_.persistent) {
+      if (buffer.storage != storage) continue;
+      int64_t& end = buffer.space == Space::kHost ? host : device;
+      buffer.offset = end;
+      end += buffer.bytes;
+    }
+  }
+  plan_.persistent_bytes = device;
+  plan_.host_persistent_bytes = host;
+}
+
+// As many bytes as all inputs take.
+void Placer::stage_inputs() {
+  if (!plan_.is_on_gpu()) return;
+  int64_t bytes = 0;
+  for (const PersistentBuffer& buffer : plan_.persistent) {
+    if (buffer.storage == Storage::kInput) bytes += buffer.bytes;
+  }
+  PersistentBuffer& staged = plan_.persistent[plan_.persistent_by_name.at(std::string(kStagedInputs))];
+  staged.bytes = bytes;
+  staged.type = {DType::kU8, Shape{bytes}};
+}
+
+void Placer::place_transient() {
+  int64_t transient = 0;
+  int64_t bound = 0;
+  int64_t host_transient = 0;
+  int64_t host_bound = 0;
+  for_each_program([&](ProgramPlan& program, ProgramPlacer& placer) {
+    const int64_t below = plan_.request.separate_buffers ? transient : 0;
+    const int64_t host_below = plan_.request.separate_buffers ? host_transient : 0;
+    placer.resolve_offsets(plan_, plan_.persistent_bytes + below, plan_.host_persistent_bytes + host_below,
+                           program);
+    transient = std::max(transient, below + program.transient_bytes);
+    bound = std::max(bound, program.lower_bound_bytes);
+    host_transient = std::max(host_transient, host_below + program.host_transient_bytes);
+    host_bound = std::max(host_bound, program.host_lower_bound_bytes);
+  });
+  plan_.arena_bytes = plan_.persistent_bytes + transient;
+  plan_.lower_bound_bytes = plan_.persistent_bytes + bound;
+  plan_.host_arena_bytes = plan_.host_persistent_bytes + host_transient;
+  plan_.host_lower_bound_bytes = plan_.host_persistent_bytes + host_bound;
+}
+
+void Placer::add_constants() {
+  plan_.host = plan_.request.host;
+  for (const std::optional<ProgramPlan>* program : {&plan_.train, &plan_.evaluate}) {
+    if (*program) plan_.host.library_bytes = std::max(plan_.host.library_bytes, (*program)->library_bytes);
+  }
+  if (plan_.is_on_gpu()) {
+    plan_.gpu_constant = captured_graphs(plan_);
+    plan_.gpu_constant.context_bytes = plan_.request.gpu.constant_bytes;
+  }
+  plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());
+}
+
+Plan place_plan(const PlanRequest& request, PlanGraphs graphs) {
+  Placer placer(request, std::move(graphs));
+  placer.place(sizes_of(request));
+  return std::move(placer).take();
+}
+
+}  // namespace plimsoll

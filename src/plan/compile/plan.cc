@@ -1,0 +1,106 @@
+#include "plan/compile/plan.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace plimsoll {
+
+std::string_view purpose_name(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::kWeights:
+      return "model weights";
+    case Purpose::kOptimizerStates:
+      return "optimizer states";
+    case Purpose::kGradients:
+      return "gradients";
+    case Purpose::kSaved:
+      return "saved for the backward pass";
+    case Purpose::kTemporary:
+      return "temporary buffers";
+    case Purpose::kFunctionality:
+      return "functionality-specific";
+    case Purpose::kStaging:
+      return "data staging";
+    case Purpose::kConstant:
+      return "device constant";
+  }
+  return "?";
+}
+
+const PersistentBuffer& Plan::buffer(const std::string& name) const {
+  const auto it = persistent_by_name.find(name);
+  PLIMSOLL_CHECK(it != persistent_by_name.end(), "the plan has no persistent buffer '{}'", name);
+  return persistent[it->second];
+}
+
+ValueType Plan::type_of(const std::string& name) const {
+  const auto split = split_weights.find(name);
+  if (split == split_weights.end()) return buffer(name).type;
+  return {DType::kF32, buffer(split->second.high).type.shape};
+}
+
+int64_t Plan::staging_bytes() const {
+  int64_t bytes = 0;
+  for (const PersistentBuffer& buffer : persistent) {
+    if (buffer.name == kStagedInputs) continue;
+    if (buffer.storage == Storage::kInput || buffer.storage == Storage::kOutput) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+int64_t Plan::num_parameters() const {
+  int64_t n = 0;
+  for (const WeightSpec& spec : weights) n += spec.elements();
+  return n;
+}
+
+int64_t Plan::num_trainable_parameters() const {
+  int64_t n = 0;
+  for (const WeightSpec& spec : weights) n += spec.trainable ? spec.elements() : 0;
+  return n;
+}
+
+std::vector<Bucket> make_ladder(const Bucket& largest) {
+  std::vector<Bucket> ladder;
+  int64_t tokens = 16;
+  while (tokens < largest.tokens) {
+    ladder.push_back({.tokens = tokens, .sequences = largest.sequences, .longest = largest.longest});
+    int64_t octave = 16;
+    while (octave * 2 <= tokens) octave *= 2;
+    tokens += std::max<int64_t>(16, octave / 16);
+  }
+  ladder.push_back(largest);
+  return ladder;
+}
+
+const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
+  const auto it =
+      std::lower_bound(program.ladder.begin(), program.ladder.end(), tokens,
+                       [](const Bucket& bucket, int64_t wanted) { return bucket.tokens < wanted; });
+  PLIMSOLL_CHECK(it != program.ladder.end(),
+                 "a batch of {} tokens does not fit into the largest bucket of {}", tokens,
+                 program.bucket.tokens);
+  return *it;
+}
+
+Plan plan_within_limit(const PlanRequest& request,
+                       const std::function<PlanGraphs(const PlanRequest&)>& graphs_of) {
+  Plan plan = place_plan(request, graphs_of(request));
+  const bool has_early_states = request.offload_optimizer && request.early_states;
+  const bool has_saved_in_room = request.offload_activations && request.saved_in_room;
+  if (plan.fits() || (!has_early_states && !has_saved_in_room)) return plan;
+  PlanRequest least = request;
+  least.early_states = least.saved_in_room = false;
+  Plan smaller = place_plan(least, graphs_of(least));
+  if (smaller.total_bytes() < plan.total_bytes()) return smaller;
+  return plan;
+}
+
+Plan build_plan(const PlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  Plan plan = plan_within_limit(request, build_graphs);
+  plan.build_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+}  // namespace plimsoll

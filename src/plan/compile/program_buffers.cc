@@ -1,0 +1,158 @@
+#include "plan/compile/program_buffers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+// Values that no op needs a place for: outputs nobody reads and that their op can do without.
+std::vector<bool> find_placeless(const Graph& graph) {
+  std::vector<bool> read(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    for (ValueId id : op.inputs) {
+      if (id != kNoValue) read[index_of(id)] = true;
+    }
+  }
+  std::vector<bool> placeless(graph.values().size(), false);
+  for (const Op& op : graph.ops()) {
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const Value& value = graph.value(op.outputs[i]);
+      placeless[index_of(op.outputs[i])] =
+          !read[index_of(op.outputs[i])] && value.storage == Storage::kTransient &&
+          value.version_of == kNoValue && schema_of(op).is_optional_output(static_cast<int>(i));
+    }
+  }
+  return placeless;
+}
+
+Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
+  const Value& value = graph.value(lifetime.root);
+  if (value.is_parameter_gradient) return Purpose::kGradients;
+  if (value.producer != kNoOp && graph.op(value.producer).def == &copy_op()) return Purpose::kFunctionality;
+  if (value.storage == Storage::kCarried) return Purpose::kFunctionality;
+  const Segment born = graph.ops()[lifetime.first].segment;
+  const Segment dies = graph.ops()[lifetime.last].segment;
+  return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
+}
+
+// Where a cycle of positions is cut open, its positions from there on: the others come behind them.
+class Cut {
+ public:
+  Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}
+  uint32_t operator()(uint32_t position) const {
+    return position >= at_ ? position - at_ : position + num_positions_ - at_;
+  }
+
+ private:
+  uint32_t at_;
+  uint32_t num_positions_;
+};
+
+// Buffers that are live on both sides of the cut hang from the top of the region, each from the one before
+// it: those that are written first hang highest. No two of their places meet, and where what was written last
+// is read first, the bytes that they take fall and rise without a hole. What lives between lies below, the
+// longest lowest, as where nothing hangs. Offsets from the top; the bytes at each position from the cut on.
+std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_positions, const Cut& cut) {
+  std::vector<int64_t> hanging;
+  if (buffers.empty()) return hanging;
+  std::ranges::stable_sort(buffers, {}, [&](const TransientBuffer* buffer) { return cut(buffer->first); });
+  hanging.resize(num_positions, 0);
+  int64_t depth = 0;
+  for (TransientBuffer* buffer : buffers) {
+    depth += buffer->bytes;
+    buffer->offset = -depth;
+    std::fill(hanging.begin(), hanging.begin() + cut(buffer->last) + 1, depth);
+    std::fill(hanging.begin() + cut(buffer->first), hanging.end(), depth);
+  }
+  return hanging;
+}
+
+// Below what hangs from the top.
+Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
+              const PlanRequest& request, int64_t enough_bytes) {
+  if (buffers.empty()) return {};
+  std::vector<LiveBuffer> live;
+  live.reserve(buffers.size());
+  for (const TransientBuffer* buffer : buffers)
+    live.push_back({buffer->bytes, cut(buffer->first), cut(buffer->last)});
+  const int64_t alignment = arena_alignment(request.device);
+  Layout layout = request.separate_buffers ? separate_offsets(live, alignment)
+                                           : assign_offsets(live, alignment, hanging, enough_bytes);
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i]->offset = layout.offsets[i];
+  return layout;
+}
+
+// Two of each that is live at the end and at the start of a run, for both parts of its life.
+void part_carried(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
+  const size_t n = buffers.size();
+  for (size_t i = 0; i < n; ++i) {
+    if (buffers[i].first <= buffers[i].last) continue;
+    TransientBuffer start = buffers[i];
+    start.first = 0;
+    buffers[i].last = num_positions - 1;
+    buffers.push_back(start);
+  }
+}
+
+}  // namespace
+
+ProgramBuffers::ProgramBuffers(const Graph& graph) {
+  const std::vector<bool> placeless = find_placeless(graph);
+  for (Lifetime& lifetime : find_lifetimes(graph)) {
+    if (placeless[index_of(lifetime.root)]) continue;
+    const Purpose purpose = purpose_of(graph, lifetime);
+    const bool is_on_host = graph.value(lifetime.root).space == Space::kHost;
+    buffers_.push_back({.lifetime = std::move(lifetime), .purpose = purpose, .is_on_host = is_on_host});
+  }
+}
+
+ProgramBuffers::Lists ProgramBuffers::of(const Graph& graph, const Bucket& bucket,
+                                         std::span<const int64_t> scratch_bytes, KernelDevice device) const {
+  Lists lists;
+  for (const Buffer& buffer : buffers_) {
+    const LiveRange range = live_range(graph, buffer.lifetime, bucket);
+    (buffer.is_on_host ? lists.on_host : lists.on_device)
+        .push_back({.root = range.root,
+                    .purpose = buffer.purpose,
+                    .bytes = bytes_in_arena(range.bytes, device),
+                    .first = range.first,
+                    .last = range.last});
+  }
+  for (uint32_t i = 0; i < scratch_bytes.size(); ++i) {
+    if (scratch_bytes[i] == 0) continue;
+    lists.on_device.push_back(
+        {.op = i, .bytes = bytes_in_arena(scratch_bytes[i], device), .first = i, .last = i});
+  }
+  return lists;
+}
+
+Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positions,
+                     const PlanRequest& request, uint32_t cut_at, int64_t enough_bytes) {
+  const Cut cut(cut_at, num_positions);
+  std::vector<TransientBuffer*> list;
+  list.reserve(buffers.size());
+  for (TransientBuffer& buffer : buffers) list.push_back(&buffer);
+  const auto crossing = std::stable_partition(list.begin(), list.end(), [&](const TransientBuffer* buffer) {
+    return cut(buffer->first) <= cut(buffer->last);
+  });
+  const std::vector<int64_t> hanging = hang({crossing, list.end()}, num_positions, cut);
+  Layout layout = assign({list.begin(), crossing}, hanging, cut, request, enough_bytes);
+  for (auto it = crossing; it != list.end(); ++it) (*it)->offset += layout.bytes;
+  part_carried(buffers, num_positions);
+  return layout;
+}
+
+uint32_t layout_cut(const Graph& graph) {
+  const bool leaves_gradients = std::ranges::any_of(graph.values(), [](const Value& value) {
+    return value.storage == Storage::kCarried && value.is_parameter_gradient;
+  });
+  if (!leaves_gradients) return 0;
+  const auto behind =
+      std::ranges::find_if(graph.ops(), [](const Op& op) { return op.segment != Segment::kForward; });
+  return static_cast<uint32_t>(behind - graph.ops().begin());
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,138 @@
+#include "plan/compile/program_placer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "graph/analysis/copies.h"
+#include "graph/analysis/last_run.h"
+#include "graph/analysis/tail.h"
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+bool is_read(const Graph& graph, ValueId id) {
+  return std::ranges::any_of(
+      graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
+}
+
+// The copy of an activation, not of what stays from step to step.
+bool moves_activation(const Graph& graph, const Op& op) {
+  return op.def == &copy_op() && graph.value(op.inputs.front()).storage == Storage::kTransient &&
+         graph.value(op.outputs.front()).storage == Storage::kTransient;
+}
+
+std::vector<Segment> segments_that_move_activations(const Graph& graph) {
+  std::vector<Segment> segments;
+  for (const Op& op : graph.ops()) {
+    if (!moves_activation(graph, op)) continue;
+    if (segments.empty() || segments.back() != op.segment) segments.push_back(op.segment);
+  }
+  return segments;
+}
+
+}  // namespace
+
+ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
+    : kernels_(program.graph), buffers_(program.graph), cut_at_(layout_cut(program.graph)) {
+  const Graph& graph = program.graph;
+  static_cast<void>(find_tails(graph));
+  roots_.reserve(graph.values().size());
+  for (uint32_t i = 0; i < graph.values().size(); ++i) {
+    roots_.push_back(static_cast<uint32_t>(root_of(graph, ValueId{i})));
+  }
+  enter_persistent(plan, program);
+  program.ops.resize(graph.ops().size());
+  for (const CopyInFlight& copy : find_copies(graph)) {
+    program.ops[copy.op].copies_to = copy.to;
+    program.ops[copy.op].copy_end = copy.end;
+  }
+  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
+  for (size_t i = 0; i < of_last_run.size(); ++i) program.ops[i].of_last_run = of_last_run[i];
+  program.leaves_after = find_leaving_segment(graph, of_last_run);
+  program.never_captured = segments_that_move_activations(graph);
+}
+
+// Persistent buffers of both programs in one list; a name is one buffer.
+void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
+  const Graph& graph = program.graph;
+  buffer_of_.assign(graph.values().size(), kNone);
+  for (uint32_t i = 0; i < graph.values().size(); ++i) {
+    const Value& value = graph.values()[i];
+    const bool exchanged = value.storage == Storage::kInput || value.storage == Storage::kOutput;
+    if (!exchanged && !is_persistent(value.storage)) continue;
+    if (value.version_of != kNoValue) continue;
+    const auto [it, inserted] = plan.persistent_by_name.emplace(value.name, plan.persistent.size());
+    buffer_of_[i] = static_cast<uint32_t>(it->second);
+    persistent_.push_back({ValueId{i}, buffer_of_[i]});
+    if (inserted) {
+      plan.persistent.push_back({.name = value.name,
+                                 .storage = value.storage,
+                                 .type = value.type,
+                                 .module = graph.module_name(value.module),
+                                 .space = value.space});
+      continue;
+    }
+    const PersistentBuffer& buffer = plan.persistent[it->second];
+    PLIMSOLL_CHECK(buffer.storage == value.storage && buffer.type == value.type,
+                   "'{}' is {} {} in one program and {} {} in another", value.name,
+                   storage_name(buffer.storage), type_text(buffer.type), storage_name(value.storage),
+                   type_text(value.type));
+    if (buffer.space == value.space) continue;
+    // What the host keeps may be declared elsewhere, but nothing reads it there.
+    PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(graph, ValueId{i}),
+                   "'{}' lies in the host's memory in one program and in the device's in another",
+                   value.name);
+  }
+}
+
+void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) const {
+  for (const Persistent& each : persistent_) {
+    const int64_t bytes = program.graph.value(each.value).bytes(program.bucket);
+    int64_t& most = plan.persistent[each.buffer].bytes;
+    most = std::max(most, bytes_in_arena(std::max<int64_t>(bytes, 1), plan.request.device));
+  }
+}
+
+void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
+  kernels_.choose(program, request);
+  program.ladder = make_ladder(program.bucket);
+  std::vector<int64_t> scratch_bytes;
+  for (const OpPlan& op : program.ops) scratch_bytes.push_back(op.scratch_bytes);
+  ProgramBuffers::Lists lists = buffers_.of(program.graph, program.bucket, scratch_bytes, request.device);
+  program.buffers = std::move(lists.on_device);
+  program.host_buffers = std::move(lists.on_host);
+  const auto num_positions = static_cast<uint32_t>(program.ops.size());
+  const Layout layout = place_buffers(program.buffers, num_positions, request, cut_at_);
+  program.transient_bytes = layout.bytes;
+  program.lower_bound_bytes = layout.lower_bound_bytes;
+  const Layout host = place_buffers(program.host_buffers, num_positions, request, 0);
+  program.host_transient_bytes = host.bytes;
+  program.host_lower_bound_bytes = host.lower_bound_bytes;
+}
+
+void ProgramPlacer::resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin,
+                                    ProgramPlan& program) const {
+  program.offsets.assign(program.graph.values().size(), -1);
+  for (TransientBuffer& buffer : program.host_buffers) {
+    buffer.offset += host_begin;
+    program.offsets[index_of(buffer.root)] = buffer.offset;
+  }
+  for (TransientBuffer& buffer : program.buffers) {
+    buffer.offset += begin;
+    if (buffer.root != kNoValue) {
+      program.offsets[index_of(buffer.root)] = buffer.offset;
+    } else {
+      program.ops[buffer.op].scratch_offset = buffer.offset;
+    }
+  }
+  for (size_t i = 0; i < program.offsets.size(); ++i) {
+    const uint32_t buffer = buffer_of_[roots_[i]];
+    program.offsets[i] = buffer == kNone ? program.offsets[roots_[i]] : plan.persistent[buffer].offset;
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,183 @@
+#include "plan/compile/state_schedule.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "plan/compile/kernel_choice.h"
+#include "plan/compile/op_times.h"
+#include "plan/compile/program_buffers.h"
+
+namespace plimsoll {
+
+StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
+    : device_(request.device), updates_(find_moved_updates(graph)) {
+  const size_t n = graph.ops().size();
+  for (const Op& op : graph.ops()) segments_.push_back(op.segment);
+  segment_end_.assign(n, static_cast<uint32_t>(n));
+  for (size_t i = n; i-- > 1;) {
+    segment_end_[i - 1] = segments_[i - 1] == segments_[i] ? segment_end_[i] : static_cast<uint32_t>(i);
+  }
+  const KernelChoice kernels(graph);
+  const std::vector<int64_t> scratch_bytes = kernels.scratch_bytes(graph, request.train_bucket, request);
+  op_ms_ = op_times(graph, kernels.kinds(), request);
+  buffers_ = ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, device_).on_device;
+  std::unordered_map<ValueId, uint32_t> held_until;
+  copies_ = timed_copies(graph, request.train_bucket);
+  for (const TimedCopy& copy : copies_) {
+    const Op& op = graph.ops()[copy.op];
+    const auto hold = [&](ValueId id) {
+      uint32_t& end = held_until[root_of(graph, id)];
+      end = std::max(end, copy.end);
+    };
+    std::ranges::for_each(std::span(op.inputs).first(op.outputs.size()), hold);
+    std::ranges::for_each(op.outputs, hold);
+  }
+  for (const TransientBuffer& buffer : buffers_) {
+    const auto it = held_until.find(buffer.root);
+    held_until_.push_back(it == held_until.end() ? 0 : it->second);
+  }
+}
+
+std::vector<int64_t> StateSchedules::live_bytes() const {
+  std::vector<LiveRange> ranges;
+  for (const TransientBuffer& buffer : buffers_)
+    ranges.push_back(
+        {.root = buffer.root, .bytes = buffer.bytes, .first = buffer.first, .last = buffer.last});
+  return plimsoll::live_bytes(ranges, segments_.size(), arena_alignment(device_));
+}
+
+// Where everything stands once the copies stand between the ops.
+class StateSchedules::Positions {
+ public:
+  Positions(const StateSchedules& program, const StateTurns& traffic)
+      : program_(program), traffic_(traffic), first_carried_(program.updates_.size() - traffic.carried) {
+    const size_t n = program.segments_.size();
+    const size_t num_updates = program.updates_.size();
+    in_.resize(num_updates);
+    out_.resize(num_updates);
+    for (size_t k = num_updates; k-- > first_carried_;) out_[k] = size_++;
+    const std::vector<size_t> order = order_of_copies(traffic);
+    size_t brought = 0, updated = 0;
+    for (uint32_t i = 0; i < n; ++i) {
+      begin_.push_back(size_);
+      while (brought < num_updates && traffic.turns[order[brought]].before == i)
+        in_[order[brought++]] = size_++;
+      op_.push_back(size_++);
+      if (updated == num_updates || program.updates_[updated].op != i) continue;
+      if (updated < first_carried_) out_[updated] = size_++;
+      ++updated;
+    }
+    begin_.push_back(size_);
+    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates, "{} of {} updates have a turn", brought,
+                   num_updates);
+    end_copies();
+  }
+
+  uint32_t size() const { return size_; }
+  uint32_t op(size_t i) const { return op_[i]; }
+  uint32_t begin(size_t i) const { return begin_[i]; }
+  bool is_carried(size_t k) const { return k >= first_carried_; }
+  bool is_early(size_t k) const { return k < traffic_.early; }
+  // Of the copies of an update to the device and back, where they stand and where they have ended.
+  TimedCopy in(size_t k) const { return {in_[k], in_end_[k], Space::kDevice, bytes(k)}; }
+  TimedCopy out(size_t k) const { return {out_[k], out_end_[k], Space::kHost, bytes(k)}; }
+  // Where a copy has ended that does so before the op `end` of the program without copies of states: at the
+  // first op of a segment, which may be one of those.
+  uint32_t end_of(uint32_t end) const {
+    const std::vector<Segment>& segments = program_.segments_;
+    const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
+    return is_same ? op_[end] : begin_[end];
+  }
+
+ private:
+  double bytes(size_t k) const { return static_cast<double>(program_.updates_[k].bytes); }
+
+  void end_copies() {
+    const std::vector<MovedUpdate>& updates = program_.updates_;
+    const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
+    for (size_t k = 0; k < updates.size(); ++k) {
+      const uint32_t end = segment_end(traffic_.turns[k].before);
+      // Those that come early are read in the next run.
+      in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
+      out_end_.push_back(segment_end(is_carried(k) ? 0 : updates[k].op));
+    }
+    // Carried ones go back the last first, and no others in the forward pass.
+    size_t released = 0;
+    for (const Release& release : traffic_.releases) {
+      for (; released < release.ended; ++released) {
+        const size_t k = traffic_.carried > 0 ? updates.size() - 1 - released : released;
+        out_end_[k] = std::min(out_end_[k], op_[release.before]);
+      }
+    }
+    for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
+  }
+
+  // The copies to the host that the copies of an update to the device wait for, from the first of the segment
+  // on.
+  void end_what_is_waited_for(size_t k) {
+    const std::vector<MovedUpdate>& updates = program_.updates_;
+    const Segment segment = program_.segments_[traffic_.turns[k].before];
+    const auto first = std::ranges::find(updates, segment, &MovedUpdate::segment) - updates.begin();
+    const size_t ended = ended_in_segment(updates, traffic_.turns, k);
+    for (size_t j = static_cast<size_t>(first); j < first_carried_ && j < static_cast<size_t>(first) + ended;
+         ++j) {
+      if (updates[j].segment != segment || out_[j] > in_[k]) break;
+      out_end_[j] = std::min(out_end_[j], in_[k]);
+    }
+  }
+
+  const StateSchedules& program_;
+  const StateTurns& traffic_;
+  size_t first_carried_;
+  uint32_t size_ = 0;
+  std::vector<uint32_t> begin_;  // of each op, the first of the copies before it, or itself; then the end
+  std::vector<uint32_t> op_;
+  std::vector<uint32_t> in_, in_end_;  // of each update's copies to the device
+  std::vector<uint32_t> out_, out_end_;
+};
+
+StateSchedule StateSchedules::with(const StateTurns& turns) const {
+  const Positions at(*this, turns);
+  StateSchedule schedule;
+  schedule.op_ms.resize(at.size());
+  for (size_t i = 0; i < op_ms_.size(); ++i) schedule.op_ms[at.op(i)] = op_ms_[i];
+  for (const TimedCopy& copy : copies_)
+    schedule.copies.push_back({at.op(copy.op), at.end_of(copy.end), copy.to, copy.bytes});
+  for (size_t k = 0; k < updates_.size(); ++k) {
+    schedule.copies.push_back(at.in(k));
+    schedule.copies.push_back(at.out(k));
+  }
+  std::ranges::sort(schedule.copies, {}, &TimedCopy::op);
+  // A buffer stands in the list where an op touches it first. That is the copy home of what the run before
+  // left.
+  const auto add_states = [&](size_t k) {
+    for (const int64_t bytes : updates_[k].state_bytes) {
+      schedule.buffers.push_back(
+          {.bytes = bytes_in_arena(bytes, device_), .first = at.in(k).op, .last = at.out(k).end - 1});
+    }
+  };
+  for (size_t k = updates_.size(); k-- > 0 && at.is_carried(k);) add_states(k);
+  for (size_t k = 0; k < turns.early; ++k) add_states(k);
+  size_t brought = turns.early;
+  const auto add_states_before = [&](uint32_t position) {
+    for (; brought < updates_.size() && at.in(brought).op < position; ++brought) {
+      if (!at.is_carried(brought)) add_states(brought);
+    }
+  };
+  for (size_t b = 0; b < buffers_.size(); ++b) {
+    const TransientBuffer& buffer = buffers_[b];
+    const bool is_scratch = buffer.root == kNoValue;
+    // Where carried gradients stand among others is all one.
+    if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
+    const bool is_held = held_until_[b] == buffer.last + 1;
+    schedule.buffers.push_back({.bytes = buffer.bytes,
+                                .first = at.op(buffer.first),
+                                .last = is_held ? at.end_of(held_until_[b]) - 1 : at.op(buffer.last)});
+  }
+  add_states_before(at.size());
+  const bool are_late = !updates_.empty() && updates_.front().segment == Segment::kForward;
+  if (are_late) schedule.cut_at = at.begin(segment_end_.front());
+  return schedule;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,152 @@
+#include "plan/compile/state_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "graph/analysis/copies.h"
+#include "graph/ir/verify.h"
+#include "graph/passes/pass.h"
+#include "plan/compile/kernel_choice.h"
+#include "plan/compile/program_buffers.h"
+#include "plan/compile/step_room.h"
+#include "tests/spine/plan_grid.h"
+
+namespace plimsoll {
+namespace {
+
+// The training graph as the planner meets it that looks for room.
+Graph graph_before(PlanRequest request) {
+  request.passes.disabled.insert("offload_states");
+  request.passes.disabled.insert("updates_at_use");
+  return build_graphs(request).train->graph;
+}
+
+using Life = std::tuple<int64_t, uint32_t, uint32_t>;
+
+std::vector<Life> lives(std::span<const TransientBuffer> buffers) {
+  std::vector<Life> list;
+  for (const TransientBuffer& buffer : buffers) list.emplace_back(buffer.bytes, buffer.first, buffer.last);
+  return list;
+}
+
+// Those that are live within one run, in their order; then the others, in the order in which they are
+// written: both as the layout takes them.
+std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vector<Life>& list) {
+  std::pair<std::vector<Life>, std::vector<Life>> parts;
+  for (const Life& life : list)
+    (std::get<1>(life) <= std::get<2>(life) ? parts.first : parts.second).push_back(life);
+  std::ranges::stable_sort(parts.second, {}, [](const Life& life) { return std::get<1>(life); });
+  return parts;
+}
+
+StateTurns turns_of(const StateSchedules& schedules, const StepRoom& room) {
+  StateTurns tight{.turns = tight_turns(schedules.updates())};
+  if (room.live_bytes.empty()) return tight;
+  if (schedules.updates().front().segment == Segment::kForward)
+    return late_turns(schedules.updates(), schedules.segments(), room).value_or(std::move(tight));
+  return early_turns(schedules.updates(), schedules.segments(), room);
+}
+
+// What the numbers say of a schedule is what stands in its graph.
+StateTurns expect_the_graphs(const PlanRequest& request, Graph graph, const StepRoom& room) {
+  const StateSchedules schedules(graph, request);
+  StateTurns turns = turns_of(schedules, room);
+  const StateSchedule schedule = schedules.with(turns);
+  EXPECT_GT(schedules.updates().size(), 0u);
+
+  offload_states_pass(room).run(graph);
+  verify(graph, "after the pass");
+  const std::vector<int64_t> scratch_bytes =
+      KernelChoice(graph).scratch_bytes(graph, request.train_bucket, request);
+  EXPECT_EQ(schedule.op_ms.size(), graph.ops().size());
+  EXPECT_EQ(
+      within_and_beyond(lives(schedule.buffers)),
+      within_and_beyond(lives(
+          ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, request.device).on_device)));
+  EXPECT_EQ(schedule.cut_at, layout_cut(graph));
+  std::vector<std::tuple<uint32_t, uint32_t, Space>> found, want;
+  for (const TimedCopy& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.to);
+  for (const CopyInFlight& copy : find_copies(graph)) want.emplace_back(copy.op, copy.end, copy.to);
+  EXPECT_EQ(found, want);
+  return turns;
+}
+
+// What schedules of several cases had.
+struct Seen {
+  size_t carried = 0;
+  size_t early = 0;
+  size_t at_use = 0;
+};
+
+// States come as late as they can, as the planner has them come, and where there is room without end.
+void expect_the_graphs(const GridPoint& point, Seen& seen) {
+  SCOPED_TRACE(text_of(point));
+  PlanRequest request = request_of(point);
+  for (const UpdatesAtUse at_use : {UpdatesAtUse::kWhereFaster, UpdatesAtUse::kAlways}) {
+    request.updates_at_use = at_use;
+    Graph graph = graph_before(request);
+    UpdateOrder order = find_update_order(graph, request).value();
+    if (order.place.is_at_use) updates_at_use_pass().run(graph);
+    seen.at_use += order.place.is_at_use ? 1 : 0;
+    expect_the_graphs(request, graph, {});
+    const auto look = [&] {
+      const StateTurns turns = expect_the_graphs(request, graph, order.room);
+      seen.carried += turns.carried;
+      seen.early += turns.early;
+    };
+    look();
+    if (order.room.live_bytes.empty()) continue;
+    order.room.most_bytes *= 4;
+    order.room.carries = point.accumulation == 1 && !point.offload_activations;
+    look();
+  }
+}
+
+TEST(StateSchedule, IsThatOfTheGraph) {
+  Seen seen;
+  int cases = 0;
+  for (const char* gpu : {"h200", ""}) {
+    for (const DType activations : {DType::kF32, DType::kBF16}) {
+      for (const bool in_backward : {false, true}) {
+        for (const bool offload_activations : {false, true}) {
+          for (const int64_t accumulation : {1, 4}) {
+            if (in_backward && accumulation > 1) continue;
+            GridPoint point = full_batch("bert-base-uncased", 8, 128);
+            point.gpu = gpu;
+            point.activations = activations;
+            point.accumulation = accumulation;
+            point.offload_optimizer = true;
+            point.offload_activations = offload_activations;
+            point.optimizer_in_backward = in_backward;
+            expect_the_graphs(point, seen);
+            ++cases;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cases, 2 * 2 * 6);
+  EXPECT_GT(seen.carried, 0u);
+  EXPECT_GT(seen.early, 0u);
+  EXPECT_GT(seen.at_use, 0u);
+  GridPoint many_states = full_batch("bert-base-uncased", 8, 128);
+  many_states.gpu = "h200";
+  many_states.offload_optimizer = true;
+  many_states.optimizer = OptimizerKind::kAdafactor;
+  expect_the_graphs(many_states, seen);
+}
+
+TEST(StateSchedule, AProgramWithoutStatesHasNoRoomForThem) {
+  GridPoint point = full_batch("bert-base-uncased", 8, 128);
+  point.offload_optimizer = true;
+  PlanRequest request = request_of(point);
+  request.optimizer.kind = OptimizerKind::kSgd;
+  request.optimizer.momentum = 0;
+  EXPECT_FALSE(find_update_order(graph_before(request), request).has_value());
+}
+
+}  // namespace
+}  // namespace plimsoll
