@@ -2,7 +2,7 @@
 # Every test with the label gpu, on the GPU at hand: kernels against their references, parity with transformers, the plan
 # against NVML. Prints the card, the driver, the date and the commit first, then a line for each test with its time, and in the
 # end what the tests measured, a line each that begins with "figure: ": the worst error of each family of kernels as a share of
-# its bound, parity in units of the reference's own error, planned and held memory. docs/measurements/ keeps the last output.
+# its bound, parity in units of the reference's own error, planned and held memory. bench/results/ keeps the last output.
 #
 #   scripts/test_gpu.sh [CTEST ARGUMENT...]
 #

@@ -24,7 +24,7 @@ std::string read(const fs::path& path) {
 
 std::vector<fs::path> documents() {
   std::vector<fs::path> paths;
-  for (const char* folder : {"", "docs"}) {
+  for (const char* folder : {"", "docs", "bench/results"}) {
     for (const fs::directory_entry& entry : fs::directory_iterator(kRoot / folder)) {
       if (entry.path().extension() == ".md") paths.push_back(entry.path());
     }

@@ -58,13 +58,13 @@ std::map<int, std::string> exit_codes(const std::string& text) {
 TEST(Figures, EverySubcommandIsShownAndEveryOneShownIsThere) {
   const std::set<std::string> names = subcommands();
   ASSERT_GE(names.size(), 6u);
-  const std::string readme = read("README.md");
+  const std::string guide = read("docs/GUIDE.md");
   for (const std::string& name : names) {
-    EXPECT_NE(readme.find("build/plimsoll " + name + " "), std::string::npos)
-        << "README.md does not show " << name;
+    EXPECT_TRUE(std::regex_search(guide, std::regex("build/plimsoll " + name + "\\b")))
+        << "docs/GUIDE.md does not show " << name;
   }
-  const std::regex command(R"(build/plimsoll ([a-z]+) )");
-  for (const char* page : {"README.md", "docs/MEMORY.md", "docs/ARGUMENTS.md", "CONTRIBUTING.md"}) {
+  const std::regex command(R"(build/plimsoll ([a-z]+)\b)");
+  for (const char* page : {"README.md", "docs/GUIDE.md", "docs/MEMORY.md", "docs/ARGUMENTS.md", "CONTRIBUTING.md"}) {
     const std::string text = read(page);
     for (std::sregex_iterator it(text.begin(), text.end(), command), end; it != end; ++it)
       EXPECT_TRUE(names.contains((*it)[1])) << page << " shows " << (*it)[1];
@@ -82,7 +82,7 @@ TEST(Figures, ExitCodesAreThoseOfTheProgram) {
   std::set<int> listed;
   for (const auto& [code, words] : codes) listed.insert(code);
   EXPECT_EQ(listed, expected);
-  EXPECT_EQ(exit_codes(read("README.md")), codes);
+  EXPECT_EQ(exit_codes(read("docs/GUIDE.md")), codes);
 }
 
 TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
@@ -98,9 +98,9 @@ TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
                                std::to_string(counts[ArgumentStatus::kNoEffect]) +
                                " have no effect here and are noted, and " +
                                std::to_string(counts[ArgumentStatus::kRefused]) + " are refused";
-  std::string readme = read("README.md");
-  for (char& c : readme) c = c == '\n' ? ' ' : c;
-  EXPECT_NE(readme.find(sentence), std::string::npos) << "README.md does not say: " << sentence;
+  std::string guide = read("docs/GUIDE.md");
+  for (char& c : guide) c = c == '\n' ? ' ' : c;
+  EXPECT_NE(guide.find(sentence), std::string::npos) << "docs/GUIDE.md does not say: " << sentence;
 }
 
 // What plans call the oldest card that a release has code for, and --device's help the cards of the table.
@@ -147,21 +147,21 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   // The CPU of the document: where the peak lies depends on the kernels' scratch.
   request.isa = CpuIsa::kAvx512;
   const std::string plan = make_plan_report(build_plan(request), Savings::kLeaveOut).table;
-  const std::string readme = read("README.md");
+  const std::string guide = read("docs/GUIDE.md");
   for (const char* row :
        {"model weights ", "optimizer states ", "gradients ", "saved for the backward pass "}) {
     const std::vector<std::string> figures = row_figures(plan, row);
     EXPECT_GE(figures.size(), 5u) << row;
-    EXPECT_EQ(row_figures(readme, row), figures) << row;
+    EXPECT_EQ(row_figures(guide, row), figures) << row;
   }
-  EXPECT_NE(readme.find("335.1M parameters"), std::string::npos);
+  EXPECT_NE(guide.find("335.1M parameters"), std::string::npos);
   EXPECT_NE(plan.find("335.1M parameters"), std::string::npos);
 }
 
-// What README.md says that a set of methods needs, by `fit`, is what a run with it plans; rates are
+// What docs/GUIDE.md says that a set of methods needs, by `fit`, is what a run with it plans; rates are
 // estimates.
 TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
-  const std::string readme = read("README.md");
+  const std::string guide = read("docs/GUIDE.md");
   const std::map<std::string, std::vector<std::string>> methods{
       {"pure_bf16", {"--dtype", "bfloat16"}},
       {"bf16", {"--bf16"}},
@@ -172,7 +172,7 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
   const std::regex row(
       R"(\n +\d+ +(\d+) x (\d+)  (\S[^\n]*?)  +(?:same|rounded\*?|other) +(\d+) +[\d.]+ +[\d.]+ x )");
   int rows = 0;
-  for (std::sregex_iterator it(readme.begin(), readme.end(), row), end; it != end; ++it, ++rows) {
+  for (std::sregex_iterator it(guide.begin(), guide.end(), row), end; it != end; ++it, ++rows) {
     std::vector<std::string> words{"train",
                                    "--config_name",
                                    "bert-large-uncased",
@@ -188,13 +188,13 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
     std::istringstream names((*it)[3] == "as it is" ? "" : (*it)[3].str());
     for (std::string name; names >> name;) {
       if (name.back() == ',') name.pop_back();
-      ASSERT_TRUE(methods.contains(name)) << "README.md shows a row with " << name << ", unknown here";
+      ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
     // Load, resume, train: rounded up, as fit rounds.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
-    EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "README.md: " << (*it)[3];
+    EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];
   }
   EXPECT_GE(rows, 4);
 }

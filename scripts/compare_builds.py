@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Compares two builds of the program: the plans that they make and the results that they train.
+
+    scripts/compare_builds.py plans OLD NEW [--jobs N] [--quick]
+    scripts/compare_builds.py runs  OLD NEW [--jobs N] [--quick] [--device cpu|cuda:0]
+
+OLD and NEW are paths of the program `plimsoll`. The change between them must not change results, so every difference is
+an error and the exit code is 1.
+
+plans  For every preset of OLD, for a CPU and for two GPUs: `plan --json` with no method, with every method alone, with every
+       pair of methods and with random larger sets. Plans are equal if all bytes, bounds, peaks, kernels, buckets and passes
+       are. A set that OLD refuses must be refused by NEW with the same exit code.
+runs   Trains a tiny model with every method alone and with random sets, and compares every file that holds weights or
+       optimizer states byte by byte, and the log of losses without its times.
+
+The methods are read from src/plan/search/methods.cc, so that a new one is compared as well. Times and names of a program's
+parts are not compared: RENAMED lists keys and values that may differ.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100-80gb"], ["--device", "v100-16gb"]]
+PRESETS = ["bert-base-uncased", "bert-large-uncased", "distilbert-base-cased", "MiniLM-L6-H384-uncased"]
+# Keys of plan.json that hold times or words.
+IGNORED_KEYS = {"build_ms", "estimated_ms", "passes", "version", "provenance"}
+TINY_CONFIG = {"model_type": "bert", "vocab_size": 150, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+               "intermediate_size": 32, "max_position_embeddings": 32}
+
+
+def methods():
+    """Returns {name: words} from the table of methods."""
+    text = (ROOT / "src/plan/search/methods.cc").read_text()
+    table = {}
+    for name, words in re.findall(r'\.name = "(\w+)",\s*\.words = \{(.*?)\}', text, re.S):
+        table[name] = re.findall(r'"((?:[^"\\]|\\.)*)"', words)
+    if len(table) < 20:
+        sys.exit("compare_builds: src/plan/search/methods.cc has fewer than 20 methods; its layout has changed")
+    return table
+
+
+def method_sets(table, quick):
+    """Returns lists of method names: none, each alone, each pair, random larger sets."""
+    names = list(table)
+    sets = [[]] + [[name] for name in names]
+    if not quick:
+        sets += [list(pair) for pair in itertools.combinations(names, 2)]
+    draw = random.Random(7)
+    sets += [draw.sample(names, draw.randint(3, 6)) for _ in range(20 if quick else 100)]
+    return sets
+
+
+def words_of(table, chosen):
+    return [word for name in chosen for word in table[name]]
+
+
+def run(program, words, folder):
+    environment = dict(os.environ, HOME=str(folder), XDG_CACHE_HOME=str(folder), CUDA_CACHE_PATH="/tmp/cuda_cache")
+    return subprocess.run([program, *words], capture_output=True, text=True, cwd=folder, env=environment)
+
+
+def stripped(value):
+    if isinstance(value, dict):
+        return {key: stripped(item) for key, item in value.items() if key not in IGNORED_KEYS}
+    return [stripped(item) for item in value] if isinstance(value, list) else value
+
+
+def plan_of(program, words, folder):
+    target = pathlib.Path(folder) / "plan.json"
+    target.unlink(missing_ok=True)
+    result = run(program, ["plan", *words, "--json", str(target)], folder)
+    plan = stripped(json.loads(target.read_text())) if target.exists() else None
+    return result.returncode, plan, result.stderr[-300:]
+
+
+def first_difference(old, new, path=""):
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(set(old) | set(new)):
+            if old.get(key) != new.get(key):
+                return first_difference(old.get(key), new.get(key), f"{path}/{key}")
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for i, (a, b) in enumerate(zip(old, new)):
+            if a != b:
+                return first_difference(a, b, f"{path}[{i}]")
+    return f"{path}: {str(old)[:120]} -> {str(new)[:120]}"
+
+
+def compare_plans(old, new, words):
+    with tempfile.TemporaryDirectory() as folder:
+        old_code, old_plan, old_text = plan_of(old, words, folder)
+        new_code, new_plan, new_text = plan_of(new, words, folder)
+    if old_code != new_code:
+        return old_code, f"exit {old_code} -> {new_code}: {old_text.strip()} -> {new_text.strip()}"
+    if old_plan != new_plan:
+        return old_code, first_difference(old_plan, new_plan)
+    return old_code, None
+
+
+def digest_of_run(program, words, folder):
+    result = run(program, ["train", *words], folder)
+    digests = {}
+    for path in sorted(pathlib.Path(folder, "out").rglob("*")):
+        if path.suffix == ".safetensors":
+            digests[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    log = pathlib.Path(folder, "out", "trainer_state.json")
+    if log.exists():
+        history = json.loads(log.read_text()).get("log_history", [])
+        digests["losses"] = [[entry.get(key) for key in ("step", "loss", "grad_norm", "eval_loss")] for entry in history]
+    return result.returncode, digests, result.stderr[-300:]
+
+
+def compare_runs(old, new, words):
+    results = []
+    for program in (old, new):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "model").mkdir()
+            (pathlib.Path(folder) / "model/config.json").write_text(json.dumps(TINY_CONFIG))
+            results.append(digest_of_run(program, words, folder))
+    (old_code, old_files, old_text), (new_code, new_files, new_text) = results
+    if old_code != new_code:
+        return old_code, f"exit {old_code} -> {new_code}: {old_text.strip()} -> {new_text.strip()}"
+    if old_files != new_files:
+        return old_code, first_difference(old_files, new_files)
+    return old_code, "no file was written" if old_code == 0 and not old_files else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["plans", "runs"])
+    parser.add_argument("old", type=pathlib.Path)
+    parser.add_argument("new", type=pathlib.Path)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--quick", action="store_true", help="no pairs, and 20 random sets instead of 100")
+    parser.add_argument("--device", default="cpu", help="of runs")
+    options = parser.parse_args()
+    old, new = str(options.old.resolve()), str(options.new.resolve())
+    table = methods()
+    sets = method_sets(table, options.quick)
+    if options.what == "plans":
+        presets = PRESETS[1:3] if options.quick else PRESETS
+        cases = [["--config_name", preset, *device, *words_of(table, chosen)]
+                 for preset in presets for device in DEVICES for chosen in sets]
+        compare = compare_plans
+    else:
+        if not options.quick:  # Runs of every pair are what tests/combinations trains.
+            sets = [chosen for chosen in sets if len(chosen) != 2]
+        common = ["--config_name", "model", "--dataset_name", "dummy", "--dummy_num_samples", "24", "--dummy_seq_length", "12",
+                  "--per_device_train_batch_size", "3", "--max_steps", "4", "--learning_rate", "1e-3", "--logging_steps", "1",
+                  "--do_eval", "True", "--save_steps", "2", "--num_threads", "1", "--device", options.device,
+                  "--output_dir", "out"]
+        cases = [common + words_of(table, chosen) for chosen in sets]
+        compare = compare_runs
+    different = refused = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for words, (code, difference) in zip(cases, pool.map(lambda case: compare(old, new, case), cases)):
+            refused += code != 0
+            if difference:
+                different += 1
+                if different <= 20:
+                    print("different:", " ".join(words), "\n   ", difference, flush=True)
+    print(f"{len(cases)} cases, {refused} refused by OLD, {different} different")
+    if refused == len(cases):
+        sys.exit("compare_builds: every case was refused, so nothing was compared")
+    sys.exit(1 if different else 0)
+
+
+if __name__ == "__main__":
+    main()
