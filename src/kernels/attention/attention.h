@@ -1,10 +1,10 @@
-// Multi-head attention over sequences of different lengths laid end to end, forward and backward, without a
-// matrix of longest x longest in memory. It is not the projections before and after it, and it knows no
-// key/value cache.
+// Multi-head attention, forward and backward, over a batch of sequences of different lengths that are stored
+// one after another without padding. No matrix of longest x longest scores is stored. The projections before
+// and after attention are not part of it, and there is no key/value cache.
 //
-// Shape letters: T rows of the bucket (tokens and unused tail), B sequences, S_b rows of sequence b, H heads,
-// D head size. Sequence b owns rows cu_seqlens[b] .. cu_seqlens[b+1]-1; rows from cu_seqlens[B] on are the
-// tail.
+// Shape letters: T rows of the bucket (tokens and unused tail rows), B sequences, S_b rows of sequence b, H
+// heads, D head size. Sequence b owns rows cu_seqlens[b] .. cu_seqlens[b+1]-1; the rows from cu_seqlens[B] on
+// are the tail.
 //
 // Formula, per sequence and head, for query row i and key row j of the same sequence (Vaswani et al., arXiv
 // 1706.03762, eq. 1; computed in tiles as in Dao et al., arXiv 2205.14135 and 2307.08691):
@@ -17,29 +17,34 @@
 //   d_q_id = scale * sum_j d_x_ij k_jd       d_k_jd = scale * sum_i d_x_ij q_id
 //   d_v_jd = sum_i p_ij m_ij d_o_id
 //
-// The random number of (i, j) is attention_number(random, attention_row(t, H, h), j) with t the row of i in
-// the batch (0..T-1) and j the position of the key in its sequence; the pair is kept when the number is at
-// least dropout_threshold(dropout). It depends on nothing else: not on the bucket, the tiles, the threads or
-// the device.
+// Dropout: the random number of (i, j) is attention_number(random, attention_row(t, H, h), j), where t is the
+// row of i in the batch (0..T-1) and j is the position of the key in its sequence. The pair is kept if the
+// number is at least dropout_threshold(dropout). The number depends on nothing else: not on the bucket, the
+// tiles, the threads or the device.
 //
 // Types: q, k, v, o, d_o, d_q, d_k and d_v have one floating type; cu_seqlens is i32; lse is f32. The *_cpu
-// functions take f32 and bf16, hold tiles in fp32 and round once on storing; the *_ref functions take any
-// floating type and compute in double. attention_cuda.h has those for GPUs: f32, bf16 and f16.
+// functions take f32 and bf16, hold tiles in fp32 and round once when they store. The *_ref functions take
+// any floating type and compute in double. The GPU functions in attention_cuda.h take f32, bf16 and f16.
 //
-// Tail rows: zero in o, lse, d_q, d_k and d_v; never read elsewhere. Empty sequences are allowed and own no
-// row. Aliasing: outputs overlap no input and each other only where the row strides interleave them (the
-// thirds of one d_qkv).
+// Tail rows: the functions write zeros to the tail rows of o, lse, d_q, d_k and d_v and never read the tail
+// rows of other tensors. Empty sequences are allowed and own no row. Aliasing: no output overlaps an input.
+// Outputs overlap each other only where their row strides interleave them (the thirds of one d_qkv).
 //
-// Error bound of *_cpu against exact arithmetic, u = 2^-24, n = keys that row i sees, r = 0 for f32 and 2^-8
-// for bf16 results, s = 2^-8 for bf16 on AMX tiles, which round p_ij m_ij and d_x_ij on their way into a
-// product, else 0 (the test takes its limits from these lines). *_cuda_tiled is as *_cpu with s = 0 and r =
-// 2^-11 for f16; *_cuda_mma has s = r, and u = 2^-22 because tensor cores cut sums off instead of rounding
-// them and because exponentials are ex2.approx of x_ij log2(e), relative error 2^-22 (what the product with
-// log2(e) loses is a fraction of e_i). f16 has no relative error below 2^-14: there each of these roundings
-// also adds w = 2^-25, that is w times the sum without its factor of p_ij, m_ij at its largest or d_x_ij, and
-// w itself for r. *_cuda_tf32 is as *_cuda_mma with r = 0 and s = 2^-11, and rounds every other operand of a
-// product too, by t = 2^-11: 2 t scale sum_d |q_id k_jd| more in e_i, t beside each s, and in err d_x 2 t
-// m_ij sum_d |d_o_id v_jd| beside its (D + 4) u:
+// Error bound against exact arithmetic (the tests read their limits from these lines). n is the number of
+// keys that row i sees. The other letters depend on the implementation:
+//
+//   u  an fp32 operation: 2^-24 for *_cpu and *_cuda_tiled. 2^-22 for *_cuda_mma and *_cuda_tf32, because tensor
+//      cores truncate sums instead of rounding them, and because exponentials are ex2.approx of x_ij log2(e),
+//      with a relative error of 2^-22 (the error of the product with log2(e) is a fraction of e_i).
+//   r  rounding of a result: 0 for f32, 2^-8 for bf16, 2^-11 for f16.
+//   s  rounding of p_ij m_ij and d_x_ij before a product: 2^-8 for *_cpu in bf16 on AMX tiles, r for *_cuda_mma,
+//      2^-11 for *_cuda_tf32, otherwise 0.
+//   t  rounding of the other operands of a product: 2^-11 for *_cuda_tf32, otherwise 0. It adds
+//      2 t scale sum_d |q_id k_jd| to e_i, t to each s, and 2 t m_ij sum_d |d_o_id v_jd| to the (D + 4) u terms
+//      of err d_x.
+//   w  2^-25 for f16, otherwise 0: f16 has no relative error bound below 2^-14. There s adds w times the same
+//      sum with p_ij or d_x_ij left out and m_ij at its largest, and r adds w itself.
+//
 //   e_i         = max_j ((D + 4) u scale sum_d |q_id k_jd|)
 //   |err o|    <= (2 e_i + (2 n + 16) u + s) sum_j p_ij m_ij |v_jd| + r |o|
 //   |err lse|  <= 2 e_i + (n + 8 + |lse_i|) u
@@ -51,16 +56,16 @@
 //   |err d_k|     likewise, over i with n = S_b
 //   |err d_v|  <= sum_i (eta_i + (S_b + 4) u + s) p_ij m_ij |d_o_id| + r |d_v|
 //
-// Repeatability: same bits for any number of threads and any schedule; the sums of a row depend on its
-// sequence alone (and, with dropout, on its row in the batch), not on the batch around it. Other instruction
-// sets give other bits.
+// Repeatability: the results have the same bits for any number of threads and any schedule. The sums of a row
+// depend on its own sequence (and, with dropout, on its row in the batch), not on the rest of the batch.
+// Other instruction sets give other bits.
 //
-// Cost per head: forward 4 S_b^2 D floating-point operations, backward 10 S_b^2 D (probabilities are
-// recomputed), each about half when causal, and S_b^2 exponentials (and S_b^2 / 8 Philox blocks with dropout)
-// in either; bytes moved: 4 T H D elements forward, 8 T H D backward.
+// Cost per head: the forward pass takes 4 S_b^2 D floating-point operations, the backward pass 10 S_b^2 D (it
+// recomputes probabilities); each takes about half when causal. Either pass computes S_b^2 exponentials and,
+// with dropout, S_b^2 / 8 Philox blocks. The forward pass moves 4 T H D elements, the backward pass 8 T H D.
 //
-// Thread-safety: the functions use all threads of parallel_for; call them from one thread at a time per
-// scratch. They allocate nothing and own nothing.
+// Thread-safety: the functions use all threads of parallel_for, so only one thread at a time may call them
+// with the same scratch. They allocate nothing and own nothing.
 #pragma once
 
 #include <cstddef>
@@ -72,19 +77,20 @@
 
 namespace plimsoll {
 
-// Which keys a query row sees: all of its sequence, or those at or before its own position.
+// Selects the keys that a query row sees: all keys of its sequence, or those at or before its own position.
 enum class AttentionMask : uint8_t { kBidirectional, kCausal };
 
-// The number of query row t (in the batch) and head h among all rows and heads. Requires: below 2^32.
+// Returns the number of query row t (in the batch) and head h among all rows and heads. Requires: the number
+// is below 2^32.
 constexpr uint64_t attention_row(int64_t t, int64_t heads, int64_t h) {
   return static_cast<uint64_t>(t) * static_cast<uint64_t>(heads) + static_cast<uint64_t>(h);
 }
 
-// The 16-bit number of key position j (in its sequence) for a query row and head, by which dropout decides:
-// one of the eight of random_halves(where, 2^32 row + block). With j = 32 a + 8 n + 2 q + e (n and q below 4,
-// e below 2) the block is 4 a + q, and the number is half e of its word n: the keys of one row that one lane
-// holds of an accumulator of a tensor core, as attention_mma.cuh says, are so the numbers of one block.
-// Requires: 0 <= j < 2^20.
+// Returns the 16-bit number that decides dropout of key position j (in its sequence) for a query row and
+// head. It is one of the eight numbers of random_halves(where, 2^32 row + block). With j = 32 a + 8 n + 2 q +
+// e (n and q below 4, e below 2) the block is 4 a + q, and the number is half e of its word n. The keys of
+// one row that a lane holds in a tensor core's accumulator (layout in attention_mma.cuh) therefore take their
+// numbers from one block. Requires: 0 <= j < 2^20.
 constexpr uint64_t attention_random_block(uint64_t row, int64_t j) {
   return (row << 32) + static_cast<uint64_t>(j / 32 * 4 + j % 8 / 2);
 }
@@ -94,9 +100,9 @@ constexpr uint32_t attention_number(const RandomSite& where, uint64_t row, int64
 }
 
 struct AttentionOptions {
-  double scale = 1.0;  // of the scores, > 0 and finite; usually 1 / sqrt(D)
+  double scale = 1.0;  // multiplies the scores; > 0 and finite, usually 1 / sqrt(D)
   AttentionMask mask = AttentionMask::kBidirectional;
-  double dropout = 0.0;  // in [0, 1); 0 when evaluating
+  double dropout = 0.0;  // in [0, 1); 0 in evaluation
   RandomSite random = {};
 };
 
@@ -114,32 +120,33 @@ struct AttentionFwdArgs {
   AttentionDims dims;
   AttentionOptions options;
   ConstRows q, k, v;
-  ConstView cu_seqlens;       // i32[B + 1], from 0, never decreasing, last <= T
+  ConstView cu_seqlens;       // i32[B + 1]: starts at 0, never decreases, last <= T
   View o;                     // [T, H * D]
-  View lse;                   // f32[H * T]; null when no backward pass follows
+  View lse;                   // f32[H * T]; null if no backward pass follows
   View scratch;               // aligned to 64 bytes
   int64_t scratch_bytes = 0;  // at least attention_fwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
 struct AttentionBwdArgs {
   AttentionDims dims;
-  AttentionOptions options;  // as in the forward call
+  AttentionOptions options;  // the options of the forward call
   ConstRows q, k, v;
   ConstView cu_seqlens;
-  ConstView o;    // [T, H * D], of the forward call
-  ConstView lse;  // f32[H * T], of the forward call
+  ConstView o;    // [T, H * D], from the forward call
+  ConstView lse;  // f32[H * T], from the forward call
   ConstView d_o;  // [T, H * D]
   Rows d_q, d_k, d_v;
   View scratch;               // aligned to 64 bytes
   int64_t scratch_bytes = 0;  // at least attention_bwd_{cpu,ref}_scratch_bytes(dims, num_threads())
 };
 
-// Writes o and lse. Requires: as the fields say; dims.longest >= every S_b. Errors: kInternal otherwise.
+// Computes o and lse. Requires: the conditions at the fields, and dims.longest >= every S_b. Errors:
+// kInternal if one does not hold.
 void attention_fwd_cpu(const AttentionFwdArgs& args);
 void attention_fwd_ref(const AttentionFwdArgs& args);
 
-// Writes d_q, d_k and d_v. The reference recomputes lse and delta from q, k, v and d_o and does not read o or
-// lse.
+// Computes d_q, d_k and d_v. The reference recomputes lse and delta from q, k, v and d_o and does not read o
+// or lse.
 void attention_bwd_cpu(const AttentionBwdArgs& args);
 void attention_bwd_ref(const AttentionBwdArgs& args);
 

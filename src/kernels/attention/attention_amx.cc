@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Blocks are brought into tiles 64 rows, 64 columns and 64 terms at a time: 8 KiB each of A and of B.
+// Operands are staged in blocks of 64 rows, 64 columns and 64 terms: 8 KiB each for A and B.
 constexpr int64_t kBlock = 64;
 constexpr int64_t kBlockTiles = kBlock / kTileRows;
 constexpr int64_t kBlockTermTiles = kBlock / kTileTerms;
@@ -19,14 +19,14 @@ struct Staged {
   alignas(64) float c[2][2][kTileRows * kTileRows];
 };
 
-// Words of two bf16: `first` in the lower halves.
+// Packs pairs of bf16 into words, with `first` in the lower halves.
 PLIMSOLL_AMX_INLINE __m512i pairs_of(__m512 first, __m512 second) {
   const __m512i low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const __m512i high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
-// 16 rows of up to 32 terms, stored by rows; what is missing is zero.
+// Stages 16 rows of up to 32 terms of an operand that is stored by rows. Missing rows and terms are zero.
 PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                     std::byte* tile) {
   const __mmask16 low = first_lanes(terms), high = first_lanes(terms - 16);
@@ -40,7 +40,7 @@ PLIMSOLL_AMX_INLINE void stage_rows(const float* a, int64_t lda, int64_t rows, i
   }
 }
 
-// The same of an operand that is stored by depth.
+// Stages the same from an operand that is stored by depth.
 PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   const __mmask16 inside = first_lanes(rows);
@@ -55,7 +55,7 @@ PLIMSOLL_AMX_INLINE void stage_columns(const float* a, int64_t lda, int64_t rows
   for (int64_t r = 0; r < kTileRows; ++r) _mm512_store_si512(tile + r * kTilePitch, words[r]);
 }
 
-// Up to 32 terms of 16 columns of B.
+// Stages up to 32 terms of 16 columns of B.
 PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std::byte* tile) {
   for (int64_t p = 0; p < 16; ++p) {
     const __m512 first = 2 * p < terms ? _mm512_loadu_ps(b + 2 * p * ldb) : _mm512_setzero_ps();
@@ -64,11 +64,12 @@ PLIMSOLL_AMX_INLINE void stage_b(const float* b, int64_t ldb, int64_t terms, std
   }
 }
 
-// Up to 2 x 2 tiles of C. Rows beyond the result go through a copy.
+// Up to 2 x 2 tiles of C. Tiles that reach past the last row of the result are loaded and stored through a
+// copy.
 struct TileBlock {
   float* c;
   int64_t ldc;
-  int64_t rows;  // of the result from the block's first on
+  int64_t rows;  // rows of the result from the first row of this block on
   bool two_rows, two_columns;
   bool adds;
   int64_t term_tiles;
@@ -79,7 +80,7 @@ struct TileBlock {
   float* tile(int i, int j) const { return c + i * kTileRows * ldc + j * kTileRows; }
 };
 
-// Calls body(i, j) for each tile of the block that reaches beyond the result.
+// Calls body(i, j) for each tile of the block that reaches past the last row of the result.
 template <typename Body>
 void for_each_part(const TileBlock& block, Body&& body) {
   for (int i = 0; i < 2; ++i) {
@@ -150,7 +151,7 @@ int64_t tiles_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// What of the product lies in `Staged`: terms from `k` on, of rows from `m` and columns from `n` on.
+// The part of the product that `Staged` holds: terms from `k` on, rows from `m` on and columns from `n` on.
 struct Corner {
   int64_t m, n, k;
 

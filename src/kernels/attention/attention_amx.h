@@ -1,12 +1,12 @@
-// The matrix products of attention in bf16 on AMX tiles: what attention_tiles-inl.h does in fp32, on the same
-// fp32 operands, which are rounded to bf16 on their way into the tiles. Operands that were bf16 before lose
-// nothing; probabilities and gradients of scores are rounded once (attention.h has what that does to
-// results).
+// The matrix products of attention in bf16 on AMX tiles. It does the work of attention_tiles-inl.h on the
+// same fp32 operands, which are rounded to bf16 when they are loaded into the tiles. Operands that were bf16
+// before are exact; probabilities and gradients of scores are rounded once (attention.h states the effect on
+// the results).
 //
-// Numerics: products of pairs are exact, sums are in fp32 in an order that depends on the depth alone;
-// numbers below fp32's normal range count as zero.
+// Numerics: products of pairs are exact. Sums are in fp32, in an order that depends on the depth only.
+// Numbers below fp32's normal range count as zero.
 //
-// Thread-safe: pure on distinct memory. Requires everywhere: may_use_amx_tiles() of
+// Thread-safe: pure on distinct memory. Every function requires may_use_amx_tiles() of
 // device/cpu/cpu_features.h.
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace plimsoll {
 
-// Whether the left operand is stored by rows of the result (a[row * lda + k]) or by depth (a[k * lda + row]).
+// States how the left operand is stored: by rows of the result (a[row * lda + k]) or by depth (a[k * lda +
+// row]).
 enum class LeftOperand : uint8_t { kByRow, kByDepth };
 enum class ProductStart : uint8_t { kZero, kStored };
 
@@ -30,8 +31,9 @@ struct AmxProduct {
   ProductStart start = ProductStart::kZero;
 };
 
-// c = (or +=) a b. Requires: configure_amx_tiles() of device/cpu/amx_tiles.h on this thread; columns rounded
-// up to 16 lie within ldb and ldc (they are written; what b holds there is finite).
+// Computes c = a b or c += a b. Requires: this thread has called configure_amx_tiles() of
+// device/cpu/amx_tiles.h; ldb and ldc are at least `columns` rounded up to 16. The padding columns of c are
+// written, and those of b must be finite.
 void multiply_amx(const AmxProduct& product);
 
 }  // namespace plimsoll

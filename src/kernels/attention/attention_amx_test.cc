@@ -15,7 +15,7 @@ namespace {
 
 using test::GuardedBuffer;
 
-// A number in [-1, 1) that bf16 holds, by counter.
+// Returns a number in [-1, 1) that bf16 represents exactly; `i` is the Philox counter.
 double number(int64_t i, uint32_t stream) {
   const auto words = philox4x32_10({static_cast<uint32_t>(i), stream, 0, 0}, {17, 19});
   return (static_cast<double>(words[0] % 256) - 128.0) / 128.0;
@@ -25,13 +25,14 @@ struct Sizes {
   int64_t rows, columns, depth;
 };
 
-// Operands of eight bits and at most 2^8 of their products: every sum is exact in fp32, whatever its order.
+// Multiplies operands of eight bits with at most 2^8 terms per sum, so that every sum is exact in fp32 in any
+// order.
 void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
   SCOPED_TRACE(std::to_string(s.rows) + " x " + std::to_string(s.columns) + " x " + std::to_string(s.depth));
   const bool by_row = left == LeftOperand::kByRow;
   const int64_t columns = (s.columns + 15) / 16 * 16;
   const int64_t lda = (by_row ? s.depth : s.rows) + 3, ldb = columns + 16, ldc = columns + 5;
-  // What lies between the rows of A stays NaN: it may not be used.
+  // The gaps between the rows of A stay NaN: multiply_amx must not use them.
   GuardedBuffer a("amx/a", DType::kF32, ((by_row ? s.rows : s.depth) - 1) * lda + lda - 3);
   GuardedBuffer b("amx/b", DType::kF32, (s.depth - 1) * ldb + columns);
   GuardedBuffer c("amx/c", DType::kF32, (s.rows - 1) * ldc + columns);
@@ -63,7 +64,7 @@ void expect_exact(const Sizes& s, LeftOperand left, ProductStart start) {
       for (int64_t k = 0; k < s.depth; ++k) want += number(i * s.depth + k, 0) * number(k * ldb + j, 1);
       ASSERT_EQ(c.view().load(i * ldc + j), want) << "row " << i << ", column " << j;
     }
-    // Columns beyond the last sixteen belong to somebody else.
+    // multiply_amx must not write past the last group of 16 columns.
     for (int64_t j = columns; j < ldc && i + 1 < s.rows; ++j) {
       ASSERT_EQ(c.view().load(i * ldc + j), before[static_cast<size_t>(i * ldc + j)])
           << "row " << i << ", column " << j;

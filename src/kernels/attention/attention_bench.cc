@@ -1,6 +1,6 @@
-// Attention forward and backward, with and without dropout, at the shapes of the project's targets. Counters:
-// the contract's floating-point operations per second and, as the yardstick, the share of what the register
-// tile of the products reaches alone on one thread times the number of threads is left to the reader.
+// Benchmarks attention forward and backward, with and without dropout, at the shapes of the project's speed
+// targets. The counters give the contract's floating-point operations per second. Compare them with the rate
+// of the register tile on one thread times the number of threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Shape {
   int64_t head_dim;
 };
 
-// 32 lengths from 8 to 256 by a fixed rule.
+// Returns 32 lengths from 8 to 256 by a fixed rule.
 std::vector<int64_t> mixed_lengths() {
   std::vector<int64_t> lengths;
   for (int64_t b = 0; b < 32; ++b) lengths.push_back(8 + (b * 97 + 31) % 249);

@@ -1,13 +1,13 @@
-// Attention backward on the CPU: one task per sequence and head. For every block of 64 query rows and tile of
-// 64 keys the probabilities are computed again from q, k and lse; five products of 64 x 64 tiles follow each
-// other in the cache. d_q of the block and d_k, d_v of the sequence are summed in fp32 in the thread's
-// scratch, in order of the rows.
+// Attention backward on the CPU, one task per sequence and group of heads. For every block of 64 query rows
+// and tile of 64 keys, the probabilities are recomputed from q, k and lse, and five products of 64 x 64 tiles
+// follow while the tiles are in the cache. d_q of the block and d_k and d_v of the sequence are summed in
+// fp32 in the thread's scratch, in row order.
 #include "device/cpu/simd_targets.h"
-// Before any header of Highway.
+// Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_bwd_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"
@@ -24,19 +24,19 @@
 namespace plimsoll {
 namespace {
 
-// Heads [h, end_head) of one sequence, and one thread's scratch.
+// One task: heads [h, end_head) of one sequence, and the scratch of one thread.
 struct BwdTask {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
   int64_t h;
   int64_t end_head;
   float* scratch;
-  bool amx;  // this thread's tiles are configured for bf16 products
+  bool amx;  // this thread's AMX tiles are configured for bf16 products
 };
 
 inline constexpr int64_t kBwdScoreStride = attention_score_stride(kAttentionTile);
 
-// The thread's scratch, part by part.
+// The parts of a thread's scratch.
 struct BwdTiles {
   explicit BwdTiles(const AttentionDims& dims, float* scratch) {
     const int64_t row = attention_padded_dim(dims.head_dim);
@@ -57,9 +57,9 @@ struct BwdTiles {
     delta = lse + kAttentionTile;
     PLIMSOLL_CHECK(delta + kAttentionTile - scratch == attention_bwd_thread_floats(dims));
   }
-  // [keys][row], and tiles of [D][64 keys].
+  // k and the gradients are [keys][row]; the transposed tensors are tiles of [D][64 keys].
   float *k, *k_transposed, *v_transposed, *d_k, *d_v;
-  // [64][row]; `other` holds a tile of v before it is transposed, or of o.
+  // [64][row]; `other` holds a tile of v before it is transposed, or a tile of o.
   float *q, *d_o, *d_q, *other;
   // [64][kBwdScoreStride]
   float *scores, *products;
@@ -75,7 +75,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// This sequence's and head's first element of a tensor of rows.
+// Returns the first element of this sequence and head in a tensor of rows.
 template <typename T>
 const T* bwd_rows(const BwdTask& task, const ConstRows& rows) {
   return rows.view.as<T>() + task.sequence.first * rows.row_stride + task.h * task.args.dims.head_dim;
@@ -119,7 +119,7 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   }
 }
 
-// Fetches what row t of the next head is read from.
+// Prefetches the inputs of row t of the next head.
 [[gnu::always_inline]] inline void bwd_fetch_next_head(const BwdTask& task, int64_t t) {
   const AttentionBwdArgs& args = task.args;
   const int64_t columns = args.dims.heads * args.dims.head_dim;
@@ -130,14 +130,15 @@ void bwd_pack_queries(const BwdTask& task, const BwdTiles& tiles, int64_t i, int
   fetch_head<Fetch::kRead>({args.o, columns}, t, task.h + 1, args.dims.head_dim);
   fetch_head<Fetch::kRead>({args.d_o, columns}, t, task.h + 1, args.dims.head_dim);
 }
-// Fetches what row t of this head will be written to.
+// Prefetches the lines to which row t of this head will be written.
 [[gnu::always_inline]] inline void bwd_fetch_gradients(const BwdTask& task, int64_t t) {
   for (const Rows& rows : {task.args.d_q, task.args.d_k, task.args.d_v}) {
     fetch_head<Fetch::kWrite>({rows.view, rows.row_stride}, t, task.h, task.args.dims.head_dim);
   }
 }
 
-// Probabilities with dropout and gradients of the scores of query rows i .. and keys j .. in one tile.
+// Computes, within one tile, the probabilities with dropout and the gradients of the scores of query rows i
+// .. and keys j ...
 void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
                        int64_t queries, int64_t j, int64_t keys) {
   const AttentionOptions& options = task.args.options;
@@ -146,7 +147,8 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
   for (int64_t r = 0; r < queries; ++r) {
     const int64_t visible = causal ? std::clamp<int64_t>(i + r + 1 - j, 0, keys) : keys;
     const int64_t t = task.sequence.first + i + r;
-    // At different times where there are several tiles, so that they do not keep the cache from all else.
+    // If there are several tiles, the two prefetches happen in different ones, so that they do not displace
+    // everything else in the cache.
     if (j == 0) bwd_fetch_next_head(task, t);
     if (last_tile) bwd_fetch_gradients(task, t);
     const float* factors = nullptr;
@@ -159,7 +161,7 @@ void bwd_gradient_rows(const BwdTask& task, const BwdTiles& tiles, const Dropout
   }
 }
 
-// All products of one block of queries with one tile of keys.
+// Computes all products of one block of queries with one tile of keys.
 void bwd_tile(const BwdTask& task, const BwdTiles& tiles, const DropoutRow& dropout, int64_t i,
               int64_t queries, int64_t j, int64_t keys) {
   const int64_t head_dim = task.args.dims.head_dim;

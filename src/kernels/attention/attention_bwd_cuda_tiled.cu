@@ -6,7 +6,8 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// delta of the block's rows, from d_o in shared memory and o, and into scratch for the other kernel.
+// Computes delta of the block's rows from o and from d_o in shared memory, and writes it to scratch for the
+// other kernel.
 template <int kDim, int kR>
 __device__ void find_delta(const AttentionKernelArgs& args, const Work& work, const float4* d_o, int ty,
                            int tx, float (&delta)[kR]) {
@@ -67,7 +68,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   }
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0; key < end; key += kKeys) {
-    // Keys come while their values are used, the next values while the keys are.
+    // The keys arrive while the values are in use, and the next values while the keys are in use.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, key, k);
@@ -109,7 +110,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dq_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_q, args.d_q_stride, ty, tx, d_q, factor);
 }
 
-// Rows are keys here and columns queries.
+// In this kernel rows are keys and columns are queries.
 template <int kDim, int kR, int kQueries>
 __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
     const AttentionKernelArgs args) {
@@ -141,7 +142,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   clear(d_v);
   const int key = work.row + kR * ty;
   for (int row = start; row < work.count; row += kQueries) {
-    // Queries come while d_o is used, the next d_o while the queries are.
+    // The queries arrive while d_o is in use, and the next d_o while the queries are in use.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kQueries>(args, work, args.q, args.q_stride, row, q);
@@ -189,7 +190,8 @@ __global__ __launch_bounds__(kTileThreads) void attention_dkv_cuda_tiled_kernel(
   store_result<kDim, kR>(args, work, args.d_v, args.d_v_stride, ty, tx, d_v, one);
 }
 
-// Both passes over tiles of kR * 16 rows that stay and kPassing that pass by.
+// Launches both kernels with tiles of kR * 16 rows that stay and tiles of kPassing rows that the loop
+// replaces.
 template <int kDim, int kR, int kPassing>
 void launch(const AttentionKernelArgs& args, CudaStream stream) {
   constexpr int64_t kBytes = bwd_tile_bytes(kDim, 16 * kR, kPassing);

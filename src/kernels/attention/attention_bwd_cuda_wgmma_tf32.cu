@@ -1,8 +1,8 @@
-// The backward pass in tf32 on Hopper: attention_bwd_cuda_wgmma.cu for floats, with tiles transposed on the
-// way to the products that need it. A block is one warpgroup with 64 rows, two of them to a multiprocessor.
-// On an H200 (32 x 16 x 512 x 64, dropout 0.1) it takes 0.859 ms; with tiles transposed while the first
-// products run and the last product of d_q waited for in the next turn it took 0.929, the block's rows of q
-// and d_o in shared memory as well 0.928.
+// The backward pass in tf32 on Hopper: attention_bwd_cuda_wgmma.cu for floats, with tiles that are transposed
+// for the products that need it. A block is one warpgroup with 64 rows, and two blocks share a
+// multiprocessor. On an H200 (32 x 16 x 512 x 64, dropout 0.1) it takes 0.859 ms. Overlapping the
+// transposition with the first products and the last product of d_q with the next iteration is slower (0.929
+// ms), and so is keeping the block's rows of q and d_o in shared memory (0.928 ms).
 #include <cstddef>
 
 #include "device/cuda/error.h"
@@ -14,10 +14,10 @@ namespace attention {
 namespace {
 
 constexpr int kRows = 64;
-constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // of a tile of queries
+constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile of queries
 
-// Two pairs of tiles that pass by and what is transposed of one pair, then what there is for each row: delta,
-// or of two tiles lse, delta and the bits of dropout.
+// Two pairs of tiles that the loop replaces and the transposed tiles of one pair, followed by the values per
+// row: delta, or, for two tiles each, lse, delta and the dropout bits.
 constexpr int kDqBytes = 5 * kTf32Tile + 4 * kRows;
 constexpr int kDkvBytes = 6 * kTf32Tile + 2 * 4 * kValues;
 
@@ -40,7 +40,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.k, args.k_stride, key, base + stage * kTf32Tile);
     copy_tf32(args, work, part, args.v, args.v_stride, key, base + (2 + stage) * kTf32Tile);
   };
-  // The block's own rows pass through the second stage into registers.
+  // The block's own rows are loaded into registers through the second stage.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.d_o, static_cast<int64_t>(args.heads) * args.head_dim, work.row,
             base + 3 * kTf32Tile);
@@ -97,7 +97,7 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(d_q[0]);
   }
-  __syncthreads();  // the results leave by way of the tiles
+  __syncthreads();  // the results are stored through the tiles
   if (work.row + warp_row >= work.count) return;
   const float factor[1][2] = {{args.scale, args.scale}};
   store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_q, args.d_q_stride, shared, d_q, factor);
@@ -127,7 +127,7 @@ __global__ __launch_bounds__(kWarpgroup,
     copy_tf32(args, work, part, args.d_o, columns, row, base + (2 + stage) * kTf32Tile);
     fetch_row_values<kRows, kWarpgroup, kDropout>(args, work, dropout, row, row_values + stage * kValues);
   };
-  // The block's own rows pass through the second stage into registers.
+  // The block's own rows are loaded into registers through the second stage.
   copy_tf32(args, work, part, args.k, args.k_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.v, args.v_stride, work.row, base + 3 * kTf32Tile);
   const int start = args.causal ? work.row : 0;
@@ -173,7 +173,7 @@ __global__ __launch_bounds__(kWarpgroup,
     hold(d_v[0]);
     hold(d_k[0]);
   }
-  __syncthreads();  // the results leave by way of the tiles
+  __syncthreads();  // the results are stored through the tiles
   if (work.row + warp_row >= work.count) return;
   const float of_k[1][2] = {{args.scale, args.scale}}, of_v[1][2] = {{args.keep_scale, args.keep_scale}};
   store_rows<DType::kF32, kWgmmaDim, 1>(args, work, args.d_k, args.d_k_stride, shared, d_k, of_k);

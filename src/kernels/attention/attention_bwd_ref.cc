@@ -1,6 +1,6 @@
-// The gradients of attention by their definition, in double. A query's softmax statistics come first; d_q is
-// then a sum over keys and d_k, d_v sums over queries, with every probability computed again where it is
-// needed.
+// Computes the gradients of attention from their definition, in double. It first computes the softmax
+// statistics of each query. d_q is then a sum over keys, and d_k and d_v are sums over queries; every
+// probability is recomputed where it is needed.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// One sequence and head.
+// One sequence and one head of it.
 struct Head {
   const AttentionBwdArgs& args;
   AttentionSequence sequence;
@@ -36,7 +36,7 @@ struct Head {
     return args.options.scale * dot;
   }
   double probability(int64_t i, int64_t j) const { return std::exp(score(i, j) - lse_S[i]); }
-  // 0 where (i, j) is dropped, else what a kept probability is multiplied by.
+  // Returns 0 if (i, j) is dropped, otherwise the factor of a kept probability.
   double factor(int64_t i, int64_t j) const {
     if (args.options.dropout == 0) return 1;
     const uint64_t row = attention_row(sequence.first + i, args.dims.heads, h);
@@ -44,7 +44,7 @@ struct Head {
         attention_number(args.options.random, row, j) >= dropout_threshold(args.options.dropout);
     return keep ? static_cast<double>(dropout_scale(args.options.dropout)) : 0;
   }
-  // The gradient of probability (i, j).
+  // Returns the gradient of probability (i, j).
   double d_probability(int64_t i, int64_t j) const {
     double dot = 0;
     for (int64_t d = 0; d < args.dims.head_dim; ++d) dot += d_o(i, d) * at(args.v, j, d);
@@ -65,7 +65,8 @@ struct Head {
   }
 };
 
-// As a query, row i is paired with every key `other`; as a key, with every query `other`.
+// Computes the three gradients of row i. As a query, row i is paired with every key `other`; as a key, it is
+// paired with every query `other`.
 void one_row(const Head& head, int64_t i, double* d_q_D, double* d_k_D, double* d_v_D) {
   const AttentionBwdArgs& args = head.args;
   const int64_t head_dim = args.dims.head_dim;

@@ -136,7 +136,7 @@ bool AttentionCase::guards_intact() const {
 
 namespace {
 
-// One sequence and head of the error bound in attention.h; the names are those of the formulas there.
+// The error bound of attention.h for one sequence and head. The names are those of the formulas there.
 class HeadBounds {
  public:
   HeadBounds(const AttentionCase& exact, const AttentionRounding& rounding, int64_t b, int64_t h,

@@ -1,5 +1,5 @@
-// Problems for the tests of attention: guarded tensors for both passes, double-precision
-// results and the error bound of attention.h. Thread-safety: none; one object per test.
+// Test cases of attention: guarded tensors for both passes, results in double precision, and the error bound
+// of attention.h. Thread-safety: none; use one object per test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,16 +14,16 @@
 
 namespace plimsoll::test {
 
-// Lengths on all sides of the kernels' tiles of 16, 64 and 128 rows.
+// Lengths below, at and above the kernels' tiles of 16, 64 and 128 rows.
 inline const std::vector<int64_t> kRagged = {7, 0, 64, 1, 129, 2, 65};
 
-// Of the running test, suite and all: seeds the tensors of its problems.
+// Returns the name of the running test with its suite. It seeds the tensors of the test's cases.
 inline std::string test_name() {
   const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
   return std::string(info->test_suite_name()) + "." + info->name();
 }
 
-// Whether q, k and v are thirds of one tensor or tensors of their own.
+// Selects whether q, k and v are thirds of one tensor or three separate tensors.
 enum class QkvLayout : uint8_t { kOneTensor, kThreeTensors };
 
 struct AttentionProblem {
@@ -36,17 +36,17 @@ struct AttentionProblem {
   double dropout = 0.0;
   DType dtype = DType::kF32;
   QkvLayout layout = QkvLayout::kOneTensor;
-  int64_t longest_slack = 0;  // how far the plan's bound is above the longest sequence
+  int64_t longest_slack = 0;  // the plan's longest sequence minus the longest of this batch
 };
 
 enum class Implementation : uint8_t { kCpu, kRef };
 
-// Inputs are random but for tail rows, which stay poisoned: a kernel that reads them gives NaN. Outputs start
-// poisoned.
+// The tensors of one problem. Inputs are random except in tail rows, which stay poisoned: a kernel that reads
+// them gives NaN. Outputs start poisoned.
 class AttentionCase {
  public:
   explicit AttentionCase(const AttentionProblem& problem);
-  // The same inputs in double, outputs poisoned: what the reference runs on.
+  // Returns a copy with the same inputs in double and poisoned outputs, for the reference.
   std::unique_ptr<AttentionCase> in_double() const;
 
   AttentionFwdArgs fwd_args(Implementation implementation);
@@ -54,12 +54,13 @@ class AttentionCase {
   void forward(Implementation implementation);
   void backward(Implementation implementation);
 
-  // The element (t, h, d) of q (part 0), k (1) or v (2), and of their gradients.
+  // Returns the index of element (t, h, d) of q (part 0), k (1) or v (2); the gradients have the same
+  // indices.
   int64_t index(int part, int64_t t, int64_t h, int64_t d) const;
   GuardedBuffer& qkv(int part) { return *qkv_[layout_slot(part)]; }
   GuardedBuffer& d_qkv(int part) { return *d_qkv_[layout_slot(part)]; }
   double load(int part, int64_t t, int64_t h, int64_t d) const;
-  // The gradients of one part as [T, H, D] doubles.
+  // Returns the gradients of one part as [T, H, D] doubles.
   std::vector<double> gradient(int part);
 
   const AttentionProblem& problem() const { return problem_; }
@@ -88,7 +89,7 @@ class AttentionCase {
   std::unique_ptr<GuardedBuffer> scratch_;
 };
 
-// The letters of the bound in attention.h that differ between implementations.
+// The letters of the error bound in attention.h that differ between implementations.
 struct AttentionRounding {
   double u = 0x1p-24;
   double r = 0.0;
@@ -97,13 +98,13 @@ struct AttentionRounding {
   double t = 0.0;
 };
 
-// What attention.h allows each element of the results to be off by; the gradients as [T, H, D].
+// The largest error that attention.h allows for each element of the results.
 struct AttentionBounds {
   std::vector<double> o, lse;
   std::vector<double> d_q, d_k, d_v;  // [T, H, D]
 };
 AttentionBounds attention_bounds(const AttentionCase& exact, const AttentionRounding& rounding);
-// Of *_cpu.
+// Returns the bounds of *_cpu for a type.
 AttentionBounds attention_bounds(const AttentionCase& exact, DType dtype);
 
 }  // namespace plimsoll::test

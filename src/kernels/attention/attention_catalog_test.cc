@@ -1,5 +1,5 @@
-// Which problems the implementations of attention for GPUs take, and the words with which they decline
-// others.
+// Tests which problems the GPU implementations of attention accept and the reasons they give when they
+// decline.
 #include <gtest/gtest.h>
 
 #include <string>

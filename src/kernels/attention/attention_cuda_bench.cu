@@ -1,6 +1,6 @@
-// Times of attention on the GPU at hand, at the shapes of the project's targets: milliseconds (median of
+// Times attention on the current GPU at the shapes of the project's targets. Prints milliseconds (median of
 // events around single calls) and the contract's floating-point operations per second, forward and backward.
-// Buffers are rotated, so that nothing stays in the cache from one call to the next. A plain program.
+// Buffers are rotated so that no data stay in the cache between calls. This is a plain program.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -25,21 +25,21 @@ struct Shape {
   double dropout;
 };
 
-// 32 lengths up to 128 by a fixed rule, 53 on average.
+// Returns 32 lengths of up to 128, 53 on average, by a fixed rule.
 std::vector<int> short_texts() {
   std::vector<int> lengths;
   for (int b = 0; b < 32; ++b) lengths.push_back(b == 0 ? 128 : 10 + (b * 29 + 7) % 83);
   return lengths;
 }
 
-// Numbers between -1 and 1 by a hash of the index.
+// Fills a tensor with numbers between -1 and 1 from a hash of the index.
 __global__ void fill(void* data, int64_t count, DType dtype) {
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     const uint32_t hash = (static_cast<uint32_t>(i) * 2654435761u) ^ (static_cast<uint32_t>(i) >> 7) * 40503u;
     const float x = static_cast<float>(hash >> 8) * 0x1p-23f - 1.0f;
     if (dtype == DType::kF32) {
       static_cast<float*>(data)[i] = x;
-    } else {  // bf16, cut off; the bits of f16 for such values would be others, but no shape here has f16
+    } else {  // bf16, truncated; f16 would need other bits, but no shape here uses it
       static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(__float_as_uint(x) >> 16);
     }
   }
@@ -72,7 +72,7 @@ double median_ms(const Call& call) {
   return static_cast<double>(times[kCalls / 2]);
 }
 
-// All tensors of one shape on the device, kSets times.
+// All tensors of one shape on the device, in kSets copies.
 class Tensors {
  public:
   explicit Tensors(const Shape& shape) : dtype_(shape.dtype) {
@@ -103,7 +103,7 @@ class Tensors {
   const AttentionFwdArgs& forward(int set) const { return forward_[static_cast<size_t>(set)]; }
   const AttentionBwdArgs& backward(int set) const { return backward_[static_cast<size_t>(set)]; }
   const int64_t* rng() const { return forward_[0].options.dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // The sum of S^2 H D.
+  // Returns the sum of S^2 H D.
   double products() const { return products_; }
 
  private:
@@ -151,7 +151,7 @@ class Tensors {
   std::vector<void*> blocks_;
 };
 
-// What blocks of other sizes take.
+// Times other sizes of blocks.
 void compare_blocks(const Tensors& tensors) {
   for (const int rows : {64, 128}) {
     const double fwd = median_ms([&](int set) {
@@ -168,7 +168,7 @@ void compare_blocks(const Tensors& tensors) {
   }
 }
 
-// `by` says how.
+// `by` names the implementation.
 template <typename Forward, typename Backward>
 void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, const Backward& backward) {
   const double fwd = median_ms([&](int set) { forward(tensors.forward(set), tensors.rng(), nullptr); });
@@ -177,7 +177,7 @@ void run_tf32(const char* by, const Tensors& tensors, const Forward& forward, co
               4e-9 * tensors.products() / fwd, bwd, 10e-9 * tensors.products() / bwd, fwd + bwd);
 }
 
-// What a plan for Hopper takes, without tf32.
+// Returns the family that a plan for Hopper uses without tf32.
 std::string family_of(const Shape& shape) {
   if (shape.dtype == DType::kF32) return "tiled";
   return shape.head_dim > 32 && shape.head_dim <= 64 ? "wgmma" : "mma";

@@ -1,4 +1,5 @@
-// What the contract of attention on a GPU promises of rows: tails, dropout, bits, large scores and NaN.
+// Tests the contract of attention on a GPU for single rows: tail rows, dropout, repeatable bits, large scores
+// and NaN.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,8 +54,8 @@ TEST(AttentionCudaRows, EmptyBatchesAreAllTail) {
   }
 }
 
-// With v_j the unit vector of number j % 64 and 64 queries of zeros to a sequence, all probabilities of a row
-// are equal and o_id counts the kept keys among d, d + 64 and so on.
+// v_j is unit vector j % 64 and all 64 queries of a sequence are zero. All probabilities of a row are then
+// equal, and o_id counts the kept keys among d, d + 64, d + 128 and so on.
 TEST(AttentionCudaRows, DropsExactlyTheElementsOfPhilox) {
   int64_t checked = 0;
   for (const auto& [kernels, dtype] : families()) {
@@ -111,11 +112,11 @@ TEST(AttentionCudaRows, TwoRunsGiveTheSameBits) {
   }
 }
 
-// The rows of one sequence at different places of different batches.
+// Places the rows of one sequence at different positions of different batches.
 TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const auto& [kernels, dtype] : families()) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
-    here.dropout = 0.1;  // the numbers follow the row in the batch, which is the same in both
+    here.dropout = 0.1;  // the numbers depend on the row in the batch, which is the same in both
     here.dtype = dtype;
     AttentionProblem there = here;
     there.lengths = {1, 2, 77};
@@ -144,8 +145,8 @@ TEST(AttentionCudaRows, ASequenceDoesNotDependOnTheBatchAroundIt) {
   }
 }
 
-// Scores of up to 1e6 in the exponent: every query picks one key, whose probability is 1, to the last bit
-// where nothing is rounded to 16 bits on the way. (f16 holds no such scores.)
+// Uses scores of up to 1e6 in the exponent: every query selects one key, whose probability is 1 to the last
+// bit if nothing is rounded to 16 bits on the way. (f16 cannot represent such scores.)
 TEST(AttentionCudaRows, LargeScoresStayExact) {
   for (const auto& [kernels, dtype] : families()) {
     if (dtype == DType::kF16) continue;

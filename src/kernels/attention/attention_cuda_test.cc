@@ -1,6 +1,6 @@
-// Attention on a GPU: all families of kernels against the references within the contract's bound and against
-// each other, in captured graphs, and what they refuse. What the contract promises of rows:
-// attention_cuda_rows_test.cc.
+// Tests attention on a GPU: all families of kernels against the reference within the contract's bound and
+// against each other, in captured graphs, and their refusals. attention_cuda_rows_test.cc tests the contract
+// for single rows.
 #include "kernels/attention/attention_cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -29,8 +29,8 @@ AttentionRounding rounding_of(const Kernels& kernels, DType dtype) {
   return rounding;
 }
 
-// `bound` without the rounding of the result itself, which is `rounding`'s. Products of two roundings are
-// left out of the bound: they are below a hundredth of it.
+// Compares within `bound` plus the rounding of the result itself, which `rounding` gives. The bound leaves
+// out products of two roundings; they are below a hundredth of it.
 Comparison compare_values(const std::vector<double>& got, const std::vector<double>& want,
                           std::vector<double> bound, const AttentionRounding& rounding) {
   for (double& limit : bound) limit *= 1.01;
@@ -42,7 +42,7 @@ Comparison compare_values(const std::vector<double>& got, const std::vector<doub
   return compare(view, want, limit);
 }
 
-// Both passes of the families that take the type, each against the reference.
+// Runs both passes of each family and compares them with the reference. Returns the number of comparisons.
 int expect_within_bounds(const AttentionProblem& problem, const std::vector<const Kernels*>& families) {
   SCOPED_TRACE(problem.name);
   AttentionCase inputs(problem);
@@ -68,7 +68,7 @@ int expect_within_bounds(const AttentionProblem& problem, const std::vector<cons
   return static_cast<int>(families.size());
 }
 
-// The families that take a type and head size.
+// Returns the families that accept a type and head size.
 std::vector<const Kernels*> families_of(DType dtype, int64_t head_dim) {
   if (dtype == DType::kF32 && head_dim % 4 == 0) return {&kTiled, &kTf32, &kTf32Wgmma};
   if (dtype == DType::kF32 || head_dim % 8 != 0) return {&kTiled};
@@ -85,7 +85,7 @@ TEST_P(AttentionCuda, IsWithinItsBoundOfTheReference) {
   const auto [dtype, head_dim] = GetParam();
   int compared = 0;
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
-    // Half of the combinations for each head size, as the reference takes most of the time.
+    // Only half of the combinations per head size, because the reference takes most of the time.
     const bool dropped = (mask == AttentionMask::kCausal) == (head_dim % 32 != 0);
     AttentionProblem problem{
         .name = "", .lengths = kRagged, .tail = 5, .heads = 2, .head_dim = head_dim, .mask = mask};
@@ -112,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionCuda, testing::ValuesIn(head_cases()), []
   return std::string(dtype_name(parameters.param.dtype)) + "_" + std::to_string(parameters.param.head_dim);
 });
 
-// Tiles in fp32 and tensor cores on one problem. Their results differ by the roundings to 16 bits, each of a
-// relative size of 2^-9 at most on average, of which a few add up at random.
+// Compares fp32 tiles with tensor cores on one problem. Their results differ by a few random roundings to 16
+// bits, each of a relative size of at most 2^-9 on average.
 void expect_families_agree(const AttentionProblem& problem) {
   AttentionCase tiled(problem), mma(problem);
   OnDevice(tiled, kTiled).run();
@@ -141,7 +141,7 @@ TEST(AttentionCudaRows, FamiliesAgreeAtFullSize) {
   }
 }
 
-// The same kernels with few blocks, for tools that follow every access to shared memory.
+// Runs the same kernels with few blocks, for tools that track every access to shared memory.
 TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem problem{
@@ -152,7 +152,7 @@ TEST(AttentionCudaRows, FamiliesAgreeSmall) {
   }
 }
 
-// Sequences so long that the forward pass keeps nothing of what it drew.
+// Runs sequences so long that the forward pass stores none of its random numbers.
 void expect_families_agree_on_dropout_drawn_again(AttentionProblem problem) {
   problem.dropout = 0.1;
   problem.dtype = DType::kBF16;
@@ -168,7 +168,7 @@ TEST(AttentionCudaRows, DropoutOfLongSequencesIsDrawnAgain) {
       {.name = test_name(), .lengths = {30, 2100}, .heads = 1, .head_dim = 32});
 }
 
-// As FamiliesAgreeSmall.
+// Few blocks, for the same reason as FamiliesAgreeSmall.
 TEST(AttentionCudaRows, DropoutIsDrawnAgainSmall) {
   ASSERT_EQ(attention_cuda_keep_bytes({160, 2, 2130, 1, 32}), 0);
   expect_families_agree_on_dropout_drawn_again(

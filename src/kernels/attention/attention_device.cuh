@@ -1,5 +1,5 @@
-// What every kernel of attention on the GPU does around its products: finds its rows, clears tail rows, draws
-// the numbers of dropout. Device code only.
+// The work that every GPU kernel of attention does around its products: it finds its rows, clears tail rows
+// and draws the random numbers of dropout. Device code only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,20 +10,20 @@
 
 namespace plimsoll::attention {
 
-// The rows that a block computes: rows first .. first + count - 1 of the batch are its sequence's, and its
-// own begin with number `row` of these.
+// The rows that a block computes. The sequence consists of rows first .. first + count - 1 of the batch; the
+// block's rows start at row `row` of the sequence.
 struct Work {
   int first = 0;
   int count = 0;
   int row = 0;
   int head = 0;
-  bool is_tail = false;  // clears tail rows instead
+  bool is_tail = false;  // this block clears tail rows instead
 };
 
 enum class TileOrder { kForward, kBackward };
 
-// Blocks are numbered (tile, head, sequence); one more sequence than there are stands for the tail.
-// kBackward takes the last rows first: where the mask is causal these see the most keys.
+// Returns the work of this block. Blocks are numbered (tile, head, sequence); one extra sequence number
+// stands for the tail. kBackward starts with the last rows, which see the most keys under a causal mask.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
   work.head = static_cast<int>(blockIdx.y);
@@ -36,7 +36,7 @@ __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, Tile
   return work;
 }
 
-// Writes zeros to the tail rows of one head, shared among the blocks of the tail.
+// Writes zeros to the tail rows of one head. The blocks of the tail share the rows.
 __device__ inline void clear_tail(const AttentionKernelArgs& args, const Work& work, void* rows,
                                   int64_t stride) {
   const int words = args.head_dim * (args.dtype == DType::kF32 ? 2 : 1);
@@ -60,8 +60,8 @@ __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Copies on their way to shared memory while the block computes: 16 or 4 bytes, zeros where `is_there` is
-// false. Compute capability 8.0 and later.
+// Start an asynchronous copy of 16 or 4 bytes to shared memory; it writes zeros if `is_there` is false.
+// Compute capability 8.0 and later.
 __device__ inline void copy_16(uint32_t to, const void* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)
                : "memory");
@@ -74,13 +74,13 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-// What dropout draws with in one call: attention_number() of attention.h, with what is the same for all
-// blocks of a call computed once. `site_high` and `site_low` are the product of the first round that does not
-// depend on the block; `addend` and `either` compare two 16-bit numbers with the threshold at a time.
+// The values that dropout needs for attention_number() of attention.h and that are the same for all blocks of
+// one call, computed once. `site_high` and `site_low` are the product of the first round that does not depend
+// on the block. `addend` and `either` compare two 16-bit numbers with the threshold at once.
 struct Dropout {
   uint32_t key[2] = {0, 0};
   uint32_t step = 0;
-  uint32_t site_high = 0, site_low = 0;  // of kPhiloxM1 * site
+  uint32_t site_high = 0, site_low = 0;  // kPhiloxM1 * site
   uint32_t addend = 0, either = 0;
 };
 
@@ -98,22 +98,22 @@ __device__ inline Dropout load_dropout(const AttentionKernelArgs& args) {
   return dropout;
 }
 
-// Bits 15 and 31 are set where the low and the high half of a word of numbers are at least the threshold; the
-// other bits are anything. The sum carries into the top bit of a half where its lower 15 bits reach those of
-// the threshold; beside a threshold below 2^15 either that or the number's own top bit is enough, beside one
-// from there on it takes both.
+// Returns a word in which bits 15 and 31 are set if the low and the high half of `numbers` are at least the
+// threshold; the other bits are arbitrary. The addition carries into the top bit of a half if its lower 15
+// bits reach those of the threshold. If the threshold is below 2^15, that carry or the number's own top bit
+// suffices; otherwise both are needed.
 __device__ inline uint32_t kept_halves(const Dropout& dropout, uint32_t numbers) {
   const uint32_t sum = (numbers & 0x7fff7fffu) + dropout.addend;
   return (sum & numbers) | ((sum | numbers) & dropout.either);
 }
 
-// The rounds of Philox in which blocks of the same keys agree whatever their row: after start_block(), only
-// draw_block() is left to do for each row.
+// The Philox rounds that are equal for all rows and the same keys. After start_block(), only draw_block()
+// remains for each row.
 struct BlockStart {
-  uint32_t word1 = 0, word3 = 0;  // words 1 and 3 of the counter after two rounds and one
-  uint32_t high = 0, low = 0;     // of the third round's product of word 0
+  uint32_t word1 = 0, word3 = 0;  // words 1 and 3 of the counter after two rounds and one round
+  uint32_t high = 0, low = 0;     // the third round's product of word 0
 };
-// `block` is the low half of attention_random_block().
+// Requires: `block` is the low half of attention_random_block().
 __device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block) {
   BlockStart start;
   uint32_t high, low;
@@ -125,12 +125,12 @@ __device__ inline BlockStart start_block(const Dropout& dropout, uint32_t block)
   start.low = low;
   return start;
 }
-// The four words of random_halves() for a block and attention_row().
+// Computes the four words of random_halves() for a block and an attention_row().
 __device__ inline void draw_block(const Dropout& dropout, const BlockStart& start, uint32_t row,
                                   uint32_t (&words)[4]) {
   uint32_t key0 = dropout.key[0] + 2 * kPhiloxW0, key1 = dropout.key[1] + 2 * kPhiloxW1;
   uint32_t high, low;
-  // What the second round makes of the row, and the third round.
+  // The part of the second round that depends on the row, and the third round.
   cuda::multiply_wide(kPhiloxM0, dropout.site_high ^ row ^ dropout.key[0], high, low);
   const uint32_t word2 = high ^ start.word3 ^ (dropout.key[1] + kPhiloxW1);
   cuda::multiply_wide(kPhiloxM1, word2, high, words[1]);
@@ -145,8 +145,8 @@ __device__ inline void draw_block(const Dropout& dropout, const BlockStart& star
   }
 }
 
-// Keep bits are held in words of 32 keys, that of key 32 a + j at place 4 * (j % 8) + j / 8 of word a: a
-// block of numbers gives a byte.
+// Returns the bit of key 32 a + j in word a of the keep bits, 4 * (j % 8) + j / 8: a word holds 32 keys, and
+// one block of random numbers gives one byte of it.
 __host__ __device__ constexpr int keep_place(int j) {
   return 4 * (j % 8) + j / 8;
 }
@@ -161,7 +161,7 @@ __device__ inline uint32_t row_number(int t, int heads, int head) {
   return static_cast<uint32_t>(t) * static_cast<uint32_t>(heads) + static_cast<uint32_t>(head);
 }
 
-// A whole word, drawn by one thread.
+// Draws a whole word in one thread.
 __device__ inline uint32_t keep_word(const Dropout& dropout, int t, int heads, int head, int word) {
   uint32_t bits = 0;
 #pragma unroll

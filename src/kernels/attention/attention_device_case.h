@@ -1,5 +1,5 @@
-// The tensors of a test of attention on a GPU, and the kernels that are tried. Thread-safety: none; one
-// object a test.
+// The tensors of a GPU test of attention, and the kernels under test. Thread-safety: none; use one object per
+// test.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ struct Kernels {
   void (*forward)(const AttentionFwdArgs&, const int64_t*, CudaStream);
   void (*backward)(const AttentionBwdArgs&, const int64_t*, CudaStream);
   int64_t (*scratch_bytes)(const AttentionDims&);
-  bool multiplies_16_bits;  // or 11
+  bool multiplies_16_bits;  // true: 16-bit operands; false: fp32 or tf32
 };
 inline constexpr Kernels kTiled = {"tiled", attention_fwd_cuda_tiled, attention_bwd_cuda_tiled,
                                    attention_bwd_cuda_tiled_scratch_bytes, false};
 
-// With large blocks, and with small ones.
+// The mma.sync kernels with large blocks and with small blocks.
 inline constexpr Kernels kMma = {"mma",
                                  [](const AttentionFwdArgs& args, const int64_t* rng, CudaStream stream) {
                                    attention_fwd_cuda_mma_of(args, rng, {128, 128, 128}, stream);
@@ -40,7 +40,7 @@ inline constexpr Kernels kMmaSmall = {
     },
     attention_bwd_cuda_mma_scratch_bytes, true};
 
-// By warpgroups where the device has them.
+// Warpgroup instructions on devices that have them.
 inline constexpr Kernels kWgmma = {"wgmma", attention_fwd_cuda_wgmma, attention_bwd_cuda_wgmma,
                                    attention_bwd_cuda_mma_scratch_bytes, true};
 
@@ -50,7 +50,7 @@ inline constexpr Kernels kTf32Wgmma = {"tf32 wgmma", attention_fwd_cuda_tf32_wgm
                                        attention_bwd_cuda_tf32_wgmma, attention_bwd_cuda_mma_scratch_bytes,
                                        true};
 
-// The tensors of a case on the device. They are uploaded as they are when this is made.
+// The tensors of a case on the device. The constructor uploads their current contents.
 class OnDevice {
  public:
   OnDevice(AttentionCase& host, const Kernels& kernels);
@@ -60,7 +60,7 @@ class OnDevice {
   void forward() { kernels_.forward(fwd_args(), rng(), nullptr); }
   void backward() { kernels_.backward(bwd_args(), rng(), nullptr); }
   const int64_t* rng() const { return host_.options().dropout > 0 ? rng_.as<int64_t>() : nullptr; }
-  // Into the case that this was made of.
+  // Copies the results into the case that the constructor was given.
   void download();
   void run() {
     forward();
@@ -78,7 +78,7 @@ class OnDevice {
   std::vector<std::unique_ptr<DeviceBuffer>> qkv_, d_qkv_;
 };
 
-// A family of kernels, and a type that it takes.
+// A family of kernels and a type that it takes.
 struct Family {
   const Kernels* kernels;
   DType dtype;

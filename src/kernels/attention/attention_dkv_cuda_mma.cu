@@ -1,6 +1,6 @@
-// The second kernel of the backward pass on tensor cores: a block takes key rows and goes over the queries.
-// Rows of its products are keys and columns queries, so that probabilities and d_x, rounded, are the left
-// operands of the products for d_v and d_k as they stand, without a detour through shared memory.
+// The second kernel of the backward pass on tensor cores. A block takes key rows and loops over the queries.
+// The rows of its products are keys and the columns queries. The rounded probabilities and d_x are therefore
+// already the left operands of the products for d_v and d_k and need no transfer through shared memory.
 #include <cstddef>
 
 #include "device/cuda/error.h"
@@ -11,12 +11,12 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// k and v, two tiles of q and of d_o, then lse, delta and the bits of dropout of two tiles.
+// k and v, two tiles each of q and d_o, then lse, delta and the dropout bits of two tiles.
 constexpr int dkv_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kQueries) + 2 * 4 * (2 * kQueries + rows / 32 * kQueries);
 }
 
-// acc[m] = a warp's rows of `left` times 8 * kN rows of a tile, both over the head size.
+// Computes acc[m] = a warp's rows of `left` times 8 * kN rows of a tile, both over the head size.
 template <DType kType, int kWidth, int kM, int kN>
 __device__ void multiply_rows(uint32_t left, uint32_t by_columns, int warp_row, uint32_t tile,
                               uint32_t by_rows, int row, float (&acc)[kM][kN][4]) {
@@ -44,7 +44,8 @@ template <DType kType, int kDim, int kM, bool kDropout>
 __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(const AttentionKernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
   constexpr int kRows = 64 * kM;
-  // Queries at a time: more reuse the rows of k and v that a warp loads, as registers allow.
+  // Queries per step: as many as registers allow, because more queries reuse the rows of k and v that a warp
+  // loads.
   constexpr int kStep = kHalves<kType, kDim> * kM <= 128 ? 32 : 16;
   const Work work = find_work(args, kRows, TileOrder::kForward);
   if (work.is_tail) {
@@ -56,14 +57,14 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dkv_cuda_mma_kernel(con
   extern __shared__ __align__(128) std::byte shared[];
   constexpr int kWidth = kHalves<kType, kDim>;
   constexpr uint32_t kTile = kQueries * kWidth * 2, kOwn = kRows * kWidth * 2;
-  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // of a tile
+  constexpr int kValues = 2 * kQueries + kRows / 32 * kQueries;  // floats per tile
   const uint32_t base = shared_address(shared), queries = base + 2 * kOwn;
   float* const row_values = reinterpret_cast<float*>(shared + 2 * kOwn + 4 * kTile);
   const Dropout dropout = load_dropout(args);
   const uint32_t by_columns = lane_by_columns<kWidth>(), by_rows = lane_by_rows<kWidth>();
   const ColumnLanes<kType, kDim> of_queries;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kM;
-  // Of the lane's first key among 32; bits of keys 8, 16 and 24 rows on follow.
+  // Bit of the lane's first key among 32; the bits of the keys 8, 16 and 24 rows later follow it.
   const int keep_of_row = keep_place(warp_row % 32 + static_cast<int>(threadIdx.x) % 32 / 4);
 
   const auto fetch = [&](int row, int stage) {

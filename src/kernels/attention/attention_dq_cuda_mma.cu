@@ -1,4 +1,4 @@
-// The first kernel of the backward pass on tensor cores: a block takes query rows, writes their delta and d_q
+// The first kernel of the backward pass on tensor cores. A block takes query rows and writes their delta, d_q
 // and, with dropout, the bits that the second kernel needs.
 #include <cstddef>
 
@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// q and d_o, two tiles of keys and of values, delta.
+// q and d_o, two tiles each of keys and values, and delta.
 constexpr int dq_mma_bytes(int dim, int rows) {
   return 2 * dim * (2 * rows + 4 * kKeys) + 4 * rows;
 }
@@ -77,7 +77,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_dq_cuda_mma_kernel(cons
     }
   }
 
-  // Rows of q and d_o stay in registers where these suffice.
+  // Rows of q and d_o stay in registers if there are enough of them.
   constexpr bool kHolds = kWidth * kM <= 128;
   uint32_t held[2][kM][kHolds ? kWidth / 16 : 1][4];
   const auto own = [&](uint32_t(&a)[4], int which, int m, int step) {

@@ -1,12 +1,12 @@
-// Attention forward on the CPU: per sequence and head, k transposed and v are packed once; then for blocks of
-// up to 64 query rows all their scores are held in the thread's scratch, turned into probabilities row by row
-// and multiplied by v.
+// Attention forward on the CPU. For each sequence and head, k (transposed) and v are packed once. Then, for
+// each block of up to 64 query rows, all scores of the block are computed into the thread's scratch, turned
+// into probabilities row by row and multiplied by v.
 #include "device/cpu/simd_targets.h"
-// Before any header of Highway.
+// Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_fwd_cpu.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 #include "kernels/attention/attention_tiles-inl.h"
@@ -23,7 +23,8 @@
 namespace plimsoll {
 namespace {
 
-// Query rows [first_row, end_row) of one sequence and heads [h, end_head), and one thread's scratch.
+// One task: query rows [first_row, end_row) and heads [h, end_head) of one sequence, and the scratch of one
+// thread.
 struct FwdTask {
   const AttentionFwdArgs& args;
   AttentionSequence sequence;
@@ -32,10 +33,10 @@ struct FwdTask {
   int64_t first_row;
   int64_t end_row;
   float* scratch;
-  bool amx;  // this thread's tiles are configured for bf16 products
+  bool amx;  // this thread's AMX tiles are configured for bf16 products
 };
 
-// The thread's scratch, part by part.
+// The parts of a thread's scratch.
 struct FwdTiles {
   explicit FwdTiles(const AttentionDims& dims, float* scratch) {
     const int64_t row = attention_padded_dim(dims.head_dim);
@@ -69,8 +70,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Turns the scores of rows first .. first + count - 1 into probabilities with dropout, not yet divided by
-// their sums.
+// Turns the scores of rows first .. first + count - 1 into probabilities with dropout that are not yet
+// divided by their sums.
 void fwd_softmax(const FwdTask& task, const FwdTiles& tiles, int64_t first, int64_t count, int64_t width) {
   const AttentionFwdArgs& args = task.args;
   const int64_t stride = attention_score_stride(args.dims.longest);
@@ -150,9 +151,9 @@ namespace {
 
 HWY_EXPORT(fwd_task);
 
-// Query rows of a task: all of a sequence when sequences times heads give every thread several tasks, else as
-// many blocks of 64 as give about four tasks a thread. Every task packs k and v for itself, which larger ones
-// amortise.
+// Returns the number of query rows per task: all rows of a sequence if sequences times heads give every
+// thread several tasks, otherwise a multiple of 64 that gives about four tasks per thread. Every task packs k
+// and v again; larger tasks amortise that.
 int64_t rows_of_task(const AttentionDims& dims, int threads) {
   if (threads == 1) return attention_padded_keys(dims.longest);
   const int64_t pairs = std::max<int64_t>(1, dims.sequences * dims.heads);

@@ -8,13 +8,13 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Two tiles of keys and of values, one in use and one on its way, after the queries.
+// The queries, then two tiles each of keys and values: one in use and one being copied.
 constexpr int fwd_mma_bytes(int dim, int rows) {
   return 2 * dim * (rows + 4 * kKeys);
 }
 
-// score[m][n] = the product of a warp's query rows with the 64 keys of a tile. between(part) is called for 0
-// <= part < 16, spread over the products.
+// Computes score[m][n] = the product of a warp's query rows with the 64 keys of a tile. Calls between(part)
+// for 0 <= part < 16, spread over the products.
 template <DType kType, int kDim, int kM, typename Queries, typename Between>
 __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by_rows,
                                  float (&score)[kM][kKeys / 8][4], const Between& between) {
@@ -42,7 +42,7 @@ __device__ void multiply_by_keys(const Queries& queries, uint32_t k, uint32_t by
   }
 }
 
-// out[m] += p times the values of a tile.
+// Computes out[m] += p times the values of a tile.
 template <DType kType, int kDim, int kM, bool kDropout>
 __device__ void multiply_by_values(const float (&p)[kM][kKeys / 8][4], const KeepDraw<kM>& keep, uint32_t v,
                                    const ColumnLanes<kType, kDim>& by_columns,
@@ -88,7 +88,7 @@ __global__ __launch_bounds__(kMmaThreads) void attention_fwd_cuda_mma_kernel(con
   copy_tile<kType, kDim, kRows>(args, work, args.q, args.q_stride, work.row, base);
   fetch(0, 0);
 
-  // Queries stay in registers where these suffice.
+  // Queries stay in registers if there are enough of them.
   constexpr bool kHolds = kType != DType::kF32;
   uint32_t q[kM][kHolds ? kWidth / 16 : 1][4];
   const auto queries = [&](uint32_t(&a)[4], int m, int step) {

@@ -6,8 +6,9 @@ namespace plimsoll {
 namespace attention {
 namespace {
 
-// Masks, exponentiates and drops one tile of scores, and rescales what earlier tiles gave: the online softmax
-// of Dao et al., arXiv 2205.14135, algorithm 1. Sums are a thread's own until the end.
+// Masks one tile of scores, computes its exponentials, applies dropout and rescales the results of earlier
+// tiles: the online softmax of Dao et al., arXiv 2205.14135, algorithm 1. Each thread keeps its own partial
+// sums until the end.
 template <int kR, int kN, int kWidth>
 __device__ void soften(const AttentionKernelArgs& args, const Work& work, const Dropout& dropout, int key,
                        int ty, int tx, float (&score)[kR][4 * kN], float (&largest)[kR], float (&sum)[kR],
@@ -74,7 +75,7 @@ __global__ __launch_bounds__(kTileThreads) void attention_fwd_cuda_tiled_kernel(
   fetch_tile<kDim, kKeys>(args, work, args.k, args.k_stride, 0, k);
   const int end = args.causal ? min(work.count, work.row + kRows) : work.count;
   for (int key = 0; key < end; key += kKeys) {
-    // Values come while the scores are computed, the next keys while these are summed up.
+    // The values arrive while the scores are computed, and the next keys while the values are summed up.
     wait_for_fetches();
     __syncthreads();
     fetch_tile<kDim, kKeys>(args, work, args.v, args.v_stride, key, v);

@@ -1,5 +1,5 @@
-// The forward pass in tf32 on Hopper: a block is one warpgroup with 64 query rows and goes over the keys,
-// three blocks to a multiprocessor.
+// The forward pass in tf32 on Hopper. A block is one warpgroup with 64 query rows that loops over the keys;
+// three blocks share a multiprocessor.
 #include <cstddef>
 
 #include "device/cuda/error.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Two tiles of keys, one of values as they come and one of them transposed.
+// Two tiles of keys, one tile of values as loaded and one of values transposed.
 constexpr int kSharedBytes = 4 * kTf32Tile;
 
 template <bool kDropout>
@@ -31,7 +31,7 @@ __global__ __launch_bounds__(kWarpgroup,
   const Dropout dropout = load_dropout(args);
   const Tf32Part part;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  // The block's own rows pass through the second tile of keys into registers.
+  // The block's own rows are loaded into registers through the second tile of keys.
   copy_tf32(args, work, part, args.q, args.q_stride, work.row, base + kTf32Tile);
   copy_tf32(args, work, part, args.k, args.k_stride, 0, base);
   copy_tf32(args, work, part, args.v, args.v_stride, 0, v);
@@ -84,7 +84,7 @@ __global__ __launch_bounds__(kWarpgroup,
     wait_for_products<0>();
     hold(out[0]);
   }
-  __syncthreads();  // the results leave by way of the tiles
+  __syncthreads();  // the results are stored through the tiles
   if (work.row + warp_row >= work.count) return;
   float factor[1][2];
   finish_softmax(args, work, warp_row, largest, sum, factor);

@@ -1,4 +1,4 @@
-// Attention by its definition: one full softmax row at a time, in double.
+// Computes attention from its definition, one full softmax row at a time, in double.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// The row of one query: fills p_S with its probabilities before dropout and writes o and lse.
+// Computes one query row: fills p_S with its probabilities (with dropout) and writes o and lse.
 void query_row(const AttentionFwdArgs& args, const AttentionSequence& sequence, int64_t h, int64_t i,
                double* p_S) {
   const int64_t head_dim = args.dims.head_dim;

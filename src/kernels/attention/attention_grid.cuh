@@ -1,5 +1,5 @@
-// How kernels of attention with more than 48 KiB of tiles are launched, and how many bytes the fp32 tiles
-// take. Host code of CUDA sources.
+// Launches attention kernels that need more than 48 KiB of shared memory for tiles, and computes the bytes of
+// the fp32 tiles. Host code of CUDA sources.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::attention {
 
-// Shared memory that a block of the current device may have.
+// Returns the shared memory available to a block on the current device.
 inline int64_t shared_bytes_of_block() {
   int device = 0, bytes = 0;
   PLIMSOLL_CUDA(cudaGetDevice(&device));
@@ -19,23 +19,23 @@ inline int64_t shared_bytes_of_block() {
   return bytes;
 }
 
-// q, k, v and scores.
+// Tiles of q, k, v and scores.
 constexpr int64_t fwd_tile_bytes(int dim, int rows, int keys) {
   return int64_t{4} * (rows * dim + 2 * keys * dim + rows * keys);
 }
-// Two tiles that stay, two that pass by, and scores.
+// Two tiles that stay, two tiles that the loop replaces, and scores.
 constexpr int64_t bwd_tile_bytes(int dim, int rows, int passing) {
   return int64_t{4} * (2 * rows * dim + 2 * passing * dim + rows * passing);
 }
 
-// One block for each tile of `rows` rows of the longest sequence that the bucket allows, for every head of
-// every sequence and once more for the tail.
+// Launches one block per tile of `rows` rows of the bucket's longest sequence, for every head of every
+// sequence, plus one set of blocks for the tail.
 inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int threads, int64_t shared_bytes,
                            const AttentionKernelArgs& args, CudaStream stream) {
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shared_bytes)));
-  // All of what a multiprocessor has goes to tiles: several blocks share one.
+  // All shared memory of a multiprocessor is used for tiles: several blocks share one multiprocessor.
   PLIMSOLL_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                      cudaFuncAttributePreferredSharedMemoryCarveout,
                                      cudaSharedmemCarveoutMaxShared));
@@ -44,7 +44,7 @@ inline void launch_on_grid(void (*kernel)(AttentionKernelArgs), int rows, int th
   kernel<<<grid, static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes), stream>>>(args);
 }
 
-// launch.operator()<kType, kDim, kM>() for the size of the heads; those wider than 64 have blocks of 64 rows.
+// Calls launch.operator()<kType, kDim, kM>() for the head size. Heads wider than 64 use blocks of 64 rows.
 template <DType kType, int kM, typename Launch>
 void launch_for_head(int head_dim, const Launch& launch) {
   if (head_dim <= 32) {
@@ -56,8 +56,8 @@ void launch_for_head(int head_dim, const Launch& launch) {
   }
 }
 
-// The same for the type too, of blocks of 64 kM rows: of `rows`, 64 or 128, for 16-bit tensors, and of
-// 64 kMOfF32 for fp32 ones.
+// Calls it for the type too, with blocks of `rows` (64 or 128) rows for 16-bit tensors and of 64 kMOfF32 rows
+// for fp32 tensors.
 template <int kMOfF32, typename Launch>
 void launch_mma(const AttentionKernelArgs& args, int rows, const Launch& launch) {
   const auto of_rows = [&]<DType kType>() {

@@ -1,20 +1,21 @@
 // Tiles in shared memory and their products on the tensor cores, in bf16, f16 or tf32 (DType::kF32), for
 // blocks of four warps. Device code only, compute capability 8.0 and later.
 //
-// A tile is rows of kDim 16-bit elements, or kDim / 2 floats, kDim 32 to 256, in chunks of 16 bytes. Chunk c
-// of row r lies at place c ^ s(r) of its row, s(r) = r % 8, or r / 2 % 4 where a row has four chunks: eight
-// adjacent rows of one chunk then lie in eight different groups of banks, which is what ldmatrix reads at a
-// time.
+// A tile consists of rows of kDim 16-bit elements or kDim / 2 floats (kDim 32 to 256), in chunks of 16 bytes.
+// Chunk c of row r is stored at position c ^ s(r) of its row, with s(r) = r % 8, or r / 2 % 4 if a row has
+// four chunks. The same chunk of eight adjacent rows is then in eight different groups of banks; this is the
+// set that ldmatrix reads at once.
 //
 // Fragments are those of mma.sync.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): of a 16 x 8
-// accumulator, lane l holds columns 2 (l % 4) and the next of rows l / 4 (elements 0 and 1) and l / 4 + 8
-// (elements 2 and 3). Two accumulators side by side are, rounded to 16 bits, the left operand of the next
+// accumulator, lane l holds columns 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4 (elements 0 and 1) and l / 4 +
+// 8 (elements 2 and 3). Two adjacent accumulators, rounded to 16 bits, are the left operand of the next
 // product over these 16 columns.
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
 
-// Kernels have no body for older devices, on which attention_catalog.cc and attention_cuda.cc never choose them.
+// The kernels have no body for older devices. attention_catalog.cc and attention_cuda.cc never choose them
+// there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define PLIMSOLL_HAS_MMA
 #endif
@@ -24,25 +25,27 @@ namespace plimsoll::attention {
 inline constexpr int kMmaThreads = 128;
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// How a lane finds the chunks that it hands to ldmatrix: byte offsets within a tile at fragment (0, 0).
+// Returns the byte offset of a chunk within a tile. The functions below use it for the chunks that a lane
+// passes to ldmatrix, at fragment (0, 0).
 template <int kDim>
 __device__ inline uint32_t lane_offset(int row, int chunk) {
   const int place = kDim == 32 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
   return static_cast<uint32_t>(row * kDim * 2 + place * 16);
 }
-// Of a left operand, and of a right operand whose rows in the tile are the summed index.
+// For a left operand, and for a right operand whose tile rows are the summed index.
 template <int kDim>
 __device__ inline uint32_t lane_by_columns() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane % 16, lane / 16);
 }
-// Of a right operand whose rows in the tile are the columns of the product.
+// For a right operand whose tile rows are the columns of the product.
 template <int kDim>
 __device__ inline uint32_t lane_by_rows() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return lane_offset<kDim>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
-// The fragment at `row` (a multiple of 8) and 16-element column `step`: chunks of one row differ by XOR.
+// Returns the address of the fragment at `row` (a multiple of 8) and 16-element column `step`. Chunks of one
+// row differ by an XOR.
 template <int kDim>
 __device__ inline uint32_t fragment_at(uint32_t tile, uint32_t lane, int row, int step) {
   return tile + (lane ^ (static_cast<uint32_t>(step) << 5)) + static_cast<uint32_t>(row * kDim * 2);
@@ -61,7 +64,7 @@ __device__ inline void load_transposed(uint32_t (&x)[4], uint32_t address) {
                : "memory");
 }
 
-// `shape` of the tile, `type` of both operands.
+// Emits one mma.sync with the tile's `shape` and the `type` of both operands.
 #define PLIMSOLL_MMA(shape, type)                                            \
   asm("mma.sync.aligned." shape ".row.col.f32." type "." type                \
       ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
@@ -79,7 +82,7 @@ __device__ inline void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint3
 }
 #undef PLIMSOLL_MMA
 
-// Two floats rounded to nearest even, `low` in the low half.
+// Rounds two floats to nearest even and packs them, with `low` in the low half.
 template <DType kType>
 __device__ inline uint32_t pack(float low, float high) {
   uint32_t x;
@@ -91,10 +94,11 @@ __device__ inline uint32_t pack(float low, float high) {
   return x;
 }
 
-// fp32 operands are rounded to the 11 bits of tf32 by adding half of the last bit kept: the tensor cores cut
-// off the rest, which cvt.rna.tf32 would clear with one more instruction.
+// Rounds fp32 to the 11 bits of tf32 by adding half of the last bit that is kept. The tensor cores truncate
+// the remaining bits; cvt.rna.tf32 would spend one more instruction to clear them.
 __device__ inline uint32_t round_tf32(uint32_t x) {
-  // Not of a NaN: the card's own has all bits set, and the sum would wrap round to a number.
+  // NaNs are not changed: the device's default NaN has all bits set, and the sum would wrap around to a
+  // number.
   const float value = __uint_as_float(x);
   return value == value ? x + 0x1000u : x;
 }
@@ -102,16 +106,16 @@ __device__ inline uint4 round_tf32(const uint4& x) {
   return {round_tf32(x.x), round_tf32(x.y), round_tf32(x.z), round_tf32(x.w)};
 }
 
-// A tile of kDim elements to a row counts in halves, two to a float.
+// The width of a tile of kDim elements per row, in halves; a float takes two.
 template <DType kType, int kDim>
 inline constexpr int kHalves = kType == DType::kF32 ? 2 * kDim : kDim;
-// Summed columns of one product.
+// The number of summed columns per product.
 template <DType kType>
 inline constexpr int kDepth = kType == DType::kF32 ? 8 : 16;
 
-// Left operand number `part` of the next product: kDepth columns of accumulators. Floats stay in the lane
-// that holds them: columns 2 t and 2 t + 1 stand for summed indices t and t + 4, t = lane % 4, as in
-// multiply_by_rows.
+// Takes left operand number `part` of the next product, which is kDepth columns of accumulators. Floats stay
+// in the lane that holds them: columns 2 t and 2 t + 1 become summed indices t and t + 4 with t = lane % 4,
+// as multiply_by_rows expects.
 template <DType kType, int kN>
 __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4], int part) {
   if constexpr (kType == DType::kF32) {
@@ -127,7 +131,7 @@ __device__ inline void take_fragment(uint32_t (&a)[4], const float (&acc)[kN][4]
   }
 }
 
-// How a lane finds right operands whose rows in the tile are the summed index.
+// The offsets with which a lane loads right operands whose tile rows are the summed index.
 template <DType kType, int kDim>
 struct ColumnLanes {
   uint32_t first, second;
@@ -156,10 +160,10 @@ __device__ inline void store_16(uint32_t address, const uint4& x) {
                : "memory");
 }
 
-// acc[m] += a[m] times kDepth rows of a tile, from `row` on; its columns are those of acc. ldmatrix
-// transposes 16-bit elements. Of floats a lane reads four of a row at once, which belong to four products:
-// column c of product j, 0 <= j < 4, over the columns from 32 g on is column 32 g + 4 c + j, and store_rows
-// knows it.
+// Computes acc[m] += a[m] times kDepth rows of a tile, starting at `row`; acc has the tile's columns.
+// ldmatrix transposes 16-bit elements. For floats, a lane reads four elements of a row at once, which belong
+// to four products: column c of product j, 0 <= j < 4, over the columns from 32 g on is column 32 g + 4 c +
+// j. store_rows uses the same order.
 template <DType kType, int kDim, int kM>
 __device__ inline void multiply_by_rows(const uint32_t (&a)[kM][4], uint32_t tile,
                                         const ColumnLanes<kType, kDim>& lanes, int row,
@@ -199,14 +203,14 @@ __device__ inline float2 unpack(uint32_t x) {
   }
 }
 
-// 2^x, relative error at most 2^-22; 0 for minus infinity.
+// Returns 2^x with a relative error of at most 2^-22; 0 for minus infinity.
 __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// Starts copying rows row .. row + kRows - 1 of the sequence; what lies beyond its end or the head size is
+// Starts copying rows row .. row + kRows - 1 of the sequence. Elements past its end or past the head size are
 // zero.
 template <DType kType, int kDim, int kRows>
 __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
@@ -229,8 +233,8 @@ __device__ inline void copy_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// Rounds floats to tf32 where they lie: what this thread itself copied of a tile, once that has arrived. All
-// warps read the tile, most of them more than once, and none rounds it again.
+// Rounds floats to tf32 in place, after they have arrived. Each thread rounds the part of the tile that it
+// copied itself. All warps then read the tile, most of them more than once, without rounding it again.
 template <DType kType, int kDim, int kRows>
 __device__ inline void round_tile(uint32_t tile) {
   if constexpr (kType == DType::kF32) {
@@ -253,8 +257,8 @@ __device__ inline void round_tile(uint32_t tile) {
   }
 }
 
-// Rounds a warp's 16 * kM rows of a result, times `factor` of the row (elements 0, 1 and 2, 3 of the
-// accumulators), and stores them by way of the shared rows that only this warp uses.
+// Multiplies a warp's 16 * kM rows of a result by the `factor` of each row (elements 0, 1 and 2, 3 of the
+// accumulators), rounds them and stores them through shared rows that only this warp uses.
 template <DType kType, int kDim, int kM>
 __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& work, void* data,
                                   int64_t stride, std::byte* tile, const float (&acc)[kM][kDim / 8][4],
@@ -299,24 +303,25 @@ __device__ inline void store_rows(const AttentionKernelArgs& args, const Work& w
   }
 }
 
-// Draws for a warp's 16 * kM query rows and 64 keys, each lane for the elements of the accumulators that it
-// holds itself: of a row and 32 keys these are the numbers of one block. The arithmetic is spread over kParts
-// calls, so that the compiler can put it between the products, which leave the units that it takes idle.
+// Draws the dropout numbers of a warp's 16 * kM query rows and 64 keys. Each lane draws for the accumulator
+// elements that it holds itself: for one row and 32 keys these are the numbers of one block. The arithmetic
+// is spread over kParts calls so that the compiler can place it between the products, which leave those units
+// idle.
 template <int kM>
 class KeepDraw {
  public:
   static constexpr int kParts = 16;
-  static constexpr int kRows = 2 * kM;  // of a lane
+  static constexpr int kRows = 2 * kM;  // rows per lane
 
   KeepDraw() = default;
-  // Of 64 keys from number `key` of the sequence on.
+  // For 64 keys, starting at key `key` of the sequence.
   __device__ KeepDraw(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     row_ = row_number(work.first + work.row + warp_row + lane / 4, args.heads, work.head);
     block_ = static_cast<uint32_t>(key / 8 + lane % 4);
   }
 
-  // Part 0 <= part < kParts, a constant; in order.
+  // Draws one part. Requires: `part` is a constant, 0 <= part < kParts, and parts are drawn in order.
   __device__ void draw(const AttentionKernelArgs& args, const Dropout& dropout, int part) {
     constexpr int kApart = kParts / (2 * kRows);
     if (part % kApart != 0) return;
@@ -330,22 +335,22 @@ class KeepDraw {
     }
   }
 
-  // After all parts. Columns 8 n + 2 (lane % 4) and the next of row 8 * row + lane / 4 are kept where bits
-  // 8 + n and 24 + n are set.
+  // Returns the bits of a row. Requires: all parts were drawn. Columns 8 n + 2 (lane % 4) and the next one of
+  // row 8 * row + lane / 4 are kept if bits 8 + n and 24 + n are set.
   __device__ uint32_t bits(int row) const {
     return bits_[row];
   }
   __device__ bool keeps(int row, int n, int column) const {
     return (bits_[row] & 1u << (8 + n + 16 * column)) != 0;
   }
-  // The same as a mask of two 16-bit elements.
+  // Returns the same as a mask of two 16-bit elements.
   __device__ uint32_t mask(int row, int n) const {
-    uint32_t mask;  // the top bits of the halves, each spread over its half
+    uint32_t mask;  // the top bit of each half, copied to all bits of the half
     asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(mask) : "r"(bits_[row] << (7 - n)));
     return mask;
   }
 
-  // Leaves the bits in scratch where the other kernel wants them.
+  // Stores the bits in scratch, in the layout that the kernel for d_k and d_v reads.
   __device__ void store(const AttentionKernelArgs& args, const Work& work, int warp_row, int key) const {
     if (args.keep == nullptr) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -384,7 +389,8 @@ __device__ inline void clear(float (&acc)[kM][kN][kE]) {
   }
 }
 
-// Over the four lanes that share a row, in a fixed order, known to all of them.
+// Return the sum and the maximum over the four lanes that share a row, in a fixed order; all four lanes get
+// the result.
 __device__ inline float sum_of_quad(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);

@@ -1,5 +1,5 @@
-// What attention does to one row of scores: exponentials, softmax, dropout, the gradient through both.
-// Compiled once per instruction set, as attention_tiles-inl.h.
+// The operations of attention on one row of scores: exponentials, softmax, dropout, and the gradient through
+// all of them. Compiled once per instruction set, like attention_tiles-inl.h.
 #if defined(PLIMSOLL_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_ATTENTION_ROWS_INL_H_
 #undef PLIMSOLL_ATTENTION_ROWS_INL_H_
@@ -20,19 +20,19 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// exp(x) for x <= 88. Relative error below 1.5e-7 (2.5 u) from -87.3 on; zero below, where the result would
-// be denormal; NaN stays NaN. exp(x) = 2^n exp(r) with n the nearest integer to x / ln 2 and |r| <= ln 2 / 2.
-// The polynomial is the minimax approximation of (exp(r) - 1 - r) / r^2 that makes the relative error of
-// exp(r) least (3.1e-9 in exact arithmetic; Remez exchange).
+// Computes exp(x) for x <= 88. The relative error is below 1.5e-7 (2.5 u) for x >= -87.3. Below that the
+// result, which would be denormal, is zero; NaN stays NaN. exp(x) = 2^n exp(r) with n the nearest integer to
+// x / ln 2 and |r| <= ln 2 / 2. The polynomial is the minimax approximation of (exp(r) - 1 - r) / r^2 that
+// minimises the relative error of exp(r) (3.1e-9 in exact arithmetic; Remez exchange).
 HWY_INLINE FloatVec exp_floats(FloatVec x) {
   const Floats df;
   const hn::RebindToUnsigned<Floats> du;
-  // Adding 1.5 * 2^23 rounds to an integer, whose low bits are then the low bits of the sum; 127 is the bias
-  // of fp32.
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum; 127 is the bias of
+  // fp32.
   const FloatVec magic = hn::Set(df, 12582912.0f + 127.0f);
   const FloatVec sum = hn::MulAdd(x, hn::Set(df, 1.44269504f), magic);
   const FloatVec n = hn::Sub(sum, magic);
-  // ln 2 in two parts; the first has nine significant bits, so that n times it is exact.
+  // ln 2 is split into two parts. The first has nine significant bits, so n times it is exact.
   FloatVec r = hn::NegMulAdd(n, hn::Set(df, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(df, -2.12194440e-4f), r);
   FloatVec q = hn::MulAdd(r, hn::Set(df, 1.38145956e-3f), hn::Set(df, 8.368716853e-3f));
@@ -44,9 +44,9 @@ HWY_INLINE FloatVec exp_floats(FloatVec x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -87.33f)), hn::Mul(exp_r, power));
 }
 
-// Dropout of the probabilities of one query row and head: fill gives, for c < count rounded up to a multiple
-// of 64, factors[c] = what the probability of key first_key + c is multiplied by, 0 or dropout_scale.
-// Requires: first_key is a multiple of 32; row = attention_row(t, H, h).
+// Dropout of the probabilities of one query row and head. For c < count rounded up to a multiple of 64,
+// fill() sets factors[c] to the factor of the probability of key first_key + c: 0 or dropout_scale. Requires:
+// first_key is a multiple of 32; row = attention_row(t, H, h).
 #if HWY_TARGET == HWY_SCALAR
 class DropoutRow {
  public:
@@ -98,7 +98,8 @@ class DropoutRow {
   }
   static HWY_INLINE hn::Vec<Words> word(uint32_t value) { return hn::Set(Words(), value); }
 
-  // A 64-bit lane holds a counter's products; only the lower half of a lane means anything between rounds.
+  // A 64-bit lane holds a product of a counter. Between rounds only the lower half of each lane is
+  // meaningful.
   HWY_INLINE Counters next_round(const Counters& c, uint32_t key0, uint32_t key1) const {
     const auto p0 = product(c.c0, kPhiloxM0);
     const auto p1 = product(c.c2, kPhiloxM1);
@@ -106,8 +107,8 @@ class DropoutRow {
             hn::Xor3(hn::Shuffle2301(p0), c.c3, word(key1)), p0};
   }
 
-  // The numbers of 64 keys: eight blocks, of which four make up 32 keys. Word n of the four, one after
-  // another, holds the numbers of keys 8 n .. 8 n + 7 in order.
+  // Draws the numbers of 64 keys from eight blocks; four blocks serve 32 keys. Word n of four consecutive
+  // blocks holds the numbers of keys 8 n .. 8 n + 7 in order.
   HWY_INLINE void draw(uint32_t row, uint32_t first_block, uint16_t* numbers) const {
     constexpr int64_t kMostLanes = 8;
     const hn::Rebind<uint32_t, Pairs> narrow;
@@ -137,7 +138,7 @@ class DropoutRow {
 };
 #endif
 
-// The lanes of the vector at c that are below `count`.
+// Returns a mask of the lanes of the vector at c whose index is below `count`.
 HWY_INLINE hn::Mask<Floats> below(int64_t c, int64_t count) {
   return hn::FirstN(Floats(), static_cast<size_t>(std::min(count - c, lanes())));
 }
@@ -147,8 +148,9 @@ struct SoftmaxRow {
   float lse;
 };
 
-// Turns the scores of `visible` keys into exp(scale * (score - largest)), times the dropout factors unless
-// null, and zeroes the rest up to `width` rounded up to whole vectors. Requires: visible >= 1, scale > 0.
+// Replaces the scores of `visible` keys with exp(scale * (score - largest)), times the dropout factors unless
+// they are null, and zeroes the rest up to `width` rounded up to whole vectors. Requires: visible >= 1, scale
+// > 0.
 inline SoftmaxRow softmax_row(float* scores, int64_t visible, int64_t width, float scale,
                               const float* factors) {
   const Floats df;
@@ -175,9 +177,9 @@ inline SoftmaxRow softmax_row(float* scores, int64_t visible, int64_t width, flo
   return {1.0f / total, shift + std::log(total)};
 }
 
-// One row of a tile in the backward pass. In: scores q.k and d_o.v. Out: p_ij m_ij in place of the scores,
-// and d_x_ij = p_ij (m_ij d_o.v - delta) in place of the products, both zero from `visible` to `width`
-// rounded up to whole vectors. `factors` holds m_ij, or is null when all are 1.
+// Processes one row of a tile in the backward pass. On entry `scores` holds q.k and `products` holds d_o.v.
+// On return `scores` holds p_ij m_ij and `products` holds d_x_ij = p_ij (m_ij d_o.v - delta); both are zero
+// from `visible` to `width` rounded up to whole vectors. `factors` holds m_ij, or is null if all are 1.
 inline void gradient_row(float* scores, float* products, int64_t visible, int64_t width, float scale,
                          float lse, float delta, const float* factors) {
   const Floats df;
@@ -197,7 +199,7 @@ inline void gradient_row(float* scores, float* products, int64_t visible, int64_
   }
 }
 
-// delta of one query row: the dot product of packed rows of o and d_o.
+// Returns delta of one query row: the dot product of packed rows of o and d_o.
 inline float dot_rows(const float* a, const float* b, int64_t head_dim) {
   const Floats df;
   FloatVec sum = hn::Zero(df);

@@ -1,11 +1,11 @@
-// The row functions of attention on every instruction set that this machine has: exp against the C library,
-// dropout against random_half.
+// Tests the row functions of attention on every instruction set of this machine: exp against the C library,
+// dropout against random_halves.
 #include "device/cpu/simd_targets.h"
-// Before any header of Highway.
+// Must come before any Highway header.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/attention_rows_test.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "hwy/highway.h"
 #include "kernels/attention/attention_rows-inl.h"
 
@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// exp of `count` numbers in place. Requires: count is a multiple of 16.
+// Replaces `count` numbers with their exponentials. Requires: count is a multiple of 16.
 void exp_in_place(float* values, int64_t count) {
   for (int64_t c = 0; c < count; c += lanes()) {
     hn::StoreU(exp_floats(hn::LoadU(Floats(), values + c)), Floats(), values + c);

@@ -1,15 +1,15 @@
-// What the kernels of attention on tensor cores do between their products, to the accumulators that a warp
-// holds: hide, exponentiate, drop, differentiate. Layouts are those of attention_mma.cuh. Device code only.
+// Operations that the tensor-core kernels of attention apply to a warp's accumulators between products:
+// masking, exponentials, dropout and gradients. The layouts are those of attention_mma.cuh. Device code only.
 #pragma once
 
 #include "kernels/attention/attention_mma.cuh"
 
 namespace plimsoll::attention {
 
-inline constexpr int kKeys = 64;     // of a tile that passes by in the kernels over queries
-inline constexpr int kQueries = 64;  // of one in the kernel over keys
+inline constexpr int kKeys = 64;     // keys per tile in the kernels that loop over keys
+inline constexpr int kQueries = 64;  // queries per tile in the kernel that loops over queries
 
-// Hides the keys from number `end` of a row on.
+// Masks the keys of each row that have number `end` or higher.
 template <int kM, int kN>
 __device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& work, int warp_row, int key,
                                  float (&score)[kM][kN][4]) {
@@ -29,9 +29,9 @@ __device__ inline void hide_keys(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// The online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in units of bits: `exponent` is scale
-// log2(e). Sums are a lane's own until the end. Turns scores into probabilities; what was summed before has
-// to be multiplied by `old`.
+// Computes one step of the online softmax of Dao et al., arXiv 2307.08691, algorithm 1, in base 2: `exponent`
+// is scale log2(e). Replaces scores with probabilities and sets `old`, the factor by which earlier sums must
+// be multiplied. Each lane keeps its own partial sums until the end.
 template <int kM>
 __device__ inline void soften_scores(float exponent, float (&score)[kM][kKeys / 8][4],
                                      float (&largest)[kM][2], float (&sum)[kM][2], float (&old)[kM][2]) {
@@ -74,7 +74,7 @@ __device__ inline void multiply_by_row(const float (&factor)[kM][2], float (&out
   }
 }
 
-// Both at once.
+// Computes the probabilities and rescales `out`.
 template <int kDim, int kM>
 __device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], float (&largest)[kM][2],
                               float (&sum)[kM][2], float (&out)[kM][kDim / 8][4]) {
@@ -83,7 +83,7 @@ __device__ inline void soften(float exponent, float (&score)[kM][kKeys / 8][4], 
   multiply_by_row(old, out);
 }
 
-// Rounded probabilities of columns of the left operand number `step`, zeros where dropout says so.
+// Applies dropout to the rounded probabilities of left operand number `step`: clears those that are dropped.
 template <DType kType, int kM>
 __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t (&a)[4]) {
 #pragma unroll
@@ -96,9 +96,9 @@ __device__ inline void drop(const KeepDraw<kM>& keep, int m, int step, uint32_t 
   }
 }
 
-// delta of a warp's rows into shared memory and into scratch; d_o is in shared memory, its 16 bytes number
-// `chunk` of a row at offset place(row, chunk). Floats of d_o are left rounded to tf32 there, for the
-// products.
+// Computes delta of a warp's rows and writes it to shared memory and to scratch. d_o is in shared memory; its
+// 16-byte chunk number `chunk` of a row is at offset place(row, chunk). Floats of d_o are rounded to tf32 in
+// place, for the products.
 template <DType kType, int kDim, int kM, typename Place>
 __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& work, std::byte* d_o,
                                   const Place& place, float* delta) {
@@ -141,12 +141,12 @@ __device__ inline void find_delta(const AttentionKernelArgs& args, const Work& w
   __syncwarp();
 }
 
-// What a lane needs of its rows: lse in bits, delta, and how many keys of the sequence the row sees.
+// The values that a lane needs for its rows: lse in units of bits (times log2(e)), and delta.
 template <int kM>
 struct RowValues {
   float lse[kM][2], delta[kM][2];
 };
-// `shared_delta` is what find_delta left.
+// Requires: find_delta has written `shared_delta`.
 template <int kM>
 __device__ inline RowValues<kM> load_row_values(const AttentionKernelArgs& args, const Work& work,
                                                 int warp_row, const float* shared_delta) {
@@ -166,8 +166,9 @@ __device__ inline RowValues<kM> load_row_values(const AttentionKernelArgs& args,
   return rows;
 }
 
-// Brings what belongs to a tile of queries, one value a row: lse, delta and, a word for 32 keys of the block,
-// the bits of dropout. Beyond the sequence's end all are zero, as are q and d_o: such rows add nothing.
+// Starts copying the row values of a tile of queries: lse, delta and, with dropout, a word of keep bits for
+// every 32 keys of the block. Rows past the end of the sequence get zeros, as q and d_o do there, so they add
+// nothing.
 template <int kRows, int kThreads, bool kDropout>
 __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const Work& work,
                                         const Dropout& dropout, int row, float* values) {
@@ -196,9 +197,9 @@ __device__ inline void fetch_row_values(const AttentionKernelArgs& args, const W
   }
 }
 
-// Turns scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p m
-// (without the factor of m) and d_x. `values` and `keep` are at the step's first query; the lane's keep bits
-// start at `place` of a word.
+// Turns the scores x and products y of a warp's keys with one step of 8 * kN queries into the left operands p
+// m (without the factor of m) and d_x. `values` and `keep` point to the first query of the step; the lane's
+// keep bits start at bit `place` of a word.
 template <DType kType, int kM, int kN, bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, float exponent, const float* values,
                                      const uint32_t* keep, int place, float (&x)[kM][kN][4],
@@ -244,7 +245,7 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, float expo
   }
 }
 
-// Where the mask is causal, hides key rows from earlier queries.
+// Masks key rows for earlier queries; call it for a causal mask.
 template <int kM, int kN>
 __device__ inline void hide_queries(int key, int query, float (&score)[kM][kN][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -1,5 +1,5 @@
-// Attention: the fast passes against the references within the contract's bound, the references against
-// finite differences, and what the contract promises about bits, tail rows, dropout and memory.
+// Tests attention: the fast passes against the reference within the contract's bound, the reference against
+// finite differences, and the contract's promises about bits, tail rows, dropout and memory.
 #include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,8 @@ void expect_within_bounds(const AttentionProblem& problem) {
 class AttentionHeadDims : public testing::TestWithParam<int64_t> {};
 
 TEST_P(AttentionHeadDims, FastIsWithinItsBoundOfTheReference) {
-  const bool large = GetParam() >= 64;  // half the combinations, as the reference takes a second for each
+  const bool large =
+      GetParam() >= 64;  // half of the combinations, because the reference takes a second for each
   int problems = 0;
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
     for (const double dropout : {0.0, 0.1}) {
@@ -150,7 +151,7 @@ TEST(Attention, EmptyBatchesAreAllTail) {
   }
 }
 
-// With v_j the j-th unit vector, o_id is the probability of key d after dropout.
+// With v_j = unit vector j, o_id is the probability of key d with dropout.
 TEST(Attention, DropsExactlyTheElementsOfPhilox) {
   AttentionProblem problem{.name = test_name(), .lengths = {5, 50, 64}, .heads = 2, .head_dim = 64};
   problem.dropout = 0.3;
@@ -190,7 +191,7 @@ TEST(Attention, DropsExactlyTheElementsOfPhilox) {
   EXPECT_EQ(checked, 2 * (25 + 2500 + 4096));
 }
 
-// The sum of w * o for random weights w = d_o, by the reference.
+// Returns the sum of w * o for random weights w = d_o, computed by the reference.
 double weighted_output(AttentionCase& some) {
   some.forward(Implementation::kRef);
   double sum = 0;
@@ -200,7 +201,8 @@ double weighted_output(AttentionCase& some) {
   return sum;
 }
 
-// Central differences with step 1e-5 are off by about step^2 (third derivative of order 1) plus 1e-15 / step.
+// The error of central differences with step 1e-5 is about step^2 (third derivative of order 1) plus 1e-15 /
+// step.
 TEST(Attention, ReferenceGradientsAreFiniteDifferences) {
   for (const AttentionMask mask : {AttentionMask::kBidirectional, AttentionMask::kCausal}) {
     AttentionProblem problem{
@@ -272,8 +274,8 @@ TEST(Attention, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Copies the rows of one sequence, inputs and output gradients, between cases of the same heads and head
-// size.
+// Copies the inputs and output gradients of one sequence from one case to another with the same number of
+// heads and head size.
 void copy_sequence(const AttentionCase& from, int64_t from_row, AttentionCase& to, int64_t to_row,
                    int64_t count) {
   const AttentionDims& dims = from.dims();
@@ -311,7 +313,8 @@ TEST(Attention, ASequenceDoesNotDependOnTheBatchAroundIt) {
   for (const double dropout : {0.0, 0.1}) {
     AttentionProblem here{.name = test_name(), .lengths = {3, 77, 20}, .tail = 0, .heads = 2, .head_dim = 40};
     here.dropout = dropout;
-    // With dropout the sequence starts at the same row, as the numbers follow the row in the batch.
+    // With dropout the sequence must start at the same row, because the numbers depend on the row in the
+    // batch.
     AttentionProblem there = here;
     there.lengths = dropout > 0 ? std::vector<int64_t>{1, 2, 77} : std::vector<int64_t>{200, 10, 77};
     there.tail = 9;
@@ -327,7 +330,7 @@ TEST(Attention, ASequenceDoesNotDependOnTheBatchAroundIt) {
   }
 }
 
-// Scores of up to 1e6: every query picks one key, whose probability is 1 to the last bit.
+// Uses scores of up to 1e6: every query selects one key, whose probability is 1 to the last bit.
 TEST(Attention, LargeScoresStayExact) {
   for (const double size : {1e4, -1e4}) {
     AttentionProblem problem{.name = test_name(), .lengths = {64}, .heads = 1, .head_dim = 64};

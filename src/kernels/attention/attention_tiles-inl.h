@@ -1,8 +1,8 @@
-// The matrix products of attention on small fp32 tiles, and the packing of rows into such tiles. Compiled
-// once per instruction set; include after hwy/highway.h within a file that foreach_target.h re-includes.
+// The matrix products of attention on small fp32 tiles, and the packing of rows into these tiles. Compiled
+// once per instruction set; include it after hwy/highway.h in a file that foreach_target.h re-includes.
 //
-// Numerics: every element of a product is one chain of fused multiply-adds over increasing depth, starting
-// from zero or from the stored fp32 value, so that tiling changes no bit.
+// Numerics: every element of a product is one chain of fused multiply-adds in order of increasing depth,
+// starting from zero or from the stored fp32 value. Tiling therefore changes no bit.
 #if defined(PLIMSOLL_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_ATTENTION_TILES_INL_H_
 #undef PLIMSOLL_ATTENTION_TILES_INL_H_
@@ -30,8 +30,9 @@ HWY_INLINE constexpr int64_t lanes() {
   return static_cast<int64_t>(hn::MaxLanes(Floats()));
 }
 
-// The register tile: 8 x 2 accumulators of 32 registers, or 6 x 2 of 16; measured as the fastest of nine
-// shapes at depth 64 (180 of at most 186 GFLOP/s with 512-bit vectors at 2.9 GHz, 71 with 256-bit ones).
+// The register tile: 8 x 2 accumulators on instruction sets with 32 registers, 6 x 2 on those with 16. It was
+// the fastest of nine shapes at depth 64 (180 of at most 186 GFLOP/s with 512-bit vectors at 2.9 GHz, 71 with
+// 256-bit vectors).
 #if HWY_TARGET <= HWY_AVX3
 inline constexpr int kTileRows = 8;
 #else
@@ -71,7 +72,8 @@ HWY_NOINLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int6
   }
 }
 
-// One column of register tiles; rows that do not fill a tile go four, two and one at a time.
+// Computes one column of register tiles. Rows that do not fill a tile are computed four, two and one at a
+// time.
 template <int kVectors, LeftOperand kLeft>
 void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, const float* b, int64_t ldb,
                     float* c, int64_t ldc, ProductStart start) {
@@ -91,9 +93,9 @@ void multiply_panel(int64_t rows, int64_t depth, const float* a, int64_t lda, co
   }
 }
 
-// c[rows x columns] = (or +=) a[rows x depth] * b[depth x columns]; b and c are stored by rows. Writes whole
-// vectors: Requires: columns rounded up to lanes() lie within ldb and ldc. The depth goes in blocks whose
-// part of b stays in L1.
+// Computes c[rows x columns] = (or +=) a[rows x depth] * b[depth x columns], where b and c are stored by
+// rows. Whole vectors are written: ldb and ldc must be at least `columns` rounded up to lanes(). The depth is
+// processed in blocks whose part of b stays in L1.
 template <LeftOperand kLeft>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda, const float* b,
               int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -111,7 +113,7 @@ void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int6
   }
 }
 
-// The product of a kernel whose operands were bf16: on AMX tiles where `amx` says that this thread has them.
+// Multiplies tiles whose elements were bf16, on AMX tiles if `amx` says that this thread has configured them.
 template <LeftOperand kLeft>
 void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t lda,
               const float* b, int64_t ldb, float* c, int64_t ldc, ProductStart start) {
@@ -129,8 +131,8 @@ void multiply(bool amx, int64_t rows, int64_t columns, int64_t depth, const floa
                 .start = start});
 }
 
-// Whether this instruction set's kernels hand bf16 products to AMX: beside 512-bit vectors only, so that
-// tests of the others see their own products.
+// Returns whether the kernels for this instruction set use AMX for bf16 products. Only those with 512-bit
+// vectors do, so that tests of the other instruction sets exercise their own products.
 inline bool uses_amx(DType dtype) {
 #if HWY_TARGET <= HWY_AVX3
   return dtype == DType::kBF16 && may_use_amx_tiles();
@@ -140,7 +142,7 @@ inline bool uses_amx(DType dtype) {
 #endif
 }
 
-// A task's heads, one after the other, by the function for the type of q.
+// Runs the heads of a task one after another with the function for the type of q.
 template <typename Task, typename Head>
 void run_heads(Task& task, Head* of_f32, Head* of_bf16) {
   const DType dtype = task.args.q.view.dtype;
@@ -188,7 +190,7 @@ inline void store_one(float value, BF16* to) {
 }
 
 // Copies `count` rows of head_dim elements into a tile of fp32 rows, padded with zeros to
-// attention_padded_dim, and adds zero rows up to a multiple of 16.
+// attention_padded_dim, and appends zero rows up to a multiple of 16.
 template <typename T>
 void pack_rows(const T* from, int64_t row_stride, int64_t count, int64_t head_dim, float* tile) {
   const int64_t row = attention_padded_dim(head_dim);
@@ -203,7 +205,7 @@ void pack_rows(const T* from, int64_t row_stride, int64_t count, int64_t head_di
   std::fill(tile + count * row, tile + attention_round_up(count, 16) * row, 0.0f);
 }
 
-// Stores `count` rows of a tile, row i multiplied by factors[i * factor_step].
+// Stores `count` rows of a tile; row i is multiplied by factors[i * factor_step].
 template <typename T>
 void unpack_rows(const float* tile, int64_t count, int64_t head_dim, const float* factors,
                  int64_t factor_step, T* to, int64_t row_stride) {
@@ -229,7 +231,8 @@ inline void transpose_tile(const float* tile, int64_t count, int64_t head_dim, f
   }
 }
 #else
-// The rows j + 4 b + r, b = 0, 1, .., each giving its four floats at `from` to block b.
+// Loads four floats from each of the rows at `from` + 4 b rows, b = 0, 1, .., into 128-bit block b of the
+// vector.
 HWY_INLINE FloatVec gather_blocks(const float* from, int64_t row) {
   const Floats df;
   FloatVec blocks = hn::LoadDup128(df, from);

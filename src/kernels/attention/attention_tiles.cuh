@@ -1,9 +1,9 @@
 // Products of fp32 tiles in shared memory on the CUDA cores, for blocks of 128 threads: 16 groups (`ty`) of 8
-// threads (`tx`), a group within one warp. Device code only.
+// threads (`tx`); each group is within one warp. Device code only.
 //
-// A tile is rows of W floats, W a multiple of 32, in units of four floats; unit c of row r lies at place
-// c ^ (r / 4 % 8) of its row, so that eight threads that read the same unit of every fourth row, or eight
-// adjacent units of one row, meet eight different groups of banks.
+// A tile consists of rows of W floats (W a multiple of 32), in units of four floats. Unit c of row r is
+// stored at position c ^ (r / 4 % 8) of its row. Eight threads that read the same unit of every fourth row,
+// or eight adjacent units of one row, therefore access eight different groups of banks.
 //
 // Thread (ty, tx) computes rows R * ty + i, i < R, and columns 4 * tx + 32 * n + e, e < 4.
 #pragma once
@@ -19,7 +19,7 @@ __device__ inline int unit_at(int row, int unit) {
   return row * (kWidth / 4) + (unit ^ ((row >> 2) & 7));
 }
 
-// Four elements from `offset` on as floats, those from number `valid` on as zeros.
+// Loads four elements starting at `offset` as floats; elements from number `valid` on are zero.
 __device__ inline float4 load_four(const void* data, DType dtype, int64_t offset, int valid, bool vectors) {
   float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   if (valid <= 0) return {0.0f, 0.0f, 0.0f, 0.0f};
@@ -55,7 +55,7 @@ __device__ inline uint16_t round_to_half(DType dtype, float value) {
                                : __half_as_ushort(__float2half_rn(value));
 }
 
-// Rounds once on storing; elements from number `valid` on are not written.
+// Rounds and stores four elements; elements from number `valid` on are not written.
 __device__ inline void store_four(void* data, DType dtype, int64_t offset, int valid, bool vectors,
                                   float4 x) {
   if (valid <= 0) return;
@@ -79,8 +79,8 @@ __device__ inline void store_four(void* data, DType dtype, int64_t offset, int v
   }
 }
 
-// Fills a tile of kRows rows of kDim floats with rows row .. of the sequence; what lies beyond its end or the
-// head size is zero.
+// Fills a tile of kRows rows of kDim floats with rows row .. of the sequence. Elements past its end or the
+// head size are zero.
 template <int kDim, int kRows>
 __device__ inline void load_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
                                  int64_t stride, int row, float4* tile) {
@@ -95,8 +95,8 @@ __device__ inline void load_tile(const AttentionKernelArgs& args, const Work& wo
   }
 }
 
-// The same, on its way while the block computes where the rows allow it: what was fetched is there after
-// wait_for_fetches() and a barrier.
+// Does the same asynchronously if the rows allow it. The data are available after wait_for_fetches() and a
+// barrier.
 template <int kDim, int kRows>
 __device__ inline void fetch_tile(const AttentionKernelArgs& args, const Work& work, const void* data,
                                   int64_t stride, int row, float4* tile) {
@@ -126,7 +126,7 @@ __device__ inline void wait_for_fetches() {
 #endif
 }
 
-// acc[i][j] += sum over d of a[row i][d] * b[column j][d]: both tiles have rows of kDim floats.
+// Computes acc[i][j] += sum over d of a[row i][d] * b[column j][d]. The rows of both tiles have kDim floats.
 template <int kDim, int kR, int kN>
 __device__ inline void add_rows_by_rows(const float4* a, const float4* b, int ty, int tx,
                                         float (&acc)[kR][4 * kN]) {
@@ -149,8 +149,8 @@ __device__ inline void add_rows_by_rows(const float4* a, const float4* b, int ty
   }
 }
 
-// acc[i][j] += sum over k < kInner of a[row i][k] * b[k][column j]: rows of a have kInner floats, those of b
-// kDim.
+// Computes acc[i][j] += sum over k < kInner of a[row i][k] * b[k][column j]. Rows of a have kInner floats,
+// rows of b kDim.
 template <int kInner, int kDim, int kR>
 __device__ inline void add_rows_by_columns(const float4* a, const float4* b, int ty, int tx,
                                            float (&acc)[kR][kDim / 8]) {
@@ -179,8 +179,8 @@ __device__ inline void add_rows_by_columns(const float4* a, const float4* b, int
   }
 }
 
-// Puts a thread's part of a kR-row tile of scores where add_rows_by_columns finds it: only threads of the
-// same group read it back, so a warp's barrier orders the two.
+// Stores a thread's part of a kR-row tile of scores in the layout that add_rows_by_columns reads. Only
+// threads of the same group read it, so a warp barrier orders the write and the read.
 template <int kWidth, int kR>
 __device__ inline void store_scores(const float (&acc)[kR][kWidth / 8], int ty, int tx, float4* tile) {
 #pragma unroll
@@ -225,7 +225,8 @@ __device__ inline void clear(float (&acc)[kR][kN]) {
   for (auto& row : acc) clear(row);
 }
 
-// Sum and largest value over the eight threads of a group, in a fixed order, known to all of them.
+// Return the sum and the maximum over the eight threads of a group, in a fixed order; all eight get the
+// result.
 __device__ inline float sum_of_group(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   x += __shfl_xor_sync(0xffffffffu, x, 2);
@@ -237,8 +238,8 @@ __device__ inline float max_of_group(float x) {
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 4));
 }
 
-// The keep bits of one row and 32 * kWords keys from number `key` on, a multiple of 32, known to the eight
-// threads of a group. Each draws a block, so that none is drawn twice where there are two words.
+// Computes the keep bits of one row and 32 * kWords keys starting at `key` (a multiple of 32); all eight
+// threads of a group get them. Each thread draws one block, so with two words no block is drawn twice.
 template <int kWords>
 __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int key, int tx,
                                      uint32_t (&words)[kWords]) {
@@ -255,13 +256,13 @@ __device__ inline void keep_of_group(const Dropout& dropout, uint32_t row, int k
     words[1] = word == 0 ? other : bits;
   }
 }
-// Of these, the bits of a thread's columns 4 * tx + e of a word: bit 4 * e.
+// Shifts the bits of a word so that those of a thread's columns 4 * tx + e are at bit 4 * e.
 __device__ inline uint32_t keep_of_columns(uint32_t word, int tx) {
   return word >> keep_place(4 * tx);
 }
 
-// Where rows are keys: the keep bits of a query and the 32 keys among which are all of the warp's, drawn by
-// the four groups of the warp together. `key` is the first of the 32.
+// For tiles whose rows are keys: returns the keep bits of a query and the 32 keys that include all keys of
+// the warp. The four groups of the warp draw them together. `key` is the first of the 32.
 __device__ inline uint32_t keep_of_warp(const Dropout& dropout, uint32_t row, int key, int ty) {
   const BlockStart start = start_block(dropout, static_cast<uint32_t>(key / 8 + ty % 4));
   uint32_t bits = keep_byte(dropout, start, row) << (8 * (ty % 4));

@@ -1,8 +1,8 @@
-// Products on Hopper's tensor cores, by a warpgroup of four warps at a time (wgmma: compute capability 9.0
-// alone, code for sm_90a), of tiles of 64 rows of 64 16-bit elements; attention_wgmma_tf32.cuh has those of
-// floats. They are asynchronous: between close_products() and wait_for_products() nobody touches their
-// accumulators. A warp's accumulators and left operands are those of mma.sync, 16 rows of the warpgroup's 64.
-// Device code only.
+// Products on Hopper's tensor cores by a warpgroup of four warps (wgmma: compute capability 9.0 only, code
+// for sm_90a) of tiles of 64 rows of 64 16-bit elements. attention_wgmma_tf32.cuh has the tiles of floats.
+// The products are asynchronous: their accumulators must not be accessed between close_products() and
+// wait_for_products(). A warp's accumulators and left operands have the layout of mma.sync, for 16 of the
+// warpgroup's 64 rows. Device code only.
 #pragma once
 
 #include "kernels/attention/attention_steps.cuh"
@@ -15,11 +15,11 @@ inline constexpr uint32_t kWgmmaTile = 64 * kWgmmaDim * 2;  // bytes
 
 using wgmma::begin_products;
 using wgmma::close_products;
-using wgmma::descriptor;  // attention_mma.cuh lays tiles out as it wants them
+using wgmma::descriptor;  // its tile layout is that of attention_mma.cuh
 using wgmma::kWarpgroup;
 using wgmma::show_to_products;
 using wgmma::wait_for_products;
-// Keeps the compiler from moving what reads accumulators before the wait.
+// Prevents the compiler from moving reads of the accumulators ahead of the wait.
 template <int kN>
 __device__ inline void hold(float (&acc)[kN][4]) {
 #pragma unroll
@@ -29,9 +29,9 @@ __device__ inline void hold(float (&acc)[kN][4]) {
   }
 }
 
-// One product in PTX, its 64 x 64 accumulators in c: `shape` of it, `type` of both operands. `adds` is the
-// number of the last operand, which says whether the accumulators are added to; `operands` are the left one,
-// the right one and what follows them.
+// Emits one PTX product with 64 x 64 accumulators in c, the given `shape` and the `type` of both operands.
+// `adds` names the last operand, which says if the product is added to the accumulators. `operands` are the
+// left operand, the right operand and the flags after them.
 #define PLIMSOLL_WGMMA(shape, type, adds, operands, c, ...)                                               \
   asm volatile(                                                                                           \
       "{\n.reg .pred p;\nsetp.ne.b32 p, " adds                                                            \
@@ -47,7 +47,7 @@ __device__ inline void hold(float (&acc)[kN][4]) {
         "+f"(c[7][2]), "+f"(c[7][3])                                                                      \
       : __VA_ARGS__)
 
-// acc (+)= 64 rows of a times the 64 rows of b, both over 16 columns of the tiles.
+// Computes acc = or += 64 rows of a times 64 rows of b, both over 16 columns of the tiles.
 template <DType kType>
 __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -57,7 +57,7 @@ __device__ inline void multiply_tiles(float (&c)[8][4], uint64_t a, uint64_t b, 
   }
 }
 
-// acc (+)= the left operand times 16 rows of b, over its 64 columns.
+// Computes acc = or += the left operand times 16 rows of b, over its 64 columns.
 template <DType kType>
 __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   if constexpr (kType == DType::kBF16) {
@@ -69,14 +69,15 @@ __device__ inline void multiply_rows_of(float (&c)[8][4], const uint32_t (&a)[4]
   }
 }
 
-// acc (+)= the left operand times 8 fp32 columns of b, whose 64 rows are the columns of the product: in tf32.
+// Computes acc = or += the left operand times 8 fp32 columns of b in tf32. The 64 rows of b are the columns
+// of the product.
 __device__ inline void multiply_columns_of(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int adds) {
   PLIMSOLL_WGMMA("m64n64k8", "tf32", "%37", "{%32, %33, %34, %35}, %36, p, 1, 1", c, "r"(a[0]), "r"(a[1]),
                  "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds));
 }
 #undef PLIMSOLL_WGMMA
 
-// Turns scores of a warp's rows with 64 keys into probabilities.
+// Turns the scores of a warp's rows with 64 keys into probabilities.
 __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, float (&x)[1][8][4]) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
@@ -84,7 +85,7 @@ __device__ inline void exponentiate(const RowValues<1>& rows, float exponent, fl
     for (int e = 0; e < 4; ++e) x[0][n][e] = exp2_approx(fmaf(x[0][n][e], exponent, -rows.lse[0][e / 2]));
   }
 }
-// Turns probabilities x and products y of d_o and the values into d_x, in x.
+// Turns probabilities x and products y (of d_o and the values) into d_x, stored in x.
 template <bool kDropout>
 __device__ inline void differentiate(const AttentionKernelArgs& args, const RowValues<1>& rows,
                                      const KeepDraw<1>& keep, float (&x)[1][8][4],
@@ -100,7 +101,7 @@ __device__ inline void differentiate(const AttentionKernelArgs& args, const RowV
   }
 }
 
-// Factors of a warp's rows of o, whose sums of probabilities a lane holds a part of; writes lse.
+// Computes the factors of a warp's rows of o from the lanes' partial sums of probabilities, and writes lse.
 __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Work& work, int warp_row,
                                       const float (&largest)[1][2], const float (&sum)[1][2],
                                       float (&factor)[1][2]) {
@@ -117,11 +118,11 @@ __device__ inline void finish_softmax(const AttentionKernelArgs& args, const Wor
   }
 }
 
-// A warpgroup's thread that copies tiles of 64 rows one after the other: all of them together 16 rows of
-// eight chunks of 16 bytes at a time. What it adds up between them is little, for it is done at every tile.
+// Copies consecutive tiles of 64 rows with a warpgroup. All threads together copy 16 rows of eight 16-byte
+// chunks at a time. Few registers are advanced per tile, because that cost recurs for every tile.
 class TileReader {
  public:
-  // From `row` of the sequence on. Requires: 16-byte aligned rows.
+  // Starts at `row` of the sequence. Requires: rows aligned to 16 bytes.
   __device__ TileReader(const AttentionKernelArgs& args, const Work& work, const void* data, int64_t stride,
                         int row) {
     const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
@@ -134,7 +135,7 @@ class TileReader {
     place_ = lane_offset<64>(thread / 8, chunk);
   }
 
-  // Starts copying the next 64 rows; what lies beyond the sequence or the head size is zero.
+  // Starts copying the next 64 rows. Elements past the end of the sequence or the head size are zero.
   __device__ void copy_next(uint32_t tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -147,7 +148,7 @@ class TileReader {
  private:
   const std::byte* from_;
   int64_t rows_apart_;
-  int rows_left_;  // of the sequence, from this thread's next one on
+  int rows_left_;  // rows of the sequence from this thread's next one on
   uint32_t place_;
 };
 

@@ -1,9 +1,9 @@
-// Tiles of 64 rows of 64 floats for Hopper's tensor cores, multiplied in tf32. A tile is two halves of 64
-// rows of 32 columns, each laid out as attention_mma.cuh has rows of 128 bytes.
+// Tiles of 64 rows of 64 floats for Hopper's tensor cores, multiplied in tf32. A tile consists of two halves
+// of 64 rows of 32 columns; each half has the layout that attention_mma.cuh describes for rows of 128 bytes.
 //
-// In tf32 the summed index of a right operand has to run along its rows. Where it does not, the operand is
-// transposed: in the same pass that rounds a tile once it has arrived, as nobody else rounds it, and by the
-// thread that copied it. Left operands are held in registers. Device code only.
+// In tf32 the summed index of a right operand must run along its rows. If it does not, the operand is
+// transposed in the pass that rounds a tile after its arrival, by the thread that copied it (each element is
+// rounded by one thread only). Left operands are held in registers. Device code only.
 #pragma once
 
 #include "kernels/attention/attention_wgmma.cuh"
@@ -13,16 +13,16 @@ namespace plimsoll::attention {
 inline constexpr uint32_t kTf32Half = 64 * 32 * 4;  // bytes
 inline constexpr uint32_t kTf32Tile = 2 * kTf32Half;
 
-// Where the four floats number `chunk` of a row are.
+// Returns the offset of group `chunk` of four floats in a row.
 __device__ inline uint32_t tf32_offset(int row, int chunk) {
   return static_cast<uint32_t>(chunk / 8) * kTf32Half + lane_offset<64>(row, chunk % 8);
 }
 
-// A thread's own part of a tile: chunk number threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i < 2 and
-// 0 <= j < 4: every other one of eight rows.
+// The part of a tile that one thread copies: chunk threadIdx.x % 16 of rows first + 32 i + 2 j, for 0 <= i <
+// 2 and 0 <= j < 4, which is every other one of eight rows.
 struct Tf32Part {
   int chunk, group;
-  uint32_t offset;  // of (0, 0)
+  uint32_t offset;  // of element (0, 0)
   __device__ Tf32Part() {
     chunk = static_cast<int>(threadIdx.x) % 16;
     group = static_cast<int>(threadIdx.x) / 16;
@@ -34,7 +34,7 @@ struct Tf32Part {
   }
 };
 
-// A warpgroup starts copying 64 rows; what lies beyond the sequence or the head size is zero.
+// Starts copying 64 rows with one warpgroup. Elements past the end of the sequence or the head size are zero.
 __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& work, const Tf32Part& part,
                                  const void* data, int64_t stride, int row, uint32_t tile) {
   const int end = 4 * part.chunk < args.head_dim ? work.count - row - part.first() : 0;
@@ -45,17 +45,17 @@ __device__ inline void copy_tf32(const AttentionKernelArgs& args, const Work& wo
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      // Nothing is read where nothing is there.
+      // Masked lanes do not load.
       copy_16(part.at(tile, i, j), from + (32 * i + 2 * j) * stride, 32 * i + 2 * j < end);
     }
   }
 }
 
-enum class Rounded { kStays, kGoes };  // whether the tile itself is read by products, too
+enum class Rounded { kStays, kGoes };  // states if products also read the tile itself
 
-// Rounds a thread's own part of a tile, in place, into `transposed`, or both. Column 4 c + j of the 32 of a
-// half becomes row 8 j + c, so that accumulators hold the columns that store_rows expects; of eight rows, the
-// even ones and then the odd ones are next to one another, as take_fragment has them.
+// Rounds a thread's own part of a tile in place, into `transposed`, or both. Column 4 c + j of the 32 columns
+// of a half becomes row 8 j + c, so that accumulators hold the columns that store_rows expects. Of eight
+// rows, the even ones come first and then the odd ones, in the order of take_fragment.
 template <Rounded kRounded>
 __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint32_t transposed) {
   const uint32_t to = transposed + tf32_offset(part.chunk / 8 * 32 + part.chunk % 8, part.group);
@@ -69,7 +69,7 @@ __device__ inline void transpose_tf32(const Tf32Part& part, uint32_t tile, uint3
       x[j] = round_tf32(x[j]);
       if (kRounded == Rounded::kStays) store_16(part.at(tile, i, j), x[j]);
     }
-    const uint32_t half = to + i * kTf32Half;  // groups 8 and following are those of the second half
+    const uint32_t half = to + i * kTf32Half;  // groups from 8 on belong to the second half
     store_16(half, {x[0].x, x[1].x, x[2].x, x[3].x});
     store_16(half + 8 * 128, {x[0].y, x[1].y, x[2].y, x[3].y});
     store_16(half + 16 * 128, {x[0].z, x[1].z, x[2].z, x[3].z});
@@ -87,10 +87,10 @@ __device__ inline void round_tf32_tile(const Tf32Part& part, uint32_t tile) {
   }
 }
 
-// 64 rows of a left operand over 64 columns; a warp has 16 of the rows.
+// 64 rows of a left operand over 64 columns; each warp holds 16 of the rows.
 using Tf32Rows = uint32_t[8][1][4];
 
-// Of a tile that has not been rounded.
+// Loads the rows from a tile that has not been rounded, and rounds them.
 __device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) {
   const uint32_t lane = lane_by_columns<64>();
 #pragma unroll
@@ -101,10 +101,10 @@ __device__ inline void load_tf32_rows(Tf32Rows& a, uint32_t tile, int warp_row) 
   }
 }
 
-// Adds minus_zero, which is -0 and which the compiler does not know, before rows that stay in registers are
-// multiplied once more. ptxas of CUDA 13.0 takes the left operand of an asynchronous product for free after
-// it and puts the next left operand there, also where a loop comes back to it; results of an addition it
-// keeps.
+// Adds minus_zero, which is -0 (unknown to the compiler), before rows that stay in registers are multiplied
+// again. ptxas of CUDA 13.0 considers the left operand of an asynchronous product dead after it and reuses
+// its registers for the next left operand, even if a loop multiplies it again. It keeps the result of an
+// addition.
 __device__ inline void renew(Tf32Rows& a, float minus_zero) {
 #pragma unroll
   for (auto& step : a) {
@@ -113,7 +113,7 @@ __device__ inline void renew(Tf32Rows& a, float minus_zero) {
   }
 }
 
-// acc (+)= a times the transpose of a tile of rounded floats.
+// Computes acc = or += a times the transpose of a tile of rounded floats.
 __device__ inline void multiply_tf32(float (&acc)[8][4], const Tf32Rows& a, uint32_t tile, int adds) {
   const uint64_t b = descriptor(tile);
 #pragma unroll

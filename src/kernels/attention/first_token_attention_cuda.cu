@@ -1,5 +1,6 @@
-// Four kernels, one after the other, by blocks of 16 sequences, of a head, or of a part of a sequence:
-// queries, u = W_k^T q, scores and sums of rows of x (first_token_row_sums.cuh), and outputs from these sums.
+// Four kernels that run one after another, with blocks for 16 sequences, for a head, or for a part of a
+// sequence: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh);
+// and the outputs from these sums.
 #include "device/cuda/error.h"
 #include "kernels/attention/first_token_attention_cuda.h"
 #include "kernels/attention/first_token_row_sums.cuh"
@@ -8,7 +9,7 @@ namespace plimsoll {
 namespace first_token {
 namespace {
 
-// q of 16 sequences and 32 of all heads' outputs.
+// Computes q of 16 sequences and 32 outputs (of all heads).
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) query_kernel(KernelArgs args) {
 #endif
 }
 
-// u of 16 sequences, a head, and two columns a thread.
+// Computes u of 16 sequences and one head, two columns per thread.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) key_kernel(KernelArgs args) {
 #endif
 }
 
-// 32 outputs of a head for 16 sequences.
+// Computes 32 outputs of a head for 16 sequences.
 template <DType kType, int kColumns>
 __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
 #ifdef PLIMSOLL_HAS_MMA
@@ -80,12 +81,12 @@ __global__ void __launch_bounds__(kThreads) output_kernel(KernelArgs args) {
   const int head = output / args.head_dim;
   find_shares(args, first, head, shares);
   __syncthreads();
-  // Two columns of the sum of x by probabilities, all parts.
+  // Returns two columns of the sum of x weighted by probabilities, over all parts.
   const auto mean_at = [&](int sequence, int column) {
     float2 mean = {0.0f, 0.0f};
     for (int i = 0; i < args.num_parts; ++i) {
       const float share = shares[sequence * args.num_parts + i];
-      if (share == 0.0f) continue;  // nothing may have been written there
+      if (share == 0.0f) continue;  // the sums of an empty part were not written
       const int64_t slot = (int64_t{first + sequence} * args.num_parts + i) * args.heads + head;
       const float2 sum = *reinterpret_cast<const float2*>(args.sums + slot * kColumns + column);
       mean.x += share * sum.x;

@@ -1,7 +1,7 @@
 // first_token_attention on an NVIDIA GPU of compute capability 9.0, whose 227 KiB of shared memory hold two
-// tiles of rows of x beside each other. Contract: first_token_attention.h; the views hold device memory, x, w
-// and scratch aligned to 16 bytes. It allocates nothing and may be captured in a CUDA graph; cu_seqlens is
-// trusted, as attention_cuda.h has it.
+// tiles of rows of x at once. Contract: first_token_attention.h. Views point to device memory; x, w and
+// scratch are aligned to 16 bytes. The function allocates nothing and may be captured in a CUDA graph. It
+// does not check cu_seqlens (attention_cuda.h states the requirements).
 #pragma once
 
 #include "device/cuda/stream.h"
@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// Requires: first_token_attention_sizes_fit() and a card of compute capability 9.0. Errors: kInternal where
-// they do not or scratch is too small, kDevice where CUDA refuses.
+// Requires: first_token_attention_sizes_fit() and a card of compute capability 9.0. Errors: kInternal if the
+// sizes do not fit or scratch is too small, kDevice for an error from CUDA.
 void first_token_attention_cuda(const FirstTokenAttentionArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

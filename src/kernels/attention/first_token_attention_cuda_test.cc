@@ -25,8 +25,8 @@ struct Case {
   int64_t head_dim = 32;
   int64_t columns = 384;
   DType dtype = DType::kBF16;
-  int64_t longest = 0;  // 0: that of the lengths
-  double spread = 1.0;  // of the scores, about
+  int64_t longest = 0;  // 0: the longest of the lengths
+  double spread = 1.0;  // approximate spread of the scores
 };
 
 bool is_hopper() {

@@ -10,8 +10,8 @@ namespace {
 enum class Projection : uint8_t { kQuery, kKey, kValue };
 enum class Factors : uint8_t { kAsTheyAre, kAbsolute };
 
-// One sequence and head: projections of its rows as the formula has them, or of absolute values by absolute
-// weights.
+// One sequence and head. Returns projections of its rows as in the formula, or projections of absolute values
+// by absolute weights.
 class Head {
  public:
   Head(const FirstTokenAttentionArgs& args, int64_t sequence, int64_t head)
@@ -65,7 +65,7 @@ class Head {
   int64_t count_;
 };
 
-// scale W_k^T q, or the same of absolute values.
+// Returns scale W_k^T q, or the same with absolute values.
 std::vector<double> key_sums(const FirstTokenAttentionArgs& args, const Head& head, Factors factors) {
   std::vector<double> u(static_cast<size_t>(args.columns), 0.0);
   for (int64_t d = 0; d < args.dims.head_dim; ++d) {
@@ -79,9 +79,9 @@ std::vector<double> key_sums(const FirstTokenAttentionArgs& args, const Head& he
 }
 
 struct Roundings {
-  double sum = 0x1p-22;  // of a term of a sum
-  double type = 0;       // relative, of a number that is stored
-  double tiny = 0;       // absolute, of one that is small
+  double sum = 0x1p-22;  // relative, of one term of a sum
+  double type = 0;       // relative, of a stored number
+  double tiny = 0;       // absolute, of a small stored number
 };
 
 double score_error(const FirstTokenAttentionArgs& args, const Head& head, const Roundings& by) {

@@ -13,7 +13,7 @@ namespace {
 
 using test::GuardedBuffer;
 
-// The reference against products and attention of all rows, of which the first ones are taken.
+// Compares the reference with projections followed by full attention, of which only the first rows are kept.
 TEST(FirstTokenAttention, TheReferenceIsAttentionOfProjections) {
   const AttentionDims dims{.tokens = 12, .sequences = 4, .longest = 6, .heads = 2, .head_dim = 3};
   constexpr int64_t kColumns = 5, kWidth = 6;

@@ -1,6 +1,6 @@
-// Scores of a part of a sequence for all heads, and the sums of its rows by their probabilities: the one
-// kernel of first_token_attention_cuda.cu that reads x as a whole, by which it is bound. Device code only,
-// compute capability 9.0, whose shared memory holds two tiles of rows.
+// Computes the scores of a part of a sequence for all heads, and the sums of its rows weighted by their
+// probabilities. This is the only kernel of first_token_attention_cuda.cu that reads all of x, and reading x
+// limits its speed. Device code only, compute capability 9.0, whose shared memory holds two tiles of rows.
 #pragma once
 
 #include "kernels/attention/first_token_tiles.cuh"
@@ -16,18 +16,18 @@ inline constexpr int kRows = 32;  // rows of x in a tile
 // Shared memory of row_sum_kernel.
 template <int kColumns>
 struct RowTiles {
-  uint4 x[2][kRows * kColumns / 8];  // chunk c of row r at place c ^ r % 8
+  uint4 x[2][kRows * kColumns / 8];  // chunk c of row r is at position c ^ r % 8
   float scores[kWarps][kSide][kRowStride];
-  uint32_t p[kSide][kRows / 2 + 4];  // pairs
+  uint32_t p[kSide][kRows / 2 + 4];  // pairs of probabilities
   float shrink[kSide];
 };
 
-// The scores of all heads and the rows of a tile, and what becomes of the sums: 16 threads hold a head.
+// The online softmax over the rows of a part, for all heads. 16 threads hold one head.
 template <DType kType>
 class Softmax {
  public:
-  // Turns the warps' parts of scores of a tile with `there` rows into probabilities against the largest score
-  // so far; the sums before shrink by shared.shrink.
+  // Adds the warps' parts of the scores of a tile with `there` rows and turns them into probabilities
+  // relative to the largest score so far. The earlier sums must be multiplied by shared.shrink.
   template <typename Tiles>
   __device__ void take(Tiles& shared, int there) {
     const int head = static_cast<int>(threadIdx.x) / 16, row = static_cast<int>(threadIdx.x) % 16 * 2;
@@ -51,7 +51,7 @@ class Softmax {
     shared.p[head][row / 2] = pack<kType>(p.x, p.y);
     if (row == 0) shared.shrink[head] = shrink;
   }
-  // The largest score and the sum of all 16 threads.
+  // Returns the largest score and the sum over all 16 threads.
   __device__ float2 result() {
 #pragma unroll
     for (int apart = 8; apart > 0; apart /= 2) sum_ += __shfl_xor_sync(0xffffffffu, sum_, apart);
@@ -60,10 +60,11 @@ class Softmax {
 
  private:
   float largest_ = -INFINITY;
-  float sum_ = 0.0f;  // of this thread's rows
+  float sum_ = 0.0f;  // over this thread's rows
 };
 
-// A part of a sequence, all heads. A warp holds an eighth of the columns, of u and of the sums.
+// The weighted sums of a part of a sequence, for all heads. Each warp holds an eighth of the columns of u and
+// of the sums.
 template <DType kType, int kColumns>
 class RowSums {
  public:
@@ -95,7 +96,7 @@ class RowSums {
     }
   }
 
-  // This warp's part of the scores.
+  // Computes this warp's part of the scores.
   __device__ void score(int stage) const {
     float acc[kRows / 8][4] = {};
 #pragma unroll
@@ -135,7 +136,7 @@ class RowSums {
     }
   }
 
-  // Sums by head from `sums` on.
+  // Stores the sums of each head, starting at `sums`.
   __device__ void store(float* sums, int heads) const {
 #pragma unroll
     for (int n = 0; n < 2 * kSteps; ++n) {
@@ -154,7 +155,7 @@ class RowSums {
   __device__ uint32_t tile(int stage) const {
     return tile_ + static_cast<uint32_t>(stage) * kRows * kColumns * 2;
   }
-  // Half `half` of 16 columns of a row, for ldmatrix.
+  // Returns the address of half `half` of 16 columns of a row, for ldmatrix.
   __device__ uint32_t address(int stage, int row, int step, int half) const {
     const int chunk = (warp() * kSteps + step) * 2 + half;
     return tile(stage) + static_cast<uint32_t>(row * (kColumns / 8) + (chunk ^ (row & 7))) * 16;
@@ -198,8 +199,8 @@ __global__ void __launch_bounds__(kThreads, 1) row_sum_kernel(KernelArgs args) {
 #endif
 }
 
-// The share of each part of a sequence in a head's sums: to multiply with, so that the probabilities of all
-// parts add up to 1.
+// Computes the weight of each part of a sequence in a head's sums, such that the probabilities of all parts
+// add up to 1.
 __device__ inline void find_shares(const KernelArgs& args, int first, int head, float* shares) {
   if (threadIdx.x >= kSide) return;
   const int b = first + static_cast<int>(threadIdx.x);

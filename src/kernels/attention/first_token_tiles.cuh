@@ -1,4 +1,4 @@
-// What the kernels of first_token_attention_cuda.cu share: their arguments, and products of 16 rows with
+// Code that the kernels of first_token_attention_cuda.cu share: their arguments, and products of 16 rows with
 // weights on the tensor cores. Device code only, compute capability 9.0.
 #pragma once
 
@@ -13,11 +13,12 @@ using attention::unpack;
 
 inline constexpr int kThreads = 256;
 inline constexpr int kWarps = kThreads / 32;
-inline constexpr int kSide = 16;     // rows of a product's left operand: sequences, or heads
-inline constexpr int kOutputs = 32;  // columns of a block's outputs
-// Of queries in shared memory: first_token_attention_sizes_fit() allows no larger head.
+inline constexpr int kSide = 16;     // rows of a product's left operand: sequences or heads
+inline constexpr int kOutputs = 32;  // columns of outputs per block
+// The largest head size of the queries in shared memory; first_token_attention_sizes_fit() allows no larger
+// one.
 inline constexpr int kMostHeadDim = 128;
-// Floats from one row of results to the next: rows of one product fall into different banks.
+// Distance between rows of results in floats. It puts the rows of one product into different banks.
 inline constexpr int kRowStride = 32 + 8;
 
 struct KernelArgs {
@@ -27,9 +28,9 @@ struct KernelArgs {
   const int32_t* cu_seqlens = nullptr;
   cuda::AnyFloatsOut o;
   float* q = nullptr;       // [B, H D], times scale log2(e)
-  void* u = nullptr;        // [B, H, C], of the type of x
+  void* u = nullptr;        // [B, H, C], with the type of x
   float* sums = nullptr;    // [B, parts, H, C]
-  float2* parts = nullptr;  // [B, parts, H]: the largest score, and the sum of 2^(score - largest)
+  float2* parts = nullptr;  // [B, parts, H]: the largest score and the sum of 2^(score - largest)
   float scale = 1.0f;
   int sequences = 0, heads = 0, head_dim = 0, num_parts = 0, part_rows = 0;
 };
@@ -40,14 +41,14 @@ __device__ inline int lane() {
 __device__ inline int warp() {
   return static_cast<int>(threadIdx.x) / 32;
 }
-// Two adjacent 16-bit numbers.
+// Loads two adjacent 16-bit numbers.
 __device__ inline uint32_t pair_at(const void* data, int64_t element) {
   return *reinterpret_cast<const uint32_t*>(static_cast<const std::byte*>(data) + 2 * element);
 }
 
-// Rows (16) times rows `output` .. output + 31 of w, transposed, into `total` by thread: elements 2 t and
-// 2 t + 1 of the 16 x 32 results. A warp sums an eighth of the columns; fragment(column, a) gives its left
-// operands, of which there are kTerms (a number and what rounding left of it).
+// Multiplies 16 rows by the transpose of rows `output` .. output + 31 of w. Thread t returns elements 2 t and
+// 2 t + 1 of the 16 x 32 results. Each warp sums an eighth of the columns. fragment(column, a) returns its
+// left operands in kTerms terms (a number, and what its rounding lost).
 template <DType kType, int kColumns, int kTerms, typename Fragment>
 __device__ inline float2 rows_times_weights(const void* w, int64_t output, const Fragment& fragment) {
   constexpr int kSteps = kColumns / kWarps / 16;
