@@ -1,11 +1,11 @@
-// tanh and the rectifier, each with its gradient from its own output (so that the input need not be kept).
-// Contracts; no graph, no allocation.
+// tanh and ReLU. Each gradient is computed from the output of the forward pass, so the input need not be
+// kept. Contracts; this code knows no graph and allocates nothing.
 //
-// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
-// _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or bf16 (all views
-// of one type) and computes in fp32. Errors: kInternal if a view is absent or of another type. Scratch: none.
-// Aliasing: the output may be any of the inputs. Repeatability: same bits on one instruction set, any number
-// of threads.
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref
+// functions are plain loops in double and take any floating type for each view. The _cpu functions take f32
+// or bf16 (one type for all views) and compute in fp32. Errors: kInternal if a view is absent or has an
+// unsupported type. Scratch: none. Aliasing: the output may be any of the inputs. Repeatability: the same
+// bits for any number of threads on one instruction set.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@
 
 namespace plimsoll {
 
-// tanh: y = tanh(x); relu: y = max(x, 0), and NaN gives NaN.
-//   Cost: tanh about 30 FLOPs an element, relu 1; 2n elements moved.
+// Computes tanh: y = tanh(x), or ReLU: y = max(x, 0). NaN gives NaN.
+//   Cost: tanh about 30 FLOPs per element, relu 1; 2n elements moved.
 //   Error: tanh_fwd_error_bound; relu is exact.
 struct ActivationFwdArgs {
   ConstView x;  // [n]
@@ -32,8 +32,9 @@ inline double tanh_fwd_error_bound(double y, DType stored) {
   return 6.0 * kRoundoffF32 * std::abs(y) + store_error_bound(stored, y);
 }
 
-// From the output y of the forward pass. tanh: d_x = d_y * (1 - y^2); relu: d_x = d_y where y > 0, else 0.
-//   Cost: tanh 3 FLOPs an element, relu 1; 3n elements moved.
+// Computes the gradient from the output y of the forward pass. tanh: d_x = d_y * (1 - y^2). ReLU: d_x = d_y
+// if y > 0, otherwise 0.
+//   Cost: tanh 3 FLOPs per element, relu 1; 3n elements moved.
 //   Error: tanh_bwd_error_bound; relu is exact.
 struct ActivationBwdArgs {
   ConstView y;    // [n]

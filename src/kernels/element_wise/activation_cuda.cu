@@ -6,14 +6,14 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// The forward ones see x, the backward ones y in its place and d_y beside it.
+// The forward functions take x. The backward functions take y as the first argument and d_y as the second.
 struct TanhFwd {
   static __device__ float of(float x, float) { return tanhf(x); }
 };
 struct TanhBwd {
   static __device__ float of(float y, float d_y) { return d_y * fmaf(-y, y, 1.0f); }
 };
-// A comparison that is false for NaN, which so comes through.
+// The comparison is false for NaN, so NaN is passed through.
 struct ReluFwd {
   static __device__ float of(float x, float) { return x < 0.0f ? 0.0f : x; }
 };

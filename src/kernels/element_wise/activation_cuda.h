@@ -1,5 +1,5 @@
-// The kernels of activation.h on an NVIDIA GPU; add_cuda.h says what holds for all of them. Host-only header.
-// Errors against the reference: the bounds of activation.h.
+// The kernels of activation.h on an NVIDIA GPU. add_cuda.h states the rules for all CUDA kernels. Host-only
+// header. Errors against the reference: the bounds of activation.h.
 #pragma once
 
 #include "device/cuda/stream.h"

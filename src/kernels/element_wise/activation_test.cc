@@ -14,7 +14,7 @@ TEST(Tanh, StaysWithinItsBoundOverTheWholeRange) {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
     const float value = std::bit_cast<float>(static_cast<uint32_t>(bits));
-    // Denormal numbers come out as they are, or as zero where the thread flushes them.
+    // Denormal numbers may stay denormal or be flushed to zero, depending on the thread's mode.
     if (std::isnormal(value)) values.push_back(static_cast<double>(value));
   }
   for (int i = 0; i < 400000; ++i)
@@ -60,7 +60,8 @@ TEST(Activations, AgreeWithTheReferences) {
       d_y.fill_normal();
       GuardedBuffer want_tanh("want tanh", DType::kF64, n);
       GuardedBuffer want_relu("want relu", DType::kF64, n);
-      // x serves as the output y that the gradients start from: the formulas hold for any number.
+      // x is also used as the output y from which the gradients are computed: the formulas hold for any
+      // number.
       GuardedBuffer want_d_tanh("want d_tanh", DType::kF64, n);
       GuardedBuffer want_d_relu("want d_relu", DType::kF64, n);
       tanh_fwd_ref({x.view(), want_tanh.view(), n});
@@ -108,7 +109,7 @@ TEST(Activations, GradientsAreTheDerivatives) {
     tanh_fwd_ref({x.view(), y.view(), n});
     return weighted_sum(weights, y);
   });
-  // Away from the rectifier's corner.
+  // Keeps away from the corner of ReLU.
   for (int64_t i = 0; i < n; ++i) {
     if (std::abs(x.load(i)) < 0.01) x.view().store(i, 0.5);
   }

@@ -1,12 +1,12 @@
-// Sums: of two tensors, of a tensor and a row, and of the rows of a tensor. Contracts; no graph, no
-// allocation.
+// Sums of two tensors, of a tensor and a row, and of the rows of a tensor. Contracts; this code knows no
+// graph and allocates nothing.
 //
-// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
-// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
+// distinct calls may run concurrently on distinct outputs. Ownership: views borrow.
 //
-// Common to all: _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or
-// bf16 activations (all of one type) and f32 or bf16 parameters. Errors: kInternal if a view is absent or of
-// another type. Repeatability: same bits on one instruction set, whatever the number of threads.
+// For all functions: _ref is plain loops in double and takes any floating type for each view. _cpu takes f32
+// or bf16 activations (all of one type) and f32 or bf16 parameters. Errors: kInternal if a view is absent or
+// has an unsupported type. Repeatability: the same bits for any number of threads on one instruction set.
 #pragma once
 
 #include <cmath>
@@ -18,9 +18,9 @@
 
 namespace plimsoll {
 
-// c = a + b, element by element.
+// Computes c = a + b, element by element.
 //   Aliasing: c may be a or b. Scratch: none. Cost: n FLOPs; 3n elements moved.
-//   Error: one rounding in fp32 and one at the store, add_fwd_error_bound.
+//   Error: add_fwd_error_bound (one rounding in fp32 and one when storing).
 struct AddFwdArgs {
   ConstView a;  // [n]
   ConstView b;  // [n]
@@ -33,9 +33,9 @@ inline double add_fwd_error_bound(double c, DType stored) {
   return kRoundoffF32 * std::abs(c) + store_error_bound(stored, c);
 }
 
-// y[t, c] = x[t, c] + b[c].
-//   Aliasing: y may be x. Scratch: none. Cost: T*C FLOPs; 2*T*C + C elements moved. Error:
-//   add_fwd_error_bound.
+// Computes y[t, c] = x[t, c] + b[c].
+//   Aliasing: y may be x. Scratch: none. Cost: T*C FLOPs; 2*T*C + C elements moved.
+//   Error: add_fwd_error_bound.
 struct BiasAddFwdArgs {
   ConstView x;  // [T, C]
   ConstView b;  // [C]
@@ -46,15 +46,15 @@ struct BiasAddFwdArgs {
 void bias_add_fwd_ref(const BiasAddFwdArgs& args);
 void bias_add_fwd_cpu(const BiasAddFwdArgs& args);
 
-// d_b[c] (+)= sum over t of d_y[t, c]: the gradient of a row that was added to every row.
-//   Accumulation: fp32; rows in order within a block of row_blocks(T, C), four at a time, blocks in order.
-//   Rows of zeros contribute exactly nothing. Aliasing: none. Scratch: bias_grad_scratch_bytes (the reference
-//   needs none). d_b: f32, bf16, f16 or f64. Cost: T*C FLOPs; T*C + C elements moved, plus the scratch twice.
-//   Error: column_sum_error_bound.
+// Computes d_b[c] = (or +=) sum over t of d_y[t, c]: the gradient of a row that was added to every row.
+//   Accumulation: fp32. Rows are added in order within a block of row_blocks(T, C), four at a time, and then the
+//   blocks in order. Rows of zeros contribute exactly zero. Aliasing: none. Scratch: bias_grad_scratch_bytes (the
+//   reference needs none). d_b: f32, bf16, f16 or f64. Cost: T*C FLOPs; T*C + C elements moved, plus the scratch
+//   twice. Error: column_sum_error_bound.
 struct BiasGradArgs {
   ConstView d_y;  // [T, C]
   View d_b;       // [C]
-  View scratch;   // bias_grad_scratch_bytes(T, C) bytes, any alignment of 4
+  View scratch;   // bias_grad_scratch_bytes(T, C) bytes, aligned to 4
   int64_t T = 0;
   int64_t C = 0;
   Accumulate accumulate = Accumulate::kOverwrite;
@@ -65,8 +65,8 @@ constexpr int64_t bias_grad_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// Of a column sum: `magnitudes` is the sum of |terms| plus the |value| added to, `term_errors` the sum of
-// their own errors.
+// Returns the error bound of a column sum. `magnitudes` is the sum of |terms|, plus the |value| that is added
+// to; `term_errors` is the sum of the terms' own errors.
 inline double column_sum_error_bound(int64_t T, int64_t C, double magnitudes, double term_errors, double sum,
                                      DType stored) {
   return column_sum_depth(T, C) * kRoundoffF32 * magnitudes + term_errors + store_error_bound(stored, sum);

@@ -8,7 +8,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// a + b, or b alone where the flag says so.
+// Computes a + b, or only b if the flag is not set.
 struct Sum {
   AddFlag add;
   bool both = false;

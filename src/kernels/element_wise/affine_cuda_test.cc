@@ -1,4 +1,4 @@
-// The kernels with operands per column and sums over rows: bias + GELU, and gain and bias.
+// Tests the kernels with operands per column and sums over rows: bias + GELU, and gain and bias.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr GeluForm kForms[] = {GeluForm::kErf, GeluForm::kTanh};
 
-// Every 4093rd finite fp32 there is, both signs, and all around 0: over a million numbers.
+// Returns every 4093rd finite fp32 of both signs and the numbers around 0: more than a million numbers.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -58,7 +58,7 @@ TEST(GeluCuda, SixteenBitsStayWithinTheirBoundsForEveryNumberThereIs) {
     GuardedBuffer x("x", dtype, 65536), d_y("d_y", dtype, 65536);
     for (int64_t i = 0; i < 65536; ++i) {
       static_cast<uint16_t*>(x.view().data)[i] = static_cast<uint16_t>(i);
-      // What overflows is not compared: zero takes its place.
+      // Numbers that overflow are not compared; zero replaces them.
       if (!std::isfinite(x.load(i)) || std::abs(x.load(i)) > 1e37) x.view().store(i, 0.0);
     }
     d_y.fill(1.0);
@@ -99,8 +99,8 @@ TEST(GeluCuda, WhatIsNotFiniteIsSeen) {
   }
 }
 
-// The bounds of a bias in front: the sum is rounded once, and the slope of gelu is at most 1.13, that of its
-// slope below 1.
+// Error bounds with a preceding bias: the sum is rounded once, and the slope of gelu is at most 1.13, the
+// slope of its derivative below 1.
 double bias_gelu_fwd_bound(double sum, GeluForm form, DType dtype) {
   return gelu_fwd_cuda_error_bound(sum, form, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }
@@ -172,7 +172,7 @@ void check_bias_gelu(const BiasGeluCase& test) {
   expect_within(y, want_y, y_bounds, Zeros::kSuspicious);
   expect_within(d_h, want_d_h, d_h_bounds, Zeros::kSuspicious);
   expect_within(d_b, want_d_b, d_b_bounds);
-  run(gpu(d_y), gpu(d_b));  // d_h in the place of d_y
+  run(gpu(d_y), gpu(d_b));  // d_h overwrites d_y
   gpu.download();
   expect_same_bits(d_y, d_h);
 }
@@ -187,7 +187,7 @@ TEST(BiasGeluCuda, AgreesWithTheReference) {
   }
 }
 
-// A case for each kernel, for tools under which an allocation costs its time.
+// One case per kernel, for tools that make every allocation slow.
 TEST(BiasGeluCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_gelu({{70, 384}, dtype, DType::kF32, GeluForm::kErf, true});
@@ -261,7 +261,7 @@ void check_scale_shift(const ScaleShiftCase& test) {
   expect_within(d_x, want_d_x, d_x_bounds);
   expect_within(d_gain, want_gain, gain_bounds);
   expect_within(d_bias, want_bias, bias_bounds);
-  run(gpu(x_hat));  // d_x_hat in the place of x_hat
+  run(gpu(x_hat));  // d_x_hat overwrites x_hat
   gpu.download();
   expect_same_bits(x_hat, d_x);
 }
@@ -275,7 +275,7 @@ TEST(ScaleShiftCuda, AgreesWithTheReference) {
   }
 }
 
-// A case for each kernel, for tools under which an allocation costs its time.
+// One case per kernel, for tools that make every allocation slow.
 TEST(ScaleShiftCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_scale_shift({{70, 384}, dtype, DType::kF32, true});

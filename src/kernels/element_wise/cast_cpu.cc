@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE2
-// Without instructions for binary16 the scalar functions do it.
+// These targets have no instructions for binary16 and use the scalar functions.
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const F16* from) {
   alignas(64) float lanes[hn::MaxLanes(D())];
@@ -45,7 +45,7 @@ HWY_INLINE void store_any([[maybe_unused]] D d, hn::Vec<D> value, F16* to) {
 template <class D>
 HWY_INLINE hn::Vec<D> load_any(D d, const double* from) {
 #if HWY_TARGET == HWY_SCALAR
-  // Highway's plain code makes the largest finite number of what overflows.
+  // Highway's scalar code would turn an overflow into the largest finite number.
   return hn::Set(d, static_cast<float>(*from));
 #else
   const hn::Rebind<double, D> d64;
@@ -66,7 +66,8 @@ HWY_INLINE void store_any(D d, hn::Vec<D> value, T* to) {
   store_f32(d, value, to);
 }
 
-// Every conversion goes through fp32, as wide as a vector of doubles where one is involved.
+// Every conversion goes through fp32. If one of the types is double, vectors have as many lanes as a vector
+// of doubles.
 template <class From, class To>
 void cast_of(const From* x, To* y, int64_t n) {
   using Wide = hn::Rebind<float, hn::ScalableTag<double>>;
@@ -106,7 +107,7 @@ void cast_any(const CastFwdArgs& args) {
     with_floating_type(args.y.dtype, [&](auto to) HWY_ATTR {
       using From = decltype(from);
       using To = decltype(to);
-      // Equal types are copied by the caller.
+      // The caller copies equal types.
       if constexpr (!std::is_same_v<From, To>) cast_of(elements<From>(args.x), elements<To>(args.y), args.n);
     });
   });

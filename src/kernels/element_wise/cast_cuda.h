@@ -1,5 +1,5 @@
-// The kernel of cast.h on an NVIDIA GPU, from any of f32, bf16, f16 to any of them; add_cuda.h says what
-// holds for all CUDA kernels. Host-only header. Denormal numbers are kept.
+// The kernel of cast.h on an NVIDIA GPU, between any two of f32, bf16 and f16. add_cuda.h states the rules
+// for all CUDA kernels. Host-only header. Denormal numbers are kept.
 #pragma once
 
 #include "device/cuda/stream.h"

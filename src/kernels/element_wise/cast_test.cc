@@ -12,8 +12,8 @@ namespace {
 
 constexpr DType kTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16};
 
-// Numbers of every size, halfway cases of the 16-bit types, the edges of their ranges, signed zeros and
-// infinities.
+// Returns numbers of every magnitude, halfway cases of the 16-bit types, the limits of their ranges, signed
+// zeros and infinities.
 std::vector<double> interesting_numbers() {
   std::vector<double> values = {0.0,   -0.0, 1.0,  -1.0,    65504.0, 65519.0, 65520.0,  1e30,
                                 -1e30, 3e38, 1e-7, 0x1p-24, 0x1p-25, 6e-8,    HUGE_VAL, -HUGE_VAL};

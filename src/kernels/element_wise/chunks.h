@@ -1,5 +1,5 @@
-// How element-wise work is spread over threads: chunks of a fixed number of elements, or of rows with about
-// that many. What is computed does not depend on the cut. Thread-safe.
+// Distributes element-wise work over threads in chunks of a fixed number of elements, or of rows with about
+// that many elements. The results do not depend on the chunks. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace plimsoll {
 
-// Large enough that handing a chunk to a thread (about a microsecond) is small beside moving its elements
-// (about twenty), small enough that a chunk of three fp32 operands stays in a core's second-level cache; a
-// multiple of every vector.
+// Large enough that passing a chunk to a thread (about 1 us) costs little compared with moving its elements
+// (about 20 us), and small enough that a chunk of three fp32 operands fits into a core's second-level cache.
+// A multiple of every vector width.
 inline constexpr int64_t kElementsPerChunk = 32768;
 
-// body(begin, end) for each chunk of [0, n).
+// Calls body(begin, end) for each chunk of [0, n).
 template <class Body>
 void for_each_chunk(int64_t n, const Body& body) {
   parallel_for((n + kElementsPerChunk - 1) / kElementsPerChunk, [&](int64_t chunk, int) {
@@ -23,7 +23,7 @@ void for_each_chunk(int64_t n, const Body& body) {
   });
 }
 
-// body(row) for each of T rows of C elements.
+// Calls body(row) for each of T rows of C elements.
 template <class Body>
 void for_each_row(int64_t T, int64_t C, const Body& body) {
   const int64_t rows = std::max<int64_t>(1, kElementsPerChunk / std::max<int64_t>(C, 1));

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread takes a pack of a row; its index runs over the packs of `width` columns of all rows.
+// Each thread computes one pack of a row. The thread index counts the packs of `width` columns of all rows.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, T* y, int64_t num_packs, int64_t width,
                                                            int64_t stride, int64_t first, float scale) {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) columns_kernel(const T* x, T* y, int
   store_floats<T, N>(y + t * width + k, values);
 }
 
-// Columns [begin, begin + width) of z: all of them, or in place those of the range alone.
+// Computes columns [begin, begin + width) of z: all columns, or only the range if z is x.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     add_columns_kernel(const T* x, const T* y, T* z, int64_t num_packs, int64_t begin, int64_t width,

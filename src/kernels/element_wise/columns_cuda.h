@@ -1,4 +1,4 @@
-// The kernels of columns.h on an NVIDIA GPU; add_cuda.h says what holds for all CUDA kernels. Host-only
+// The kernels of columns.h on an NVIDIA GPU. add_cuda.h states the rules for all CUDA kernels. Host-only
 // header.
 #pragma once
 

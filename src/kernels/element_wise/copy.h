@@ -1,8 +1,8 @@
-// The same bytes at another address, which may lie in another memory: of what type they are does not matter.
+// Copies bytes to another address, possibly in another memory. The type of the data does not matter.
 //
-// Requires: the two ranges do not overlap. On a GPU one of them may lie in pinned host memory; the copy is
-// then given to the stream and runs beside other streams' work. Exact. Cost: `bytes` read and written.
-// Thread-safe.
+// Requires: the two ranges do not overlap. On a GPU one of them may be in pinned host memory; the copy is
+// enqueued on the stream and runs concurrently with the work of other streams. Exact. Cost: `bytes` read and
+// written. Thread-safe.
 #pragma once
 
 #include <cstddef>

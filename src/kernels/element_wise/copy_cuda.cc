@@ -7,7 +7,7 @@ namespace plimsoll {
 
 void copy_cuda(const CopyArgs& args, CudaStream stream) {
   if (args.bytes == 0) return;
-  // Where the ends lie is told by their addresses.
+  // CUDA derives the kind of copy from the two addresses.
   PLIMSOLL_CUDA(
       cudaMemcpyAsync(args.to, args.from, static_cast<size_t>(args.bytes), cudaMemcpyDefault, stream));
 }

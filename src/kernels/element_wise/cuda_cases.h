@@ -1,5 +1,5 @@
-// What the tests of CUDA kernels share: host buffers with twins on the GPU, and two runs that must give the
-// same bits. For tests only. Not thread-safe.
+// Support for tests of CUDA kernels: host buffers with copies on the GPU ("twins"), and a check that two runs
+// give the same bits. For tests only. Not thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ inline std::vector<DType> cuda_types() {
   return {DType::kF32, DType::kBF16, DType::kF16};
 }
 
-// The shapes of all kernels, and those that take several blocks of threads in each direction.
+// Returns the shapes for all kernels, plus shapes that take several thread blocks in each direction.
 inline std::vector<RowsAndColumns> cuda_shapes() {
   std::vector<RowsAndColumns> shapes = kernel_shapes();
   shapes.push_back({300, 1024});
@@ -28,8 +28,8 @@ inline std::vector<RowsAndColumns> cuda_shapes() {
   return shapes;
 }
 
-// The twins of some buffers. A buffer gets its twin, with its bytes of that moment, when it is first named;
-// it must outlive this.
+// The GPU twins of some host buffers. A buffer gets its twin, with its current bytes, when it is first named.
+// The buffer must outlive this object.
 class Twins {
  public:
   View operator()(GuardedBuffer& host) { return twin(host).view(); }
@@ -41,7 +41,8 @@ class Twins {
   void upload() {
     for (auto& [host, twin] : twins_) twin->upload();
   }
-  // Waits for the GPU; everything that has a twin gets its bytes back, and no guard zone may have changed.
+  // Waits for the GPU, copies the bytes of every twin back to its host buffer and checks that no guard zone
+  // has changed.
   void download() {
     for (auto& [host, twin] : twins_) {
       twin->download();
@@ -62,7 +63,7 @@ inline std::vector<std::vector<char>> bytes_of(const std::vector<GuardedBuffer*>
   return bytes;
 }
 
-// Runs twice from the same bytes and leaves the results in the host's buffers.
+// Runs twice from the same bytes, expects equal results and leaves them in the host buffers.
 inline void run_twice(Twins& gpu, const std::vector<GuardedBuffer*>& outputs,
                       const std::function<void()>& run) {
   for (GuardedBuffer* output : outputs) gpu(*output);
@@ -82,7 +83,7 @@ inline void run_twice(Twins& gpu, const std::vector<GuardedBuffer*>& outputs,
   }
 }
 
-// A buffer of integers, for flags, seeds and counts that kernels read on the device.
+// Returns a buffer of integers, for flags, seeds and counts that kernels read on the device.
 inline GuardedBuffer integers(DType dtype, const std::vector<int64_t>& values) {
   GuardedBuffer buffer("integers", dtype, static_cast<int64_t>(values.size()));
   for (size_t i = 0; i < values.size(); ++i) {

@@ -1,4 +1,4 @@
-// The kernel of dropout.h on an NVIDIA GPU; add_cuda.h says what holds for all CUDA kernels. Host-only
+// The kernel of dropout.h on an NVIDIA GPU. add_cuda.h states the rules for all CUDA kernels. Host-only
 // header.
 #pragma once
 
@@ -7,8 +7,9 @@
 
 namespace plimsoll {
 
-// Seed and number of the micro-batch are rng[0] and rng[1] in device memory, the site is args.where.site;
-// with a null pointer args.where says all three. The mask is that of the CPU, bit for bit.
+// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is
+// args.where.site. With a null pointer all three come from args.where. The mask equals that of the CPU bit
+// for bit.
 void dropout_fwd_cuda(const DropoutFwdArgs& args, const int64_t* rng, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
-// The element-wise kernels against the machine's copy bandwidth. Each line gives the bytes that the contract
-// says must move per second; compare it with the line of Copy for the same size (its bytes: one read and one
-// write). Sizes: 1 MiB of elements' bytes stay in the second-level cache, 24 MiB is one hidden layer of 32 x
-// 128 tokens x 1536, 256 MiB is memory.
+// Compares the element-wise kernels with the machine's copy bandwidth. Each line gives, per second, the bytes
+// that the contract says must move; compare it with the line of Copy for the same size (one read and one
+// write). Sizes: 1 MiB of element bytes stays in the second-level cache, 24 MiB is one hidden layer of 32 x
+// 128 tokens x 1536, and 256 MiB is in memory.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kColumns = 1536;
 constexpr RandomSite kSite{.seed = 42, .step = 1, .site = 2};
 
-// Tensors of T rows by kColumns; state.range(0) is KiB of fp32 per tensor, range(1) the number of threads.
+// Tensors of T rows by kColumns. state.range(0) is KiB of fp32 per tensor, range(1) the number of threads.
 struct Tensors {
   DType dtype;
   int64_t T, n;
@@ -57,7 +57,7 @@ struct Tensors {
   }
 };
 
-// The yardstick: the loop of a copy with the same chunks and threads, by the C library.
+// The baseline: a copy by the C library with the same chunks and threads.
 void copy(benchmark::State& state) {
   Tensors tensors(state, DType::kF32);
   for (auto _ : state) {

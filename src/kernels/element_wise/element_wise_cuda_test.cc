@@ -65,7 +65,7 @@ TEST(AccumulateCuda, AddsOrOverwritesAsTheFlagOnTheDeviceSays) {
     d.fill_normal();
     for (const bool adds : {false, true}) {
       GuardedBuffer flag = integers(DType::kI32, {adds ? 5 : 0});
-      // What is overwritten may be anything: it is poison here.
+      // The overwritten values may be anything; here they are poison.
       if (adds) into.fill_uniform();
       for (int64_t i = 0; i < n; ++i) want.view().store(i, d.load(i) + (adds ? into.load(i) : 0.0));
       Twins gpu;
@@ -132,7 +132,7 @@ TEST(BiasGradCuda, AgreesWithTheReferenceOverwritingAndAdding) {
   }
 }
 
-// A case for each kernel, for tools under which an allocation costs its time.
+// One case per kernel, for tools that make every allocation slow.
 TEST(BiasGradCudaSmall, AgreesWithTheReference) {
   for (const DType dtype : cuda_types()) {
     check_bias_grad({70, 384}, dtype, 1);
@@ -212,7 +212,7 @@ TEST(ActivationsCuda, WhatIsNotFiniteIsSeen) {
 }
 
 TEST(CastCuda, RoundsAsTheReferenceDoes) {
-  // All 65536 bit patterns' worth of numbers around the 16-bit grids, and the special ones.
+  // Covers the numbers of 65536 bit patterns around the 16-bit grids, and special numbers.
   std::vector<double> values{0.0, -0.0, HUGE_VAL, -HUGE_VAL, 65519.0, 65520.0, 1e-7, 3e38, -6e-8, 3e-8};
   for (uint32_t i = 0; i < 65536; ++i) {
     const float value = std::bit_cast<float>((i << 16) | (i % 3 == 0 ? 0x8000u : i % 3 == 1 ? 0x7fffu : 1u));

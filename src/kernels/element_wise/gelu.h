@@ -1,20 +1,23 @@
-// The Gaussian error linear unit, alone and together with the bias in front of it. Contracts; no graph, no
-// allocation.
+// The Gaussian error linear unit, alone and fused with the preceding addition of a bias. Contracts; this code
+// knows no graph and allocates nothing.
 //
 //   gelu(x)  = x * Phi(x)             Phi: the normal distribution function
 //   gelu'(x) = Phi(x) + x * phi(x)    phi: its density
-// (Hendrycks and Gimpel, arXiv:1606.08415, section 2). The tanh form (same paper) takes S for Phi; it is what
-// GPT-2's "gelu_new" computes:
+//
+// (Hendrycks and Gimpel, arXiv:1606.08415, section 2). The tanh form (same paper; GPT-2's "gelu_new") uses S
+// instead of Phi:
+//
 //   S(x)     = 1 / (1 + exp(-2u)), u = sqrt(2/pi) * (x + 0.044715 x^3)
 //   gelu(x)  = x * S
 //   gelu'(x) = S + x * S * (1 - S) * 2u'
 //
-// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
-// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
-// _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or bf16 activations
-// (all of one type), computes in fp32, and f32 or bf16 bias. Errors: kInternal if a view is absent or of
-// another type. Repeatability: same bits on one instruction set, whatever the number of threads. Infinities
-// and NaN do not come out finite from the forward kernels; NaN gives NaN in the backward ones.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
+// distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref functions are
+// plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
+// activations (all of one type) and an f32 or bf16 bias, and compute in fp32. Errors: kInternal if a view is
+// absent or has an unsupported type. Repeatability: the same bits for any number of threads on one
+// instruction set. Forward kernels give no finite result for infinities and NaN; backward kernels give NaN
+// for NaN.
 #pragma once
 
 #include <cmath>
@@ -29,8 +32,8 @@ namespace plimsoll {
 
 enum class GeluForm : uint8_t { kErf, kTanh };
 
-// y = gelu(x).
-//   Aliasing: y may be x. Scratch: none. Cost: about 40 FLOPs an element; 2n elements moved.
+// Computes y = gelu(x).
+//   Aliasing: y may be x. Scratch: none. Cost: about 40 FLOPs per element; 2n elements moved.
 //   Error: gelu_fwd_error_bound.
 struct GeluFwdArgs {
   ConstView x;  // [n]
@@ -41,8 +44,8 @@ struct GeluFwdArgs {
 void gelu_fwd_ref(const GeluFwdArgs& args);
 void gelu_fwd_cpu(const GeluFwdArgs& args);
 
-// d_x = d_y * gelu'(x).
-//   Aliasing: d_x may be x or d_y. Scratch: none. Cost: about 45 FLOPs an element; 3n elements moved.
+// Computes d_x = d_y * gelu'(x).
+//   Aliasing: d_x may be x or d_y. Scratch: none. Cost: about 45 FLOPs per element; 3n elements moved.
 //   Error: gelu_bwd_error_bound.
 struct GeluBwdArgs {
   ConstView x;    // [n]
@@ -54,9 +57,9 @@ struct GeluBwdArgs {
 void gelu_bwd_ref(const GeluBwdArgs& args);
 void gelu_bwd_cpu(const GeluBwdArgs& args);
 
-// y[t, c] = gelu(h[t, c] + b[c]); the sum is not rounded to the activations' type.
-//   Aliasing: y may be h. Scratch: none. Cost: about 41 FLOPs an element; 2*T*C + C elements moved.
-//   Error: gelu_fwd_error_bound at h + b, plus 1.13 (the steepest slope) times fp32's rounding of the sum.
+// Computes y[t, c] = gelu(h[t, c] + b[c]). The sum is not rounded to the type of the activations.
+//   Aliasing: y may be h. Scratch: none. Cost: about 41 FLOPs per element; 2*T*C + C elements moved.
+//   Error: gelu_fwd_error_bound at h + b, plus 1.13 (the steepest slope) times the fp32 rounding of the sum.
 struct BiasGeluFwdArgs {
   ConstView h;  // [T, C]
   ConstView b;  // [C]
@@ -68,13 +71,13 @@ struct BiasGeluFwdArgs {
 void bias_gelu_fwd_ref(const BiasGeluFwdArgs& args);
 void bias_gelu_fwd_cpu(const BiasGeluFwdArgs& args);
 
-// d_h = d_y * gelu'(h + b); d_b[c] (+)= sum over t of d_h[t, c], of the values before they are rounded to
-// d_h's type.
-//   Accumulation: fp32, rows in order within a block of row_blocks(T, C), blocks in order. Rows where d_y is
-//   zero give zero and contribute exactly nothing, for finite h. Aliasing: d_h may be h or d_y. Scratch:
-//   bias_gelu_bwd_scratch_bytes (the reference needs none). Cost: about 47 FLOPs an element; 3*T*C + 2*C
-//   elements moved, plus the scratch twice. Error: d_h: gelu_bwd_error_bound at h + b, plus |d_y| times
-//   fp32's rounding of the sum (|gelu''| < 1); d_b: column_sum_error_bound.
+// Computes d_h = d_y * gelu'(h + b) and d_b[c] = (or +=) sum over t of d_h[t, c], from values before they are
+// rounded to the type of d_h.
+//   Accumulation: fp32, rows in order within a block of row_blocks(T, C), then blocks in order. For finite h, rows
+//   in which d_y is zero give zero and contribute exactly zero. Aliasing: d_h may be h or d_y. Scratch:
+//   bias_gelu_bwd_scratch_bytes (the reference needs none). Cost: about 47 FLOPs per element; 3*T*C + 2*C
+//   elements moved, plus the scratch twice. Error of d_h: gelu_bwd_error_bound at h + b, plus |d_y| times the
+//   fp32 rounding of the sum (|gelu''| < 1). Error of d_b: column_sum_error_bound.
 struct BiasGeluBwdArgs {
   ConstView h;    // [T, C]
   ConstView b;    // [C]
@@ -93,15 +96,15 @@ constexpr int64_t bias_gelu_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 1);
 }
 
-// The scalars behind the references.
+// The scalar functions that the references use.
 double gelu_exact(double x, GeluForm form);
 double gelu_slope_exact(double x, GeluForm form);
-// |got - exact| of the fast kernels. The erf form computes what is small, z * Phi(-z) with z = |x|, with a
-// relative error of (10 + 2.5 z^2) roundoffs, until it sinks below the smallest normal fp32; so near 0 and
-// far in the negative tail the result has relative accuracy too. The tanh form's error is that of the
-// exponent 2u, relative to 1 - gate.
+// Returns a bound of |got - exact| for the fast kernels. The erf form computes the small quantity z *
+// Phi(-z), z = |x|, with a relative error of (10 + 2.5 z^2) roundoffs until it falls below the smallest
+// normal fp32. The result is therefore relatively accurate near 0 and far in the negative tail too. The error
+// of the tanh form is that of the exponent 2u, relative to 1 - gate.
 double gelu_fwd_error_bound(double x, GeluForm form, DType stored);
-// The two terms of the slope cancel where it is zero, so the error is relative to their magnitudes.
+// The two terms of the slope cancel where the slope is zero, so the error is relative to their magnitudes.
 double gelu_bwd_error_bound(double x, double d_y, GeluForm form, DType stored);
 
 }  // namespace plimsoll

@@ -20,8 +20,8 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|:
-// what is small is computed as such. The comparison is false for NaN, which so comes through.
+// gelu(x) = max(x, 0) - z * Phi(-z) and gelu'(x) = step(x) + sign(x) * (z * phi(z) - Phi(-z)) with z = |x|.
+// The small quantities are computed directly. The comparison is false for NaN, so NaN is passed through.
 struct ErfForm {
   static HWY_INLINE F32Vec value(F32Vec x) {
     const F32Tag d;
@@ -35,7 +35,7 @@ struct ErfForm {
     const F32Tag d;
     const F32Vec z = hn::Abs(x);
     const NormalTail normal = normal_tail(z);
-    // phi(z) is this times exp(-z^2 / 2): 1 / sqrt(2 pi).
+    // phi(z) = exp(-z^2 / 2) / sqrt(2 pi); the constant is 1 / sqrt(2 pi).
     const F32Vec difference = hn::MulSub(z, hn::Set(d, 0.398942280f), normal.ratio);
     const F32Vec h = hn::IfThenZeroElse(hn::Ge(z, hn::Set(d, kNormalTailEnd)),
                                         hn::Mul(difference, normal.exp_half_square));
@@ -44,11 +44,11 @@ struct ErfForm {
   }
 };
 
-// x times a gate; the slope is gate + x * gate'.
+// x times a gate. The derivative is gate + x * gate'.
 struct TanhForm {
-  // gate = 1 / (1 + e) with e = exp(-2u) = 2^y; beyond |y| = 125 one of gate and e is below the smallest
-  // normal number, or nearly, and 0. |x| is cut at 15 (|y| = 380) where nothing changes any more and nothing
-  // overflows yet.
+  // gate = 1 / (1 + e) with e = exp(-2u) = 2^y. For |y| > 125 either gate or e is below the smallest normal
+  // number, or nearly, and is set to 0. |x| is clamped to 15 (|y| = 380), where the result no longer changes
+  // and nothing overflows yet.
   struct Gate {
     F32Vec x, gate, e;
   };
@@ -57,7 +57,7 @@ struct TanhForm {
     const F32Vec limit = hn::Set(d, 15.0f);
     const F32Vec cut = hn::CopySign(hn::Min(hn::Abs(x), limit), x);
     const F32Vec square = hn::Mul(cut, cut);
-    // 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
     const F32Vec slope = hn::NegMulAdd(square, hn::Set(d, 0.102943240f), hn::Set(d, -2.30220819f));
     const F32Vec y = hn::Mul(cut, slope);
     const F32Vec edge = hn::Set(d, 125.0f);

@@ -68,7 +68,7 @@ struct BiasSlope {
   }
 };
 
-// Calls body(T{}, Form{}) with the element's type and the form of GELU for it.
+// Calls body(T{}, Form{}) with the element type and the GELU form for it.
 template <class Body>
 void with_type_and_form(DType dtype, GeluForm form, const Body& body) {
   with_cuda_type(dtype, [&](auto type) {

@@ -8,7 +8,7 @@ constexpr double kCubic = 0.044715;
 double tanh_form_argument(double x) {
   return std::sqrt(2.0 / std::numbers::pi) * (x + kCubic * x * x * x);
 }
-// 1 / (1 + exp(-2u)), without overflow for any u.
+// Returns 1 / (1 + exp(-2u)) without overflow for any u.
 double tanh_form_gate(double u) {
   const double e = std::exp(-2.0 * std::abs(u));
   return u >= 0.0 ? 1.0 / (1.0 + e) : e / (1.0 + e);
@@ -58,7 +58,7 @@ double gelu_bwd_error_bound(double x, double d_y, GeluForm form, DType stored) {
     const double product = gate * tanh_form_gate(-u);
     const double d_u = std::sqrt(2.0 / std::numbers::pi) * (1.0 + 3.0 * kCubic * x * x);
     roundoffs += 2.0 * gate + product * (12.0 * std::abs(u) + 4.0);
-    // Beyond 12 the product is 0 in fp32, and here below any normal number.
+    // Beyond 12 the product is 0 in fp32, and below any normal number in this formula.
     if (z < 15.0) roundoffs += z * product * 2.0 * d_u * (24.0 * std::abs(u) + 8.0);
   }
   return std::abs(d_y) * (kRoundoffF32 * roundoffs + 1e-35) + store_error_bound(stored, d_y * exact);

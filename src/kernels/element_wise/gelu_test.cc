@@ -13,8 +13,8 @@ namespace {
 
 constexpr GeluForm kForms[] = {GeluForm::kErf, GeluForm::kTanh};
 
-// Every 4093rd finite fp32 there is (a prime, so that all low bits occur), both signs, and all around the
-// places where the formulas change: over a million numbers.
+// Returns every 4093rd finite fp32 (a prime, so that all low bits occur) of both signs, and the numbers
+// around the places where the formulas change: more than a million numbers.
 GuardedBuffer the_whole_range() {
   std::vector<double> values;
   for (uint64_t bits = 0; bits < (uint64_t{1} << 32); bits += 4093) {
@@ -89,8 +89,8 @@ TEST(Gelu, WhatIsNotFiniteIsSeen) {
   });
 }
 
-// The bounds of a bias in front: the sum is rounded once, and the slope of gelu is at most 1.13, that of its
-// slope below 1.
+// Error bounds with a preceding bias: the sum is rounded once, and the slope of gelu is at most 1.13, the
+// slope of its derivative below 1.
 double bias_gelu_fwd_bound(double sum, GeluForm form, DType dtype) {
   return gelu_fwd_error_bound(sum, form, dtype) + 1.13 * kRoundoffF32 * std::abs(sum);
 }
@@ -196,7 +196,7 @@ void check_bias_gelu(const BiasGeluCase& test) {
     EXPECT_TRUE(compare(d_b, want_d_b, limit_of(d_b_bounds)).ok())
         << compare(d_b, want_d_b, limit_of(d_b_bounds));
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact);
-    // d_h in the place of d_y.
+    // d_h overwrites d_y.
     GuardedBuffer in_place("in place", dtype, shape.size());
     in_place.assign(d_y.to_doubles());
     bias_gelu_bwd_cpu({h.view(), b.view(), in_place.view(), in_place.view(), d_b.view(), scratch.view(),
@@ -260,7 +260,7 @@ TEST(BiasGelu, GradientsAreTheDerivatives) {
     };
     expect_gradient(h, d_h, loss);
     expect_gradient(b, d_b, loss);
-    // Without a bias it is the flat kernel.
+    // Without a bias this is the flat kernel.
     GuardedBuffer d_x("d_x", DType::kF64, shape.size());
     gelu_bwd_ref({h.view(), weights.view(), d_x.view(), shape.size(), form});
     expect_gradient(h, d_x, [&] {

@@ -1,6 +1,6 @@
-// What the tests of vectorised kernels run over: one and two threads, and sizes around the widths of vectors;
-// instruction sets come from tests/support/simd_targets.h. For tests only. Not thread-safe: it changes how
-// many threads run.
+// Parameters for tests of vectorised kernels: one and two threads, and sizes around the vector widths;
+// tests/support/simd_targets.h has the instruction sets. For tests only. Not thread-safe: it changes the
+// number of threads.
 #pragma once
 
 #include <fmt/format.h>
@@ -24,7 +24,8 @@ struct RowsAndColumns {
   int64_t size() const { return T * C; }
 };
 
-// Odd sizes and the models' own; the last has several blocks of rows and several chunks of elements.
+// Returns odd sizes and sizes of real models. The last has several blocks of rows and several chunks of
+// elements.
 inline std::vector<RowsAndColumns> kernel_shapes() {
   std::vector<RowsAndColumns> shapes;
   for (const int64_t T : {1, 2, 5, 33}) {
@@ -38,15 +39,15 @@ inline std::vector<DType> fast_types() {
   return {DType::kF32, DType::kBF16};
 }
 
-// A tensor's name: it seeds its values and appears in messages.
+// Returns the name of a tensor, which seeds its values and appears in messages.
 inline std::string tensor_name(std::string_view tensor, RowsAndColumns shape, DType dtype) {
   const ::testing::TestInfo* info = ::testing::UnitTest::GetInstance()->current_test_info();
   return fmt::format("{}.{}/{} {} [{}, {}]", info->test_suite_name(), info->name(), tensor, dtype_name(dtype),
                      shape.T, shape.C);
 }
 
-// The numbers that a kernel gives with two threads are those with one, bit for bit; leaves those of one
-// thread in `outputs`. run() writes every one of them.
+// Checks that a kernel gives the same bits with one and with two threads, and leaves the results of one
+// thread in `outputs`. run() writes every output.
 inline void run_with_one_and_two_threads(const std::vector<GuardedBuffer*>& outputs,
                                          const std::function<void()>& run) {
   const int threads_before = num_threads();
@@ -69,12 +70,12 @@ inline void run_with_one_and_two_threads(const std::vector<GuardedBuffer*>& outp
   set_num_threads(threads_before);
 }
 
-// Scratch of exactly that many bytes.
+// Returns scratch of exactly `bytes` bytes.
 inline GuardedBuffer scratch_of(int64_t bytes) {
   return GuardedBuffer("scratch", DType::kU8, bytes);
 }
 
-// The error that a got-against-want comparison may have, one bound per element.
+// Returns the limit for comparing got with want: one bound per element.
 inline Limit limit_of(const std::vector<double>& bounds, Zeros zeros = Zeros::kSuspicious) {
   Limit limit;
   limit.per_element = bounds;
@@ -103,7 +104,7 @@ inline void expect_gradient(GuardedBuffer& input, const GuardedBuffer& d_input,
   }
 }
 
-// Sum of weights[i] * values[i]: a loss whose gradient in `values` is `weights`.
+// Returns the sum of weights[i] * values[i]: a loss whose gradient with respect to `values` is `weights`.
 inline double weighted_sum(const GuardedBuffer& weights, const GuardedBuffer& values) {
   double sum = 0.0;
   for (int64_t i = 0; i < weights.count(); ++i) sum += weights.load(i) * values.load(i);

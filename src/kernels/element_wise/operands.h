@@ -1,4 +1,5 @@
-// What the fast kernels accept, checked once per call and turned into types. Thread-safe: pure functions.
+// Checks, once per call, that the operands have types that the fast kernels accept, and turns them into C++
+// types. Thread-safe: pure functions.
 #pragma once
 
 #include <initializer_list>
@@ -8,15 +9,16 @@
 
 namespace plimsoll {
 
-// A type that may be null is one whose view is absent.
+// An operand of a call. An absent view stands for a null operand.
 struct Operand {
   const char* name;
   ConstView view;
   enum class Presence : uint8_t { kRequired, kOptional } presence = Presence::kRequired;
 };
 
-// The common element type of the operands that are there, f32 or bf16. Errors: kInternal if one that is
-// required is missing, types differ, or the type is another (the catalog declines such problems).
+// Returns the common element type, f32 or bf16, of the operands that are present. Errors: kInternal if a
+// required operand is missing, types differ, or the type is not supported (the catalog declines such
+// problems).
 inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> operands) {
   DType dtype = DType::kF32;
   bool found = false;
@@ -36,7 +38,8 @@ inline DType fast_type_of(const char* kernel, std::initializer_list<Operand> ope
   return dtype;
 }
 
-// Requires of a kernel that sums over rows: a floating destination and the scratch for partial sums.
+// Checks the operands of a kernel that sums over rows: the destination must be floating, and the scratch for
+// partial sums must be present.
 inline void check_column_sum(const char* kernel, const Operand& sum, const View& scratch) {
   const bool optional = sum.presence == Operand::Presence::kOptional;
   PLIMSOLL_CHECK(sum.view ? is_floating(sum.view.dtype) : optional,
@@ -45,7 +48,7 @@ inline void check_column_sum(const char* kernel, const Operand& sum, const View&
                  sum.name);
 }
 
-// Calls body with a value of the element's C++ type: float or BF16.
+// Calls body with a value of the element's C++ type, float or BF16.
 template <class Body>
 void with_fast_type(DType dtype, const Body& body) {
   if (dtype == DType::kF32) return body(float{});
@@ -53,7 +56,7 @@ void with_fast_type(DType dtype, const Body& body) {
   return body(BF16{});
 }
 
-// The elements; null for an absent view. Requires: fast_type_of has checked the type.
+// Returns the elements; null for an absent view. Requires: fast_type_of has checked the type.
 template <class T>
 const T* elements(const ConstView& view) {
   return static_cast<const T*>(view.data);

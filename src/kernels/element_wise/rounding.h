@@ -1,4 +1,4 @@
-// Unit roundoffs, from which the contracts of the kernels state their error bounds. Thread-safe: pure
+// Unit roundoffs. The kernels' contracts state their error bounds in terms of them. Thread-safe: pure
 // functions.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-// Half the distance from 1 to the next number: the largest relative error of one rounding to nearest. 0 for
-// integers.
+// Returns half the distance from 1 to the next number, which is the largest relative error of one rounding to
+// nearest; 0 for integers.
 constexpr double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -25,15 +25,16 @@ constexpr double unit_roundoff(DType dtype) {
   }
 }
 
-// The arithmetic of every fast kernel here.
+// The roundoff of the arithmetic of every fast kernel.
 inline constexpr double kRoundoffF32 = unit_roundoff(DType::kF32);
 
-// Half the distance between the smallest numbers of f16, which are not far below 1: 2^-24.
+// Half the distance between the smallest numbers of f16 (2^-24). Ordinary values reach this range, unlike the
+// smallest numbers of f32 and bf16.
 inline constexpr double kHalfSpacingF16 = 0x1p-25;
 
-// What the last rounding adds when a result computed in fp32 is stored: nothing for f32 and f64, whose
-// rounding the fp32 bounds count already. The factor covers that the rounded value is the computed one and
-// not the exact one.
+// Returns the error that the last rounding adds when a result computed in fp32 is stored: 0 for f32 and f64,
+// whose rounding the fp32 bounds already include. The factor 1.01 accounts for rounding the computed value
+// and not the exact one.
 constexpr double store_error_bound(DType stored, double exact) {
   const double magnitude = exact < 0.0 ? -exact : exact;
   if (stored == DType::kF32 || stored == DType::kF64) return 0.0;

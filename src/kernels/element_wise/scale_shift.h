@@ -1,11 +1,12 @@
-// Gain and bias per column, the affine half of layer normalization. Contracts; no graph, no allocation.
+// Gain and bias per column: the affine part of layer normalization. Contracts; this code knows no graph and
+// allocates nothing.
 //
-// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
-// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
-// _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or bf16 activations
-// (all of one type), f32 or bf16 gain and bias (both of one type), and computes in fp32. Errors: kInternal if
-// a view is absent or of another type. Repeatability: same bits on one instruction set, whatever the number
-// of threads.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
+// distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref functions are
+// plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
+// activations (all of one type) and f32 or bf16 gain and bias (both of one type), and compute in fp32.
+// Errors: kInternal if a view is absent or has an unsupported type. Repeatability: the same bits for any
+// number of threads on one instruction set.
 #pragma once
 
 #include <cmath>
@@ -18,9 +19,9 @@
 
 namespace plimsoll {
 
-// y[t, c] = x_hat[t, c] * gain[c] + bias[c].
+// Computes y[t, c] = x_hat[t, c] * gain[c] + bias[c].
 //   Aliasing: y may be x_hat. Scratch: none. Cost: 2*T*C FLOPs; 2*T*C + 2*C elements moved.
-//   Error: scale_shift_fwd_error_bound (fused or separate rounding of the product).
+//   Error: scale_shift_fwd_error_bound (valid for a fused and for a separate rounding of the product).
 struct ScaleShiftFwdArgs {
   ConstView x_hat;  // [T, C]
   ConstView gain;   // [C]
@@ -35,13 +36,13 @@ inline double scale_shift_fwd_error_bound(double product, double y, DType stored
   return kRoundoffF32 * (std::abs(product) + std::abs(y)) + store_error_bound(stored, y);
 }
 
-// d_x_hat[t, c] = d_y[t, c] * gain[c]; d_gain[c] (+)= sum over t of d_y * x_hat; d_bias[c] (+)= sum over t of
-// d_y.
-//   Accumulation: fp32, rows in order within a block of row_blocks(T, C), blocks in order. Rows where d_y is
-//   zero give zero and contribute exactly nothing, for finite x_hat. Aliasing: d_x_hat may be d_y or x_hat.
+// Computes d_x_hat[t, c] = d_y[t, c] * gain[c], d_gain[c] = (or +=) sum over t of d_y * x_hat, and d_bias[c]
+// = (or +=) sum over t of d_y.
+//   Accumulation: fp32, rows in order within a block of row_blocks(T, C), then blocks in order. For finite x_hat,
+//   rows in which d_y is zero give zero and contribute exactly zero. Aliasing: d_x_hat may be d_y or x_hat.
 //   Scratch: scale_shift_bwd_scratch_bytes (the reference needs none). Cost: 4*T*C FLOPs; 3*T*C + 3*C
-//   elements moved, plus the scratch twice. Error: d_x_hat: add_fwd_error_bound (one rounding and the store);
-//   d_gain and d_bias: column_sum_error_bound, d_gain with a term error of one rounding.
+//   elements moved, plus the scratch twice. Error of d_x_hat: add_fwd_error_bound (one rounding and the store).
+//   Error of d_gain and d_bias: column_sum_error_bound; the terms of d_gain have an error of one rounding.
 struct ScaleShiftBwdArgs {
   ConstView d_y;    // [T, C]
   ConstView x_hat;  // [T, C]

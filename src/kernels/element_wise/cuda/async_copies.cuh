@@ -1,13 +1,13 @@
-// Copies from global to shared memory that a thread starts and waits for later, in groups that it closes;
-// before compute capability 8.0 they are done when they are started. Only for .cu files. Thread-safe: no
-// state.
+// Asynchronous copies from global to shared memory. A thread starts copies, closes them into groups and waits
+// for groups later. Before compute capability 8.0 a copy is complete when the call returns. Only for .cu
+// files. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll::cuda {
 
-// 16 bytes, zeros where `is_there` is false.
+// Copies 16 bytes, or writes zeros if `is_there` is false.
 __device__ __forceinline__ void copy_async(uint4* to, const void* from, bool is_there) {
 #if __CUDA_ARCH__ >= 800
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -23,7 +23,7 @@ __device__ __forceinline__ void close_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// Waits until all but the last kPending closed groups of this thread's copies are there.
+// Waits until all but the last kPending closed groups of this thread's copies have completed.
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800

@@ -1,4 +1,4 @@
-// Attributes of the current device, asked of CUDA once for each device. Host code; only for .cu files.
+// Attributes of the current device, queried from CUDA once per device. Host code; only for .cu files.
 // Thread-safe: the cache is atomic.
 #pragma once
 

@@ -5,7 +5,8 @@ namespace {
 
 constexpr int kStrands = static_cast<int>(kCudaPartialStrands);
 
-// Thread (x, y) adds every kStrands-th partial sum of column x, from y on; the first strand adds the others.
+// Thread (x, y) adds every kStrands-th partial sum of column x, starting at y. The first strand then adds the
+// results of the others.
 __global__ void __launch_bounds__(32 * kStrands)
     add_up_partials_kernel(PartialSums partials, const __grid_constant__ SumDestinations to, int64_t C,
                            AddFlag add) {

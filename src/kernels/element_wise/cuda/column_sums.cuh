@@ -1,6 +1,6 @@
-// Sums over the rows of [T, C] tensors in CUDA kernels: how a block adds its rows, and the second launch that
-// adds the blocks' partial sums. There are as many blocks as cuda_row_blocks (element_wise_catalog.h) says; the order of
-// additions is that of column_sum_cuda_depth. Thread-safe: no state.
+// Sums over the rows of [T, C] tensors in CUDA kernels: each block adds its rows, and a second launch adds
+// the partial sums of the blocks. cuda_row_blocks (element_wise_catalog.h) gives the number of blocks;
+// column_sum_cuda_depth describes the order of additions. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/early_launch.cuh"
@@ -10,7 +10,7 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kColumnSumWarps = static_cast<int>(kCudaWarpsPerRowBlock);
-// Blocks that a multiprocessor holds, so that all of a large tensor's blocks run at once on today's large
+// Blocks per multiprocessor, chosen such that all blocks of a large tensor run at once on today's large
 // cards.
 inline constexpr int kColumnSumBlocks = 4;
 inline constexpr int kMaxColumnSums = 3;
@@ -30,17 +30,17 @@ inline PartialSums partial_sums(const View& scratch, int64_t num_blocks, int64_t
 }
 
 struct SumDestinations {
-  AnyFloatsOut sum[kMaxColumnSums];  // null where nobody asks
+  AnyFloatsOut sum[kMaxColumnSums];  // null if the sum is not needed
 };
 
-// Defined in column_sums.cu: adds up the partial sums into the destinations. The launch before is the one
-// that makes them, and may let this one begin early.
+// Defined in column_sums.cu: adds up the partial sums into the destinations. The previous launch on the
+// stream must be the one that computes them; it may let this one begin early.
 void add_up_partials(const PartialSums& partials, const SumDestinations& to, int num_sums, int64_t C,
                      const AddFlag& add, CudaStream stream);
 
-// Warp w of block i takes row i * kColumnSumWarps + w, and from there every row that lies a sweep further, a
-// sweep being the rows of all blocks' warps. So what the card reads at one moment lies together, which its
-// memory likes better than pieces of the tensors that lie far apart.
+// Warp w of block i starts at row i * kColumnSumWarps + w and then advances by one sweep at a time. A sweep
+// is one row for every warp of all blocks. The rows that the card reads at one time are therefore adjacent,
+// which its memory serves faster than distant pieces of a tensor.
 //
 // Function: kInputs (1 or 2) tensors a and b, kSums sums, kHasOutput; f.prepare<N>(c, p) as in rows.cuh;
 // f.apply<N>(a, b, p, out, terms) computes the output and each sum's terms of N columns. out may be a or b.
@@ -49,9 +49,9 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
     column_sums_kernel(const X* a, const X* b, X* out, int64_t T, int64_t C, PartialSums partials,
                        Function function) {
   constexpr int kSums = Function::kSums;
-  // Packs of a tensor that a thread loads before it computes. Of two tensors one: with two, and a block's
-  // rows side by side, bias and GELU backward of 16384 x 4096 in bf16 took 0.113 ms on an H200, and take
-  // 0.103 so.
+  // Packs that a thread loads before it computes, per tensor. With two tensors it is one: bias and GELU
+  // backward of 16384 x 4096 in bf16 takes 0.103 ms on an H200; with two packs and adjacent rows per block it
+  // took 0.113 ms.
   constexpr int kRows = Function::kInputs == 1 ? 4 : 1;
   __shared__ float shared[kSums][kColumnSumWarps - 1][N][32];
   let_next_launch_begin();
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, N == 1 ? 2 : kColumnSumB
   }
 }
 
-// Both launches. `operands`: the addresses of what belongs to the columns.
+// Launches both kernels. `operands` are the addresses of the operands per column.
 template <typename X, class Function>
 void launch_column_sums(const ConstView& a, const ConstView& b, const View& out, const View& scratch,
                         int64_t T, int64_t C, const Function& function, const SumDestinations& to,

@@ -1,5 +1,5 @@
-// Element-wise CUDA kernels over flat tensors: y[i] = f(a[i]) or f(a[i], b[i]). A thread takes four packs,
-// all of them loaded before the first is computed. Thread-safe: no state.
+// Element-wise CUDA kernels over flat tensors: y[i] = f(a[i]) or f(a[i], b[i]). Each thread handles four
+// packs and loads all of them before it computes the first. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -9,10 +9,10 @@ namespace plimsoll::cuda {
 inline constexpr int kFlatThreads = 256;
 inline constexpr int kFlatPacks = 4;
 
-// Function: void f.begin() reads what lies in device memory, once for a thread; void f.apply<N>(float
-// (&x)[N], const float (&other)[N], int64_t first) turns x, the elements of a from `first` on, into results;
-// bool f.reads_a() says whether a is read at all. b may be null: `other` is then nothing in particular. y may
-// be a or b: a thread reads what it writes before it does.
+// Function: void f.begin() reads values from device memory, once per thread; void f.apply<N>(float (&x)[N],
+// const float (&other)[N], int64_t first) replaces x, the elements of a from `first` on, with results; bool
+// f.reads_a() returns whether a is read at all. b may be null; then `other` is undefined. y may be a or b,
+// because a thread reads its elements before it writes them.
 template <typename A, typename B, typename Y, int N, class Function>
 __global__ void __launch_bounds__(kFlatThreads)
     flat_kernel(const A* a, const B* b, Y* y, int64_t n, Function function) {
@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kFlatThreads)
   }
 }
 
-// Packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or single elements
-// where an address does not allow them.
+// Uses packs of 16 bytes of y's type, so that neighbouring threads write neighbouring packs, or single
+// elements if an address is not aligned for packs.
 template <typename A, typename B, typename Y, class Function>
 void launch_flat(const ConstView& a, const ConstView& b, const View& y, int64_t n, const Function& function,
                  CudaStream stream) {

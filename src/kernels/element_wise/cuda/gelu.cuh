@@ -1,11 +1,11 @@
-// GELU and its slope on fp32 in CUDA kernels, within the bounds of gelu.h. Thread-safe: no state.
+// GELU and its derivative in fp32 for CUDA kernels, within the bounds of gelu.h. Thread-safe: no state.
 //
-// The erf form follows the CPU's kernel: what is small, z * Phi(-z) with z = |x|, is computed as such, from
-// exp(-z^2 / 2) and from Phi(-z) exp(z^2 / 2) (z + k), a polynomial in s = (z - k) / (z + k), k = 3.5;
-// simd/math-inl.h says where the map comes from. For fp32 the minimax coefficients are that file's; for
-// 16-bit activations, whose kernels are as much bound by arithmetic as by memory, a polynomial of degree 5 is
-// 1.72e-5 off, relatively, and s = 1 - 2k / (z + k) saves an instruction. 2^x and 1/x are the hardware's (2
-// ulp and 1 ulp); results below the smallest normal number become 0, from z = 13.2 on.
+// The erf form follows the CPU kernel. It computes the small quantity z * Phi(-z), z = |x|, directly, from
+// exp(-z^2 / 2) and from Phi(-z) exp(z^2 / 2) (z + k), a polynomial in s = (z - k) / (z + k) with k = 3.5;
+// simd/math-inl.h gives the source of this map. For fp32 the minimax coefficients are those of that file. The
+// kernels for 16-bit activations are limited by arithmetic as much as by memory, so they use a polynomial of
+// degree 5 (relative error 1.72e-5), and s = 1 - 2k / (z + k) saves an instruction. 2^x and 1/x are the
+// hardware's (2 ulp and 1 ulp). Results below the smallest normal number become 0, from z = 13.2 on.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -27,7 +27,7 @@ __device__ __forceinline__ float fast_reciprocal(float x) {
   return y;
 }
 
-// Of z = |x|: exp(-z^2 / 2), and Phi(-z) divided by it.
+// exp(-z^2 / 2) for z = |x|, and Phi(-z) divided by it.
 struct NormalTail {
   float exp_half_square;
   float ratio;
@@ -70,7 +70,7 @@ __device__ __forceinline__ NormalTail normal_tail(float z) {
   return {fast_exp2(-(w * w)), Tail::ratio(z, fast_reciprocal(z + 3.5f))};
 }
 
-// An infinity gives NaN, which is allowed: it is not finite.
+// An infinity gives NaN. The contract allows this because NaN is not finite.
 template <class Tail>
 struct ErfGeluWith {
   static __device__ __forceinline__ float value(float x) {
@@ -81,20 +81,20 @@ struct ErfGeluWith {
   static __device__ __forceinline__ float slope(float x) {
     const float z = fabsf(x);
     const NormalTail normal = normal_tail<Tail>(z);
-    // phi(z) is this times exp(-z^2 / 2): 1 / sqrt(2 pi).
+    // phi(z) = exp(-z^2 / 2) / sqrt(2 pi); the constant is 1 / sqrt(2 pi).
     const float h = fmaf(z, 0.398942280f, -normal.ratio) * normal.exp_half_square;
     return x < 0.0f ? -h : h + 1.0f;
   }
 };
-// For activations of type T.
+// The erf form for activations of type T.
 template <typename T>
 struct ErfGelu : ErfGeluWith<std::conditional_t<std::is_same_v<T, float>, TailForF32, TailFor16Bits>> {};
 
-// The erf form of an x that was rounded to T before a bias was added to it. Phi(-z) = 2^p(z), with p fitted
-// for z up to 8 so that Phi is off by 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16, relatively:
-// what the rounding of x did to it is (z + 1/z) z 2^-9 and 2^-12. Beyond 8 p goes on to fall, and z Phi(-z)
-// is below 1e-14. Ten and twelve instructions where ErfGelu<T> has seventeen: where an H200 is busy with
-// products its clock is what its power allows, and an instruction saved is time even if it was hidden.
+// The erf form for an x that was rounded to T before a bias was added to it. Phi(-z) = 2^p(z), with p fitted
+// for z up to 8. The relative error of Phi is 1.56e-4 (1 + z^2) for bf16 and 1.9e-6 (1 + z^2) for f16; the
+// rounding of x causes (z + 1/z) z 2^-9 and 2^-12. Beyond 8, p continues to decrease and z Phi(-z) is below
+// 1e-14. It takes 10 (bf16) and 12 (f16) instructions, ErfGelu<T> takes 17. While an H200 computes matrix
+// products its clock is limited by power, so fewer instructions save time even if their latency is hidden.
 template <typename T>
 struct ErfGeluOfRounded {
   static __device__ __forceinline__ float value(float x) {
@@ -125,8 +125,8 @@ struct ErfGeluOfRounded {
   }
 };
 
-// x times a gate 1 / (1 + 2^y); the slope is gate + x * gate'. |x| is cut where nothing changes any more and
-// nothing overflows yet, y where 2^y and 1 / 2^y are normal numbers.
+// x times a gate 1 / (1 + 2^y). The derivative is gate + x * gate'. |x| is clamped where the result no longer
+// changes and nothing overflows yet; y is clamped where 2^y and 1 / 2^y are normal numbers.
 template <typename T>
 struct TanhGelu {
   struct Gate {
@@ -134,7 +134,7 @@ struct TanhGelu {
   };
   static __device__ __forceinline__ Gate gate_of(float x) {
     const float cut = copysignf(fminf(fabsf(x), 15.0f), x);
-    // 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
+    // The constants are 2 * sqrt(2/pi) * log2(e), and that times 0.044715.
     const float y = cut * fmaf(cut * cut, -0.102943240f, -2.30220819f);
     const float e = fast_exp2(fmaxf(fminf(y, 125.0f), -125.0f));
     const float gate = y < 125.0f ? fast_reciprocal(1.0f + e) : 0.0f;

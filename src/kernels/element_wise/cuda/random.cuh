@@ -1,5 +1,4 @@
-// Dropout inside CUDA kernels: random_half of base/philox.h, eight elements at a time. Thread-safe: no
-// state.
+// Dropout in CUDA kernels: random_half of base/philox.h, eight elements at a time. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace plimsoll::cuda {
 
-// random_halves of base/philox.h for kBlocks blocks, round by round for all of them: they share the schedule
-// of the key.
+// Computes random_halves of base/philox.h for kBlocks blocks, round by round for all of them, because they
+// share the key schedule.
 template <int kBlocks>
 __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const uint64_t (&block)[kBlocks],
                                                uint32_t (&words)[kBlocks][4]) {
@@ -32,7 +31,7 @@ __device__ __forceinline__ void dropout_blocks(const RandomSite& where, const ui
   }
 }
 
-// What a launch knows of its dropout. Seed and step are read from device memory where rng is not null.
+// The dropout parameters of a launch. If rng is not null, seed and step are read from device memory.
 struct Dropout {
   RandomSite where = {};
   const int64_t* rng = nullptr;
@@ -49,9 +48,9 @@ struct Dropout {
     return site;
   }
 
-  // The numbers of K runs of N elements, run k from first[k] on, as they lie in the words of random_halves:
-  // two to a word, the first in its low half; of a single element the low half of one. Requires: first[k] is
-  // a multiple of N where N is 4 or 8.
+  // Draws the numbers of K runs of N elements; run k starts at first[k]. They are stored in the layout of
+  // random_halves: two per word, the first in the low half. A single element is in the low half of its word.
+  // Requires: first[k] is a multiple of N if N is 4 or 8.
   template <int K, int N>
   __device__ __forceinline__ void draw(const RandomSite& site, const int64_t (&first)[K],
                                        uint32_t (&numbers)[K][(N + 1) / 2]) const {
@@ -72,15 +71,15 @@ struct Dropout {
       }
     }
   }
-  // The factor of the element whose number is a half of the word. A word's high half compares with the
-  // threshold as the whole word does with it in the high half.
+  // Returns the factor of an element whose number is one half of the word. For the high half, the whole word
+  // is compared with the threshold shifted to the high half, which gives the same result.
   __device__ __forceinline__ float factor_of_low(uint32_t word) const {
     return factor_of_high(word << 16);
   }
   __device__ __forceinline__ float factor_of_high(uint32_t word) const {
     return word >= threshold << 16 ? scale : 0.0f;
   }
-  // x[i] *= factor of the i-th number of a run.
+  // Multiplies x[i] by the factor of the i-th number of a run.
   template <int N>
   __device__ __forceinline__ void apply(const uint32_t (&numbers)[(N + 1) / 2], float (&x)[N]) const {
 #pragma unroll
@@ -94,7 +93,7 @@ struct Dropout {
     return element % 2 == 0 ? word & 0xffffu : word >> 16;
   }
 
-  // x[i] *= factor of element first + i.
+  // Multiplies x[i] by the factor of element first + i.
   template <int N>
   __device__ __forceinline__ void apply(const RandomSite& site, int64_t first, float (&x)[N]) const {
     const int64_t firsts[1] = {first};

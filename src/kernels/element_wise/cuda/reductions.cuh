@@ -1,5 +1,5 @@
-// Sums over the lanes of a warp and over the warps of a block, in an order that is always the same: lanes by
-// halves, warps in turn. Every thread gets the result. Thread-safe: no state.
+// Sums over the lanes of a warp and over the warps of a block in a fixed order: lanes by halving the
+// distance, warps one after another. Every thread gets the result. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-// The same for numbers of which none is negative or NaN: their bits are ordered as they are.
+// Returns the same for numbers that are neither negative nor NaN: comparing their bits gives the same order.
 __device__ __forceinline__ float warp_max_of_magnitudes(float value) {
 #if __CUDA_ARCH__ >= 800
   return __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(value)));
@@ -32,8 +32,8 @@ __device__ __forceinline__ float warp_max_of_magnitudes(float value) {
 #endif
 }
 
-// The sum of a block whose threads are numbered by `thread`. Requires: all threads call it; `slots` is shared
-// memory, one for each warp, that no earlier call used since the last barrier.
+// Returns the sum over a block whose threads are numbered by `thread`. Requires: all threads call it; `slots`
+// is shared memory with one element per warp that no earlier call has used since the last barrier.
 template <typename T>
 __device__ __forceinline__ T block_sum(T value, int thread, int num_warps, T* slots) {
   value = warp_sum(value);

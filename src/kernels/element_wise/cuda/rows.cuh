@@ -1,5 +1,5 @@
-// CUDA kernels over [T, C] tensors with operands per column: y[t, c] = f(x[t, c], operands of c). A thread
-// keeps its columns and walks over four rows, all loaded before the first is computed. Thread-safe: no state.
+// CUDA kernels over [T, C] tensors with operands per column: y[t, c] = f(x[t, c], operands of c). Each thread
+// keeps its columns and handles four rows, all loaded before the first is computed. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -9,8 +9,8 @@ namespace plimsoll::cuda {
 inline constexpr int kRowsThreads = 256;
 inline constexpr int kRowsPerThread = 4;
 
-// Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads what belongs to the columns from c on, and
-// f.apply<N>(float (&x)[N], const float (&p)[2][N]) turns x into results. y may be x.
+// Function: f.prepare<N>(int64_t c, float (&p)[2][N]) loads the operands of the columns from c on, and
+// f.apply<N>(float (&x)[N], const float (&p)[2][N]) replaces x with results. y may be x.
 template <typename X, int N, class Function>
 __global__ void __launch_bounds__(kRowsThreads)
     rows_kernel(const X* x, X* y, int64_t T, int64_t C, Function function) {
@@ -40,12 +40,13 @@ __global__ void __launch_bounds__(kRowsThreads)
 template <typename X, int N, class Function>
 void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                     CudaStream stream) {
-  // As few groups of columns as fit a block, all of the same width; the rest of the block goes to rows.
+  // Use as few groups of columns as fit into a block, all of the same width. The remaining threads of the
+  // block handle more rows.
   const int64_t packs = C / N;
   const int64_t groups = ceil_div(packs, kRowsThreads);
   const int64_t width = ceil_div(ceil_div(packs, groups), 32) * 32;
   const int64_t height = kRowsThreads / width;
-  // The grid's second dimension ends at 65535.
+  // The grid's second dimension is limited to 65535.
   const int64_t rows_per_launch = int64_t{65535} * height * kRowsPerThread;
   for (int64_t t = 0; t < T; t += rows_per_launch) {
     const int64_t rows = T - t < rows_per_launch ? T - t : rows_per_launch;
@@ -58,7 +59,7 @@ void launch_rows_of(const ConstView& x, const View& y, int64_t T, int64_t C, con
   }
 }
 
-// `operands`: the addresses of what belongs to the columns.
+// `operands` are the addresses of the operands per column.
 template <typename X, class Function>
 void launch_rows(const ConstView& x, const View& y, int64_t T, int64_t C, const Function& function,
                  std::initializer_list<const void*> operands, CudaStream stream) {

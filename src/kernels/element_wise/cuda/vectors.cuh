@@ -1,6 +1,6 @@
-// How CUDA kernels of all families read and write elements: packs of up to 16 bytes a type, turned into fp32
-// registers, and the checks that turn a call's views into types. Device code and the host code that launches
-// it; only for .cu files. Thread-safe: no state.
+// Element access for CUDA kernels of all families: packs of up to 16 bytes, conversion to and from fp32
+// registers, and checks that turn the types of a call's views into C++ types. Device code and the host code
+// that launches it; only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,7 +18,7 @@
 
 namespace plimsoll::cuda {
 
-// N elements of T as they lie in memory: whole 32-bit words, or one 16-bit element in the low half.
+// N elements of T in their memory layout: whole 32-bit words, or one 16-bit element in the low half.
 template <typename T, int N>
 struct Raw {
   static constexpr int kBytes = static_cast<int>(sizeof(T)) * N;
@@ -26,11 +26,11 @@ struct Raw {
   uint32_t word[kWords];
 };
 
-// Elements of a pack that is 16 bytes long.
+// The number of elements in a pack of 16 bytes.
 template <typename T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// Requires: p is aligned to the pack (to 16 bytes for longer ones).
+// Requires: p is aligned to the size of the pack, or to 16 bytes if the pack is longer.
 template <typename T, int N>
 __device__ __forceinline__ Raw<T, N> load_raw(const T* p) {
   Raw<T, N> raw;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void store_raw(T* p, const Raw<T, N>& raw) {
   }
 }
 
-// The two halves of a word of 16-bit elements, the one at the lower address first.
+// Converts the two halves of a word of 16-bit elements, the one at the lower address first.
 template <typename T>
 __device__ __forceinline__ float2 widen(uint32_t word) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ float2 widen(uint32_t word) {
   }
 }
 
-// Both rounded to nearest, ties to even.
+// Rounds both numbers to nearest, ties to even.
 template <typename T>
 __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>) {
@@ -139,8 +139,8 @@ __device__ __forceinline__ void store_floats(T* p, const float (&x)[N]) {
   store_raw<T, N>(p, pack<T, N>(x));
 }
 
-// A floating operand whose type is known at run time only: small ones such as biases and gains, which come
-// from the cache. Every thread of a launch takes the same branch.
+// A floating operand whose type is known only at run time. Use it for small operands such as biases and
+// gains, which are read from the cache. Every thread of a launch takes the same branch.
 struct AnyFloats {
   const void* data = nullptr;
   DType dtype = DType::kF32;
@@ -162,7 +162,7 @@ struct AnyFloats {
   }
 };
 
-// A destination of any floating type, one element at a time.
+// A destination of any floating type, written one element at a time.
 struct AnyFloatsOut {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -184,7 +184,7 @@ struct AnyFloatsOut {
   }
 };
 
-// One number in device memory, f32 or f64.
+// A number in device memory, f32 or f64.
 struct Scalar {
   void* data = nullptr;
   bool is_f64 = false;
@@ -201,7 +201,7 @@ struct Scalar {
   }
 };
 
-// One integer in device memory, i32 or i64; without an address a number that the host knows.
+// An integer in device memory, i32 or i64. Without an address it is a number that the host passes.
 struct Integer {
   const void* data = nullptr;
   bool is_i64 = false;
@@ -214,7 +214,7 @@ struct Integer {
   }
 };
 
-// Whether a gradient is added to; the flag of a captured graph lies in device memory.
+// Says if a gradient is added to its destination. In a captured graph the flag is in device memory.
 struct AddFlag {
   const int32_t* flag = nullptr;
   bool otherwise = false;
@@ -232,7 +232,7 @@ inline AnyFloatsOut any_floats_out(const View& view) {
   return {view.data, view.dtype};
 }
 
-// Errors: kInternal unless the view is there and f32 or f64.
+// Errors: kInternal unless the view is present and f32 or f64.
 inline Scalar scalar_of(const char* kernel, const char* name, const ConstView& view) {
   PLIMSOLL_CHECK(view && (view.dtype == DType::kF32 || view.dtype == DType::kF64),
                  "{}: {} is missing or not f32 or f64", kernel, name);
@@ -243,7 +243,7 @@ inline bool has_cuda_type(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-// Errors: kInternal if an operand is missing or of none of the three types; they may differ.
+// Errors: kInternal if an operand is missing or has none of the three types. Their types may differ.
 inline void check_cuda_operands(const char* kernel, std::initializer_list<Operand> operands) {
   for (const Operand& operand : operands) {
     PLIMSOLL_CHECK(operand.view || operand.presence == Operand::Presence::kOptional,
@@ -254,7 +254,7 @@ inline void check_cuda_operands(const char* kernel, std::initializer_list<Operan
   }
 }
 
-// The same, and the one type that all have.
+// Checks the same and returns the type that all operands share. Errors: kInternal if they differ.
 inline DType cuda_type_of(const char* kernel, std::initializer_list<Operand> operands) {
   check_cuda_operands(kernel, operands);
   const DType dtype = operands.begin()->view.dtype;
@@ -274,7 +274,7 @@ void with_cuda_type(DType dtype, const Body& body) {
   return body(__half{});
 }
 
-// Whether 16-byte accesses at these addresses are allowed; absent operands do not matter.
+// Returns whether all addresses are aligned to 16 bytes. Null addresses count as aligned.
 inline bool aligned_to_packs(std::initializer_list<const void*> pointers) {
   for (const void* pointer : pointers) {
     if (reinterpret_cast<uintptr_t>(pointer) % 16 != 0) return false;

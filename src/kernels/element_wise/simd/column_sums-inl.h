@@ -1,5 +1,5 @@
-// The second half of every reduction over rows: partial sums of row blocks become one row; per target,
-// included through hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
+// The second half of every reduction over rows: adds the partial sums of row blocks to one row. Compiled per
+// target; included through hwy/foreach_target.h. Thread-safe on distinct outputs. Ownership: none.
 #if defined(PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
 #undef PLIMSOLL_KERNELS_COLUMN_SUMS_INL_H_
@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// The partial sums of one quantity: row `block` of [num_blocks, stride]. `which` counts the quantities of a
-// kernel.
+// Returns the partial sums of one quantity: row `block` of [num_blocks, stride]. `which` numbers the
+// quantities of a kernel.
 HWY_INLINE float* partial_sums(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                                int64_t block) {
   return static_cast<float*>(scratch.data) + (which * blocks.num_blocks + block) * partial_row_stride(C);
@@ -34,11 +34,12 @@ HWY_INLINE void zero_partial_sums(float* sums, int64_t C) {
   std::memset(sums, 0, static_cast<size_t>(C) * sizeof(float));
 }
 
-// Columns that one task adds up: about as much as a chunk of element-wise work, in whole vectors.
+// Columns that one task adds up: about as much work as an element-wise chunk, in whole vectors.
 inline constexpr int64_t kColumnsPerTask = 256;
 
-// Columns [begin, end) of one quantity. Blocks are the outer loop, so that partial sums, which lie in another
-// core's cache, stream in; a column's order of additions is that of the blocks either way.
+// Adds up columns [begin, end) of one quantity. Blocks are the outer loop, so that partial sums stream in
+// from the caches of other cores. In either loop order, the additions of a column are in the order of the
+// blocks.
 inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t C, int64_t which,
                            int64_t begin, int64_t end, const View& out, Accumulate accumulate) {
   const F32Tag d;
@@ -61,8 +62,9 @@ inline void add_up_columns(const View& scratch, const RowBlocks& blocks, int64_t
   }
 }
 
-// outs[which][c] (+)= sum of the blocks' partial sums of quantity `which`, in the order of the blocks; skips
-// null ones. Columns are independent, so how they are spread over threads changes nothing.
+// Computes outs[which][c] = (or +=) the sum of the blocks' partial sums of quantity `which`, in the order of
+// the blocks; skips null outputs. Columns are independent, so their distribution over threads changes no
+// result.
 inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t C,
                           std::initializer_list<View> outs, Accumulate accumulate) {
   const int64_t num_outs = static_cast<int64_t>(outs.size());
@@ -74,7 +76,7 @@ inline void add_up_blocks(const View& scratch, const RowBlocks& blocks, int64_t 
     const int64_t begin = task % tasks_per_out * kColumnsPerTask;
     add_up_columns(scratch, blocks, C, which, begin, std::min(C, begin + kColumnsPerTask), out, accumulate);
   };
-  // Less than a chunk of work is done sooner than threads are called.
+  // Less work than a chunk is finished sooner than the threads are woken.
   if (num_outs * C * blocks.num_blocks < 16384) {
     for (int64_t task = 0; task < num_outs * tasks_per_out; ++task) run(task);
   } else {

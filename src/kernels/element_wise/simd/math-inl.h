@@ -1,13 +1,13 @@
-// exp2, tanh and the normal distribution function on vectors of fp32; per target, included through
+// exp2, tanh and the normal distribution function on vectors of fp32. Compiled per target; included through
 // hwy/foreach_target.h. Thread-safe: pure functions.
 //
-// Coefficients are minimax fits in 40 digits (exchange algorithm of Remez), of the relative error, rounded to
-// fp32:
+// The coefficients are minimax fits of the relative error, computed in 40 digits (Remez exchange algorithm)
+// and rounded to fp32:
 //   2^f = 1 + f * P(f) on |f| <= 1/2, P of degree 5: 2.0e-9 before rounding of coefficients and arithmetic;
 //   Phi(-z) * exp(z^2 / 2) * (z + k) = P(s), s = (z - k) / (z + k), k = 3.5, on 0 <= z <= 13.2,
 //     P of degree 9: 5.3e-9.
-// The map s is that of Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <=
-// x < infinity", Mathematics of Computation 36 (1981) 249-253.
+// The map s is from Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x in 0 <= x
+// < infinity", Mathematics of Computation 36 (1981) 249-253.
 #if defined(PLIMSOLL_KERNELS_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_MATH_INL_H_
 #undef PLIMSOLL_KERNELS_MATH_INL_H_
@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// 2^y = 2^n * (1 + fraction), n the integer nearest to y: the bits of n in the place of a float's exponent,
-// and the fraction.
+// 2^y = 2^n * (1 + fraction), where n is the integer nearest to y. `exponent` holds n in the exponent bits of
+// a float.
 struct Exp2Parts {
   hn::Vec<hn::RebindToSigned<F32Tag>> exponent;
   F32Vec fraction;
@@ -43,7 +43,7 @@ HWY_INLINE Exp2Parts exp2_parts(F32Vec y) {
   return {hn::ShiftLeft<23>(hn::ConvertTo(di, n)), hn::Mul(p, f)};
 }
 
-// 2^y. Relative error below 1.5e-7 for |y| <= 125; no number in particular beyond.
+// Returns 2^y. The relative error is below 1.5e-7 for |y| <= 125; other results are undefined.
 HWY_INLINE F32Vec exp2_in_range(F32Vec y) {
   const F32Tag d;
   const hn::RebindToSigned<F32Tag> di;
@@ -52,13 +52,13 @@ HWY_INLINE F32Vec exp2_in_range(F32Vec y) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, mantissa), e.exponent));
 }
 
-// tanh(x) = e / (e + 2), e = exp(2|x|) - 1, with x's sign. Relative error below 3.6e-7 everywhere; NaN stays
-// NaN.
+// Returns tanh(x) = e / (e + 2), e = exp(2|x|) - 1, with the sign of x. The relative error is below 3.6e-7
+// everywhere; NaN stays NaN.
 HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   const F32Tag d;
   const hn::RebindToSigned<F32Tag> di;
   const F32Vec one = hn::Set(d, 1.0f);
-  // 2 * log2(e); 2^40 + 1 and 2^40 - 1 are the same number.
+  // 2 * log2(e). Clamping to 40 is exact: 2^40 + 1 and 2^40 - 1 are the same fp32 number.
   const F32Vec y = hn::Min(hn::Mul(hn::Abs(x), hn::Set(d, 2.88539008f)), hn::Set(d, 40.0f));
   const Exp2Parts parts = exp2_parts(y);
   const F32Vec power = hn::BitCast(d, hn::Add(hn::BitCast(di, one), parts.exponent));
@@ -67,9 +67,9 @@ HWY_INLINE F32Vec tanh_f32(F32Vec x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::CopySign(magnitude, x), x);
 }
 
-// 1 / x for normal x whose reciprocal is normal; no number in particular beyond. Relative error below 1.5 *
-// 2^-24: where the processor's estimate has 14 bits, one step of Newton's leaves 2^-28 and two roundings that
-// matter, at half of a division's time.
+// Returns 1 / x for normal x whose reciprocal is normal; other results are undefined. The relative error is
+// below 1.5 * 2^-24: if the processor's estimate has 14 bits, one Newton step leaves 2^-28 and two roundings
+// that matter, in half of the time of a division.
 HWY_INLINE F32Vec reciprocal(F32Vec x) {
   const F32Tag d;
 #if HWY_TARGET <= HWY_AVX3
@@ -80,8 +80,8 @@ HWY_INLINE F32Vec reciprocal(F32Vec x) {
 #endif
 }
 
-// Of z = |x|: exp(-z^2 / 2), and Phi(-z) divided by it. Relative errors below (4 + 2.5 z^2) * 2^-24 and 5 *
-// 2^-24 for z < 13; no number in particular beyond, where both tails are less than any normal fp32.
+// exp(-z^2 / 2) for z = |x|, and Phi(-z) divided by it. For z < 13 the relative errors are below (4 + 2.5
+// z^2) * 2^-24 and 5 * 2^-24. Other results are undefined; both tails are smaller than any normal fp32 there.
 struct NormalTail {
   F32Vec exp_half_square;
   F32Vec ratio;
@@ -90,12 +90,12 @@ inline constexpr float kNormalTailEnd = 13.0f;
 HWY_INLINE NormalTail normal_tail(F32Vec z) {
   const F32Tag d;
   const F32Vec k = hn::Set(d, 3.5f);
-  // sqrt(log2(e) / 2)
+  // The constant is sqrt(log2(e) / 2).
   const F32Vec w = hn::Mul(z, hn::Set(d, 0.849321800f));
   const F32Vec e = exp2_in_range(hn::Neg(hn::Mul(w, w)));
   const F32Vec t = reciprocal(hn::Add(z, k));
   const F32Vec s = hn::Mul(hn::Sub(z, k), t);
-  // Even and odd powers apart: two short chains instead of a long one.
+  // Even and odd powers are evaluated separately: two short dependency chains instead of a long one.
   const F32Vec s2 = hn::Mul(s, s);
   F32Vec even = hn::Set(d, 4.320858233e-04f);
   F32Vec odd = hn::Set(d, 1.161139835e-04f);

@@ -1,5 +1,6 @@
-// base/philox.h on vectors: numbers and the factors of dropout, bit for bit as its scalar functions give
-// them; per target, included through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
+// The random numbers of base/philox.h and the dropout factors on vectors, bit for bit equal to the scalar
+// functions. Compiled per target; included through hwy/foreach_target.h. Thread-safe: pure functions on their
+// operands.
 #if defined(PLIMSOLL_KERNELS_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_PHILOX_INL_H_
 #undef PLIMSOLL_KERNELS_PHILOX_INL_H_
@@ -18,14 +19,15 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// Elements that dropout_factors handles at a time.
+// The number of elements that dropout_factors handles at a time.
 inline constexpr int64_t kDropoutChunk = 256;
-// A chunk that begins inside a block of eight draws one block more; the last vector may draw more than was
-// asked.
+// Extra space: a chunk that begins inside a block of eight draws one more block, and the last vector may draw
+// more numbers than requested.
 inline constexpr int64_t kPhiloxSlack = 64;
 
-// The numbers of blocks [first_block, first_block + num_blocks), and of at most 7 blocks more, by
-// philox4x32<kRounds>: eight halves of 16 bits each, the low half of a word first, as words lie in memory.
+// Draws the numbers of blocks [first_block, first_block + num_blocks), and of at most 7 more blocks, with
+// philox4x32<kRounds>. A block gives eight 16-bit halves, the low half of each word first, in the memory
+// order of words.
 #if HWY_TARGET == HWY_SCALAR
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
@@ -40,8 +42,8 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
   }
 }
 #else
-// A block's words lie in the lower halves of 64-bit lanes; the upper halves hold whatever the multiplications
-// leave there, which nothing reads.
+// The words of a block are in the lower halves of 64-bit lanes. The upper halves contain leftovers of the
+// multiplications that are never read.
 template <int kRounds>
 HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int64_t num_blocks,
                               uint16_t* to) {
@@ -78,7 +80,7 @@ HWY_INLINE void philox_halves(const RandomSite& where, uint64_t first_block, int
 }
 #endif
 
-// What dropout needs of its arguments, once per call.
+// The values that dropout derives from its arguments, once per call.
 struct DropoutSetup {
   RandomSite where;
   uint32_t threshold;
@@ -88,7 +90,8 @@ inline DropoutSetup dropout_setup(double p, const RandomSite& where) {
   return {where, dropout_threshold(p), dropout_scale(p)};
 }
 
-// factors[i] = scale where number i is at least the threshold, else 0. Reads and writes whole vectors.
+// Sets factors[i] to scale if number i is at least the threshold, otherwise to 0. Reads and writes whole
+// vectors.
 HWY_INLINE void factors_of_numbers(const uint16_t* numbers, int64_t count, uint32_t least, float scale,
                                    float* factors) {
   const F32Tag d;
@@ -103,7 +106,8 @@ HWY_INLINE void factors_of_numbers(const uint16_t* numbers, int64_t count, uint3
   }
 }
 
-// factors[i] = scale where element first_element + i is kept, else 0. Requires: 0 <= count <= kDropoutChunk.
+// Sets factors[i] to scale if element first_element + i is kept, otherwise to 0. Requires: 0 <= count <=
+// kDropoutChunk.
 HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element, int64_t count,
                                 float* factors) {
   alignas(64) uint16_t numbers[kDropoutChunk + 2 * kPhiloxSlack];
@@ -112,7 +116,7 @@ HWY_INLINE void dropout_factors(const DropoutSetup& setup, int64_t first_element
   philox_halves<kHalfRounds>(setup.where, first_block, (lead + count + 7) / 8, numbers);
   factors_of_numbers(numbers + lead, count, setup.threshold, setup.scale, factors);
 }
-// Room for `factors` of dropout_factors.
+// The size of the `factors` array of dropout_factors.
 inline constexpr int64_t kDropoutFactors = kDropoutChunk + kPhiloxSlack;
 
 }  // namespace HWY_NAMESPACE

@@ -1,5 +1,6 @@
-// Loads that widen to fp32, stores that round from it, and loops over ranges with a tail; per target,
-// included through hwy/foreach_target.h. Thread-safe: pure functions on their operands. Ownership: none.
+// Loads that widen to fp32, stores that round from it, and loops over ranges with a partial last vector.
+// Compiled per target; included through hwy/foreach_target.h. Thread-safe: pure functions on their operands.
+// Ownership: none.
 #if defined(PLIMSOLL_KERNELS_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_VECTORS_INL_H_
 #undef PLIMSOLL_KERNELS_VECTORS_INL_H_
@@ -38,7 +39,8 @@ template <class D>
 HWY_INLINE void store_f32(D d, hn::Vec<D> value, float* to) {
   hn::StoreU(value, d, to);
 }
-// Words whose upper halves are the values as bf16, rounded as base/dtype.h's f32_to_bf16 does, bit for bit.
+// Returns words whose upper halves are the values as bf16, rounded bit for bit like f32_to_bf16 of
+// base/dtype.h.
 template <class D>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded_to_upper_half(D /*d*/, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -56,8 +58,8 @@ HWY_INLINE void store_f32(D d, hn::Vec<D> value, BF16* to) {
   hn::StoreU(hn::TruncateTo(d16, upper), d16, reinterpret_cast<uint16_t*>(to));
 }
 
-// How a loop's body touches memory: whole vectors, or the first `count` lanes of the last one. Lanes that are
-// not loaded hold zero.
+// The access that a loop's body uses: whole vectors, or only the first `count` lanes of the last vector.
+// Lanes that are not loaded are zero.
 struct WholeVector {
   template <class D, class T>
   HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
@@ -86,14 +88,15 @@ struct PartialVector {
     store_f32(d, value, lanes);
     std::memcpy(to, lanes, static_cast<size_t>(count) * sizeof(T));
   }
-  // The value where it counts, zero in the other lanes.
+  // Returns the value in the first `count` lanes and zero in the others.
   template <class D>
   HWY_INLINE hn::Vec<D> keep(D d, hn::Vec<D> value) const {
     return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(count)), value);
   }
 };
 
-// body(access, i) for each vector of [begin, end); access is a WholeVector or, last, a PartialVector.
+// Calls body(access, i) for each vector of [begin, end). access is a WholeVector, or a PartialVector for the
+// last one.
 template <class D, class Body>
 HWY_INLINE void for_each_vector(D d, int64_t begin, int64_t end, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -106,8 +109,8 @@ HWY_INLINE void for_each_vector(D d, int64_t begin, int64_t end, const Body& bod
   if (i < end) body(PartialVector{end - i}, i);
 }
 
-// A sum over a row in an order that depends on the number of columns alone: four vectors within a group of
-// columns, groups one after the other, lanes last.
+// A sum over a row in an order that depends only on the number of columns: four vectors within a group of
+// columns, groups one after another, lanes last.
 inline constexpr int64_t kColumnGroup = 256;
 struct GroupSum {
   F32Vec part0, part1, part2, part3;
@@ -123,8 +126,8 @@ HWY_INLINE float lanes_total(F32Vec v) {
   return hn::GetLane(hn::SumOfLanes(F32Tag(), v));
 }
 
-// body(access, i, part_index) for each vector of [begin, end); part_index is an integral constant 0..3 in
-// turn, for the four parts of GroupSum.
+// Calls body(access, i, part_index) for each vector of [begin, end). part_index is an integral constant that
+// cycles through 0..3, for the four parts of GroupSum.
 template <int kPart>
 struct PartIndex {
   template <class Sum>
