@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "hardware/cpu_calibration.h"
 #include "plimsoll/experiments.h"
-#include "train/calibration_cache.h"
-#include "train/user_cache.h"
+#include "run/calibration_cache.h"
+#include "run/user_cache.h"
 
 namespace plimsoll {
 namespace {

@@ -11,14 +11,14 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "device/cpu/cpu_features.h"
+#include "device/monitor/host.h"
+#include "device/monitor/nvml.h"
 #include "plimsoll/experiments.h"
-#include "show/monitor/host.h"
-#include "show/monitor/nvml.h"
+#include "run/gpu_constant_cache.h"
 #include "show/report/experiment_json.h"
 #include "show/report/experiment_plot.h"
 #include "show/report/experiment_table.h"
 #include "show/report/result_files.h"
-#include "train/gpu_constant_cache.h"
 
 namespace plimsoll {
 namespace {

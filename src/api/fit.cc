@@ -16,11 +16,11 @@
 #include "base/units.h"
 #include "hardware/gpu_target.h"
 #include "plan/search/fit.h"
+#include "run/captured_buckets.h"
+#include "run/host_memory.h"
+#include "run/run_setup.h"
+#include "run/threads.h"
 #include "show/report/fit_table.h"
-#include "train/captured_buckets.h"
-#include "train/host_memory.h"
-#include "train/run_setup.h"
-#include "train/run_threads.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
-#include "train/run_setup.h"
+#include "run/run_setup.h"
 
 namespace plimsoll {
 namespace {

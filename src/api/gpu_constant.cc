@@ -7,11 +7,11 @@
 #include "api/json_file.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "device/monitor/nvml.h"
 #include "hardware/gpu_constant.h"
 #include "plimsoll/experiments.h"
-#include "show/monitor/nvml.h"
-#include "train/gpu_constant_cache.h"
-#include "train/user_cache.h"
+#include "run/gpu_constant_cache.h"
+#include "run/user_cache.h"
 
 namespace plimsoll {
 namespace {

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "io/hub/hub_cache.h"
 #include "models/lora_config.h"
+#include "run/checkpoint_choice.h"
 #include "train/merge_adapter.h"
-#include "train/run_places.h"
 
 namespace plimsoll {
 namespace {

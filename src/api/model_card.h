@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "plimsoll/training.h"
-#include "train/run_setup.h"
+#include "run/run_setup.h"
 
 namespace plimsoll {
 

@@ -11,8 +11,8 @@
 #include "base/check.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cuda/cuda_device.h"
-#include "show/monitor/monitor_json.h"
-#include "show/monitor/monitor_table.h"
+#include "device/monitor/monitor_json.h"
+#include "device/monitor/monitor_table.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "plan/search/needless.h"
 #include "plan/search/suggest.h"
-#include "train/run_setup.h"
+#include "run/run_setup.h"
 
 namespace plimsoll {
 

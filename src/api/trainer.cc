@@ -10,9 +10,9 @@
 #include "api/run_reports.h"
 #include "api/trainer_state.h"
 #include "base/counted.h"
+#include "device/monitor/host.h"
 #include "plan/search/needless.h"
-#include "show/monitor/host.h"
-#include "train/device_choice.h"
+#include "run/device_choice.h"
 #include "train/speed.h"
 #include "train/weights.h"
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "device/monitor/host.h"
 #include "plimsoll/training.h"
-#include "show/monitor/host.h"
 
 namespace plimsoll {
 

@@ -8,13 +8,13 @@
 
 #include "base/hash.h"
 #include "device/cuda/cuda_device.h"
+#include "device/monitor/host.h"
 #include "models/lora_config.h"
 #include "optim/loss_scale.h"
 #include "plan/search/suggest.h"
-#include "show/monitor/host.h"
-#include "train/device_choice.h"
+#include "run/device_choice.h"
+#include "run/tuning_cache.h"
 #include "train/speed.h"
-#include "train/tuning_cache.h"
 #include "train/weights.h"
 
 namespace plimsoll {

@@ -11,10 +11,10 @@
 
 #include "exec/executor.h"
 #include "io/data/loader.h"
+#include "metrics/metrics.h"
 #include "plan/compile/plan.h"
 #include "plimsoll/training.h"
-#include "train/metrics.h"
-#include "train/run_setup.h"
+#include "run/run_setup.h"
 
 namespace plimsoll {
 

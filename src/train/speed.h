@@ -51,8 +51,7 @@ class WaitingWatch {
   bool has_warned_ = false;
 };
 
-// What is behind the names of the metrics of MNLI's second set: eval_accuracy_mm, as run_glue writes them.
-inline constexpr std::string_view kMismatchedSuffix = "_mm";
+// Appends the suffix to the name of every metric.
 MetricMap with_suffix(const MetricMap& metrics, std::string_view suffix);
 
 }  // namespace plimsoll

@@ -10,10 +10,10 @@
 #include "device/cuda/cuda_device.h"
 #include "graph/ops/op.h"
 #include "io/ckpt/folder_lock.h"
+#include "run/device_choice.h"
+#include "run/lr_schedule.h"
 #include "show/report/result_files.h"
-#include "train/device_choice.h"
 #include "train/memory_deltas.h"
-#include "train/run_schedule.h"
 #include "train/speed.h"
 #include "train/weights.h"
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "device/monitor/gpu_log.h"
 #include "io/ckpt/checkpoint.h"
 #include "optim/metric_schedule.h"
 #include "optim/schedule.h"
-#include "show/monitor/gpu_log.h"
-#include "train/run_state.h"
+#include "run/run_state.h"
 #include "train/session.h"
 #include "train/speed.h"
 

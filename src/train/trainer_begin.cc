@@ -6,7 +6,7 @@
 #include "base/counted.h"
 #include "base/file.h"
 #include "optim/loss_scale.h"
-#include "train/run_places.h"
+#include "run/checkpoint_choice.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 

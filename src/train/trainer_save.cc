@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "base/file.h"
+#include "run/tuning_cache.h"
 #include "train/trainer.h"
-#include "train/tuning_cache.h"
 #include "train/weights.h"
 
 namespace plimsoll {

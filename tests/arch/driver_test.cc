@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "device/cuda/cuda_device.h"
 #include "plimsoll/arguments.h"
+#include "run/run_setup.h"
 #include "tests/bad_input/binary.h"
 #include "tests/support/places.h"
-#include "train/run_setup.h"
 
 namespace plimsoll::testing {
 namespace {

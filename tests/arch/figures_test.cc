@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "plimsoll/arguments.h"
 #include "plimsoll/error.h"
+#include "run/run_setup.h"
 #include "tests/bad_input/binary.h"
-#include "train/run_setup.h"
 
 namespace plimsoll::testing {
 namespace {

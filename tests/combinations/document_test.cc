@@ -14,7 +14,7 @@
 #include "plimsoll/arguments.h"
 #include "plimsoll/methods.h"
 #include "plimsoll/trainer.h"
-#include "train/run_setup.h"
+#include "run/run_setup.h"
 
 namespace plimsoll {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "plan/compile/plan.h"
-#include "train/run_setup.h"
+#include "run/run_setup.h"
 
 namespace plimsoll::testing {
 namespace {

@@ -14,11 +14,11 @@
 #include "plimsoll/fit.h"
 #include "plimsoll/methods.h"
 #include "plimsoll/plan.h"
+#include "run/run_setup.h"
 #include "tests/bad_input/binary.h"
 #include "tests/experiments/words.h"
 #include "tests/support/sanitized.h"
 #include "tests/training/tiny_folder.h"
-#include "train/run_setup.h"
 
 namespace plimsoll::testing {
 namespace {

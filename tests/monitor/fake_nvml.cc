@@ -13,7 +13,7 @@
 #include <cstring>
 #include <string>
 
-#include "show/monitor/nvml_interface.h"
+#include "device/monitor/nvml_interface.h"
 
 using namespace plimsoll::nvml;
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/units.h"
-#include "show/monitor/capabilities.h"
-#include "show/monitor/monitor_json.h"
-#include "show/monitor/monitor_table.h"
+#include "device/monitor/capabilities.h"
+#include "device/monitor/monitor_json.h"
+#include "device/monitor/monitor_table.h"
 #include "tests/monitor/fake_driver.h"
 
 namespace plimsoll::testing {

@@ -1,8 +1,8 @@
 // Figures and warnings during a run, and the words for what holds clocks back.
 #include <gtest/gtest.h>
 
-#include "show/monitor/gpu_log.h"
-#include "show/monitor/throttle.h"
+#include "device/monitor/gpu_log.h"
+#include "device/monitor/throttle.h"
 #include "tests/monitor/fake_driver.h"
 
 namespace plimsoll::testing {

@@ -12,9 +12,9 @@
 
 #include "base/file.h"
 #include "plimsoll/trainer.h"
+#include "run/run_setup.h"
 #include "tests/training/stable_log.h"
 #include "tests/training/tiny_folder.h"
-#include "train/run_setup.h"
 #include "train/session.h"
 #include "train/trainer.h"
 

@@ -13,10 +13,10 @@
 
 #include "plimsoll/plan.h"
 #include "plimsoll/trainer.h"
+#include "run/captured_buckets.h"
+#include "run/evaluation_count.h"
+#include "run/run_length.h"
 #include "tests/training/tiny_folder.h"
-#include "train/captured_buckets.h"
-#include "train/run_evaluations.h"
-#include "train/run_steps.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/units.h"
 #include "plimsoll/plan.h"
 #include "plimsoll/trainer.h"
+#include "run/run_setup.h"
 #include "tests/training/tiny_folder.h"
-#include "train/run_setup.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "show/monitor/nvml.h"
+#include "device/monitor/nvml.h"
 
 namespace plimsoll::testing {
 namespace {

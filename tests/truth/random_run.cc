@@ -16,8 +16,8 @@
 #include "base/units.h"
 #include "plan/compile/plan.h"
 #include "plimsoll/arguments.h"
+#include "run/run_setup.h"
 #include "tests/bad_input/binary.h"
-#include "train/run_setup.h"
 
 namespace plimsoll::testing {
 namespace {

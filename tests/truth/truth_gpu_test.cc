@@ -12,7 +12,7 @@
 
 #include "base/units.h"
 #include "device/cuda/cuda_device.h"
-#include "show/monitor/nvml.h"
+#include "device/monitor/nvml.h"
 #include "tests/truth/random_run.h"
 
 namespace plimsoll::testing {

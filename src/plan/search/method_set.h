@@ -1,5 +1,5 @@
 // Sets of methods of the table (plimsoll/methods.h), what they make of a request, and the words by which a
-// user asks for them. What the arguments say of a run is decided where they are read (train/run_request.h):
+// user asks for them. What the arguments say of a run is decided where they are read (run/run_request.h):
 // here is what the same words make of a request that was read, so that a search need not read arguments for
 // each of some thousand sets. Tests hold the two together. Pure; thread-safe.
 #pragma once

@@ -1,0 +1,44 @@
+#include "device/monitor/gpu_log.h"
+
+#include <cmath>
+#include <utility>
+
+#include "device/monitor/throttle.h"
+
+namespace plimsoll {
+
+GpuLog::GpuLog(std::string uuid, std::string label, const Nvml& nvml)
+    : uuid_(std::move(uuid)), label_(std::move(label)), nvml_(nvml) {}
+
+std::vector<std::string> GpuLog::add(LogRecord& record) {
+  const auto sample = nvml_.load(uuid_);
+  if (!sample) return {};
+  const auto put = [&](const char* name, const auto& value) {
+    if (value) record.values[name] = static_cast<double>(*value);
+  };
+  if (sample->memory) {
+    record.values["gpu_memory_used_mib"] =
+        std::floor(static_cast<double>(sample->memory->used_bytes) / (1 << 20));
+  }
+  put("gpu_utilization", sample->gpu_percent);
+  put("gpu_memory_utilization", sample->memory_percent);
+  put("gpu_sm_clock_mhz", sample->sm_clock_mhz);
+  put("gpu_memory_clock_mhz", sample->memory_clock_mhz);
+  put("gpu_power_w", sample->power_w);
+  put("gpu_power_limit_w", sample->power_limit_w);
+  put("gpu_temperature_c", sample->temperature_c);
+  put("gpu_fan", sample->fan_percent);
+  if (sample->clock_events) {
+    const std::string names = clock_event_names(*sample);
+    record.words["gpu_throttle"] = names.empty() ? "none" : names;
+  }
+  std::vector<std::string> warnings;
+  for (const ClockEvent& event : clock_events(*sample)) {
+    if (!event.is_throttling || (warned_ & event.bit) != 0) continue;
+    warned_ |= event.bit;
+    warnings.push_back(throttle_warning(label_, event));
+  }
+  return warnings;
+}
+
+}  // namespace plimsoll

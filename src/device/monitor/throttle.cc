@@ -1,0 +1,76 @@
+#include "device/monitor/throttle.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+namespace {
+
+// The bits as NVML documents them under "clocks event reasons".
+constexpr uint64_t kIdle = 0x1;
+constexpr uint64_t kApplicationClocks = 0x2;
+constexpr uint64_t kPowerCap = 0x4;
+constexpr uint64_t kHardwareSlowdown = 0x8;
+constexpr uint64_t kSyncBoost = 0x10;
+constexpr uint64_t kSoftwareThermal = 0x20;
+constexpr uint64_t kHardwareThermal = 0x40;
+constexpr uint64_t kPowerBrake = 0x80;
+constexpr uint64_t kDisplayClocks = 0x100;
+constexpr uint64_t kKnown = 0x1ff;
+
+std::string power_advice(const GpuSample& sample) {
+  const std::string draw = sample.power_w && sample.power_limit_w
+                               ? fmt::format("it draws {:.0f} of the {:.0f} W that it may; ", *sample.power_w,
+                                             *sample.power_limit_w)
+                               : std::string();
+  return draw + "raise the limit where card, supply and cooling allow it (nvidia-smi --power-limit)";
+}
+
+std::string cooling_advice(const GpuSample& sample) {
+  const std::string heat =
+      sample.temperature_c ? fmt::format("it is at {} C; ", *sample.temperature_c) : std::string();
+  return heat + "improve the cooling: air flow, room between cards, dust, fans, or lower the power limit";
+}
+
+constexpr const char* kSupplyAdvice =
+    "the power supply asked for it: check that it is strong enough and that every power cable of the card is "
+    "connected by a line of its own";
+
+}  // namespace
+
+std::vector<ClockEvent> clock_events(const GpuSample& sample) {
+  const uint64_t bits = sample.clock_events.value_or(0);
+  std::vector<ClockEvent> events;
+  const auto add = [&](uint64_t bit, const char* name, const std::string& advice, bool is_throttling) {
+    if ((bits & bit) != 0)
+      events.push_back({.bit = bit, .name = name, .advice = advice, .is_throttling = is_throttling});
+  };
+  if ((bits & (kHardwareThermal | kPowerBrake)) == 0) {
+    add(kHardwareSlowdown, "hardware slowdown",
+        "too hot, or too much power drawn at once: check the cooling, the power supply and its cables", true);
+  }
+  add(kHardwareThermal, "thermal slowdown by the hardware", cooling_advice(sample), true);
+  add(kPowerBrake, "power brake", kSupplyAdvice, true);
+  add(kSoftwareThermal, "thermal slowdown by the driver", cooling_advice(sample), true);
+  add(kPowerCap, "power cap", power_advice(sample), true);
+  add(kSyncBoost, "held to the clocks of its group", "", false);
+  add(kApplicationClocks, "clocks set by hand", "nvidia-smi --reset-applications-clocks sets them back",
+      false);
+  add(kDisplayClocks, "display clocks", "", false);
+  add(kIdle, "idle", "", false);
+  if ((bits & ~kKnown) != 0) {
+    events.push_back({.bit = bits & ~kKnown, .name = fmt::format("unknown event {:#x}", bits & ~kKnown)});
+  }
+  return events;
+}
+
+std::string clock_event_names(const GpuSample& sample) {
+  std::string names;
+  for (const ClockEvent& event : clock_events(sample)) names += (names.empty() ? "" : ", ") + event.name;
+  return names;
+}
+
+std::string throttle_warning(const std::string& gpu, const ClockEvent& event) {
+  return fmt::format("{} slows down: {}; {}", gpu, event.name, event.advice);
+}
+
+}  // namespace plimsoll

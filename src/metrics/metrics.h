@@ -1,0 +1,123 @@
+// Metrics of evaluation: accuracy, F1, Matthews correlation, mean squared error, Pearson and Spearman
+// correlation, and what GLUE makes of them. Thread-safe: each object is for one thread. Nothing here keeps
+// logits.
+//
+// Classification is counted into a confusion matrix as batches come (exact: the counts are integers). A
+// regression keeps two doubles a row, since ranks need all rows; its sums are in double, in the order of the
+// rows. Definitions and corner cases are those of scikit-learn 1.9 and SciPy 1.17, whose values the tests
+// hold.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/problem_type.h"
+
+namespace plimsoll {
+
+enum class F1Average { kBinary, kMacro, kWeighted, kMicro };
+
+// Counts of (label, prediction) pairs.
+class ConfusionMatrix {
+ public:
+  explicit ConfusionMatrix(int64_t num_classes);
+
+  // Adds one row; a negative label (no label) is skipped. Requires: label < num_classes, 0 <= prediction <
+  // num_classes.
+  void add(int64_t label, int64_t prediction);
+  // Adds the arg max (the first, on ties) of each row of logits [rows, num_classes].
+  void add_logits(std::span<const float> logits, std::span<const int32_t> labels);
+  // Adds another matrix of the same size: the counts of another rank.
+  void merge(const ConfusionMatrix& other);
+
+  int64_t num_classes() const { return num_classes_; }
+  int64_t num_rows() const { return num_rows_; }
+  int64_t count(int64_t label, int64_t prediction) const;
+  int64_t label_count(int64_t label) const;
+  int64_t prediction_count(int64_t prediction) const;
+
+  // 0 if there are no rows.
+  double accuracy() const;
+  // kBinary: of class 1. 2 TP / (2 TP + FP + FN), and 0 where that is 0 / 0. kMacro: the mean, kWeighted:
+  // weighted by label counts, over the classes that occur as a label or as a prediction. kMicro: of the
+  // summed counts, which is the accuracy. Requires: kBinary has two classes.
+  double f1(F1Average average) const;
+  // Matthews' correlation, for any number of classes (Gorodkin 2004); 0 if labels or predictions are all of
+  // one class.
+  double matthews() const;
+
+ private:
+  int64_t num_classes_ = 0;
+  int64_t num_rows_ = 0;
+  std::vector<int64_t> counts_;  // [label * num_classes + prediction]
+};
+
+// Counts of a multi-label problem: a class is predicted where its logit is above 0 (a probability above 1/2).
+class MultiLabelCounts {
+ public:
+  explicit MultiLabelCounts(int64_t num_classes);
+  // Both are [rows, num_classes]; a label is set where it is at least 1/2; rows with a NaN label are skipped.
+  void add_logits(std::span<const float> logits, std::span<const float> labels);
+  int64_t num_rows() const { return num_rows_; }
+  // The share of rows whose classes are all right.
+  double accuracy() const;
+  // kMicro and kMacro, kWeighted as ConfusionMatrix, but over all classes.
+  double f1(F1Average average) const;
+
+ private:
+  int64_t num_classes_ = 0;
+  int64_t num_rows_ = 0;
+  int64_t num_exact_ = 0;
+  std::vector<int64_t> true_positive_;
+  std::vector<int64_t> false_positive_;
+  std::vector<int64_t> false_negative_;
+};
+
+// Pairs of a regression. NaN labels (no label) are skipped.
+class RegressionPairs {
+ public:
+  void reserve(int64_t rows);
+  void add(double label, double prediction);
+  void add_rows(std::span<const float> predictions, std::span<const float> labels);
+  int64_t num_rows() const { return static_cast<int64_t>(labels_.size()); }
+  // Mean squared error; 0 if there are no rows.
+  double mean_squared_error() const;
+  // NaN for fewer than two rows or when either side is constant, as SciPy.
+  double pearson() const;
+  // Pearson correlation of the ranks; equal values share the mean of their ranks.
+  double spearman() const;
+
+ private:
+  std::vector<double> labels_;
+  std::vector<double> predictions_;
+};
+
+// Two-pass Pearson correlation: means first, so that large offsets do not cancel. Sums in double, in order.
+double pearson_correlation(std::span<const double> x, std::span<const double> y);
+// Ranks from 1, ties averaged.
+std::vector<double> average_ranks(std::span<const double> values);
+
+using MetricList = std::vector<std::pair<std::string, double>>;
+
+// Adds "combined_score", the mean, if there are several values, as run_glue does.
+void add_combined_score(MetricList& metrics);
+
+// The suffix of the metrics of MNLI's second validation set: eval_accuracy_mm, as run_glue writes them.
+inline constexpr std::string_view kMismatchedSuffix = "_mm";
+
+// The names of what an evaluation reports where no task names its own.
+std::vector<std::string> default_metric_names(ProblemType problem);
+
+// The values by their Hugging Face names, in the order of the names. A classification has "accuracy", "f1"
+// (kBinary for two classes, else kMacro), "f1_macro", "f1_weighted", "matthews_correlation"; a multi-label
+// problem "accuracy", "f1" (kMicro), "f1_macro", "f1_weighted"; a regression "mse", "pearson", "spearmanr".
+// Errors: kUsage for a name that does not fit.
+MetricList classification_metrics(const ConfusionMatrix& counts, std::span<const std::string_view> names);
+MetricList multi_label_metrics(const MultiLabelCounts& counts, std::span<const std::string_view> names);
+MetricList regression_metrics(const RegressionPairs& pairs, std::span<const std::string_view> names);
+
+}  // namespace plimsoll

@@ -1,0 +1,44 @@
+#include "run/calibration_cache.h"
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "device/cpu/cpu_features.h"
+#include "device/monitor/host.h"
+#include "plimsoll/error.h"
+#include "run/user_cache.h"
+
+namespace plimsoll {
+
+std::string calibrated_cpu() {
+  return fmt::format("{}, {}", cpu_name(), cpu_isa_name(cpu_isa()));
+}
+
+std::string calibration_path(const std::string& cpu, int num_threads, const Environment& environment) {
+  const std::string folder = cache_folder("calibration", environment);
+  if (folder.empty()) return {};
+  return join_path(folder, fmt::format("{}-{}.json", to_hex(hash64(cpu)), num_threads));
+}
+
+CpuCalibration read_calibration(const std::string& word, int num_threads, const Environment& environment,
+                                FileSystem& files, std::vector<std::string>& warnings) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  if (word == "off") return {};
+  const std::string cpu = calibrated_cpu();
+  const std::string path = word == "auto" ? calibration_path(cpu, num_threads, environment) : word;
+  if (path.empty() || (word == "auto" && !is_in_cache(files, path))) return {};
+  try {
+    CpuCalibration calibration = parse_cpu_calibration(read_text_file(files, path, kMost), path);
+    if (calibration.cpu == cpu && calibration.num_threads == num_threads) return calibration;
+    warnings.push_back(fmt::format(
+        "{}: it was measured on {} with {} threads, and this is {} with {}; the estimate of time is not "
+        "calibrated (plimsoll bench --calibrate measures)",
+        path, calibration.cpu, calibration.num_threads, cpu, num_threads));
+  } catch (const Error& error) {
+    if (word != "auto") throw;
+    warnings.push_back(std::string(error.what()) + "; the estimate of time is not calibrated");
+  }
+  return {};
+}
+
+}  // namespace plimsoll

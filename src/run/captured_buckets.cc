@@ -1,0 +1,146 @@
+#include "run/captured_buckets.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "run/evaluation_count.h"
+#include "run/run_length.h"
+
+namespace plimsoll {
+namespace {
+
+// How often a segment runs in each bucket of a ladder.
+class BucketRuns {
+ public:
+  explicit BucketRuns(const Bucket& largest) : ladder_(make_ladder(largest)), runs_(ladder_.size()) {}
+
+  void add(int64_t tokens, int64_t times = 1) {
+    const auto it = std::ranges::lower_bound(ladder_, tokens, {}, &Bucket::tokens);
+    const auto at = std::min<std::ptrdiff_t>(it - ladder_.begin(), std::ssize(ladder_) - 1);
+    runs_[static_cast<size_t>(at)] += times;
+  }
+  int num_captured() const {
+    return static_cast<int>(std::ranges::count_if(runs_, [](int64_t runs) { return runs >= 2; }));
+  }
+  int num_buckets() const { return static_cast<int>(ladder_.size()); }
+
+ private:
+  std::vector<Bucket> ladder_;
+  std::vector<int64_t> runs_;
+};
+
+int64_t tokens_of(const Sampler& sampler, std::span<const int32_t> rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0}, [&](int64_t tokens, int32_t row) {
+    return tokens + sampler.lengths()[static_cast<size_t>(row)];
+  });
+}
+
+// Of epochs that are alike, one that is begun and two more meet everything twice that comes again.
+constexpr int64_t kEnoughAlike = 3;
+
+// Fills `train` and `update`. An optimizer segment runs in the bucket of its step's last micro-batch.
+void count_training(const CountedRun& run, const Bucket& largest, int64_t max_walked_rows,
+                    CapturedBuckets& captured) {
+  SamplerOptions options = run.sampler;
+  const auto [shortest, longest] = std::ranges::minmax_element(run.train_lengths);
+  if (*shortest == *longest) options.strategy = SamplingStrategy::kSequential;
+  const bool is_alike = options.strategy == SamplingStrategy::kSequential;
+  Sampler sampler(options, run.train_lengths);
+  sampler.seek(run.start.position);
+  BucketRuns micro_batches(largest);
+  BucketRuns updates(largest);
+  int64_t rows = is_alike ? 0 : sampler.num_rows();  // that were put in order
+  int64_t epochs = 0;
+  int64_t in_step = 0;
+  for (int64_t steps = run_length(run.arguments, sampler).max_steps - run.start.step; steps > 0;) {
+    if (rows > max_walked_rows) {
+      captured.train = captured.update = micro_batches.num_buckets();
+      return;
+    }
+    const Sampler::Step batch = sampler.next();
+    const int64_t tokens = tokens_of(sampler, batch.rows);
+    micro_batches.add(tokens);
+    if (++in_step == options.accumulation_steps || batch.last_in_epoch) {
+      updates.add(tokens);
+      in_step = 0;
+      --steps;
+    }
+    if (!batch.last_in_epoch) continue;
+    if (is_alike && ++epochs == kEnoughAlike) break;
+    if (!is_alike) rows += sampler.num_rows();
+  }
+  captured.train = micro_batches.num_captured();
+  captured.update = updates.num_captured();
+}
+
+void count_set(const std::vector<int32_t>& lengths, int64_t batch_size, int64_t times, BucketRuns& runs) {
+  Sampler sampler({.strategy = SamplingStrategy::kSequential, .batch_size = batch_size}, lengths);
+  for (int64_t i = 0; i < sampler.batches_per_epoch(); ++i) {
+    runs.add(tokens_of(sampler, sampler.next().rows), times);
+  }
+}
+
+// Those of the training loop, and the one at the end.
+int64_t times_evaluated(const CountedRun& run) {
+  if (run.purpose != RunPurpose::kTrain) return run.purpose == RunPurpose::kEvaluate ? 1 : 0;
+  const Sampler sampler(run.sampler, run.train_lengths);
+  return num_evaluations(run.arguments, run_length(run.arguments, sampler), run.start) +
+         (run.arguments.do_eval ? 1 : 0);
+}
+
+void count_evaluation(const CountedRun& run, const Bucket& largest, CapturedBuckets& captured) {
+  BucketRuns runs(largest);
+  const int64_t batch_size = run.arguments.per_device_eval_batch_size;
+  if (!run.evaluated.empty()) {
+    const int64_t times = times_evaluated(run);
+    for (const std::vector<int32_t>& lengths : run.evaluated) count_set(lengths, batch_size, times, runs);
+  }
+  for (const std::vector<int32_t>& lengths : run.predicted) count_set(lengths, batch_size, 1, runs);
+  captured.evaluate = runs.num_captured();
+}
+
+}  // namespace
+
+CountedRun counted_run(const RunSetup& setup) {
+  CountedRun run{
+      .purpose = setup.purpose, .arguments = setup.arguments, .sampler = setup.sampler, .start = setup.start};
+  if (setup.train) run.train_lengths = setup.train->tokens.lengths();
+  for (const std::optional<Dataset>* data : {&setup.evaluate, &setup.evaluate_mismatched}) {
+    if (*data) run.evaluated.push_back((*data)->tokens.lengths());
+  }
+  for (const std::optional<Dataset>* data : {&setup.predict, &setup.predict_mismatched}) {
+    if (*data) run.predicted.push_back((*data)->tokens.lengths());
+  }
+  return run;
+}
+
+CapturedBuckets captured_buckets(const CountedRun& run, const Bucket& train, const Bucket& evaluate,
+                                 int64_t max_walked_rows) {
+  // Without data every batch of training is as large as it may be.
+  if (run.purpose == RunPurpose::kPlan) return {.train = 1, .update = 1};
+  CapturedBuckets captured{.train = 0, .update = 0, .evaluate = 0};
+  const bool trains = run.purpose == RunPurpose::kTrain;
+  // Ops that are timed one by one are given so.
+  if (trains && run.arguments.profile) return captured;
+  if (trains) count_training(run, train, max_walked_rows, captured);
+  count_evaluation(run, evaluate, captured);
+  return captured;
+}
+
+CapturedBuckets captured_buckets_of_dummy(CountedRun run, const PlanRequest& request) {
+  const Bucket& largest = request.train_bucket;
+  const int64_t batch_size = std::min(largest.sequences, std::ssize(run.train_lengths));
+  run.arguments.per_device_train_batch_size = run.sampler.batch_size = batch_size;
+  run.arguments.gradient_accumulation_steps = run.sampler.accumulation_steps =
+      request.gradient_accumulation_steps;
+  std::ranges::fill(run.train_lengths, static_cast<int32_t>(largest.longest));
+  for (std::vector<std::vector<int32_t>>* sets : {&run.evaluated, &run.predicted}) {
+    for (std::vector<int32_t>& lengths : *sets)
+      std::ranges::fill(lengths, static_cast<int32_t>(largest.longest));
+  }
+  return captured_buckets(run, largest, request.evaluate_bucket);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+#include "run/checkpoint_choice.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/check.h"
+#include "run/run_state.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_true(const std::string& word) {
+  return word == "True" || word == "true" || word == "1";
+}
+
+}  // namespace
+
+ResumeChoice choose_checkpoint(FileSystem& files, const Arguments& arguments, VerifyDepth depth) {
+  const std::string& wanted = arguments.resume_from_checkpoint;
+  ResumeChoice choice;
+  if (wanted.empty()) return choice;
+  if (!is_true(wanted)) {
+    if (!files.status(wanted)) {
+      throw_error(ErrorCode::kBadData,
+                  "--resume_from_checkpoint {}: there is no such folder; True resumes from the newest of "
+                  "--output_dir",
+                  wanted);
+    }
+    if (const auto damage = find_damage(files, wanted, depth)) {
+      // What is wrong with a file names it by its path already.
+      throw_error(
+          ErrorCode::kBadData,
+          "{}{}. Resume from another checkpoint, or with --resume_from_checkpoint True from the newest that "
+          "verifies",
+          damage->starts_with(wanted) ? "" : wanted + ": ", *damage);
+    }
+    choice.path = wanted;
+    return choice;
+  }
+  const NewestCheckpoint newest = find_newest_verified(files, arguments.output_dir, depth);
+  for (const SkippedCheckpoint& skipped : newest.skipped)
+    choice.lines.push_back("skipped " + skipped.path + ": " + skipped.reason);
+  if (newest.path.empty() && !newest.skipped.empty()) {
+    // Starting anew would write over what the user may still want to save.
+    throw_error(ErrorCode::kBadData,
+                "{}: none of its {} checkpoints verifies; the newest, {}: {}. Restore one from a copy, or "
+                "leave --resume_from_checkpoint out to start from the beginning",
+                arguments.output_dir, newest.skipped.size(), newest.skipped.front().path,
+                newest.skipped.front().reason);
+  }
+  if (newest.path.empty()) {
+    choice.lines.push_back("no checkpoint to resume from in " + arguments.output_dir +
+                           ": starting from the beginning");
+  }
+  choice.path = newest.path;
+  return choice;
+}
+
+std::string resumable_checkpoint(FileSystem& files, const Arguments& arguments) {
+  try {
+    return choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
+  } catch (const Error&) {
+    return {};  // a plan is made without it; a run was refused before
+  }
+}
+
+void check_resume(FileSystem& files, const Arguments& arguments) {
+  const std::string path = choose_checkpoint(files, arguments, VerifyDepth::kSizes).path;
+  if (path.empty()) return;
+  static_cast<void>(
+      parse_run_state(open_checkpoint(files, path).run_state_json, join_path(path, kRunStateFile)));
+}
+
+void check_output_dir(const std::string& output_dir) {
+  // The run makes what is missing of it.
+  fs::path there = fs::absolute(output_dir).lexically_normal();
+  std::error_code ignored;
+  while (!fs::exists(there, ignored) && there.has_relative_path()) {
+    if (fs::is_symlink(there, ignored)) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--output_dir {}: {} is a link to '{}', which is not there; make that folder, or name another",
+          output_dir, there.string(), fs::read_symlink(there, ignored).string());
+    }
+    there = there.parent_path();
+  }
+  if (!fs::is_directory(there, ignored)) {
+    throw_error(ErrorCode::kUsage,
+                "--output_dir {}: {} is no folder; name another, or move what is there out of the way",
+                output_dir, there.string());
+  }
+  if (access(there.c_str(), W_OK | X_OK) == 0) return;
+  throw_error(
+      ErrorCode::kDevice,
+      "--output_dir {}: nothing can be written into {} ({}); name another folder, or change its rights",
+      output_dir, there.string(), std::strerror(errno));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,373 @@
+#include "run/data_sets.h"
+
+#include <malloc.h>
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/counted.h"
+#include "io/data/columns.h"
+#include "io/data/dummy.h"
+#include "io/data/glue.h"
+#include "io/data/table_reader.h"
+#include "io/data/text_split.h"
+#include "io/data/token_cache.h"
+#include "io/data/tokenizer_encoder.h"
+#include "run/device_choice.h"
+#include "run/host_memory.h"
+#include "run/label_choice.h"
+#include "run/threads.h"
+#include "run/trained_columns.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DataReading {
+ public:
+  DataReading(RunSetup& setup, FileSystem& files)
+      : setup_(setup),
+        arguments_(setup.arguments),
+        columns_({.text = arguments_.text_column_names, .label = arguments_.label_column_name}),
+        files_(files) {}
+
+  void run() {
+    read_data();
+    setup_.label_column = columns_.label;
+    if (is_training()) {
+      const bool is_by_name = arguments_.dataset_name.empty() && !columns_.text.empty();
+      setup_.model.source_json =
+          with_trained_columns(setup_.model.source_json,
+                               is_by_name ? TrainedColumns{columns_.text, columns_.label} : TrainedColumns{});
+    }
+  }
+
+ private:
+  void warn(std::string text) { setup_.warnings.push_back(std::move(text)); }
+
+  // The columns of the first file that is read are those of the others too. A task names its own.
+  TextSplit read_file(const std::string& path, LabelUse use, const GlueTask* task) {
+    Table table = read_table(path);
+    if (task != nullptr && columns_.text.empty()) {
+      const ColumnChoice of_task = glue_columns(*task, table);
+      columns_.text = {of_task.first};
+      if (of_task.second) columns_.text.push_back(*of_task.second);
+      if (arguments_.label_column_name == "label") columns_.label = of_task.label;
+    }
+    const bool is_first = !std::exchange(has_read_, true);
+    const ColumnChoice columns = task == nullptr && is_first && !is_training()
+                                     ? columns_of_model(table)
+                                     : choose_columns(table, columns_);
+    if (use == LabelUse::kRequired) require_label_column(table, columns_.label);
+    if (!columns.warning.empty()) warn(columns.warning);
+    columns_.text = {columns.first};
+    if (columns.second) columns_.text.push_back(*columns.second);
+    return TextSplit(std::move(table), columns);
+  }
+
+  bool is_training() const { return setup_.purpose == RunPurpose::kTrain; }
+
+  // A model that is evaluated or predicts reads the columns that it was trained on, so that a column of
+  // labels never becomes a text. Where they are not there, what is read instead is said.
+  ColumnChoice columns_of_model(const Table& table) {
+    const TrainedColumns trained = trained_columns(setup_.model.source_json);
+    const bool names_label = arguments_.label_column_name != Arguments{}.label_column_name;
+    const bool has_trained = table.find_column(trained.label) >= 0;
+    const bool has_default = table.find_column(columns_.label) >= 0;
+    if (!names_label && !trained.label.empty() && (has_trained || !has_default)) {
+      if (has_default && trained.label != columns_.label) {
+        setup_.notes.push_back(
+            fmt::format("{}: the labels are those of the column '{}', as in training, not of '{}'",
+                        table.file_name(), trained.label, columns_.label));
+      }
+      columns_.label = trained.label;
+    }
+    if (!columns_.text.empty()) return choose_columns(table, columns_);
+    const auto is_here = [&](const std::string& name) {
+      return table.find_column(name) >= 0 && name != columns_.label;
+    };
+    if (!trained.text.empty() && std::all_of(trained.text.begin(), trained.text.end(), is_here)) {
+      columns_.text = trained.text;
+      return choose_columns(table, columns_);
+    }
+    ColumnChoice choice = choose_columns(table, columns_);
+    // A model of single texts is given single texts.
+    if (trained.text.size() == 1 && choice.second) {
+      choice.second.reset();
+      choice.warning.clear();
+    }
+    const std::string read = choice.second
+                                 ? fmt::format("the columns '{}' and '{}'", choice.first, *choice.second)
+                                 : fmt::format("the column '{}'", choice.first);
+    if (!trained.text.empty()) {
+      warn(
+          fmt::format("{}: the model was trained on the text of '{}', and the file has {}: {} {} read; "
+                      "--text_column_names names others",
+                      table.file_name(), fmt::join(trained.text, "' and '"), table.column_list(), read,
+                      choice.second ? "are" : "is"));
+    } else if (choice.second && choice.first != "sentence1") {
+      setup_.notes.push_back(
+          fmt::format("{}: each text is a pair, of {}; --text_column_names names others, or one alone",
+                      table.file_name(), read));
+    }
+    return choice;
+  }
+
+  // Where the file alone is over the limit, reading it would break the limit before a plan could say so.
+  void require_file_fits(const std::string& path) const {
+    std::error_code unknown;
+    const auto size = fs::file_size(path, unknown);
+    if (!arguments_.memory_limit || unknown || static_cast<int64_t>(size) <= *arguments_.memory_limit) return;
+    PlanRequest request;
+    std::vector<std::string> ignored;
+    choose_device(arguments_, setup_.asked, num_run_threads(arguments_), request, ignored);
+    if (request.device != KernelDevice::kCpu) return;
+    throw_error(ErrorCode::kWillNotFit,
+                "{}: the file has {} bytes and lies in memory while it is read, {} bytes are allowed "
+                "(--memory_limit); allow more, or split the file",
+                path, size, *arguments_.memory_limit);
+  }
+
+  std::optional<TextSplit> read_split(const std::string& path, GlueSplit split, const GlueTask* task) {
+    if (!path.empty()) require_file_fits(path);
+    std::optional<TextSplit> read;
+    const ColumnOptions named{.text = arguments_.text_column_names, .label = arguments_.label_column_name};
+    if (task != nullptr && !path.empty() && is_glue_layout(path)) {
+      read = read_glue_file(*task, path, split, named);
+    } else if (!path.empty()) {
+      read = read_file(path, split == GlueSplit::kTest ? LabelUse::kOptional : LabelUse::kRequired, task);
+    } else if (task != nullptr && !arguments_.dataset_name.empty()) {
+      read = read_glue(*task, arguments_.dataset_name, split, named);
+    }
+    if (read) take(*read);
+    return read;
+  }
+
+  void take(const TextSplit& split) {
+    reading_.add_table(split);
+    warn_of_odd_rows(split);
+  }
+
+  // Tokens are all that stays of a text.
+  Dataset tokenize_and_release(std::optional<TextSplit>& text, std::optional<int64_t> max_rows,
+                               LabelUse use) {
+    Dataset data = tokenize(*text, max_rows, use);
+    reading_.add_data(data);
+    reading_.release(*text);
+    text.reset();
+    return data;
+  }
+
+  void warn_of_odd_rows(const TextSplit& split) {
+    const std::string& file = split.table().file_name();
+    if (split.num_skipped_rows() > 0) {
+      warn(fmt::format("{}: {} of {} {} a column that the task needs and {} left out, the first in line {}",
+                       file, split.num_skipped_rows(), counted(split.table().num_rows(), "row"),
+                       split.num_skipped_rows() == 1 ? "lacks" : "lack",
+                       split.num_skipped_rows() == 1 ? "is" : "are", split.first_skipped_line()));
+    }
+    if (split.num_empty_texts() > 0) {
+      warn(fmt::format("{}: {} {} empty, the first in line {}", file,
+                       counted(split.num_empty_texts(), "text"), split.num_empty_texts() == 1 ? "is" : "are",
+                       split.first_empty_line()));
+    }
+  }
+
+  // What texts are cut to, and who said so.
+  std::string length_words() const {
+    if (arguments_.max_seq_length > setup_.model.max_position_embeddings)
+      return fmt::format("the model's {}", counted(setup_.model.max_position_embeddings, "position"));
+    return fmt::format("--max_seq_length {}{}", arguments_.max_seq_length,
+                       arguments_.max_seq_length == Arguments{}.max_seq_length ? ", the default" : "");
+  }
+
+  static void keep_first(TextSplit& split, std::optional<int64_t> max_rows) {
+    if (max_rows && *max_rows < split.num_rows()) split.keep_first(*max_rows);
+  }
+
+  Dataset tokenize(TextSplit& split, std::optional<int64_t> max_rows, LabelUse use) {
+    keep_first(split, max_rows);
+    const TokenizerEncoder encoder(*setup_.tokenizer);
+    const TokenizeOptions options{
+        .max_seq_length = max_seq_length(setup_), .num_threads = num_run_threads(arguments_), .progress = {}};
+    Dataset data;
+    if (arguments_.cache_dir.empty()) {
+      data.tokens = tokenize_split(split, encoder, options);
+      setup_.token_cache = "token cache: none, --cache_dir is not given";
+    } else {
+      CachedTokens cached =
+          tokenize_cached(split, encoder, options, arguments_.cache_dir, files_,
+                          arguments_.overwrite_cache ? CacheUse::kRewrite : CacheUse::kReadAndWrite);
+      data.tokens = std::move(cached.tokens);
+      tell_of_cache(split.table().file_name(), cached);
+    }
+    const TruncationCount& cut = data.tokens.truncation();
+    if (cut.rows > 0) {
+      warn(fmt::format("{}: {} of {} {} longer than {}: {} cut off", split.table().file_name(), cut.rows,
+                       counted(split.num_rows(), "text"), cut.rows == 1 ? "was" : "were", length_words(),
+                       counted(cut.tokens, "token")));
+    }
+    // What is predicted needs no labels, and those that are there may be of another kind: run_glue drops them
+    // too.
+    if (split.has_label() && use == LabelUse::kRequired)
+      data.labels = encode_labels(split, setup_.labels, use);
+    return data;
+  }
+
+  void tell_of_cache(const std::string& file, const CachedTokens& cached) {
+    std::string& line = setup_.token_cache;
+    line += line.empty() ? fmt::format("token cache {}: ", arguments_.cache_dir) : "; ";
+    line += file;
+    switch (cached.outcome) {
+      case CacheOutcome::kHit:
+        line += " read from it";
+        break;
+      case CacheOutcome::kBuilt:
+        line += arguments_.overwrite_cache ? " written anew" : " written";
+        break;
+      case CacheOutcome::kRebuilt:
+        line += fmt::format(" written anew ({})", cached.detail);
+        break;
+      case CacheOutcome::kNotSaved:
+        line += fmt::format(" not kept ({})", cached.detail);
+        break;
+    }
+  }
+
+  void read_data() {
+    if (arguments_.dataset_name == "dummy") {
+      read_dummy();
+      return;
+    }
+    const GlueTask* task = arguments_.task_name.empty() ? nullptr : &find_glue_task(arguments_.task_name);
+    const bool train = setup_.purpose == RunPurpose::kTrain;
+    std::optional<TextSplit> train_text =
+        train ? read_split(arguments_.train_file, GlueSplit::kTrain, task) : std::nullopt;
+    const bool wants_eval = setup_.purpose == RunPurpose::kEvaluate ||
+                            (train && (arguments_.do_eval || arguments_.eval_strategy != "no"));
+    if (train) note_unread_files(wants_eval);
+    std::optional<TextSplit> eval_text =
+        wants_eval ? read_split(arguments_.validation_file, GlueSplit::kValidation, task) : std::nullopt;
+    std::optional<TextSplit> test_text = setup_.purpose == RunPurpose::kPredict || arguments_.do_predict
+                                             ? read_split(arguments_.test_file, GlueSplit::kTest, task)
+                                             : std::nullopt;
+    if (task != nullptr && ((train && !train_text) || (wants_eval && !eval_text))) {
+      throw_error(
+          ErrorCode::kUsage,
+          "--task_name {}: no data: give --dataset_name FOLDER, where train.tsv, dev.tsv and test.tsv lie as "
+          "GLUE has them, or --train_file and --validation_file",
+          arguments_.task_name);
+    }
+    if (train && !train_text)
+      throw_error(ErrorCode::kUsage, "no training data: give --train_file FILE (.csv, .tsv, .json, .jsonl)");
+    if (wants_eval && !eval_text)
+      throw_error(ErrorCode::kUsage, "no validation data: give --validation_file FILE");
+    if ((setup_.purpose == RunPurpose::kPredict || arguments_.do_predict) && !test_text)
+      throw_error(ErrorCode::kUsage, "no data to predict: give --test_file FILE");
+    choose_labels(setup_, train_text ? &*train_text : nullptr, task);
+    if (train_text) {
+      keep_first(*train_text, arguments_.max_train_samples);
+      setup_.train_data_hash = train_text->text_hash();
+      setup_.train = tokenize_and_release(train_text, arguments_.max_train_samples, LabelUse::kRequired);
+    }
+    if (eval_text)
+      setup_.evaluate = tokenize_and_release(eval_text, arguments_.max_eval_samples, LabelUse::kRequired);
+    if (test_text)
+      setup_.predict = tokenize_and_release(test_text, arguments_.max_predict_samples, LabelUse::kOptional);
+    if (task != nullptr && task->name == "mnli") read_mismatched(*task, wants_eval);
+    if (task != nullptr) {
+      for (std::string_view metric : task->metrics) setup_.metric_names.emplace_back(metric);
+    }
+    setup_.reading_bytes = reading_.peak_bytes();
+    // The allocator would keep what the texts left, and the arena would come on top of it.
+    malloc_trim(0);
+  }
+
+  // As in run_glue a file alone asks for nothing; who named it should know.
+  void note_unread_files(bool wants_eval) {
+    if (!wants_eval && !arguments_.validation_file.empty()) {
+      setup_.notes.push_back(fmt::format(
+          "--validation_file {} is not read: --do_eval evaluates at the end, --eval_strategy while training",
+          arguments_.validation_file));
+    }
+    if (!arguments_.do_predict && !arguments_.test_file.empty()) {
+      setup_.notes.push_back(
+          fmt::format("--test_file {} is not read: --do_predict predicts it", arguments_.test_file));
+    }
+  }
+
+  // MNLI's second sets, of other genres than the training data's.
+  void read_mismatched(const GlueTask& task, bool wants_eval) {
+    if (wants_eval && arguments_.validation_file.empty()) {
+      std::optional<TextSplit> mismatched =
+          read_glue(task, arguments_.dataset_name, GlueSplit::kValidationMismatched);
+      take(*mismatched);
+      setup_.evaluate_mismatched =
+          tokenize_and_release(mismatched, arguments_.max_eval_samples, LabelUse::kRequired);
+    }
+    if (setup_.predict && arguments_.test_file.empty()) {
+      std::optional<TextSplit> mismatched =
+          read_glue(task, arguments_.dataset_name, GlueSplit::kTestMismatched);
+      take(*mismatched);
+      setup_.predict_mismatched =
+          tokenize_and_release(mismatched, arguments_.max_predict_samples, LabelUse::kOptional);
+    }
+  }
+
+  void read_dummy() {
+    // 4 GiB of ids: beyond it somebody mistyped, and the machine would be the one to say so.
+    constexpr int64_t kMostTokens = int64_t{1} << 31;
+    if (arguments_.dummy_num_samples > kMostTokens / max_seq_length(setup_)) {
+      throw_error(ErrorCode::kUsage,
+                  "--dummy_num_samples {} sequences of {} tokens are more than the {} tokens that random "
+                  "data may have; "
+                  "give fewer",
+                  arguments_.dummy_num_samples, max_seq_length(setup_), kMostTokens);
+    }
+    const DummyOptions options = dummy_options(setup_);
+    if (setup_.purpose == RunPurpose::kTrain) setup_.train = make_dummy_dataset(options);
+    if (setup_.purpose != RunPurpose::kTrain || arguments_.do_eval || arguments_.eval_strategy != "no") {
+      setup_.evaluate = make_dummy_dataset(options);
+    }
+    if (setup_.purpose == RunPurpose::kPredict || arguments_.do_predict)
+      setup_.predict = make_dummy_dataset(options);
+    setup_.labels = given_labels({});
+    setup_.labels.num_labels = options.num_labels;
+    for (int i = 0; i < options.num_labels; ++i) setup_.labels.names.push_back("LABEL_" + std::to_string(i));
+  }
+
+  RunSetup& setup_;
+  const Arguments& arguments_;
+  ColumnOptions columns_;
+  bool has_read_ = false;  // a file, whose columns are those of the others
+  FileSystem& files_;
+  ReadingMemory reading_;
+};
+
+}  // namespace
+
+DummyOptions dummy_options(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  return {.num_rows = arguments.dummy_num_samples,
+          .length = max_seq_length(setup),
+          .end_id = static_cast<int32_t>(std::min<int64_t>(30000, setup.model.vocab_size)),
+          .num_labels = static_cast<int32_t>(arguments.num_labels.value_or(2)),
+          .seed = static_cast<uint64_t>(arguments.seed)};
+}
+
+int64_t max_seq_length(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  const int64_t length =
+      arguments.dataset_name == "dummy" ? arguments.dummy_seq_length : arguments.max_seq_length;
+  return std::min(length, setup.model.max_position_embeddings);
+}
+
+void read_run_data(RunSetup& setup, FileSystem& files) {
+  DataReading(setup, files).run();
+}
+
+}  // namespace plimsoll

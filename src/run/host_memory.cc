@@ -1,0 +1,172 @@
+#include "run/host_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/units.h"
+#include "io/data/batch.h"
+#include "io/data/table_reader.h"
+#include "io/data/text_split.h"
+#include "kernels/matmul/matmul_catalog.h"
+#include "plimsoll/arguments.h"
+#include "run/data_sets.h"
+#include "run/run_setup.h"
+
+namespace plimsoll {
+namespace {
+
+// The program, its libraries as far as they are touched and the allocator's slack: the VmHWM less arena and
+// data of runs with one bucket, rounded up.
+constexpr int64_t kProcessBytes = 26 * kMiB;
+// The driver of a GPU, opened to see which devices there are: 3 to 24 MiB more were seen in runs on a CPU of
+// a machine with an H200 (driver 580).
+constexpr int64_t kGpuDriverBytes = 40 * kMiB;
+// A thread's stack and what oneDNN keeps for it.
+constexpr int64_t kBytesPerThread = 1 * kMiB;
+// A chunk of a checkpoint on its way, with conversion, and its JSON texts.
+constexpr int64_t kIoBytes = 4 * kMiB;
+// Of a tokenizer's vocabulary, trie and tables, per token.
+constexpr int64_t kTokenizerBytesPerToken = 256;
+// Ops of a layer, forward and backward, before any are fused into one, and with an adapter beside each linear
+// module. What is left of them is about half.
+constexpr int64_t kOpsPerLayer = 60;
+constexpr int64_t kOpsPerAdaptedLayer = 140;
+// Closures of a bound bucket, for each of these ops. Seen: 1300 to 1500 bytes for each that is left.
+constexpr int64_t kBytesPerBoundOp = 896;
+
+// A record of the run's log: what LogHistory keeps of it, and what the plot of the losses makes of it at the
+// end (two lists of points and their text). A GPU has nine figures and a word more.
+constexpr int64_t kBytesPerLogRecord = 232;
+constexpr int64_t kBytesPerGpuRecord = 94;
+// A row of a regression whose metrics need all rows at once: label and prediction, and their ranks.
+constexpr int64_t kBytesPerRegressionRow = 64;
+// A label: its name on both sides of config.json, as lists, as JSON and as text when the model is saved.
+// Seen: 720 to 745 bytes.
+constexpr int64_t kBytesPerLabel = 768;
+
+// Beside the tokens: lengths and order of the sampler (two i32 and one u64 key a row).
+constexpr int64_t kSamplerBytesPerRow = 16;
+
+int64_t bytes_of(const std::optional<Dataset>& data) {
+  return data ? data->held_bytes() + kSamplerBytesPerRow * data->num_rows() : 0;
+}
+
+// What a run will hold of data that is made and not read: a plan knows it, and makes none.
+int64_t dummy_bytes(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  if (setup.purpose != RunPurpose::kPlan || arguments.dataset_name != "dummy") return 0;
+  const int64_t copies =
+      1 + (arguments.do_eval || arguments.eval_strategy != "no" ? 1 : 0) + (arguments.do_predict ? 1 : 0);
+  return copies *
+         (dummy_dataset_bytes(dummy_options(setup)) + kSamplerBytesPerRow * arguments.dummy_num_samples);
+}
+
+// Records that the run will log, evaluations included, and one at its end.
+int64_t num_log_records(const RunSetup& setup) {
+  const Arguments& arguments = setup.arguments;
+  const auto times = [&](const std::string& strategy, double setting) -> int64_t {
+    if (strategy == "epoch") return static_cast<int64_t>(std::ceil(setup.num_epochs)) + 1;
+    if (strategy != "steps" || setting <= 0) return 0;
+    return setup.max_steps / interval_steps(setting, setup.max_steps) + 1;
+  };
+  return 2 + times(arguments.logging_strategy, arguments.logging_steps) +
+         times(arguments.eval_strategy, arguments.eval_steps.value_or(0));
+}
+
+int64_t regression_rows(const RunSetup& setup) {
+  if (setup.labels.problem != ProblemType::kRegression) return 0;
+  int64_t rows = 0;
+  for (const std::optional<Dataset>* data : {&setup.evaluate, &setup.evaluate_mismatched, &setup.predict}) {
+    if (*data) rows = std::max(rows, (*data)->num_rows());
+  }
+  return rows;
+}
+
+// A matrix in fp32 on its way into 4 or 8 bits, and its codes.
+int64_t quantizing_bytes(const RunSetup& setup) {
+  const std::optional<LoraConfig>& lora = setup.request.lora;
+  if (!lora || lora->base_weights == BaseWeights::kAsLoaded) return 0;
+  int64_t largest = 0;
+  for (const WeightSpec& spec : model_weights(setup.model)) {
+    if (spec.shape.size() != 2 || spec.name.find("embeddings") != std::string::npos) continue;
+    for (const WeightPart& part : spec.parts) largest = std::max(largest, part.num_rows * spec.shape[1]);
+  }
+  return 6 * largest;
+}
+
+// Buckets that the training batches of this run fall into; 1 where the data is not known (the largest).
+int64_t train_buckets_used(const RunSetup& setup) {
+  if (setup.train_census.num_batches == 0) return 1;
+  const std::vector<Bucket> ladder = make_ladder(setup.request.train_bucket);
+  int64_t used = 0;
+  size_t count = 0;
+  const auto& counts = setup.train_census.counts;
+  for (const Bucket& bucket : ladder) {
+    const size_t first = count;
+    while (count < counts.size() && counts[count].first <= bucket.tokens) ++count;
+    // Batches that were not walked may fall into any bucket above the smallest that was.
+    if (count > first || (!setup.train_census.is_exact && count > 0)) ++used;
+  }
+  return used;
+}
+
+}  // namespace
+
+void ReadingMemory::note(int64_t more_bytes) {
+  peak_bytes_ = std::max(peak_bytes_, held_bytes_ + more_bytes);
+}
+
+void ReadingMemory::add_table(const TextSplit& text) {
+  // The list of rows comes when the table is whole.
+  note(std::max(peak_reading_bytes(text.table()), text.held_bytes()));
+  held_bytes_ += text.held_bytes();
+}
+
+void ReadingMemory::add_data(const Dataset& data) {
+  // Tokens lie in parts before they are joined; lengths and labels grow by doubling.
+  note(2 * data.held_bytes() + 16 * data.num_rows());
+  held_bytes_ += data.held_bytes();
+}
+
+void ReadingMemory::release(const TextSplit& text) {
+  held_bytes_ -= text.held_bytes();
+}
+
+int64_t batch_bytes_per_token(const RunSetup& setup) {
+  constexpr int64_t kBytes = 16;  // id, type, position and label
+  const Arguments& arguments = setup.arguments;
+  // On a GPU a batch is made and given while the one before runs.
+  const int64_t in_hand = setup.request.device == KernelDevice::kCpu ? 1 : 2;
+  return kBytes *
+         (in_hand + arguments.dataloader_num_workers * arguments.dataloader_prefetch_factor.value_or(2));
+}
+
+HostMemory estimate_host_memory(const RunSetup& setup) {
+  HostMemory host;
+  const int64_t threads = setup.request.num_threads;
+  const int64_t ops =
+      (setup.request.lora ? kOpsPerAdaptedLayer : kOpsPerLayer) * setup.model.num_hidden_layers;
+  if (setup.request.holds_gpu_driver) host.process_bytes += kGpuDriverBytes;
+  // On a GPU the library of the CPU's products is never called.
+  const MatmulLibraryMemory products =
+      setup.request.device == KernelDevice::kCpu ? matmul_library_memory() : MatmulLibraryMemory{};
+  host.process_bytes +=
+      kProcessBytes + products.at_start_bytes + threads * kBytesPerThread +
+      (train_buckets_used(setup) + 4) * (ops * kBytesPerBoundOp + products.per_bucket_bytes);
+  host.data_bytes = bytes_of(setup.train) + bytes_of(setup.evaluate) + bytes_of(setup.evaluate_mismatched) +
+                    bytes_of(setup.predict) + bytes_of(setup.predict_mismatched) + dummy_bytes(setup);
+  if (setup.tokenizer) host.data_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
+  host.data_bytes += batch_bytes_per_token(setup) * setup.request.train_bucket.tokens;
+  const bool is_on_gpu = setup.request.device == KernelDevice::kCuda;
+  host.data_bytes += num_log_records(setup) * (kBytesPerLogRecord + (is_on_gpu ? kBytesPerGpuRecord : 0));
+  host.data_bytes += setup.model.num_labels * kBytesPerLabel;
+  host.data_bytes += regression_rows(setup) * kBytesPerRegressionRow;
+  if (setup.reading_bytes > 0) {
+    host.reading_bytes = kProcessBytes + threads * kBytesPerThread + setup.reading_bytes;
+    if (setup.tokenizer) host.reading_bytes += setup.tokenizer->vocab_size() * kTokenizerBytesPerToken;
+  }
+  host.io_bytes = kIoBytes + quantizing_bytes(setup);
+  return host;
+}
+
+}  // namespace plimsoll

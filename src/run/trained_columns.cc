@@ -1,0 +1,40 @@
+#include "run/trained_columns.h"
+
+#include <nlohmann/json.hpp>
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kTextKey = "text_column_names";
+constexpr const char* kLabelKey = "label_column_name";
+
+}  // namespace
+
+TrainedColumns trained_columns(std::string_view config_json) {
+  TrainedColumns columns;
+  const auto config = nlohmann::json::parse(config_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return columns;
+  if (const auto label = config.find(kLabelKey); label != config.end() && label->is_string())
+    columns.label = label->get<std::string>();
+  const auto text = config.find(kTextKey);
+  if (text == config.end() || !text->is_array() || text->empty() || text->size() > 2) return columns;
+  for (const nlohmann::json& name : *text) {
+    if (!name.is_string()) return {.text = {}, .label = columns.label};
+    columns.text.push_back(name.get<std::string>());
+  }
+  return columns;
+}
+
+std::string with_trained_columns(const std::string& config_json, const TrainedColumns& columns) {
+  if (config_json.empty() && columns.text.empty()) return {};
+  auto config = config_json.empty() ? nlohmann::json::object() : nlohmann::json::parse(config_json);
+  config.erase(kTextKey);
+  config.erase(kLabelKey);
+  if (!columns.text.empty()) {
+    config[kTextKey] = columns.text;
+    config[kLabelKey] = columns.label;
+  }
+  return config.dump();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// The columns that a config.json remembers.
+#include "run/trained_columns.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+TEST(TrainedColumns, ComeBackAsTheyWereWritten) {
+  const std::string text = with_trained_columns(R"({"model_type": "bert", "mine": 1})", {{"a", "b"}, "kind"});
+  EXPECT_EQ(text,
+            R"({"label_column_name":"kind","mine":1,"model_type":"bert","text_column_names":["a","b"]})");
+  EXPECT_EQ(trained_columns(text).text, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(trained_columns(text).label, "kind");
+  // Trained on other data, a model forgets.
+  EXPECT_EQ(with_trained_columns(text, {}), R"({"mine":1,"model_type":"bert"})");
+  EXPECT_EQ(with_trained_columns("", {}), "");
+  EXPECT_EQ(trained_columns(with_trained_columns("", {{"a"}, "label"})).label, "label");
+}
+
+TEST(TrainedColumns, KeysOfOtherTypesSayNothing) {
+  for (const char* text : {"", "[]", "{}", R"({"text_column_names": "a"})", R"({"text_column_names": [1]})",
+                           R"({"text_column_names": []})", R"({"text_column_names": ["a", "b", "c"]})",
+                           R"({"label_column_name": 3})"}) {
+    EXPECT_TRUE(trained_columns(text).text.empty()) << text;
+    EXPECT_EQ(trained_columns(text).label, "") << text;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+#include "run/tuning_cache.h"
+
+#include <fmt/format.h>
+
+#include "base/hash.h"
+#include "plimsoll/error.h"
+#include "run/trained_columns.h"
+#include "run/user_cache.h"
+
+namespace plimsoll {
+namespace {
+
+// A table has some dozens to some thousands of entries of about 400 bytes.
+constexpr int64_t kMaxTuningBytes = int64_t{16} << 20;
+
+std::string bucket_text(const Bucket& bucket) {
+  return fmt::format("{} {} {}", bucket.tokens, bucket.sequences, bucket.longest);
+}
+
+// "NVIDIA H200" as a part of a file's name.
+std::string file_word(const std::string& name) {
+  std::string word;
+  for (const char c : name) {
+    const bool letter = c >= 'a' && c <= 'z';
+    const bool digit = c >= '0' && c <= '9';
+    const bool capital = c >= 'A' && c <= 'Z';
+    if (letter || digit) word.push_back(c);
+    if (capital) word.push_back(static_cast<char>(c - 'A' + 'a'));
+    if (!letter && !digit && !capital && !word.empty() && word.back() != '-') word.push_back('-');
+  }
+  while (!word.empty() && word.back() == '-') word.pop_back();
+  return word.empty() ? "gpu" : word;
+}
+
+}  // namespace
+
+std::string tuning_cache_folder(const std::string& word, const Environment& environment) {
+  if (word == "off") return {};
+  return word == "auto" ? cache_folder("tuning", environment) : word;
+}
+
+std::string tuning_file_name(const PlanRequest& request) {
+  const DType products = request.activation_dtype.value_or(request.dtype);
+  // Products do not depend on the columns that a model is trained on.
+  ModelConfig model = request.model;
+  model.source_json = with_trained_columns(model.source_json, {});
+  std::string text = model_config_json(model);
+  text += fmt::format(" {} {} {} {}", dtype_name(request.dtype), dtype_name(products),
+                      fp32_products_name(request.fp32_products),
+                      request.gradient_accumulation_steps > 1 ? "adds" : "overwrites");
+  if (request.matmul_workspace_bytes != kCublasLtWorkspaceBytes)
+    text += fmt::format(" workspace {}", request.matmul_workspace_bytes);
+  if (request.train) text += " train " + bucket_text(request.train_bucket);
+  if (request.evaluate) text += " evaluate " + bucket_text(request.evaluate_bucket);
+  return file_word(request.gpu.product.empty() ? request.gpu.name : request.gpu.product) + "-" +
+         to_hex(hash64(text)) + ".json";
+}
+
+TuningTable read_tuning_table(FileSystem& files, const std::string& path,
+                              std::vector<std::string>& warnings) {
+  try {
+    if (!files.status(path)) return {};
+    return parse_tuning_table(read_text_file(files, path, kMaxTuningBytes), path);
+  } catch (const Error& error) {
+    warnings.push_back(std::string(error.what()) + "; the products are measured anew");
+    return {};
+  }
+}
+
+std::string keep_tuning_table(FileSystem& files, const std::string& path, const TuningTable& table) {
+  try {
+    make_folders(files, parent_folder(path));
+    replace_file(files, path, tuning_table_json(table));
+    return {};
+  } catch (const Error& error) {
+    return std::string(error.what()) +
+           "; the tuning table is not kept for other runs (--tuning_cache names another folder, or off)";
+  }
+}
+
+}  // namespace plimsoll
