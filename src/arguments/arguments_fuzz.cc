@@ -11,7 +11,7 @@
 #include "arguments/assign.h"
 #include "arguments/file.h"
 #include "base/check.h"
-#include "base/fuzz_answer.h"
+#include "base/testing/fuzz_answer.h"
 #include "plimsoll/arguments.h"
 
 namespace plimsoll {

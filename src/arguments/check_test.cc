@@ -1,8 +1,8 @@
 // What settings mean for each other: one test for each rule.
 #include <gtest/gtest.h>
 
-#include "arguments/arguments_test_support.h"
 #include "arguments/table.h"
+#include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 
 namespace plimsoll {

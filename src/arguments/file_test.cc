@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "arguments/arguments_test_support.h"
+#include "arguments/testing/parse_words.h"
 
 namespace plimsoll {
 namespace {

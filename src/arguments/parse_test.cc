@@ -9,9 +9,9 @@
 #include <limits>
 #include <set>
 
-#include "arguments/arguments_test_support.h"
 #include "arguments/range.h"
 #include "arguments/table.h"
+#include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "arguments/arguments_test_support.h"
+#include "arguments/testing/parse_words.h"
 
 namespace plimsoll {
 namespace {

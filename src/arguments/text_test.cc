@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "arguments/arguments_test_support.h"
 #include "arguments/table.h"
+#include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 
 namespace plimsoll {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "kernels/matmul/matmul_catalog.h"
-#include "plan/anatomy/plan_case.h"
+#include "plan/anatomy/testing/plan_case.h"
 
 namespace plimsoll {
 namespace {

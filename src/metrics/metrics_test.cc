@@ -36,7 +36,7 @@ struct MultiLabelCase {
   std::vector<double> expected;
 };
 
-#include "metrics/metrics_fixtures.inc"
+#include "metrics/testing/metrics_fixtures.inc"
 
 // Sums of at most 100 terms of like size in another order: 100 roundings of 2^-53 are 1.1e-14.
 constexpr double kTolerance = 1.2e-14;

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/fuzz_answer.h"
+#include "base/testing/fuzz_answer.h"
 #include "models/config.h"
 #include "models/lora_config.h"
 #include "models/model.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/fuzz_answer.h"
+#include "base/testing/fuzz_answer.h"
 #include "models/config.h"
 
 namespace plimsoll {

@@ -45,8 +45,8 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
     const bool at_root = parent.empty();
     if (!entry.is_directory() || entry.is_symlink() || !holds_a_file(entry.path())) continue;
     if (at_root && is_left_behind(name)) continue;
-    // Data of the folder that they stand in, and what interpreters leave.
-    if (name == "fixtures" || name == "__pycache__") continue;
+    // Folders with one meaning in every room (the page explains them once), and the caches of interpreters.
+    if (name == "fixtures" || name == "testing" || name == "__pycache__") continue;
     found.insert(at_root ? name : (fs::path(parent) / name).string());
   }
 }

@@ -63,12 +63,12 @@ std::vector<std::string> includes_of(const fs::path& file) {
   return found;
 }
 
-// Tests, benches, fuzzers and the cases that they share.
+// Returns true for tests, benchmarks and fuzzers, and for the code that they share: a folder `testing/` of any
+// room.
 bool belongs_to_tests(const std::string& path) {
-  for (const char* mark : {"_test", "_bench", "_fuzz", "_case"}) {
-    if (path.find(mark) != std::string::npos) return true;
-  }
-  return false;
+  if (path.find("/testing/") != std::string::npos) return true;
+  const std::string stem = fs::path(path).stem().string();
+  return stem.ends_with("_test") || stem.ends_with("_bench") || stem.ends_with("_fuzz");
 }
 
 bool is_source(const fs::path& path) {
@@ -101,6 +101,8 @@ TEST(Layers, EveryIncludeIsListed) {
               << path << ": \"" << include << "\" is not written from src/ or include/";
           continue;
         }
+        EXPECT_TRUE(is_test || !belongs_to_tests(include))
+            << path << " includes " << include << ": only tests include what is in a folder testing/";
         const std::string target = room_of(layers, include);
         ++edges;
         if (target == room || target == "include") continue;

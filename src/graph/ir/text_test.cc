@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/ir/test_ops.h"
+#include "graph/ir/testing/test_ops.h"
 #include "graph/ir/verify.h"
 
 namespace plimsoll {

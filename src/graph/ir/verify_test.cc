@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "graph/ir/test_ops.h"
+#include "graph/ir/testing/test_ops.h"
 #include "graph/ir/text.h"
 
 namespace plimsoll {

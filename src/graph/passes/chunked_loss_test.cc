@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/autodiff/autodiff.h"
-#include "graph/passes/pass_text.h"
+#include "graph/passes/testing/pass_text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

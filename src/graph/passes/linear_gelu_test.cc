@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "graph/passes/pass_text.h"
+#include "graph/passes/testing/pass_text.h"
 #include "plimsoll/error.h"
 
 namespace plimsoll {

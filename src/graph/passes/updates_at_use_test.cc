@@ -9,7 +9,7 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
-#include "graph/passes/pass_text.h"
+#include "graph/passes/testing/pass_text.h"
 
 namespace plimsoll {
 namespace {

@@ -2,7 +2,7 @@
 // masters that nobody reads any more.
 #include <gtest/gtest.h>
 
-#include "graph/passes/pass_text.h"
+#include "graph/passes/testing/pass_text.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/file_fault.h"
 #include "io/ckpt/checkpoint.h"
-#include "io/ckpt/checkpoint_fixture.h"
+#include "io/ckpt/testing/checkpoint_fixture.h"
 
 namespace plimsoll {
 namespace {

@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "base/file_fault.h"
-#include "io/ckpt/checkpoint_fixture.h"
 #include "io/ckpt/json_text.h"
+#include "io/ckpt/testing/checkpoint_fixture.h"
 #include "tests/support/scratch_folder.h"
 
 namespace plimsoll {

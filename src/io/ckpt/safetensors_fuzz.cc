@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/file_fault.h"
-#include "base/fuzz_answer.h"
+#include "base/testing/fuzz_answer.h"
 #include "io/ckpt/safetensors.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/fuzz_answer.h"
+#include "base/testing/fuzz_answer.h"
 #include "io/ckpt/json_text.h"
 #include "io/ckpt/manifest.h"
 #include "io/ckpt/model_folder.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/data/table_reader.h"
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 #include "tests/support/scratch_folder.h"
 
 namespace plimsoll {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "base/fuzz_answer.h"
+#include "base/testing/fuzz_answer.h"
 #include "io/data/columns.h"
 #include "io/data/json_reader.h"
 #include "io/data/labels.h"

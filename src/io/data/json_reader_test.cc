@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {
 namespace {

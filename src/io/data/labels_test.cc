@@ -8,7 +8,7 @@
 
 #include "io/data/csv_reader.h"
 #include "io/data/json_reader.h"
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "io/data/batch_census.h"
 #include "io/data/dummy.h"
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 
 namespace plimsoll {
 namespace {

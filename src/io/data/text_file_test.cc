@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 #include "tests/support/scratch_folder.h"
 
 namespace plimsoll {

@@ -10,7 +10,7 @@
 
 #include "base/file_fault.h"
 #include "io/data/csv_reader.h"
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 #include "tests/support/scratch_folder.h"
 
 namespace plimsoll {

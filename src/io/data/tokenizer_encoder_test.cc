@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "io/data/csv_reader.h"
-#include "io/data/test_encoder.h"
+#include "io/data/testing/letter_encoder.h"
 #include "io/data/tokenize.h"
 #include "tests/support/scratch_folder.h"
 

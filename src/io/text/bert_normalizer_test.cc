@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/text/test_fixtures.h"
+#include "io/text/testing/tokenizer_fixtures.h"
 
 namespace plimsoll::text {
 namespace {

@@ -2,7 +2,7 @@
 // them apart: the hash of ids and offsets equals that of Hugging Face's tokenizer.
 #include <gtest/gtest.h>
 
-#include "io/text/test_fixtures.h"
+#include "io/text/testing/tokenizer_fixtures.h"
 #include "io/text/unicode.h"
 #include "tests/support/fnv1a.h"
 

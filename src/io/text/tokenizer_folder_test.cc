@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "io/text/test_fixtures.h"
+#include "io/text/testing/tokenizer_fixtures.h"
 
 namespace plimsoll::text {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "io/text/test_fixtures.h"
+#include "io/text/testing/tokenizer_fixtures.h"
 
 namespace plimsoll::text {
 namespace {

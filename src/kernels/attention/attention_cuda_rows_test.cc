@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/attention/attention_device_case.h"
+#include "kernels/attention/testing/attention_device_case.h"
 
 namespace plimsoll::test {
 namespace {

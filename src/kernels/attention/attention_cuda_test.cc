@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/attention/attention_device_case.h"
+#include "kernels/attention/testing/attention_device_case.h"
 
 namespace plimsoll::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/attention/attention_case.h"
+#include "kernels/attention/testing/attention_case.h"
 #include "tests/support/simd_targets.h"
 
 namespace plimsoll::test {

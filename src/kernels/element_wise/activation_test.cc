@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/element_wise/kernel_cases.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "kernels/element_wise/add_cuda.h"
-#include "kernels/element_wise/cuda_cases.h"
 #include "kernels/element_wise/gelu_cuda.h"
 #include "kernels/element_wise/scale_shift_cuda.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

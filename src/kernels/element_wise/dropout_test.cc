@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/element_wise/kernel_cases.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
 
 namespace plimsoll::test {
 namespace {

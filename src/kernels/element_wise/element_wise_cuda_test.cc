@@ -7,8 +7,8 @@
 #include "kernels/element_wise/activation_cuda.h"
 #include "kernels/element_wise/add_cuda.h"
 #include "kernels/element_wise/cast_cuda.h"
-#include "kernels/element_wise/cuda_cases.h"
 #include "kernels/element_wise/dropout_cuda.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/element_wise/kernel_cases.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "device/cuda/error.h"
-#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/embedding/embedding_cuda.h"
 #include "kernels/embedding/first_token_cuda.h"
-#include "kernels/embedding/sort_ids_cases.h"
 #include "kernels/embedding/sort_ids_cuda.h"
+#include "kernels/embedding/testing/sort_ids_cases.h"
 
 namespace plimsoll::test {
 namespace {

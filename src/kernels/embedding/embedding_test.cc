@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "device/cpu/parallel.h"
 #include "kernels/catalog/catalog.h"
-#include "kernels/embedding/sort_ids_cases.h"
+#include "kernels/embedding/testing/sort_ids_cases.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {

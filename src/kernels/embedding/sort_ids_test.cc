@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "kernels/embedding/embedding_catalog.h"
-#include "kernels/embedding/sort_ids_cases.h"
+#include "kernels/embedding/testing/sort_ids_cases.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {

@@ -4,9 +4,9 @@
 
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/dropout.h"
-#include "kernels/element_wise/kernel_cases.h"
 #include "kernels/element_wise/scale_shift.h"
-#include "kernels/layer_norm/norm_cases.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
+#include "kernels/layer_norm/testing/norm_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "kernels/catalog/catalog.h"
 #include "kernels/element_wise/gelu.h"
-#include "kernels/element_wise/kernel_cases.h"
 #include "kernels/element_wise/scale_shift.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
 namespace plimsoll::test {

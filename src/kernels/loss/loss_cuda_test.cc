@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/element_wise/cuda_cases.h"
 #include "kernels/element_wise/rounding.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/loss/bce_with_logits_cuda.h"
 #include "kernels/loss/mse_cuda.h"
 #include "kernels/loss/nll_cuda.h"

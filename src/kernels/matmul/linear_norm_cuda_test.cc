@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/matmul/linear_norm_case.h"
+#include "kernels/matmul/testing/linear_norm_case.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll {

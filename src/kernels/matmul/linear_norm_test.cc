@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
-#include "kernels/matmul/linear_norm_case.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/testing/linear_norm_case.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/parallel.h"
-#include "kernels/matmul/matmul_case.h"
+#include "kernels/matmul/testing/matmul_case.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll {

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/optimizer/adafactor_cuda.h"
-#include "kernels/optimizer/adafactor_test_tensors.h"
-#include "kernels/optimizer/optimizer_cuda_cases.h"
+#include "kernels/optimizer/testing/adafactor_tensors.h"
+#include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/optimizer/optimizer_cuda_cases.h"
+#include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

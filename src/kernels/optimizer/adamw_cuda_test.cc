@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/optimizer/optimizer_cuda_cases.h"
+#include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kernels/optimizer/global_norm.h"
-#include "kernels/optimizer/optimizer_fixture.h"
-#include "kernels/optimizer/update_cases.h"
+#include "kernels/optimizer/testing/optimizer_fixture.h"
+#include "kernels/optimizer/testing/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/simd_targets.h"

@@ -2,10 +2,10 @@
 
 #include "kernels/optimizer/adagrad_8bit_cuda.h"
 #include "kernels/optimizer/adamw_8bit_cuda.h"
-#include "kernels/optimizer/eight_bit_test_tensors.h"
 #include "kernels/optimizer/lion_8bit_cuda.h"
-#include "kernels/optimizer/optimizer_cuda_cases.h"
 #include "kernels/optimizer/sgd_8bit_cuda.h"
+#include "kernels/optimizer/testing/eight_bit_tensors.h"
+#include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

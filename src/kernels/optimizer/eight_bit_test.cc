@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/optimizer/eight_bit_test_tensors.h"
-#include "kernels/optimizer/optimizer_fixture.h"
-#include "kernels/optimizer/update_cases.h"
+#include "kernels/optimizer/testing/eight_bit_tensors.h"
+#include "kernels/optimizer/testing/optimizer_fixture.h"
+#include "kernels/optimizer/testing/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/simd_targets.h"
 

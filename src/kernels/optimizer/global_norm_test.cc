@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
 #include "kernels/optimizer/tensor_scan.h"
+#include "kernels/optimizer/testing/optimizer_tensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/simd_targets.h"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/optimizer/global_norm_cuda.h"
 
 namespace plimsoll::test {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "kernels/element_wise/cuda_cases.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {
 namespace {

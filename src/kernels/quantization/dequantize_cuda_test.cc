@@ -1,7 +1,7 @@
 #include "kernels/quantization/dequantize_cuda.h"
 
-#include "kernels/element_wise/cuda_cases.h"
-#include "kernels/quantization/quantization_cases.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
+#include "kernels/quantization/testing/quantization_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "kernels/element_wise/kernel_cases.h"
-#include "kernels/quantization/quantization_cases.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
+#include "kernels/quantization/testing/quantization_cases.h"
 #include "tests/support/fnv1a.h"
 
 namespace plimsoll::test {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "hardware/gpu_target.h"
-#include "plan/anatomy/plan_case.h"
+#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/op_times.h"
 
 namespace plimsoll {

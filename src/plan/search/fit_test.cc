@@ -8,7 +8,7 @@
 
 #include "graph/ir/text.h"
 #include "hardware/gpu_target.h"
-#include "plan/anatomy/plan_case.h"
+#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/begun_graphs.h"
 #include "plan/compile/placer.h"
 #include "plan/search/budget.h"

@@ -11,7 +11,7 @@
 #include "show/report/experiment_json.h"
 #include "show/report/experiment_plot.h"
 #include "show/report/experiment_summary.h"
-#include "show/report/xml_case.h"
+#include "show/report/testing/xml_fault.h"
 
 namespace plimsoll {
 namespace {

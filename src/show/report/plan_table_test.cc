@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "plan/anatomy/memory.h"
-#include "plan/anatomy/plan_case.h"
+#include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/products.h"
 #include "plan/search/savings.h"
 #include "plan/search/suggest.h"

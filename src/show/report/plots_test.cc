@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "plan/anatomy/plan_case.h"
+#include "plan/anatomy/testing/plan_case.h"
 #include "show/report/svg.h"
-#include "show/report/xml_case.h"
+#include "show/report/testing/xml_fault.h"
 
 namespace plimsoll {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/attention/attention_case.h"
 #include "kernels/attention/attention_cuda.h"
+#include "kernels/attention/testing/attention_case.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll::test {

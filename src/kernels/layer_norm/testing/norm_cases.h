@@ -8,8 +8,8 @@
 
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/dropout.h"
-#include "kernels/element_wise/kernel_cases.h"
 #include "kernels/element_wise/scale_shift.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
 #include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
 namespace plimsoll::test {

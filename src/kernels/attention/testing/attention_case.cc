@@ -1,4 +1,4 @@
-#include "kernels/attention/attention_case.h"
+#include "kernels/attention/testing/attention_case.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "kernels/attention/attention_device_case.h"
+#include "kernels/attention/testing/attention_device_case.h"
 
 namespace plimsoll::test {
 namespace {

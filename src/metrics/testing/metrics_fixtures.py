@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes metrics_fixtures.inc: small inputs and what scikit-learn and SciPy make of them.
 
-    python3 src/metrics/metrics_fixtures.py > src/metrics/metrics_fixtures.inc
+    python3 src/metrics/testing/metrics_fixtures.py > src/metrics/testing/metrics_fixtures.inc
 """
 import warnings
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/element_wise/kernel_cases.h"
+#include "kernels/element_wise/testing/kernel_cases.h"
 #include "tests/support/device_buffer.h"
 
 namespace plimsoll::test {

@@ -12,8 +12,8 @@
 #include "kernels/optimizer/adagrad.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/lion.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
 #include "kernels/optimizer/sgd.h"
+#include "kernels/optimizer/testing/optimizer_tensors.h"
 
 namespace plimsoll::test {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/optimizer/global_norm.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
+#include "kernels/optimizer/testing/optimizer_tensors.h"
 
 namespace plimsoll::test {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/cpu/parallel.h"
-#include "kernels/optimizer/update_bounds.h"
+#include "kernels/optimizer/testing/update_bounds.h"
 
 namespace plimsoll::test {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "device/cuda/stream.h"
-#include "kernels/element_wise/cuda_cases.h"
-#include "kernels/optimizer/optimizer_test_tensors.h"
-#include "kernels/optimizer/update_bounds.h"
+#include "kernels/element_wise/testing/cuda_cases.h"
+#include "kernels/optimizer/testing/optimizer_tensors.h"
+#include "kernels/optimizer/testing/update_bounds.h"
 
 namespace plimsoll::test {
 

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Prints the tests that a change must pass under the sanitizers, one target per line.
+#
+#   scripts/sanitized_tests.sh FOLDER [BASE]     (FOLDER: a configured build, such as build-asan;
+#                                                 BASE: default as in scripts/check_tidy.sh)
+#
+# These are the tests of the rooms that parse untrusted input, and every test that links code of a folder with a CMakeLists.txt in
+# which a file changed since BASE. A change of the build system or of src/base selects every test. `make test-long` runs every test
+# under the sanitizers, whatever changed.
+set -euo pipefail
+folder=$1
+base=${2:-}
+# The rooms that read files which somebody else wrote, and the tests that give them broken ones.
+untrusted='src/(io|arguments|models|hardware|base)/|tests/bad_input/'
+
+if [ -z "$base" ]; then
+  head=$(git rev-parse HEAD)
+  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+  if [ -z "$base" ] || [ "$base" = "$head" ]; then base=$(git rev-parse --verify --quiet HEAD~1 || true); fi
+fi
+# The folders of changed files, each cut down to the folder whose CMakeLists.txt builds it.
+changed=
+everything=no
+if [ -z "$base" ]; then
+  everything=yes
+else
+  while read -r file; do
+    case $file in
+      CMakeLists.txt | CMakePresets.json | cmake/* | src/base/* | include/*) everything=yes ;;
+      src/* | tests/*)
+        place=$(dirname "$file")
+        while [ ! -f "$place/CMakeLists.txt" ] && [ "$place" != . ]; do place=$(dirname "$place"); done
+        changed="$changed|$place/"
+        ;;
+    esac
+  done < <(git diff --name-only "$base" | grep -E '\.(cc|h|inc|txt|json|cmake|safetensors)$' || true)
+fi
+wanted="^($untrusted${changed})"
+
+# Every test program, and whether an object file that it is linked from, its own or a library's, belongs to a wanted folder.
+ctest --test-dir "$folder" -N -LE '^(long|slow_sanitized)$' | sed -n 's/^ *Test *#[0-9]*: //p' | while read -r target; do
+  own=$(ninja -C "$folder" -t query "$target" 2>/dev/null | sed -n '/input: phony/{n;s/^ *//p;}')
+  if [ "$everything" = yes ] || echo "$own" | grep -qE "$wanted" ||
+    { [ -n "$changed" ] && ninja -C "$folder" -t inputs "$target" 2>/dev/null | grep -qE "^(${changed#|}).*\.o$"; }; then
+    echo "$target"
+  fi
+done
