@@ -196,7 +196,18 @@ class OpDef {
     static_cast<void>(output);
     return -1;
   }
-  // Where an output lies that occupies no input's bytes.
+  // The name of input i, and of output i, in the op's signature: "bias". Empty if the definition names none.
+  virtual std::string input_name(const OpView& op, int input) const {
+    static_cast<void>(op);
+    static_cast<void>(input);
+    return {};
+  }
+  virtual std::string output_name(const OpView& op, int output) const {
+    static_cast<void>(op);
+    static_cast<void>(output);
+    return {};
+  }
+  // The memory space of an output that occupies no input's bytes.
   virtual Space output_space(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);

@@ -7,6 +7,19 @@
 namespace plimsoll {
 namespace {
 
+// Returns "'x' (input 'bias')", or "'x'" if the definition does not name its operands.
+std::string input_text(const Graph& graph, const Op& op, size_t input) {
+  const std::string name = op.def->input_name({graph, op}, static_cast<int>(input));
+  const std::string& value = graph.value(op.inputs[input]).name;
+  return name.empty() ? fmt::format("'{}'", value) : fmt::format("'{}' (input '{}')", value, name);
+}
+
+std::string output_text(const Graph& graph, const Op& op, size_t output) {
+  const std::string name = op.def->output_name({graph, op}, static_cast<int>(output));
+  const std::string& value = graph.value(op.outputs[output]).name;
+  return name.empty() ? fmt::format("'{}'", value) : fmt::format("'{}' ({})", value, name);
+}
+
 std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t index) {
   const std::vector<ValueType> types = op.def->infer({graph, op});
   if (types.size() != op.outputs.size()) {
@@ -16,8 +29,8 @@ std::optional<std::string> check_types(const Graph& graph, const Op& op, size_t 
   for (size_t i = 0; i < types.size(); ++i) {
     const Value& value = graph.value(op.outputs[i]);
     if (!(value.type == types[i])) {
-      return fmt::format("op {} '{}': output '{}' is {}, its definition infers {}", index, op.def->name(),
-                         value.name, type_text(value.type), type_text(types[i]));
+      return fmt::format("op {} '{}': output {} is {}, its definition infers {}", index, op.def->name(),
+                         output_text(graph, op, i), type_text(value.type), type_text(types[i]));
     }
     if (value.producer != OpId{static_cast<uint32_t>(index)}) {
       return fmt::format("value '{}' does not name op {} '{}' as its producer", value.name, index,
@@ -72,15 +85,16 @@ std::optional<std::string> find_violation(const Graph& graph) {
   for (size_t i = 0; i < ready.size(); ++i) ready[i] = graph.values()[i].producer == kNoOp;
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    for (ValueId id : op.inputs) {
+    for (size_t k = 0; k < op.inputs.size(); ++k) {
+      const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
       if (!ready[index_of(id)]) {
-        return fmt::format("op {} '{}' reads '{}' before it is produced", i, op.def->name(),
-                           graph.value(id).name);
+        return fmt::format("op {} '{}' reads {} before it is produced", i, op.def->name(),
+                           input_text(graph, op, k));
       }
       if (replaced[index_of(id)]) {
-        return fmt::format("op {} '{}' reads '{}' after a newer version took its bytes", i, op.def->name(),
-                           graph.value(id).name);
+        return fmt::format("op {} '{}' reads {} after a newer version took its bytes", i, op.def->name(),
+                           input_text(graph, op, k));
       }
     }
     if (auto violation = check_types(graph, op, i)) return violation;

@@ -1,30 +1,38 @@
 // accumulate(into, flag, d): into = flag ? into + d : d, in the bytes of `into`; for gradients that their
 // producer cannot accumulate itself.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class AccumulateOp final : public OpSchema {
+class Accumulate final : public OpSchema, private AccumulateOp {
  public:
   std::string_view name() const override { return "accumulate"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 3 && op.in_shape(0) == op.in_shape(2), op,
-                    "into, flag, d of one shape");
-    return {op.input(0).type};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kInto) == op.in_shape(kD), op, "into, flag, d of one shape");
+    return {op.input(kInto).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.out_shape(0).elements(bucket));
+    return static_cast<double>(op.out_shape(kSum).elements(bucket));
   }
-  int into_input(const OpView&, int) const override { return 0; }
-  int accumulate_flag_input() const override { return 1; }
+
+ private:
+  static constexpr std::array kInputs{
+      InputOperand{.index = kInto, .name = "into", .role = InputRole::kInto, .output = kSum},
+      InputOperand{.index = kFlag, .name = "flag", .role = InputRole::kAccumulateFlag},
+      InputOperand::required(kD, "d")};
+  static constexpr std::array kOutputs{OutputOperand::required(kSum, "sum")};
 };
 
 }  // namespace
 
 const OpSchema& accumulate_op() {
-  static const AccumulateOp op;
+  static const Accumulate op;
   return op;
 }
 

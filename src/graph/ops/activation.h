@@ -1,6 +1,7 @@
 // Element-wise functions f with f(0) = 0 and their gradients, as ops. Stateless; thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -22,12 +23,11 @@ class ActivationOp final : public OpSchema {
       : name_(name), flops_per_element_(flops_per_element), reads_(reads), backward_(backward) {}
 
   std::string_view name() const override { return name_; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   bool works_row_by_row(const OpView&) const override { return true; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 1, op, "x");
-    return {op.input(0).type};
-  }
+  std::vector<ValueType> output_types(const OpView& op) const override { return {op.input(0).type}; }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return flops_per_element_ * static_cast<double>(op.out_shape(0).elements(bucket));
   }
@@ -49,6 +49,8 @@ class ActivationOp final : public OpSchema {
   double flops_per_element_;
   ActivationGradientReads reads_;
   const OpSchema& (*backward_)();
+  static constexpr std::array kInputs{InputOperand::required(PointwiseOp::kX, "x")};
+  static constexpr std::array kOutputs{OutputOperand::required(PointwiseOp::kY, "y")};
 };
 
 // d_x of the value that it reads, and of d_y, in d_y's type.
@@ -58,10 +60,11 @@ class ActivationBwdOp final : public OpSchema {
       : name_(name), flops_per_element_(flops_per_element) {}
 
   std::string_view name() const override { return name_; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 2 && op.in_shape(0) == op.in_shape(1), op,
-                    "two operands of one shape");
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(0) == op.in_shape(1), op, "two operands of one shape");
     return {op.input(1).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -75,6 +78,9 @@ class ActivationBwdOp final : public OpSchema {
  private:
   std::string_view name_;
   double flops_per_element_;
+  static constexpr std::array kInputs{InputOperand::required(PointwiseBwdOp::kSaved, "saved"),
+                                      InputOperand::required(PointwiseBwdOp::kDY, "d_y")};
+  static constexpr std::array kOutputs{OutputOperand::required(PointwiseBwdOp::kDX, "d_x")};
 };
 
 }  // namespace plimsoll

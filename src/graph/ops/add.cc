@@ -1,33 +1,40 @@
 // add(a, b): c = a + b, element by element; a and b have one type. The tail is zero where both are.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class Add final : public OpSchema {
+class Add final : public OpSchema, private AddOp {
  public:
   std::string_view name() const override { return "add"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   bool works_row_by_row(const OpView&) const override { return true; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 2 && op.input(0).type == op.input(1).type, op,
-                    "two operands of one type");
-    return {op.input(0).type};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.input(kA).type == op.input(kB).type, op, "two operands of one type");
+    return {op.input(kA).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.out_shape(0).elements(bucket));
+    return static_cast<double>(op.out_shape(kC).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    if (!op.out_shape(0).has_token_rows()) return {Tail::kNone};
-    return {inputs[0] == Tail::kZero && inputs[1] == Tail::kZero ? Tail::kZero : Tail::kFinite};
+    if (!op.out_shape(kC).has_token_rows()) return {Tail::kNone};
+    return {inputs[kA] == Tail::kZero && inputs[kB] == Tail::kZero ? Tail::kZero : Tail::kFinite};
   }
   std::vector<int> may_overwrite(const OpView&, int) const override { return {0, 1}; }
   void gradient(GradientContext& context) const override {
-    const ValueId d_c = context.d_output(0);
+    const ValueId d_c = context.d_output(kC);
     if (d_c == kNoValue) return;
-    if (context.wants(0)) context.set(0, d_c);
-    if (context.wants(1)) context.set(1, d_c);
+    if (context.wants(kA)) context.set(kA, d_c);
+    if (context.wants(kB)) context.set(kB, d_c);
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kA, "a"), InputOperand::required(kB, "b")};
+  static constexpr std::array kOutputs{OutputOperand::required(kC, "c")};
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // o = dropout(softmax(scale q k^T)) v over rows laid end to end; qkv_T(3HD) holds q, k, v of all heads side
 // by side. lse_TH is the log-sum-exp of each row, kept for the backward pass (absent when lse is 0). No S x S
 // value exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -15,26 +17,28 @@ double pairs(const Bucket& bucket) {
   return bucket.longest > 0 ? tokens * longest : tokens * tokens;
 }
 
-class Attention final : public OpSchema {
+class Attention final : public OpSchema, private AttentionOp {
  public:
   std::string_view name() const override { return "attention"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
 
-  std::vector<ValueType> infer(const OpView& op) const override {
+  std::vector<ValueType> output_types(const OpView& op) const override {
     const int64_t heads = op.attributes().integer("heads");
-    expect_operands(op.num_inputs() == 3 && op.in_shape(0).rank() == 2 && op.in_shape(0).has_token_rows() &&
-                        op.in_shape(0)[1].offset % (3 * heads) == 0,
+    expect_operands(op.in_shape(kQkv).rank() == 2 && op.in_shape(kQkv).has_token_rows() &&
+                        op.in_shape(kQkv)[1].offset % (3 * heads) == 0,
                     op, "qkv[T,3*H*D], cu_seqlens[B+1], rng");
-    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(2), op, "rng where p > 0");
-    const DType dtype = op.input(0).type.dtype;
-    std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(0)[1].offset / 3}}};
+    expect_operands(op.attributes().number("p") == 0.0 || op.has_input(kRng), op, "rng where p > 0");
+    const DType dtype = op.input(kQkv).type.dtype;
+    std::vector<ValueType> types{{dtype, Shape{kDimT, op.in_shape(kQkv)[1].offset / 3}}};
     if (op.attributes().integer("lse") != 0) {
       types.push_back({DType::kF32, Shape{kDimT, heads}});
     }
     return types;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 4.0 * pairs(bucket) * static_cast<double>(op.out_shape(0)[1].offset);
+    return 4.0 * pairs(bucket) * static_cast<double>(op.out_shape(kO)[1].offset);
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return std::vector<Tail>(static_cast<size_t>(op.num_outputs()), Tail::kZero);
@@ -42,28 +46,46 @@ class Attention final : public OpSchema {
 
   void gradient(GradientContext& context) const override {
     const Op& op = context.op();
-    const ValueId d_o = context.d_output(0);
-    if (d_o == kNoValue || !context.wants(0)) return;
+    const ValueId d_o = context.d_output(kO);
+    if (d_o == kNoValue || !context.wants(kQkv)) return;
     PLIMSOLL_CHECK(op.outputs.size() == 2, "attention without lse has no gradient");
-    context.set(0, emit(context.graph(), attention_bwd_op(),
-                        {op.inputs[0], op.inputs[1], op.inputs[2], op.outputs[0], op.outputs[1], d_o},
-                        op.attributes));
+    context.set(kQkv, emit(context.graph(), attention_bwd_op(),
+                           {op.inputs[kQkv], op.inputs[kCuSeqlens], op.inputs[kRng], op.outputs[kO],
+                            op.outputs[kLse], d_o},
+                           op.attributes));
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kQkv, "qkv"),
+                                      InputOperand::sequence_offsets(kCuSeqlens),
+                                      InputOperand::random_state(kRng, Presence::kOptional)};
+  static constexpr std::array kOutputs{OutputOperand::required(kO, "o"),
+                                       OutputOperand::conditional(kLse, "lse")};
 };
 
-class AttentionBwd final : public OpSchema {
+class AttentionBwd final : public OpSchema, private AttentionBwdOp {
  public:
   std::string_view name() const override { return "attention_bwd"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 6 && op.in_shape(3) == op.in_shape(5), op,
-                    "qkv, cu_seqlens, rng, o[T,HD], lse, d_o[T,HD]");
-    return {op.input(0).type};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kO) == op.in_shape(kDO), op, "qkv, cu_seqlens, rng, o[T,HD], lse, d_o[T,HD]");
+    return {op.input(kQkv).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 10.0 * pairs(bucket) * static_cast<double>(op.in_shape(3)[1].offset);
+    return 10.0 * pairs(bucket) * static_cast<double>(op.in_shape(kO)[1].offset);
   }
   std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kZero}; }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kQkv, "qkv"),
+                                      InputOperand::sequence_offsets(kCuSeqlens),
+                                      InputOperand::random_state(kRng, Presence::kOptional),
+                                      InputOperand::required(kO, "o"),
+                                      InputOperand::required(kLse, "lse"),
+                                      InputOperand::required(kDO, "d_o")};
+  static constexpr std::array kOutputs{OutputOperand::required(kDQkv, "d_qkv")};
 };
 
 }  // namespace

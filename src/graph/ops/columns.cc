@@ -3,87 +3,101 @@
 //
 // add_columns(x_TN, y_TK) {first}: x with y added to the columns from `first` on. Gradient: d_x = d_z, d_y =
 // those columns of d_z.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class Columns final : public OpSchema {
+class Columns final : public OpSchema, private ColumnsOp {
  public:
   std::string_view name() const override { return "columns"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   bool works_row_by_row(const OpView&) const override { return true; }
-  std::vector<ValueType> infer(const OpView& op) const override {
+  std::vector<ValueType> output_types(const OpView& op) const override {
     const int64_t first = op.attributes().integer("first");
     const int64_t count = op.attributes().integer("count");
-    expect_operands(op.num_inputs() == 1 && op.in_shape(0).rank() == 2 && op.in_shape(0)[1].is_constant() &&
-                        first >= 0 && count > 0 && first + count <= op.in_shape(0)[1].offset,
+    expect_operands(op.in_shape(kX).rank() == 2 && op.in_shape(kX)[1].is_constant() && first >= 0 &&
+                        count > 0 && first + count <= op.in_shape(kX)[1].offset,
                     op, "x[T,N] and a range of its columns");
-    return {{op.input(0).type.dtype, Shape{op.in_shape(0)[0], count}}};
+    return {{op.input(kX).type.dtype, Shape{op.in_shape(kX)[0], count}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.out_shape(0).elements(bucket));
+    return static_cast<double>(op.out_shape(kY).elements(bucket));
   }
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return 2.0 * static_cast<double>(op.output(0).bytes(bucket));
+    return 2.0 * static_cast<double>(op.output(kY).bytes(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    return {op.out_shape(0).has_token_rows() ? inputs[0] : Tail::kNone};
+    return {op.out_shape(kY).has_token_rows() ? inputs[kX] : Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView& op, int) const override {
-    return op.in_shape(0) == op.out_shape(0) ? std::vector<int>{0} : std::vector<int>{};
+    return op.in_shape(kX) == op.out_shape(kY) ? std::vector<int>{0} : std::vector<int>{};
   }
   std::optional<Recipe> recipe(const OpView& op, int output) const override { return same_op(op, output); }
   void gradient(GradientContext& context) const override {
-    const ValueId d_y = context.d_output(0);
-    if (d_y == kNoValue || !context.wants(0)) return;
+    const ValueId d_y = context.d_output(kY);
+    if (d_y == kNoValue || !context.wants(kX)) return;
     const Op& op = context.op();
-    const Value& x = context.graph().value(op.inputs[0]);
+    const Value& x = context.graph().value(op.inputs[kX]);
     PLIMSOLL_CHECK(x.type.shape[1].offset == op.attributes.integer("count"),
                    "columns of '{}' has no gradient, it takes some of them", x.name);
-    context.set(0, emit(context.graph(), *this, {d_y}, op.attributes, "d_" + x.name));
+    context.set(kX, emit(context.graph(), *this, {d_y}, op.attributes, "d_" + x.name));
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x")};
+  static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
 };
 
-class AddColumns final : public OpSchema {
+class AddColumns final : public OpSchema, private AddColumnsOp {
  public:
   std::string_view name() const override { return "add_columns"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
   bool works_row_by_row(const OpView&) const override { return true; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 2 && op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 &&
-                        op.in_shape(0)[0] == op.in_shape(1)[0] &&
-                        op.input(0).type.dtype == op.input(1).type.dtype,
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kX).rank() == 2 && op.in_shape(kY).rank() == 2 &&
+                        op.in_shape(kX)[0] == op.in_shape(kY)[0] &&
+                        op.input(kX).type.dtype == op.input(kY).type.dtype,
                     op, "x[T,N], y[T,K] of one type");
     const int64_t first = op.attributes().integer("first");
-    expect_operands(first >= 0 && first + op.in_shape(1)[1].offset <= op.in_shape(0)[1].offset, op,
+    expect_operands(first >= 0 && first + op.in_shape(kY)[1].offset <= op.in_shape(kX)[1].offset, op,
                     "a range of the columns of x");
-    return {op.input(0).type};
+    return {op.input(kX).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.in_shape(1).elements(bucket));
+    return static_cast<double>(op.in_shape(kY).elements(bucket));
   }
   // In place, as it runs where nobody else reads x.
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return 3.0 * static_cast<double>(op.input(1).bytes(bucket));
+    return 3.0 * static_cast<double>(op.input(kY).bytes(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    if (!op.out_shape(0).has_token_rows()) return {Tail::kNone};
-    return {inputs[0] == Tail::kZero && inputs[1] == Tail::kZero ? Tail::kZero : Tail::kFinite};
+    if (!op.out_shape(kZ).has_token_rows()) return {Tail::kNone};
+    return {inputs[kX] == Tail::kZero && inputs[kY] == Tail::kZero ? Tail::kZero : Tail::kFinite};
   }
   std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
   void gradient(GradientContext& context) const override {
-    const ValueId d_z = context.d_output(0);
+    const ValueId d_z = context.d_output(kZ);
     if (d_z == kNoValue) return;
     const Op& op = context.op();
-    if (context.wants(1)) {
-      const Value& y = context.graph().value(op.inputs[1]);
+    if (context.wants(kY)) {
+      const Value& y = context.graph().value(op.inputs[kY]);
       const Attributes attributes{
           {"first", op.attributes.integer("first")}, {"count", y.type.shape[1].offset}, {"scale", 1.0}};
-      context.set(1, emit(context.graph(), columns_op(), {d_z}, attributes, "d_" + y.name));
+      context.set(kY, emit(context.graph(), columns_op(), {d_z}, attributes, "d_" + y.name));
     }
-    if (context.wants(0)) context.set(0, d_z);
+    if (context.wants(kX)) context.set(kX, d_z);
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"), InputOperand::required(kY, "y")};
+  static constexpr std::array kOutputs{OutputOperand::required(kZ, "z")};
 };
 
 }  // namespace

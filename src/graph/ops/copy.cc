@@ -5,6 +5,7 @@
 // and with {ended} so have the first so many copies of its segment to the host. With a slice (slice.h) the
 // values on the host are whole and those on the device that part of them, which alone is copied.
 #include <algorithm>
+#include <array>
 
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
@@ -12,11 +13,13 @@
 namespace plimsoll {
 namespace {
 
-class Copy final : public OpSchema {
+class Copy final : public OpSchema, private CopyOp {
  public:
   std::string_view name() const override { return "copy"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
-  std::vector<ValueType> infer(const OpView& op) const override {
+  std::vector<ValueType> output_types(const OpView& op) const override {
     const int n = count(op);
     const bool into = writes_older(op);
     const std::string& to = op.attributes().word("to");
@@ -57,8 +60,19 @@ class Copy final : public OpSchema {
     return op.attributes().word("to") == "host" ? Space::kHost : Space::kDevice;
   }
   bool crosses_spaces() const override { return true; }
+  int repeated_inputs(const OpView&) const override { return 1; }
+  int input_row(const OpView& op, int input) const override {
+    if (input < count(op)) return kFrom;
+    return writes_older(op) && input < 2 * count(op) ? kInto : kAfter;
+  }
 
  private:
+  // The three lists follow one another; {count} and {into} say how long the first two are.
+  static constexpr std::array kInputs{InputOperand::repeated(kFrom, "from"),
+                                      InputOperand::repeated(kInto, "into"),
+                                      InputOperand::repeated(kAfter, "after")};
+  static constexpr std::array kOutputs{OutputOperand::repeated(kTo, "to")};
+
   static int count(const OpView& op) { return static_cast<int>(op.attributes().integer("count")); }
   static bool writes_older(const OpView& op) { return op.attributes().integer_or("into", 0) != 0; }
 };

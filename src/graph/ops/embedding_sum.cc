@@ -5,6 +5,7 @@
 // in the order of t; nothing for v = padding_id. With {first_row, of_rows} the op computes {rows} rows of the
 // gradient of a table of of_rows, from first_row on.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -14,35 +15,35 @@
 namespace plimsoll {
 namespace {
 
-class EmbeddingSum final : public OpSchema {
+class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
  public:
   std::string_view name() const override { return "embedding_sum"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() >= 3 && op.num_inputs() % 2 == 1, op,
-                    "cu_seqlens and pairs of ids[T], table[V,C]");
-    const Shape& first = op.in_shape(2);
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    const Shape& first = op.in_shape(kTable);
     for (int i = 1; i + 1 < op.num_inputs(); i += 2) {
       expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{kDimT}}, op, "ids i32[T]");
       expect_operands(op.in_shape(i + 1).rank() == 2 && op.in_shape(i + 1)[1] == first[1], op,
                       "tables of one width");
     }
-    return {{stated_dtype(op, op.input(2).type.dtype), Shape{kDimT, first[1]}}};
+    return {{stated_dtype(op, op.input(kTable).type.dtype), Shape{kDimT, first[1]}}};
   }
 
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.out_shape(0).elements(bucket)) * ((op.num_inputs() - 1) / 2.0 - 1.0);
+    return static_cast<double>(op.out_shape(kX).elements(bucket)) * ((op.num_inputs() - 1) / 2.0 - 1.0);
   }
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.output(0).bytes(bucket)) * ((op.num_inputs() - 1) / 2.0 + 1.0);
+    return static_cast<double>(op.output(kX).bytes(bucket)) * ((op.num_inputs() - 1) / 2.0 + 1.0);
   }
   std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kZero}; }
 
   void gradient(GradientContext& context) const override {
     Graph& graph = context.graph();
     const Op& op = context.op();
-    const ValueId d_x = context.d_output(0);
+    const ValueId d_x = context.d_output(kX);
     if (d_x == kNoValue) return;
     const std::vector<size_t> wanted = wanted_tables(context);
     if (wanted.empty()) return;
@@ -60,6 +61,11 @@ class EmbeddingSum final : public OpSchema {
   }
 
  private:
+  static constexpr std::array kInputs{InputOperand::sequence_offsets(kCuSeqlens),
+                                      InputOperand::repeated(kIds, "ids"),
+                                      InputOperand::repeated(kTable, "table")};
+  static constexpr std::array kOutputs{OutputOperand::required(kX, "x")};
+
   static constexpr size_t kFirstTable = 2;  // its ids stand before it, and so do those of the others
 
   // The operands that are tables whose gradients are wanted.
@@ -74,7 +80,7 @@ class EmbeddingSum final : public OpSchema {
   // The sorted ids of each of these tables.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
-    std::vector<ValueId> inputs{op.inputs[0]};
+    std::vector<ValueId> inputs{op.inputs[kCuSeqlens]};
     std::vector<std::string> names;
     int64_t rows = 0;
     for (const size_t i : tables) {
@@ -86,24 +92,30 @@ class EmbeddingSum final : public OpSchema {
   }
 };
 
-class EmbeddingBwd final : public OpSchema {
+class EmbeddingBwd final : public OpSchema, private EmbeddingBwdOp {
  public:
   std::string_view name() const override { return "embedding_bwd"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 4 && op.input(0).type == ValueType{DType::kI32, Shape{kDimT, 2}} &&
-                        op.in_shape(1).rank() == 2,
-                    op, "sorted i32[T,2], d_x[T,C], into, flag");
-    return {{stated_dtype(op, op.input(1).type.dtype),
-             Shape{op.attributes().integer("rows"), op.in_shape(1)[1]}}};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(
+        op.input(kSorted).type == ValueType{DType::kI32, Shape{kDimT, 2}} && op.in_shape(kDX).rank() == 2, op,
+        "sorted i32[T,2], d_x[T,C], into, flag");
+    return {{stated_dtype(op, op.input(kDX).type.dtype),
+             Shape{op.attributes().integer("rows"), op.in_shape(kDX)[1]}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return static_cast<double>(op.in_shape(1).elements(bucket));
+    return static_cast<double>(op.in_shape(kDX).elements(bucket));
   }
   std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kNone}; }
-  int into_input(const OpView&, int) const override { return 2; }
-  int accumulate_flag_input() const override { return 3; }
+
+ private:
+  static constexpr std::array kInputs{
+      InputOperand::required(kSorted, "sorted"), InputOperand::required(kDX, "d_x"),
+      InputOperand::into(kInto, "into", kDTable), InputOperand::accumulate_flag(kFlag)};
+  static constexpr std::array kOutputs{OutputOperand::required(kDTable, "d_table")};
 };
 
 }  // namespace

@@ -1,40 +1,56 @@
 // first_token(x, cu_seqlens): out_BC = x[cu_seqlens[b]], the row that BERT's classifier reads; zero for an
 // empty sequence. first_token_bwd(d_out, cu_seqlens): d_x_TC is zero except on those rows.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class FirstToken final : public OpSchema {
+class FirstToken final : public OpSchema, private FirstTokenOp {
  public:
   std::string_view name() const override { return "first_token"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 2 && op.in_shape(0).rank() == 2 && op.in_shape(0).has_token_rows(), op,
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kX).rank() == 2 && op.in_shape(kX).has_token_rows(), op,
                     "x[T,C], cu_seqlens[B+1]");
-    return {{op.input(0).type.dtype, Shape{kDimB, op.in_shape(0)[1]}}};
+    return {{op.input(kX).type.dtype, Shape{kDimB, op.in_shape(kX)[1]}}};
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return 2.0 * static_cast<double>(op.output(0).bytes(bucket));
+    return 2.0 * static_cast<double>(op.output(kY).bytes(bucket));
   }
   void gradient(GradientContext& context) const override {
-    const ValueId d_out = context.d_output(0);
-    if (d_out == kNoValue || !context.wants(0)) return;
-    context.set(0, emit(context.graph(), first_token_bwd_op(), {d_out, context.op().inputs[1]}));
+    const ValueId d_out = context.d_output(kY);
+    if (d_out == kNoValue || !context.wants(kX)) return;
+    context.set(kX, emit(context.graph(), first_token_bwd_op(), {d_out, context.op().inputs[kCuSeqlens]}));
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"),
+                                      InputOperand::sequence_offsets(kCuSeqlens)};
+  static constexpr std::array kOutputs{OutputOperand::required(kY, "y")};
 };
 
-class FirstTokenBwd final : public OpSchema {
+class FirstTokenBwd final : public OpSchema, private FirstTokenBwdOp {
  public:
   std::string_view name() const override { return "first_token_bwd"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 2 && op.in_shape(0).rank() == 2, op, "d_out[B,C], cu_seqlens[B+1]");
-    return {{op.input(0).type.dtype, Shape{kDimT, op.in_shape(0)[1]}}};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kDY).rank() == 2, op, "d_out[B,C], cu_seqlens[B+1]");
+    return {{op.input(kDY).type.dtype, Shape{kDimT, op.in_shape(kDY)[1]}}};
   }
   double flops(const OpView&, const Bucket&) const override { return 0; }
   std::vector<Tail> tail(const OpView&, std::span<const Tail>) const override { return {Tail::kZero}; }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kDY, "d_y"),
+                                      InputOperand::sequence_offsets(kCuSeqlens)};
+  static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
 }  // namespace

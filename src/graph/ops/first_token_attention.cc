@@ -1,39 +1,44 @@
 // first_token_attention(x_TC, w_(3HD)C, bias_3HD, cu_seqlens) {heads, scale}: of the attention of each
 // sequence's rows, with q, k and v projected from x by w, the output of its first row alone: o_B(HD). Forward
 // only. kernels/attention/first_token_attention.h has the formula. Zero for an empty sequence.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class FirstTokenAttention final : public OpSchema {
+class FirstTokenAttention final : public OpSchema, private FirstTokenAttentionOp {
  public:
   std::string_view name() const override { return "first_token_attention"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
 
-  std::vector<ValueType> infer(const OpView& op) const override {
+  std::vector<ValueType> output_types(const OpView& op) const override {
     const int64_t heads = op.attributes().integer("heads");
-    const bool ranks = op.num_inputs() == 4 && op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 &&
-                       op.in_shape(2).rank() == 1;
-    expect_operands(ranks && op.in_shape(0).has_token_rows() && !op.in_shape(1).depends_on_bucket() &&
-                        op.in_shape(0)[1] == op.in_shape(1)[1] && op.in_shape(1)[0] == op.in_shape(2)[0] &&
-                        op.in_shape(1)[0].offset % (3 * heads) == 0,
+    const bool ranks =
+        op.in_shape(kX).rank() == 2 && op.in_shape(kW).rank() == 2 && op.in_shape(kBias).rank() == 1;
+    expect_operands(ranks && op.in_shape(kX).has_token_rows() && !op.in_shape(kW).depends_on_bucket() &&
+                        op.in_shape(kX)[1] == op.in_shape(kW)[1] &&
+                        op.in_shape(kW)[0] == op.in_shape(kBias)[0] &&
+                        op.in_shape(kW)[0].offset % (3 * heads) == 0,
                     op, "x[T,C], w[3*H*D,C], bias[3*H*D], cu_seqlens[B+1]");
-    return {{op.input(0).type.dtype, Shape{kDimB, op.in_shape(1)[0].offset / 3}}};
+    return {{op.input(kX).type.dtype, Shape{kDimB, op.in_shape(kW)[0].offset / 3}}};
   }
 
   // Of keys and values that are not made: two products of x with a vector of its width for each head, and the
   // three projections of one row, the keys' and the values' on the vector's side.
   double flops(const OpView& op, const Bucket& bucket) const override {
-    const auto columns = static_cast<double>(op.in_shape(0)[1].offset);
+    const auto columns = static_cast<double>(op.in_shape(kX)[1].offset);
     const auto heads = static_cast<double>(op.attributes().integer("heads"));
-    const auto outputs = static_cast<double>(op.out_shape(0).elements(bucket));
+    const auto outputs = static_cast<double>(op.out_shape(kO).elements(bucket));
     return columns * (4.0 * static_cast<double>(bucket.tokens) * heads + 6.0 * outputs);
   }
 
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId qkv =
-        emit(graph, matmul_op(), {op.inputs[0], op.inputs[1], op.inputs[2], kNoValue, kNoValue},
+        emit(graph, matmul_op(), {op.inputs[kX], op.inputs[kW], op.inputs[kBias], kNoValue, kNoValue},
              {{"ta", int64_t{0}}, {"tb", int64_t{1}}});
     const Attributes attributes{{"heads", op.attributes.integer("heads")},
                                 {"scale", op.attributes.number("scale")},
@@ -41,9 +46,15 @@ class FirstTokenAttention final : public OpSchema {
                                 {"p", 0.0},
                                 {"site", int64_t{0}},
                                 {"lse", int64_t{0}}};
-    const ValueId all = emit(graph, attention_op(), {qkv, op.inputs[3], kNoValue}, attributes);
-    return {emit(graph, first_token_op(), {all, op.inputs[3]})};
+    const ValueId all = emit(graph, attention_op(), {qkv, op.inputs[kCuSeqlens], kNoValue}, attributes);
+    return {emit(graph, first_token_op(), {all, op.inputs[kCuSeqlens]})};
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"), InputOperand::required(kW, "w"),
+                                      InputOperand::required(kBias, "bias"),
+                                      InputOperand::sequence_offsets(kCuSeqlens)};
+  static constexpr std::array kOutputs{OutputOperand::required(kO, "o")};
 };
 
 }  // namespace

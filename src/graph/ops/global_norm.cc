@@ -4,6 +4,8 @@
 // min(1, max_norm / (norm + 1e-6)), 1 where max_norm is 0 (torch.nn.utils.clip_grad_norm_); with a loss
 // scale, norm is that of scaled gradients, and what multiplies them is min(1, max_norm / (norm / scale +
 // 1e-6)) / scale.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
@@ -13,16 +15,21 @@ DType scalar_type(const OpView& op) {
   return op.input(0).type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-class GlobalNorm final : public OpSchema {
+class GlobalNorm final : public OpSchema, private GlobalNormOp {
  public:
   std::string_view name() const override { return "global_norm"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kNormalization; }
-  std::vector<ValueType> infer(const OpView& op) const override {
+  std::vector<ValueType> output_types(const OpView& op) const override {
     const size_t num_gradients = gradients_of_norm(op.op).size();
     expect_operands(num_gradients >= 1 && num_gradients <= op.op.inputs.size(), op, "at least one gradient");
     const ValueType scalar{scalar_type(op), Shape{1}};
     if (op.op.attributes.integer_or("names_bad", 0) == 0) return {scalar, scalar};
     return {scalar, scalar, {DType::kI64, Shape{1}}};
+  }
+  int input_row(const OpView& op, int input) const override {
+    return input < static_cast<int>(gradients_of_norm(op.op).size()) ? kGradient : kLoss;
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     double elements = 0;
@@ -30,17 +37,28 @@ class GlobalNorm final : public OpSchema {
       elements += static_cast<double>(op.in_shape(i).elements(bucket));
     return 2.0 * elements;
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::repeated(kGradient, "gradient"),
+                                      InputOperand::trailing(kLoss, "loss")};
+  static constexpr std::array kOutputs{OutputOperand::required(kNorm, "norm"),
+                                       OutputOperand::required(kFinite, "finite"),
+                                       OutputOperand::conditional(kFirstBad, "first_bad")};
 };
 
-class ClipCoefficient final : public OpSchema {
+class ClipCoefficient final : public OpSchema, private ClipCoefficientOp {
  public:
   std::string_view name() const override { return "clip_coefficient"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 1 || op.num_inputs() == 2, op, "norm[1] and perhaps scale[1]");
-    return {op.input(0).type};
-  }
+  std::vector<ValueType> output_types(const OpView& op) const override { return {op.input(kNorm).type}; }
   double flops(const OpView&, const Bucket&) const override { return 3; }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kNorm, "norm"),
+                                      InputOperand::trailing(kScale, "scale")};
+  static constexpr std::array kOutputs{OutputOperand::required(kCoefficient, "coefficient")};
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 // activations are gone.
 // Rows are sequences: a sum over rows of tokens would need zeros behind the last one.
 #include <algorithm>
+#include <array>
 
 #include "graph/ops/ops.h"
 #include "graph/ops/sum_type.h"
@@ -17,8 +18,7 @@ namespace plimsoll {
 namespace {
 
 void expect_linear(const OpView& op, std::string_view rule) {
-  const bool ranks = op.has_input(0) && op.has_input(1) && op.has_input(3) && op.has_input(4) &&
-                     op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 && op.in_shape(3).rank() == 1;
+  const bool ranks = op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 && op.in_shape(3).rank() == 1;
   expect_operands(ranks && op.in_shape(0)[1] == op.in_shape(1)[1] && op.in_shape(0)[0] == op.in_shape(3)[0] &&
                       op.input(3).type.dtype == DType::kI32,
                   op, rule);
@@ -55,14 +55,15 @@ ValueId emit_logits(Graph& graph, const Op& op) {
   return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
 }
 
-class LinearCrossEntropy final : public OpSchema {
+class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
  public:
   std::string_view name() const override { return "linear_cross_entropy"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 5, op, "x, w, bias, labels, denominator");
+  std::vector<ValueType> output_types(const OpView& op) const override {
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
-    return {{sum_dtype(op.input(0).type.dtype), Shape{1}}};
+    return {{sum_dtype(op.input(kX).type.dtype), Shape{1}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
     return product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
@@ -70,22 +71,22 @@ class LinearCrossEntropy final : public OpSchema {
   // A chunk's logits are written and read once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) +
-           2.0 * static_cast<double>(dtype_bytes(op.input(0).type.dtype)) * num_logits(op, bucket);
+           2.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
   void gradient(GradientContext& context) const override {
     const Op op = context.op();
-    const ValueId d_loss = context.d_output(0);
+    const ValueId d_loss = context.d_output(kLoss);
     if (d_loss == kNoValue) return;
     Graph& graph = context.graph();
     std::vector<ValueId> inputs = op.inputs;
     inputs.push_back(d_loss);
-    if (context.wants(0)) {
-      context.set(0, emit(graph, linear_cross_entropy_bwd_op(), inputs, op.attributes,
-                          "d_" + graph.value(op.inputs[0]).name));
+    if (context.wants(kX)) {
+      context.set(kX, emit(graph, linear_cross_entropy_bwd_op(), inputs, op.attributes,
+                           "d_" + graph.value(op.inputs[kX]).name));
     }
-    if (!context.wants(1) && !context.wants(2)) return;
-    std::vector<std::string> names{"d_" + graph.value(op.inputs[1]).name};
-    if (op.inputs[2] != kNoValue) names.push_back("d_" + graph.value(op.inputs[2]).name);
+    if (!context.wants(kW) && !context.wants(kBias)) return;
+    std::vector<std::string> names{"d_" + graph.value(op.inputs[kW]).name};
+    if (op.inputs[kBias] != kNoValue) names.push_back("d_" + graph.value(op.inputs[kBias]).name);
     inputs.insert(inputs.end(), {kNoValue, kNoValue, kNoValue});
     const std::vector<ValueId> out =
         emit_all(graph, linear_cross_entropy_grad_op(), std::move(inputs), op.attributes, names);
@@ -94,9 +95,16 @@ class LinearCrossEntropy final : public OpSchema {
     }
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    return {emit(graph, softmax_cross_entropy_op(), {emit_logits(graph, op), op.inputs[3], op.inputs[4]},
+    return {emit(graph, softmax_cross_entropy_op(),
+                 {emit_logits(graph, op), op.inputs[kLabels], op.inputs[kDenominator]},
                  {{"smoothing", op.attributes.number("smoothing")}})};
   }
+
+ private:
+  static constexpr std::array kInputs{
+      InputOperand::required(kX, "x"), InputOperand::required(kW, "w"), InputOperand::optional(kBias, "bias"),
+      InputOperand::required(kLabels, "labels"), InputOperand::required(kDenominator, "denominator")};
+  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss")};
 };
 
 // Gradients of the logits, as the products read them.
@@ -109,15 +117,16 @@ ValueId emit_d_logits(Graph& graph, const Op& op) {
   return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
 }
 
-class LinearCrossEntropyBwd final : public OpSchema {
+class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyBwdOp {
  public:
   std::string_view name() const override { return "linear_cross_entropy_bwd"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 6 && op.has_input(5), op,
-                    "the inputs of linear_cross_entropy and d_loss[1]");
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.has_input(kDLoss), op, "the inputs of linear_cross_entropy and d_loss[1]");
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
-    return {op.input(0).type};
+    return {op.input(kX).type};
   }
   // The logits again, and d_x.
   double flops(const OpView& op, const Bucket& bucket) const override {
@@ -125,37 +134,48 @@ class LinearCrossEntropyBwd final : public OpSchema {
   }
   // A chunk reads the weight twice. Its logits are written, read, overwritten by their gradients, and read.
   double bytes(const OpView& op, const Bucket& bucket) const override {
-    return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(1).bytes(bucket)) +
+    return OpSchema::bytes(op, bucket) + static_cast<double>(op.input(kW).bytes(bucket)) +
            2.0 * bytes_of_later_chunks(op, bucket) +
-           4.0 * static_cast<double>(dtype_bytes(op.input(0).type.dtype)) * num_logits(op, bucket);
+           4.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    return {emit_matmul(graph, emit_d_logits(graph, op), MatmulTranspose::kNo, op.inputs[1],
+    return {emit_matmul(graph, emit_d_logits(graph, op), MatmulTranspose::kNo, op.inputs[kW],
                         MatmulTranspose::kNo)};
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"),
+                                      InputOperand::required(kW, "w"),
+                                      InputOperand::optional(kBias, "bias"),
+                                      InputOperand::required(kLabels, "labels"),
+                                      InputOperand::required(kDenominator, "denominator"),
+                                      InputOperand::required(kDLoss, "d_loss")};
+  static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
-class LinearCrossEntropyGrad final : public OpSchema {
+class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropyGradOp {
  public:
   std::string_view name() const override { return "linear_cross_entropy_grad"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 9 && op.has_input(5), op,
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.has_input(kDLoss), op,
                     "the inputs of linear_cross_entropy, d_loss[1], into_w, into_bias, flag");
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
     for (int output : {0, 1}) {
       const int into = into_input(op, output);
       if (!op.has_input(into)) continue;
       expect_operands(
-          op.has_input(1 + output) && op.in_shape(into) == op.in_shape(1 + output) && op.has_input(8), op,
+          op.has_input(1 + output) && op.in_shape(into) == op.in_shape(1 + output) && op.has_input(kFlag), op,
           "into like w or bias, and a flag");
     }
-    ValueType d_w{op.input(1).type.dtype, op.in_shape(1)};
+    ValueType d_w{op.input(kW).type.dtype, op.in_shape(kW)};
     if (op.attributes().has("gradient_dtype"))
       d_w.dtype = *parse_dtype(op.attributes().word("gradient_dtype"));
-    if (op.has_input(6)) d_w.dtype = op.input(6).type.dtype;
+    if (op.has_input(kIntoW)) d_w.dtype = op.input(kIntoW).type.dtype;
     std::vector<ValueType> types{d_w};
-    if (op.has_input(2)) types.push_back(sum_type(op.input(2).type));
+    if (op.has_input(kBias)) types.push_back(sum_type(op.input(kBias).type));
     return types;
   }
   // The logits again, and d_w.
@@ -166,26 +186,36 @@ class LinearCrossEntropyGrad final : public OpSchema {
   // read, overwritten by their gradients, and read twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + 3.0 * bytes_of_later_chunks(op, bucket) +
-           5.0 * static_cast<double>(dtype_bytes(op.input(0).type.dtype)) * num_logits(op, bucket);
+           5.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
   }
-  bool is_optional_output(int) const override { return true; }
-  int into_input(const OpView&, int output) const override { return 6 + output; }
-  int accumulate_flag_input() const override { return 8; }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
     const ValueId d_logits = emit_d_logits(graph, op);
     Attributes by_columns{{"ta", int64_t{1}}, {"tb", int64_t{0}}};
-    const DType d_w = graph.value(op.outputs[0]).type.dtype;
+    const DType d_w = graph.value(op.outputs[kDW]).type.dtype;
     if (d_w != graph.value(d_logits).type.dtype) by_columns.set("dtype", std::string(dtype_name(d_w)));
     std::vector<ValueId> out{emit(graph, matmul_op(),
-                                  {d_logits, op.inputs[0], kNoValue, op.inputs[6], op.inputs[8]},
+                                  {d_logits, op.inputs[kX], kNoValue, op.inputs[kIntoW], op.inputs[kFlag]},
                                   std::move(by_columns))};
-    if (op.inputs[2] != kNoValue) {
-      const DType sums = graph.value(op.outputs[1]).type.dtype;
-      out.push_back(emit(graph, bias_grad_op(), {d_logits, op.inputs[7], op.inputs[8]},
+    if (op.inputs[kBias] != kNoValue) {
+      const DType sums = graph.value(op.outputs[kDBias]).type.dtype;
+      out.push_back(emit(graph, bias_grad_op(), {d_logits, op.inputs[kIntoBias], op.inputs[kFlag]},
                          {{"dtype", std::string(dtype_name(sums))}}));
     }
     return out;
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x"),
+                                      InputOperand::required(kW, "w"),
+                                      InputOperand::optional(kBias, "bias"),
+                                      InputOperand::required(kLabels, "labels"),
+                                      InputOperand::required(kDenominator, "denominator"),
+                                      InputOperand::required(kDLoss, "d_loss"),
+                                      InputOperand::into(kIntoW, "into_w", kDW),
+                                      InputOperand::into(kIntoBias, "into_bias", kDBias),
+                                      InputOperand::accumulate_flag(kFlag)};
+  static constexpr std::array kOutputs{OutputOperand::required(kDW, "d_w").without_memory(),
+                                       OutputOperand::conditional(kDBias, "d_bias").without_memory()};
 };
 
 }  // namespace

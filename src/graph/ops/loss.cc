@@ -20,8 +20,7 @@ void set_loss_gradient(GradientContext& context, const OpSchema& backward) {
   context.set(0, emit(context.graph(), backward, std::move(inputs), op.attributes, "d_logits"));
 }
 
-std::vector<ValueType> LossBwd::infer(const OpView& op) const {
-  expect_operands(op.num_inputs() == figures_.num_inputs + 1, op, "the inputs of the loss and d_loss[1]");
+std::vector<ValueType> LossBwd::output_types(const OpView& op) const {
   return {op.input(0).type};
 }
 

@@ -2,9 +2,11 @@
 // loss's inputs and of d_loss. Thread-safe: pure.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string_view>
 
-#include "graph/ops/op.h"
+#include "graph/ops/ops.h"
 
 namespace plimsoll {
 
@@ -15,23 +17,39 @@ ValueType loss_type(const OpView& op);
 // is wanted.
 void set_loss_gradient(GradientContext& context, const OpSchema& backward);
 
+// The inputs of the gradients of a loss over classes, and of a loss over elements.
+inline constexpr std::array kClassLossBwdInputs{
+    InputOperand::required(ClassLossBwdOp::kLogits, "logits"),
+    InputOperand::required(ClassLossBwdOp::kLabels, "labels"),
+    InputOperand::required(ClassLossBwdOp::kDenominator, "denominator"),
+    InputOperand::required(ClassLossBwdOp::kDLoss, "d_loss")};
+inline constexpr std::array kElementLossBwdInputs{
+    InputOperand::required(ElementLossBwdOp::kLogits, "logits"),
+    InputOperand::required(ElementLossBwdOp::kLabels, "labels"),
+    InputOperand::required(ElementLossBwdOp::kDenominator, "denominator"),
+    InputOperand::num_sequences(ElementLossBwdOp::kNumSequences),
+    InputOperand::required(ElementLossBwdOp::kDLoss, "d_loss")};
+
 // loss_bwd(inputs of the loss, d_loss_1): the gradient of the first input, which it may overwrite.
 class LossBwd final : public OpSchema {
  public:
   struct Figures {
     std::string_view name;  // of the op, not of the loss
     OpGroup group;
-    int num_inputs;  // of the loss
-    double flops;    // an element of the first input
+    std::span<const InputOperand> inputs;
+    double flops;  // an element of the first input
   };
   explicit LossBwd(const Figures& figures) : figures_(figures) {}
+  std::span<const InputOperand> inputs() const override { return figures_.inputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   std::string_view name() const override { return figures_.name; }
   OpGroup group() const override { return figures_.group; }
-  std::vector<ValueType> infer(const OpView& op) const override;
+  std::vector<ValueType> output_types(const OpView& op) const override;
   double flops(const OpView& op, const Bucket& bucket) const override;
   std::vector<int> may_overwrite(const OpView&, int) const override { return {0}; }
 
  private:
+  static constexpr std::array kOutputs{OutputOperand::required(ClassLossBwdOp::kDLogits, "d_logits")};
   Figures figures_;
 };
 

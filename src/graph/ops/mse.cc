@@ -1,24 +1,34 @@
 // mse(logits, labels, denominator, num_sequences): squared differences summed over the real rows, divided by
 // denominator * K (regression; torch.nn.MSELoss).
+#include <array>
+
 #include "graph/ops/loss.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class Mse final : public OpSchema {
+class Mse final : public OpSchema, private ElementLossOp {
  public:
   std::string_view name() const override { return "mse"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kElementWise; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 4 && op.in_shape(0) == op.in_shape(1), op,
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kLogits) == op.in_shape(kLabels), op,
                     "logits[B,K], labels[B,K], denominator[1], num_sequences i32[1]");
     return {loss_type(op)};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 6.0 * static_cast<double>(op.in_shape(0).elements(bucket));
+    return 6.0 * static_cast<double>(op.in_shape(kLogits).elements(bucket));
   }
   void gradient(GradientContext& context) const override { set_loss_gradient(context, mse_bwd_op()); }
+
+ private:
+  static constexpr std::array kInputs{
+      InputOperand::required(kLogits, "logits"), InputOperand::required(kLabels, "labels"),
+      InputOperand::required(kDenominator, "denominator"), InputOperand::num_sequences(kNumSequences)};
+  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss")};
 };
 
 }  // namespace
@@ -28,7 +38,8 @@ const OpSchema& mse_op() {
   return op;
 }
 const OpSchema& mse_bwd_op() {
-  static const LossBwd op({.name = "mse_bwd", .group = OpGroup::kElementWise, .num_inputs = 4, .flops = 6.0});
+  static const LossBwd op(
+      {.name = "mse_bwd", .group = OpGroup::kElementWise, .inputs = kElementLossBwdInputs, .flops = 6.0});
   return op;
 }
 

@@ -2,51 +2,66 @@
 // (two passes). normalize_bwd(n, rstd, d_n): d_x = rstd (d_n - mean(d_n) - n mean(d_n n)). Source: Ba et al.,
 // arXiv 1607.06450. The normalised values are what the backward pass keeps: the layer's output is recomputed
 // from them with gain and bias.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class Normalize final : public OpSchema {
+class Normalize final : public OpSchema, private NormalizeOp {
  public:
   std::string_view name() const override { return "normalize"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kNormalization; }
   bool works_row_by_row(const OpView&) const override { return true; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 1 && op.in_shape(0).rank() == 2, op, "x[T,C]");
-    const DType dtype = op.input(0).type.dtype;
-    return {op.input(0).type, {dtype == DType::kF64 ? DType::kF64 : DType::kF32, Shape{op.in_shape(0)[0]}}};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kX).rank() == 2, op, "x[T,C]");
+    const DType dtype = op.input(kX).type.dtype;
+    return {op.input(kX).type, {dtype == DType::kF64 ? DType::kF64 : DType::kF32, Shape{op.in_shape(kX)[0]}}};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 7.0 * static_cast<double>(op.out_shape(0).elements(bucket));
+    return 7.0 * static_cast<double>(op.out_shape(kN).elements(bucket));
   }
   std::vector<int> may_overwrite(const OpView&, int output) const override {
     return output == 0 ? std::vector<int>{0} : std::vector<int>{};
   }
   void gradient(GradientContext& context) const override {
-    const ValueId d_n = context.d_output(0);
-    if (d_n == kNoValue || !context.wants(0)) return;
+    const ValueId d_n = context.d_output(kN);
+    if (d_n == kNoValue || !context.wants(kX)) return;
     const Op& op = context.op();
-    context.set(0, emit(context.graph(), normalize_bwd_op(), {op.outputs[0], op.outputs[1], d_n}));
+    context.set(kX, emit(context.graph(), normalize_bwd_op(), {op.outputs[kN], op.outputs[kRstd], d_n}));
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kX, "x")};
+  static constexpr std::array kOutputs{OutputOperand::required(kN, "n"),
+                                       OutputOperand::required(kRstd, "rstd")};
 };
 
-class NormalizeBwd final : public OpSchema {
+class NormalizeBwd final : public OpSchema, private NormalizeBwdOp {
  public:
   std::string_view name() const override { return "normalize_bwd"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kNormalization; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() == 3 && op.in_shape(0) == op.in_shape(2), op,
-                    "n[T,C], rstd[T], d_n[T,C]");
-    return {op.input(2).type};
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kN) == op.in_shape(kDN), op, "n[T,C], rstd[T], d_n[T,C]");
+    return {op.input(kDN).type};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 8.0 * static_cast<double>(op.out_shape(0).elements(bucket));
+    return 8.0 * static_cast<double>(op.out_shape(kDX).elements(bucket));
   }
   std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const override {
-    return {op.out_shape(0).has_token_rows() ? inputs[2] : Tail::kNone};
+    return {op.out_shape(kDX).has_token_rows() ? inputs[kDN] : Tail::kNone};
   }
   std::vector<int> may_overwrite(const OpView&, int) const override { return {2}; }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kN, "n"), InputOperand::required(kRstd, "rstd"),
+                                      InputOperand::required(kDN, "d_n")};
+  static constexpr std::array kOutputs{OutputOperand::required(kDX, "d_x")};
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "graph/ops/operand.h"
 
 namespace plimsoll {
 
@@ -59,6 +60,34 @@ struct Recipe {
 
 class OpSchema : public OpDef {
  public:
+  // The operand tables. An op without repeated rows has its inputs at the positions of their rows. Outputs follow
+  // the order of their rows; conditional ones that do not exist leave no gap.
+  virtual std::span<const InputOperand> inputs() const = 0;
+  virtual std::span<const OutputOperand> outputs() const = 0;
+  // The row of the table that describes input i of this op, and output i.
+  virtual int input_row(const OpView& op, int input) const;
+  virtual int output_row(const OpView& op, int output) const;
+  // The number of values in one repetition of the repeated inputs: by default the number of their rows.
+  virtual int repeated_inputs(const OpView& op) const;
+
+  // The position of the only input with this role, or -1 if the op has none.
+  int input_with(InputRole role) const;
+  // The input that output i accumulates into if that input is present, and the input that holds the flag (0
+  // overwrites, 1 adds); -1 if the op cannot accumulate.
+  int into_input(const OpView& op, int output) const;
+  int accumulate_flag_input() const { return input_with(InputRole::kAccumulateFlag); }
+  // Returns true if the op runs without memory for output i when no op reads it.
+  bool has_optional_memory(const OpView& op, int output) const;
+  int writes_into(const OpView& op, int output) const override;
+  std::string input_name(const OpView& op, int input) const override;
+  std::string output_name(const OpView& op, int output) const override;
+
+  // Checks the number and the presence of the inputs against the table, then asks the op for its types.
+  std::vector<ValueType> infer(const OpView& op) const final;
+  // The types of the outputs. Requires: the inputs agree with the table. Errors: kInternal if their types do not
+  // match.
+  virtual std::vector<ValueType> output_types(const OpView& op) const = 0;
+
   virtual OpGroup group() const = 0;
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Every operand read once and every output written once, unless the op says otherwise.
@@ -93,22 +122,6 @@ class OpSchema : public OpDef {
     return std::nullopt;
   }
 
-  // Whether the op runs without a place for output i, when nobody reads it.
-  virtual bool is_optional_output(int output) const {
-    static_cast<void>(output);
-    return false;
-  }
-
-  // The input that output i accumulates into when it is given, and the input that holds the flag (0
-  // overwrites, 1 adds); -1 where the op cannot.
-  virtual int into_input(const OpView& op, int output) const {
-    static_cast<void>(op);
-    static_cast<void>(output);
-    return -1;
-  }
-  virtual int accumulate_flag_input() const { return -1; }
-  int writes_into(const OpView& op, int output) const override;
-
   // Emits the op as more basic ops into the graph and returns its outputs; empty where the op is basic.
   virtual std::vector<ValueId> decompose(Graph& graph, const Op& op) const {
     static_cast<void>(graph);
@@ -122,7 +135,10 @@ inline const OpSchema& schema_of(const Op& op) {
   return static_cast<const OpSchema&>(*op.def);
 }
 
-// Throws kInternal naming the op and its operands' types unless the condition holds.
+// Returns "matmul(a, b, bias?, into?, flag?)"; "..." follows a repeated operand.
+std::string signature_text(const OpSchema& schema);
+
+// Throws kInternal with the op and the names and types of its inputs unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
 // The type that the attribute "dtype" states, or the fallback where there is none: outputs whose type is not

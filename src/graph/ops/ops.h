@@ -19,6 +19,210 @@ std::span<const OpSchema* const> all_ops();
 
 enum class MatmulTranspose : uint8_t { kNo, kYes };
 
+// The operands of each op by name: the positions of its inputs and outputs, and the rows of its operand table.
+// An op with conditional outputs (bias_dropout_residual_norm_bwd) has some at earlier positions than their rows.
+// d_x is the gradient of x.
+
+// Tensor contractions.
+struct MatmulOp {
+  enum In { kA, kB, kBias, kInto, kFlag };
+  enum Out { kC };
+};
+struct LinearAddOp {
+  enum In { kX, kW, kResidual };
+  enum Out { kY };
+};
+struct LinearGeluOp {
+  enum In { kX, kW, kBias };
+  enum Out { kY };
+};
+struct LinearNormOp {
+  enum In { kX, kW, kBias, kResidual, kGain, kBeta };
+  enum Out { kY };
+};
+struct AttentionOp {
+  enum In { kQkv, kCuSeqlens, kRng };
+  enum Out { kO, kLse };
+};
+struct AttentionBwdOp {
+  enum In { kQkv, kCuSeqlens, kRng, kO, kLse, kDO };
+  enum Out { kDQkv };
+};
+struct FirstTokenAttentionOp {
+  enum In { kX, kW, kBias, kCuSeqlens };
+  enum Out { kO };
+};
+
+// Norms.
+struct BiasDropoutResidualNormOp {
+  enum In { kX, kBias, kResidual, kGain, kBeta, kRng };
+  enum Out { kY, kN, kRstd };
+};
+struct BiasDropoutResidualNormBwdOp {
+  enum In { kDY, kDY2, kN, kRstd, kGain, kRng, kIntoGain, kIntoBeta, kIntoBias, kFlag };
+  enum Out { kDSum, kDX, kDGain, kDBeta, kDBias };
+};
+struct NormalizeOp {
+  enum In { kX };
+  enum Out { kN, kRstd };
+};
+struct NormalizeBwdOp {
+  enum In { kN, kRstd, kDN };
+  enum Out { kDX };
+};
+struct ScaleShiftOp {
+  enum In { kN, kGain, kBias };
+  enum Out { kY };
+};
+struct ScaleShiftBwdOp {
+  enum In { kN, kGain, kDY, kIntoGain, kIntoBias, kFlag };
+  enum Out { kDN, kDGain, kDBias };
+};
+
+// Element-wise ops. PointwiseOp and PointwiseBwdOp are the operands of gelu, relu and tanh.
+struct PointwiseOp {
+  enum In { kX };
+  enum Out { kY };
+};
+struct PointwiseBwdOp {
+  enum In { kSaved, kDY };  // saved: x or y of the forward op
+  enum Out { kDX };
+};
+struct AccumulateOp {
+  enum In { kInto, kFlag, kD };
+  enum Out { kSum };
+};
+struct AddOp {
+  enum In { kA, kB };
+  enum Out { kC };
+};
+struct AddColumnsOp {
+  enum In { kX, kY };
+  enum Out { kZ };
+};
+struct BiasAddOp {
+  enum In { kX, kBias };
+  enum Out { kY };
+};
+struct BiasGeluOp {
+  enum In { kH, kBias };
+  enum Out { kY };
+};
+struct BiasGeluBwdOp {
+  enum In { kH, kBias, kDY, kIntoBias, kFlag };
+  enum Out { kDH, kDBias };
+};
+struct BiasGradOp {
+  enum In { kDY, kInto, kFlag };
+  enum Out { kDBias };
+};
+struct CastOp {
+  enum In { kX };
+  enum Out { kY };
+};
+struct ColumnsOp {
+  enum In { kX };
+  enum Out { kY };
+};
+struct DropoutOp {
+  enum In { kX, kRng };
+  enum Out { kY };
+};
+
+// Embeddings and rows of sequences. ids and table of embedding_sum repeat, and so do the ids of sort_ids.
+struct EmbeddingSumOp {
+  enum In { kCuSeqlens, kIds, kTable };
+  enum Out { kX };
+};
+struct EmbeddingBwdOp {
+  enum In { kSorted, kDX, kInto, kFlag };
+  enum Out { kDTable };
+};
+struct SortIdsOp {
+  enum In { kCuSeqlens, kIds };
+  enum Out { kSorted };
+};
+struct FirstTokenOp {
+  enum In { kX, kCuSeqlens };
+  enum Out { kY };
+};
+struct FirstTokenBwdOp {
+  enum In { kDY, kCuSeqlens };
+  enum Out { kDX };
+};
+
+// Losses. ClassLossOp: nll (whose logits are log-probabilities) and softmax_cross_entropy. ElementLossOp: mse and
+// bce_with_logits.
+struct ClassLossOp {
+  enum In { kLogits, kLabels, kDenominator };
+  enum Out { kLoss };
+};
+struct ClassLossBwdOp {
+  enum In { kLogits, kLabels, kDenominator, kDLoss };
+  enum Out { kDLogits };
+};
+struct ElementLossOp {
+  enum In { kLogits, kLabels, kDenominator, kNumSequences };
+  enum Out { kLoss };
+};
+struct ElementLossBwdOp {
+  enum In { kLogits, kLabels, kDenominator, kNumSequences, kDLoss };
+  enum Out { kDLogits };
+};
+struct LinearCrossEntropyOp {
+  enum In { kX, kW, kBias, kLabels, kDenominator };
+  enum Out { kLoss };
+};
+struct LinearCrossEntropyBwdOp {
+  enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss };
+  enum Out { kDX };
+};
+struct LinearCrossEntropyGradOp {
+  enum In { kX, kW, kBias, kLabels, kDenominator, kDLoss, kIntoW, kIntoBias, kFlag };
+  enum Out { kDW, kDBias };
+};
+struct LogSoftmaxOp {
+  enum In { kX };
+  enum Out { kY };
+};
+struct LogSoftmaxBwdOp {
+  enum In { kY, kDY };
+  enum Out { kDX };
+};
+
+// Optimizers. UpdateOp: adafactor, adagrad, adamw, lion, sgd and their 8-bit forms; parameter, gradient and states
+// repeat for each parameter (update.h).
+struct UpdateOp {
+  enum In { kLearningRate, kStep, kClip, kFinite, kParameter, kGradient, kState };
+  enum Out { kNewParameter, kNewState };
+};
+struct GlobalNormOp {
+  enum In { kGradient, kLoss };
+  enum Out { kNorm, kFinite, kFirstBad };
+};
+struct ClipCoefficientOp {
+  enum In { kNorm, kScale };
+  enum Out { kCoefficient };
+};
+struct AdjustLossScaleOp {
+  enum In { kNorm, kFinite, kScale, kGoodSteps, kSkipped };
+  enum Out { kNewScale, kNewGoodSteps, kNewSkipped, kUnscaledNorm, kUsedScale, kSkippedOut };
+};
+
+// Data movement. A copy has three lists of inputs (copy.cc).
+struct CopyOp {
+  enum In { kFrom, kInto, kAfter };
+  enum Out { kTo };
+};
+struct DequantizeOp {
+  enum In { kCodes, kScales, kSecondScales, kOffsets };
+  enum Out { kWeight };
+};
+struct FillOp {
+  enum In { kLike };
+  enum Out { kY };
+};
+
 const OpSchema& accumulate_op();
 const OpSchema& adafactor_op();
 const OpSchema& adagrad_op();

@@ -1,31 +1,40 @@
 // softmax_cross_entropy(logits, labels, denominator) {smoothing}: the fusion of log_softmax and nll (see
 // there); no probabilities are kept, the backward op may write d_logits over the logits.
+#include <array>
+
 #include "graph/ops/loss.h"
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class SoftmaxCrossEntropy final : public OpSchema {
+class SoftmaxCrossEntropy final : public OpSchema, private ClassLossOp {
  public:
   std::string_view name() const override { return "softmax_cross_entropy"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kNormalization; }
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(
-        op.num_inputs() == 3 && op.in_shape(0).rank() == 2 && op.input(1).type.dtype == DType::kI32, op,
-        "logits[B,K], labels i32[B], denominator[1]");
+  std::vector<ValueType> output_types(const OpView& op) const override {
+    expect_operands(op.in_shape(kLogits).rank() == 2 && op.input(kLabels).type.dtype == DType::kI32, op,
+                    "logits[B,K], labels i32[B], denominator[1]");
     return {loss_type(op)};
   }
   double flops(const OpView& op, const Bucket& bucket) const override {
-    return 15.0 * static_cast<double>(op.in_shape(0).elements(bucket));
+    return 15.0 * static_cast<double>(op.in_shape(kLogits).elements(bucket));
   }
   void gradient(GradientContext& context) const override {
     set_loss_gradient(context, softmax_cross_entropy_bwd_op());
   }
   std::vector<ValueId> decompose(Graph& graph, const Op& op) const override {
-    const ValueId log_p = emit(graph, log_softmax_op(), {op.inputs[0]});
-    return {emit(graph, nll_op(), {log_p, op.inputs[1], op.inputs[2]}, op.attributes)};
+    const ValueId log_p = emit(graph, log_softmax_op(), {op.inputs[kLogits]});
+    return {emit(graph, nll_op(), {log_p, op.inputs[kLabels], op.inputs[kDenominator]}, op.attributes)};
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::required(kLogits, "logits"),
+                                      InputOperand::required(kLabels, "labels"),
+                                      InputOperand::required(kDenominator, "denominator")};
+  static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss")};
 };
 
 }  // namespace
@@ -37,7 +46,7 @@ const OpSchema& softmax_cross_entropy_op() {
 const OpSchema& softmax_cross_entropy_bwd_op() {
   static const LossBwd op({.name = "softmax_cross_entropy_bwd",
                            .group = OpGroup::kNormalization,
-                           .num_inputs = 3,
+                           .inputs = kClassLossBwdInputs,
                            .flops = 15.0});
   return op;
 }

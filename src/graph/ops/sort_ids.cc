@@ -2,18 +2,21 @@
 // within an id by token. Tokens at and after cu_seqlens[B] come last, with an id that no table has. Every id
 // is below {rows}. One sort serves all gradients of tables, and where a gradient is computed by rows, each of
 // its ops.
+#include <array>
+
 #include "graph/ops/ops.h"
 
 namespace plimsoll {
 namespace {
 
-class SortIds final : public OpSchema {
+class SortIds final : public OpSchema, private SortIdsOp {
  public:
   std::string_view name() const override { return "sort_ids"; }
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
 
-  std::vector<ValueType> infer(const OpView& op) const override {
-    expect_operands(op.num_inputs() >= 2, op, "cu_seqlens and ids[T]");
+  std::vector<ValueType> output_types(const OpView& op) const override {
     for (int i = 1; i < op.num_inputs(); ++i) {
       expect_operands(op.input(i).type == ValueType{DType::kI32, Shape{kDimT}}, op, "ids i32[T]");
     }
@@ -23,6 +26,11 @@ class SortIds final : public OpSchema {
   std::vector<Tail> tail(const OpView& op, std::span<const Tail>) const override {
     return std::vector<Tail>(static_cast<size_t>(op.num_inputs() - 1), Tail::kFinite);
   }
+
+ private:
+  static constexpr std::array kInputs{InputOperand::sequence_offsets(kCuSeqlens),
+                                      InputOperand::repeated(kIds, "ids")};
+  static constexpr std::array kOutputs{OutputOperand::repeated(kSorted, "sorted")};
 };
 
 }  // namespace

@@ -1,10 +1,12 @@
 // What the optimizers' ops share. Stateless; thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <vector>
 
-#include "graph/ops/op.h"
+#include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 
 namespace plimsoll {
@@ -15,13 +17,21 @@ namespace plimsoll {
 // rounded stochastically with the noise of {noise_seed, noise_site}, and so are states that the op says.
 // Outputs are the new versions of all but the gradient. With a slice (slice.h) the op has one parameter and
 // updates a part of it; of each value it finds the whole or that part.
-class Update : public OpSchema {
+class Update : public OpSchema, public UpdateOp {
  public:
+  std::span<const InputOperand> inputs() const override { return kInputs; }
+  std::span<const OutputOperand> outputs() const override { return kOutputs; }
+  int repeated_inputs(const OpView& op) const override { return values_per_parameter(op); }
+  int input_row(const OpView& op, int input) const override {
+    if (input < kParameter) return input;
+    return std::min(kParameter + (input - kParameter) % values_per_parameter(op), int{kState});
+  }
+  int output_row(const OpView& op, int output) const override {
+    return output % (values_per_parameter(op) - 1) == 0 ? kNewParameter : kNewState;
+  }
   OpGroup group() const override { return OpGroup::kElementWise; }
-  std::vector<ValueType> infer(const OpView& op) const override {
+  std::vector<ValueType> output_types(const OpView& op) const override {
     const int stride = values_per_parameter(op);
-    expect_operands(op.num_inputs() > 4 && (op.num_inputs() - 4) % stride == 0, op,
-                    "lr, step, clip, finite and whole groups of parameter, gradient, states");
     std::vector<ValueType> types;
     const std::optional<Slice> slice = slice_of(op.attributes());
     expect_operands(!slice || (is_element_wise() && op.num_inputs() == 4 + stride), op,
@@ -84,6 +94,17 @@ class Update : public OpSchema {
   virtual double flops_per_element() const = 0;
 
  private:
+  // The rows of parameter, gradient and state repeat for each parameter; there may be several states, or none.
+  static constexpr std::array kInputs{InputOperand::required(kLearningRate, "learning_rate"),
+                                      InputOperand::required(kStep, "step"),
+                                      InputOperand::optional(kClip, "clip"),
+                                      InputOperand::required(kFinite, "finite"),
+                                      InputOperand::repeated(kParameter, "parameter"),
+                                      InputOperand::repeated(kGradient, "gradient"),
+                                      InputOperand::repeated(kState, "state")};
+  static constexpr std::array kOutputs{OutputOperand::repeated(kNewParameter, "new_parameter"),
+                                       OutputOperand::repeated(kNewState, "new_state")};
+
   static bool is_of(const Slice& slice, const OpView& op, int input) {
     return slice.is_of(op.in_shape(input).elements({}), numbers_per_element(op, input - 4));
   }

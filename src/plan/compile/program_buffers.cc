@@ -22,7 +22,7 @@ std::vector<bool> find_placeless(const Graph& graph) {
       const Value& value = graph.value(op.outputs[i]);
       placeless[index_of(op.outputs[i])] =
           !read[index_of(op.outputs[i])] && value.storage == Storage::kTransient &&
-          value.version_of == kNoValue && schema_of(op).is_optional_output(static_cast<int>(i));
+          value.version_of == kNoValue && schema_of(op).has_optional_memory({graph, op}, static_cast<int>(i));
     }
   }
   return placeless;

@@ -1,0 +1,105 @@
+// The operand table of an op: name, presence and role of each input and output. Passes, the planner and the
+// executor refer to operands by the enumerators in ops.h, which are the rows of these tables. Constants;
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace plimsoll {
+
+// How often an operand occurs in one op.
+enum class Presence : uint8_t {
+  kRequired,  // exactly once
+  kOptional,  // an input of one place, which is empty (kNoValue) if the operand is absent
+  kTrailing,  // once or not at all, without an empty place; the op's attributes say which, or the list's length
+  kRepeated,  // once or more; neighbouring rows of this kind repeat together: ids_0, table_0, ids_1, table_1
+};
+
+// How an op uses an input.
+enum class InputRole : uint8_t {
+  kData,
+  kInto,             // the value that an output accumulates into, and whose bytes that output takes
+  kAccumulateFlag,   // i32[1]: 0 overwrites the kInto inputs, 1 adds to them
+  kReplaced,         // an output is a new version of this value and takes its bytes
+  kRandomState,      // i64[2]: seed and number of the micro-batch
+  kSequenceOffsets,  // i32[B+1]: the first row of each sequence, and the number of real rows at the end
+  kNumSequences,     // i32[1]: the number of real rows of a value with a row per sequence
+};
+
+inline constexpr int kNoOutput = -1;
+
+// One row of a table of inputs. `index` repeats the row's number, so that a test can compare it with the
+// enumerator from which it was made.
+struct InputOperand {
+  int index = 0;
+  std::string_view name;
+  Presence presence = Presence::kRequired;
+  InputRole role = InputRole::kData;
+  int output = kNoOutput;  // for kInto and kReplaced: the row of the output that takes the bytes
+
+  static constexpr InputOperand required(int index, std::string_view name) {
+    return {.index = index, .name = name};
+  }
+  static constexpr InputOperand optional(int index, std::string_view name) {
+    return {.index = index, .name = name, .presence = Presence::kOptional};
+  }
+  static constexpr InputOperand trailing(int index, std::string_view name) {
+    return {.index = index, .name = name, .presence = Presence::kTrailing};
+  }
+  static constexpr InputOperand repeated(int index, std::string_view name) {
+    return {.index = index, .name = name, .presence = Presence::kRepeated};
+  }
+  static constexpr InputOperand into(int index, std::string_view name, int output) {
+    return {.index = index,
+            .name = name,
+            .presence = Presence::kOptional,
+            .role = InputRole::kInto,
+            .output = output};
+  }
+  static constexpr InputOperand accumulate_flag(int index) {
+    return {
+        .index = index, .name = "flag", .presence = Presence::kOptional, .role = InputRole::kAccumulateFlag};
+  }
+  static constexpr InputOperand replaced(int index, std::string_view name, int output) {
+    return {.index = index, .name = name, .role = InputRole::kReplaced, .output = output};
+  }
+  static constexpr InputOperand random_state(int index, Presence presence) {
+    return {.index = index, .name = "rng", .presence = presence, .role = InputRole::kRandomState};
+  }
+  static constexpr InputOperand sequence_offsets(int index) {
+    return {.index = index, .name = "cu_seqlens", .role = InputRole::kSequenceOffsets};
+  }
+  static constexpr InputOperand num_sequences(int index) {
+    return {.index = index, .name = "num_sequences", .role = InputRole::kNumSequences};
+  }
+};
+
+// Whether an op can run without memory for an output that no other op reads.
+enum class OutputMemory : uint8_t { kNeeded, kOptional };
+
+// One row of a table of outputs.
+struct OutputOperand {
+  int index = 0;
+  std::string_view name;
+  Presence presence = Presence::kRequired;
+  OutputMemory memory = OutputMemory::kNeeded;
+
+  static constexpr OutputOperand required(int index, std::string_view name) {
+    return {.index = index, .name = name};
+  }
+  // An output that exists only if the op's attributes or optional inputs ask for it.
+  static constexpr OutputOperand conditional(int index, std::string_view name) {
+    return {.index = index, .name = name, .presence = Presence::kTrailing};
+  }
+  static constexpr OutputOperand repeated(int index, std::string_view name) {
+    return {.index = index, .name = name, .presence = Presence::kRepeated};
+  }
+  constexpr OutputOperand without_memory() const {
+    OutputOperand row = *this;
+    row.memory = OutputMemory::kOptional;
+    return row;
+  }
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,153 @@
+// The operand tables of all ops: consistent in themselves, and with the checks that derive from them.
+#include "graph/ops/operand.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "graph/ir/verify.h"
+#include "graph/ops/ops.h"
+
+namespace plimsoll {
+namespace {
+
+template <typename Operand>
+void expect_unique_rows(std::span<const Operand> table, std::string_view op) {
+  std::set<std::string_view> names;
+  int last_repeated = -1;
+  for (size_t i = 0; i < table.size(); ++i) {
+    EXPECT_EQ(table[i].index, static_cast<int>(i)) << op << ": the row of '" << table[i].name << "'";
+    EXPECT_FALSE(table[i].name.empty()) << op << ": row " << i;
+    EXPECT_TRUE(names.insert(table[i].name).second)
+        << op << ": two rows are called '" << table[i].name << "'";
+    if (table[i].presence != Presence::kRepeated) continue;
+    const int row = static_cast<int>(i);
+    EXPECT_TRUE(last_repeated < 0 || last_repeated + 1 == row) << op << ": repeated rows with a gap";
+    last_repeated = row;
+  }
+}
+
+TEST(OperandTables, RowsHaveTheirIndexAndTheirOwnName) {
+  ASSERT_FALSE(all_ops().empty());
+  for (const OpSchema* op : all_ops()) {
+    EXPECT_FALSE(op->inputs().empty()) << op->name();
+    EXPECT_FALSE(op->outputs().empty()) << op->name();
+    expect_unique_rows(op->inputs(), op->name());
+    expect_unique_rows(op->outputs(), op->name());
+  }
+}
+
+TEST(OperandTables, OptionalOutputsAreDeclaredAsSuch) {
+  for (const OpSchema* op : all_ops()) {
+    for (const OutputOperand& output : op->outputs())
+      EXPECT_NE(output.presence, Presence::kOptional) << op->name() << ": an output has no empty place";
+  }
+}
+
+// An executor finds the flag and the random state by their roles, so each role occurs once at most, and an op
+// has a flag exactly if one of its outputs accumulates.
+TEST(OperandTables, RolesAreUnambiguous) {
+  for (const OpSchema* op : all_ops()) {
+    std::multiset<InputRole> roles;
+    std::set<int> outputs;
+    for (const InputOperand& input : op->inputs()) {
+      roles.insert(input.role);
+      const bool takes_bytes = input.role == InputRole::kInto || input.role == InputRole::kReplaced;
+      EXPECT_EQ(takes_bytes, input.output != kNoOutput) << op->name() << ": " << input.name;
+      if (!takes_bytes) continue;
+      EXPECT_LT(input.output, static_cast<int>(op->outputs().size())) << op->name() << ": " << input.name;
+      EXPECT_TRUE(outputs.insert(input.output).second)
+          << op->name() << ": two inputs give their bytes to output " << input.output;
+    }
+    for (const InputRole role : {InputRole::kAccumulateFlag, InputRole::kRandomState,
+                                 InputRole::kSequenceOffsets, InputRole::kNumSequences})
+      EXPECT_LE(roles.count(role), 1u) << op->name();
+    EXPECT_EQ(roles.count(InputRole::kAccumulateFlag) == 1, roles.count(InputRole::kInto) > 0) << op->name();
+  }
+}
+
+// A table with a repeated row before a fixed one has no fixed positions after it.
+TEST(OperandTables, RolesHaveFixedPositions) {
+  for (const OpSchema* op : all_ops()) {
+    bool repeated = false;
+    for (const InputOperand& input : op->inputs()) {
+      EXPECT_FALSE(repeated && input.role != InputRole::kData) << op->name() << ": " << input.name;
+      repeated = repeated || input.presence == Presence::kRepeated;
+    }
+  }
+}
+
+std::string message_of(const OpSchema& op, std::vector<ValueId> inputs, Graph graph,
+                       Attributes attributes = {}) {
+  try {
+    graph.add_op(op, std::move(inputs), std::move(attributes));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OperandTables, AWrongNumberOfInputsIsRefusedWithTheSignature) {
+  Graph graph;
+  const ValueId x = graph.add_value("x", {DType::kF32, Shape{2, 3}}, Storage::kInput);
+  EXPECT_NE(message_of(matmul_op(), {x, x}, graph)
+                .find("matmul(a = x f32[2,3], b = x f32[2,3]) needs: matmul(a, b, bias?, into?, flag?)"),
+            std::string::npos);
+  EXPECT_NE(message_of(sort_ids_op(), {x}, graph).find("needs: sort_ids(cu_seqlens, ids...)"),
+            std::string::npos);
+}
+
+TEST(OperandTables, AnEmptyPlaceOfARequiredInputIsRefusedByName) {
+  Graph graph;
+  const ValueId x = graph.add_value("x", {DType::kF32, Shape{2, 3}}, Storage::kInput);
+  EXPECT_NE(message_of(add_op(), {x, kNoValue}, graph).find("add(a = x f32[2,3], b = _) needs: b"),
+            std::string::npos);
+}
+
+TEST(OperandTables, AccumulatingWithoutAFlagIsRefused) {
+  Graph graph;
+  const ValueId x = graph.add_value("x", {DType::kF32, Shape{2, 2}}, Storage::kInput);
+  const ValueId into = graph.add_value("into", {DType::kF32, Shape{2, 2}}, Storage::kGradient);
+  const Attributes attributes{{"ta", int64_t{0}}, {"tb", int64_t{0}}};
+  EXPECT_NE(message_of(matmul_op(), {x, x, kNoValue, into, kNoValue}, graph, attributes)
+                .find("needs: a flag, because it accumulates"),
+            std::string::npos);
+}
+
+// Outputs that exist only under conditions: the gradients of a norm without residual and with dropout.
+TEST(OperandTables, ConditionalOutputsLeaveNoGap) {
+  Graph graph;
+  const ValueId d_y = graph.add_value("d_y", {DType::kF32, Shape{kDimT, 4}}, Storage::kInput);
+  const ValueId rstd = graph.add_value("rstd", {DType::kF32, Shape{kDimT}}, Storage::kInput);
+  const ValueId gain = graph.add_value("gain", {DType::kF32, Shape{4}}, Storage::kWeight);
+  const ValueId rng = graph.add_value("rng", {DType::kI64, Shape{2}}, Storage::kInput);
+  const ValueId into = graph.add_value("into", {DType::kF32, Shape{4}}, Storage::kGradient);
+  const ValueId flag = graph.add_value("flag", {DType::kI32, Shape{1}}, Storage::kInput);
+  const OpSchema& schema = bias_dropout_residual_norm_bwd_op();
+  const Attributes attributes{
+      {"p", 0.1}, {"site", int64_t{1}}, {"bias", int64_t{1}}, {"residual", int64_t{0}}};
+  const OpId id =
+      graph.add_op(schema, {d_y, kNoValue, d_y, rstd, gain, rng, kNoValue, kNoValue, into, flag}, attributes);
+  const OpView op{graph, graph.op(id)};
+  ASSERT_EQ(op.num_outputs(), 4);
+  const std::vector<std::string> names{"d_x", "d_gain", "d_beta", "d_bias"};
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(schema.output_name(op, i), names[static_cast<size_t>(i)]);
+  EXPECT_EQ(schema.writes_into(op, 3), BiasDropoutResidualNormBwdOp::kIntoBias);
+  EXPECT_EQ(schema.writes_into(op, 2), -1);
+  EXPECT_EQ(schema.into_input(op, 2), BiasDropoutResidualNormBwdOp::kIntoBeta);
+}
+
+TEST(OperandTables, ViolationsNameTheInput) {
+  Graph graph("g");
+  const ValueId x = graph.add_value("x", {DType::kF32, Shape{kDimT, 4}}, Storage::kInput);
+  const ValueId bias = graph.add_value("bias", {DType::kF32, Shape{4}}, Storage::kWeight);
+  const ValueId y = emit(graph, gelu_op(), {x});
+  emit(graph, bias_add_op(), {y, bias});
+  std::vector<Op> ops(graph.ops().rbegin(), graph.ops().rend());
+  graph.replace_ops(std::move(ops));
+  EXPECT_EQ(find_violation(graph).value_or("none"),
+            "op 0 'bias_add' reads 'gelu' (input 'x') before it is produced");
+}
+
+}  // namespace
+}  // namespace plimsoll
