@@ -1,5 +1,5 @@
-// Sums of embeddings and their gradients at the sizes of MiniLM and BERT-base; bytes are those of the
-// contract.
+// Benchmarks sums of embeddings and their gradients at the sizes of MiniLM and BERT-base. Bytes are those of
+// the contract.
 #include <benchmark/benchmark.h>
 
 #include <vector>

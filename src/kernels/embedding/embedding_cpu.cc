@@ -63,13 +63,13 @@ struct Block {
   int64_t first_row, end_row, first_column, end_column;
 };
 
-// The first pair of an id, or where it would stand.
+// Returns the first pair of an id, or the position where it would be.
 const IdOfToken* first_of(std::span<const IdOfToken> sorted, int64_t id) {
   return std::lower_bound(sorted.data(), sorted.data() + sorted.size(), id,
                           [](const IdOfToken& pair, int64_t wanted) { return pair.id < wanted; });
 }
 
-// Adds, to each row of the block, the gradients of its tokens in the order of the tokens.
+// Adds the gradients of the tokens to each row of the block, in the order of the tokens.
 template <class DX>
 void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   const F32Tag d;
@@ -95,8 +95,8 @@ void gather_gradients(const EmbeddingBwdArgs& args, const Block& block) {
   }
 }
 
-// Elements are independent, so that how the table is cut changes no bit. Small tables have long sums: they
-// are cut by columns.
+// Elements are independent, so the division into tasks changes no bit. Small tables have long sums and are
+// divided by columns.
 constexpr int64_t kBwdRowsPerTask = 64;
 constexpr int64_t kBwdColumnsPerTask = 128;
 

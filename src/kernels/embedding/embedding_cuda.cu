@@ -17,7 +17,7 @@ struct Lookup {
   Integer num_tokens;
 };
 
-// blockDim = (packs of a row, tokens). Every table's pack is loaded before the first is added.
+// blockDim = (packs of a row, tokens). The packs of all tables are loaded before the first is added.
 template <typename X, int N, int kTables>
 __global__ void __launch_bounds__(kThreads) embedding_sum_kernel(const __grid_constant__ Lookup a, X* x) {
   const int64_t t = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;

@@ -31,7 +31,7 @@ void check_sum(const SumCase& test) {
     tables.emplace_back(fmt::format("{}/table{}", name, k), test.table, kRows[k] * test.C)
         .fill_normal(0.1, 1.0);
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, test.T).fill_indices(kRows[k]);
-    // Ids of unused rows are never read: these would leave the table by far.
+    // Ids of unused rows are never read: these are far outside the table.
     for (int64_t t = test.num_tokens; t < test.T; ++t) ids.back().view().store(t, 1e9);
   }
   GuardedBuffer got(name + "/x", test.x, test.T * test.C), want(name + "/want", DType::kF64, test.T * test.C),
@@ -51,7 +51,7 @@ void check_sum(const SumCase& test) {
   }
   args.x = want.view();
   on_gpu.x = gpu(got);
-  on_gpu.num_tokens = 0;  // the number on the device counts
+  on_gpu.num_tokens = 0;  // the kernel must use the number in device memory
   embedding_sum_fwd_ref(args);
   run_twice(gpu, {&got}, [&] { embedding_sum_fwd_cuda(on_gpu, gpu(num_tokens).as<int32_t>(), nullptr); });
   std::vector<double> limits(static_cast<size_t>(test.T * test.C));
@@ -91,12 +91,12 @@ void check_sort(int64_t T, int64_t num_tokens, std::vector<int64_t> rows) {
   SortIdsArgs args{.num_lists = static_cast<int>(num_lists),
                    .T = T,
                    .V = *std::ranges::max_element(rows),
-                   .num_tokens = 0,  // the number on the device counts
+                   .num_tokens = 0,  // the kernel must use the number in device memory
                    .scratch = gpu(scratch)};
   std::vector<GuardedBuffer*> outputs;
   for (size_t k = 0; k < rows.size(); ++k) {
     ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(rows[k]);
-    // Ids of unused tokens are never read: these would leave the table by far.
+    // Ids of unused tokens are never read: these are far outside the table.
     for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     want.push_back(sorted_ids(name + "/want", ids.back(), T, args.V, num_tokens));
     args.ids[k] = gpu(ids.back());
@@ -116,13 +116,13 @@ TEST(SortIdsCuda, EqualsTheReference) {
   }
 }
 
-// More tokens than blocks take at once.
+// More tokens than the blocks process at once.
 TEST(SortIdsCuda, TakesLargeBatches) {
   check_sort(70000, 69000, {30522, 512, 2});
   check_sort(140000, 140000, {2});
 }
 
-// How ids are drawn: all over the table, few distinct ones, or one alone.
+// The distribution of ids: over the whole table, few distinct ids, or a single id.
 enum class Spread : uint8_t { kAll, kFew, kOne };
 
 struct TableGradientCase {
@@ -147,7 +147,7 @@ void check_table_gradient(const TableGradientCase& test) {
   for (int64_t t = num_tokens; t < T; ++t) ids.view().store(t, 1e9);
   if (adds) got.fill(0.25);
   want.fill(adds ? 0.25 : 0.0);
-  // The reference in one pass over the tokens.
+  // Computes the reference in one pass over the tokens.
   std::vector<double> sums(static_cast<size_t>(V * C), adds ? 0.25 : 0.0);
   std::vector<int64_t> terms(static_cast<size_t>(V), adds ? 1 : 0);
   for (int64_t t = 0; t < num_tokens; ++t) {
@@ -203,8 +203,8 @@ TEST(EmbeddingBwdCuda, TakesManyTokensAndLongRuns) {
   check_table_gradient({300, 2052, 40, 290, 3, DType::kF32, Spread::kFew, false});
 }
 
-// Longer pieces: 64 tokens of 40000, 128 of the others. One id in
-// 1094 pieces is more than a block asks for at once.
+// Uses longer pieces: 64 tokens of 40000, 128 of the others. One id in 1094 pieces is more than a block loads
+// at once.
 TEST(EmbeddingBwdCuda, TakesLargeBatches) {
   for (const Spread spread : {Spread::kAll, Spread::kFew, Spread::kOne}) {
     check_table_gradient({40000, 8, 600, 39000, -1, DType::kBF16, spread, false});
@@ -229,7 +229,7 @@ TEST(EmbeddingBwdCuda, AddsUpTablesOfTwoRows) {
 
 struct RowsCase {
   int64_t T, V, num_ids;
-  std::vector<std::pair<int64_t, int64_t>> parts;  // (first row, rows)
+  std::vector<std::pair<int64_t, int64_t>> parts;  // (first row, number of rows)
 };
 
 void check_parts(const RowsCase& test) {
@@ -264,7 +264,7 @@ void check_parts(const RowsCase& test) {
   }
 }
 
-// Sums of many tokens too: 5 ids and 257 tokens make pieces that an id goes on beyond.
+// Includes sums of many tokens: with 5 ids and 257 tokens, ids continue past the end of a piece.
 TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   for (const int64_t num_ids : {97, 5}) {
     check_parts({257, 97, num_ids, {{0, 2}, {2, 2}, {4, 66}, {70, 27}}});
@@ -272,7 +272,7 @@ TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
   check_parts({1000, 2, 2, {{0, 1}, {1, 1}}});
 }
 
-// In a program that is captured: behind a copy, and where streams meet.
+// Captures the kernel after a copy and at a point where streams join.
 TEST(EmbeddingBwdCuda, IsCapturedBehindCopies) {
   constexpr int64_t T = 300, C = 64, V = 40;
   GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),
@@ -328,7 +328,7 @@ TEST(EmbeddingBwdCuda, IsCapturedBehindCopies) {
   expect_same_bits(got, want);
 }
 
-// Lengths 3, 0, 1, 4, 0 of T = 10 rows: two rows are unused, two sequences empty.
+// Lengths 3, 0, 1, 4, 0 in T = 10 rows: two rows are unused, two sequences are empty.
 const std::vector<int64_t> kCuSeqlens = {0, 3, 3, 4, 8, 8};
 
 TEST(FirstTokenCuda, EqualsTheReference) {

@@ -43,7 +43,7 @@ struct FwdCase {
     for (int k = 0; k < num_tables; ++k) {
       tables.emplace_back(fmt::format("{}/table{}", name, k), table, kRows[k] * C).fill_normal(0.1, 1.0);
       ids.emplace_back(fmt::format("{}/ids{}", name, k), DType::kI32, T).fill_indices(kRows[k]);
-      // Ids of unused rows are never read: these would leave the table by far.
+      // Ids of unused rows are never read: these are far outside the table.
       for (int64_t t = num_tokens; t < T; ++t) ids.back().view().store(t, 1e9);
     }
     for (int k = 0; k < num_tables; ++k) {
@@ -122,7 +122,7 @@ struct BwdCase {
     args.d_table = got.view();
     embedding_bwd_cpu(args);
   }
-  // Limits from the terms of each element; `old` is empty when overwriting.
+  // Computes the limit of each element from its terms; `old` is empty when overwriting.
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> sums(static_cast<size_t>(args.V * args.C));
     std::vector<int64_t> terms(static_cast<size_t>(args.V), old.empty() ? 0 : 1);
@@ -178,8 +178,8 @@ TEST(EmbeddingBwd, MatchesTheReferenceWithinItsBoundOverwritingAndAdding) {
 }
 
 TEST(EmbeddingBwd, IsTheGradientOfTheForwardPass) {
-  // The forward pass is linear in the table: <d_x, fwd(table)> = <bwd(d_x), table>, exactly on small
-  // integers.
+  // The forward pass is linear in the table, so <d_x, fwd(table)> = <bwd(d_x), table>, which is exact for
+  // small integers.
   constexpr int64_t T = 50, C = 20, V = 11, kTokens = 43;
   GuardedBuffer table("adjoint/table", DType::kF32, V * C), d_x("adjoint/d_x", DType::kF32, T * C),
       ids("adjoint/ids", DType::kI32, T), x("adjoint/x", DType::kF32, T * C),

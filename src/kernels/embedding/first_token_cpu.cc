@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// A few rows are moved: equal types are copied, others converted one by one.
+// Copies a row if the types are equal, otherwise converts it element by element; there are only a few rows.
 void move_row(ConstView from, int64_t from_row, View to, int64_t to_row, int64_t C) {
   if (from.dtype == to.dtype) {
     const auto row_bytes = static_cast<size_t>(C * dtype_bytes(to.dtype));

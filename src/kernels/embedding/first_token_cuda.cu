@@ -16,10 +16,10 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = threadIdx.x; c < C; c += kThreads) out.store(b * C + c, used ? x.at(first * C + c) : 0.0f);
 }
 
-// The sequence that begins at a row, or -1: the last of those that begin there, for the ones before it are
-// empty. cu_seqlens rises.
+// Returns the sequence that begins at a row, or -1. If several begin there, it is the last one, because the
+// ones before it are empty. Requires: cu_seqlens does not decrease.
 __device__ int64_t sequence_that_begins_at(int64_t row, const int32_t* cu_seqlens, int64_t B) {
-  int64_t low = 0;  // cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] taken for infinity
+  int64_t low = 0;  // invariant: cu_seqlens[low] <= row < cu_seqlens[high], with cu_seqlens[B] = infinity
   int64_t high = B;
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) first_token_bwd_kernel(AnyFloats d_o
   }
 }
 
-// The same with 16-byte stores, where d_x and d_out are of one type.
+// Does the same with 16-byte stores. Requires: d_x and d_out have the same type.
 template <typename X>
 __global__ void __launch_bounds__(kThreads)
     first_token_bwd_packs_kernel(const X* d_out, const int32_t* cu_seqlens, X* d_x, int64_t T, int64_t C,

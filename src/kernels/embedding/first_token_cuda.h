@@ -1,4 +1,4 @@
-// The kernels of first_token.h on an NVIDIA GPU; element_wise/add_cuda.h says what holds for all CUDA
+// The kernels of first_token.h on an NVIDIA GPU. element_wise/add_cuda.h states the rules for all CUDA
 // kernels. Host-only header. x and out may each be f32, bf16 or f16.
 #pragma once
 

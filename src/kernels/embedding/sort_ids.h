@@ -1,16 +1,19 @@
-// The tokens of a batch in the order of their ids: what gradients of embeddings read (embedding.h). Contract;
-// no graph, no allocation.
+// Sorts the tokens of a batch by their ids, for the gradients of embeddings (embedding.h). Contract; this
+// code knows no graph and allocates nothing.
 //
 //   sorted_k[i] = (ids_k[t], t) over t < num_tokens, by id and within an id by t;  (kNoId, t) for the others
 //
-// Legend: T rows of the bucket, V: every id is less. Several lists are sorted at once.
-// Repeatability: integers, the same everywhere. Aliasing: outputs overlap nothing. Scratch:
+// Legend: T rows of the bucket; V is larger than every id. Several lists are sorted in one call.
+//
+// Repeatability: integers, the same everywhere. Aliasing: outputs overlap no operand. Scratch:
 // sort_ids_scratch_bytes, on a GPU sort_ids_cuda_scratch_bytes, aligned to 16. Cost: T (12 + 16 passes) bytes
-// a list moved, with one pass on a CPU and one for every 8 bits of V on a GPU.
-// Requires: 0 <= ids_k[t] < V for t < num_tokens: the caller validated them; ids beyond are never read.
-//   0 <= num_tokens <= T. 1 <= num_lists <= kMaxEmbeddingTables.
-// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
-// Errors: kInternal if a view is absent or of another type.
+// moved per list, with one pass on a CPU and one per 8 bits of V on a GPU.
+//
+// Requires: 0 <= ids_k[t] < V for t < num_tokens (the caller has validated them; later ids are never read), 0
+// <= num_tokens <= T, 1 <= num_lists <= kMaxEmbeddingTables.
+//
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. Errors:
+// kInternal if a view is absent or has an unsupported type.
 #pragma once
 
 #include <array>
@@ -37,7 +40,7 @@ struct SortIdsArgs {
 void sort_ids_ref(const SortIdsArgs& args);
 void sort_ids_cpu(const SortIdsArgs& args);
 
-// Errors: kInternal where the arguments break the contract.
+// Errors: kInternal if the arguments break the contract.
 void check_sort_ids(const char* kernel, const SortIdsArgs& args);
 
 }  // namespace plimsoll

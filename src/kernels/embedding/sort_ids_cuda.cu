@@ -12,20 +12,21 @@
 namespace plimsoll::cuda {
 namespace {
 
-// One launch sorts by all digits of 8 bits, the lowest first. The blocks of a list are one cluster, which has
-// barriers and reads each other's counts; each block keeps a range of places, whose tokens it counts and then
-// moves, tile by tile. Before compute capability 9.0 there are no clusters, and a list has one block.
+// A radix sort in one launch, by digits of 8 bits, the lowest first. The blocks of a list form one cluster,
+// which has barriers and whose blocks read each other's counts. Each block owns a range of positions; it
+// counts their tokens and then moves them, tile by tile. Before compute capability 9.0 there are no clusters,
+// and a list has one block.
 constexpr int kBits = 8;
 constexpr int kDigits = 1 << kBits;
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
-constexpr int kRounds = 8;      // tokens of a tile that a thread has at most
-constexpr int kMostBlocks = 8;  // the largest cluster that every card with clusters has
+constexpr int kRounds = 8;      // largest number of tokens of a tile per thread
+constexpr int kMostBlocks = 8;  // the largest cluster that every card with clusters supports
 static_assert(kThreads >= kDigits);
 
 struct List {
-  const int32_t* ids;  // of the tokens in their own order
-  int2* halves[2];     // where passes in turn put pairs
+  const int32_t* ids;  // of the tokens in their original order
+  int2* halves[2];     // alternating destinations of the passes
 };
 
 struct Sort {
@@ -33,12 +34,12 @@ struct Sort {
   int64_t T;
   int32_t V;
   Integer num_tokens;
-  int num_bits;       // of the largest key, which is V
-  int rounds;         // tokens of a tile that a thread has
-  int64_t per_block;  // tokens, whole tiles
+  int num_bits;       // bits of the largest key, which is V
+  int rounds;         // tokens of a tile per thread
+  int64_t per_block;  // tokens, a multiple of the tile
 };
 
-// The blocks of a launch, or the only one.
+// The blocks that sort one list, or the only block.
 struct Cluster {
 #if __CUDA_ARCH__ >= 900
   static __device__ __forceinline__ int rank() {
@@ -47,11 +48,11 @@ struct Cluster {
   static __device__ __forceinline__ int size() {
     return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
   }
-  // What a thread wrote before, to whichever memory, every thread sees afterwards.
+  // A barrier: afterwards every thread sees all earlier writes to any memory.
   static __device__ __forceinline__ void sync() {
     cooperative_groups::this_cluster().sync();
   }
-  // A launch of one block is none of a cluster: its shared memory has no address in one.
+  // A launch of one block is not a cluster, so its shared memory has no cluster address.
   static __device__ __forceinline__ int read(int* shared, int block) {
     return block == rank() ? *shared : *cooperative_groups::this_cluster().map_shared_rank(shared, block);
   }
@@ -71,22 +72,22 @@ struct Cluster {
 #endif
 };
 
-// A pass: from where it takes tokens, where it puts them, and by which digit.
+// One pass: its source, its destination, and the digit by which it sorts.
 struct Pass {
   const int2* from;  // null in the first pass
   int2* to;
   int shift;
   int32_t V;
 
-  // kNoId is the largest id, V.
+  // kNoId counts as the largest id, V.
   __device__ __forceinline__ int digit(int32_t id) const { return (min(id, V) >> shift) & (kDigits - 1); }
 };
 
-// The tokens of a tile that a thread has: those of a warp lie together, round by round.
+// The tokens of a tile that a thread holds. Those of a warp are adjacent, round by round.
 struct Tile {
   int2 pairs[kRounds];
-  int rank[kRounds];  // among the warp's tokens of the same digit
-  int64_t first;      // the thread's place in the first round
+  int rank[kRounds];  // among the warp's tokens with the same digit
+  int64_t first;      // the thread's position in the first round
   int64_t end;
   int rounds;
 
@@ -96,7 +97,7 @@ struct Tile {
         end(end_of_block),
         rounds(a.rounds) {}
   __device__ __forceinline__ bool has(int round) const { return round < rounds && first + round * 32 < end; }
-  // Loads all before it looks at the first.
+  // Starts all loads before it uses the first.
   __device__ __forceinline__ void load(const int32_t* ids, const Pass& pass, int64_t num_tokens) {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
@@ -109,7 +110,7 @@ struct Tile {
       }
     }
   }
-  // Ranks the tokens and leaves in `counts` how many of each digit the warp has.
+  // Ranks the tokens and writes the number of the warp's tokens per digit to `counts`.
   __device__ __forceinline__ void count(const Pass& pass, int* counts) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int digit = lane; digit < kDigits; digit += 32) counts[digit] = 0;
@@ -136,7 +137,7 @@ struct Tile {
       __syncwarp();
     }
   }
-  // `next`: where the warp's tokens of each digit go.
+  // Moves the tokens. `next` holds, per digit, the destination of the warp's first token.
   __device__ __forceinline__ void move(const Pass& pass, const int* next) const {
 #pragma unroll
     for (int round = 0; round < kRounds; ++round) {
@@ -146,7 +147,7 @@ struct Tile {
   }
 };
 
-// Exclusive sums over the first kDigits threads. All threads call it.
+// Returns exclusive sums over the first kDigits threads. All threads must call it.
 __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -163,8 +164,9 @@ __device__ __forceinline__ int exclusive_sum(int value, int* warp_sums) {
   return sum - value;
 }
 
-// Where the block's tokens of the thread's digit begin: after all of lower digits, and after those of the
-// same in the blocks before. `total`: the block's counts, of which every block has written its own.
+// Returns the position of the block's first token with the thread's digit: after all tokens with lower digits
+// and after those with the same digit in earlier blocks. `total` holds the counts of a block. Requires: every
+// block has written its own.
 __device__ __forceinline__ int first_place(int* total, int* warp_sums) {
   const int thread = static_cast<int>(threadIdx.x);
   int all = 0, before = 0;
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) sort_ids_kernel(const __grid_constan
   const int64_t begin = Cluster::rank() * a.per_block;
   const int64_t end = begin + a.per_block < a.T ? begin + a.per_block : a.T;
   const int64_t tile_tokens = int64_t{kThreads} * a.rounds;
-  // A block's only tile stays in registers between counting and moving.
+  // If a block has only one tile, the tile stays in registers between counting and moving.
   const bool one_tile = a.per_block <= tile_tokens;
   const List& list = a.lists[blockIdx.y];
   Pass pass{.from = nullptr, .to = nullptr, .shift = 0, .V = a.V};
@@ -270,7 +272,7 @@ void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStrea
                   .num_bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(args.V))),
                   .rounds = 0,
                   .per_block = 0};
-  // The last pass puts pairs where they are wanted.
+  // Choose the buffers such that the last pass writes to the result.
   const int passes = (sort.num_bits + cuda::kBits - 1) / cuda::kBits;
   for (int k = 0; k < args.num_lists; ++k) {
     const auto index = static_cast<size_t>(k);

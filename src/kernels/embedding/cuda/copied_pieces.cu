@@ -7,15 +7,15 @@
 namespace plimsoll::cuda {
 namespace {
 
-// A block adds up a piece: one warp starts the copies of its tokens' rows into a ring in shared memory, as
-// far ahead as there is room, and the warps before it add up what has come. Another warp writes zeros to some
-// rows of the table.
-constexpr int kN = 4;                                // columns of a pack
-constexpr int kPacks = 2;                            // of a thread
-constexpr int kMostAdders = 128;                     // threads
-constexpr int kColumns = kMostAdders * kPacks * kN;  // of a block at most
+// Each block adds up one piece. One warp starts the copies of the tokens' rows into a ring in shared memory,
+// as far ahead as the ring has space, and the other warps add up the rows that have arrived. One more warp
+// writes zeros to some rows of the table.
+constexpr int kN = 4;                                // columns per pack
+constexpr int kPacks = 2;                            // packs per thread
+constexpr int kMostAdders = 128;                     // threads that add
+constexpr int kColumns = kMostAdders * kPacks * kN;  // largest number of columns per block
 constexpr int kStages = 6;
-constexpr int kZeroRows = 32;  // of a block where there are no more pieces than that
+constexpr int kZeroRows = 32;  // rows per block if the pieces alone would give too few blocks
 
 struct Ring {
   uint32_t rows;  // in shared memory: [kStages][rows of a stage][row_bytes]
@@ -45,7 +45,7 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
         tma::load(ring.row<kRows>(stage, lane - first), d_x + static_cast<int64_t>(pair.y) * a.C, bytes,
                   ring.full + 8 * stage);
       }
-      // Announced when all are begun: the phase ends with this arrival at the earliest.
+      // Announce the bytes after all copies have been started; the phase cannot end before this arrival.
       __syncwarp();
       if (lane == 0) {
         const unsigned rows = wanted >> first & ((1u << kRows) - 1u);
@@ -55,7 +55,7 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// Zeros in those of the block's rows of the table that have no token. Like the constants below it has no use
+// Writes zeros to the block's rows of the table that have no token. Like the constants below, it is unused
 // before compute capability 9.0, where the kernel is empty.
 [[maybe_unused]] __device__ __forceinline__ void write_zeros(const Pieces& a, int64_t rows_of_block,
                                                              int64_t c0, int width) {
@@ -73,11 +73,11 @@ __device__ __forceinline__ void copy_rows(const Pieces& a, const Ring& ring, con
   }
 }
 
-// What becomes of a token's row, where it is not the id whose last token of the piece it is.
+// Markers that `ends` holds for a token instead of an id. An id marks its last token within the piece.
 [[maybe_unused]] constexpr int32_t kSkip = -1;  // no gradient is wanted
-[[maybe_unused]] constexpr int32_t kAdd = -2;   // the id goes on
+[[maybe_unused]] constexpr int32_t kAdd = -2;   // the id has more tokens in this piece
 
-// `ends`: of each token of the piece.
+// `ends` holds one entry per token of the piece.
 template <typename X, int kRows>
 __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, const unsigned char* rows,
                                          const int32_t* ends, int n, int64_t c0, int width, int adders) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   for (int turn = 0; turn * kRows < n; ++turn) {
     const int stage = turn % kStages;
     tma::wait(ring.full + 8 * stage, turn / kStages % 2);
-    // What was not copied is loaded too, and not added: no branch keeps the loads apart.
+    // Rows that were not copied are loaded too but not added, so that no branch separates the loads.
     Raw<X, kN> raw[kRows][kPacks];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -129,7 +129,7 @@ __device__ __forceinline__ void add_rows(const Pieces& a, const Ring& ring, cons
   }
 }
 
-// blockDim = the threads that add, 32 that copy, 32 that write zeros; gridDim.y cuts the columns.
+// blockDim = the threads that add, 32 that copy and 32 that write zeros; gridDim.y divides the columns.
 template <typename X, int kRows>
 __global__ void __launch_bounds__(kMostAdders + 64)
     add_copied_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, int64_t rows_of_block) {
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     }
     tma::show_barriers();
   }
-  // Until here beside the launch before.
+  // The code above runs concurrently with the previous launch.
   wait_for_launch_before();
   let_next_launch_begin();
   __syncthreads();
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
     const bool ends_here = i + 1 == n || a.sorted.id(begin + i + 1) != id;
     ends[i] = !a.wants(id) ? kSkip : ends_here ? id : kAdd;
   }
-  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // of those that add
+  asm volatile("bar.sync 1, %0;" ::"r"(adders) : "memory");  // only the threads that add
   add_rows<X, kRows>(a, ring, rows, ends, n, c0, width, adders);
 #endif
 }
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kMostAdders + 64)
 
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream) {
-  // A multiprocessor has room for four blocks, whose rings are of 48 KiB where rows have 4 KiB.
+  // Four blocks fit on a multiprocessor; their rings take 48 KiB if rows have 4 KiB.
   constexpr int kRows = 8 / sizeof(X);
   const int64_t width = std::min<int64_t>(pieces.C, kColumns);
   const int64_t adders = ceil_div(width, kPacks * kN * 32) * 32;

@@ -1,7 +1,7 @@
-// The gradient of a table of embeddings on a GPU, in two launches: add up pieces of the sorted tokens, and
-// write zeros to the rows without one where the table is not added to; add up the pieces of ids that have
-// several. Of tables of two rows and d_x in 16 bits blocks add up both, as columns are added up. Only for .cu
-// files. Thread-safe: no state.
+// The gradient of an embedding table on a GPU, in two launches. The first adds up pieces of the sorted tokens
+// and, unless the table is added to, writes zeros to the rows without a token. The second adds up the pieces
+// of ids that have several. For tables of two rows and 16-bit d_x, blocks instead add up both rows in the way
+// columns are added up. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
@@ -31,8 +31,8 @@ struct EmbeddingBwd {
 };
 void launch_embedding_bwd(const EmbeddingBwd& operands, CudaStream stream);
 
-// Both launches for a table of at most kTwoRows rows and d_x in 16 bits. Requires: rows of d_x and of the
-// table that begin and end at multiples of 16 bytes.
+// Launches both kernels for a table of at most kTwoRows rows and 16-bit d_x. Requires: rows of d_x and of the
+// table begin and end at multiples of 16 bytes.
 inline constexpr int kTwoRows = 2;
 template <typename X>
 void launch_two_rows(const EmbeddingBwd& operands, const X* d_x, CudaStream stream);

@@ -4,23 +4,24 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kAhead = 8;  // sums on their way at once
+constexpr int kAhead = 8;  // sums in flight at once
 
-// An id whose tokens lie in several pieces: `before` of them before the block's, `after` behind it.
+// An id whose tokens are in several pieces: in `before` pieces before the block's own and `after` pieces
+// after it.
 struct Run {
   int32_t id;
   int64_t before, after;
 };
 
-// How many boundaries of pieces in a row, from the block's own on and away from it, lie within the run of an
-// id. A search by a warp, 32 places at once.
+// Returns how many consecutive boundaries of pieces, starting at the block's own and moving away from it, are
+// within the run of an id. A warp searches 32 positions at once.
 template <int kDirection>
 __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t piece, int32_t id) {
   const int64_t lane = static_cast<int64_t>(threadIdx.x) % 32;
   const auto is_within = [&](int64_t far) {
     return a.sorted.id(kDirection < 0 ? (piece - far) * a.tokens - 1 : (piece + 1 + far) * a.tokens) == id;
   };
-  // Those before `low` lie within, the one at `high` does not.
+  // Boundaries before `low` are within the run; the one at `high` is not.
   int64_t low = 0, high = kDirection < 0 ? piece : a.count() - 1 - piece;
   while (low < high) {
     const int64_t step = ceil_div(high - low, 32);
@@ -33,16 +34,16 @@ __device__ __forceinline__ int64_t count_boundaries(const Pieces& a, int64_t pie
   return low;
 }
 
-// The pieces of a run share its columns, so that the more sums there are the fewer columns a warp has. Lanes
-// that have the same columns take sums in turn, and theirs are added by halves. A lane has as many packs on
-// their way as a run of few pieces leaves it.
+// Adds up the sums of a run. The pieces of a run share its columns, so with more sums a warp has fewer
+// columns. Lanes with the same columns take the sums in turn, and their results are added by halving. Runs of
+// few pieces have more packs in flight per lane.
 template <int N, int kPacks>
 __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& run, bool adds) {
   constexpr int kSums = kAhead / kPacks;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto count = static_cast<int>(run.before + 1 + run.after);
   const int share = (static_cast<int>(ceil_div(a.C, N)) + count - 1) / count;  // packs
-  int width = 1;                                                               // lanes beside each other
+  int width = 1;                                                               // adjacent lanes
   while (width < share && width < 32) width *= 2;
   const int turns = 32 / width;
   const int64_t first_piece = piece - run.before;
@@ -56,7 +57,7 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
       inside[p] = base + p * width < share && c[p] < a.C;
     }
     for (int first = lane / width; first < count; first += kSums * turns) {
-      // What lies beyond the last is loaded too, from the last: no branch keeps the loads apart.
+      // Indices past the last load the last sum and do not add it, so that no branch separates the loads.
       Raw<float, N> raw[kPacks][kSums];
 #pragma unroll
       for (int u = 0; u < kSums; ++u) {
@@ -90,9 +91,9 @@ __device__ __forceinline__ void join(const Pieces& a, int64_t piece, const Run& 
   }
 }
 
-// A block for each piece: a warp has the piece's first id, the other its last, where that is another. Blocks
-// are small, so that they find room beside those that add up pieces; until these are done they read only what
-// lay there before that launch.
+// Runs one block per piece: one warp handles the piece's first id, the other its last id if it differs. The
+// blocks are small so that they fit next to the blocks that add up pieces. Until those have finished, they
+// read only data that were written before that launch.
 template <int N>
 __global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__ Pieces a) {
   const int64_t piece = blockIdx.x;
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(64) join_pieces_kernel(const __grid_constant__
 }  // namespace
 
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream) {
-  // An id in two pieces needs two of them.
+  // An id can be in two pieces only if there are two.
   if (pieces.count() < 2) return;
   launch_early(packs ? join_pieces_kernel<4> : join_pieces_kernel<1>,
                {dim3(static_cast<unsigned>(pieces.count())), dim3(64)}, stream, pieces);

@@ -4,10 +4,10 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// A block that writes zeros looks after as many rows of the table as it has threads.
+// A block that writes zeros handles as many rows of the table as it has threads.
 constexpr int kZeroRows = kThreads;
 
-// The columns of a thread: kPacks packs of N, each beside those of the block's other threads.
+// The columns of a thread: kPacks packs of N columns; in each, the packs of the block's threads are adjacent.
 template <int N, int kPacks>
 struct Columns {
   static constexpr int kPerBlock = kThreads * N * kPacks;
@@ -17,7 +17,7 @@ struct Columns {
   }
 };
 
-// Zeros in the rows without a token.
+// Writes zeros to the rows without a token.
 template <int N, int kPacks>
 __device__ __forceinline__ void zero_rows(const Pieces& a, int64_t block) {
   if (a.add.get()) return;
@@ -36,20 +36,20 @@ __device__ __forceinline__ void zero_rows(const Pieces& a, int64_t block) {
   }
 }
 
-// Blocks of the first kind write zeros; the others each add up a piece. kRows tokens' rows are on their way
-// at once.
+// The first `zero_blocks` blocks write zeros; each of the others adds up a piece. kRows rows of d_x are in
+// flight at once.
 template <typename X, int N, int kPacks, int kRows>
 __global__ void __launch_bounds__(kThreads)
     add_loaded_pieces_kernel(const __grid_constant__ Pieces a, const X* d_x, unsigned zero_blocks) {
   let_next_launch_begin();
   if (blockIdx.x < zero_blocks) return zero_rows<N, kPacks>(a, blockIdx.x);
   __shared__ int32_t ids[kMostLoadedTokens + 2],
-      tokens[kMostLoadedTokens];  // ids with the piece's neighbours
+      tokens[kMostLoadedTokens];  // `ids` includes the piece's two neighbours
   const int64_t piece = blockIdx.x - zero_blocks;
   const int64_t begin = piece * a.tokens;
   for (int i = static_cast<int>(threadIdx.x); i < a.tokens + 2; i += kThreads) {
     const int64_t at = begin + i - 1;
-    // Beyond the ends are ids that no token has.
+    // Positions outside the batch get an id that no token has.
     const int2 pair = at >= 0 && at < a.T ? a.sorted.pairs[at] : make_int2(-1, 0);
     ids[i] = pair.x;
     if (i >= 1 && i <= a.tokens) tokens[i - 1] = pair.y;

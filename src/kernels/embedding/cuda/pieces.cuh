@@ -1,5 +1,5 @@
-// The sorted tokens of a gradient of embeddings in pieces of equal length, and what their sums become. Only
-// for .cu files. Thread-safe: no state.
+// The sorted tokens of an embedding gradient, divided into pieces of equal length, and the handling of the
+// pieces' sums. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/early_launch.cuh"
@@ -7,13 +7,13 @@
 
 namespace plimsoll::cuda {
 
-// The two sums that a piece may leave to be joined: of its first id, which came from the piece before, and of
-// its last, which goes on in the next.
+// The two sums that a piece may leave for join_pieces.cu: of its first id, if that has tokens in the piece
+// before, and of its last id, if that has tokens in the next piece.
 inline constexpr int kFirstSum = 0;
 inline constexpr int kLastSum = 1;
 
-// The compiler takes a store of 16 bytes apart into four where several branches end in it, and the cache then
-// gets four times as many; __stwb stays whole.
+// Stores a sum. If several branches end in a 16-byte store, the compiler splits it into four, and the cache
+// receives four times as many; __stwb is never split.
 template <int N>
 __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   if constexpr (N == 4) {
@@ -23,27 +23,28 @@ __device__ __forceinline__ void store_sum(float* to, const float (&sum)[N]) {
   }
 }
 
-// All tokens are cut into pieces whatever rows are wanted, so that an id's sum is taken in one order.
+// All tokens are divided into pieces, whichever rows are wanted, so that the order of an id's sum is always
+// the same.
 struct Pieces {
   SortedTokens sorted;
   float* partials;  // [pieces, 2, stride]
   int64_t stride;
   int64_t T, C;
   int64_t padding_id;
-  int tokens;  // of a piece
+  int tokens;  // per piece
   float* d_table;
-  int64_t first_row, num_rows;  // of the table: what d_table holds
+  int64_t first_row, num_rows;  // the rows of the table that d_table holds
   AddFlag add;
 
   __host__ __device__ int64_t count() const { return (T + tokens - 1) / tokens; }
   __device__ __forceinline__ float* partial(int64_t piece, int sum) const {
     return partials + (piece * 2 + sum) * stride;
   }
-  // Not those of unused tokens.
+  // Returns whether the gradient of an id is wanted; false for the id of unused tokens.
   __device__ __forceinline__ bool wants(int32_t id) const {
     return id >= first_row && id < first_row + num_rows && id != padding_id;
   }
-  // Whether row first_row + `row` has a token whose gradient it takes.
+  // Returns whether row first_row + `row` has a token whose gradient it receives.
   __device__ __forceinline__ bool has_token(int64_t row) const {
     const int64_t id = first_row + row;
     int64_t low = 0, high = T;
@@ -57,7 +58,7 @@ struct Pieces {
     }
     return low < T && sorted.id(low) == id && id != padding_id;
   }
-  // The whole sum of an id that is wanted, N columns of it.
+  // Writes N columns of the complete sum of a wanted id.
   template <int N>
   __device__ __forceinline__ void write_row(int32_t id, int64_t c, bool adds, float (&sum)[N]) const {
     float* row = d_table + (id - first_row) * C + c;
@@ -69,8 +70,9 @@ struct Pieces {
     }
     store_sum<N>(row, sum);
   }
-  // What a wanted id's sum becomes when its last token of the piece has been added. An id that goes on beside
-  // the piece is left to be joined: as the piece's first sum where it came from before, else as its last.
+  // Stores the sum of a wanted id after its last token of the piece has been added. If the id also has tokens
+  // in a neighbouring piece, the sum is left for joining: as the piece's first sum if the id began in an
+  // earlier piece, otherwise as its last.
   template <int N>
   __device__ __forceinline__ void finish_id(int64_t piece, int32_t id, bool from_before, bool goes_on,
                                             bool adds, int64_t c, float (&sum)[N]) const {
@@ -82,20 +84,19 @@ struct Pieces {
   }
 };
 
-// Adds up the pieces, and writes zeros to the rows without a token where the table is not added to.
-// launch_copied_pieces keeps its rows on their way by bulk copies. Requires of it: compute capability 9.0;
-// pieces of at most kMostCopiedTokens; rows of d_x and of the table that begin and end at multiples of 16
-// bytes.
+// Adds up the pieces and, unless the table is added to, writes zeros to the rows without a token.
+// launch_copied_pieces loads its rows with bulk copies. It requires compute capability 9.0, pieces of at most
+// kMostCopiedTokens tokens, and rows of d_x and of the table that begin and end at multiples of 16 bytes.
 template <typename X>
 void launch_loaded_pieces(const Pieces& pieces, const X* d_x, bool packs, CudaStream stream);
 template <typename X>
 void launch_copied_pieces(const Pieces& pieces, const X* d_x, CudaStream stream);
 inline constexpr int kMostLoadedTokens = 128;
 inline constexpr int kMostCopiedTokens = 256;
-// So many pieces are added up by all multiprocessors of an H100 at once, four by each.
+// The number of pieces that all multiprocessors of an H100 add up at once, four each.
 inline constexpr int64_t kCopiedPieces = 528;
 
-// Adds up the sums of the ids that lie in several pieces. `packs`: whether four columns may be read at once.
+// Adds up the sums of ids that are in several pieces. `packs` says if four columns may be read at once.
 void launch_join(const Pieces& pieces, bool packs, CudaStream stream);
 
 }  // namespace plimsoll::cuda

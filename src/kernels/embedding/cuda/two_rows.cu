@@ -4,11 +4,11 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kTokens = 4;  // of a warp on their way at once
+constexpr int kTokens = 4;  // tokens of a warp in flight at once
 
-// As column_sums_kernel: warp w of block i takes token i * kColumnSumWarps + w, and from there every token
-// that lies a sweep further, so that what the card reads at one moment lies together where the tokens of an
-// id do.
+// Distributes tokens like column_sums_kernel: warp w of block i starts at token i * kColumnSumWarps + w and
+// advances by a sweep at a time. If the tokens of an id are adjacent, the rows that are read at one time are
+// adjacent too.
 template <typename X, int N>
 __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
     add_two_rows_kernel(const __grid_constant__ EmbeddingBwd a, const X* d_x, PartialSums partials) {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kColumnSumWarps * 32, kColumnSumBlocks)
   for (int row = 0; row < kTwoRows; ++row) {
     if (row >= a.first_row && row < a.first_row + a.num_rows && row != a.padding_id) wanted |= 1u << row;
   }
-  // Twice the token and its row; -1 of a token that nobody wants, or beyond the last.
+  // Returns twice the token plus its row; -1 if the token is not wanted or past the last.
   const auto place_at = [&](int i) {
     const int2 pair = i < T ? a.sorted.pairs[i] : make_int2(kTwoRows, 0);
     return pair.x < kTwoRows && (wanted >> pair.x & 1u) != 0 ? 2 * pair.y + pair.x : -1;

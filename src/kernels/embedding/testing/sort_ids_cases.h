@@ -1,4 +1,4 @@
-// Sorted ids for the tests of what reads them. Not thread-safe.
+// Sorted ids for tests of the functions that read them. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::test {
 
-// What sort_ids makes of the first `num_tokens` ids.
+// Returns the result of sort_ids for the first `num_tokens` ids.
 inline GuardedBuffer sorted_ids(const std::string& name, GuardedBuffer& ids, int64_t T, int64_t V,
                                 int64_t num_tokens) {
   GuardedBuffer sorted(name, DType::kI32, 2 * T);
