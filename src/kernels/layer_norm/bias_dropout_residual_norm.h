@@ -1,20 +1,20 @@
-// Bias, dropout, residual and layer normalization in one pass over memory, forward and backward: what closes
-// each half of a post-norm transformer block. Without bias, dropout and residual it is plain layer
-// normalization. Contracts; no graph, no allocation.
+// Bias, dropout, residual and layer normalization in one pass over memory, forward and backward. These
+// operations end each half of a post-norm transformer block. Without bias, dropout and residual it is plain
+// layer normalization. Contracts; this code knows no graph and allocates nothing.
 //
 //   forward:  s = residual + dropout(x + bias); x_hat, rstd = normalize(s); y = x_hat * gain + beta
 //   backward: g = d_y + d_y2; d_s = normalize_bwd(g * gain); d_x = dropout mask and scale applied to d_s
-//             d_residual = d_s; d_bias (+)= colsum(d_x); d_gain (+)= colsum(g * x_hat); d_beta (+)= colsum(g)
+//             d_residual = d_s; d_bias, d_gain, d_beta = (or +=) column sums of d_x, g * x_hat, g
 //   Decomposition: bias_add, dropout, add, normalize, scale_shift of these folders. Sources: normalize.h,
 //   dropout.h.
 //
-// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense.
-// Thread-safe: distinct calls may run at once on distinct outputs. Ownership: views borrow.
-// _ref is plain loops in double and takes any floating type for each view; _cpu takes f32 or bf16 activations
-// (all of one type), f32 or bf16 parameters (all of one type), f32 rstd, C <= kMaxNormColumns. It computes in
-// fp32; s, g and d_s are not rounded to the activations' type between the steps. Requires: 0 <= p < 1.
-// Errors: kInternal if a required view is absent or of another type. Repeatability: same bits on one
-// instruction set, whatever the number of threads; masks as base/philox.h says.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. Thread-safe:
+// distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref functions are
+// plain loops in double and take any floating type for each view. The _cpu functions take f32 or bf16
+// activations (all of one type), f32 or bf16 parameters (all of one type), f32 rstd and C <= kMaxNormColumns.
+// They compute in fp32; s, g and d_s are not rounded to the activations' type between the steps. Requires: 0
+// <= p < 1. Errors: kInternal if a required view is absent or has an unsupported type. Repeatability: the
+// same bits for any number of threads on one instruction set; masks are those of base/philox.h.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@
 namespace plimsoll {
 
 //   Aliasing: y and x_hat are distinct; each of them may be x or residual. Scratch: none.
-//   Cost: 12*T*C FLOPs (and the mask's, as dropout.h); 4*T*C + T + 3*C elements moved with everything
-//   present. Error: x_hat: normalize_fwd_error_bound with input_error from norm_input_error_bound; y: |gain|
-//   times that, plus scale_shift_fwd_error_bound.
+//   Cost: 12*T*C FLOPs (plus the mask, see dropout.h); 4*T*C + T + 3*C elements moved if every operand is
+//   present. Error of x_hat: normalize_fwd_error_bound with input_error from norm_input_error_bound. Error of y:
+//   |gain| times that, plus scale_shift_fwd_error_bound.
 struct BiasDropoutResidualNormFwdArgs {
   ConstView x;         // [T, C]
   ConstView bias;      // [C]; may be null
@@ -38,32 +38,33 @@ struct BiasDropoutResidualNormFwdArgs {
   ConstView gain;      // [C]
   ConstView beta;      // [C]
   View y;              // [T, C]
-  View x_hat;          // [T, C]; null when no backward pass follows
-  View rstd;           // [T]; null when no backward pass follows
+  View x_hat;          // [T, C]; null if no backward pass follows
+  View rstd;           // [T]; null if no backward pass follows
   int64_t T = 0;
   int64_t C = 0;
   double eps = 1e-5;
-  double p = 0.0;  // dropout; element = row * C + column
+  double p = 0.0;  // dropout probability; element = row * C + column
   RandomSite where;
 };
 void bias_dropout_residual_norm_fwd_ref(const BiasDropoutResidualNormFwdArgs& args);
 void bias_dropout_residual_norm_fwd_cpu(const BiasDropoutResidualNormFwdArgs& args);
-// The error of s = residual + (x + bias) * scale: three roundings.
+// Returns the error bound of s = residual + (x + bias) * scale: three roundings.
 inline double norm_input_error_bound(double x_plus_bias, double scale, double s) {
   return 1.01 * kRoundoffF32 * (2.0 * std::abs(x_plus_bias) * scale + std::abs(s));
 }
 
-//   Zero gradient rows give zero gradient rows and contribute exactly nothing to the parameters' gradients.
-//   Accumulation: fp32; over a row as normalize.h says; over rows in order within a block of row_blocks(T,
-//   C), blocks in order. Column sums take values before they are rounded to the activations' type. Aliasing:
+//   Zero gradient rows give zero gradient rows and contribute exactly zero to the parameters' gradients.
+//   Accumulation: fp32; over a row as in normalize.h; over rows in order within a block of row_blocks(T, C), then
+//   blocks in order. Column sums use values before they are rounded to the activations' type. Aliasing:
 //   d_residual may be d_y, d_y2 or x_hat; d_x may be d_y, d_y2 or x_hat; d_residual and d_x are distinct.
-//   With p = 0 they are equal: ask for one of them. Scratch: bias_dropout_residual_norm_bwd_scratch_bytes
-//   (the reference needs none). Cost: 17*T*C FLOPs (and the mask's); 5*T*C + T elements moved with everything
-//   present, plus the scratch twice. Error: d_residual: normalize_bwd_error_bound with g * gain, plus the
-//   store; d_x: that times the scale, plus one rounding; parameters: column_sum_error_bound.
+//   With p = 0 they are equal, so request only one of them. Scratch:
+//   bias_dropout_residual_norm_bwd_scratch_bytes (the reference needs none). Cost: 17*T*C FLOPs (plus the mask);
+//   5*T*C + T elements moved if every operand is present, plus the scratch twice. Error of d_residual:
+//   normalize_bwd_error_bound with g * gain, plus the store. Error of d_x: that times the scale, plus one
+//   rounding. Error of the parameters' gradients: column_sum_error_bound.
 struct BiasDropoutResidualNormBwdArgs {
   ConstView d_y;    // [T, C]
-  ConstView d_y2;   // [T, C]: a second gradient of y, added first; may be null
+  ConstView d_y2;   // [T, C]: a second gradient of y that is added to d_y first; may be null
   ConstView x_hat;  // [T, C]
   ConstView rstd;   // [T]
   ConstView gain;   // [C]
@@ -77,7 +78,7 @@ struct BiasDropoutResidualNormBwdArgs {
   int64_t C = 0;
   double p = 0.0;
   RandomSite where;
-  Accumulate accumulate = Accumulate::kOverwrite;  // of d_bias, d_gain and d_beta
+  Accumulate accumulate = Accumulate::kOverwrite;  // applies to d_bias, d_gain and d_beta
 };
 void bias_dropout_residual_norm_bwd_ref(const BiasDropoutResidualNormBwdArgs& args);
 void bias_dropout_residual_norm_bwd_cpu(const BiasDropoutResidualNormBwdArgs& args);

@@ -24,9 +24,9 @@ namespace {
 
 static_assert(kColumnGroup == kDropoutChunk);
 
-// Operands that may be absent are null pointers, asked for in the inner loops: the branch never changes
-// within a call and costs nothing beside the memory that it saves. Dropout is a template parameter for its
-// buffer and its cost.
+// Optional operands may be null, and the inner loops test for that: the branch never changes within a call
+// and costs little compared with the memory access that it saves. Dropout is a template parameter because of
+// its buffer and its cost.
 
 template <class T, class P>
 struct ForwardOperands {
@@ -40,7 +40,7 @@ struct ForwardOperands {
   float* rstd;
 };
 
-// s of row t in fp32, and its mean.
+// Computes s of row t in fp32 and returns its mean.
 template <bool kDropout, class T, class P>
 HWY_INLINE float sum_branch_and_residual(const BiasDropoutResidualNormFwdArgs& args,
                                          const ForwardOperands<T, P>& from, const DropoutSetup& dropout,
@@ -112,7 +112,7 @@ struct GradientMeans {
   float g, g_x_hat;
 };
 
-// g * gain of row t in fp32 and its means; adds the row to the sums of gain and beta.
+// Computes g * gain of row t in fp32, adds the row to the sums of gain and beta, and returns the means.
 template <class T, class P>
 HWY_INLINE GradientMeans gradient_of_row(const BackwardOperands<T, P>& from, int64_t row, int64_t C,
                                          const BackwardSums& sums, float* scaled) {

@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-// What an element is multiplied by: 0 where it is dropped.
+// The factor of an element: 0 if it is dropped.
 class DropoutFactor {
  public:
   DropoutFactor(double p, const RandomSite& where) : p_(p), where_(where) {
@@ -20,7 +20,7 @@ class DropoutFactor {
   RandomSite where_;
 };
 
-// Sums over a row before anything of it is written, so that outputs may alias inputs.
+// Means over a row, computed before any output of the row is written, because outputs may alias inputs.
 struct GradientMeans {
   double g = 0.0;
   double g_x_hat = 0.0;
@@ -51,7 +51,7 @@ void start_sum(const View& sum, int64_t C, Accumulate accumulate) {
   if (!sum || accumulate == Accumulate::kAdd) return;
   for (int64_t c = 0; c < C; ++c) sum.store(c, 0.0);
 }
-// Sums grow in their own type: in double where the graph is.
+// Sums are kept in their own type, which is double if the graph uses double.
 void add_to_sum(const View& sum, int64_t c, double value) {
   if (sum) sum.store(c, sum.load(c) + value);
 }

@@ -11,7 +11,7 @@
 namespace plimsoll::test {
 namespace {
 
-// With everything and with each operand absent, at every size; types mixed at one.
+// Returns cases with all operands and with each operand absent, at every size, and mixed types at one size.
 std::vector<NormCase> norm_cases() {
   std::vector<NormCase> cases;
   for (const RowsAndColumns shape : kernel_shapes()) {
@@ -58,7 +58,7 @@ void check_forward(const NormCase& test) {
         << compare(x_hat, want_x_hat, limit_of(bounds.x_hat, zeros));
     EXPECT_TRUE(compare(rstd, want_rstd, limit_of(bounds.rstd)).ok())
         << compare(rstd, want_rstd, limit_of(bounds.rstd));
-    // y over x, x_hat over the residual; then y over the residual and nothing kept.
+    // y overwrites x and x_hat overwrites the residual; then y overwrites the residual and x_hat is not kept.
     GuardedBuffer over_x("over x", test.dtype, shape.size()),
         over_residual("over r", test.dtype, shape.size());
     over_x.assign(tensors.x.to_doubles());
@@ -85,8 +85,8 @@ TEST(BiasDropoutResidualNorm, ForwardAgreesWithTheReference) {
   for (const NormCase& test : norm_cases()) check_forward(test);
 }
 
-// d_residual over d_y and d_x over d_y2 (or x_hat) give the same bits; so does each output without the
-// others.
+// d_residual may overwrite d_y, and d_x may overwrite d_y2 (or x_hat), with the same bits; each output has
+// the same bits without the others.
 void expect_aliases_and_absences_change_nothing(const NormCase& test, BackwardTensors& tensors,
                                                 Gradients& got, GuardedBuffer& scratch) {
   Gradients again(test.shape, test.dtype, DType::kF32);
@@ -223,7 +223,7 @@ TEST(BiasDropoutResidualNorm, BackwardIsTheDerivative) {
   expect_gradient(tensors.beta, gradients.d_beta, loss, 1e-7);
 }
 
-// The fused reference is the composition of the references that it names as its decomposition.
+// The fused reference equals the composition of the references of its decomposition.
 TEST(BiasDropoutResidualNorm, ReferenceEqualsItsDecomposition) {
   const RowsAndColumns shape{4, 9};
   const NormCase test{.shape = shape, .dtype = DType::kF64, .parameters = DType::kF64, .p = 0.25};

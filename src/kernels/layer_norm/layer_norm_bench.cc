@@ -1,6 +1,6 @@
-// The normalization kernels against the machine's copy bandwidth. Each line gives the bytes that the contract
-// says must move per second; compare it with the line of copy for the same size (its bytes: one read and one
-// write).
+// Compares the normalization kernels with the machine's copy bandwidth. Each line gives, per second, the
+// bytes that the contract says must move; compare it with the line of copy for the same size (one read and
+// one write).
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -48,7 +48,7 @@ struct Tensors {
   }
 };
 
-// The yardstick: the loop of a copy with the same chunks and threads, by the C library.
+// The baseline: a copy by the C library with the same chunks and threads.
 void copy(benchmark::State& state) {
   Tensors t(state, DType::kF32);
   for (auto _ : state) {
@@ -72,7 +72,7 @@ void normalize_bwd(benchmark::State& state) {
   for (auto _ : state) normalize_bwd_cpu({t.at(0), t.at(1), t.rstd_view(), t.at(2), t.T, t.C});
   t.report(state, 3);
 }
-// range(3) is the dropout probability in per cent.
+// range(3) is the dropout probability in percent.
 template <DType kType>
 void fused_fwd(benchmark::State& state) {
   Tensors t(state, kType);

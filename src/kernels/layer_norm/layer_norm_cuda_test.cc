@@ -14,7 +14,8 @@ GuardedBuffer rng_buffer() {
   return integers(DType::kI64, {static_cast<int64_t>(kSite.seed), kSite.step});
 }
 
-// With everything and with each operand absent, at every size and type; parameters of both kinds.
+// Returns cases with all operands and with each operand absent, at every size and type, with parameters of
+// both kinds.
 std::vector<NormCase> cuda_norm_cases() {
   std::vector<NormCase> cases;
   for (const RowsAndColumns shape : cuda_shapes()) {
@@ -39,10 +40,10 @@ std::vector<NormCase> cuda_norm_cases() {
   return cases;
 }
 
-// A case for each kernel that a type has: single elements and packs, rows of one warp and of several, one and
-// several groups of warps in a block, blocks of more threads, parameters of the rows' type. A block takes
-// more than one turn backward where a row is a group of more than 1024 columns, and forward in the last case
-// on cards of up to 170 multiprocessors.
+// Returns one case for each kernel of a type: single elements and packs, rows of one warp and of several, one
+// and several groups of warps per block, blocks of more threads, and parameters of the rows' type. In the
+// backward pass a block runs several iterations if a row has more than 1024 columns; in the forward pass it
+// does so in the last case, on cards of up to 170 multiprocessors.
 std::vector<NormCase> small_norm_cases() {
   std::vector<NormCase> cases;
   for (const DType dtype : cuda_types()) {
@@ -58,7 +59,7 @@ std::vector<NormCase> small_norm_cases() {
   return cases;
 }
 
-// The views of the arguments, moved to the GPU.
+// Returns the arguments with their views moved to the GPU.
 BiasDropoutResidualNormFwdArgs on_gpu(Twins& gpu, ForwardTensors& tensors) {
   BiasDropoutResidualNormFwdArgs args = tensors.args;
   args.x = gpu(tensors.x);
@@ -93,7 +94,7 @@ void check_forward(const NormCase& test) {
   expect_within(y, want_y, bounds.y);
   expect_within(x_hat, want_x_hat, bounds.x_hat);
   expect_within(rstd, want_rstd, bounds.rstd);
-  // y over x, x_hat over the residual.
+  // y overwrites x and x_hat overwrites the residual.
   BiasDropoutResidualNormFwdArgs aliased = args;
   aliased.y = gpu(tensors.x);
   aliased.x_hat = gpu(tensors.residual);
@@ -107,8 +108,7 @@ TEST(NormCuda, ForwardAgreesWithTheReference) {
   for (const NormCase& test : cuda_norm_cases()) check_forward(test);
 }
 
-// Tests of this name have a case for each kernel and no more, for tools under which an allocation costs its
-// time.
+// Tests of this name have one case per kernel, for tools that make every allocation slow.
 TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
@@ -171,7 +171,7 @@ void check_backward(const NormCase& test) {
   run_twice(gpu, {&got.d_residual, &got.d_x, &got.d_bias, &got.d_gain, &got.d_beta},
             [&] { bias_dropout_residual_norm_bwd_cuda(args, numbers, adds, nullptr); });
   expect_within(got, want, bounds);
-  // Each output without the others, and without sums.
+  // Computes each output without the others, and without sums.
   GuardedBuffer alone("alone", test.dtype, shape.size());
   BiasDropoutResidualNormBwdArgs lean = args;
   lean.d_residual = lean.d_bias = lean.d_gain = lean.d_beta = lean.scratch = {};
@@ -179,7 +179,7 @@ void check_backward(const NormCase& test) {
   bias_dropout_residual_norm_bwd_cuda(lean, numbers, nullptr, nullptr);
   gpu.download();
   expect_same_bits(alone, got.d_x);
-  // d_residual over d_y and d_x over d_y2, or over x_hat.
+  // d_residual overwrites d_y, and d_x overwrites d_y2 or x_hat.
   args.d_residual = gpu(tensors.d_y);
   GuardedBuffer& over = test.has_d_y2 ? tensors.d_y2 : tensors.x_hat;
   args.d_x = gpu(over);
@@ -211,7 +211,7 @@ TEST(NormCuda, BackwardDropsWhereForwardDid) {
     gpu.download();
     for (int64_t i = 0; i < shape.size(); ++i) {
       const bool kept = random_half(kSite, static_cast<uint64_t>(i)) >= dropout_threshold(0.5);
-      // A factor of two changes no bit of the rounding.
+      // A factor of two does not change the rounding.
       EXPECT_EQ(got.d_x.load(i), kept ? 2.0 * got.d_residual.load(i) : 0.0);
     }
   }

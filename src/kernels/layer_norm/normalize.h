@@ -1,16 +1,18 @@
-// Normalization of each row to mean 0 and variance 1, without gain and bias (those are
-// element_wise/scale_shift.h). Contracts; no graph, no allocation.
+// Normalization of each row to mean 0 and variance 1, without gain and bias (see element_wise/scale_shift.h).
+// Contracts; this code knows no graph and allocates nothing.
 //
 //   mean = sum(x) / C, var = sum((x - mean)^2) / C, rstd = 1 / sqrt(var + eps), x_hat = (x - mean) * rstd
-//   (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is taken in a
+//   (Ba, Kiros, Hinton, "Layer Normalization", arXiv:1607.06450, equation 4.) The variance is computed in a
 //   second pass over the row, never as E[x^2] - mean^2, which cancels.
 //
-// Legend: T rows (all rows of the bucket, tail rows included), C columns, row-major and dense. A row of equal
-// numbers gives x_hat = 0 and rstd = 1 / sqrt(eps): finite. Thread-safe: distinct calls may run at once on
-// distinct outputs. Ownership: views borrow. _ref is plain loops in double and takes any floating type for
-// each view; _cpu takes f32 or bf16 activations (all of one type), f32 rstd, C <= kMaxNormColumns, and
-// computes in fp32. Errors: kInternal if a view is absent or of another type. Repeatability: same bits on one
-// instruction set, whatever the number of threads.
+// Legend: T rows (all rows of the bucket, including tail rows), C columns, row-major and dense. A row of
+// equal numbers gives the finite values x_hat = 0 and rstd = 1 / sqrt(eps).
+//
+// Thread-safe: distinct calls may run concurrently on distinct outputs. Ownership: views borrow. The _ref
+// functions are plain loops in double and take any floating type for each view. The _cpu functions take f32
+// or bf16 activations (all of one type), f32 rstd and C <= kMaxNormColumns, and compute in fp32. Errors:
+// kInternal if a view is absent or has an unsupported type. Repeatability: the same bits for any number of
+// threads on one instruction set.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +25,7 @@
 
 namespace plimsoll {
 
-// x_hat[t, c] and rstd[t] of x[t, c].
+// Computes x_hat[t, c] and rstd[t] of x[t, c].
 //   Aliasing: x_hat may be x. Scratch: none. Cost: 7*T*C FLOPs; 2*T*C + T elements moved.
 //   Error: normalize_fwd_error_bound, rstd_error_bound.
 struct NormalizeFwdArgs {
@@ -37,8 +39,8 @@ struct NormalizeFwdArgs {
 void normalize_fwd_ref(const NormalizeFwdArgs& args);
 void normalize_fwd_cpu(const NormalizeFwdArgs& args);
 
-// d_x = rstd * (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)), means over each row.
-//   Rows where d_x_hat is zero give zero. Aliasing: d_x may be d_x_hat or x_hat. Scratch: none.
+// Computes d_x = rstd * (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat)), with means over each row.
+//   Rows in which d_x_hat is zero give zero. Aliasing: d_x may be d_x_hat or x_hat. Scratch: none.
 //   Cost: 9*T*C FLOPs; 3*T*C + T elements moved. Error: normalize_bwd_error_bound.
 struct NormalizeBwdArgs {
   ConstView d_x_hat;  // [T, C]
@@ -51,21 +53,21 @@ struct NormalizeBwdArgs {
 void normalize_bwd_ref(const NormalizeBwdArgs& args);
 void normalize_bwd_cpu(const NormalizeBwdArgs& args);
 
-// Additions that a term meets in the sum over a row: columns are taken 256 at a time into four vectors of at
-// least one lane each, and each group's sum is added to the row's.
+// Returns the number of additions through which a term passes in the sum over a row: columns are added 256 at
+// a time into four vectors of at least one lane each, and each group's sum is added to the row's.
 constexpr double row_sum_depth(int64_t C) {
   const int64_t additions = (std::min<int64_t>(C, 256) + 3) / 4 + (C + 255) / 256 + 8;
   return static_cast<double>(additions);
 }
 
-// What the bounds below need to know of a row: all exact, in double.
+// Properties of a row that the bounds below use, exact in double.
 struct RowMagnitudes {
-  double mean_abs = 0.0;     // mean of |s|, s the numbers that are normalized
+  double mean_abs = 0.0;     // mean of |s|, where s are the numbers that are normalized
   double input_error = 0.0;  // the largest error of a computed s; 0 if s is an operand
   double rstd = 0.0;
 };
-// The computed mean is off by mean_error; the variance is off relatively by the rounding of its terms and its
-// sum and by the square of the mean's error; errors of s itself enter both.
+// The error of the computed mean is norm_mean_error. The relative error of the variance comes from the
+// rounding of its terms and its sum and from the square of the mean's error. Errors of s itself enter both.
 inline double norm_mean_error(const RowMagnitudes& row, int64_t C) {
   return (row_sum_depth(C) + 2.0) * kRoundoffF32 * row.mean_abs + row.input_error;
 }
@@ -80,8 +82,8 @@ inline double normalize_fwd_error_bound(const RowMagnitudes& row, double x_hat, 
          1.01 * row.rstd * (norm_mean_error(row, C) + row.input_error) + store_error_bound(stored, x_hat);
 }
 
-// Of the backward formula. With g = d_x_hat (in the fused kernel d_y * gain): mean_abs_g = mean |g|,
-// mean_abs_gx = mean |g * x_hat| over the row.
+// Returns the error bound of the backward formula. With g = d_x_hat (in the fused kernel d_y * gain):
+// mean_abs_g = mean |g| and mean_abs_gx = mean |g * x_hat| over the row.
 inline double normalize_bwd_error_bound(double rstd, double g, double x_hat, double mean_abs_g,
                                         double mean_abs_gx, int64_t C) {
   const double depth = row_sum_depth(C);

@@ -18,10 +18,10 @@ namespace plimsoll {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The last pass over a row asks for the lines of the next row, past the end of the last one, where a prefetch
-// does nothing: memory is not idle while a row is computed.
+// The last pass over a row prefetches the next row, so that memory is not idle while a row is computed. After
+// the last row the prefetch has no effect.
 
-// Copies a row to fp32 and gives its mean.
+// Copies a row to fp32 and returns its mean.
 template <class T>
 HWY_INLINE float load_row(const T* x, int64_t C, float* s) {
   const F32Tag d;

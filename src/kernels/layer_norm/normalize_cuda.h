@@ -1,6 +1,6 @@
-// The kernels of normalize.h on an NVIDIA GPU; element_wise/add_cuda.h says what holds for all CUDA kernels.
-// Host-only header. A row is held in registers: at most kMaxNormCudaColumns columns. rstd is f32. Errors
-// against the reference: the bounds of normalize.h, whose depth of a row's sum is not exceeded.
+// The kernels of normalize.h on an NVIDIA GPU. element_wise/add_cuda.h states the rules for all CUDA kernels.
+// Host-only header. A row is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32.
+// Errors against the reference: the bounds of normalize.h; the depth of a row's sum is not larger than there.
 #pragma once
 
 #include "device/cuda/stream.h"

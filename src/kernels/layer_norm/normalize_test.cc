@@ -11,7 +11,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The bounds of a forward pass over x, from exact statistics of each row.
+// The error bounds of a forward pass over x, from the exact statistics of each row.
 struct ForwardBounds {
   std::vector<double> x_hat, rstd;
 };
@@ -64,7 +64,7 @@ TEST(Normalize, ForwardAgreesWithTheReference) {
   }
 }
 
-// A mean 1000 times the deviation: E[x^2] - mean^2 would have lost 20 of 24 bits.
+// The mean is 1000 times the deviation: E[x^2] - mean^2 would lose 20 of 24 bits.
 TEST(Normalize, ForwardKeepsItsAccuracyFarFromZero) {
   const RowsAndColumns shape{7, 768};
   GuardedBuffer x(tensor_name("x", shape, DType::kF32), DType::kF32, shape.size());

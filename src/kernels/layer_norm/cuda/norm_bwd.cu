@@ -7,7 +7,8 @@ namespace plimsoll::cuda {
 namespace norm_bwd {
 namespace {
 
-// Adds to the sums over rows, turns g into g * gain, and gives each row's sums of it and of it times x_hat.
+// Adds to the sums over rows, replaces g with g * gain, and computes for each row the sums of g * gain and of
+// g * gain * x_hat.
 template <typename T, int N, int kRows, bool kSums>
 __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& column,
                                          float (&sums)[2 * kRows]) {
@@ -37,7 +38,7 @@ __device__ __forceinline__ void sum_rows(Rows<T, N, kRows>& rows, ColumnState& c
   }
 }
 
-// Of each element of kRows rows: the number that dropout decides by. Nothing here waits for the rows.
+// Draws the dropout number of each element of kRows rows. It does not depend on the contents of the rows.
 template <int N, int kRows>
 __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, int first,
                                              const RandomSite& site,
@@ -51,12 +52,12 @@ __device__ __forceinline__ void draw_numbers(const NormBwd& a, const Place& at, 
   a.dropout.draw<kRows * kPacks, N>(site, elements, numbers);
 }
 
-// What a turn has found out before it stores: the rows' sums, and the rest of what the formula needs.
+// The values that store_rows needs besides the rows: rstd, the rows' sums and the dropout numbers.
 template <int N, int kRows>
 struct Turn {
   float rstd[kRows];
   float sums[2 * kRows];
-  // Where there is dropout, for whole packs; single elements are drawn when they are needed.
+  // Dropout numbers for whole packs; single elements are drawn when they are needed.
   uint32_t numbers[kRows * kElements / N][(N + 1) / 2];
 };
 
@@ -97,8 +98,8 @@ __device__ __forceinline__ void store_rows(const NormBwd& a, const Destinations<
   }
 }
 
-// blockDim = (threads of a group, groups). A thread's columns are the same in every row. With stages, shared
-// memory of ring_bytes.
+// blockDim = (threads of a group, groups). A thread has the same columns in every row. With stages, the
+// launch needs shared memory of ring_bytes.
 template <typename T, int N, int kRows, int kThreads, int kStages, bool kSums>
 __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
     norm_bwd_kernel(const __grid_constant__ NormBwd a, PartialSums partials) {
@@ -172,7 +173,8 @@ __global__ void __launch_bounds__(kThreads, kThreads == kSmallThreads ? 2 : 1)
   }
 }
 
-// Shared memory that the ring of a block of kSmallThreads takes, beside the kernel's own.
+// Returns the shared memory for the ring of a block of kSmallThreads threads, in addition to the kernel's
+// static shared memory.
 template <typename T, int kRows>
 int64_t ring_bytes(const NormBwd& operands) {
   const int64_t tensors = operands.d_y2 != nullptr ? 3 : 2;
@@ -193,7 +195,7 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(shared_bytes)));
   }
-  // Without sums there is no reason for a block to take a second turn.
+  // Without sums a block has no reason to handle more rows.
   const int64_t blocks =
       kSums ? norm_bwd_cuda_blocks(operands.T).num_blocks : ceil_div(operands.T, groups * kRows);
   const PartialSums partials = partial_sums(sums.scratch, blocks, operands.C);
@@ -206,7 +208,7 @@ void launch_as(const NormBwd& operands, const NormBwdSums& sums, CudaStream stre
   }
 }
 
-// The packs of 16 bytes that a turn has in flight for each operand are two; without a ring twice as many.
+// Chooses the variant. Each iteration has two packs of 16 bytes per operand in flight, four without a ring.
 template <typename T, int N, bool kSums>
 void launch_packs(const NormBwd& operands, const NormBwdSums& sums, CudaStream stream) {
   constexpr int kRows = sizeof(T) == 2 ? 2 : 1;
@@ -239,7 +241,7 @@ void launch_sums(const NormBwd& operands, const NormBwdSums& sums, CudaStream st
 
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream) {
   if (operands.T <= 0) return;
-  // Rows are numbered in 32 bits, some beyond the last among them.
+  // Row numbers have 32 bits, including some past the last row.
   PLIMSOLL_CHECK(operands.T < int64_t{1} << 30, "norm_bwd: {} rows", operands.T);
   with_cuda_type(dtype, [&](auto type) {
     using T = decltype(type);

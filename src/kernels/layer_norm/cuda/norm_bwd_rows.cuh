@@ -1,5 +1,5 @@
-// How the rows of the backward pass of the norms come to the threads: which thread has what of which row, and
-// the ring in shared memory through which whole packs come. Only for .cu files. Thread-safe: no state.
+// Distributes the rows of the norms' backward pass over threads, and loads them through a ring in shared
+// memory. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/async_copies.cuh"
@@ -7,11 +7,11 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// A group of warps holds a row, eight elements in each thread; a block is a few groups, and each group takes
-// kRows rows at a time. Where rows are whole packs, a block copies its rows to shared memory by asynchronous
-// copies, some turns ahead (kStages turns have a place there), so that the memory is busy while the threads
-// compute; a thread reads what it copied itself, and no barrier is needed. Elsewhere (kStages = 0) a turn
-// loads all of its rows before it computes the first.
+// A group of warps holds a row, eight elements per thread. A block consists of a few groups, and each group
+// processes kRows rows at a time. If rows are whole packs, a block copies its rows to shared memory with
+// asynchronous copies several iterations ahead (the ring holds kStages iterations), so that the memory is
+// busy while the threads compute. Each thread reads only data that it copied itself, so no barrier is needed.
+// Otherwise (kStages = 0) an iteration loads all of its rows before it computes the first.
 inline constexpr int kElements = 8;
 inline constexpr int kRingStages = 3;
 inline constexpr int kColumnsPerWarp = 32 * kElements;
@@ -19,7 +19,7 @@ inline constexpr int kSmallThreads = 256;
 inline constexpr int kLargeThreads = 512;
 static_assert(kMaxNormCudaColumns <= kLargeThreads / 32 * kColumnsPerWarp);
 
-// What a thread keeps of its columns while it walks over rows.
+// The values that a thread keeps for its columns while it loops over rows.
 struct ColumnState {
   float gain[kElements];
   float d_gain[kElements] = {};
@@ -27,7 +27,7 @@ struct ColumnState {
   float d_bias[kElements] = {};
 };
 
-// Of kRows rows: g = d_y + d_y2, and x_hat as it lies in memory, which takes fewer registers.
+// kRows rows: g = d_y + d_y2, and x_hat in its memory format, which takes fewer registers.
 template <typename T, int N, int kRows>
 struct Rows {
   static constexpr int kPacks = kElements / N;
@@ -35,14 +35,14 @@ struct Rows {
   Raw<T, N> x_hat[kRows][kPacks];
 };
 
-// Blocks take turns of neighbouring rows as they come, block by block, so that all of them read and write in
-// one window of memory that moves. Elements are numbered from a turn's first row on, in 32 bits.
+// Blocks process groups of adjacent rows in the order of the blocks, so that all blocks read and write in one
+// moving window of memory. Elements are numbered in 32 bits from the first row of an iteration.
 struct Place {
   int rows;             // of the tensors
   int thread, threads;  // within the group
   int group, groups;
 };
-// Where the rows of a turn lie.
+// The addresses of the rows of an iteration.
 template <typename T>
 struct Sources {
   const T *d_y, *d_y2, *x_hat;
@@ -68,18 +68,18 @@ struct Destinations {
     d_x += elements;
   }
 };
-// Of row `r` of a group's, `c` being its column.
+// Returns the element of row `r` of a group and column `c`, counted from the first row of the iteration.
 __device__ __forceinline__ uint32_t element_of(const Place& at, int r, int64_t C, int c) {
   return static_cast<uint32_t>(at.group + r * at.groups) * static_cast<uint32_t>(C) +
          static_cast<uint32_t>(c);
 }
-// Of all rows, where `first` is the turn's.
+// Returns the number of the row in the tensor; `first` is the first row of the iteration.
 __device__ __forceinline__ int row_of(const Place& at, int first, int r) {
   return first + at.group + r * at.groups;
 }
 
-// The thread's places in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads], of d_y2 only
-// where it is there.
+// The thread's positions in shared memory: [d_y, x_hat, d_y2][stages][rows][packs][kSmallThreads]. d_y2 is
+// included only if it is present.
 template <typename T, int kRows>
 struct Ring {
   static constexpr int kN = kPack<T>;
@@ -92,7 +92,7 @@ struct Ring {
     return mine + stage * kStagePlaces + tensor * kRingStages * kStagePlaces +
            (r * kPacks + j) * kSmallThreads;
   }
-  // Zeros beyond the last row and the row's end.
+  // Starts the copies of a stage; elements past the last row or the end of a row are zero.
   __device__ __forceinline__ void fetch(const Sources<T>& from, int64_t C, const Place& at, int first,
                                         int stage) const {
 #pragma unroll
@@ -116,7 +116,7 @@ struct Ring {
   }
 };
 
-// The rows of a turn out of the ring.
+// Reads the rows of an iteration from the ring.
 template <typename T, int kRows>
 __device__ __forceinline__ void read_rows(const Ring<T, kRows>& ring, int stage,
                                           Rows<T, kPack<T>, kRows>& rows) {

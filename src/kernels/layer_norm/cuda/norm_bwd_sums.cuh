@@ -1,4 +1,4 @@
-// What the threads of the backward pass of the norms add up together: a row's sums over the warps that hold
+// Sums that the threads of the norms' backward pass compute together: a row's sums over the warps that hold
 // it, and a block's sums over its rows. The order of additions is always the same. Only for .cu files.
 // Thread-safe: no state.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace plimsoll::cuda::norm_bwd {
 
-// Adds each of kValues values over the lanes of a warp, halving their number with the distance: afterwards
-// lane i * (32 / kValues) has the sum of values[i] in values[0]. The order of additions is that of warp_sum.
+// Adds each of kValues values over the lanes of a warp and halves their number at each distance. Afterwards
+// values[0] of lane i * (32 / kValues) is the sum of values[i]. The order of additions is that of warp_sum.
 template <int kValues>
 __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane) {
   int distance = 16;
@@ -31,13 +31,13 @@ __device__ __forceinline__ void sum_over_warp(float (&values)[kValues], int lane
   }
 }
 
-// Waits for the other warps of the group. Groups are in step with no one else.
+// Waits for the other warps of the group. Groups do not wait for each other.
 __device__ __forceinline__ void wait_for_group(const Place& at) {
   asm volatile("bar.sync %0, %1;" ::"r"(at.group + 1), "r"(at.threads) : "memory");
 }
 
-// The sums of a group's warps, given to all of its threads. `slots`: [groups][warps][2 * kRows] floats that
-// no thread uses since the barrier before the last.
+// Adds the sums of a group's warps and returns them in all of its threads. `slots`: [groups][warps][2 *
+// kRows] floats that no thread has used since the barrier before the last.
 template <int kRows>
 __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots, float (&sums)[2 * kRows]) {
   constexpr int kValues = 2 * kRows;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void reduce_over_group(const Place& at, float* slots,
   }
 }
 
-// Adds a sum over the groups, in order, and leaves it as the block's partial sum. `shared`: one float for
+// Adds a sum over the groups in order and stores it as the block's partial sum. `shared` holds one float for
 // each element of the groups after the first.
 template <int N>
 __device__ __forceinline__ void store_partial(const Place& at, int64_t C, float (&sum)[kElements],

@@ -7,25 +7,26 @@
 namespace plimsoll::cuda {
 namespace {
 
-// Rows of up to this many columns belong to one warp, so that nothing waits at a barrier.
+// A row of up to this many columns is handled by one warp, which needs no barrier.
 constexpr int kColumnsPerWarp = 1024;
 constexpr int kMaxWarps = static_cast<int>(kMaxNormCudaColumns / kColumnsPerWarp);
-constexpr int kRowsPerBlock = 4;  // where a row belongs to one warp
+constexpr int kRowsPerBlock = 4;  // if one warp handles a row
 
-// Blocks that a multiprocessor holds: sixteen warps of 16-bit rows, twelve of fp32 ones and of rows read
-// number by number, which take more registers and would spill them (fp32 rows of 1023 columns: 0.26 ms in
-// place of 0.49 on an H200). A warp always has its next row in flight, 4 KiB of 16 bits or 8 KiB of fp32 with
-// a residual.
+// Blocks per multiprocessor: 16 warps for 16-bit rows; 12 for fp32 rows and for rows that are read element by
+// element, which need more registers and would otherwise spill (fp32 rows of 1023 columns: 0.26 ms instead of
+// 0.49 ms on an H200). Each warp always has its next row in flight: 4 KiB of 16 bits or 8 KiB of fp32, with a
+// residual.
 template <int N>
 inline constexpr int kBlocks = N == 8 ? 4 : 3;
 
-// Blocks that follow one another when the rows are so many that each keeps this many turns: a block that ends
-// makes room at once, where a grid that the card holds whole waits for the slowest. 65536 rows of 1024 bf16
-// with dropout take 145 us on an H200, and 151 us in one wave; 16384 rows are faster in one.
+// Several waves of blocks are used if there are so many rows that each block still gets this many iterations.
+// A block that ends makes space for the next at once, whereas a grid that fits entirely on the card waits for
+// its slowest block. 65536 rows of 1024 bf16 with dropout take 145 us on an H200 and 151 us in one wave;
+// 16384 rows are faster in one wave.
 constexpr int kTurns = 7;
 constexpr int kMaxWaves = 4;
 
-// How gain, beta and bias are read: as a type known at compile time, or as whatever they are.
+// The way to read gain, beta and bias: with a type known at compile time, or with the type found at run time.
 template <typename P>
 struct Typed {
   template <int N>
@@ -40,8 +41,8 @@ struct Untyped {
   }
 };
 
-// A row on its way: a thread has kPacks packs of N elements of it; neighbouring threads have neighbouring
-// packs.
+// A row that is being loaded. A thread has kPacks packs of N elements of it; neighbouring threads have
+// neighbouring packs.
 template <typename T, int N, int kPacks>
 struct Incoming {
   Raw<T, N> x[kPacks], residual[kPacks];
@@ -63,12 +64,12 @@ struct Incoming {
   }
 };
 
-// The sums s of a row that has arrived, in fp32; zeros beyond its end.
+// Computes the sums s of a loaded row in fp32; elements past the end of the row are zero.
 template <typename T, class Parameters, int N, int kPacks>
 __device__ __forceinline__ void add_up(const NormFwd& a, const RandomSite& site, int64_t row_begin,
                                        int thread, int threads, const Incoming<T, N, kPacks>& row,
                                        float (&s)[kPacks][N]) {
-  // Sixteen numbers at a time are drawn together.
+  // Sixteen random numbers are drawn together.
   constexpr int kTogether = N == 1 ? 1 : 16 / N;
   static_assert(kPacks % kTogether == 0);
 #pragma unroll
@@ -130,8 +131,8 @@ __device__ __forceinline__ void store_results(const NormFwd& a, int64_t row_begi
   }
 }
 
-// blockDim = (threads of a row, rows). More than one row only where a row is one warp's. A group of
-// threads takes every so many-th row and has the next one in flight while it computes.
+// blockDim = (threads of a row, rows). A block has several rows only if one warp handles a row. Each group of
+// threads processes every `step`-th row and has the next one in flight while it computes.
 template <typename T, class Parameters, int N, int kPacks>
 __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
     norm_fwd_kernel(const __grid_constant__ NormFwd a) {
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kBlocks<N>)
 #pragma unroll
       for (int i = 0; i < N; ++i) sum += s[j][i];
     }
-    // The slots of one turn are free again two barriers later, in the turn after the next.
+    // The slots of an iteration can be reused two barriers later, which is two iterations later.
     const float mean = block_sum(sum, thread, warps, slots[turn][0]) / columns;
     float squares = 0.0f;
 #pragma unroll
@@ -178,7 +179,7 @@ template <typename T, class Parameters, int N, int kElements>
 void launch_as(const NormFwd& operands, CudaStream stream) {
   const auto warps = static_cast<unsigned>(ceil_div(operands.C, 32 * kElements));
   const unsigned rows = warps == 1 ? kRowsPerBlock : 1;
-  // Blocks of fewer than kMaxWarps warps leave room for more of them.
+  // Blocks of fewer than kMaxWarps warps leave room for more blocks.
   const int64_t resident = static_cast<int64_t>(device_attribute<cudaDevAttrMultiProcessorCount>()) *
                            (kBlocks<N> * kMaxWarps / (rows * warps));
   const int64_t all = ceil_div(operands.T, rows);
@@ -197,7 +198,7 @@ void launch_packs(const NormFwd& operands, CudaStream stream) {
   }
 }
 
-// Whether the parameters that are there have this type.
+// Returns whether all parameters that are present have this type.
 bool parameters_are(const NormFwd& operands, DType dtype) {
   for (const AnyFloats* parameter : {&operands.bias, &operands.gain, &operands.beta}) {
     if (parameter->data != nullptr && parameter->dtype != dtype) return false;

@@ -1,6 +1,6 @@
-// The two kernels behind the CUDA side of this folder: normalization of rows with everything that may stand
-// before and after it, and its gradient. Operands that are absent are null, in any combination. Host-only
-// declarations and what the kernels share; only for .cu files. Thread-safe: no state.
+// The two CUDA kernels of this folder: normalization of rows with the optional operations before and after
+// it, and its gradient. Optional operands may be null in any combination. Contains host declarations and code
+// that the kernels share; only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/random.cuh"
@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-// s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta.
+// Operands of s = residual + dropout(x + bias); x_hat = (s - mean) * rstd; y = x_hat * gain + beta.
 struct NormFwd {
   const void* x = nullptr;
   const void* residual = nullptr;
@@ -24,11 +24,11 @@ struct NormFwd {
   float eps = 0.0f;
   Dropout dropout = {};
 };
-// x, residual, y and x_hat are of type `dtype`.
+// Requires: x, residual, y and x_hat have type `dtype`.
 void launch_norm_fwd(const NormFwd& operands, DType dtype, CudaStream stream);
 
-// g = d_y + d_y2; d_residual = normalize_bwd(g * gain); d_x = dropout(d_residual). The sums over rows are
-// those of g * x_hat, of g and of d_x.
+// Operands of g = d_y + d_y2; d_residual = normalize_bwd(g * gain); d_x = dropout(d_residual). The sums over
+// rows are those of g * x_hat, of g and of d_x.
 struct NormBwd {
   const void* d_y = nullptr;
   const void* d_y2 = nullptr;
@@ -50,10 +50,10 @@ struct NormBwdSums {
 
   bool any() const { return d_gain || d_beta || d_bias; }
 };
-// d_y, d_y2, x_hat, d_residual and d_x are of type `dtype`.
+// Requires: d_y, d_y2, x_hat, d_residual and d_x have type `dtype`.
 void launch_norm_bwd(const NormBwd& operands, const NormBwdSums& sums, DType dtype, CudaStream stream);
 
-// Errors: kInternal beyond the registers of a block.
+// Errors: kInternal if a row does not fit into the registers of a block.
 inline void check_norm_columns(const char* kernel, int64_t C) {
   PLIMSOLL_CHECK(C >= 1 && C <= kMaxNormCudaColumns, "{}: rows of {} columns, at most {} are handled", kernel,
                  C, kMaxNormCudaColumns);

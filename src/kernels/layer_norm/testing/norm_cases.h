@@ -1,5 +1,5 @@
-// What the tests of the normalization kernels, on either device, run over: tensors of a case, and the error
-// bounds of the contract computed from exact numbers. For tests only. Thread-safe: no state.
+// Cases for tests of the normalization kernels on either device: the tensors of a case, and the contract's
+// error bounds computed from exact numbers. For tests only. Thread-safe: no state.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ struct ForwardBounds {
   std::vector<double> y, x_hat, rstd;
 };
 
-// From exact numbers: s is composed of the folders' other references, in f64.
+// Computes the bounds from exact numbers: s comes from the folders' other references, in f64.
 inline ForwardBounds forward_bounds(const NormCase& test, ForwardTensors& tensors, const GuardedBuffer& x_hat,
                                     const GuardedBuffer& y, const GuardedBuffer& rstd) {
   const RowsAndColumns shape = test.shape;
@@ -119,7 +119,7 @@ struct BackwardTensors {
   double g(int64_t i) const { return d_y.load(i) + (args.d_y2 ? d_y2.load(i) : 0.0); }
 };
 
-// What a backward pass writes.
+// The outputs of a backward pass.
 struct Gradients {
   GuardedBuffer d_residual, d_x, d_bias, d_gain, d_beta;
 
@@ -146,7 +146,7 @@ struct BackwardBounds {
   std::vector<double> d_residual, d_x, d_bias, d_gain, d_beta;
 };
 
-// `depth`: of the sums over rows.
+// `depth` is the depth of the sums over rows.
 inline BackwardBounds backward_bounds(const NormCase& test, const BackwardTensors& tensors,
                                       const Gradients& want, const GuardedBuffer& before, double depth) {
   const RowsAndColumns shape = test.shape;
