@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// A thread takes so many blocks at a time: 16384 elements, some microseconds.
+// Blocks that a thread takes at a time: 16384 elements, a few microseconds.
 constexpr int64_t kBlocksPerChunk = 256;
 
 float absmax_of(const DequantizeArgs& args, int64_t block, int64_t second_block, int64_t part) {
@@ -17,7 +17,7 @@ float absmax_of(const DequantizeArgs& args, int64_t block, int64_t second_block,
   return product + args.offsets.as<float>()[part];
 }
 
-// A block's sixteen numbers are multiplied and rounded once; its elements look them up.
+// Multiplies and rounds the sixteen numbers of a block once; the elements are looked up in this table.
 template <typename T>
 void four_bits(const DequantizeArgs& args) {
   const std::span<const float, 16> numbers = four_bit_numbers(args.format);

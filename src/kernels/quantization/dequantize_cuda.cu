@@ -8,9 +8,9 @@ namespace cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPacks = 8;  // that a thread asks for before it computes the first
+constexpr int kPacks = 8;  // packs that a thread requests before it computes the first
 
-// By value: a launch carries them in its parameters, which lie in constant memory.
+// Passed by value: launch parameters are in constant memory.
 struct FourBitTable {
   float numbers[16];
 };
@@ -18,7 +18,7 @@ struct ScaleTable {
   float numbers[256];
 };
 
-// One of a block's packs, kThreads apart. Its elements are those from pack * N on.
+// Returns one of a thread's packs, which are kThreads apart. Its elements start at pack * N.
 __device__ __forceinline__ int64_t pack_of(int u) {
   return (static_cast<int64_t>(blockIdx.x) * kPacks + u) * kThreads + threadIdx.x;
 }
@@ -27,7 +27,7 @@ unsigned blocks_of(int64_t count) {
   return static_cast<unsigned>(ceil_div(count, int64_t{kThreads} * kPacks * N));
 }
 
-// kBytes neighbouring bytes, the first in the lowest bits.
+// Loads kBytes adjacent bytes, the first into the lowest bits.
 template <int kBytes>
 __device__ __forceinline__ uint64_t load_bytes(const void* p) {
   if constexpr (kBytes == 8) return *static_cast<const uint64_t*>(p);
@@ -39,15 +39,15 @@ __device__ __forceinline__ uint64_t load_bytes(const void* p) {
 
 struct FourBitMatrix {
   const uint8_t* codes;
-  const void* scales;          // u8 where there are second scales, else f32
-  const float* second_scales;  // null: none
+  const void* scales;          // u8 if there are second scales, otherwise f32
+  const float* second_scales;  // null without double quantization
   const float* offsets;
-  int64_t count;          // elements of a part
-  int64_t blocks;         // of a part
-  int64_t second_blocks;  // of a part
+  int64_t count;          // elements per part
+  int64_t blocks;         // per part
+  int64_t second_blocks;  // per part
 };
 
-// A block's scale as it lies in memory: asked for together with the codes.
+// A block's scale in its memory format. It is requested together with the codes.
 struct RawScale {
   float number = 0.0f;  // absmax, or the second scale
   uint8_t code = 0;
@@ -60,7 +60,7 @@ struct RawScale {
       number = a.second_scales[part * a.second_blocks + block / kScaleBlock];
     }
   }
-  // Two roundings: the compiler must not fuse them.
+  // The compiler must not fuse the two roundings.
   __device__ __forceinline__ float absmax(const FourBitMatrix& a, const float* scale_numbers,
                                           float offset) const {
     if (a.second_scales == nullptr) return number;
@@ -68,7 +68,8 @@ struct RawScale {
   }
 };
 
-// The grid's second dimension is the part. A pack is of one block: these begin at multiples of 64.
+// The second dimension of the grid is the part. A pack belongs to one block, because blocks begin at
+// multiples of 64.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     four_bit_kernel(const FourBitMatrix a, T* w, FourBitTable table, ScaleTable scale_table) {
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
     float values[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      // The first of two codes lies in the upper half of their byte.
+      // The first of two codes is in the upper half of the byte.
       const int64_t place = N == 1 ? first % 2 : i;
       values[i] = numbers[words[u] >> (place / 2 * 8 + (place % 2 == 0 ? 4 : 0)) & 15u] * absmax;
     }
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// packs_of_row: of N elements each; no pack belongs to two rows.
+// packs_of_row counts packs of N elements; no pack belongs to two rows.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     eight_bit_kernel(const int8_t* codes, const float* scales, T* w, int64_t packs, uint32_t packs_of_row) {
@@ -158,7 +159,7 @@ void launch_four_bit(const DequantizeArgs& args, CudaStream stream) {
       static_cast<T*>(args.w.data), table, scale_table);
 }
 
-// Packs where a row's (8 bits) or a part's (4 bits) elements are whole ones.
+// Uses packs if the elements of a row (8 bits) or of a part (4 bits) are whole packs.
 template <typename T>
 void launch(const DequantizeArgs& args, CudaStream stream) {
   constexpr int kN = kPack<T>;

@@ -1,5 +1,5 @@
-// dequantize of quantization.h on an NVIDIA GPU; kernels/element_wise/add_cuda.h says what holds for all CUDA
-// kernels. Host-only header. The same roundings as the reference, so the same bits.
+// dequantize of quantization.h on an NVIDIA GPU. kernels/element_wise/add_cuda.h states the rules for all
+// CUDA kernels. Host-only header. It performs the same roundings as the reference and gives the same bits.
 #pragma once
 
 #include "device/cuda/stream.h"

@@ -1,24 +1,24 @@
-// Weights in 4 or 8 bits with scales: made on the host when a model is loaded, turned back into numbers right
-// before a product. Contracts; no graph, no allocation but where it is said.
+// Weights in 4 or 8 bits with scales. They are quantized on the host when a model is loaded and dequantized
+// right before a product. Contracts; this code knows no graph, and only quantize_weight allocates.
 //
-// A matrix [N, K] consists of `parts` groups of N / parts rows that are quantized each for itself, as the
-// modules of a checkpoint that lie in it are (query, key and value in one: three).
+// A matrix [N, K] consists of `parts` groups of N / parts rows, each quantized separately. The parts are the
+// modules of the checkpoint that the matrix combines (three for query, key and value).
 //
 // 4 bits (Dettmers et al., QLoRA, arXiv 2305.14314): a part's elements, in order, form blocks of
-// kQuantizationBlock, the last perhaps shorter. A block keeps its largest magnitude (absmax) and for each
-// element the code whose number is nearest to x / absmax, the lower of two at their middle; codes lie two to
-// a byte, the first in the upper half. kNf4 has the quantiles of a normal distribution, kFp4 1 + 2 + 1 bits
-// of a floating-point number. With double quantization a part's absmax less their mean (the offset) are
-// quantized in turn, in blocks of kScaleBlock, to the 256 numbers of block-wise dynamic quantization (arXiv
-// 2110.02861). Codes, scales and numbers are those of bitsandbytes; its mean is summed in fp32 in an order of
-// its own, ours in double, so that offsets may differ in the last place.
+// kQuantizationBlock elements; the last block may be shorter. A block stores its largest magnitude (absmax)
+// and, for each element, the code whose number is nearest to x / absmax (the lower one halfway between two).
+// Two codes share a byte, the first in the upper half. kNf4 uses the quantiles of a normal distribution, kFp4
+// floating-point numbers of 1 + 2 + 1 bits. With double quantization the absmax values of a part, minus their
+// mean (the offset), are quantized in turn, in blocks of kScaleBlock, to the 256 numbers of block-wise
+// dynamic quantization (arXiv 2110.02861). Codes, scales and numbers equal those of bitsandbytes. It computes
+// the mean in fp32 in its own order, this code in double, so offsets may differ in the last place.
 //
-// 8 bits (LLM.int8, arXiv 2208.07339, the weights of it): a row keeps its largest magnitude, elements are
+// 8 bits (the weights of LLM.int8, arXiv 2208.07339): a row stores its largest magnitude, and elements are
 // round(127 x / absmax).
 //
-// Turning back is exact in fp32 with these roundings and no others, in every implementation: absmax =
-// fl(fl(number2 * absmax2) + offset) with double quantization, w = fl(number * absmax), for 8 bits w =
-// fl(code * fl(absmax / 127)); then one rounding to w's type.
+// Dequantization is computed in fp32 with exactly these roundings in every implementation: absmax =
+// fl(fl(number2 * absmax2) + offset) with double quantization, w = fl(number * absmax), and for 8 bits w =
+// fl(code * fl(absmax / 127)); then one rounding to the type of w.
 //
 // Thread-safe: constants and pure functions. Ownership: views borrow.
 #pragma once
@@ -32,13 +32,13 @@
 
 namespace plimsoll {
 
-// The numbers of 4-bit codes, by code.
+// Returns the numbers of 4-bit codes, indexed by code.
 std::span<const float, 16> four_bit_numbers(QuantizedFormat format);
-// The 256 numbers of 8-bit scales, ascending.
+// Returns the 256 numbers of 8-bit scales in ascending order.
 std::span<const float, 256> scale_numbers();
 
-// One part, quantized. `scales` f32 without double quantization; otherwise u8, and then second_scales and
-// offset are written too. Requires: sizes as quantized_sizes has them for one part. Cost: linear.
+// Quantizes one part. `scales` is f32 without double quantization; otherwise it is u8, and second_scales and
+// offset are written too. Requires: sizes as given by quantized_sizes for one part. Cost: linear.
 struct QuantizeArgs {
   ConstView w;         // [rows, columns], any floating type
   View codes;          // u8
@@ -51,14 +51,14 @@ struct QuantizeArgs {
 };
 void quantize_weight(const QuantizeArgs& args);
 
-// A matrix back in numbers. Scratch: none. Cost: one product an element; codes and scales read once, w
+// Dequantizes a matrix. Scratch: none. Cost: one product per element; codes and scales are read once and w is
 // written once. Aliasing: none. Repeatability: exact.
 struct DequantizeArgs {
   ConstView codes;
   ConstView scales;
   ConstView second_scales;  // absent without double quantization
   ConstView offsets;        // likewise
-  View w;                   // [rows, columns]; f32, bf16 or f16, the reference f64 too
+  View w;                   // [rows, columns]; f32, bf16 or f16; for the reference also f64
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t parts = 1;

@@ -25,12 +25,12 @@ constexpr std::array<float, 16> kNf4Numbers = {-1.0f,
                                                0.5626170039176941f,
                                                0.7229568362236023f,
                                                1.0f};
-// Sign, two bits of exponent, one of fraction, over the largest: 12.
+// Sign, two bits of exponent and one of fraction, divided by the largest number, 12.
 constexpr std::array<float, 16> kFp4Numbers = {
     0.0f, 0.0625f / 12.0f,  8.0f / 12.0f,  1.0f,  4.0f / 12.0f,  0.5f,  2.0f / 12.0f,  0.25f,
     0.0f, -0.0625f / 12.0f, -8.0f / 12.0f, -1.0f, -4.0f / 12.0f, -0.5f, -2.0f / 12.0f, -0.25f};
 
-// Ascending numbers with their codes, and the middles between them.
+// The numbers in ascending order with their codes, and the midpoints between them.
 struct Ladder {
   std::array<float, 16> numbers{};
   std::array<uint8_t, 16> codes{};
@@ -53,7 +53,7 @@ float inverse_of(float absmax) {
   return 1.0f / std::max(absmax, kLeastScale);
 }
 
-// Codes and absmax of a part's blocks.
+// Computes the codes and the absmax of a part's blocks.
 void quantize_blocks(const QuantizeArgs& args, std::vector<float>& absmax) {
   const Ladder ladder = make_ladder(four_bit_numbers(args.format));
   const int64_t count = args.rows * args.columns;

@@ -57,8 +57,8 @@ TEST(Quantization, CodesAreThoseOfBitsAndBytes) {
   EXPECT_EQ(checked, 4);
 }
 
-// The error of an element is at most half of the widest gap between two codes, times the block's absmax and,
-// with double quantization, half a gap of the scales' numbers beside it.
+// The error of an element is at most half of the widest gap between two codes times the block's absmax and,
+// with double quantization, half a gap of the scales' numbers in addition.
 TEST(Quantization, NumbersComeBackNear) {
   for (const QuantizedFormat format :
        {QuantizedFormat::kNf4, QuantizedFormat::kFp4, QuantizedFormat::kInt8}) {
@@ -80,7 +80,7 @@ TEST(Quantization, NumbersComeBackNear) {
   }
 }
 
-// Every implementation rounds alike: the same bits, in every type.
+// Every implementation rounds in the same way and gives the same bits in every type.
 TEST(Dequantize, IsTheReferenceBitForBit) {
   const int checked = for_each_quantized_matrix([](Quantized& q) {
     for (const DType dtype : fast_types()) {

@@ -1,5 +1,5 @@
-// What the tests of quantized weights share: a matrix with its quantized form, and matrices of all formats.
-// For tests only. Not thread-safe.
+// Cases for tests of quantized weights: a matrix with its quantized form, and matrices of all formats. For
+// tests only. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -59,8 +59,8 @@ struct Quantized {
   }
 };
 
-// Calls body with matrices of every format, with scales as they are and quantized, some of whose rows or
-// parts are no whole packs; gives their number.
+// Calls body with matrices of every format, with plain and quantized scales; the rows or parts of some are
+// not whole packs. Returns the number of matrices.
 inline int for_each_quantized_matrix(const std::function<void(Quantized&)>& body) {
   int count = 0;
   for (const QuantizedFormat format :
