@@ -16,19 +16,19 @@
 #include <vector>
 
 #include "bench/gpu/kernels_bench.h"
-#include "kernels/element_wise/activation_cuda.h"
-#include "kernels/element_wise/add_cuda.h"
-#include "kernels/element_wise/cast_cuda.h"
-#include "kernels/element_wise/dropout_cuda.h"
-#include "kernels/element_wise/gelu_cuda.h"
-#include "kernels/element_wise/scale_shift_cuda.h"
-#include "kernels/embedding/embedding_cuda.h"
-#include "kernels/embedding/first_token_cuda.h"
-#include "kernels/embedding/sort_ids_cuda.h"
-#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
-#include "kernels/layer_norm/normalize_cuda.h"
-#include "kernels/loss/softmax_cross_entropy_cuda.h"
-#include "kernels/optimizer/tensor_scan_cuda.h"
+#include "kernels/element_wise/activation.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/element_wise/cast.h"
+#include "kernels/element_wise/dropout.h"
+#include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/scale_shift.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "kernels/layer_norm/normalize.h"
+#include "kernels/loss/softmax_cross_entropy.h"
+#include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {
 namespace {

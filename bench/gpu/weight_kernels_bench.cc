@@ -1,6 +1,6 @@
 // A large matrix out of 4 and 8 bits.
 #include "bench/gpu/kernels_bench.h"
-#include "kernels/quantization/dequantize_cuda.h"
+#include "kernels/quantization/quantization.h"
 
 namespace plimsoll {
 

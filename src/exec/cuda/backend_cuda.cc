@@ -14,7 +14,7 @@
 #include "exec/cuda/measure_products.h"
 #include "exec/cuda/module_range.h"
 #include "exec/cuda/side_copies.h"
-#include "kernels/optimizer/weight_copy_cuda.h"
+#include "kernels/optimizer/weight_copy.h"
 
 namespace plimsoll {
 namespace {

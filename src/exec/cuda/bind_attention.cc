@@ -1,6 +1,6 @@
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/attention/attention_cuda.h"
-#include "kernels/attention/first_token_attention_cuda.h"
+#include "kernels/attention/first_token_attention.h"
 
 namespace plimsoll {
 std::function<void()> bind_attention_cuda(const BindContext& context, CudaStream stream) {

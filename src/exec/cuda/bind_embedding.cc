@@ -1,7 +1,7 @@
 #include "exec/cuda/bind_cuda.h"
-#include "kernels/embedding/embedding_cuda.h"
-#include "kernels/embedding/first_token_cuda.h"
-#include "kernels/embedding/sort_ids_cuda.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids.h"
 
 namespace plimsoll {
 

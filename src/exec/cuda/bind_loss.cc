@@ -1,10 +1,10 @@
 #include "exec/cuda/bind_cuda.h"
-#include "kernels/loss/bce_with_logits_cuda.h"
-#include "kernels/loss/linear_cross_entropy_cuda.h"
-#include "kernels/loss/mse_cuda.h"
-#include "kernels/loss/nll_cuda.h"
-#include "kernels/loss/softmax_cross_entropy_cuda.h"
-#include "kernels/loss/softmax_cuda.h"
+#include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/linear_cross_entropy.h"
+#include "kernels/loss/mse.h"
+#include "kernels/loss/nll.h"
+#include "kernels/loss/softmax.h"
+#include "kernels/loss/softmax_cross_entropy.h"
 
 namespace plimsoll {
 

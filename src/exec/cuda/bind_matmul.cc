@@ -2,8 +2,8 @@
 
 #include "device/cuda/error.h"
 #include "exec/cuda/bind_cuda.h"
-#include "kernels/matmul/linear_gelu_cuda.h"
-#include "kernels/matmul/linear_norm_cuda.h"
+#include "kernels/matmul/linear_gelu.h"
+#include "kernels/matmul/linear_norm.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "plan/compile/products.h"
 

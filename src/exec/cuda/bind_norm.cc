@@ -1,6 +1,6 @@
 #include "exec/cuda/bind_cuda.h"
-#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
-#include "kernels/layer_norm/normalize_cuda.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "kernels/layer_norm/normalize.h"
 
 namespace plimsoll {
 

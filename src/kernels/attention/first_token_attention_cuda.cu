@@ -2,7 +2,7 @@
 // sequence: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh);
 // and the outputs from these sums.
 #include "device/cuda/error.h"
-#include "kernels/attention/first_token_attention_cuda.h"
+#include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/first_token_row_sums.cuh"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "kernels/attention/first_token_attention_cuda.h"
+#include "kernels/attention/first_token_attention.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "kernels/element_wise/activation_cuda.h"
+#include "kernels/element_wise/activation.h"
 
 #include "kernels/element_wise/cuda/flat.cuh"
 

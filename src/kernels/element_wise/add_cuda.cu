@@ -1,4 +1,4 @@
-#include "kernels/element_wise/add_cuda.h"
+#include "kernels/element_wise/add.h"
 
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/flat.cuh"

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/element_wise/add_cuda.h"
-#include "kernels/element_wise/gelu_cuda.h"
-#include "kernels/element_wise/scale_shift_cuda.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/element_wise/gelu.h"
+#include "kernels/element_wise/scale_shift.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {

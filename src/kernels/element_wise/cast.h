@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
@@ -25,5 +26,10 @@ struct CastFwdArgs {
 };
 void cast_fwd_ref(const CastFwdArgs& args);
 void cast_fwd_cpu(const CastFwdArgs& args);
+
+// The function below runs on an NVIDIA GPU, between any two of f32, bf16 and f16. add.h states the rules
+// for all CUDA kernels. Denormal numbers are kept.
+
+void cast_fwd_cuda(const CastFwdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

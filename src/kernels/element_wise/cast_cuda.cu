@@ -1,4 +1,4 @@
-#include "kernels/element_wise/cast_cuda.h"
+#include "kernels/element_wise/cast.h"
 
 #include "kernels/element_wise/cuda/flat.cuh"
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/element_wise/rounding.h"
 
 namespace plimsoll {
@@ -53,5 +54,10 @@ void add_columns_fwd_cpu(const AddColumnsFwdArgs& args);
 inline double columns_error_bound(double result, DType stored) {
   return 2.0 * kRoundoffF32 * std::abs(result) + store_error_bound(stored, result);
 }
+
+// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels.
+
+void columns_fwd_cuda(const ColumnsFwdArgs& args, CudaStream stream);
+void add_columns_fwd_cuda(const AddColumnsFwdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cuda/stream.h"
+
 namespace plimsoll {
 
 struct CopyArgs {
@@ -18,5 +20,9 @@ struct CopyArgs {
 
 void copy_ref(const CopyArgs& args);
 void copy_cpu(const CopyArgs& args);
+
+// The function below runs on an NVIDIA GPU. add.h states the rules for all CUDA kernels.
+
+void copy_cuda(const CopyArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/error.h"
-#include "kernels/element_wise/copy_cuda.h"
+#include "kernels/element_wise/copy.h"
 
 namespace plimsoll {
 

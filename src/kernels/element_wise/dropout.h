@@ -21,6 +21,7 @@
 
 #include "base/philox.h"
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/element_wise/rounding.h"
 
 namespace plimsoll {
@@ -37,5 +38,12 @@ void dropout_fwd_cpu(const DropoutFwdArgs& args);
 inline double dropout_fwd_error_bound(double y, DType stored) {
   return kRoundoffF32 * std::abs(y) + store_error_bound(stored, y);
 }
+
+// The function below runs on an NVIDIA GPU. add.h states the rules for all CUDA kernels.
+
+// Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is
+// args.where.site. With a null pointer all three come from args.where. The mask equals that of the CPU bit
+// for bit.
+void dropout_fwd_cuda(const DropoutFwdArgs& args, const int64_t* rng, CudaStream stream);
 
 }  // namespace plimsoll

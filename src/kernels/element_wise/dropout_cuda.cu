@@ -1,4 +1,4 @@
-#include "kernels/element_wise/dropout_cuda.h"
+#include "kernels/element_wise/dropout.h"
 
 #include "kernels/element_wise/cuda/flat.cuh"
 #include "kernels/element_wise/cuda/random.cuh"

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/element_wise/activation_cuda.h"
-#include "kernels/element_wise/add_cuda.h"
-#include "kernels/element_wise/cast_cuda.h"
-#include "kernels/element_wise/dropout_cuda.h"
+#include "kernels/element_wise/activation.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/element_wise/cast.h"
+#include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
 
 namespace plimsoll::test {

@@ -3,7 +3,7 @@
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/flat.cuh"
 #include "kernels/element_wise/cuda/rows.cuh"
-#include "kernels/element_wise/gelu_cuda.h"
+#include "kernels/element_wise/gelu.h"
 
 namespace plimsoll {
 namespace cuda {

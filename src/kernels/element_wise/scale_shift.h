@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/element_wise_catalog.h"
 #include "kernels/element_wise/rounding.h"
@@ -59,6 +60,18 @@ void scale_shift_bwd_ref(const ScaleShiftBwdArgs& args);
 void scale_shift_bwd_cpu(const ScaleShiftBwdArgs& args);
 constexpr int64_t scale_shift_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 2);
+}
+
+// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors: the
+// bounds of scale_shift.h; for column sums, column_sum_cuda_error_bound of add.h.
+
+void scale_shift_fwd_cuda(const ScaleShiftFwdArgs& args, CudaStream stream);
+
+// Adds to d_gain and d_bias if *accumulate is not 0; with a null pointer args.accumulate decides. Scratch:
+// scale_shift_bwd_cuda_scratch_bytes, aligned to 16.
+void scale_shift_bwd_cuda(const ScaleShiftBwdArgs& args, const int32_t* accumulate, CudaStream stream);
+constexpr int64_t scale_shift_bwd_cuda_scratch_bytes(int64_t T, int64_t C) {
+  return column_sums_cuda_scratch_bytes(T, C, 2);
 }
 
 }  // namespace plimsoll

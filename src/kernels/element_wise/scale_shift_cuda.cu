@@ -1,4 +1,4 @@
-#include "kernels/element_wise/scale_shift_cuda.h"
+#include "kernels/element_wise/scale_shift.h"
 
 #include "kernels/element_wise/cuda/column_sums.cuh"
 #include "kernels/element_wise/cuda/rows.cuh"

@@ -19,7 +19,7 @@
 //
 // Repeatability: the same bits on every machine, for any number of threads.
 //
-// Aliasing: outputs overlap no operand. Scratch: none; for the GPU kernel see embedding_cuda.h.
+// Aliasing: outputs overlap no operand. Scratch: none; only the CUDA kernel needs it (see below).
 //
 // Cost: fwd (K - 1) T C FLOPs, (K + 1) T C elements moved. bwd T C FLOPs; T C elements read, V C written.
 //
@@ -35,6 +35,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/embedding/embedding_catalog.h"
 
 namespace plimsoll {
@@ -69,7 +70,7 @@ struct EmbeddingBwdArgs {
   int64_t table_rows = 0;   // 0: V, which means all rows
   int64_t padding_id = -1;  // tokens of this id do not change its row; -1: no padding id
   Accumulate accumulate = Accumulate::kOverwrite;
-  View scratch;  // for the GPU kernel (embedding_cuda.h); the others need none
+  View scratch;  // only the CUDA kernel needs it
 };
 void embedding_bwd_ref(const EmbeddingBwdArgs& args);
 void embedding_bwd_cpu(const EmbeddingBwdArgs& args);
@@ -80,5 +81,19 @@ double embedding_sum_fwd_error_bound(int num_tables, DType x, double abs_sum);
 // Returns the error bound of a sum of `num_terms` terms (including the old value), where `abs_sum` is the sum
 // of their magnitudes.
 double embedding_bwd_error_bound(int64_t num_terms, double abs_sum);
+
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.
+// Tables and x may each be f32, bf16 or f16; d_table is f32.
+
+// Reads the number of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
+void embedding_sum_fwd_cuda(const EmbeddingSumFwdArgs& args, const int32_t* num_tokens, CudaStream stream);
+
+// The sorted tokens are divided into pieces of kEmbeddingPiece tokens, or into longer ones for large batches.
+// The terms of an id are added in the order of its tokens within a piece, then the sums of its pieces are
+// added, in an order that depends on the ids only: every run gives the same bits. For tables of two rows,
+// each warp adds the tokens of each row that it handles, and then the blocks' sums are added up. Adds to
+// d_table if *accumulate is not 0; with a null pointer args.accumulate decides. Error:
+// embedding_bwd_error_bound. Scratch: embedding_bwd_cuda_scratch_bytes, aligned to 16.
+void embedding_bwd_cuda(const EmbeddingBwdArgs& args, const int32_t* accumulate, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "kernels/embedding/embedding_cuda.h"
+#include "kernels/embedding/embedding.h"
 
 #include "kernels/embedding/cuda/embedding_bwd.cuh"
 

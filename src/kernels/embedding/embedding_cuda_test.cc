@@ -8,9 +8,9 @@
 
 #include "device/cuda/error.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
-#include "kernels/embedding/embedding_cuda.h"
-#include "kernels/embedding/first_token_cuda.h"
-#include "kernels/embedding/sort_ids_cuda.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/embedding/first_token.h"
+#include "kernels/embedding/sort_ids.h"
 #include "kernels/embedding/testing/sort_ids_cases.h"
 
 namespace plimsoll::test {

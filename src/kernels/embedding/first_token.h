@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
@@ -40,5 +41,11 @@ struct FirstTokenBwdArgs {
 };
 void first_token_bwd_ref(const FirstTokenBwdArgs& args);
 void first_token_bwd_cpu(const FirstTokenBwdArgs& args);
+
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. x
+// and out may each be f32, bf16 or f16.
+
+void first_token_fwd_cuda(const FirstTokenFwdArgs& args, CudaStream stream);
+void first_token_bwd_cuda(const FirstTokenBwdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "kernels/embedding/first_token_cuda.h"
+#include "kernels/embedding/first_token.h"
 
 #include "kernels/element_wise/cuda/vectors.cuh"
 

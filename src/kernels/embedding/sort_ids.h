@@ -21,6 +21,7 @@
 #include <limits>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/embedding/embedding.h"
 
 namespace plimsoll {
@@ -42,5 +43,11 @@ void sort_ids_cpu(const SortIdsArgs& args);
 
 // Errors: kInternal if the arguments break the contract.
 void check_sort_ids(const char* kernel, const SortIdsArgs& args);
+
+// The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels.
+
+// Sorts all lists in one launch, by digits of 8 bits, the lowest first; the sort is stable. Reads the number
+// of tokens from *num_tokens in device memory; with a null pointer it is args.num_tokens.
+void sort_ids_cuda(const SortIdsArgs& args, const int32_t* num_tokens, CudaStream stream);
 
 }  // namespace plimsoll

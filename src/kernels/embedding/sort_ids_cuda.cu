@@ -1,4 +1,4 @@
-#include "kernels/embedding/sort_ids_cuda.h"
+#include "kernels/embedding/sort_ids.h"
 
 #include <cooperative_groups.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
 
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
 

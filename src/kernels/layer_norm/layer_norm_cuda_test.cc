@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "kernels/element_wise/testing/cuda_cases.h"
-#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
-#include "kernels/layer_norm/normalize_cuda.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
+#include "kernels/layer_norm/normalize.h"
 #include "kernels/layer_norm/testing/norm_cases.h"
 
 namespace plimsoll::test {

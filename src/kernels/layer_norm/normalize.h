@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/element_wise/rounding.h"
 #include "kernels/layer_norm/layer_norm_catalog.h"
 
@@ -90,5 +91,12 @@ inline double normalize_bwd_error_bound(double rstd, double g, double x_hat, dou
   return 1.01 * kRoundoffF32 * rstd *
          (7.0 * std::abs(g) + (depth + 8.0) * mean_abs_g + std::abs(x_hat) * (depth + 9.0) * mean_abs_gx);
 }
+
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A
+// row is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32. Errors against the
+// reference: the bounds of normalize.h; the depth of a row's sum is not larger than there.
+
+void normalize_fwd_cuda(const NormalizeFwdArgs& args, CudaStream stream);
+void normalize_bwd_cuda(const NormalizeBwdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

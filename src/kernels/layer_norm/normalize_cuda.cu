@@ -1,4 +1,4 @@
-#include "kernels/layer_norm/normalize_cuda.h"
+#include "kernels/layer_norm/normalize.h"
 
 #include "kernels/layer_norm/cuda/norm_rows.cuh"
 

@@ -1,4 +1,4 @@
-#include "kernels/loss/bce_with_logits_cuda.h"
+#include "kernels/loss/bce_with_logits.h"
 
 #include "kernels/loss/cuda/element_loss.cuh"
 

@@ -1,10 +1,10 @@
-#include "kernels/loss/linear_cross_entropy_cuda.h"
+#include "kernels/loss/linear_cross_entropy.h"
 
 #include <map>
 
 #include "base/check.h"
-#include "kernels/element_wise/add_cuda.h"
-#include "kernels/loss/softmax_cross_entropy_cuda.h"
+#include "kernels/element_wise/add.h"
+#include "kernels/loss/softmax_cross_entropy.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/one_cuda.h"
 

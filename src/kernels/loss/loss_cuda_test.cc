@@ -5,11 +5,11 @@
 
 #include "kernels/element_wise/rounding.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
-#include "kernels/loss/bce_with_logits_cuda.h"
-#include "kernels/loss/mse_cuda.h"
-#include "kernels/loss/nll_cuda.h"
-#include "kernels/loss/softmax_cross_entropy_cuda.h"
-#include "kernels/loss/softmax_cuda.h"
+#include "kernels/loss/bce_with_logits.h"
+#include "kernels/loss/mse.h"
+#include "kernels/loss/nll.h"
+#include "kernels/loss/softmax.h"
+#include "kernels/loss/softmax_cross_entropy.h"
 
 namespace plimsoll::test {
 namespace {

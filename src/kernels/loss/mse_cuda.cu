@@ -1,4 +1,4 @@
-#include "kernels/loss/mse_cuda.h"
+#include "kernels/loss/mse.h"
 
 #include "kernels/loss/cuda/element_loss.cuh"
 

@@ -1,4 +1,4 @@
-#include "kernels/loss/nll_cuda.h"
+#include "kernels/loss/nll.h"
 
 #include "kernels/loss/cuda/loss_rows.cuh"
 

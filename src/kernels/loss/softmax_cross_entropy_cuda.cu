@@ -1,4 +1,4 @@
-#include "kernels/loss/softmax_cross_entropy_cuda.h"
+#include "kernels/loss/softmax_cross_entropy.h"
 
 #include <algorithm>
 

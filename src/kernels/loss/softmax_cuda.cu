@@ -1,4 +1,4 @@
-#include "kernels/loss/softmax_cuda.h"
+#include "kernels/loss/softmax.h"
 
 #include "kernels/loss/cuda/row_exponentials.cuh"
 

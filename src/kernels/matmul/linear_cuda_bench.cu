@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "device/cuda/error.h"
-#include "kernels/element_wise/gelu_cuda.h"
-#include "kernels/matmul/linear_gelu_cuda.h"
-#include "kernels/matmul/linear_norm_cuda.h"
+#include "kernels/element_wise/gelu.h"
+#include "kernels/matmul/linear_gelu.h"
+#include "kernels/matmul/linear_norm.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {

@@ -16,8 +16,11 @@
 // and no addend.
 #pragma once
 
+#include <memory>
+
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/matmul_catalog.h"
+#include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {
 
@@ -30,5 +33,18 @@ void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 // activation loses, relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of element_wise/cuda/gelu.cuh); and
 // the store.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
+
+// linear_gelu on an NVIDIA GPU. Where linear_takes_own_product() says so (matmul_catalog.h), by a kernel of
+// ours whose epilogue is the activation; otherwise, for few rows or in a build without code for compute
+// capability 9.0, by cuBLASLt's product and bias_gelu_fwd_cuda in its place. Contract: linear_gelu.h; the
+// views hold device memory, x, w and y aligned to 16 bytes.
+//
+// Thread-safety and errors: as prepare_matmul_cuda(). It allocates no device memory: the library's workspace
+// is `scratch`.
+
+std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
+// The first way whatever the number of rows. Requires: linear_sizes_fit(). run() has kInternal in a
+// build without code for compute capability 9.0.
+std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
-#include "kernels/matmul/linear_gelu_cuda.h"
+#include "kernels/matmul/linear_gelu.h"
 
 #include "base/check.h"
-#include "kernels/element_wise/gelu_cuda.h"
+#include "kernels/element_wise/gelu.h"
 
 namespace plimsoll {
 namespace {

@@ -1,7 +1,7 @@
-#include "kernels/matmul/linear_norm_cuda.h"
+#include "kernels/matmul/linear_norm.h"
 
 #include "base/check.h"
-#include "kernels/layer_norm/bias_dropout_residual_norm_cuda.h"
+#include "kernels/layer_norm/bias_dropout_residual_norm.h"
 #include "kernels/matmul/linear_norm_cuda_wgmma.h"
 
 namespace plimsoll {

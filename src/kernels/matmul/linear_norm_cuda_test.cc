@@ -1,4 +1,4 @@
-#include "kernels/matmul/linear_norm_cuda.h"
+#include "kernels/matmul/linear_norm.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #include "base/check.h"
 #include "kernels/matmul/matmul_cuda.h"
-#include "kernels/matmul/split_tf32_cuda.h"
+#include "kernels/matmul/split_tf32.h"
 
 namespace plimsoll {
 namespace {

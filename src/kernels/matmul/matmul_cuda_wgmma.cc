@@ -1,6 +1,6 @@
 #include "base/check.h"
 #include "kernels/matmul/linear_cuda_wgmma.h"
-#include "kernels/matmul/linear_gelu_cuda.h"
+#include "kernels/matmul/linear_gelu.h"
 #include "kernels/matmul/matmul_cuda.h"
 
 namespace plimsoll {

@@ -25,6 +25,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
@@ -74,5 +75,12 @@ inline constexpr int64_t kTf32x3MaxTerms = int64_t{65535} * 64;
 
 // Plain loops. Requires: f32 views of the sizes above.
 void split_tf32_ref(const SplitTf32Args& args);
+
+// The function below runs on an NVIDIA GPU. The views hold device memory; x and out are aligned to 16 bytes.
+// Denormal numbers are kept. Bits are the reference's.
+
+// Errors: kInternal for operands that are not f32 or not aligned, and beyond the sizes that the catalog takes
+// (kTf32x3MaxTerms, 2^32 numbers); kDevice for a launch that is refused.
+void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream);
 
 }  // namespace plimsoll

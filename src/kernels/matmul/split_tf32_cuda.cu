@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "device/cuda/error.h"
-#include "kernels/matmul/split_tf32_cuda.h"
+#include "kernels/matmul/split_tf32.h"
 
 namespace plimsoll {
 namespace {

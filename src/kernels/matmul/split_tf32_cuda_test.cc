@@ -1,4 +1,4 @@
-#include "kernels/matmul/split_tf32_cuda.h"
+#include "kernels/matmul/split_tf32.h"
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>

@@ -33,6 +33,7 @@
 #include <span>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/optimizer_catalog.h"
 #include "kernels/optimizer/tensor_list.h"
 
@@ -113,5 +114,13 @@ void adafactor_ref(const AdafactorArgs& args);
 
 // Requires: the states of every tensor are f32.
 void adafactor_cpu(const AdafactorArgs& args);
+
+// The function below runs on an NVIDIA GPU in four launches over all tensors (more where there are more
+// tensors than a launch's parameters hold, some 300), without a host round trip. kernels/element_wise/add.h
+// states the rules for all CUDA kernels. param is f32, or bf16 alone, of all tensors alike; states f32; grad
+// f32, bf16 or f16; low bf16 or f16. Scalars are device memory. A step below 1 is not noticed. Error:
+// adafactor_error_bound.
+
+void adafactor_cuda(const AdafactorArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adafactor.h"
 
 #include "kernels/element_wise/cuda/attributes.cuh"
 #include "kernels/element_wise/cuda/reductions.cuh"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "kernels/optimizer/adafactor_cuda.h"
+#include "kernels/optimizer/adafactor.h"
 #include "kernels/optimizer/testing/adafactor_tensors.h"
 #include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 

@@ -23,6 +23,7 @@
 #include <span>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/tensor_list.h"
 
 namespace plimsoll {
@@ -70,5 +71,12 @@ void adagrad_ref(const AdagradArgs& args);
 
 // Requires: m of every tensor is f32.
 void adagrad_cpu(const AdagradArgs& args);
+
+// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
+// more than the launch's parameters hold, some 500). kernels/element_wise/add.h states the rules for all CUDA
+// kernels. param is f32, or bf16 alone; m f32; grad f32, bf16 or f16; low bf16 or f16. learning_rate, step,
+// clip_coefficient and finite are device memory. A step below 1 is not noticed. Error: adagrad_error_bound.
+
+void adagrad_cuda(const AdagradArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -19,6 +19,7 @@
 // codes: 14 bytes per parameter, and 8 per block; some 40 operations.
 #pragma once
 
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/adagrad.h"
 #include "kernels/optimizer/eight_bit.h"
 
@@ -41,5 +42,12 @@ void adagrad_8bit_ref(const AdagradArgs& args);
 
 // Requires: m_absmax of every tensor is f32.
 void adagrad_8bit_cpu(const AdagradArgs& args);
+
+// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
+// more than the launch's parameters hold, some 400). kernels/element_wise/add.h states the rules for all CUDA
+// kernels. param is f32, or bf16 alone, of all tensors alike; absmax f32; grad f32, bf16 or f16; low bf16 or
+// f16. Scalars are device memory. Error: that of adagrad_8bit.h.
+
+void adagrad_8bit_cuda(const AdagradArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

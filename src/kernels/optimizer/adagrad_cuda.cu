@@ -1,4 +1,4 @@
-#include "kernels/optimizer/adagrad_cuda.h"
+#include "kernels/optimizer/adagrad.h"
 
 #include "kernels/optimizer/cuda/adagrad_step.cuh"
 #include "kernels/optimizer/cuda/update.cuh"

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/adagrad_cuda.h"
+#include "kernels/optimizer/adagrad.h"
 
 #include <gtest/gtest.h>
 

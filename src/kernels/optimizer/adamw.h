@@ -36,6 +36,7 @@
 #include <span>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/tensor_list.h"
 
 namespace plimsoll {
@@ -95,5 +96,13 @@ void adamw_ref(const AdamwArgs& args);
 
 // Requires: m and v of every tensor are f32 or bf16.
 void adamw_cpu(const AdamwArgs& args);
+
+// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
+// more than the launch's parameters hold, some 500). kernels/element_wise/add.h states the rules for all CUDA
+// kernels. param is f32, split or bf16 alone; m and v f32 or bf16; grad f32, bf16 or f16; low bf16 or f16.
+// learning_rate, step, clip_coefficient and finite are device memory. A step below 1 is not noticed. Error:
+// adamw_error_bound.
+
+void adamw_cuda(const AdamwArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -19,6 +19,7 @@
 // and both codes: 16 bytes per parameter, and 16 per block; some 60 operations.
 #pragma once
 
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/eight_bit.h"
 
@@ -30,5 +31,12 @@ void adamw_8bit_ref(const AdamwArgs& args);
 
 // Requires: m_absmax and v_absmax of every tensor are f32.
 void adamw_8bit_cpu(const AdamwArgs& args);
+
+// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
+// more than the launch's parameters hold, some 400). kernels/element_wise/add.h states the rules for all CUDA
+// kernels. param is f32, or bf16 alone, of all tensors alike; absmax f32; grad f32, bf16 or f16; low bf16 or
+// f16. Scalars are device memory. Error: that of adamw_8bit.h.
+
+void adamw_8bit_cuda(const AdamwArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

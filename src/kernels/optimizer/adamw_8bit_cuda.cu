@@ -1,4 +1,4 @@
-#include "kernels/optimizer/adamw_8bit_cuda.h"
+#include "kernels/optimizer/adamw_8bit.h"
 
 #include "kernels/optimizer/cuda/adamw_step.cuh"
 #include "kernels/optimizer/cuda/eight_bit_update.cuh"

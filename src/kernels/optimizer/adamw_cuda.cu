@@ -1,4 +1,4 @@
-#include "kernels/optimizer/adamw_cuda.h"
+#include "kernels/optimizer/adamw.h"
 
 #include "kernels/optimizer/cuda/adamw_step.cuh"
 #include "kernels/optimizer/cuda/update.cuh"

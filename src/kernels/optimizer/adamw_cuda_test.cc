@@ -1,4 +1,4 @@
-#include "kernels/optimizer/adamw_cuda.h"
+#include "kernels/optimizer/adamw.h"
 
 #include <gtest/gtest.h>
 

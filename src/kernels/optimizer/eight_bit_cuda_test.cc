@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "kernels/optimizer/adagrad_8bit_cuda.h"
-#include "kernels/optimizer/adamw_8bit_cuda.h"
-#include "kernels/optimizer/lion_8bit_cuda.h"
-#include "kernels/optimizer/sgd_8bit_cuda.h"
+#include "kernels/optimizer/adagrad_8bit.h"
+#include "kernels/optimizer/adamw_8bit.h"
+#include "kernels/optimizer/lion_8bit.h"
+#include "kernels/optimizer/sgd_8bit.h"
 #include "kernels/optimizer/testing/eight_bit_tensors.h"
 #include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 

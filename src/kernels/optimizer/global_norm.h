@@ -25,6 +25,8 @@
 #include <span>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
+#include "kernels/optimizer/optimizer_catalog.h"
 #include "kernels/optimizer/tensor_list.h"
 
 namespace plimsoll {
@@ -51,5 +53,22 @@ void clip_coefficient_ref(const ClipCoefficientArgs& args);
 void global_norm_cpu(const GlobalNormArgs& args);
 // The reference itself: one element, in double.
 void clip_coefficient_cpu(const ClipCoefficientArgs& args);
+
+// The functions below run on an NVIDIA GPU, without a host round trip; kernels/element_wise/add.h states the
+// rules for all CUDA kernels. Gradients are f32, bf16 or f16; loss, norm, finite, first_bad and coefficient
+// are device memory.
+//
+// Accumulation: squares of eight neighbouring elements in fp32 where that neither overflows nor underflows,
+// else in double; all else in double. Error of the norm against the reference: global_norm_cuda_error
+// relative, plus 2^-24 if stored as f32.
+
+// Eight roundings of the squares and their fp32 sum, halved by the root; and what the double sums differ by.
+constexpr double global_norm_cuda_error(int64_t n) {
+  return 0.5 * (8.0 * 0x1p-24 + square_sum_error(n));
+}
+
+// Scratch: kGlobalNormCudaScratchBytes, aligned to 16.
+void global_norm_cuda(const GlobalNormArgs& args, CudaStream stream);
+void clip_coefficient_cuda(const ClipCoefficientArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

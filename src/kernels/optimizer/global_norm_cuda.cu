@@ -1,4 +1,4 @@
-#include "kernels/optimizer/global_norm_cuda.h"
+#include "kernels/optimizer/global_norm.h"
 
 #include <algorithm>
 #include <climits>

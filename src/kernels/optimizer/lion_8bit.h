@@ -16,6 +16,7 @@
 // codes: 14 bytes per parameter, and 8 per block; some 35 operations.
 #pragma once
 
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/eight_bit.h"
 #include "kernels/optimizer/lion.h"
 
@@ -26,5 +27,12 @@ void lion_8bit_ref(const LionArgs& args);
 
 // Requires: m_absmax of every tensor is f32.
 void lion_8bit_cpu(const LionArgs& args);
+
+// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
+// more than the launch's parameters hold, some 400). kernels/element_wise/add.h states the rules for all CUDA
+// kernels. param is f32, or bf16 alone, of all tensors alike; absmax f32; grad f32, bf16 or f16; low bf16 or
+// f16. Scalars are device memory. Error: that of lion_8bit.h.
+
+void lion_8bit_cuda(const LionArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

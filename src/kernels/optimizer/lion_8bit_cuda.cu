@@ -1,4 +1,4 @@
-#include "kernels/optimizer/lion_8bit_cuda.h"
+#include "kernels/optimizer/lion_8bit.h"
 
 #include "kernels/optimizer/cuda/eight_bit_update.cuh"
 #include "kernels/optimizer/cuda/lion_step.cuh"

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/lion_cuda.h"
+#include "kernels/optimizer/lion.h"
 
 #include "kernels/optimizer/cuda/lion_step.cuh"
 #include "kernels/optimizer/cuda/update.cuh"

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/lion_cuda.h"
+#include "kernels/optimizer/lion.h"
 
 #include <gtest/gtest.h>
 

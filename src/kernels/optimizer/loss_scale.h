@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
@@ -40,5 +41,10 @@ struct AdjustLossScaleArgs {
 void adjust_loss_scale_ref(const AdjustLossScaleArgs& args);
 // The reference itself: eight numbers.
 void adjust_loss_scale_cpu(const AdjustLossScaleArgs& args);
+
+// The function below runs on an NVIDIA GPU, on one thread; kernels/element_wise/add.h states the rules for
+// all CUDA kernels. Every view is device memory.
+
+void adjust_loss_scale_cuda(const AdjustLossScaleArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

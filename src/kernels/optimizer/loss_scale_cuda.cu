@@ -1,5 +1,5 @@
 #include "kernels/element_wise/cuda/vectors.cuh"
-#include "kernels/optimizer/loss_scale_cuda.h"
+#include "kernels/optimizer/loss_scale.h"
 
 namespace plimsoll {
 namespace cuda {

@@ -1,11 +1,11 @@
-#include "kernels/optimizer/loss_scale_cuda.h"
+#include "kernels/optimizer/loss_scale.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "kernels/element_wise/testing/cuda_cases.h"
-#include "kernels/optimizer/global_norm_cuda.h"
+#include "kernels/optimizer/global_norm.h"
 
 namespace plimsoll::test {
 namespace {

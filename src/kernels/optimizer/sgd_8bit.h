@@ -17,6 +17,7 @@
 // codes: 14 bytes per parameter, and 8 per block; some 35 operations.
 #pragma once
 
+#include "device/cuda/stream.h"
 #include "kernels/optimizer/eight_bit.h"
 #include "kernels/optimizer/sgd.h"
 
@@ -38,5 +39,12 @@ void sgd_8bit_ref(const SgdArgs& args);
 
 // Requires: m_absmax of every tensor is f32.
 void sgd_8bit_cpu(const SgdArgs& args);
+
+// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
+// more than the launch's parameters hold, some 400). kernels/element_wise/add.h states the rules for all CUDA
+// kernels. param is f32, or bf16 alone, of all tensors alike; absmax f32; grad f32, bf16 or f16; low bf16 or
+// f16. Scalars are device memory. Error: that of sgd_8bit.h.
+
+void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

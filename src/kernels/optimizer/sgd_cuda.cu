@@ -1,4 +1,4 @@
-#include "kernels/optimizer/sgd_cuda.h"
+#include "kernels/optimizer/sgd.h"
 
 #include "kernels/optimizer/cuda/sgd_step.cuh"
 #include "kernels/optimizer/cuda/update.cuh"

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/sgd_cuda.h"
+#include "kernels/optimizer/sgd.h"
 
 #include <gtest/gtest.h>
 

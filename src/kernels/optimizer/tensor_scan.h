@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
@@ -45,5 +46,10 @@ void fill_cpu(const FillArgs& args);
 // Requires: x is f32.
 void sum_of_squares_cpu(const SumOfSquaresArgs& args);
 void first_non_finite_cpu(const FirstNonFiniteArgs& args);
+
+// The function below runs on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
+
+// Any element type.
+void fill_cuda(const FillArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "kernels/optimizer/tensor_scan_cuda.h"
+#include "kernels/optimizer/tensor_scan.h"
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 
 namespace plimsoll {
 
@@ -20,5 +21,9 @@ struct WeightCopyArgs {
 };
 
 void copy_weights_cpu(const WeightCopyArgs& args);
+
+// The function below runs on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
+
+void copy_weights_cuda(const WeightCopyArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
-#include "kernels/element_wise/cast_cuda.h"
+#include "kernels/element_wise/cast.h"
 #include "kernels/optimizer/cuda/split.cuh"
-#include "kernels/optimizer/weight_copy_cuda.h"
+#include "kernels/optimizer/weight_copy.h"
 
 namespace plimsoll {
 namespace cuda {

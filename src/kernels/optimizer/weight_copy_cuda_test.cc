@@ -1,4 +1,4 @@
-#include "kernels/optimizer/weight_copy_cuda.h"
+#include "kernels/optimizer/weight_copy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "kernels/element_wise/cuda/vectors.cuh"
-#include "kernels/quantization/dequantize_cuda.h"
+#include "kernels/quantization/quantization.h"
 
 namespace plimsoll {
 namespace cuda {

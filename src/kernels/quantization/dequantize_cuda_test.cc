@@ -1,4 +1,4 @@
-#include "kernels/quantization/dequantize_cuda.h"
+#include "kernels/quantization/quantization.h"
 
 #include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/quantization/testing/quantization_cases.h"

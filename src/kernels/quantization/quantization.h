@@ -28,6 +28,7 @@
 #include <span>
 
 #include "base/view.h"
+#include "device/cuda/stream.h"
 #include "kernels/quantization/quantization_catalog.h"
 
 namespace plimsoll {
@@ -66,5 +67,10 @@ struct DequantizeArgs {
 };
 void dequantize_ref(const DequantizeArgs& args);
 void dequantize_cpu(const DequantizeArgs& args);
+
+// The function below runs on an NVIDIA GPU. kernels/element_wise/add.h states the rules for all CUDA
+// kernels. It performs the same roundings as the reference and gives the same bits.
+
+void dequantize_cuda(const DequantizeArgs& args, CudaStream stream);
 
 }  // namespace plimsoll
