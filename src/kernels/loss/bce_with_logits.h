@@ -1,25 +1,25 @@
 // Binary cross-entropy on logits for multi-label classification, forward and backward: contracts.
 // Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
-// Shape letters: B rows, K labels; dense, row-major. Only the first num_real_rows rows are real: the
-// others are never read, and their gradients are written as 0.
+// Shape letters: B rows, K labels; dense, row-major. Only the first num_real_rows rows are real; the others
+// are never read, and their gradients are set to 0.
 //
 // Formula, over real rows:
 //   loss = 1/(denominator K) * sum_{b,k} [ max(x,0) - x y + log(1 + exp(-|x|)) ]
 //   d_x[b,k] = (sigmoid(x) - y) * d_loss / (denominator K)
-// Source: torch.nn.BCEWithLogitsLoss with reduction "mean". The denominator counts the real rows of the
-// whole optimizer step. Labels are usually 0 or 1; any real number is allowed.
-// Types: references take any floating type; CPU kernels f32; denominator, loss, d_loss 1 element of f32 or
-// f64.
+// Source: torch.nn.BCEWithLogitsLoss with reduction "mean". The denominator counts the real rows of the whole
+// optimizer step. Labels are usually 0 or 1; any real number is allowed.
+// Types: references take any floating type; CPU kernels take f32; denominator, loss and d_loss have 1 element
+// of f32 or f64.
 // Accumulation: each element's term in fp32; fp32 lanes within a block of kBceSumBlock elements of a row,
-// then double, rows in a fixed order of at most kLossRowBlocks blocks; one rounding when the loss is
-// stored.
-// Special values: a NaN or an infinity in a real row makes loss NaN or infinite. No finite logit
+// then double; rows in a fixed order of at most kLossRowBlocks blocks; one rounding when the loss is stored.
+// Special values: a NaN or an infinity in a real row makes the loss NaN or infinite. No finite logit
 // overflows.
-// Aliasing: d_x may be the very buffer of x.
+// Aliasing: d_x may be the same buffer as x.
 // Scratch: none.
-// Repeatability: same bits for any number of threads.
-// Cost: fwd reads 8BK bytes, about 30 BK FLOPs; bwd reads 8BK and writes 4BK, about 20 BK FLOPs.
+// Repeatability: the same bits for any number of threads.
+// Cost: fwd reads 8BK bytes and takes about 30 BK FLOPs; bwd reads 8BK and writes 4BK bytes and takes about
+// 20 BK FLOPs.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 
 namespace plimsoll {
 
-// Elements of a row added in fp32 before a partial sum moves to double.
+// The number of elements of a row that are added in fp32 before the partial sum is added in double.
 inline constexpr int64_t kBceSumBlock = 256;
 
 struct BceWithLogitsFwdArgs {
@@ -58,13 +58,13 @@ struct BceWithLogitsBwdArgs {
   int64_t num_classes = 0;
 };
 
-// Bound on the absolute error of the loss, given the mean over real elements of |x| + |x y| + 1: each term
-// takes at most 6 roundings of numbers that size (exp and log1p are within 2 ulp each) and a chain of 256/4 +
-// 3 additions.
+// Returns a bound on the absolute error of the loss, given the mean over real elements of |x| + |x y| + 1.
+// Each term takes at most 6 roundings of numbers of that size (exp and log1p are within 2 ulp each) and a
+// chain of 256/4 + 3 additions.
 constexpr double bce_with_logits_fwd_error(double mean_magnitude) {
   return 0x1p-24 * (6.0 + static_cast<double>(kBceSumBlock) + 3.0) * mean_magnitude;
 }
-// Bound on the absolute error of one element of d_x, scale = |d_loss / (denominator K)|.
+// Returns a bound on the absolute error of one element of d_x, with scale = |d_loss / (denominator K)|.
 constexpr double bce_with_logits_bwd_error(double abs_label, double scale) {
   return 0x1p-24 * 8.0 * (1.0 + abs_label) * scale;
 }
@@ -72,7 +72,7 @@ constexpr double bce_with_logits_bwd_error(double abs_label, double scale) {
 void bce_with_logits_fwd_ref(const BceWithLogitsFwdArgs& args);
 void bce_with_logits_bwd_ref(const BceWithLogitsBwdArgs& args);
 
-// Requires: [B,K] views are f32.
+// Requires: the [B,K] views are f32.
 void bce_with_logits_fwd_cpu(const BceWithLogitsFwdArgs& args);
 void bce_with_logits_bwd_cpu(const BceWithLogitsBwdArgs& args);
 

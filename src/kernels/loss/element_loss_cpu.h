@@ -1,5 +1,5 @@
-// Losses that are a sum over elements, bce_with_logits and mse, on a CPU: what both do around a row's
-// arithmetic. Rows behind the real ones count nothing and get gradients of zero. Thread-safe: no state.
+// CPU code that bce_with_logits and mse share around the arithmetic of a row: losses that are a sum over
+// elements. Rows after the real ones do not count and get gradients of zero. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// row(x, labels, K): the sum over a row of K elements.
+// row(x, labels, K) returns the sum over a row of K elements.
 template <typename Args, typename Row>
 void element_loss_fwd_cpu(const Args& args, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,
@@ -21,7 +21,7 @@ void element_loss_fwd_cpu(const Args& args, Row* row) {
   store_loss(args.loss, sum / (args.denominator.load(0) * static_cast<double>(K)), args.accumulate);
 }
 
-// row(x, labels, d_x, K, scale): d_x = scale times the slope of each term over `factor`.
+// row(x, labels, d_x, K, scale) sets d_x to scale times the slope of each term divided by `factor`.
 template <typename Args, typename Row>
 void element_loss_bwd_cpu(const Args& args, double factor, Row* row) {
   PLIMSOLL_CHECK(args.num_real_rows <= args.num_rows, "{} real rows of {}", args.num_real_rows,

@@ -40,7 +40,7 @@ struct Problem {
     x.fill_normal(0.0, 4.0);
     labels.fill_uniform(0.0, 1.0);
     denominator = static_cast<double>(s.R);
-    // Rows beyond the real ones are poison that no kernel may read.
+    // Rows after the real ones are poison that no kernel may read.
     for (int64_t i = s.R * s.K; i < s.B * s.K; ++i) {
       x.view().store(i, std::numeric_limits<double>::quiet_NaN());
     }
@@ -83,7 +83,7 @@ struct Problem {
     if (loss == Loss::kBce) return bce_with_logits_bwd_cpu(bwd<BceWithLogitsBwdArgs>(d_x));
     mse_bwd_cpu(bwd<MseBwdArgs>(d_x));
   }
-  // The contracts' bounds.
+  // Returns the contracts' bounds.
   double fwd_limit(double want) const {
     if (loss == Loss::kMse) return (0x1p-24 + 0x1p-53 * static_cast<double>(shape.B * shape.K)) * want;
     double magnitude = 0.0;

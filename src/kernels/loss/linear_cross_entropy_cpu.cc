@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// What all parts share: the products of full chunks and of the last one, and where the scratch's parts
-// lie.
+// The state that all three computations share: the products of full chunks and of the last chunk, and the
+// locations of the scratch's parts.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
@@ -56,7 +56,7 @@ class Chunks {
   }
   Prepared& prepared(int64_t rows) { return prepared_.find(rows)->second; }
 
-  // Of rows from `first` on, as the loss reads them.
+  // Computes the logits of `rows` rows starting at `first`, in the form that the loss reads.
   template <typename Args>
   void compute_logits(const Args& args, int64_t first, int64_t rows) {
     prepared(rows).logits->run({.a = view_from(args.x_BH, first * problem_.hidden),
@@ -67,7 +67,7 @@ class Chunks {
     if (problem_.x != DType::kF32) cast_fwd_cpu({.x = narrow(), .y = wide(), .n = rows * problem_.classes});
   }
 
-  // Their gradients, in the type of x.
+  // Computes the gradients of these logits in the type of x.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows) {
     compute_logits(args, first, rows);
@@ -87,7 +87,7 @@ class Chunks {
  private:
   LinearCrossEntropyScratch parts_;
   bool copies_weight_;
-  std::map<int64_t, Prepared> prepared_;  // by rows of a chunk: at most two
+  std::map<int64_t, Prepared> prepared_;  // by the number of rows of a chunk: at most two entries
   std::byte* scratch_ = nullptr;
   ConstView w_;
 };

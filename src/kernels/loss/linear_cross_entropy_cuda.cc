@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-// What all parts share: the products of full chunks and of the last one, and where the scratch's parts
-// lie.
+// The state that all three computations share: the products of full chunks and of the last chunk, and the
+// locations of the scratch's parts.
 class Chunks {
  public:
   Chunks(const LinearCrossEntropyProblem& problem, LossPart part)
@@ -56,7 +56,7 @@ class Chunks {
                                nullptr, stream);
   }
 
-  // Their gradients, in their place.
+  // Replaces the logits with their gradients.
   template <typename Args>
   void compute_d_logits(const Args& args, int64_t first, int64_t rows, CudaStream stream) {
     compute_logits(args, first, rows, stream);
@@ -76,7 +76,7 @@ class Chunks {
 
  private:
   LinearCrossEntropyScratch parts_;
-  std::map<int64_t, Prepared> prepared_;  // by rows of a chunk: at most two
+  std::map<int64_t, Prepared> prepared_;  // by the number of rows of a chunk: at most two entries
 };
 
 class Forward final : public CudaLossChunks<LinearCrossEntropyFwdArgs>, private Chunks {

@@ -18,7 +18,7 @@ LinearCrossEntropyScratch checked_scratch(const LinearCrossEntropyProblem& probl
   return parts;
 }
 
-// Logits of rows from `first` on.
+// Computes the logits of the rows starting at `first`.
 template <typename Args>
 void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& product, const Args& args,
                 int64_t first, View logits) {
@@ -27,7 +27,7 @@ void logits_ref(const LinearCrossEntropyProblem& problem, const MatmulProblem& p
       {.a = view_from(args.x_BH, first * problem.hidden), .b = args.w_KH, .bias = args.bias_K, .c = logits});
 }
 
-// Their gradients, in their place.
+// Replaces the logits with their gradients.
 template <typename Args>
 void d_logits_ref(const LinearCrossEntropyProblem& problem, const Args& args, int64_t first, int64_t rows,
                   View logits) {

@@ -26,7 +26,8 @@ std::span<std::byte> bytes_of(GuardedBuffer& buffer) {
   return {static_cast<std::byte*>(buffer.view().data), static_cast<size_t>(buffer.size_bytes())};
 }
 
-// Chunks of every kind: one row, one that is not full, as many as are packed, one for all.
+// Chunks of every kind: a single row, a chunk that is not full, as many rows as are packed, and all rows in
+// one chunk.
 LinearCrossEntropyProblem problem_of(int64_t rows, int64_t hidden, int64_t classes, int64_t chunk) {
   return {.rows = rows,
           .chunk_rows = chunk,
@@ -43,7 +44,7 @@ const std::vector<LinearCrossEntropyProblem>& problems() {
   return all;
 }
 
-// Operands of a problem and every result, in the problem's types or, as what is wanted, in doubles.
+// The operands of a problem and every result, in the problem's types or, for the expected results, in double.
 struct Case {
   Case(const LinearCrossEntropyProblem& p, const std::string& test)
       : problem(p),
@@ -91,7 +92,8 @@ struct Results {
 enum class Way { kRef, kCpu };
 enum class Wants { kAll, kWeight, kBias };
 
-// Forward and backward of a problem; the gradients of parameters are added to what is there, if asked.
+// Runs forward and backward of a problem; with Accumulate::kAdd the gradients of parameters are added to
+// their old values.
 void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants = Wants::kAll) {
   const LinearCrossEntropyProblem& problem = c.problem;
   const auto scratch_of = [&](LossPart part) {
@@ -124,9 +126,9 @@ void run(Case& c, Way way, Results& results, Accumulate accumulate, Wants wants 
     EXPECT_EQ(scratch.broken_guard(), GuardedBuffer::kIntact) << c.name;
 }
 
-// The whole product and the whole loss by the references in doubles, and what results may be off by.
+// The whole product and the whole loss by the references in double, and the error bounds of the results.
 struct Exact {
-  Exact(Case& c) : results(c, " exact", true) {  // NOLINT: made in one place
+  Exact(Case& c) : results(c, " exact", true) {  // NOLINT: constructed in one place
     const LinearCrossEntropyProblem& p = c.problem;
     const int64_t B = p.rows, H = p.hidden, K = p.classes;
     std::vector<double> w = c.w.to_doubles();
@@ -164,7 +166,7 @@ struct Exact {
                                    .num_classes = K,
                                    .label_smoothing = p.label_smoothing});
     const bool narrow = p.x == DType::kBF16;
-    // Of one logit, of one of their gradients, each with its store.
+    // Error bounds of one logit and of one gradient of a logit, each including its store.
     MatmulProblem stored = product;
     stored.c = p.x;
     double logit_error = 0.0;
@@ -302,7 +304,7 @@ TEST(LinearCrossEntropy, AddsToGradientsOfParameters) {
   }
 }
 
-// What the scratch held before leaves no trace.
+// Earlier contents of the scratch do not affect the results.
 TEST(LinearCrossEntropy, SameBitsInEveryRun) {
   for (const LinearCrossEntropyProblem& problem : problems()) {
     Case c(problem, "linear_ce_bits");
@@ -345,7 +347,7 @@ TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
   }
 }
 
-// What nobody wants is not computed: no product writes where there is no place.
+// Results without a destination are not computed, and no product writes outside its destination.
 TEST(LinearCrossEntropy, ComputesOnlyWhatHasAPlace) {
   for (const Way way : {Way::kRef, Way::kCpu}) {
     Case c(problem_of(10, 16, 24, 4), "linear_ce_optional");
@@ -371,7 +373,7 @@ TEST(LinearCrossEntropy, AScratchTooSmallIsOurBug) {
   EXPECT_THROW(prepare_linear_cross_entropy_fwd_cpu(c.problem)->run(args), Error);
 }
 
-// Chunks of a GPU begin where its library may assume that matrices do.
+// Chunks of a GPU begin at addresses with the alignment that its library may assume for matrices.
 TEST(LinearCrossEntropy, ChunksOfAGpuBeginAtWholeLines) {
   for (const int64_t hidden : {16, 60, 768, 1001}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {

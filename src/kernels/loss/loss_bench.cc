@@ -1,5 +1,5 @@
-// Loss kernels on a small classifier, many classes, and a language model's vocabulary. Items per second are
-// logits.
+// Benchmarks the loss kernels on a small classifier, many classes, and a language model's vocabulary. Items
+// per second are logits.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -83,7 +83,7 @@ BENCHMARK(bench_cross_entropy_bwd)->PLIMSOLL_SHAPES;
 BENCHMARK_CAPTURE(bench_element_loss, bce, bce_with_logits_fwd_cpu)->PLIMSOLL_SHAPES;
 BENCHMARK_CAPTURE(bench_element_loss, mse, mse_fwd_cpu)->PLIMSOLL_SHAPES;
 
-// What splitting a loop among threads costs when there is nothing to do: the reason for kLossBlockElements.
+// Measures the cost of splitting an empty loop among threads, which is the reason for kLossBlockElements.
 void bench_empty_parallel_for(benchmark::State& state) {
   set_num_threads(static_cast<int>(state.range(0)));
   for (auto _ : state) parallel_for(2, [](int64_t index, int) { benchmark::DoNotOptimize(index); });

@@ -24,7 +24,7 @@ GuardedBuffer scalar(DType dtype, double value) {
   return buffer;
 }
 
-// A number for each element of the results.
+// Returns one bound for each element of the results.
 std::vector<double> bounds_of(const GuardedBuffer& want, DType stored, double bound) {
   std::vector<double> bounds;
   for (int64_t i = 0; i < want.count(); ++i)
@@ -32,7 +32,8 @@ std::vector<double> bounds_of(const GuardedBuffer& want, DType stored, double bo
   return bounds;
 }
 
-// Logits, labels (every third row ignored, the first never; its logits are poison that no kernel may read).
+// Logits and labels. Every third row is ignored, but never the first; its logits are poison that no kernel
+// may read.
 struct Classified {
   RowsAndColumns shape;
   GuardedBuffer logits, labels, denominator{"denominator", DType::kF32, 1}, d_loss{"d_loss", DType::kF64, 1};
@@ -98,7 +99,8 @@ void check_cross_entropy(RowsAndColumns shape, DType dtype, double smoothing) {
   EXPECT_TRUE(compare(rows, want_rows, limit).ok()) << compare(rows, want_rows, limit);
   const double scale = problem.d_loss.load(0) / problem.denominator.load(0);
   expect_within(d, want_d, bounds_of(want_d, dtype, softmax_cross_entropy_bwd_error(shape.C, scale)));
-  softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(problem.logits)), nullptr);  // in the place of the logits
+  softmax_cross_entropy_bwd_cuda(bwd(on_gpu, gpu(problem.logits)),
+                                 nullptr);  // d_logits overwrites the logits
   gpu.download();
   expect_same_bits(problem.logits, d);
 }
@@ -210,7 +212,7 @@ void check_nll(RowsAndColumns shape, DType dtype, double smoothing) {
                     .relative = 0x1p-24 + 0x1p-50 * static_cast<double>(shape.T),
                     .zeros = Zeros::kExpected};
   EXPECT_TRUE(compare(loss, want_loss, limit).ok()) << compare(loss, want_loss, limit);
-  // One rounding in fp32 and one at the store.
+  // One rounding in fp32 and one when storing.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));
@@ -226,7 +228,7 @@ TEST(NllCuda, MatchesTheReference) {
   }
 }
 
-// Samples by labels; the last three rows (where there are so many) are unused and poison.
+// Samples by labels. The last three rows (if there are enough) are unused and poison.
 struct Regressed {
   RowsAndColumns shape;
   int64_t real;
@@ -289,7 +291,7 @@ void check_bce(RowsAndColumns shape, DType dtype) {
   run_twice(gpu, {&loss, &d}, [&] {
     auto fwd = problem.fwd<BceWithLogitsFwdArgs>(on_gpu, gpu(loss), gpu(scratch));
     auto bwd = problem.bwd<BceWithLogitsBwdArgs>(on_gpu, gpu(d));
-    fwd.num_real_rows = bwd.num_real_rows = 0;  // the number on the device counts
+    fwd.num_real_rows = bwd.num_real_rows = 0;  // the kernel must use the number in device memory
     bce_with_logits_fwd_cuda(fwd, gpu(problem.num_real), nullptr);
     bce_with_logits_bwd_cuda(bwd, gpu(problem.num_real), nullptr);
   });
@@ -328,7 +330,7 @@ void check_mse(RowsAndColumns shape, DType dtype) {
   });
   EXPECT_NEAR(loss.load(0), want_loss.load(0),
               (0x1p-24 + 0x1p-53 * static_cast<double>(shape.size())) * want_loss.load(0));
-  // Difference, factor and product: three roundings, of the difference and not of what is left of it.
+  // Three roundings: difference, factor and product, each relative to the difference.
   std::vector<double> bounds;
   for (int64_t i = 0; i < shape.size(); ++i) {
     bounds.push_back(3.01 * 0x1p-24 * std::abs(want_d.load(i)) + store_error_bound(dtype, want_d.load(i)));

@@ -1,5 +1,5 @@
-// How the CPU loss kernels share rows among threads. Rows are never split; limits of blocks depend on the
-// sizes alone, so that a sum over rows has the same bits for any number of threads. Thread-safe: no state.
+// Distributes the rows of CPU loss kernels over threads. Rows are never split. The limits of blocks depend
+// only on the sizes, so a sum over rows has the same bits for any number of threads. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,8 @@
 
 namespace plimsoll {
 
-// Elements of a block, at least. Their exponentials take about 8 us on one core of an Ice Lake Xeon
-// (loss_bench: 15.6 million in 14.6 ms of CPU time); less work than that is not worth waking a second thread
-// for.
+// The smallest number of elements per block. Their exponentials take about 8 us on one core of an Ice Lake
+// Xeon (loss_bench: 15.6 million in 14.6 ms of CPU time). Less work does not justify waking a second thread.
 inline constexpr int64_t kLossBlockElements = 8192;
 
 inline int64_t num_row_blocks(int64_t num_rows, int64_t num_classes) {
@@ -31,7 +30,7 @@ void for_each_row(int64_t num_rows, int64_t num_classes, Body&& body) {
   });
 }
 
-// Sum over rows of the double that body(row) returns. Requires: body does not throw.
+// Returns the sum over rows of body(row), which returns a double. Requires: body does not throw.
 template <typename Body>
 double sum_over_rows(int64_t num_rows, int64_t num_classes, Body&& body) {
   const int64_t blocks = num_row_blocks(num_rows, num_classes);
@@ -52,7 +51,7 @@ inline void store_loss(const View& loss, double value, Accumulate accumulate) {
   loss.store(0, accumulate == Accumulate::kAdd ? loss.load(0) + value : value);
 }
 
-// Errors: kInternal if a label is not below the number of classes (readers of data refuse such labels
+// Errors: kInternal if a label is not below the number of classes (the readers of data refuse such labels
 // earlier).
 inline void check_labels(const int32_t* labels, int64_t num_rows, int64_t num_classes) {
   for (int64_t b = 0; b < num_rows; ++b) {

@@ -1,24 +1,24 @@
 // Mean squared error for regression, forward and backward: contracts. Thread-safe: kernels keep no state.
 // Views are borrowed for the call.
 //
-// Shape letters: B rows, K targets; dense, row-major. Only the first num_real_rows rows are real: the
-// others are never read, and their gradients are written as 0.
+// Shape letters: B rows, K targets; dense, row-major. Only the first num_real_rows rows are real; the others
+// are never read, and their gradients are set to 0.
 //
 // Formula, over real rows: loss = 1/(denominator K) * sum_{b,k} (x - y)^2; d_x = 2 (x - y) * d_loss /
 // (denominator K).
-// Source: torch.nn.MSELoss with reduction "mean". The denominator counts the real rows of the whole
-// optimizer step.
-// Types: references take any floating type; CPU kernels f32; denominator, loss, d_loss 1 element of f32 or
-// f64.
+// Source: torch.nn.MSELoss with reduction "mean". The denominator counts the real rows of the whole optimizer
+// step.
+// Types: references take any floating type; CPU kernels take f32; denominator, loss and d_loss have 1 element
+// of f32 or f64.
 // Accumulation: differences and squares in double, lanes added in double, rows in a fixed order of at most
-// kLossRowBlocks blocks; one rounding when the loss is stored. No overflow before the loss itself leaves
-// fp32.
-// Aliasing: d_x may be the very buffer of x.
+// kLossRowBlocks blocks; one rounding when the loss is stored. Nothing overflows before the loss itself
+// exceeds fp32.
+// Aliasing: d_x may be the same buffer as x.
 // Scratch: none.
-// Repeatability: same bits for any number of threads.
-// Error of the CPU kernels against the reference: fwd 2^-24 |loss| (its one rounding) plus 2^-53 BK
-// relative; bwd 2^-24 * 3 * |d_x| (difference, factor, product).
-// Cost: fwd reads 8BK bytes, 3 BK FLOPs; bwd reads 8BK, writes 4BK, 2 BK FLOPs.
+// Repeatability: the same bits for any number of threads. Error of the CPU kernels against the reference: fwd
+// 2^-24 |loss| (its one rounding) plus 2^-53 BK relative; bwd 2^-24 * 3 * |d_x| (difference, factor,
+// product).
+// Cost: fwd reads 8BK bytes and takes 3 BK FLOPs; bwd reads 8BK and writes 4BK bytes and takes 2 BK FLOPs.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct MseFwdArgs {
   View loss = {};              // 1 element
   int64_t num_rows = 0;
   int64_t num_real_rows = 0;  // Requires: 0 <= num_real_rows <= num_rows
-  int64_t num_classes = 0;    // targets of a row
+  int64_t num_classes = 0;    // targets per row
   Accumulate accumulate = Accumulate::kOverwrite;
   View scratch = {};  // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
@@ -56,7 +56,7 @@ struct MseBwdArgs {
 void mse_fwd_ref(const MseFwdArgs& args);
 void mse_bwd_ref(const MseBwdArgs& args);
 
-// Requires: [B,K] views are f32.
+// Requires: the [B,K] views are f32.
 void mse_fwd_cpu(const MseFwdArgs& args);
 void mse_bwd_cpu(const MseBwdArgs& args);
 

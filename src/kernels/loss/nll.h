@@ -1,6 +1,6 @@
-// Negative log-likelihood of given log-probabilities, forward and backward: contracts. With log_softmax
-// (softmax.h) it is the decomposition of softmax_cross_entropy.h, and its second reference. Thread-safe;
-// views are borrowed for the call.
+// Negative log-likelihood of given log-probabilities, forward and backward: contracts. Together with
+// log_softmax (softmax.h) it is the decomposition of softmax_cross_entropy.h and its second reference.
+// Thread-safe; views are borrowed for the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
@@ -11,13 +11,13 @@
 // Source: transformers' LabelSmoother (trainer_pt_utils.py); with e = 0, torch.nn.functional.nll_loss. The
 // denominator is the number of real samples (or tokens) of the whole optimizer step, so that accumulated
 // micro-batches give the mean.
-// Types: references take any floating type; CPU kernels f32 for [B,K]; labels i32; denominator, loss,
+// Types: references take any floating type; CPU kernels take f32 for [B,K]; labels i32; denominator, loss and
 // d_loss f32 or f64.
 // Accumulation: rows in double, in a fixed order of at most kLossRowBlocks blocks.
-// Aliasing: d_y is written only.
+// Aliasing: d_y is only written.
 // Scratch: none.
-// Repeatability: same bits for any number of threads.
-// Error of the CPU forward against the reference: 2^-24 |loss| (its one rounding) + 2^-52 B relative.
+// Repeatability: the same bits for any number of threads. Error of the CPU forward against the reference:
+// 2^-24 |loss| (its one rounding) + 2^-52 B relative.
 // Cost: fwd reads 4B + 4B bytes (4BK with smoothing); bwd writes 4BK bytes.
 #pragma once
 
@@ -29,7 +29,7 @@
 
 namespace plimsoll {
 
-// Rows are summed in at most this many blocks whose limits depend on B and K alone.
+// Rows are summed in at most this many blocks, whose limits depend only on B and K.
 inline constexpr int64_t kLossRowBlocks = 64;
 
 struct NllFwdArgs {
@@ -40,7 +40,7 @@ struct NllFwdArgs {
   int64_t num_rows = 0;
   int64_t num_classes = 0;
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // whether loss is added to
+  Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
   View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 

@@ -1,6 +1,6 @@
-// Per-target pieces that the loss kernels share: whole and partial vectors of a row, its maximum, and the sum
-// of its exponentials. Compiled once per instruction set, inside Highway's target namespaces; included by
-// *_cpu.cc files only.
+// Per-target code that the loss kernels share: whole and partial vectors of a row, its maximum, and the sum
+// of its exponentials. Compiled once per instruction set, inside Highway's target namespaces; included only
+// by *_cpu.cc files.
 #if defined(PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
 #undef PLIMSOLL_KERNELS_LOSS_ROW_EXP_INL_H_
@@ -9,7 +9,7 @@
 #endif
 
 #include <hwy/highway.h>
-// Highway's own headers come before its math functions.
+// Highway's own headers must come before its math functions.
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
@@ -26,11 +26,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::ScalableTag<float>;
 using DoubleTag = hn::ScalableTag<double>;
-using HalfFloatTag = hn::Rebind<float, DoubleTag>;  // as many floats as a vector of doubles has lanes
+using HalfFloatTag = hn::Rebind<float, DoubleTag>;  // has as many lanes as a vector of doubles
 using FloatVec = hn::Vec<FloatTag>;
 using DoubleVec = hn::Vec<DoubleTag>;
 
-// The first n values from x, the other lanes hold `rest`. Never reads beyond x[n - 1]. Requires: n <= lanes.
+// Loads the first n values of x; the other lanes are `rest`. Never reads past x[n - 1]. Requires: n <= lanes.
 template <typename Tag>
 HWY_INLINE hn::Vec<Tag> load_first(Tag tag, const float* x, int64_t n, float rest) {
   HWY_ALIGN float lanes[hn::MaxLanes(Tag())];
@@ -50,14 +50,14 @@ HWY_INLINE int64_t float_lanes() {
   return static_cast<int64_t>(hn::Lanes(FloatTag()));
 }
 
-// Highway's Exp turns a NaN into 0.
+// Returns exp(x), and NaN for NaN (Highway's Exp returns 0).
 HWY_INLINE FloatVec exp_keeping_nan(FloatVec x) {
   const FloatTag tag;
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(tag, x));
 }
 
-// Whether the result is a NaN's or not when the row has one is unspecified: the sum of exponentials settles
-// it.
+// Returns the maximum of a row. If the row contains a NaN, the result is unspecified; the sum of exponentials
+// then gives NaN.
 HWY_INLINE float row_max(const float* x, int64_t n) {
   const FloatTag tag;
   const int64_t lanes = float_lanes();
@@ -70,7 +70,7 @@ HWY_INLINE float row_max(const float* x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(tag, max));
 }
 
-// Sum of exp(x - max); each exponential is also handed to `use(i, count, vector)` when it is made.
+// Returns the sum of exp(x - max). Each vector of exponentials is also passed to `use(i, count, vector)`.
 template <typename Use>
 HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max, Use&& use) {
   const FloatTag tag;
@@ -87,7 +87,7 @@ HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max, Use&& use) {
       use(i, lanes, e);
     }
     if (i < end) {
-      // exp(-inf) adds nothing; a maximum of -inf makes NaN of it, and the true lanes are NaN then as well.
+      // exp(-inf) adds nothing. If the maximum is -inf, the extra lanes are NaN, but so are the real ones.
       const FloatVec tail = load_first(tag, x + i, end - i, -std::numeric_limits<float>::infinity());
       const FloatVec e = exp_keeping_nan(hn::Sub(tail, max_v));
       sum = hn::Add(sum, e);
@@ -102,7 +102,8 @@ HWY_INLINE double row_sum_exp(const float* x, int64_t n, float max) {
   return row_sum_exp(x, n, max, [](int64_t, int64_t, FloatVec) HWY_ATTR {});
 }
 
-// y[i] = f(vectors of the inputs at i), in place or not. Lanes beyond the end hold 0 and are not stored.
+// Computes y[i] = f(vectors of the inputs at i), possibly in place. Lanes past the end are 0 and are not
+// stored.
 template <typename Function>
 HWY_INLINE void map_row(const float* x, float* y, int64_t n, Function&& f) {
   const FloatTag tag;
@@ -125,7 +126,8 @@ HWY_INLINE void map_rows(const float* a, const float* b, float* y, int64_t n, Fu
   }
 }
 
-// Sum over i of f(a[i], b[i]): fp32 lanes within a block, blocks in double. Lanes beyond the end add nothing.
+// Returns the sum over i of f(a[i], b[i]): fp32 lanes within a block, blocks in double. Lanes past the end
+// add nothing.
 template <typename Function>
 HWY_INLINE double sum_rows(const float* a, const float* b, int64_t n, int64_t block, Function&& f) {
   const FloatTag tag;

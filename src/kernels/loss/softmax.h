@@ -1,6 +1,5 @@
-// Softmax and log-softmax over the last dimension, forward and backward: contracts. Not the cross-entropy
-// loss, which is fused in softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are borrowed
-// for the call.
+// Softmax and log-softmax over the last dimension, forward and backward: contracts. The cross-entropy loss is
+// fused in softmax_cross_entropy.h. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Shape letters: B rows, K classes; everything is dense and row-major.
 //
@@ -8,16 +7,15 @@
 // exp(x_j - max)).
 //   softmax_bwd:     d_x_k = y_k * (d_y_k - sum_j d_y_j y_j)       with y = softmax(x)
 //   log_softmax_bwd: d_x_k = d_y_k - exp(y_k) * sum_j d_y_j        with y = log_softmax(x)
-// Types: references take any floating type; the CPU kernels take f32 throughout.
+// Types: references take any floating type; the CPU kernels take f32 for all views.
 // Accumulation: fp32 lanes within a block of kSoftmaxSumBlock classes, blocks added in double in order.
 // Special values: a NaN, a +inf, or only -inf in a row makes the whole row NaN, as in IEEE arithmetic; a
 // single -inf is a probability of exactly 0. No finite logit overflows.
-// Aliasing: an output may be the very same buffer as any input of its shape; partial overlap is not
-// allowed.
+// Aliasing: an output may be the same buffer as any input of its shape; partial overlap is not allowed.
 // Scratch: none.
-// Repeatability: same bits for any number of threads; rows are never split.
-// Cost: fwd reads 4BK and writes 4BK bytes (logits are passed over three times, from cache when a row
-// fits), about 20 BK FLOPs; bwd reads 8BK and writes 4BK bytes, 4 BK FLOPs (log_softmax_bwd: 20 BK).
+// Repeatability: the same bits for any number of threads; rows are never split.
+// Cost: fwd reads 4BK and writes 4BK bytes (three passes over the logits, from cache if a row fits) and takes
+// about 20 BK FLOPs; bwd reads 8BK and writes 4BK bytes and takes 4 BK FLOPs (log_softmax_bwd: 20 BK).
 #pragma once
 
 #include <algorithm>
@@ -28,7 +26,7 @@
 
 namespace plimsoll {
 
-// Classes added in fp32 before a partial sum moves to double.
+// The number of classes that are added in fp32 before the partial sum is added in double.
 inline constexpr int64_t kSoftmaxSumBlock = 256;
 
 struct SoftmaxFwdArgs {
@@ -39,28 +37,28 @@ struct SoftmaxFwdArgs {
 };
 
 struct SoftmaxBwdArgs {
-  ConstView y_BK = {};  // what the forward kernel wrote
+  ConstView y_BK = {};  // the output of the forward kernel
   ConstView d_y_BK = {};
   View d_x_BK = {};
   int64_t num_rows = 0;
   int64_t num_classes = 0;  // Requires: >= 1
 };
 
-// Longest chain of dependent fp32 additions in a sum over the classes, for a vector of one lane (the
-// baseline); wider vectors have shorter ones.
+// Returns the longest chain of dependent fp32 additions in a sum over the classes for vectors of one lane
+// (the baseline); wider vectors have shorter chains.
 constexpr int64_t softmax_sum_chain(int64_t num_classes) {
   return std::min(num_classes, kSoftmaxSumBlock) + 3;
 }
 
-// Bound on the relative error of sum_j exp(x_j - max) in fp32, u = 2^-24: rounding x - max moves a term by at
-// most u |z| exp(z) <= 0.37 u, exp adds 2u, the chain of additions u each.
+// Returns a bound on the relative error of sum_j exp(x_j - max) in fp32, u = 2^-24: rounding x - max changes
+// a term by at most u |z| exp(z) <= 0.37 u, exp adds 2u, and each addition of the chain adds u.
 constexpr double softmax_sum_error(int64_t num_classes) {
   return 0x1p-24 * (4.0 + static_cast<double>(softmax_sum_chain(num_classes)));
 }
 
-// Bounds on the absolute error of one fp32 element against the reference. log_softmax adds one rounding of
-// the result; the backward formulas multiply the sum over classes of |d_y| (given as sum_abs_d_y) by a
-// probability.
+// Return bounds on the absolute error of one fp32 element against the reference. log_softmax adds one
+// rounding of the result. The backward formulas multiply the sum over classes of |d_y| (given as sum_abs_d_y)
+// by a probability.
 constexpr double softmax_fwd_error(int64_t num_classes) {
   return softmax_sum_error(num_classes) + 0x1p-22;
 }
@@ -70,7 +68,7 @@ constexpr double log_softmax_fwd_error(int64_t num_classes, double abs_y) {
 constexpr double softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
   return 0x1p-24 * (6.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
 }
-// exp(y) with y rounded to fp32 is off by u |y| exp(y) <= 0.37 u more.
+// exp(y) with y rounded to fp32 has an additional error of u |y| exp(y) <= 0.37 u.
 constexpr double log_softmax_bwd_error(int64_t num_classes, double sum_abs_d_y) {
   return 0x1p-24 * (8.0 + static_cast<double>(softmax_sum_chain(num_classes))) * sum_abs_d_y;
 }

@@ -1,29 +1,28 @@
-// The fused softmax cross-entropy loss of a classifier, forward and backward: contracts. Its decomposition
-// is log_softmax (softmax.h) followed by nll (nll.h); nothing of shape [B,K] is kept between forward and
-// backward but the logits themselves. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// The fused softmax cross-entropy loss of a classifier, forward and backward: contracts. Its decomposition is
+// log_softmax (softmax.h) followed by nll (nll.h). Of the tensors of shape [B,K], only the logits are kept
+// between forward and backward. Thread-safe: kernels keep no state. Views are borrowed for the call.
 //
 // Shape letters: B rows, K classes; dense, row-major.
 //
-// Formula, with e = label_smoothing and log p = log_softmax(logits), over rows whose label is not
-// negative:
+// Formula, with e = label_smoothing and log p = log_softmax(logits), over rows whose label is not negative:
 //   row_loss_b = -(1-e) log p[b, label_b] - e/K * sum_k log p[b,k]
 //   loss       = sum_b row_loss_b / denominator
 //   d_logits[b,k] = (p[b,k] - (1-e) [k == label_b] - e/K) * d_loss / denominator
-// A row with a negative label (-100 by custom; the unused rows of a bucket carry it too) contributes 0,
-// its logits are never read, its row_loss is 0 and its d_logits are 0.
+// A row with a negative label (by convention -100, also used for the unused rows of a bucket) contributes 0:
+// its logits are never read, and its row_loss and d_logits are 0.
 // Source: torch.nn.functional.cross_entropy(ignore_index=-100); for e > 0 transformers' LabelSmoother. The
-// denominator is the number of real samples (or tokens) of the whole optimizer step: gradient accumulation
-// is then exact.
-// Types: references take any floating type; CPU kernels f32 for logits, row_loss and d_logits; labels i32;
-// denominator, loss and d_loss are each 1 element of f32 or f64.
-// Accumulation: sum of exponentials as in softmax.h; a row's loss and the sum over rows in double, rows in
-// a fixed order of at most kLossRowBlocks blocks (nll.h); the loss is rounded once, when it is stored.
-// Special values: as in softmax.h; a row whose logits hold a NaN or +inf makes the loss NaN. Finite logits
+// denominator is the number of real samples (or tokens) of the whole optimizer step, which makes gradient
+// accumulation exact.
+// Types: references take any floating type; CPU kernels take f32 for logits, row_loss and d_logits; labels
+// i32; denominator, loss and d_loss have 1 element of f32 or f64.
+// Accumulation: the sum of exponentials as in softmax.h; a row's loss and the sum over rows in double, rows
+// in a fixed order of at most kLossRowBlocks blocks (nll.h); the loss is rounded once, when it is stored.
+// Special values: as in softmax.h; a row whose logits contain a NaN or +inf makes the loss NaN. Finite logits
 // of any size give a finite loss (up to about 2 FLT_MAX, where fp32 ends).
-// Aliasing: d_logits may be the very buffer of logits.
+// Aliasing: d_logits may be the same buffer as logits.
 // Scratch: none.
-// Repeatability: same bits for any number of threads; rows are never split.
-// Cost: fwd reads 4BK bytes, bwd reads 4BK and writes 4BK; about 20 BK FLOPs each.
+// Repeatability: the same bits for any number of threads; rows are never split.
+// Cost: fwd reads 4BK bytes, bwd reads 4BK and writes 4BK bytes; about 20 BK FLOPs each.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +44,7 @@ struct SoftmaxCrossEntropyFwdArgs {
   int64_t num_rows = 0;
   int64_t num_classes = 0;                         // Requires: >= 1
   double label_smoothing = 0.0;                    // Requires: in [0, 1]
-  Accumulate accumulate = Accumulate::kOverwrite;  // whether loss is added to
+  Accumulate accumulate = Accumulate::kOverwrite;  // states if loss is added to
   View scratch = {};                               // CUDA only: row_loss_cuda_scratch_bytes(num_rows) bytes
 };
 
@@ -60,15 +59,15 @@ struct SoftmaxCrossEntropyBwdArgs {
   double label_smoothing = 0.0;
 };
 
-// Bound on the absolute error of one row's loss in fp32: the logarithm turns the sum's relative error into an
-// absolute one; all else is in double. Storing the loss adds 2^-24 of its magnitude.
+// Returns a bound on the absolute error of one row's loss in fp32: the logarithm turns the sum's relative
+// error into an absolute one; everything else is in double. Storing the loss adds 2^-24 of its magnitude.
 constexpr double softmax_cross_entropy_row_error(int64_t num_classes) {
   return softmax_sum_error(num_classes);
 }
 
-// Bound on the absolute error of one element of d_logits, scale = |d_loss / denominator|: the probability's
-// error and the roundings of the two differences and the product (their terms are at most 1, so is their
-// sum).
+// Returns a bound on the absolute error of one element of d_logits, with scale = |d_loss / denominator|: the
+// probability's error and the roundings of the two differences and the product (their terms are at most 1,
+// and so is their sum).
 constexpr double softmax_cross_entropy_bwd_error(int64_t num_classes, double scale) {
   return (softmax_fwd_error(num_classes) + 0x1p-21) * scale;
 }
@@ -88,8 +87,8 @@ void softmax_cross_entropy_bwd_cpu(const SoftmaxCrossEntropyBwdArgs& args);
 // Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate decides whether loss is added
 // to.
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
-// Its two halves, for rows that come in parts: the rows' losses into the scratch, and the loss of so many of
-// them, which reads no logits.
+// The two halves of the function, for rows that are processed in parts: the first computes the losses of some
+// rows into the scratch, the second computes the loss of num_rows rows from the scratch and reads no logits.
 void softmax_cross_entropy_rows_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_total_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 void softmax_cross_entropy_bwd_cuda(const SoftmaxCrossEntropyBwdArgs& args, CudaStream stream);

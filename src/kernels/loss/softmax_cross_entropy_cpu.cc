@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
 namespace HWY_NAMESPACE {
 
-// The loss of one row. Its terms are differences with the normalizer, taken in double: nothing cancels in
+// Returns the loss of one row. Its terms are differences from the normalizer in double, so nothing cancels in
 // fp32.
 double cross_entropy_row(const float* x, int32_t label, int64_t n, double smoothing) {
   const float max = row_max(x, n);

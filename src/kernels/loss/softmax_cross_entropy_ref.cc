@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// log(sum_k exp(x_k)) of one row, without overflow.
+// Returns log(sum_k exp(x_k)) of one row, without overflow.
 double log_sum_exp(const ConstView& x, int64_t row, int64_t num_classes) {
   double max = x.load(row * num_classes);
   for (int64_t k = 1; k < num_classes; ++k) max = std::fmax(max, x.load(row * num_classes + k));

@@ -33,7 +33,7 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {{1, 1}, {8, 2}, {3, 5}, {16, 17}, {5, 64}, {2, 1025}, {2, 30522}, {900, 33}};
 
-// One problem: logits, labels (every third row ignored, the first never), and the scalars.
+// One problem: logits, labels (every third row is ignored, but never the first), and the scalars.
 struct Problem {
   Problem(const std::string& name, Shape s, DType dtype)
       : shape(s), logits(name + "/logits", dtype, s.B * s.K), labels(name + "/labels", DType::kI32, s.B) {
@@ -81,7 +81,7 @@ void check_against_reference(Shape shape, double smoothing) {
   GuardedBuffer d_want(name + "/d_want", DType::kF64, n);
   softmax_cross_entropy_fwd_ref(problem.fwd(loss_want.view(), rows_want.view(), smoothing));
   softmax_cross_entropy_bwd_ref(problem.bwd(d_want.view(), smoothing));
-  // One class has probability 1: no loss, no gradient.
+  // With one class its probability is 1: no loss and no gradient.
   const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
   const double row_error = softmax_cross_entropy_row_error(shape.K);
   const double scale = problem.d_loss / static_cast<double>(problem.denominator);
@@ -136,8 +136,8 @@ TEST(SoftmaxCrossEntropy, MatchesPyTorch) {
   }
 }
 
-// The fused kernel and log_softmax + nll are two ways to the same numbers: in f64 to rounding, in f32 to both
-// bounds.
+// The fused kernel and log_softmax + nll give the same numbers: up to rounding in f64, within both bounds in
+// f32.
 TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
   for (const double smoothing : {0.0, 0.25}) {
     const Shape shape{12, 9};
@@ -169,8 +169,9 @@ TEST(SoftmaxCrossEntropy, EqualsItsDecomposition) {
     EXPECT_NEAR(loss.load(0), loss2.load(0),
                 softmax_cross_entropy_row_error(shape.K) + log_softmax_fwd_error(shape.K, 16.0));
     for (int64_t i = 0; i < n; ++i) {
-      if (problem.labels.load(i / shape.K) < 0.0) continue;  // there the decomposition's log_p is poison
-      // log_p near -16 moves exp(log_p) by up to its own error.
+      if (problem.labels.load(i / shape.K) < 0.0)
+        continue;  // the decomposition's log_p is poison in these rows
+      // If log_p is near -16, its error changes exp(log_p) by up to that error.
       EXPECT_NEAR(d_logits.load(i), d2.load(i),
                   softmax_cross_entropy_bwd_error(shape.K, scale) +
                       log_softmax_bwd_error(shape.K, 2.0 * scale) + 0x1p-23 * scale)
@@ -253,8 +254,8 @@ TEST(Nll, ForwardMatchesTheReference) {
   }
 }
 
-// Two halves of a batch with the whole batch's denominator add up to the whole batch's loss, in fp32 up to
-// roundings.
+// The two halves of a batch, with the denominator of the whole batch, add up to the loss of the whole batch;
+// in fp32 up to roundings.
 TEST(SoftmaxCrossEntropy, AccumulatesMicroBatchesExactly) {
   Problem problem("halves", {8, 6}, DType::kF32);
   GuardedBuffer whole("halves/whole", DType::kF64, 1), halves("halves/halves", DType::kF64, 1);

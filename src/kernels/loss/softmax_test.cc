@@ -83,7 +83,7 @@ TEST(Softmax, MatchesTheReferenceOnEveryInstructionSet) {
         GuardedBuffer y(name + "/y", DType::kF32, n), d_x(name + "/d_x", DType::kF32, n);
         pair.fwd_cpu({x.view(), y.view(), shape.B, shape.K});
         pair.bwd_cpu({y32.view(), d_y.view(), d_x.view(), shape.B, shape.K});
-        // A row of one class has log-probability 0 and no gradient.
+        // A row with one class has log-probability 0 and no gradient.
         const test::Zeros zeros = shape.K == 1 ? test::Zeros::kExpected : test::Zeros::kSuspicious;
         const auto fwd =
             compare(y, want, {.per_element = fwd_limits, .zeros = zeros, .shape = {shape.B, shape.K}});
@@ -117,7 +117,7 @@ TEST(Softmax, LargeAndInfiniteLogits) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   constexpr float kMax = std::numeric_limits<float>::max();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  // Rows: huge, one -inf, +inf, only -inf, a NaN.
+  // Rows: huge logits; one -inf; +inf; only -inf; a NaN.
   const std::vector<float> x = {kMax, kMax,  -kMax, -kInf, 1.0f, 1.0f, kInf, 0.0f,
                                 1.0f, -kInf, -kInf, -kInf, 0.0f, kNan, 1.0f};
   const int64_t n = static_cast<int64_t>(x.size());
@@ -127,7 +127,7 @@ TEST(Softmax, LargeAndInfiniteLogits) {
       pair.fwd_ref({{x.data(), DType::kF32}, want.view(), 5, 3});
       pair.fwd_cpu({{x.data(), DType::kF32}, got.view(), 5, 3});
       for (int64_t i = 6; i < n; ++i) EXPECT_TRUE(std::isnan(got.load(i))) << pair.name << " " << i;
-      // -2 FLT_MAX is beyond fp32: the first row's last log-probability is infinite there.
+      // -2 FLT_MAX exceeds fp32, so the last log-probability of the first row is infinite.
       for (int64_t i = 0; i < 6; ++i) {
         if (std::isinf(static_cast<float>(want.load(i)))) {
           EXPECT_EQ(got.load(i), static_cast<double>(static_cast<float>(want.load(i))))

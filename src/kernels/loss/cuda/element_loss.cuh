@@ -1,6 +1,6 @@
-// Losses that are a mean over the elements of the real rows, as CUDA kernels: a row's terms are added in
-// double, and the gradient is element by element. The tensors are small (samples by labels), so that the
-// types of elements are looked at as they are read. Only for .cu files. Thread-safe: no state.
+// CUDA kernels of losses that are a mean over the elements of the real rows. A row's terms are added in
+// double; the gradient is computed element by element. The tensors are small (samples by labels), so element
+// types are resolved at run time. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/loss/cuda/loss_rows.cuh"
@@ -14,7 +14,7 @@ struct ElementLoss {
   int64_t num_classes = 0;
 };
 
-// Form::term(x, label) is what an element adds to the loss.
+// Form::term(x, label) is the contribution of an element to the loss.
 template <class Form>
 __global__ void __launch_bounds__(kLossThreads)
     element_loss_fwd_kernel(const __grid_constant__ ElementLoss a, double* losses) {
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kLossThreads)
   if (threadIdx.x == 0) losses[row] = sum;
 }
 
-// Form::slope(x, label) times Form::kFactor is the term's derivative. d_x may be x.
+// Form::slope(x, label) times Form::kFactor is the derivative of the term. d_x may be x.
 template <class Form>
 __global__ void __launch_bounds__(kLossThreads)
     element_loss_bwd_kernel(const __grid_constant__ ElementLoss a, Scalar denominator, Scalar d_loss,

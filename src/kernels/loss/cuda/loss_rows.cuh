@@ -1,5 +1,5 @@
-// What the CUDA kernels of losses share: how a row of classes is walked, a sum over it, and the launch that
-// adds the rows' losses. Only for .cu files. Thread-safe: no state.
+// Code that the CUDA kernels of losses share: the assignment of rows to threads, a sum over a row, and the
+// launch that adds the rows' losses. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/reductions.cuh"
@@ -7,7 +7,7 @@
 
 namespace plimsoll::cuda {
 
-// Rows of up to this many classes belong to a warp, longer ones to a block.
+// A warp handles a row of up to this many classes, a block handles a longer row.
 inline constexpr int64_t kClassesPerWarp = 1024;
 inline constexpr int kLossThreads = 512;
 inline constexpr int kLossWarps = kLossThreads / 32;
@@ -24,13 +24,13 @@ inline LossGrid loss_grid(int64_t num_rows, int64_t num_classes) {
   return {static_cast<unsigned>(num_rows), dim3(kLossThreads, 1)};
 }
 
-// The row of this thread; rows beyond the last are for nobody.
+// Returns the row of this thread. It may be past the last row.
 __device__ __forceinline__ int64_t loss_row() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
 }
 
-// The sum over a row of term(x_k): packs in fp32, all else in double. Requires: all threads of the row call
-// it; `slots` as block_sum has it.
+// Returns the sum of term(x_k) over a row: elements of a pack are added in fp32, everything else in double.
+// Requires: all threads of the row call it; `slots` as for block_sum.
 template <typename T, int N, class Term>
 __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, double* slots, const Term& term) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -48,7 +48,8 @@ __device__ __forceinline__ double row_sum(const T* x, int64_t num_classes, doubl
   return block_sum(sum, thread, threads / 32, slots);
 }
 
-// Launches kernel<T, N> by way of body(T{}, integral_constant<N>): packs where rows begin at whole packs.
+// Calls body(T{}, integral_constant<N>), which launches kernel<T, N>. Uses packs if rows begin at whole
+// packs.
 template <class Body>
 void with_row_packs(DType dtype, int64_t num_classes, std::initializer_list<const void*> pointers,
                     const Body& body) {
@@ -62,8 +63,8 @@ void with_row_packs(DType dtype, int64_t num_classes, std::initializer_list<cons
   });
 }
 
-// Adds num_rows losses in double, in an order that their number alone decides, and stores the sum over
-// denominator * divisor; adds it to the loss where `adds`. Defined in loss_rows.cu.
+// Adds num_rows losses in double, in an order that depends only on their number, divides the sum by
+// denominator * divisor, and stores it or, with `adds`, adds it to the loss. Defined in loss_rows.cu.
 struct LossTotal {
   Scalar loss;
   Scalar denominator;
@@ -72,7 +73,7 @@ struct LossTotal {
 };
 void add_row_losses(const double* rows, int64_t num_rows, const LossTotal& total, CudaStream stream);
 
-// The scratch as an array of row losses. Errors: kInternal if it is missing.
+// Returns the scratch as an array of row losses. Errors: kInternal if it is missing.
 inline double* row_losses(const char* kernel, const View& scratch, int64_t num_rows) {
   PLIMSOLL_CHECK(scratch || num_rows == 0, "{}: the scratch for the rows' losses is missing", kernel);
   return static_cast<double*>(scratch.data);

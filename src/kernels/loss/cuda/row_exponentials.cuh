@@ -1,15 +1,15 @@
-// The exponentials of a row and their sum in one pass over memory: each thread keeps a sum relative to a
-// reference near the greatest number that it has seen, and scales the sum when that grows (Milakov and
-// Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867, algorithm 3). Only for .cu
+// The exponentials of a row and their sum in one pass over memory. Each thread keeps a sum relative to a
+// reference near the largest number that it has seen, and rescales the sum when the reference grows (Milakov
+// and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867, algorithm 3). Only for .cu
 // files. Thread-safe: no state.
 //
-// Numerics: exponentials and their sum over a batch of packs in fp32, all else in double, in an order that
-// the shape of the row alone decides. Error of the sum, relative, u = 2^-24: an exponential is off by 7 u of
-// the largest (exp_to_1), a batch's sum by one rounding for each element of a pack and for each pack, 12 u at
-// most. A change of the reference costs 3 u of what was summed before, which then is less than 1 / e of the
-// sum: all changes of a thread less than 2 u, the one over a block's threads 3 u. That is within
-// softmax_sum_error: rows of up to 256 classes are one batch to a thread, whose reference is the greatest of
-// it.
+// Numerics: exponentials and their sum over a batch of packs are in fp32, everything else in double, in an
+// order that depends only on the shape of the row. Relative error of the sum, u = 2^-24: an exponential has
+// an error of 7 u of the largest (exp_to_1), and a batch's sum one rounding for each element of a pack and
+// for each pack, at most 12 u. A change of the reference costs 3 u of the sum so far, which then becomes less
+// than 1 / e of the sum: all changes of a thread cost less than 2 u, the one over a block's threads 3 u. The
+// total is within softmax_sum_error: a row of up to 256 classes is one batch per thread, whose reference is
+// its maximum.
 #pragma once
 
 #include <cfloat>
@@ -18,19 +18,19 @@
 
 namespace plimsoll::cuda {
 
-// Packs that a thread loads before it looks at the first.
+// Packs that a thread loads before it uses the first.
 inline constexpr int kRowBatch = 4;
 
-// exp(x) for x <= 1 in two instructions: off by at most 2^-22 of itself (ex2.approx), and by |x| 2^-23 of
-// itself for the roundings of x, of the product and of log2(e), which is at most 2^-24 for x <= 0, as |x|
-// exp(x) <= 0.37, and 2^-23 of e at 1. Below -87.3 it is 0.
+// Returns exp(x) for x <= 1 in two instructions. The relative error is at most 2^-22 (ex2.approx) plus |x|
+// 2^-23 for the roundings of x, of the product and of log2(e). The latter is at most 2^-24 in absolute terms
+// for x <= 0, because |x| exp(x) <= 0.37, and 2^-23 of e at 1. Below -87.3 the result is 0.
 __device__ __forceinline__ float exp_to_1(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
   return y;
 }
 
-// Packs from class `first` on, a block's width apart; -inf beyond the row.
+// Loads packs starting at class `first`, a block's width apart; classes past the end of the row are -inf.
 template <typename T, int N>
 __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uint32_t first,
                                            Raw<T, N> (&raw)[kRowBatch]) {
@@ -45,8 +45,9 @@ __device__ __forceinline__ void load_batch(const T* x, uint32_t num_classes, uin
   }
 }
 
-// The greatest number of a batch, -FLT_MAX where none is greater; NaN counts for nothing. Two bf16 numbers
-// are compared at a time where the hardware can: these kernels are as short of instructions as of bytes.
+// Returns the largest number of a batch, or -FLT_MAX if none is larger; NaNs are ignored. Two bf16 numbers
+// are compared at a time if the hardware can, because these kernels are limited by instructions as much as by
+// memory.
 template <typename T, int N>
 __device__ __forceinline__ float greatest_of(const Raw<T, N> (&raw)[kRowBatch]) {
 #if __CUDA_ARCH__ >= 800
@@ -77,9 +78,9 @@ __device__ __forceinline__ float greatest_of(const Raw<T, N> (&raw)[kRowBatch]) 
 }
 
 // The sum of exp(x_k - reference) over some of a row's classes. No x_k is above reference + 1: a thread
-// scales its sum only when a batch is beyond that, and each time what it has summed so far, errors included,
-// shrinks to less than 1 / e. A reference of -inf is kept as -FLT_MAX, so that no difference is NaN but for a
-// class that is NaN or +inf: then the sum is NaN. Of -inf alone it is 0.
+// rescales its sum only if a batch exceeds that, and each time the sum so far, with its errors, shrinks to
+// less than 1 / e. A reference of -inf is stored as -FLT_MAX, so that a difference is NaN only for a class
+// that is NaN or +inf; the sum is then NaN. The sum of a row that contains only -inf is 0.
 struct RowExponentials {
   float reference = -FLT_MAX;
   double sum = 0.0;
@@ -111,8 +112,9 @@ struct RowExponentials {
   }
 };
 
-// The sum of all threads' of a row, their maximum its maximum. Requires: all threads of the row call it;
-// `slots` is shared memory, one for each warp, that no earlier call used since the last barrier.
+// Returns the sum over all threads of a row, relative to their common maximum. Requires: all threads of the
+// row call it; `slots` is shared memory with one element per warp that no earlier call has used since the
+// last barrier.
 __device__ __forceinline__ RowExponentials over_block(RowExponentials own, RowExponentials* slots) {
   const uint32_t thread = threadIdx.x, warps = blockDim.x / 32;
   own.add_over_warp();
@@ -125,7 +127,8 @@ __device__ __forceinline__ RowExponentials over_block(RowExponentials own, RowEx
   return all;
 }
 
-// Of a whole row. Requires as over_block. All of the row is read when it returns.
+// Returns the exponentials of a whole row. Requires: as over_block. The entire row has been read when it
+// returns.
 template <typename T, int N>
 __device__ __forceinline__ RowExponentials row_exponentials(const T* x, int64_t num_classes,
                                                             RowExponentials* slots) {
