@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "metrics/metrics.h"
+
 namespace plimsoll {
 namespace {
 
