@@ -36,8 +36,8 @@ struct BoundProgram {
   std::array<bool, kNumSegments> has_run = {};
 };
 
-// Whether the run before left work for ops of this one (OpPlan::of_last_run), or it is done already.
-enum class Carried : uint8_t { kNothing, kSomething };
+// Whether the run before left work for the deferred ops of this one (OpPlan::is_deferred).
+enum class DeferredWork : uint8_t { kNothing, kSomething };
 
 // The two groups of inputs that the host writes, each at its own time: a batch with its random counter before
 // the forward pass; learning rate and step number before the first segment that updates.
@@ -85,12 +85,12 @@ class ExecutorBackend {
   virtual std::function<void()> bind(const BindContext& context) const = 0;
   // Runs the ops of one segment in order. Where the device can, copies between spaces run beside the ops. May
   // return before the device is done.
-  virtual void run(BoundProgram& program, Segment segment, Carried carried) = 0;
+  virtual void run(BoundProgram& program, Segment segment, DeferredWork deferred) = 0;
   // The same, one op after the other, adding to `times` (by index of op in the program).
-  virtual void run_timed(BoundProgram& program, Segment segment, Carried carried,
+  virtual void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
                          std::vector<OpTime>& times) = 0;
-  // Runs only the ops that do what the last run left (OpPlan::of_last_run).
-  virtual void finish_last_run(BoundProgram& program) = 0;
+  // Runs only the deferred ops (OpPlan::is_deferred).
+  virtual void run_deferred_updates(BoundProgram& program) = 0;
 
   // The most that the device can do, measured. Works in the transient part of the arena, and fills it anew
   // afterwards. Cost: a second on a CPU, less on a GPU.
@@ -111,7 +111,7 @@ std::unique_ptr<ExecutorBackend> make_cpu_backend(const Plan& plan, uint8_t fill
 std::unique_ptr<ExecutorBackend> make_cuda_backend(const Plan& plan, uint8_t fill);
 
 // Whether an op has nothing to do in this run: it does what the run before leaves, and there is none of it.
-bool is_idle(const BoundProgram& program, const BoundOp& op, Carried carried);
+bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred);
 
 // Adds to `time` what one run of an op costs by its schema.
 void add_cost(OpTime& time, const BoundProgram& program, uint32_t index);

@@ -33,7 +33,7 @@ View Executor::tensor(const std::string& name) const {
       !plan_.is_on_gpu() || buffer.storage == Storage::kOutput || buffer.storage == Storage::kInput,
       "'{}' lies on the GPU: it is read and written by copies", name);
   if (is_persistent(buffer.storage)) {
-    finish_last_run();
+    run_deferred_updates();
     backend_->wait();
   }
   // On a CPU the host's arena is as near as the other.
@@ -48,7 +48,7 @@ void Executor::read(const std::string& name, int64_t offset, std::span<std::byte
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
-  finish_last_run();
+  run_deferred_updates();
   backend_->read(buffer.space, buffer.offset + offset, bytes);
 }
 
@@ -58,7 +58,7 @@ void Executor::write(const std::string& name, int64_t offset, std::span<const st
   const PersistentBuffer& buffer = plan_.buffer(name);
   PLIMSOLL_CHECK(offset >= 0 && offset + std::ssize(bytes) <= buffer.bytes,
                  "{} bytes from {} on of '{}', {} long", bytes.size(), offset, name, buffer.bytes);
-  finish_last_run();
+  run_deferred_updates();
   backend_->write(buffer.space, buffer.offset + offset, bytes);
   is_train_undisturbed_ = false;
   copies_are_stale_ = true;
@@ -244,11 +244,11 @@ void Executor::refresh_copies() {
 void Executor::run(ProgramKind kind, Segment segment) {
   Program& target = program(kind);
   PLIMSOLL_CHECK(target.bound != nullptr, "a segment runs before a batch is staged");
-  Carried carried = Carried::kNothing;
+  DeferredWork deferred = DeferredWork::kNothing;
   if (kind == ProgramKind::kTrain && segment == Segment::kForward) {
-    if (std::exchange(left_by_, nullptr) != nullptr) carried = Carried::kSomething;
+    if (std::exchange(deferred_program_, nullptr) != nullptr) deferred = DeferredWork::kSomething;
   } else {
-    finish_last_run();
+    run_deferred_updates();
   }
   refresh_copies();
   if (segment == Segment::kOptimizer) updated_ = true;
@@ -256,15 +256,16 @@ void Executor::run(ProgramKind kind, Segment segment) {
   const bool is_first = !std::exchange(target.bound->has_run[index_of(segment)], true);
   if (is_first) note_scratch(*target.plan, segment);
   if (profiling_) {
-    backend_->run_timed(*target.bound, segment, carried, is_first ? target.first_times : target.times);
+    backend_->run_timed(*target.bound, segment, deferred, is_first ? target.first_times : target.times);
   } else {
-    backend_->run(*target.bound, segment, carried);
+    backend_->run(*target.bound, segment, deferred);
   }
-  if (target.plan->leaves_after == segment) left_by_ = target.bound;
+  if (target.plan->deferred_after == segment) deferred_program_ = target.bound;
 }
 
-void Executor::finish_last_run() const {
-  if (BoundProgram* program = std::exchange(left_by_, nullptr)) backend_->finish_last_run(*program);
+void Executor::run_deferred_updates() const {
+  if (BoundProgram* program = std::exchange(deferred_program_, nullptr))
+    backend_->run_deferred_updates(*program);
 }
 
 void Executor::note_scratch(const ProgramPlan& program, Segment segment) {
@@ -285,7 +286,7 @@ const Bucket& Executor::current_bucket(ProgramKind kind) const {
 }
 
 void Executor::zero_states() {
-  finish_last_run();
+  run_deferred_updates();
   is_train_undisturbed_ = false;
   for (const PersistentBuffer& buffer : plan_.persistent) {
     if (buffer.storage != Storage::kOptimizerState && buffer.storage != Storage::kGradient) continue;
@@ -301,8 +302,8 @@ void Executor::zero_states() {
   updated_ = false;
 }
 
-bool is_idle(const BoundProgram& program, const BoundOp& op, Carried carried) {
-  return carried == Carried::kNothing && program.plan->ops[op.index].of_last_run;
+bool is_idle(const BoundProgram& program, const BoundOp& op, DeferredWork deferred) {
+  return deferred == DeferredWork::kNothing && program.plan->ops[op.index].is_deferred;
 }
 
 void add_cost(OpTime& time, const BoundProgram& program, uint32_t index) {

@@ -97,7 +97,7 @@ class Executor {
   bool is_fetching() const { return backend_->is_fetching(); }
   // Returns when the device is done with all that ran, and with what the last step leaves to the next.
   void wait() {
-    finish_last_run();
+    run_deferred_updates();
     backend_->wait();
   }
   // Requires: the last fetch() came after an optimizer segment.
@@ -173,7 +173,7 @@ class Executor {
   void note_scratch(const ProgramPlan& program, Segment segment);
   // Does the work that the last step left to the next one, updates of weights and copies to the host. To be
   // called before anybody reads or writes weights or states, and before another program takes the bytes.
-  void finish_last_run() const;
+  void run_deferred_updates() const;
   void read_split(const SplitWeight& parts, int64_t offset, std::span<std::byte> whole) const;
   void write_split(const SplitWeight& parts, int64_t offset, std::span<const std::byte> whole);
   void fill_input(const std::string& name, std::span<const int32_t> values, int64_t count, int32_t rest);
@@ -185,8 +185,8 @@ class Executor {
   bool updated_ = false;  // since the host has written states: an output tells what they count
   Program train_;
   Program evaluate_;
-  int64_t given_scratch_end_ = 0;            // in whole units of the arena's alignment
-  mutable BoundProgram* left_by_ = nullptr;  // the bucket of a step that left something
+  int64_t given_scratch_end_ = 0;                     // in whole units of the arena's alignment
+  mutable BoundProgram* deferred_program_ = nullptr;  // the bucket of a step with deferred work
   bool profiling_ = false;
 };
 

@@ -64,8 +64,8 @@ std::string Executor::bad_gradient(int64_t operand) const {
 std::string Executor::first_bad_value() {
   Program& target = program(ProgramKind::kTrain);
   PLIMSOLL_CHECK(target.bound != nullptr, "values are looked at before a batch is staged");
-  finish_last_run();
-  backend_->run(*target.bound, Segment::kForward, Carried::kNothing);
+  run_deferred_updates();
+  backend_->run(*target.bound, Segment::kForward, DeferredWork::kNothing);
   const Graph& graph = target.plan->graph;
   // What the backward pass reads is whole when the forward pass is done; the bytes of others have been taken
   // over.
@@ -85,7 +85,7 @@ std::string Executor::first_bad_value() {
   };
   for (size_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
-    if (op.segment != Segment::kForward || target.plan->ops[i].of_last_run) continue;
+    if (op.segment != Segment::kForward || target.plan->ops[i].is_deferred) continue;
     for (ValueId id : op.inputs) {
       if (id != kNoValue && graph.value(id).storage == Storage::kWeight && is_bad(id))
         return fmt::format("the weight '{}'", graph.value(root_of(graph, id)).name);

@@ -30,7 +30,7 @@ CountedRun counted_run(const RunSetup& setup);
 // Counts them for a run from its start, or from its checkpoint, to its end. Exact, but for these cases.
 // Upper bounds:
 //  - Runs with more batches than count_batches() walks: every bucket counts.
-//  - Steps that leave something for the next one (ProgramPlan::leaves_after): a forward pass behind an
+//  - Steps that leave something for the next one (ProgramPlan::deferred_after): a forward pass behind an
 //    evaluation or a save counts, though it does not run the whole segment.
 //  - Runs that are stopped early: the steps that they do not do count.
 // Not counted:

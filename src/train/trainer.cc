@@ -33,7 +33,7 @@ double plan_flops(const ProgramPlan& program, const Bucket& bucket) {
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.graph.ops()[i];
     // Updates may stand in the forward pass.
-    if (op.segment == Segment::kOptimizer || program.ops[i].of_last_run) continue;
+    if (op.segment == Segment::kOptimizer || program.ops[i].is_deferred) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }
   return flops;

@@ -319,7 +319,7 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
     for (const Copies copies : copies_to_try()) {
       for (const Kept kept : {Kept::kOnHost, Kept::kOnHostForLater}) {
         const Plan plan = plan_of(test, kept, copies);
-        ASSERT_TRUE(plan.train->leaves_after.has_value());
+        ASSERT_TRUE(plan.train->deferred_after.has_value());
         TinySteps without(test, plan_of(test, Kept::kOnDevice)), left_alone(test, plan),
             looked_at(test, plan);
         for (int64_t step = 1; step <= 4; ++step) {
@@ -346,18 +346,18 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const Graph& graph = plan.train->graph;
   int64_t left = 0;
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
-    if (!plan.train->ops[i].of_last_run) continue;
+    if (!plan.train->ops[i].is_deferred) continue;
     ++left;
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.train->ops[i].copies_to, Space::kHost);
   }
   // By the rates of a GPU most are home before the step ends.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
-  EXPECT_EQ(plan.train->leaves_after, Segment::kOptimizer);
+  EXPECT_EQ(plan.train->deferred_after, Segment::kOptimizer);
   // Both parts of a buffer's life have one place.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
   for (const TransientBuffer& buffer : plan.train->buffers) {
-    if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kCarried)
+    if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kDeferred)
       parts[buffer.root].push_back(buffer);
   }
   EXPECT_GE(std::ssize(parts), left);
@@ -373,9 +373,9 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
 // Forward runs of several micro-batches, or beside offloaded activations, have no states to copy.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;
-  EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).train->leaves_after.has_value());
+  EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).train->deferred_after.has_value());
   test.accumulation = 2;
-  EXPECT_FALSE(plan_of(test, Kept::kOnHost).train->leaves_after.has_value());
+  EXPECT_FALSE(plan_of(test, Kept::kOnHost).train->deferred_after.has_value());
 }
 
 // What an update needs of its step is held for the next: batches of any bucket may follow each other.

@@ -84,7 +84,7 @@ inline bool brings_states_early(const ProgramPlan& program) {
     return std::ranges::any_of(op.inputs, [&](ValueId input) {
       if (input == kNoValue) return false;
       const Storage storage = program.graph.value(input).storage;
-      return storage == Storage::kCarried || is_persistent(storage);
+      return storage == Storage::kDeferred || is_persistent(storage);
     });
   });
 }

@@ -137,19 +137,19 @@ class CpuBackend final : public ExecutorBackend {
 
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
-  void run(BoundProgram& program, Segment segment, Carried carried) override {
+  void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     if (plan_.request.runs_ahead) {
-      given_.push_back({&program, segment, carried});
+      given_.push_back({&program, segment, deferred});
     } else {
-      run_now(program, segment, carried);
+      run_now(program, segment, deferred);
     }
   }
 
-  void run_timed(BoundProgram& program, Segment segment, Carried carried,
+  void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
                  std::vector<OpTime>& times) override {
     wait();
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment || is_idle(program, op, carried)) continue;
+      if (op.segment != segment || is_idle(program, op, deferred)) continue;
       const auto start = std::chrono::steady_clock::now();
       op.run();
       OpTime& time = times[op.index];
@@ -159,9 +159,9 @@ class CpuBackend final : public ExecutorBackend {
     }
   }
 
-  void finish_last_run(BoundProgram& program) override {
+  void run_deferred_updates(BoundProgram& program) override {
     wait();
-    run_ops(program, [&](const BoundOp& op) { return program.plan->ops[op.index].of_last_run; });
+    run_ops(program, [&](const BoundOp& op) { return program.plan->ops[op.index].is_deferred; });
   }
 
   Ceilings measure_ceilings() override {
@@ -184,7 +184,7 @@ class CpuBackend final : public ExecutorBackend {
   struct Given {
     BoundProgram* program = nullptr;
     Segment segment = Segment::kForward;
-    Carried carried = Carried::kNothing;
+    DeferredWork deferred = DeferredWork::kNothing;
     bool is_fetch() const { return program == nullptr; }
   };
 
@@ -192,7 +192,7 @@ class CpuBackend final : public ExecutorBackend {
     const auto end = given_.begin() + static_cast<std::ptrdiff_t>(count);
     for (auto it = given_.begin(); it != end; ++it) {
       if (!it->is_fetch()) {
-        run_now(*it->program, it->segment, it->carried);
+        run_now(*it->program, it->segment, it->deferred);
         continue;
       }
       for (auto& [offset, bytes] : fetched_) std::memcpy(bytes.data(), map_.at(offset), bytes.size());
@@ -206,9 +206,9 @@ class CpuBackend final : public ExecutorBackend {
     finish_given(static_cast<size_t>(given_.rend() - last));
   }
 
-  void run_now(const BoundProgram& program, Segment segment, Carried carried) const {
+  void run_now(const BoundProgram& program, Segment segment, DeferredWork deferred) const {
     run_ops(program,
-            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, carried); });
+            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
   }
 
   template <typename Runs>

@@ -97,31 +97,31 @@ class CudaBackend final : public ExecutorBackend {
   // it is given op by op, and does not count as the first run of all. A segment that moves activations is
   // never captured: while replays wait behind one another for the link, on an H200, it carries 49 to 51 GB/s
   // in place of 55.
-  void run(BoundProgram& program, Segment segment, Carried carried) override {
+  void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
     exchange_.begin_segment();
     CapturedSegment& captured = captured_segment(program, segment);
-    const bool is_idle_in_part = segment == Segment::kForward && carried == Carried::kNothing &&
-                                 program.plan->leaves_after.has_value();
+    const bool is_idle_in_part = segment == Segment::kForward && deferred == DeferredWork::kNothing &&
+                                 program.plan->deferred_after.has_value();
     const bool is_replayed = captured.has_run && !is_idle_in_part && program.plan->is_captured(segment) &&
                              (captured.is_captured() || captured_.make_room(device_));
     if (!is_replayed) {
-      give(program, segment, carried);
+      give(program, segment, deferred);
       captured.has_run = captured.has_run || !is_idle_in_part;
       return;
     }
     if (!captured.is_captured()) {
-      captured.capture(device_.stream(), [&] { give(program, segment, carried); });
+      captured.capture(device_.stream(), [&] { give(program, segment, deferred); });
     }
     captured_.touch(program, segment);
     captured.launch(device_.stream());
   }
 
-  void run_timed(BoundProgram& program, Segment segment, Carried carried,
+  void run_timed(BoundProgram& program, Segment segment, DeferredWork deferred,
                  std::vector<OpTime>& times) override {
     exchange_.begin_segment();
     ModuleRange range;
     for (const BoundOp& op : program.ops) {
-      if (op.segment != segment || is_idle(program, op, carried)) continue;
+      if (op.segment != segment || is_idle(program, op, deferred)) continue;
       range.enter(program, op);
       before_op_.record(device_.stream());
       if (program.plan->ops[op.index].copies_to) {
@@ -138,8 +138,8 @@ class CudaBackend final : public ExecutorBackend {
     }
   }
 
-  void finish_last_run(BoundProgram& program) override {
-    give_if(program, [&](const BoundOp& op) { return program.plan->ops[op.index].of_last_run; });
+  void run_deferred_updates(BoundProgram& program) override {
+    give_if(program, [&](const BoundOp& op) { return program.plan->ops[op.index].is_deferred; });
   }
 
   Ceilings measure_ceilings() override {
@@ -187,9 +187,9 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   // At the end of a segment no copy is under way.
-  void give(const BoundProgram& program, Segment segment, Carried carried) {
+  void give(const BoundProgram& program, Segment segment, DeferredWork deferred) {
     give_if(program,
-            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, carried); });
+            [&](const BoundOp& op) { return op.segment == segment && !is_idle(program, op, deferred); });
   }
 
   template <typename IsGiven>

@@ -22,7 +22,7 @@ bool is_place(const Graph& graph, const Op& op, size_t input) {
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Whether a version of a carried value is, or stems from, one that was made without what the run before left.
+// Whether a version of a deferred value is, or stems from, one that was made without what the run before left.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -43,15 +43,15 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
   std::vector<Lifetime> lifetimes;
   const auto touch = [&](ValueId id, uint32_t position) {
     const ValueId root = root_of(graph, id);
-    const bool is_carried = graph.value(root).storage == Storage::kCarried;
-    if (!is_carried && graph.value(root).storage != Storage::kTransient) return;
+    const bool is_deferred = graph.value(root).storage == Storage::kDeferred;
+    if (!is_deferred && graph.value(root).storage != Storage::kTransient) return;
     uint32_t& index = lifetime_of[index_of(root)];
     if (index == kUnseen) {
       index = static_cast<uint32_t>(lifetimes.size());
-      lifetimes.push_back({.root = root, .first = is_carried ? kUnseen : position, .last = 0});
+      lifetimes.push_back({.root = root, .first = is_deferred ? kUnseen : position, .last = 0});
     }
     Lifetime& lifetime = lifetimes[index];
-    if (is_carried && is_new(graph, id)) {
+    if (is_deferred && is_new(graph, id)) {
       lifetime.first = std::min(lifetime.first, position);
     } else {
       lifetime.last = std::max(lifetime.last, position);
@@ -67,8 +67,8 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
       // What the run before left in these bytes is not read by what takes them over.
-      const bool is_carried = graph.value(root_of(graph, id)).storage == Storage::kCarried;
-      if (is_carried && is_place(graph, op, k)) continue;
+      const bool is_deferred = graph.value(root_of(graph, id)).storage == Storage::kDeferred;
+      if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
     }
     for (ValueId id : op.outputs) touch(id, i);
@@ -102,7 +102,7 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A carried one goes on from the start.
+    // A deferred one goes on from the start.
     if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// One transient or carried buffer: the root value (no version_of) and all its versions. A carried one is live
+// One transient or deferred buffer: the root value (no version_of) and all its versions. A deferred one is live
 // from the op that makes it anew, reading nothing of what the run before left in it, to the end of the run,
 // and in the next run from its start to the last op that reads or changes what was left: its first position
 // lies behind its last.
@@ -35,7 +35,7 @@ struct Lifetime {
       {};  // of its versions one of each type: the largest of them in a bucket counts
 };
 
-// Every transient and carried buffer of a program in the order in which ops touch them. Requires: the graph
+// Every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
 // verifies.
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);

@@ -19,8 +19,8 @@ std::string_view storage_name(Storage storage) {
       return "input";
     case Storage::kOutput:
       return "output";
-    case Storage::kCarried:
-      return "carried";
+    case Storage::kDeferred:
+      return "deferred";
   }
   return "?";
 }

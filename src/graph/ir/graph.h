@@ -51,7 +51,7 @@ enum class Storage : uint8_t {
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kInput,           // written by the host before each run
   kOutput,          // read by the host after each run
-  kCarried,         // left by one run of the program for the next, its bytes others' in between
+  kDeferred,        // left by one run of the program for the next, its bytes others' in between
 };
 constexpr bool is_persistent(Storage storage) {
   return storage == Storage::kWeight || storage == Storage::kOptimizerState || storage == Storage::kGradient;

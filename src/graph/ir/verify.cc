@@ -56,7 +56,7 @@ std::optional<std::string> check_values(const Graph& graph) {
     }
     if (value.version_of == kNoValue) {
       const bool is_there = is_persistent(value.storage) || value.storage == Storage::kInput ||
-                            value.storage == Storage::kCarried;
+                            value.storage == Storage::kDeferred;
       if (is_there && value.producer != kNoOp) {
         return fmt::format("{} '{}' is produced by an op but is no version of an older value",
                            storage_name(value.storage), value.name);

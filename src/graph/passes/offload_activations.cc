@@ -6,7 +6,7 @@
 //
 // Where it is not known what room there is, two values wait to leave at most, what comes back is asked for
 // two readers ahead, and the values that the backward pass reads first stay. Where it is known, more stay,
-// and copies have as much time as there is room for: saved_turns.h. A buffer on the device is live in two
+// and copies have as much time as there is room for: saved_transfers.h. A buffer on the device is live in two
 // parts of the time that it was live before: no plan's peak is higher for it.
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@
 #include "graph/analysis/dependence.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
-#include "graph/passes/saved_turns.h"
+#include "graph/passes/saved_transfers.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +25,7 @@ struct MovedValue {
   ValueId on_host = kNoValue;
   ValueId back = kNoValue;
   SavedValue at = {};
-  SavedTurn turn = {};
+  SavedTransfer transfer = {};
 };
 
 class OffloadActivations {
@@ -85,9 +85,10 @@ class OffloadActivations {
   void choose_turns() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);
-    const std::vector<SavedTurn> turns = saved_turns(values, first_behind_forward(), room_);
-    for (size_t k = 0; k < moved_.size(); ++k) moved_[k].turn = turns[k];
-    std::erase_if(moved_, [](const MovedValue& value) { return value.turn.stays; });
+    const std::vector<SavedTransfer> transfers =
+        transfers_of_saved_values(values, first_behind_forward(), room_);
+    for (size_t k = 0; k < moved_.size(); ++k) moved_[k].transfer = transfers[k];
+    std::erase_if(moved_, [](const MovedValue& value) { return value.transfer.stays; });
   }
 
   ValueId add_like(ValueId value, std::string_view what, Space space) {
@@ -132,12 +133,12 @@ class OffloadActivations {
     size_t ended = 0;    // and those that have to be over
     size_t brought = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      for (; brought < coming.size() && coming[brought]->turn.back_before == i; ++brought)
+      for (; brought < coming.size() && coming[brought]->transfer.back_before == i; ++brought)
         ops.push_back(copy(coming[brought]->on_host, coming[brought]->back, Segment::kBackward));
       ops.push_back(graph_.ops()[i]);
       if (ops.back().segment == Segment::kForward) {
         const size_t before = ended;
-        while (ended < moved_.size() && moved_[ended].turn.gone_before <= i) ++ended;
+        while (ended < moved_.size() && moved_[ended].transfer.gone_before <= i) ++ended;
         if (ended > before) ops.back().attributes.set("ended", static_cast<int64_t>(ended));
       }
       for (; started < moved_.size() && moved_[started].at.producer == i; ++started)

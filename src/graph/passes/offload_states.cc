@@ -4,7 +4,7 @@
 //   in 0 | in 1, update 0, out 0 | in 2, update 1, out 1 | in 3, ...
 //
 // `in` copies what an update reads to the device, `out` what it wrote back to the host. How early, says
-// state_turns.h: where it is not known what room there is, `in k+2` starts when `out k` has ended, whose
+// transfer_schedule.h: where it is not known what room there is, `in k+2` starts when `out k` has ended, whose
 // bytes it takes, so that at most two updates' copies lie in the device's memory; where it is known, as early
 // as there is some, beside the backward pass too. One direction's traffic runs beside the other's and beside
 // the ops. Where it is known, the last updates' states may also stay on the device until the next step, whose
@@ -23,7 +23,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 #include "graph/passes/pass.h"
-#include "graph/passes/state_turns.h"
+#include "graph/passes/transfer_schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -35,8 +35,9 @@ struct Moved {
   std::vector<ValueId> staged = {};   // their copies on the device
   std::vector<ValueId> updated = {};  // the update's new versions of those
   std::vector<ValueId> stored = {};   // and of what the host keeps
-  std::vector<ValueId> carried = {};  // where one run leaves them for the next: the copies before the update,
-  bool comes_early = false;           // or the update for those after it
+  std::vector<ValueId> deferred =
+      {};                    // where one run leaves them for the next: the copies before the update,
+  bool comes_early = false;  // or the update for those after it
 };
 
 // A copy of a few bytes takes as long as one of some hundred kilobytes: some 8 us with the pause behind it on
@@ -183,8 +184,8 @@ class OffloadStates {
   // What an update leaves on the device, for the next step's forward pass to copy back.
   void carry(Moved& update) {
     for (const ValueId staged : update.staged) {
-      update.carried.push_back(add_like(staged, ".left", Storage::kCarried));
-      graph_.value(staged).version_of = update.carried.back();
+      update.deferred.push_back(add_like(staged, ".left", Storage::kDeferred));
+      graph_.value(staged).version_of = update.deferred.back();
     }
   }
 
@@ -192,14 +193,14 @@ class OffloadStates {
   void come_early(Moved& update) {
     update.comes_early = true;
     for (size_t k = 0; k < update.staged.size(); ++k) {
-      update.carried.push_back(add_like(update.staged[k], ".left", Storage::kCarried));
-      std::ranges::replace(graph_.ops()[update.op].inputs, update.staged[k], update.carried[k]);
-      graph_.value(update.updated[k]).version_of = update.carried[k];
+      update.deferred.push_back(add_like(update.staged[k], ".left", Storage::kDeferred));
+      std::ranges::replace(graph_.ops()[update.op].inputs, update.staged[k], update.deferred[k]);
+      graph_.value(update.updated[k]).version_of = update.deferred[k];
       graph_.value(update.staged[k]).version_of = update.updated[k];
     }
   }
 
-  static bool goes_later(const Moved& update) { return !update.carried.empty() && !update.comes_early; }
+  static bool goes_later(const Moved& update) { return !update.deferred.empty() && !update.comes_early; }
 
   Op copy_of(const Moved& update, std::string_view to) const {
     const Op& op = graph_.ops()[update.op];
@@ -208,7 +209,7 @@ class OffloadStates {
             .outputs = {},
             .attributes = {{"to", std::string(to)},
                            {"count", static_cast<int64_t>(update.kept.size())},
-                           {"into", int64_t{to == "host" || !update.carried.empty()}}},
+                           {"into", int64_t{to == "host" || !update.deferred.empty()}}},
             .segment = op.segment,
             .module = op.module};
     if (const auto slice = slice_of(op.attributes)) set_slice(copy.attributes, *slice);
@@ -221,13 +222,13 @@ class OffloadStates {
     return it != newest_.end() ? it->second : kept;
   }
 
-  Op copy_in(size_t k, std::span<const Turn> turns) const {
+  Op copy_in(size_t k, std::span<const StateTransfer> transfers) const {
     Op copy = copy_of(updates_[k], "device");
     for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
-    const std::vector<ValueId>& places = updates_[k].comes_early ? updates_[k].updated : updates_[k].carried;
+    const std::vector<ValueId>& places = updates_[k].comes_early ? updates_[k].updated : updates_[k].deferred;
     copy.inputs.insert(copy.inputs.end(), places.begin(), places.end());
     copy.outputs = updates_[k].staged;
-    const size_t ended = ended_in_segment(in_numbers_, turns, k);
+    const size_t ended = ended_in_segment(in_numbers_, transfers, k);
     if (ended > 0) copy.attributes.set("ended", static_cast<int64_t>(ended));
     return copy;
   }
@@ -235,7 +236,7 @@ class OffloadStates {
   Op copy_out(size_t k) {
     const Moved& update = updates_[k];
     Op copy = copy_of(update, "host");
-    copy.inputs = goes_later(update) ? update.carried : update.updated;
+    copy.inputs = goes_later(update) ? update.deferred : update.updated;
     if (goes_later(update)) copy.segment = Segment::kForward;
     for (const ValueId kept : update.kept) copy.inputs.push_back(on_host(kept));
     copy.outputs = update.stored;
@@ -246,14 +247,14 @@ class OffloadStates {
     return copy;
   }
 
-  StateTurns turns() const {
-    StateTurns tight{.turns = tight_turns(in_numbers_)};
+  TransferSchedule transfers() const {
+    TransferSchedule tight{.transfers = transfers_with_minimum_memory(in_numbers_)};
     if (room_.live_bytes.empty()) return tight;
     std::vector<Segment> segments;
     for (const Op& op : graph_.ops()) segments.push_back(op.segment);
     if (in_numbers_.front().segment == Segment::kForward)
-      return late_turns(in_numbers_, segments, room_).value_or(std::move(tight));
-    return early_turns(in_numbers_, segments, room_);
+      return transfers_for_forward_updates(in_numbers_, segments, room_).value_or(std::move(tight));
+    return transfers_as_early_as_possible(in_numbers_, segments, room_);
   }
 
   // Ops of the forward pass wait for copies to the host where they need the bytes.
@@ -264,20 +265,20 @@ class OffloadStates {
   }
 
   std::vector<Op> schedule() {
-    const StateTurns traffic = turns();
+    const TransferSchedule traffic = transfers();
     std::vector<Op> ops;
-    for (size_t k = updates_.size(); k-- > updates_.size() - traffic.carried;) {
+    for (size_t k = updates_.size(); k-- > updates_.size() - traffic.deferred;) {
       carry(updates_[k]);
       ops.push_back(copy_out(k));
     }
-    for (size_t k = 0; k < traffic.early; ++k) come_early(updates_[k]);
+    for (size_t k = 0; k < traffic.prefetched; ++k) come_early(updates_[k]);
     wait_for_released(traffic.releases);
     const std::vector<size_t> order = order_of_copies(traffic);
     size_t next = 0;               // the update that comes next
     auto brought = order.begin();  // the one whose copies start next
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      for (; brought != order.end() && traffic.turns[*brought].before == i; ++brought) {
-        ops.push_back(copy_in(*brought, traffic.turns));
+      for (; brought != order.end() && traffic.transfers[*brought].before == i; ++brought) {
+        ops.push_back(copy_in(*brought, traffic.transfers));
         ops.back().segment = graph_.ops()[i].segment;
       }
       ops.push_back(graph_.ops()[i]);

@@ -10,8 +10,8 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
-#include "graph/passes/state_turns.h"
 #include "graph/passes/testing/pass_text.h"
+#include "graph/passes/transfer_schedule.h"
 
 namespace plimsoll {
 namespace {
@@ -227,11 +227,11 @@ TEST(OffloadStates, AStateGoesBackBesideTheNextForwardPass) {
                 .most_bytes = 48,
                 .link_bytes_per_ms = 16,
                 .first = 3,
-                .carries = true};
+                .may_defer = true};
   offload_states_pass(room).run(graph);
   verify(graph, "after the pass");
   const std::string text = print_graph(graph);
-  EXPECT_NE(text.find("  carried %o.staged.left: f32[4]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  deferred %o.staged.left: f32[4]\n"), std::string::npos) << text;
   EXPECT_NE(text.find(R"(  forward @optimizer
   %o.stored: f32[4] into %o !host = copy(%o.staged.left, %o) {count=1, into=1, to="host"}
 )"),

@@ -11,8 +11,8 @@
 
 #include "graph/ir/graph.h"
 #include "graph/passes/recompute.h"
-#include "graph/passes/saved_turns.h"
-#include "graph/passes/state_turns.h"
+#include "graph/passes/saved_transfers.h"
+#include "graph/passes/transfer_schedule.h"
 
 namespace plimsoll {
 

@@ -7,7 +7,7 @@
 //             w.1, m.1 = adamw(.., w, g, m)       optimizer clip.next into clip = ..(g)
 //
 // so that what is copied for them (offload_states.cc) goes beside the forward pass, and gradients die as
-// activations are born. Gradients are carried from one run to the next; scalars of their step, the clip
+// activations are born. Gradients are deferred from one run to the next; scalars of their step, the clip
 // coefficient and whether it is finite, are outputs, which nobody writes before the next norm; learning rate
 // and step number are inputs that the host writes after the forward pass. Every update finds the values that
 // it would have found, so all bits are the same. Where gradients accumulate over micro-batches, or updates
@@ -123,7 +123,7 @@ class UpdatesAtUse {
       graph_.value(id).storage = Storage::kTransient;
     }
     const ValueId place =
-        graph_.add_value(name, graph_.value(id).type, is_gradient ? Storage::kCarried : Storage::kOutput);
+        graph_.add_value(name, graph_.value(id).type, is_gradient ? Storage::kDeferred : Storage::kOutput);
     graph_.value(place).is_parameter_gradient = is_gradient;
     graph_.value(place).module = graph_.value(id).module;
     graph_.value(root_of(graph_, id)).version_of = place;

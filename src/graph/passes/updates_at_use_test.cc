@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "graph/analysis/last_run.h"
+#include "graph/analysis/deferred_ops.h"
 #include "graph/analysis/liveness.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
@@ -54,8 +54,8 @@ TEST(UpdatesAtUse, StandBeforeWhatReadsTheirWeights) {
   state %n: f32[4]
   output %clip: f32[1]
   output %finite: f32[1]
-  carried %d_p.left: f32[4]
-  carried %d_q.left: f32[4]
+  deferred %d_p.left: f32[4]
+  deferred %d_q.left: f32[4]
   forward @
   %p.1: f32[4] into %p, %m.1: f32[4] into %m = lion(%lr, %step, %clip, %finite, %p, %d_p.left, %m) {copies=0}
   forward @a
@@ -84,9 +84,9 @@ TEST(UpdatesAtUse, StandBeforeWhatReadsTheirWeights) {
       EXPECT_EQ(range.last, 0u);
     }
   }
-  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
-  EXPECT_EQ(of_last_run, (std::vector<bool>{true, false, false, true, false, false, false, false, false}));
-  EXPECT_EQ(find_leaving_segment(graph, of_last_run), Segment::kOptimizer);
+  const std::vector<bool> is_deferred = find_deferred_ops(graph);
+  EXPECT_EQ(is_deferred, (std::vector<bool>{true, false, false, true, false, false, false, false, false}));
+  EXPECT_EQ(find_deferring_segment(graph, is_deferred), Segment::kOptimizer);
 }
 
 // Gradients that add up over runs of the backward pass, or updates in it, do not wait for the next step.
@@ -111,7 +111,7 @@ TEST(UpdatesAtUse, StatesComeEarlyOrBesideTheForwardPass) {
       .run(graph);
   verify(graph, "after the second pass");
   const std::string text = print_graph(graph);
-  EXPECT_NE(text.find("  carried %m.staged.left: f32[4]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  deferred %m.staged.left: f32[4]\n"), std::string::npos) << text;
   EXPECT_NE(text.find("%m.1: f32[4] into %m.staged.left = lion("), std::string::npos) << text;
   EXPECT_NE(text.find("%m.staged: f32[4] into %m.1 = copy(%m.stored, %m.1) {count=1, into=1, to=\"device\"}"),
             std::string::npos)
@@ -120,9 +120,9 @@ TEST(UpdatesAtUse, StatesComeEarlyOrBesideTheForwardPass) {
             std::string::npos)
       << text;
   // Both updates, the copy that brings the second's states, and those that take both home.
-  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
-  EXPECT_EQ(std::ranges::count(of_last_run, true), 5);
-  EXPECT_EQ(find_leaving_segment(graph, of_last_run), Segment::kOptimizer);
+  const std::vector<bool> is_deferred = find_deferred_ops(graph);
+  EXPECT_EQ(std::ranges::count(is_deferred, true), 5);
+  EXPECT_EQ(find_deferring_segment(graph, is_deferred), Segment::kOptimizer);
   const auto position = [&](const char* value) {
     return static_cast<uint32_t>(graph.value(graph.find(value)).producer);
   };

@@ -126,7 +126,7 @@ Purpose purpose_of(Storage storage) {
     case Storage::kInput:
     case Storage::kOutput:
       return Purpose::kStaging;
-    case Storage::kCarried:
+    case Storage::kDeferred:
       return Purpose::kFunctionality;
   }
   return Purpose::kTemporary;

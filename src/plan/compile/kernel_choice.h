@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "graph/analysis/alike.h"
+#include "graph/analysis/op_kinds.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {

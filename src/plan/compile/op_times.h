@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "graph/analysis/alike.h"
+#include "graph/analysis/op_kinds.h"
 #include "graph/ops/op.h"
 #include "plan/compile/plan.h"
 

@@ -162,7 +162,7 @@ struct OpPlan {
   int64_t scratch_bytes = 0;            // in the largest bucket
   std::optional<Space> copies_to = {};  // of a copy: it runs beside the ops after it
   uint32_t copy_end = 0;                // and has ended before the op at this position starts
-  bool of_last_run = false;             // it goes on with what the run before left, unless that is done
+  bool is_deferred = false;             // it does work of the run before, and is skipped if that is done
 };
 
 // What a transient buffer is for, in the terms of the anatomy.
@@ -213,8 +213,8 @@ struct ProgramPlan {
   int64_t host_lower_bound_bytes = 0;
   int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates by itself
   std::vector<PassRecord> passes = {};
-  // A run that has done this segment leaves something for ops of the next one (OpPlan::of_last_run).
-  std::optional<Segment> leaves_after = {};
+  // After this segment of a run, the next run has work for its deferred ops (OpPlan::is_deferred).
+  std::optional<Segment> deferred_after = {};
   // Segments that a GPU is given op by op every time: those whose copies carry activations. Others are
   // captured and replayed.
   std::vector<Segment> never_captured = {};

@@ -32,7 +32,7 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   const Value& value = graph.value(lifetime.root);
   if (value.is_parameter_gradient) return Purpose::kGradients;
   if (value.producer != kNoOp && graph.op(value.producer).def == &copy_op()) return Purpose::kFunctionality;
-  if (value.storage == Storage::kCarried) return Purpose::kFunctionality;
+  if (value.storage == Storage::kDeferred) return Purpose::kFunctionality;
   const Segment born = graph.ops()[lifetime.first].segment;
   const Segment dies = graph.ops()[lifetime.last].segment;
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
@@ -86,7 +86,7 @@ Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hang
 }
 
 // Two of each that is live at the end and at the start of a run, for both parts of its life.
-void part_carried(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
+void part_deferred(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
   const size_t n = buffers.size();
   for (size_t i = 0; i < n; ++i) {
     if (buffers[i].first <= buffers[i].last) continue;
@@ -141,13 +141,13 @@ Layout place_buffers(std::vector<TransientBuffer>& buffers, uint32_t num_positio
   const std::vector<int64_t> hanging = hang({crossing, list.end()}, num_positions, cut);
   Layout layout = assign({list.begin(), crossing}, hanging, cut, request, enough_bytes);
   for (auto it = crossing; it != list.end(); ++it) (*it)->offset += layout.bytes;
-  part_carried(buffers, num_positions);
+  part_deferred(buffers, num_positions);
   return layout;
 }
 
 uint32_t layout_cut(const Graph& graph) {
   const bool leaves_gradients = std::ranges::any_of(graph.values(), [](const Value& value) {
-    return value.storage == Storage::kCarried && value.is_parameter_gradient;
+    return value.storage == Storage::kDeferred && value.is_parameter_gradient;
   });
   if (!leaves_gradients) return 0;
   const auto behind =

@@ -37,7 +37,7 @@ class ProgramBuffers {
 // before the op at `cut_at`. Buffers that are live across the cut hang from the region's top, one below the
 // other: they come and go like a stack, while all others get offsets from the bottom. Where a run leaves
 // gradients for the next one, the cut is behind the forward pass, and what is saved for the backward pass
-// hangs. Else the cut is between two runs, and carried values hang. A carried buffer (first > last) becomes
+// hangs. Else the cut is between two runs, and deferred values hang. A deferred buffer (first > last) becomes
 // two, one for its life at the end of a run and one for that at the start of the next; the second ones are
 // appended to the list. The search ends with the first layout of at most `enough_bytes`. The layout that is
 // returned has the offsets of buffers that do not hang.

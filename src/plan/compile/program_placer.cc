@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graph/analysis/copies.h"
-#include "graph/analysis/last_run.h"
+#include "graph/analysis/deferred_ops.h"
 #include "graph/analysis/tail.h"
 #include "graph/ops/ops.h"
 
@@ -50,9 +50,9 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
     program.ops[copy.op].copies_to = copy.to;
     program.ops[copy.op].copy_end = copy.end;
   }
-  const std::vector<bool> of_last_run = find_ops_of_last_run(graph);
-  for (size_t i = 0; i < of_last_run.size(); ++i) program.ops[i].of_last_run = of_last_run[i];
-  program.leaves_after = find_leaving_segment(graph, of_last_run);
+  const std::vector<bool> is_deferred = find_deferred_ops(graph);
+  for (size_t i = 0; i < is_deferred.size(); ++i) program.ops[i].is_deferred = is_deferred[i];
+  program.deferred_after = find_deferring_segment(graph, is_deferred);
   program.never_captured = segments_that_move_activations(graph);
 }
 

@@ -2,7 +2,7 @@
 // would move to the host.
 #pragma once
 
-#include "graph/passes/saved_turns.h"
+#include "graph/passes/saved_transfers.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {

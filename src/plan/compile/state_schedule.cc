@@ -49,35 +49,35 @@ std::vector<int64_t> StateSchedules::live_bytes() const {
 // Where everything stands once the copies stand between the ops.
 class StateSchedules::Positions {
  public:
-  Positions(const StateSchedules& program, const StateTurns& traffic)
-      : program_(program), traffic_(traffic), first_carried_(program.updates_.size() - traffic.carried) {
+  Positions(const StateSchedules& program, const TransferSchedule& traffic)
+      : program_(program), traffic_(traffic), first_deferred_(program.updates_.size() - traffic.deferred) {
     const size_t n = program.segments_.size();
     const size_t num_updates = program.updates_.size();
     in_.resize(num_updates);
     out_.resize(num_updates);
-    for (size_t k = num_updates; k-- > first_carried_;) out_[k] = size_++;
+    for (size_t k = num_updates; k-- > first_deferred_;) out_[k] = size_++;
     const std::vector<size_t> order = order_of_copies(traffic);
     size_t brought = 0, updated = 0;
     for (uint32_t i = 0; i < n; ++i) {
       begin_.push_back(size_);
-      while (brought < num_updates && traffic.turns[order[brought]].before == i)
+      while (brought < num_updates && traffic.transfers[order[brought]].before == i)
         in_[order[brought++]] = size_++;
       op_.push_back(size_++);
       if (updated == num_updates || program.updates_[updated].op != i) continue;
-      if (updated < first_carried_) out_[updated] = size_++;
+      if (updated < first_deferred_) out_[updated] = size_++;
       ++updated;
     }
     begin_.push_back(size_);
-    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates, "{} of {} updates have a turn", brought,
-                   num_updates);
+    PLIMSOLL_CHECK(brought == num_updates && updated == num_updates, "{} of {} updates have a transfer",
+                   brought, num_updates);
     end_copies();
   }
 
   uint32_t size() const { return size_; }
   uint32_t op(size_t i) const { return op_[i]; }
   uint32_t begin(size_t i) const { return begin_[i]; }
-  bool is_carried(size_t k) const { return k >= first_carried_; }
-  bool is_early(size_t k) const { return k < traffic_.early; }
+  bool is_deferred(size_t k) const { return k >= first_deferred_; }
+  bool is_early(size_t k) const { return k < traffic_.prefetched; }
   // Of the copies of an update to the device and back, where they stand and where they have ended.
   TimedCopy in(size_t k) const { return {in_[k], in_end_[k], Space::kDevice, bytes(k)}; }
   TimedCopy out(size_t k) const { return {out_[k], out_end_[k], Space::kHost, bytes(k)}; }
@@ -96,16 +96,16 @@ class StateSchedules::Positions {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
-      const uint32_t end = segment_end(traffic_.turns[k].before);
+      const uint32_t end = segment_end(traffic_.transfers[k].before);
       // Those that come early are read in the next run.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
-      out_end_.push_back(segment_end(is_carried(k) ? 0 : updates[k].op));
+      out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // Carried ones go back the last first, and no others in the forward pass.
+    // Deferred ones go back the last first, and no others in the forward pass.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
-        const size_t k = traffic_.carried > 0 ? updates.size() - 1 - released : released;
+        const size_t k = traffic_.deferred > 0 ? updates.size() - 1 - released : released;
         out_end_[k] = std::min(out_end_[k], op_[release.before]);
       }
     }
@@ -116,10 +116,10 @@ class StateSchedules::Positions {
   // on.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
-    const Segment segment = program_.segments_[traffic_.turns[k].before];
+    const Segment segment = program_.segments_[traffic_.transfers[k].before];
     const auto first = std::ranges::find(updates, segment, &MovedUpdate::segment) - updates.begin();
-    const size_t ended = ended_in_segment(updates, traffic_.turns, k);
-    for (size_t j = static_cast<size_t>(first); j < first_carried_ && j < static_cast<size_t>(first) + ended;
+    const size_t ended = ended_in_segment(updates, traffic_.transfers, k);
+    for (size_t j = static_cast<size_t>(first); j < first_deferred_ && j < static_cast<size_t>(first) + ended;
          ++j) {
       if (updates[j].segment != segment || out_[j] > in_[k]) break;
       out_end_[j] = std::min(out_end_[j], in_[k]);
@@ -127,8 +127,8 @@ class StateSchedules::Positions {
   }
 
   const StateSchedules& program_;
-  const StateTurns& traffic_;
-  size_t first_carried_;
+  const TransferSchedule& traffic_;
+  size_t first_deferred_;
   uint32_t size_ = 0;
   std::vector<uint32_t> begin_;  // of each op, the first of the copies before it, or itself; then the end
   std::vector<uint32_t> op_;
@@ -136,8 +136,8 @@ class StateSchedules::Positions {
   std::vector<uint32_t> out_, out_end_;
 };
 
-StateSchedule StateSchedules::with(const StateTurns& turns) const {
-  const Positions at(*this, turns);
+StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
+  const Positions at(*this, transfers);
   StateSchedule schedule;
   schedule.op_ms.resize(at.size());
   for (size_t i = 0; i < op_ms_.size(); ++i) schedule.op_ms[at.op(i)] = op_ms_[i];
@@ -156,18 +156,18 @@ StateSchedule StateSchedules::with(const StateTurns& turns) const {
           {.bytes = bytes_in_arena(bytes, device_), .first = at.in(k).op, .last = at.out(k).end - 1});
     }
   };
-  for (size_t k = updates_.size(); k-- > 0 && at.is_carried(k);) add_states(k);
-  for (size_t k = 0; k < turns.early; ++k) add_states(k);
-  size_t brought = turns.early;
+  for (size_t k = updates_.size(); k-- > 0 && at.is_deferred(k);) add_states(k);
+  for (size_t k = 0; k < transfers.prefetched; ++k) add_states(k);
+  size_t brought = transfers.prefetched;
   const auto add_states_before = [&](uint32_t position) {
     for (; brought < updates_.size() && at.in(brought).op < position; ++brought) {
-      if (!at.is_carried(brought)) add_states(brought);
+      if (!at.is_deferred(brought)) add_states(brought);
     }
   };
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // Where carried gradients stand among others is all one.
+    // Where deferred gradients stand among others is all one.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

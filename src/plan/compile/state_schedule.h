@@ -1,4 +1,4 @@
-// A quick preview, for searches, of what the pass offload_states makes of a program with given turns: the
+// A quick preview, for searches, of what the pass offload_states makes of a program with given transfers: the
 // buffers that ProgramBuffers would find in that graph, and when the copies that find_copies() would find
 // end. It is made of numbers alone, for building a graph for each try would be too slow. A plan itself is
 // made from the graph; a test checks that both agree. Thread-safe once it is made.
@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "graph/passes/state_turns.h"
+#include "graph/passes/transfer_schedule.h"
 #include "plan/compile/copy_waits.h"
 #include "plan/compile/plan.h"
 
@@ -27,9 +27,9 @@ class StateSchedules {
   // `graph` is as before the pass offload_states. Errors: kUsage where no kernel computes an op.
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
-  // The program with these turns. Requires: one turn for each of updates(); carried states only where nothing
+  // The program with these transfers. Requires: one transfer for each of updates(); deferred states only where nothing
   // else is copied beside the forward pass.
-  StateSchedule with(const StateTurns& turns) const;
+  StateSchedule with(const TransferSchedule& transfers) const;
 
   // The program without the copies of its states: its updates; and for each op its segment, its time, and the
   // bytes that are live on the device.

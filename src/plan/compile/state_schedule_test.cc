@@ -42,19 +42,20 @@ std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vec
   return parts;
 }
 
-StateTurns turns_of(const StateSchedules& schedules, const StepRoom& room) {
-  StateTurns tight{.turns = tight_turns(schedules.updates())};
+TransferSchedule turns_of(const StateSchedules& schedules, const StepRoom& room) {
+  TransferSchedule tight{.transfers = transfers_with_minimum_memory(schedules.updates())};
   if (room.live_bytes.empty()) return tight;
   if (schedules.updates().front().segment == Segment::kForward)
-    return late_turns(schedules.updates(), schedules.segments(), room).value_or(std::move(tight));
-  return early_turns(schedules.updates(), schedules.segments(), room);
+    return transfers_for_forward_updates(schedules.updates(), schedules.segments(), room)
+        .value_or(std::move(tight));
+  return transfers_as_early_as_possible(schedules.updates(), schedules.segments(), room);
 }
 
 // What the numbers say of a schedule is what stands in its graph.
-StateTurns expect_the_graphs(const PlanRequest& request, Graph graph, const StepRoom& room) {
+TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const StepRoom& room) {
   const StateSchedules schedules(graph, request);
-  StateTurns turns = turns_of(schedules, room);
-  const StateSchedule schedule = schedules.with(turns);
+  TransferSchedule transfers = turns_of(schedules, room);
+  const StateSchedule schedule = schedules.with(transfers);
   EXPECT_GT(schedules.updates().size(), 0u);
 
   offload_states_pass(room).run(graph);
@@ -71,13 +72,13 @@ StateTurns expect_the_graphs(const PlanRequest& request, Graph graph, const Step
   for (const TimedCopy& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.to);
   for (const CopyInFlight& copy : find_copies(graph)) want.emplace_back(copy.op, copy.end, copy.to);
   EXPECT_EQ(found, want);
-  return turns;
+  return transfers;
 }
 
 // What schedules of several cases had.
 struct Seen {
-  size_t carried = 0;
-  size_t early = 0;
+  size_t deferred = 0;
+  size_t prefetched = 0;
   size_t at_use = 0;
 };
 
@@ -93,14 +94,14 @@ void expect_the_graphs(const GridPoint& point, Seen& seen) {
     seen.at_use += order.place.is_at_use ? 1 : 0;
     expect_the_graphs(request, graph, {});
     const auto look = [&] {
-      const StateTurns turns = expect_the_graphs(request, graph, order.room);
-      seen.carried += turns.carried;
-      seen.early += turns.early;
+      const TransferSchedule transfers = expect_the_graphs(request, graph, order.room);
+      seen.deferred += transfers.deferred;
+      seen.prefetched += transfers.prefetched;
     };
     look();
     if (order.room.live_bytes.empty()) continue;
     order.room.most_bytes *= 4;
-    order.room.carries = point.accumulation == 1 && !point.offload_activations;
+    order.room.may_defer = point.accumulation == 1 && !point.offload_activations;
     look();
   }
 }
@@ -129,8 +130,8 @@ TEST(StateSchedule, IsThatOfTheGraph) {
     }
   }
   EXPECT_EQ(cases, 2 * 2 * 6);
-  EXPECT_GT(seen.carried, 0u);
-  EXPECT_GT(seen.early, 0u);
+  EXPECT_GT(seen.deferred, 0u);
+  EXPECT_GT(seen.prefetched, 0u);
   EXPECT_GT(seen.at_use, 0u);
   GridPoint many_states = full_batch("bert-base-uncased", 8, 128);
   many_states.gpu = "h200";

@@ -22,7 +22,7 @@ constexpr int64_t kShareForSpeed = 20;
 // Places are found for all of the room below the peak but little of it, or for nothing near it.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
 // Where updates stand in the forward pass, of the room at each position: copies to the host take the time
-// there, and states that come long before their turn win nothing. BERT-large, 4 x 512 in fp32 on an H200, is
+// there, and states that come long before their update win nothing. BERT-large, 4 x 512 in fp32 on an H200, is
 // estimated at 117.6 ms with all of the room and 117.2 with half of it, which is the first with places.
 constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 
@@ -35,7 +35,7 @@ uint32_t first_position(std::span<const Segment> segments, const PlanRequest& re
 }
 
 // Whether something may stay on the device from one step to the next.
-bool may_carry(const PlanRequest& request) {
+bool may_defer(const PlanRequest& request) {
   return request.gradient_accumulation_steps == 1 && !request.offload_activations &&
          !request.separate_buffers;
 }
@@ -43,7 +43,7 @@ bool may_carry(const PlanRequest& request) {
 // A room, what is made of it and how long a step then is.
 struct Offer {
   StepRoom room = {};
-  StateTurns turns = {};
+  TransferSchedule transfers = {};
   double ms = std::numeric_limits<double>::infinity();
 };
 
@@ -58,7 +58,7 @@ class Offers {
              .link_bytes_per_ms = link_bytes_per_ms(request, LinkUse::kBothWays),
              .first = first_position(schedules_.segments(), request)};
     if (most_bytes_ > 0) return;
-    const int64_t tight_bytes = transient_bytes(schedules_.with(tight().turns), 0);
+    const int64_t tight_bytes = transient_bytes(schedules_.with(tight().transfers), 0);
     most_bytes_ = tight_bytes + tight_bytes / kShareForSpeed;
   }
 
@@ -69,18 +69,21 @@ class Offers {
   }
 
   // What needs no room beside the ops.
-  Offer tight() const { return timed({.turns = {.turns = tight_turns(schedules_.updates())}}); }
+  Offer tight() const {
+    return timed({.transfers = {.transfers = transfers_with_minimum_memory(schedules_.updates())}});
+  }
 
   // Of each share of the room, the largest first.
-  enum class Carries : uint8_t { kNo, kYes };
-  std::vector<Offer> of(Carries carries) const {
+  enum class Defers : uint8_t { kNo, kYes };
+  std::vector<Offer> of(Defers may_defer) const {
     const int64_t free_bytes = most_bytes_ - *std::ranges::min_element(room_.live_bytes);
     std::vector<Offer> offers;
     for (const double share : kSharesLeftFree) {
       Offer offer{.room = room_};
-      offer.room.carries = carries == Carries::kYes;
+      offer.room.may_defer = may_defer == Defers::kYes;
       offer.room.most_bytes = most_bytes_ - static_cast<int64_t>(share * static_cast<double>(free_bytes));
-      offer.turns = early_turns(schedules_.updates(), schedules_.segments(), offer.room);
+      offer.transfers =
+          transfers_as_early_as_possible(schedules_.updates(), schedules_.segments(), offer.room);
       offers.push_back(timed(std::move(offer)));
     }
     return offers;
@@ -89,7 +92,7 @@ class Offers {
   // The first for which the layout finds places; one of nothing where there is none.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
-      if (fits(offer.turns)) return std::move(offer);
+      if (fits(offer.transfers)) return std::move(offer);
     }
     return {};
   }
@@ -102,18 +105,19 @@ class Offers {
       offer.room.most_bytes = most_bytes_;
       for (int64_t& live : offer.room.live_bytes)
         live += static_cast<int64_t>(share * static_cast<double>(most_bytes_ - live));
-      std::optional<StateTurns> turns = late_turns(schedules_.updates(), schedules_.segments(), offer.room);
-      if (!turns) continue;
-      offer.turns = std::move(*turns);
+      std::optional<TransferSchedule> transfers =
+          transfers_for_forward_updates(schedules_.updates(), schedules_.segments(), offer.room);
+      if (!transfers) continue;
+      offer.transfers = std::move(*transfers);
       offer = timed(std::move(offer));
-      if (offer.ms < most_ms && fits(offer.turns)) return offer;
+      if (offer.ms < most_ms && fits(offer.transfers)) return offer;
     }
     return {};
   }
 
  private:
   Offer timed(Offer offer) const {
-    StateSchedule schedule = schedules_.with(offer.turns);
+    StateSchedule schedule = schedules_.with(offer.transfers);
     add_copy_waits(schedule.copies, request_, schedule.op_ms);
     offer.ms = std::accumulate(schedule.op_ms.begin(), schedule.op_ms.end(), 0.0);
     return offer;
@@ -125,12 +129,12 @@ class Offers {
   }
 
   // Different rooms may come to the same.
-  bool fits(const StateTurns& turns) {
+  bool fits(const TransferSchedule& transfers) {
     for (const auto& [known, fit] : known_) {
-      if (known == turns) return fit;
+      if (known == transfers) return fit;
     }
-    const bool fit = transient_bytes(schedules_.with(turns), most_bytes_) <= most_bytes_;
-    known_.emplace_back(turns, fit);
+    const bool fit = transient_bytes(schedules_.with(transfers), most_bytes_) <= most_bytes_;
+    known_.emplace_back(transfers, fit);
     return fit;
   }
 
@@ -138,7 +142,7 @@ class Offers {
   StateSchedules schedules_;
   StepRoom room_;
   int64_t most_bytes_ = 0;
-  std::vector<std::pair<StateTurns, bool>> known_;
+  std::vector<std::pair<TransferSchedule, bool>> known_;
 };
 
 bool is_faster(const Offer& a, const Offer& b) {
@@ -147,15 +151,15 @@ bool is_faster(const Offer& a, const Offer& b) {
 
 // Of states that come and go where the graph has its updates.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
-  std::vector<Offer> plain = offers.of(Offers::Carries::kNo);
+  std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
   // Offloaded activations have the link of the forward pass, and where that runs several times a step the
   // states' traffic is little of it. Where no two buffers may share a place, one cannot have two lives
   // either.
-  if (!may_carry(request)) return offers.first_that_fits(std::move(plain));
-  Offer carried = offers.first_that_fits(offers.of(Offers::Carries::kYes));
-  if (is_faster(carried, *std::ranges::min_element(plain, is_faster))) return carried;
+  if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
+  Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
+  if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;
   Offer best = offers.first_that_fits(std::move(plain));
-  return is_faster(carried, best) ? carried : best;
+  return is_faster(deferred, best) ? deferred : best;
 }
 
 // What the other order has to win by its estimate, of a step. On an H200 it takes 6 % more than that: 124.2
@@ -166,7 +170,7 @@ constexpr double kLeastGain = 0.06;
 // Of updates in the next step's forward pass; one of nothing where there is none as fast.
 Offer late_offer(const Graph& graph, const PlanRequest& request, int64_t most_bytes, double most_ms) {
   const Pass pass = updates_at_use_pass();
-  if (!may_carry(request) || !request.passes.is_on(pass.name)) return {};
+  if (!may_defer(request) || !request.passes.is_on(pass.name)) return {};
   Graph moved = graph;
   pass.run(moved);
   Offers offers(moved, request, most_bytes);

@@ -1,7 +1,7 @@
 // How much of a GPU's memory a training step leaves free for optimizer states that come from the host.
 #pragma once
 
-#include "graph/passes/state_turns.h"
+#include "graph/passes/transfer_schedule.h"
 #include "plan/compile/plan.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "graph/passes/state_turns.h"
+#include "graph/passes/transfer_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -24,52 +24,52 @@ struct Step {
   }
 
   std::vector<std::pair<uint32_t, size_t>> early() const {
-    return pairs(early_turns(updates, segments, room).turns);
+    return pairs(transfers_as_early_as_possible(updates, segments, room).transfers);
   }
 
-  static std::vector<std::pair<uint32_t, size_t>> pairs(const std::vector<Turn>& turns) {
+  static std::vector<std::pair<uint32_t, size_t>> pairs(const std::vector<StateTransfer>& transfers) {
     std::vector<std::pair<uint32_t, size_t>> list;
-    list.reserve(turns.size());
-    for (const Turn& turn : turns) list.emplace_back(turn.before, turn.ended);
+    list.reserve(transfers.size());
+    for (const StateTransfer& transfer : transfers) list.emplace_back(transfer.before, transfer.ended);
     return list;
   }
 };
 
 using List = std::vector<std::pair<uint32_t, size_t>>;
 
-TEST(StateTurns, ComeAsSoonAsBytesAreFree) {
+TEST(TransferSchedule, ComeAsSoonAsBytesAreFree) {
   EXPECT_EQ(Step().early(), (List{{2, 0}, {3, 0}, {5, 0}}));
 }
 
-TEST(StateTurns, LeaveRoomForWhatComesLater) {
+TEST(TransferSchedule, LeaveRoomForWhatComesLater) {
   Step step;
   step.room.live_bytes[5] = 70;  // one update's bytes are free beside it
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-TEST(StateTurns, AreThereWhenTheBackwardPassEnds) {
+TEST(TransferSchedule, AreThereWhenTheBackwardPassEnds) {
   Step step;
   step.room.link_bytes_per_ms = 10;
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-TEST(StateTurns, StartWhereTheyMay) {
+TEST(TransferSchedule, StartWhereTheyMay) {
   Step step;
   step.room.first = 6;
   EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {6, 0}}));
 }
 
 // Where two updates' copies fit, both ways are the same.
-TEST(StateTurns, TakeTheBytesOfWhatHasGoneBack) {
+TEST(TransferSchedule, TakeTheBytesOfWhatHasGoneBack) {
   Step step;
   step.room.live_bytes = {60, 60, 60, 60, 60, 60, 0, 0, 0};
   step.room.most_bytes = 60;
   EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {7, 1}}));
-  EXPECT_EQ(step.early(), Step::pairs(tight_turns(step.updates)));
+  EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
 }
 
 // Other ops stand between the updates: what has gone back beside them is free without waiting.
-TEST(StateTurns, RunBesideTheOpsBetweenUpdates) {
+TEST(TransferSchedule, RunBesideTheOpsBetweenUpdates) {
   Step step;
   step.segments.assign(9, Segment::kBackward);
   step.updates = {{.op = 0, .segment = Segment::kBackward, .bytes = 30},
@@ -79,7 +79,7 @@ TEST(StateTurns, RunBesideTheOpsBetweenUpdates) {
   step.room.most_bytes = 60;
   // The first is updated at 1 ms, is back at 3 and makes room for the third.
   EXPECT_EQ(step.early(), (List{{0, 0}, {0, 0}, {2, 1}}));
-  EXPECT_EQ(Step::pairs(tight_turns(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
+  EXPECT_EQ(Step::pairs(transfers_with_minimum_memory(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
 }
 
 // Three ops of a forward pass, three of a backward pass, three updates.
@@ -88,39 +88,39 @@ struct WholeStep : Step {
     std::fill(segments.begin(), segments.begin() + 3, Segment::kForward);
     room.live_bytes = {0, 50, 100, 100, 50, 0, 0, 0, 0};
     room.first = 3;
-    room.carries = true;
+    room.may_defer = true;
   }
 };
 
 // Without it the step would end an op's time later, with the copy of the last update. It has ended before the
 // op that needs the bytes. More that stay gain nothing.
-TEST(StateTurns, TheLastStayForTheNextForwardPass) {
+TEST(TransferSchedule, TheLastStayForTheNextForwardPass) {
   const WholeStep step;
-  const StateTurns traffic = early_turns(step.updates, step.segments, step.room);
-  EXPECT_EQ(traffic.carried, 1u);
+  const TransferSchedule traffic = transfers_as_early_as_possible(step.updates, step.segments, step.room);
+  EXPECT_EQ(traffic.deferred, 1u);
   ASSERT_EQ(traffic.releases.size(), 1u);
   EXPECT_EQ(traffic.releases[0].before, 2u);
   EXPECT_EQ(traffic.releases[0].ended, 1u);
 }
 
-TEST(StateTurns, NoneStayWhereTheyMayNot) {
+TEST(TransferSchedule, NoneStayWhereTheyMayNot) {
   WholeStep step;
-  step.room.carries = false;
-  EXPECT_EQ(early_turns(step.updates, step.segments, step.room).carried, 0u);
+  step.room.may_defer = false;
+  EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
 // What stays needs its room until the step ends.
-TEST(StateTurns, NoneStayWhereTheLastUpdatesHaveNoRoom) {
+TEST(TransferSchedule, NoneStayWhereTheLastUpdatesHaveNoRoom) {
   WholeStep step;
   step.room.live_bytes = {0, 0, 0, 100, 100, 80, 80, 80, 80};
-  EXPECT_EQ(early_turns(step.updates, step.segments, step.room).carried, 0u);
+  EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
 // Where there is no room each would wait for all that go back, which is slower.
-TEST(StateTurns, AreTheTightOnesWhereThoseAreFaster) {
+TEST(TransferSchedule, AreTheTightOnesWhereThoseAreFaster) {
   Step step;
   step.room.most_bytes = 0;
-  EXPECT_EQ(step.early(), Step::pairs(tight_turns(step.updates)));
+  EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "graph/passes/saved_turns.h"
+#include "graph/passes/saved_transfers.h"
 
 #include <gtest/gtest.h>
 
@@ -22,20 +22,20 @@ struct SavingStep {
   }
 
   using Saved = std::vector<std::tuple<bool, uint32_t, uint32_t>>;
-  Saved turns(const SavedRoom& given) const {
+  Saved transfers(const SavedRoom& given) const {
     Saved list;
-    for (const SavedTurn& turn : saved_turns(values, 6, given))
-      list.emplace_back(turn.stays, turn.gone_before, turn.back_before);
+    for (const SavedTransfer& transfer : transfers_of_saved_values(values, 6, given))
+      list.emplace_back(transfer.stays, transfer.gone_before, transfer.back_before);
     return list;
   }
 
-  // At each position, with the turns.
+  // At each position, with the transfers.
   std::vector<int64_t> live_bytes() const {
     std::vector<int64_t> live(12, 0);
     const auto add = [&](uint32_t from, uint32_t to) {
       for (uint32_t p = from; p < to; ++p) live[p] += 10;
     };
-    const Saved list = turns(room);
+    const Saved list = transfers(room);
     for (size_t k = 0; k < values.size(); ++k) {
       const auto& [stays, gone, back] = list[k];
       add(values[k].producer, stays ? 6 : std::max(gone, values[k].last_reader + 1));
@@ -47,43 +47,43 @@ struct SavingStep {
 
 using Saved = SavingStep::Saved;
 
-TEST(SavedTurns, TwoAheadWhereNoRoomIsKnown) {
-  EXPECT_EQ(SavingStep().turns({}),
+TEST(SavedSchedule, TwoAheadWhereNoRoomIsKnown) {
+  EXPECT_EQ(SavingStep().transfers({}),
             (Saved{{false, 3, 10}, {false, 4, 9}, {false, 5, 8}, {false, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-TEST(SavedTurns, AsManyStayAsFit) {
+TEST(SavedSchedule, AsManyStayAsFit) {
   SavingStep step;
   step.room.most_bytes = 60;
-  for (const auto& turn : step.turns(step.room)) EXPECT_TRUE(std::get<0>(turn));
+  for (const auto& transfer : step.transfers(step.room)) EXPECT_TRUE(std::get<0>(transfer));
   step.room.most_bytes = 40;
-  EXPECT_EQ(step.turns(step.room),
+  EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 3, 10}, {false, 4, 9}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-TEST(SavedTurns, CopiesHaveTheRoomThatIsLeft) {
+TEST(SavedSchedule, CopiesHaveTheRoomThatIsLeft) {
   SavingStep step;
   step.room.most_bytes = 40;
   step.room.most_ahead = 4;
   // The second may take an op longer to leave, and then the first. Both are asked for two ops earlier.
-  EXPECT_EQ(step.turns(step.room),
+  EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 4, 8}, {false, 5, 7}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
 // Other bytes between the passes leave little room to stay, but copies have theirs before and behind them.
-TEST(SavedTurns, OfTwoTheLastMadeAndTheFirstRead) {
+TEST(SavedSchedule, OfTwoTheLastMadeAndTheFirstRead) {
   SavingStep step;
   step.room.most_ahead = 6;
   step.room.live_bytes[5] += 20;
   step.room.live_bytes[6] += 20;
   step.room.most_bytes = 50;
   for (const int64_t bytes : step.live_bytes()) EXPECT_LE(bytes, 50);
-  EXPECT_EQ(step.turns(step.room),
+  EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 5, 7}, {false, 5, 7}, {false, 5, 7}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
 // More room never lets fewer stay.
-TEST(SavedTurns, NeverTakeMoreThanThereIs) {
+TEST(SavedSchedule, NeverTakeMoreThanThereIs) {
   SavingStep step;
   size_t stayed = 0;
   for (int64_t most = 30; most <= 60; most += 5) {
@@ -92,7 +92,7 @@ TEST(SavedTurns, NeverTakeMoreThanThereIs) {
       step.room.most_ahead = ahead;
       for (const int64_t bytes : step.live_bytes()) EXPECT_LE(bytes, most);
       size_t stay = 0;
-      for (const auto& turn : step.turns(step.room)) stay += std::get<0>(turn) ? 1 : 0;
+      for (const auto& transfer : step.transfers(step.room)) stay += std::get<0>(transfer) ? 1 : 0;
       EXPECT_GE(stay, stayed);
       stayed = stay;
     }
@@ -101,13 +101,13 @@ TEST(SavedTurns, NeverTakeMoreThanThereIs) {
 }
 
 // What is read in the forward pass once more takes no bytes while its copy goes on until then.
-TEST(SavedTurns, WaitingCostsNothingWhileAValueIsRead) {
+TEST(SavedSchedule, WaitingCostsNothingWhileAValueIsRead) {
   SavingStep step;
   step.room = {
       .live_bytes = {30, 30, 30, 30, 30, 60, 60, 60, 60, 60, 60, 60}, .most_bytes = 30, .most_ahead = 4};
   step.values.resize(5);
   step.values[0].last_reader = 4;
-  EXPECT_EQ(std::get<1>(step.turns(step.room)[0]), 5u);
+  EXPECT_EQ(std::get<1>(step.transfers(step.room)[0]), 5u);
 }
 
 }  // namespace

@@ -1,17 +1,17 @@
-// When states move that updates in the forward pass need: state_turns.h. A step is followed from behind its
+// When states move that updates in the forward pass need: transfer_schedule.h. A step is followed from behind its
 // forward pass to the end of the next one's.
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "graph/passes/state_turns.h"
+#include "graph/passes/transfer_schedule.h"
 
 namespace plimsoll {
 namespace {
 
 // Room for the states of so many of the largest updates is not given to states that come early: what goes
 // back has it, and activations that are born meanwhile. Without it ops and copies to the host wait for each
-// other by turns: 69 in place of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
+// other in turn: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 
 // States that come early start so much earlier than their copies take by the link's rate: the next step's
@@ -19,10 +19,10 @@ constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 // step's 126 ms late without it, at 46 in place of 49.5 GB/s.
 constexpr double kEarlyMargin = 1.25;
 
-class LateTurns {
+class ForwardSchedule {
  public:
-  LateTurns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-            int64_t spare_bytes)
+  ForwardSchedule(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                  const StepRoom& room, int64_t spare_bytes)
       : spare_bytes_(spare_bytes),
         updates_(updates),
         segments_(segments),
@@ -32,7 +32,7 @@ class LateTurns {
             segments.begin())),
         there_ms_(updates.size(), 0.0),
         back_ms_(updates.size(), 0.0) {
-    found_.turns.resize(updates.size());
+    found_.transfers.resize(updates.size());
     bytes_before_.push_back(0);
     for (const MovedUpdate& update : updates) bytes_before_.push_back(bytes_before_.back() + update.bytes);
     size_t updated = 0;
@@ -42,10 +42,10 @@ class LateTurns {
     }
   }
 
-  std::optional<StateTurns> run() {
+  std::optional<TransferSchedule> run() {
     bring_early();
-    brought_ = found_.early;
-    held_bytes_ = bytes_before_[found_.early];
+    brought_ = found_.prefetched;
+    held_bytes_ = bytes_before_[found_.prefetched];
     for (uint32_t p = 0; p < end_of_forward_; ++p) {
       if (!make_room(p)) return std::nullopt;
       while (bring(p, now_ms_)) {
@@ -71,7 +71,7 @@ class LateTurns {
     size_t count = 0;
     while (count < updates_.size() && bytes_before_[count + 1] <= free) ++count;
     while (count > 0 && !come_early(count)) --count;
-    found_.early = count;
+    found_.prefetched = count;
   }
 
   // Followed from the end of the step: each comes as late as it can and still be there when a segment ends.
@@ -89,7 +89,7 @@ class LateTurns {
         const double ms = kEarlyMargin * copy_ms(updates_[next].bytes);
         if (link_ms + ms > behind_ms) break;
         link_ms += ms;
-        found_.turns[next] = {.before = static_cast<uint32_t>(p)};
+        found_.transfers[next] = {.before = static_cast<uint32_t>(p)};
       }
     }
     return next == count;
@@ -140,7 +140,7 @@ class LateTurns {
   void start(uint32_t p) {
     brought_ms_ = std::max(brought_ms_, now_ms_) + copy_ms(updates_[brought_].bytes);
     there_ms_[brought_] = brought_ms_;
-    found_.turns[brought_] = {.before = p, .ended = ended_};
+    found_.transfers[brought_] = {.before = p, .ended = ended_};
     held_bytes_ += updates_[brought_++].bytes;
   }
 
@@ -171,7 +171,7 @@ class LateTurns {
   std::vector<size_t> updated_before_;  // updates that stand before a position of the forward pass
   std::vector<double> there_ms_;        // when an update's copies are on the device, 0 for early ones,
   std::vector<double> back_ms_;         // and when they are back on the host
-  StateTurns found_;
+  TransferSchedule found_;
   size_t brought_ = 0;      // updates whose copies to the device have been started
   size_t updated_ = 0;      // that are done
   size_t ended_ = 0;        // of those, whose bytes are free
@@ -183,17 +183,18 @@ class LateTurns {
 
 }  // namespace
 
-std::optional<StateTurns> late_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                                     const StepRoom& room) {
+std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
+                                                              std::span<const Segment> segments,
+                                                              const StepRoom& room) {
   if (updates.empty()) return std::nullopt;
   const int64_t largest = std::ranges::max(updates, {}, &MovedUpdate::bytes).bytes;
-  std::optional<StateTurns> best;
+  std::optional<TransferSchedule> best;
   double best_ms = std::numeric_limits<double>::infinity();
   for (const int64_t spare : kSpareUpdates) {
-    LateTurns turns(updates, segments, room, spare * largest);
-    std::optional<StateTurns> found = turns.run();
-    if (!found || turns.end_ms() >= best_ms) continue;
-    best_ms = turns.end_ms();
+    ForwardSchedule transfers(updates, segments, room, spare * largest);
+    std::optional<TransferSchedule> found = transfers.run();
+    if (!found || transfers.end_ms() >= best_ms) continue;
+    best_ms = transfers.end_ms();
     best = std::move(found);
   }
   return best;

@@ -1,4 +1,4 @@
-#include "graph/passes/state_turns.h"
+#include "graph/passes/transfer_schedule.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,16 +8,16 @@
 namespace plimsoll {
 namespace {
 
-// So many numbers of carried updates are looked at, beside none: with BERT-large's 190 updates steps of 8.
-constexpr size_t kCarriedTried = 24;
+// So many numbers of deferred updates are looked at, beside none: with BERT-large's 190 updates steps of 8.
+constexpr size_t kDeferredTried = 24;
 
-class EarlyTurns {
+class EarlySchedule {
  public:
-  EarlyTurns(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-             size_t carried)
+  EarlySchedule(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
+                size_t deferred)
       : updates_(updates),
         room_(room),
-        first_carried_(updates.size() - carried),
+        first_deferred_(updates.size() - deferred),
         there_ms_(updates.size()),
         back_ms_(updates.size()) {
     const size_t n = segments.size();
@@ -31,18 +31,18 @@ class EarlyTurns {
     segments_ = segments;
   }
 
-  // Nothing where carried states find no room.
-  std::optional<std::vector<Turn>> run() {
+  // Nothing where deferred states find no room.
+  std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, brought_ms_);
-      while (turns_.size() < updates_.size() && bring(p, Wait::kNever)) {
+      while (transfers_.size() < updates_.size() && bring(p, Wait::kNever)) {
       }
       if (updates_[updated_].op == p) update(p);
       now_ms_ += room_.op_ms[p];
       if (updated_ < updates_.size() && updates_[updated_].op == p) send_back();
     }
-    if (!carried_fit_) return std::nullopt;
-    return std::move(turns_);
+    if (!deferred_fit_) return std::nullopt;
+    return std::move(transfers_);
   }
 
  private:
@@ -55,7 +55,7 @@ class EarlyTurns {
 
   // From here to the update behind the one that is brought next, where bytes can be waited for again.
   int64_t free_until_next(uint32_t p) const {
-    const size_t behind = turns_.size() + 1;
+    const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
     int64_t least = free_bytes(p);
     for (size_t q = p; q <= last; ++q) least = std::min(least, free_bytes(q));
@@ -64,24 +64,24 @@ class EarlyTurns {
 
   // Starts the copies of the next update that has none, if there is room.
   bool bring(uint32_t p, Wait wait) {
-    const MovedUpdate& update = updates_[turns_.size()];
+    const MovedUpdate& update = updates_[transfers_.size()];
     size_t ended = ended_;
     int64_t held = held_bytes_;
     double now = now_ms_;
-    const bool is_carried = turns_.size() >= first_carried_;
-    const int64_t free = wait == Wait::kNever || is_carried ? least_free_[p] : free_until_next(p);
+    const bool is_deferred = transfers_.size() >= first_deferred_;
+    const int64_t free = wait == Wait::kNever || is_deferred ? least_free_[p] : free_until_next(p);
     const auto fits = [&] { return held + update.bytes <= free; };
-    while (ended < std::min(updated_, first_carried_) &&
+    while (ended < std::min(updated_, first_deferred_) &&
            (back_ms_[ended] <= now || wait == Wait::kForAll || (wait == Wait::kForRoom && !fits()))) {
       now = std::max(now, back_ms_[ended]);
       held -= updates_[ended++].bytes;
     }
     if (!fits() && wait != Wait::kForAll) return false;
-    carried_fit_ = carried_fit_ && (!is_carried || fits());
-    const double done = std::max(now, brought_ms_) + copy_ms(turns_.size());
+    deferred_fit_ = deferred_fit_ && (!is_deferred || fits());
+    const double done = std::max(now, brought_ms_) + copy_ms(transfers_.size());
     if (segments_[p] != update.segment && done > now + rest_ms_[p]) return false;
-    there_ms_[turns_.size()] = brought_ms_ = done;
-    turns_.push_back({.before = p, .ended = ended});
+    there_ms_[transfers_.size()] = brought_ms_ = done;
+    transfers_.push_back({.before = p, .ended = ended});
     ended_ = ended;
     held_bytes_ = held + update.bytes;
     now_ms_ = now;
@@ -89,14 +89,15 @@ class EarlyTurns {
   }
 
   void update(uint32_t p) {
-    if (turns_.size() == updated_ && !bring(p, Wait::kForRoom)) bring(p, Wait::kForAll);
+    if (transfers_.size() == updated_ && !bring(p, Wait::kForRoom)) bring(p, Wait::kForAll);
     const size_t next = updated_ + 1;
-    if (turns_.size() == next && next < updates_.size() && updates_[next].follows) bring(p, Wait::kForRoom);
+    if (transfers_.size() == next && next < updates_.size() && updates_[next].follows)
+      bring(p, Wait::kForRoom);
     now_ms_ = std::max(now_ms_, there_ms_[updated_]);
   }
 
   void send_back() {
-    if (updated_ >= first_carried_) {
+    if (updated_ >= first_deferred_) {
       ++updated_;
       return;
     }
@@ -107,13 +108,13 @@ class EarlyTurns {
   std::span<const MovedUpdate> updates_;
   std::span<const Segment> segments_;
   const StepRoom& room_;
-  size_t first_carried_ = 0;  // the update from which on states stay
-  bool carried_fit_ = true;
+  size_t first_deferred_ = 0;  // the update from which on states stay
+  bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // at a position or later
   std::vector<double> rest_ms_;      // from a position to the end of its segment
   std::vector<double> there_ms_;     // when an update's copies are on the device,
   std::vector<double> back_ms_;      // and when they are back on the host
-  std::vector<Turn> turns_;
+  std::vector<StateTransfer> transfers_;
   size_t updated_ = 0;      // updates that are done
   size_t ended_ = 0;        // of those, whose bytes are free
   int64_t held_bytes_ = 0;  // of the others that were brought
@@ -122,7 +123,7 @@ class EarlyTurns {
   double returned_ms_ = 0;
 };
 
-// What the forward pass is with carried states beside it.
+// What the forward pass is with deferred states beside it.
 struct ForwardPass {
   double ms = 0;
   std::vector<Release> releases;
@@ -130,10 +131,10 @@ struct ForwardPass {
 
 // Waits where it needs the bytes, and at its end. All copies begin with it, in one queue.
 ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                           const StepRoom& room, size_t carried) {
+                           const StepRoom& room, size_t deferred) {
   ForwardPass pass;
   int64_t held = 0;
-  for (const MovedUpdate& update : updates.last(carried)) held += update.bytes;
+  for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
   size_t ended = 0;
   double done = 0;  // when so many have ended
   const auto end_next = [&] {
@@ -143,27 +144,27 @@ ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const
   };
   for (uint32_t p = 0; p < segments.size() && segments[p] == Segment::kForward; ++p) {
     const size_t before = ended;
-    while (ended < carried && held > room.most_bytes - room.live_bytes[p]) end_next();
+    while (ended < deferred && held > room.most_bytes - room.live_bytes[p]) end_next();
     if (ended > before) pass.releases.push_back({.before = p, .ended = ended});
     pass.ms = std::max(pass.ms, done) + room.op_ms[p];
   }
-  while (ended < carried) end_next();
+  while (ended < deferred) end_next();
   pass.ms = std::max(pass.ms, done);
   return pass;
 }
 
 // How long a step is from the first op behind the forward pass to when the last op and the last copy, those
-// of what is carried left out, are done.
+// of what is deferred left out, are done.
 double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-               std::span<const Turn> turns, size_t carried) {
+               std::span<const StateTransfer> transfers, size_t deferred) {
   std::vector<double> there_ms, back_ms;
   double now = 0, brought = 0, returned = 0;
   const auto begin = std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; });
   for (auto p = static_cast<uint32_t>(begin - segments.begin()); p < segments.size(); ++p) {
     if (p > 0 && segments[p] != segments[p - 1]) now = std::max({now, brought, returned});
-    for (; there_ms.size() < turns.size() && turns[there_ms.size()].before == p;) {
+    for (; there_ms.size() < transfers.size() && transfers[there_ms.size()].before == p;) {
       const size_t k = there_ms.size();
-      if (turns[k].ended > 0) now = std::max(now, back_ms[turns[k].ended - 1]);
+      if (transfers[k].ended > 0) now = std::max(now, back_ms[transfers[k].ended - 1]);
       brought = std::max(now, brought) + static_cast<double>(updates[k].bytes) / room.link_bytes_per_ms;
       there_ms.push_back(brought);
     }
@@ -172,7 +173,7 @@ double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> se
     if (is_update) now = std::max(now, there_ms[k]);
     now += room.op_ms[p];
     if (!is_update) continue;
-    if (k + carried >= updates.size()) {
+    if (k + deferred >= updates.size()) {
       back_ms.push_back(now);
       continue;
     }
@@ -184,46 +185,49 @@ double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> se
 
 }  // namespace
 
-std::vector<size_t> order_of_copies(const StateTurns& turns) {
+std::vector<size_t> order_of_copies(const TransferSchedule& transfers) {
   std::vector<size_t> order;
-  for (size_t k = turns.early; k < turns.turns.size(); ++k) order.push_back(k);
-  for (size_t k = turns.early; k-- > 0;) order.push_back(k);
+  for (size_t k = transfers.prefetched; k < transfers.transfers.size(); ++k) order.push_back(k);
+  for (size_t k = transfers.prefetched; k-- > 0;) order.push_back(k);
   return order;
 }
 
-size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const Turn> turns, size_t k) {
+size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const StateTransfer> transfers,
+                        size_t k) {
   const auto is_counted = [&](const MovedUpdate& update) { return update.segment == updates[k].segment; };
-  return static_cast<size_t>(std::ranges::count_if(updates.first(turns[k].ended), is_counted));
+  return static_cast<size_t>(std::ranges::count_if(updates.first(transfers[k].ended), is_counted));
 }
 
-std::vector<Turn> tight_turns(std::span<const MovedUpdate> updates) {
-  std::vector<Turn> turns;
+std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUpdate> updates) {
+  std::vector<StateTransfer> transfers;
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
     // Behind its run an update's copies would lie beside what other ops work on, so no others do.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
-    turns.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
+    transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }
-  return turns;
+  return transfers;
 }
 
-StateTurns early_turns(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                       const StepRoom& room) {
+TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
+                                                std::span<const Segment> segments, const StepRoom& room) {
   const size_t n = updates.size();
-  StateTurns best{.turns = tight_turns(updates)};
+  TransferSchedule best{.transfers = transfers_with_minimum_memory(updates)};
   double best_ms =
-      rest_ms(updates, segments, room, best.turns, 0) + forward_beside(updates, segments, room, 0).ms;
-  const size_t parts = room.carries ? std::min(n, kCarriedTried) : 0;
+      rest_ms(updates, segments, room, best.transfers, 0) + forward_beside(updates, segments, room, 0).ms;
+  const size_t parts = room.may_defer ? std::min(n, kDeferredTried) : 0;
   for (size_t part = 0; part <= parts; ++part) {
-    const size_t carried = parts > 0 ? n * part / parts : 0;
-    std::optional<std::vector<Turn>> turns = EarlyTurns(updates, segments, room, carried).run();
-    if (!turns) break;  // more find no room either
-    ForwardPass forward = forward_beside(updates, segments, room, carried);
-    const double ms = forward.ms + rest_ms(updates, segments, room, *turns, carried);
+    const size_t deferred = parts > 0 ? n * part / parts : 0;
+    std::optional<std::vector<StateTransfer>> transfers =
+        EarlySchedule(updates, segments, room, deferred).run();
+    if (!transfers) break;  // more find no room either
+    ForwardPass forward = forward_beside(updates, segments, room, deferred);
+    const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);
     if (ms >= best_ms) continue;
     best_ms = ms;
-    best = {.turns = std::move(*turns), .carried = carried, .releases = std::move(forward.releases)};
+    best = {
+        .transfers = std::move(*transfers), .deferred = deferred, .releases = std::move(forward.releases)};
   }
   return best;
 }

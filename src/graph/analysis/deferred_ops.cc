@@ -1,4 +1,4 @@
-#include "graph/analysis/last_run.h"
+#include "graph/analysis/deferred_ops.h"
 
 #include <algorithm>
 #include <span>
@@ -22,18 +22,18 @@ bool is_copy_to(const Graph& graph, const Op& op, Space space) {
 
 }  // namespace
 
-std::vector<bool> find_ops_of_last_run(const Graph& graph) {
+std::vector<bool> find_deferred_ops(const Graph& graph) {
   std::vector<bool> found(graph.ops().size(), false);
   const auto is_found = [&](ValueId id) {
     const OpId producer = graph.value(id).producer;
     return producer != kNoOp && found[index_of(producer)];
   };
-  const auto is_carried = [&](ValueId id) {
-    return id != kNoValue && graph.value(id).storage == Storage::kCarried;
+  const auto is_deferred = [&](ValueId id) {
+    return id != kNoValue && graph.value(id).storage == Storage::kDeferred;
   };
   for (size_t i = 0; i < found.size(); ++i) {
     const Op& op = graph.ops()[i];
-    found[i] = std::ranges::any_of(read_by(op), is_carried) ||
+    found[i] = std::ranges::any_of(read_by(op), is_deferred) ||
                (is_copy_to(graph, op, Space::kHost) && is_found(op.inputs[0]));
   }
   for (size_t i = 0; i < found.size(); ++i) {
@@ -47,21 +47,21 @@ std::vector<bool> find_ops_of_last_run(const Graph& graph) {
   return found;
 }
 
-std::optional<Segment> find_leaving_segment(const Graph& graph, const std::vector<bool>& of_last_run) {
+std::optional<Segment> find_deferring_segment(const Graph& graph, const std::vector<bool>& is_deferred) {
   std::vector<bool> is_left(graph.values().size(), false);
-  for (size_t i = 0; i < of_last_run.size(); ++i) {
-    if (!of_last_run[i]) continue;
+  for (size_t i = 0; i < is_deferred.size(); ++i) {
+    if (!is_deferred[i]) continue;
     for (const ValueId id : read_by(graph.ops()[i])) {
       if (id == kNoValue || graph.value(id).producer != kNoOp) continue;
       const Storage storage = graph.value(id).storage;
-      is_left[index_of(id)] = storage == Storage::kCarried || storage == Storage::kOutput;
+      is_left[index_of(id)] = storage == Storage::kDeferred || storage == Storage::kOutput;
     }
   }
   std::optional<Segment> last;
-  for (size_t i = 0; i < of_last_run.size(); ++i) {
+  for (size_t i = 0; i < is_deferred.size(); ++i) {
     const Op& op = graph.ops()[i];
     const auto leaves = [&](ValueId id) { return is_left[index_of(root_of(graph, id))]; };
-    if (!of_last_run[i] && std::ranges::any_of(op.outputs, leaves)) last = op.segment;
+    if (!is_deferred[i] && std::ranges::any_of(op.outputs, leaves)) last = op.segment;
   }
   return last;
 }

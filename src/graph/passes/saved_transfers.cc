@@ -1,4 +1,4 @@
-#include "graph/passes/saved_turns.h"
+#include "graph/passes/saved_transfers.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,9 +9,9 @@ namespace {
 
 constexpr size_t kLeastAhead = 2;
 
-class SavedTurns {
+class SavedSchedule {
  public:
-  SavedTurns(std::span<const SavedValue> values, uint32_t backward, const SavedRoom& room)
+  SavedSchedule(std::span<const SavedValue> values, uint32_t backward, const SavedRoom& room)
       : values_(values),
         backward_(backward),
         most_bytes_(room.most_bytes),
@@ -20,17 +20,17 @@ class SavedTurns {
     by_reader_.resize(values.size());
     std::iota(by_reader_.begin(), by_reader_.end(), size_t{0});
     std::ranges::stable_sort(by_reader_, {}, [&](size_t k) { return values_[k].first_reader; });
-    turns_.resize(values.size());
+    transfers_.resize(values.size());
     take_least();
   }
 
-  std::vector<SavedTurn> found() && {
+  std::vector<SavedTransfer> found() && {
     keep_first_read();
     if (!live_bytes_.empty()) {
       leave_late();
       come_early();
     }
-    return std::move(turns_);
+    return std::move(transfers_);
   }
 
  private:
@@ -50,15 +50,15 @@ class SavedTurns {
   // Everything moves, and no earlier and no later than it has to.
   void take_least() {
     for (size_t k = 0; k < values_.size(); ++k) {
-      turns_[k].gone_before = gone_before(k, kLeastAhead);
-      turns_[by_reader_[k]].back_before = back_before(k, kLeastAhead);
+      transfers_[k].gone_before = gone_before(k, kLeastAhead);
+      transfers_[by_reader_[k]].back_before = back_before(k, kLeastAhead);
     }
     if (live_bytes_.empty()) return;
     for (size_t k = 0; k < values_.size(); ++k) {
       const SavedValue& value = values_[k];
       add(value.last_reader + 1, value.first_reader, -value.bytes);
-      add(value.last_reader + 1, turns_[k].gone_before, value.bytes);
-      add(turns_[k].back_before, value.first_reader, value.bytes);
+      add(value.last_reader + 1, transfers_[k].gone_before, value.bytes);
+      add(transfers_[k].back_before, value.first_reader, value.bytes);
     }
   }
 
@@ -75,10 +75,10 @@ class SavedTurns {
 
   void keep_first_read() {
     for (const size_t k : by_reader_) {
-      const uint32_t gone = std::max(turns_[k].gone_before, values_[k].last_reader + 1);
-      const uint32_t back = turns_[k].back_before;
+      const uint32_t gone = std::max(transfers_[k].gone_before, values_[k].last_reader + 1);
+      const uint32_t back = transfers_[k].back_before;
       if (!have_room(gone, back, values_[k].bytes)) return;
-      turns_[k].stays = true;
+      transfers_[k].stays = true;
       if (!live_bytes_.empty()) add(gone, back, values_[k].bytes);
     }
   }
@@ -87,8 +87,8 @@ class SavedTurns {
     uint32_t latest = backward_;
     for (size_t k = values_.size(); k-- > 0;) {
       const SavedValue& value = values_[k];
-      uint32_t& gone = turns_[k].gone_before;
-      if (turns_[k].stays) continue;
+      uint32_t& gone = transfers_[k].gone_before;
+      if (transfers_[k].stays) continue;
       latest = std::min(latest, gone_before(k, most_ahead_));
       for (; gone < latest; ++gone) {
         if (gone <= value.last_reader) continue;
@@ -103,8 +103,8 @@ class SavedTurns {
     uint32_t earliest = backward_;
     for (size_t number = 0; number < values_.size(); ++number) {
       const size_t k = by_reader_[number];
-      uint32_t& back = turns_[k].back_before;
-      if (turns_[k].stays) continue;
+      uint32_t& back = transfers_[k].back_before;
+      if (transfers_[k].stays) continue;
       earliest = std::max(earliest, back_before(number, most_ahead_));
       for (; back > earliest && have_room(back - 1, back, values_[k].bytes); --back)
         live_bytes_[back - 1] += values_[k].bytes;
@@ -118,14 +118,14 @@ class SavedTurns {
   size_t most_ahead_;
   std::vector<int64_t> live_bytes_;
   std::vector<size_t> by_reader_;  // the values in the order in which they are read
-  std::vector<SavedTurn> turns_;
+  std::vector<SavedTransfer> transfers_;
 };
 
 }  // namespace
 
-std::vector<SavedTurn> saved_turns(std::span<const SavedValue> values, uint32_t backward,
-                                   const SavedRoom& room) {
-  return SavedTurns(values, backward, room).found();
+std::vector<SavedTransfer> transfers_of_saved_values(std::span<const SavedValue> values, uint32_t backward,
+                                                     const SavedRoom& room) {
+  return SavedSchedule(values, backward, room).found();
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "graph/analysis/alike.h"
+#include "graph/analysis/op_kinds.h"
 
 #include <algorithm>
 #include <functional>

@@ -1,0 +1,53 @@
+// The transfer schedule of saved activations: when each is copied to the host's memory and back, and which of them stay
+// on the device. offload_activations.cc inserts the copies accordingly. A pure function of numbers; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace plimsoll {
+
+// A value that the forward pass saves, by positions in the program without copies.
+struct SavedValue {
+  int64_t bytes = 0;
+  uint32_t producer = 0;
+  uint32_t last_reader = 0;   // in the forward pass; the producer if no op there reads it
+  uint32_t first_reader = 0;  // after the forward pass
+};
+
+// How much of the device's memory a step uses, and how much it may use.
+struct SavedRoom {
+  // The live bytes at each position of the program without copies if every saved value stays on the device. Empty if
+  // they are not known.
+  std::vector<int64_t> live_bytes = {};
+  // The limit on the device at any position, values that are being copied included.
+  int64_t most_bytes = 0;
+  // The number of values that may be under way in one direction at a time, including the one that an op waits for.
+  size_t most_ahead = 0;
+};
+
+// The transfers of one saved value. Its copy to the host starts after its producer and has ended before the op at
+// `gone_before`; the copy back starts before the op at `back_before`. A value that stays is not copied.
+struct SavedTransfer {
+  bool stays = false;
+  uint32_t gone_before = 0;
+  uint32_t back_before = 0;
+};
+
+// Makes the schedule. `backward` is the position after the forward pass.
+//
+// If room.live_bytes is empty, the schedule needs the least memory: two values at a time wait for their copy to the host,
+// each value is copied back two readers before the one that needs it, and a value stays if that takes no more memory.
+//
+// Otherwise the values that the backward pass reads first stay, up to the first one that does not fit: every byte that
+// stays saves two bytes on the link. The rest of the memory gives the other copies more time. Copies to the host end
+// later, beginning with the values that are made last; copies back start earlier, beginning with the values that are
+// read first.
+//
+// Requires: values in the order of their producers; room.live_bytes for every position or for none.
+std::vector<SavedTransfer> transfers_of_saved_values(std::span<const SavedValue> values, uint32_t backward,
+                                                     const SavedRoom& room);
+
+}  // namespace plimsoll

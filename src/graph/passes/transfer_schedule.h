@@ -1,0 +1,100 @@
+// The transfer schedule of optimizer states: when the states of each update are copied from the host's memory to the
+// device, when they are copied back, and when their bytes on the device are free again. offload_states.cc inserts
+// the copies accordingly. Pure functions of numbers; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace plimsoll {
+
+// An update whose states are kept in the host's memory.
+struct MovedUpdate {
+  uint32_t op = 0;  // its position
+  Segment segment = Segment::kOptimizer;
+  int64_t bytes = 0;      // of all its states: what is copied in each direction
+  bool follows = false;   // only updates, and ops that compute gradients for them by rows, separate it
+                          // from the update before it
+  bool ends_run = false;  // other ops separate it from the next update, which is in the same segment
+  std::vector<int64_t> state_bytes = {};  // of each state; they add up to `bytes`
+};
+
+// Returns the updates whose states the pass offload_states moves, in the order of their positions.
+std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
+
+// The memory and the time that a step leaves for copies of states.
+struct StepRoom {
+  std::vector<int64_t> live_bytes = {};  // on the device at each position, without the states
+  std::vector<double> op_ms = {};        // the time of each op
+  int64_t most_bytes = 0;                // limit on the device at any position, states included
+  double link_bytes_per_ms = 0;          // in one direction while the other is busy too
+  uint32_t first = 0;                    // no copy to the device starts before the op at this position
+  bool may_defer = false;  // states may be copied back in the next step, during its forward pass
+};
+
+// When the states of one update are copied to the device: the copies start before the op at `before`, and wait until
+// the states of the first `ended` updates are back on the host, because they may take the bytes of those.
+struct StateTransfer {
+  uint32_t before = 0;
+  size_t ended = 0;
+  friend bool operator==(const StateTransfer&, const StateTransfer&) = default;
+};
+
+// A wait of the forward pass for memory: the op at `before` starts when the first `ended` copies to the host in this
+// segment have ended.
+struct Release {
+  uint32_t before = 0;
+  size_t ended = 0;
+  friend bool operator==(const Release&, const Release&) = default;
+};
+
+// The copies of one step.
+struct TransferSchedule {
+  std::vector<StateTransfer> transfers = {};  // one for each update
+  // The states of the last `deferred` updates stay on the device when the step ends. The next step copies them back
+  // from its start on, those of the last update first: that frees memory in the reverse order of allocation, so that
+  // the buffers can be stacked.
+  size_t deferred = 0;
+  // Only if updates run in the forward pass: the states of the first `prefetched` updates are copied to the device at
+  // the end of the step before, after its forward pass, those of the first update last.
+  size_t prefetched = 0;
+  std::vector<Release> releases = {};
+  friend bool operator==(const TransferSchedule&, const TransferSchedule&) = default;
+};
+
+// Returns the numbers of the updates in the order in which their copies to the device occur in the program.
+std::vector<size_t> order_of_copies(const TransferSchedule& transfers);
+
+// Returns StateTransfer::ended of update `k`, counted from the start of the update's segment instead of the start of the
+// step: how many updates of this segment must have their states back on the host before those of `k` are copied.
+size_t ended_in_segment(std::span<const MovedUpdate> updates, std::span<const StateTransfer> transfers,
+                        size_t k);
+
+// The schedule that needs the least memory: states are copied one update ahead, so that those of two updates are on the
+// device at a time. If other ops separate two updates, the copies start only after those ops.
+std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUpdate> updates);
+
+// The schedule that copies states as early as memory allows, with as many copies under way as fit. It simulates the ops
+// and both directions of the link: states take the bytes of others that are back on the host by then, and between two
+// updates with no other op in between they wait for such bytes. The end of a segment waits for all copies, so the copies
+// start in an earlier segment than the update's only if they end before that segment does. If room.may_defer, the
+// function tries several numbers of deferred updates and returns the schedule with the shortest step; the forward pass
+// then waits (releases) for the bytes of states that are still being copied back. Returns
+// transfers_with_minimum_memory() if nothing is faster. Requires: updates in the order of their positions.
+TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
+                                                std::span<const Segment> segments, const StepRoom& room);
+
+// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use.cc). The states of
+// as many updates as fit next to the gradients are prefetched. The others are copied during the forward pass, each as
+// soon as there is memory, unless ops would wait longer for that; ops wait if activations need the bytes of states that
+// are still being copied back. Returns nothing if there is not enough memory.
+std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
+                                                              std::span<const Segment> segments,
+                                                              const StepRoom& room);
+
+}  // namespace plimsoll

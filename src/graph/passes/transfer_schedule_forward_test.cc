@@ -1,0 +1,117 @@
+// Transfers of states whose updates stand in the forward pass, in numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "graph/passes/transfer_schedule.h"
+
+namespace plimsoll {
+namespace {
+
+// A forward pass of four updates, each before its op, whose gradients die and whose activations are born; a
+// backward pass; a norm.
+struct LateStep {
+  std::vector<Segment> segments;
+  StepRoom room{.live_bytes = {40, 40, 45, 45, 50, 50, 55, 55, 60, 55, 50, 45, 40},
+                .op_ms = {0.1, 1, 0.1, 1, 0.1, 1, 0.1, 1, 1, 1, 1, 1, 0.5},
+                .most_bytes = 100,
+                .link_bytes_per_ms = 20};
+  std::vector<MovedUpdate> updates;
+
+  LateStep() {
+    segments.assign(13, Segment::kBackward);
+    std::fill(segments.begin(), segments.begin() + 8, Segment::kForward);
+    segments.back() = Segment::kOptimizer;
+    for (uint32_t op = 0; op < 8; op += 2)
+      updates.push_back({.op = op, .segment = Segment::kForward, .bytes = 20});
+  }
+
+  std::optional<TransferSchedule> transfers() const {
+    return transfers_for_forward_updates(updates, segments, room);
+  }
+};
+
+// Bytes at each position that states have by their transfers; what has gone home is free where somebody waits for
+// it, or at the end of the forward pass.
+std::vector<int64_t> held_bytes(const LateStep& step, const TransferSchedule& transfers) {
+  const size_t n = step.segments.size();
+  std::vector<int64_t> held(n, 0);
+  const auto end = [&](size_t k) {
+    uint32_t last = 7;
+    const auto end_before = [&](uint32_t position, size_t ended) {
+      if (ended > k) last = std::min(last, position - 1);
+    };
+    for (const Release& release : transfers.releases) end_before(release.before, release.ended);
+    for (size_t j = transfers.prefetched; j < transfers.transfers.size(); ++j)
+      end_before(transfers.transfers[j].before, transfers.transfers[j].ended);
+    return last;
+  };
+  for (size_t k = 0; k < transfers.transfers.size(); ++k) {
+    const uint32_t first = transfers.transfers[k].before;
+    for (uint32_t p = 0; p < n; ++p) {
+      const bool is_held = k < transfers.prefetched ? p >= first || p <= end(k) : p >= first && p <= end(k);
+      held[p] += is_held ? step.updates[k].bytes : 0;
+    }
+  }
+  return held;
+}
+
+TEST(ForwardSchedule, TheFirstComeInTheStepBeforeTheLastOfThemFirst) {
+  const LateStep step;
+  const std::optional<TransferSchedule> transfers = step.transfers();
+  ASSERT_TRUE(transfers);
+  EXPECT_GT(transfers->prefetched, 0u);
+  EXPECT_EQ(transfers->deferred, 0u);
+  for (size_t k = 0; k < transfers->prefetched; ++k) {
+    EXPECT_GE(transfers->transfers[k].before, 8u);
+    EXPECT_EQ(transfers->transfers[k].ended, 0u);
+    EXPECT_LE(transfers->transfers[k].before, transfers->transfers[k == 0 ? 0 : k - 1].before);
+  }
+  for (size_t k = transfers->prefetched; k < 4; ++k)
+    EXPECT_LE(transfers->transfers[k].before, step.updates[k].op);
+  std::vector<size_t> order(4);
+  for (size_t i = 0; i < 4; ++i) order[i] = i < 4 - transfers->prefetched ? transfers->prefetched + i : 3 - i;
+  EXPECT_EQ(order_of_copies(*transfers), order);
+}
+
+TEST(ForwardSchedule, NeverTakeMoreThanThereIs) {
+  LateStep step;
+  int found = 0;
+  for (const int64_t most : {70, 75, 80, 85, 90, 100, 120, 140, 200}) {
+    step.room.most_bytes = most;
+    const std::optional<TransferSchedule> transfers = step.transfers();
+    if (!transfers) continue;
+    ++found;
+    const std::vector<int64_t> held = held_bytes(step, *transfers);
+    for (size_t p = 0; p < held.size(); ++p)
+      EXPECT_LE(held[p] + step.room.live_bytes[p], most) << "at " << p << " of " << most;
+  }
+  EXPECT_GT(found, 5);
+}
+
+// All fit at once: they come early, as many as the end of the step has time for.
+TEST(ForwardSchedule, AreThereWhenTheStepEnds) {
+  LateStep step;
+  step.room.most_bytes = 1000;
+  // Of 0.8 ms each, and a quarter more to be there for sure: four in the 4 ms of the backward pass.
+  step.room.link_bytes_per_ms = 25;
+  EXPECT_EQ(step.transfers()->prefetched, 4u);
+  step.room.link_bytes_per_ms = 24;
+  EXPECT_EQ(step.transfers()->prefetched, 3u);
+  // Of 1.6 ms: two.
+  step.room.link_bytes_per_ms = 12.5;
+  EXPECT_EQ(step.transfers()->prefetched, 2u);
+  step.room.link_bytes_per_ms = 12;
+  EXPECT_EQ(step.transfers()->prefetched, 1u);
+}
+
+TEST(ForwardSchedule, AreNoneWithoutRoomForOneUpdate) {
+  LateStep step;
+  step.room.most_bytes = 65;
+  EXPECT_FALSE(step.transfers());
+}
+
+}  // namespace
+}  // namespace plimsoll
