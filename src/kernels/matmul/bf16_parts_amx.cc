@@ -5,12 +5,12 @@
 namespace plimsoll {
 namespace {
 
-// A step: [part][first or other 16][tile].
+// Layout of a step: [part][first or second 16][tile].
 constexpr int64_t kPartBytes = 2 * kTileBytes;
 static_assert(kPartsStepBytes == kParts * kPartBytes && kPartsStepTerms == kTileTerms);
 
-// Terms are paired with those 16 further on. So the two numbers of a word come from two vectors, in A from
-// one row and in B from two, and return to fp32 by a shift and a mask.
+// Each term is paired with the term 16 positions later. The two numbers of a word therefore come from two
+// vectors (from one row of A, or from two rows of B), and a shift and a mask convert them back to fp32.
 struct WordOrder {
   __m512i halves;
   __m512i upper;
@@ -21,7 +21,7 @@ PLIMSOLL_AMX_INLINE WordOrder word_order() {
   return {_mm512_or_si512(lane, other), _mm512_set1_epi32(static_cast<int>(0xffff0000u))};
 }
 
-// A row of each part's tile.
+// Writes one row of each part's tile.
 PLIMSOLL_AMX_INLINE void split_words(__m512 first, __m512 second, const WordOrder& order, std::byte* row) {
   for (int64_t part = 0; part < kParts; ++part) {
     const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
@@ -32,7 +32,7 @@ PLIMSOLL_AMX_INLINE void split_words(__m512 first, __m512 second, const WordOrde
   }
 }
 
-// 16 rows, of which the columns under the mask are there.
+// Loads 16 rows, of which only the columns in the mask exist, and transposes them.
 PLIMSOLL_AMX_INLINE void load_transposed(const float* from, int64_t stride, int64_t rows, __mmask16 columns,
                                          __m512i (&words)[16]) {
   for (int64_t r = 0; r < 16; ++r) {
@@ -48,7 +48,7 @@ PLIMSOLL_AMX_INLINE void split_transposed(__m512i (&first)[16], __m512i (&second
   }
 }
 
-// Tiles whose rows are rows of A, and whose terms lie side by side.
+// Splits a tile whose rows are rows of A. The terms of a row are adjacent in memory.
 PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                  std::byte* tile) {
   const WordOrder order = word_order();
@@ -62,7 +62,7 @@ PLIMSOLL_AMX void split_row_tile(const float* from, int64_t stride, int64_t rows
   }
 }
 
-// The same of an A whose terms lie apart.
+// Does the same for an A whose terms are a stride apart.
 PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_t rows, int64_t terms,
                                        std::byte* tile) {
   __m512i first[16], second[16];
@@ -71,7 +71,8 @@ PLIMSOLL_AMX void split_row_tile_apart(const float* from, int64_t stride, int64_
   split_transposed(first, second, tile);
 }
 
-// Tiles whose rows are pairs of terms, and whose words are columns of B, whose terms lie apart.
+// Splits a tile whose rows are pairs of terms and whose words are columns of B. The terms of a column are a
+// stride apart.
 PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                           std::byte* tile) {
   const WordOrder order = word_order();
@@ -84,7 +85,7 @@ PLIMSOLL_AMX void split_column_tile_apart(const float* from, int64_t stride, int
   }
 }
 
-// The same of a B whose terms lie side by side.
+// Does the same for a B whose terms are adjacent.
 PLIMSOLL_AMX void split_column_tile(const float* from, int64_t stride, int64_t columns, int64_t terms,
                                     std::byte* tile) {
   __m512i first[16], second[16];
@@ -157,7 +158,7 @@ PLIMSOLL_AMX void multiply_parts_amx(const PartsProduct& product) {
   }
   const std::byte* a = product.a;
   const std::byte* b = product.b;
-  // In an order in which each product of parts has one operand of the one before it.
+  // In this order each product of parts shares one operand with the product before it.
   for (int64_t s = 0; s < product.steps; ++s, a += kPartsStepBytes, b += kPartsStepBytes) {
     load_a(a + 2 * kPartBytes);
     load_b(b);

@@ -1,23 +1,26 @@
-// Products of fp32 matrices on AMX tiles, which multiply bf16: each number is taken apart into three bf16,
-// and six of the nine products of parts are summed in fp32. What there is for one block of 32 x 32 of C;
-// matmul_cpu_amx.cc goes over whole matrices.
+// Products of fp32 matrices on AMX tiles, which multiply bf16. Each number is split into three bf16 parts,
+// and six of the nine products of parts are summed in fp32. This file computes one block of 32 x 32 of C;
+// matmul_cpu_amx.cc loops over whole matrices.
 //
 //   x = x1 + x2 + x3,   x1 = bf16(x), x2 = bf16(x - x1), x3 = x - x1 - x2
 //   a b ~ a1 b1 + a1 b2 + a2 b1 + a2 b2 + a1 b3 + a3 b1
 //
-// Error: bf16 holds 8 bits, so that |x2| <= 2^-8 |x| and |x3| <= 2^-17 |x|, and of the 24 bits of x no more
-// than 7 are left for x3: the three parts are x. The products that are left out, a2 b3, a3 b2 and a3 b3, are
-// at most (2^-24 + 2^-34) |a| |b|. A product of parts is exact in fp32. A tile instruction sums 16 of them
-// into each of two sums, adds the two, and adds that to C (Intel's manual, volume 2, TDPBF16PS): a product
-// passes 17 roundings there, and C passes one for each instruction, so that nothing passes more than r = 6
-// ceil(k / 32) + 17 roundings, where the terms of a plain sum pass up to k + 1. The products that are taken
-// sum to less than (1 + 2^-6) |a| |b|, so that the error is below ((1 + 2^-6) gamma_r + 2^-23.9) of the sum
-// of magnitudes: from 32 terms on less than gamma_(k + 2), the bound of every fp32 product
-// (matmul_error_bound); with fewer it may be as large as with 32. Measured on random numbers: half of the rms
-// error of sequential fused multiply-adds. Range: parts below fp32's normal range count as zero, so that
-// numbers below 2^-102 lose up to 2^-125. A number beyond 3.39e38, which bf16 rounds to infinity, gives NaN,
-// as one does that is not finite. Thread-safe: pure on distinct memory. Requires: splitting AVX512_BF16,
-// multiplying configure_amx_tiles() on this thread.
+// Error: bf16 holds 8 bits, so |x2| <= 2^-8 |x| and |x3| <= 2^-17 |x|. Of the 24 bits of x at most 7 remain
+// for x3, so the three parts represent x exactly. The omitted products a2 b3, a3 b2 and a3 b3 are together at
+// most (2^-24 + 2^-34) |a| |b|. A product of parts is exact in fp32. A tile instruction adds 16 products to
+// each of two sums, adds the two sums, and adds the result to C (Intel's manual, volume 2, TDPBF16PS). A
+// product passes through 17 roundings there, and C through one per instruction, so nothing passes through
+// more than r = 6 ceil(k / 32) + 17 roundings; the terms of a plain sum pass through up to k + 1. The six
+// products sum to less than (1 + 2^-6) |a| |b|, so the error is below ((1 + 2^-6) gamma_r + 2^-23.9) of the
+// sum of magnitudes. From 32 terms on this is less than gamma_(k + 2), the bound of every fp32 product
+// (matmul_error_bound); with fewer terms it may be as large as with 32. Measured on random numbers: half of
+// the rms error of sequential fused multiply-adds.
+//
+// Range: parts below fp32's normal range count as zero, so numbers below 2^-102 lose up to 2^-125. A number
+// beyond 3.39e38, which bf16 rounds to infinity, gives NaN, and so does a number that is not finite.
+//
+// Thread-safe: pure on distinct memory. Requires: AVX512_BF16 for splitting; configure_amx_tiles() on this
+// thread for multiplying.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +28,8 @@
 
 namespace plimsoll {
 
-// Rows of A and columns of B are split 32 at a time. A step is 32 terms of those: for each part two tiles, of
-// the first 16 and of the others.
+// Rows of A and columns of B are split 32 at a time. A step consists of 32 terms of these: for each part two
+// tiles, one for the first 16 rows or columns and one for the others.
 inline constexpr int64_t kPartsBlock = 32;
 inline constexpr int64_t kPartsStepTerms = 32;
 inline constexpr int64_t kParts = 3;
@@ -35,18 +38,18 @@ constexpr int64_t parts_steps(int64_t terms) {
   return (terms + kPartsStepTerms - 1) / kPartsStepTerms;
 }
 
-// Whether the terms of a row of A, or of a column of B, lie side by side in memory or a stride apart.
+// States if the terms of a row of A, or of a column of B, are adjacent in memory or a stride apart.
 enum class TermsLie : uint8_t { kSideBySide, kApart };
 
 struct PartsSource {
-  const float* from = nullptr;  // the block's first row or column, at its first term
-  int64_t stride = 0;           // between rows or columns whose terms lie side by side; else between terms
+  const float* from = nullptr;  // the first row or column of the block, at its first term
+  int64_t stride = 0;  // between rows or columns if their terms are adjacent, otherwise between terms
   TermsLie terms_lie = TermsLie::kSideBySide;
-  int64_t count = 0;  // rows or columns that there are; zeros stand for those missing from the 32
-  int64_t terms = 0;  // zeros stand for those missing from the last step
+  int64_t count = 0;  // existing rows or columns; missing ones of the 32 are zero
+  int64_t terms = 0;  // missing terms of the last step are zero
 };
 
-// Writes parts_steps(terms) steps of rows of A, or of columns of B. Requires: `steps` aligned to 64.
+// Writes parts_steps(terms) steps of rows of A, or of columns of B. Requires: `steps` is aligned to 64 bytes.
 void split_rows_amx(const PartsSource& source, std::byte* steps);
 void split_columns_amx(const PartsSource& source, std::byte* steps);
 
@@ -59,10 +62,10 @@ struct PartsProduct {
   float* c = nullptr;  // [32][ldc]
   int64_t ldc = 0;
   PartsStart start = PartsStart::kZero;
-  const float* bias = nullptr;  // [32] where `start` says so
+  const float* bias = nullptr;  // [32]; only for PartsStart::kBias
 };
 
-// c = (bias or c or 0) + a b.
+// Computes c = (bias or c or 0) + a b.
 void multiply_parts_amx(const PartsProduct& product);
 
 }  // namespace plimsoll

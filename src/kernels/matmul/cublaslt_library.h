@@ -1,5 +1,5 @@
-// cuBLASLt, opened at run time so that a program without a GPU needs no such library and `plan` stays fast.
-// Only for sources that are built with CUDA.
+// cuBLASLt, opened at run time so that a program without a GPU does not need the library and `plan` stays
+// fast. Only for sources that are built with CUDA.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// The functions that are used, as the header declares them.
+// The functions that Plimsoll uses, with the types of the library's header.
 struct CublasLt {
   decltype(&::cublasLtCreate) create = nullptr;
   decltype(&::cublasLtGetVersion) version = nullptr;
@@ -28,10 +28,12 @@ struct CublasLt {
   cublasLtHandle_t handle = nullptr;
 };
 
-// Opened at the first call, with a handle on the current device. Errors: kDevice. Thread-safe.
+// Returns the library. The first call opens it and creates a handle on the current device. Errors: kDevice.
+// Thread-safe.
 const CublasLt& cublaslt();
 
-// Throws kDevice with the call's text and the library's words. `what` says for which product.
+// Throws kDevice with the name of the call and the library's error text if the status is an error. `what`
+// describes the product.
 void check_cublaslt(cublasStatus_t status, const char* call, const std::string& what);
 
 }  // namespace plimsoll

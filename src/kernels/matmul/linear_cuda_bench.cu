@@ -1,15 +1,18 @@
-// Times of linear layers on the GPU at hand, at the shapes of the project's targets. With a bias, with an
-// addend in a place of its own and where the result goes, and with neither: by the kernel of ours and by
-// cuBLASLt. With GELU: by the kernel of ours, by the way that
-// prepare_linear_gelu_cuda() takes, by cuBLASLt's product and bias_gelu, and that product alone. And a layer
-// that widens with the one behind it, which adds a residual, over all rows at once and over chunks of them.
-// And a layer with a residual and the norm behind it: by the kernel of ours, and by the product with an
-// addend and the norm in its place. Milliseconds, the mean of calls in a row for kSeconds: a card that
-// products keep at its limit of power slows down within that time, and single calls would not show it. What
-// is compared takes turns, kTurns of them, and the median counts, once the results are near each other. A
-// plain program.
+// Times linear layers on the current GPU at the shapes of the project's targets:
+// - with a bias, with a separate addend, with the result as addend, and with neither: by Plimsoll's own
+//   kernel and by cuBLASLt;
+// - with GELU: by the own kernel, by the choice of prepare_linear_gelu_cuda(), by cuBLASLt's product followed
+//   by bias_gelu, and that product alone;
+// - a widening layer followed by the layer that adds a residual, over all rows at once and over chunks of
+//   rows;
+// - with a residual and the norm that follows: by the own kernel, and by the product with an addend followed
+//   by the norm in place.
 //
-//   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks]     all unless told
+// Prints milliseconds, the mean of consecutive calls for kSeconds: products keep a card at its power limit
+// and slow it down within that time, which single calls would not show. The compared kernels take kTurns
+// turns; the median counts, provided that the results agree. This is a plain program.
+//
+//   linear_cuda_bench [bias] [addend] [plain] [gelu] [norm] [chunks]     default: all
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -34,7 +37,7 @@ constexpr double kSeconds = 0.2;
 constexpr int kTurns = 3;
 constexpr int kSm = 90;
 
-// Not the default stream, which nothing can be captured on.
+// The default stream cannot be captured, so this is another stream.
 cudaStream_t stream() {
   static const cudaStream_t made = [] {
     cudaStream_t to = nullptr;
@@ -44,7 +47,8 @@ cudaStream_t stream() {
   return made;
 }
 
-// Sums of four hashes of the index, about normal with a standard deviation of `scale`, as bf16, cut off.
+// Fills with sums of four hashes of the index: roughly normal with a standard deviation of `scale`, truncated
+// to bf16.
 __global__ void fill(uint16_t* data, int64_t count, float scale) {
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     uint64_t hash = static_cast<uint64_t>(i + 1) * 0x9e3779b97f4a7c15ull;
@@ -87,7 +91,7 @@ double mean_ms(const Call& call) {
   }
 }
 
-// The median of each call's turns.
+// Returns the median over the turns for each call.
 std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) {
   std::vector<std::vector<double>> times(calls.size());
   for (int turn = 0; turn < kTurns; ++turn) {
@@ -101,7 +105,8 @@ std::vector<double> medians_ms(const std::vector<std::function<void()>>& calls) 
   return medians;
 }
 
-// How many of two results in bf16 are further apart than two roundings and what sums of about one lose.
+// Counts elements of two bf16 results that differ by more than two roundings plus the error of sums of about
+// one.
 __global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, float slack,
                           unsigned long long* far) {
   for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
@@ -110,7 +115,7 @@ __global__ void count_far(const uint16_t* a, const uint16_t* b, int64_t count, f
     if (!(fabsf(x - y) <= slack * (0x1p-6f * fabsf(x) + 0x1p-7f))) atomicAdd(far, 1ull);
   }
 }
-// With `slack`, so many times as far.
+// `slack` multiplies the allowed difference.
 bool near(const View& a, const View& b, int64_t count, const char* what, float slack = 1) {
   unsigned long long* far = nullptr;
   unsigned long long found = 0;
@@ -186,7 +191,7 @@ void layer(Added added, int64_t rows, int64_t columns, int64_t terms) {
   run_with(*own, o.y, addend);
   run_with(*library, o.z, addend);
   const bool right = near(o.y, o.z, rows * columns, name);
-  // In place the numbers grow from call to call; y and z begin as the product's results.
+  // In place the numbers grow from call to call; y and z start as the product's results.
   const auto run = [&](CudaMatmul& matmul, const View& c) {
     run_with(matmul, c, added == Added::kAddendInPlace ? c : addend);
   };
@@ -249,7 +254,7 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   };
   run(own, o.y);
   run(apart, o.z);
-  // Sums of up to six are rounded twice on either way, at other places, and gains reach three.
+  // Sums of up to six are rounded twice by both methods, at different points, and gains reach three.
   if (near(o.y, o.z, rows * columns, "a layer with a norm", 12)) {
     const std::vector<double> ms = medians_ms({[&] { run(own, o.y); }, [&] { run(apart, o.z); }});
     std::printf("norm %6lld x %5lld x %5lld: own %8.4f ms %6.1f TFLOP/s, apart %8.4f ms (%s), %s\n",
@@ -261,7 +266,8 @@ void norm(int64_t rows, int64_t columns, int64_t terms) {
   for (const View& view : {residual, gain, beta}) PLIMSOLL_CUDA(cudaFree(view.data));
 }
 
-// y = gelu(x w^T + b) v^T + x as a graph of calls over `chunk` rows each, whose wide results share one place.
+// Computes y = gelu(x w^T + b) v^T + x as a graph of calls over `chunk` rows each, whose wide results share
+// one buffer.
 class FeedForward {
  public:
   FeedForward(const Operands& wide, const View& v, const View& y, const MatmulProblem& problem, int64_t chunk)

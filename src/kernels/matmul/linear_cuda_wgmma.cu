@@ -1,10 +1,10 @@
-// Linear layers on Hopper. A block per multiprocessor goes over tiles of 128 rows and 256 columns of y; one
-// thread of it brings 64 columns of x and w at a time by TMA into a ring of stages, and two warpgroups
-// multiply them, 64 rows each. A finished tile, rounded to 16 bits, waits in registers: a quarter of its
-// columns goes out to memory while the next tile's products run, for every four stages of these. An
-// activation and the bias before it are on that way; a bias alone is added before the tile is rounded, and
-// its numbers come while the tile's last products run. An addend is on that way too: the copy engine brings
-// a quarter of it to where that quarter of y will leave from, two stages before.
+// Linear layers on Hopper. One block per multiprocessor loops over tiles of 128 rows and 256 columns of y.
+// One of its threads loads 64 columns of x and w at a time by TMA into a ring of stages, and two warpgroups
+// multiply them, 64 rows each. A finished tile, rounded to 16 bits, stays in registers while the products of
+// the next tile run; a quarter of its columns is written to memory for every four stages of these products.
+// An activation and its bias are applied on that path. A bias without activation is added before the tile is
+// rounded, and is loaded while the last products of the tile run. An addend is also applied on that path: TMA
+// loads a quarter of it into the buffer from which that quarter of y will be written, two stages earlier.
 #include <algorithm>
 
 #include "base/check.h"
@@ -23,8 +23,8 @@ enum class Epilogue : uint8_t { kNone, kBias, kAddend, kBiasGelu };
 struct Biases {
   float left[2], right[2];
 };
-// Of the 16 columns `step` of a part, this thread's: in the left and in the right eight. None where nothing
-// follows the rounding of a tile, or no bias.
+// Returns this thread's biases for 16 columns (`step`) of a part, in the left and in the right eight; none if
+// nothing is applied after a tile is rounded.
 template <Epilogue kEpilogue>
 __device__ __forceinline__ Biases biases_of(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             int step) {
@@ -49,8 +49,8 @@ __device__ __forceinline__ uint32_t finish(uint32_t sums, const float (&bias)[2]
   }
 }
 
-// 16 columns of a part (`sums`: its 16 words) go to the box, where their addend is if there is one; the last
-// of four steps sends it off.
+// Writes 16 columns of a part (`sums` holds the part's 16 words) to the box, which contains their addend if
+// there is one. The last of four steps sends the box.
 template <typename T, Epilogue kEpilogue>
 __device__ __forceinline__ void put_out(const Args& args, const Warp& warp, const Tile& tile,
                                         const uint32_t* sums, int part, int step, const Biases& biases,
@@ -84,8 +84,8 @@ __device__ __forceinline__ void put_out_part(const Args& args, const Warp& warp,
                           biases_of<kEpilogue>(args, warp, tile, part, step), place);
 }
 
-// Products of four stages. While they run, a part of the waiting tile is put out, if there is one; fetch()
-// is called when what the part before it has sent off has had the time of two stages to leave.
+// Multiplies four stages. Meanwhile, if a tile is waiting, one of its parts is written. fetch() is called
+// after two stages, when the box that the previous part sent has had time to leave.
 template <typename T, Epilogue kEpilogue, typename Fetch>
 __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp, Ring& ring,
                                               float (&acc)[128], bool adds, const Tile& tile,
@@ -101,9 +101,9 @@ __device__ __forceinline__ void multiply_part(const Args& args, const Warp& warp
   }
 }
 
-// What waits when the last products are done. All addends are asked for at once: the first part's is there,
-// the second's box is free, and the others lie where this warp's rows of x were, which its warpgroup has
-// read.
+// Writes the tile that waits when the last products are finished. All addends are requested at once: the
+// first part's has arrived, the second part's box is free, and the others go to the memory of this warp's
+// rows of x, which its warpgroup has finished reading.
 template <typename T, Epilogue kEpilogue>
 __device__ void put_out_last(const Args& args, const Warp& warp, const Ring& ring, const Waiting& waiting) {
   Place places[kParts];
@@ -128,7 +128,7 @@ __device__ void put_out_last(const Args& args, const Warp& warp, const Ring& rin
     put_out_part<T, kEpilogue>(args, warp, waiting.tile, waiting.sums + 16 * part, part, places[part]);
 }
 
-// kHidden: how many parts of a tile find products to hide behind.
+// kHidden is the number of parts of a tile that are written while products run.
 template <typename T, Epilogue kEpilogue, int kHidden>
 __device__ void consume(const Args& args, const Warp& warp, Ring ring) {
   constexpr bool kAdds = kEpilogue == Epilogue::kAddend;

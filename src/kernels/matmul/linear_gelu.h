@@ -1,19 +1,21 @@
-// A linear layer and its activation in one: contract and reference. No graph, no allocation in run().
+// A linear layer fused with its activation: contract and reference. The code knows no graph, and run() does
+// not allocate.
 //
 //   y_TN = gelu(x w^T + bias), the erf form of element_wise/gelu.h
 //
 // Shape letters: T rows, K terms, N columns; dense, row-major.
-// Types: x, w and y of one type, bf16 or f16; bias f32 or that type. The reference takes any floating types.
-// Accumulation: products are summed in fp32; the sum is rounded to the type of y before the bias is added to
-// it in fp32, as matmul and bias_gelu_fwd round it. The reference does not round it.
-// Error of each element: linear_gelu_error_bound below.
-// Rows: a row of y depends on the same row of x alone; tail rows may hold anything finite.
-// Aliasing: y overlaps nothing else. Repeatability: the same bits for the same problem and card, and for the
-// same version of the library where the product is the library's.
-// Cost: 2 T N K FLOPs and those of the activation; each operand is read once and y written once, where
-// bias_gelu after matmul writes and reads T N numbers more.
-// Thread-safety and ownership: as matmul.h, whose arguments it takes: a is x, b is w, c is y; there is a bias
-// and no addend.
+// Types: x, w and y have one type, bf16 or f16; bias is f32 or has that type. The reference takes any
+// floating types.
+// Accumulation: products are summed in fp32. The sum is rounded to the type of y before the bias is added to
+// it in fp32, as in matmul followed by bias_gelu_fwd. The reference does not round it.
+// Error of each element: linear_gelu_error_bound below. Rows: a row of y depends only on the same row of x;
+// tail rows may contain anything finite.
+// Aliasing: y overlaps no other operand.
+// Repeatability: the same bits for the same problem and card and, if the library computes the product, for
+// the same version of the library.
+// Cost: 2 T N K FLOPs plus those of the activation. Each operand is read once and y is written once;
+// bias_gelu after matmul writes and reads T N more elements. Thread-safety and ownership: as matmul.h, whose
+// arguments it takes: a is x, b is w, c is y; there is a bias and no addend.
 #pragma once
 
 #include <memory>
@@ -24,14 +26,14 @@
 
 namespace plimsoll {
 
-// Plain loops, summing in double; y is rounded once.
+// Computes y with plain loops, summing in double, and rounds it once.
 void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 
-// |error| of one element of the fast kernels, with `abs_sum` = sum |x||w| over its terms, `product` their
-// exact sum and `bias`. Four parts: the product's own error in fp32 (matmul_cuda.h) and its rounding to
-// `dtype`; the rounding of the sum with the bias; both times 1.13, the steepest slope of gelu; what the
-// activation loses, relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of element_wise/cuda/gelu.cuh); and
-// the store.
+// Returns a bound of |error| for one element of the fast kernels. `abs_sum` = sum |x||w| over its terms, and
+// `product` is their exact sum. It has four parts: the product's own error in fp32 (matmul_cuda.h) and its
+// rounding to the problem's type; the rounding of the sum with the bias; both times 1.13, the steepest slope
+// of gelu; the error of the activation relative to z Phi(-z) with z = |x| (ErfGeluOfRounded of
+// element_wise/cuda/gelu.cuh); and the store.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
 // linear_gelu on an NVIDIA GPU. Where linear_takes_own_product() says so (matmul_catalog.h), by a kernel of

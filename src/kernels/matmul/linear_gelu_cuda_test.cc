@@ -56,7 +56,7 @@ void check(LinearProblem problem, DType bias_dtype, Way way) {
   GuardedBuffer want(name + "/want", DType::kF64, problem.rows * problem.columns);
   GuardedBuffer scratch(name + "/scratch", DType::kU8, kCublasLtWorkspaceBytes);
   x.fill_normal();
-  // Sums of a standard deviation of two reach into both tails.
+  // Sums with a standard deviation of two reach both tails.
   w.fill_normal(0.0, 2.0 / std::sqrt(static_cast<double>(problem.terms)));
   bias.fill_uniform();
   DeviceBuffer dx(x), dw(w), dbias(bias), dy(y), dscratch(scratch);
@@ -97,8 +97,8 @@ TEST(LinearGeluCuda, FewRowsAreTheLibrarys) {
   check({.rows = 37, .columns = 256, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
 }
 
-// So many rows that a block takes several tiles, and one of them hides behind the next; they repeat, so that
-// the first ones' results say what all must be.
+// Uses so many rows that a block takes several tiles, of which one is written while the products of the next
+// run. The rows repeat, so the results of the first ones give the expected results of all.
 void check_many_rows(int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 64 - 5;
   const LinearProblem problem{

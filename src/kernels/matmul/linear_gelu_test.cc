@@ -14,8 +14,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// The reference against those of its two parts, which round the sum between them; also to bf16, where that
-// rounding is the larger part of the bound.
+// Compares the reference with the references of its two parts, which round the sum between them; also for
+// bf16, where that rounding is the larger part of the bound.
 void check_against_parts(DType dtype) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   const std::string name = "linear_gelu/" + std::string(dtype_name(dtype));
@@ -95,7 +95,7 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
   EXPECT_EQ(select(other).row, nullptr);
 }
 
-// 132 tiles at a time: 256 of them are nearly two rounds, 288 are far from three.
+// 132 tiles run at a time: 256 tiles nearly fill two rounds, 288 do not nearly fill three.
 TEST(LinearGelu, RoundsThatAreHalfEmptyAreTheLibrarys) {
   LinearProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_takes_own_product(problem));

@@ -1,20 +1,21 @@
-// A linear layer, the residual that is added to it and the norm behind both in one: contract and reference.
-// No graph, no allocation in run().
+// A linear layer fused with the addition of a residual and the norm that follows: contract and reference. The
+// code knows no graph, and run() does not allocate.
 //
-//   s = x w^T + bias + residual;  y_TN = norm(s) gain + beta, each row as normalize.h says
+//   s = x w^T + bias + residual;  y_TN = norm(s) gain + beta, each row as in normalize.h
 //
 // Shape letters: T rows, K terms, N columns; dense, row-major.
-// Types: x, w, residual and y of one type, bf16 or f16; bias, gain and beta f32 or that type. The reference
-// takes any floating types.
-// Accumulation: products are summed in fp32; s is rounded to the type of y on the way, once with one of bias
-// and residual and once before, and normalized in fp32. The reference does not round it.
-// Error of each element: linear_norm_error_bound below.
-// Rows: a row of y depends on the same rows of x and the residual alone; tail rows may hold anything finite.
-// Aliasing: y may be the residual and overlaps nothing else. Repeatability: the same bits for the same
-// problem and card, and for the same version of the library where the product is the library's. Cost: 2 T N K
-// FLOPs and 13 T N; each operand is read once and y written once, where the norm behind the product writes
-// and reads T N numbers more. Thread-safety and ownership: views borrow; distinct calls may run at once on
-// distinct outputs.
+// Types: x, w, residual and y have one type, bf16 or f16; bias, gain and beta are f32 or have that type. The
+// reference takes any floating types.
+// Accumulation: products are summed in fp32. s is rounded to the type of y twice, once before and once after
+// one of bias and residual is added, and normalized in fp32. The reference does not round it.
+// Error of each element: linear_norm_error_bound below. Rows: a row of y depends only on the same rows of x
+// and the residual; tail rows may contain anything finite.
+// Aliasing: y may be the residual and overlaps no other operand.
+// Repeatability: the same bits for the same problem and card and, if the library computes the product, for
+// the same version of the library.
+// Cost: 2 T N K FLOPs plus 13 T N. Each operand is read once and y is written once; a norm after the product
+// writes and reads T N more elements. Thread-safety and ownership: views borrow; distinct calls may run
+// concurrently on distinct outputs.
 #pragma once
 
 #include <cstddef>
@@ -38,18 +39,20 @@ struct LinearNormArgs {
   ConstView beta;      // [N]
   View y;              // [T, N]
   double eps = 1e-5;
-  std::span<std::byte> scratch = {};  // of the kernels of a GPU, as the catalog says
+  std::span<std::byte> scratch = {};  // for the GPU kernels, with the size from the catalog
 };
 
-// Plain loops, summing in double; y is rounded once.
+// Computes y with plain loops, summing in double, and rounds it once.
 void linear_norm_ref(const LinearProblem& problem, const LinearNormArgs& args);
 
-// |error| of an s of the fast kernels, with `abs_sum` = sum |x||w| over its terms and `product` their exact
-// sum: the product's own error in fp32 (matmul_cuda.h), two roundings to the layer's type and two to fp32.
+// Returns a bound of |error| for one element of s of the fast kernels. `abs_sum` = sum |x||w| over its terms,
+// and `product` is their exact sum. It consists of the product's own error in fp32 (matmul_cuda.h), two
+// roundings to the layer's type and two to fp32.
 double linear_norm_input_error_bound(const LinearProblem& problem, double abs_sum, double product,
                                      double bias, double residual);
-// |error| of one element of y with the exact `x_hat`, and `row` of exact s but for its input_error, the
-// largest of the above in this row: that of normalize.h, of scale_shift.h, and the store.
+// Returns a bound of |error| for one element of y. `x_hat` is exact, and `row` describes the exact s, except
+// for its input_error, which is the largest of the above bounds in this row. It consists of the bounds of
+// normalize.h and scale_shift.h, and the store.
 double linear_norm_error_bound(const LinearProblem& problem, const RowMagnitudes& row, double x_hat,
                                double gain, double beta);
 

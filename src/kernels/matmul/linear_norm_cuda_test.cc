@@ -29,7 +29,7 @@ int compute_capability() {
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
 
-// Where y lies: apart, or where the residual does.
+// The location of y: a separate tensor, or the residual.
 enum class Place : uint8_t { kApart, kInPlace };
 
 GuardedBuffer run(LinearNormCase& layer, Way way, Place place) {
@@ -75,7 +75,7 @@ void check(LinearProblem problem, DType parameters, Way way, double mean = 0.0) 
         test::compare(*got, want, {.per_element = bounds, .shape = {problem.rows, problem.columns}});
     EXPECT_TRUE(result.ok()) << result;
   }
-  // The library may take another way where it adds to its own output.
+  // The library may choose another algorithm if it adds to its own output.
   if (way == Way::kOwn) {
     EXPECT_TRUE(test::compare_bits(y, in_place).ok());
   }
@@ -97,7 +97,7 @@ TEST(LinearNormCuda, SmallTermsOfManyStages) {
   check({.rows = 16, .columns = 1024, .terms = 4096}, DType::kBF16, Way::kOwn);
 }
 
-// What E[s^2] - mean^2 would lose.
+// E[s^2] - mean^2 would lose accuracy here.
 TEST(LinearNormCuda, SmallMeansFarFromZero) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.rows = 20, .columns = 1024, .terms = 768, .dtype = DType::kF16}, DType::kF32, Way::kOwn, 40.0);
@@ -110,7 +110,7 @@ TEST(LinearNormCuda, FewRowsAreAProductAndANorm) {
   check({.rows = 37, .columns = 768, .terms = 3072, .workspace_bytes = 0}, DType::kF32, Way::kAsPrepared);
 }
 
-// Of rows that are not finite the blocks exchange their sums all the same, and no other row sees them.
+// Blocks also exchange the sums of rows that are not finite, and these do not affect other rows.
 TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
   PLIMSOLL_NEEDS_HOPPER();
   constexpr int64_t kRows = 130, kColumns = 1024, kWithNan = 5, kWithInfinity = 128;
@@ -131,8 +131,8 @@ TEST(LinearNormCuda, SmallRowsThatAreNotFinite) {
   }
 }
 
-// So many rows that a block takes several tiles, and one of them hides behind the next; they repeat, so
-// that the first ones' results say what all must be.
+// Uses so many rows that a block takes several tiles, of which one is written while the products of the next
+// run. The rows repeat, so the results of the first ones give the expected results of all.
 void check_many_rows(int64_t columns, int64_t terms, DType dtype) {
   constexpr int64_t kDistinct = 64, kRows = 128 * 117 - 5;
   const LinearProblem problem{

@@ -1,12 +1,12 @@
-// Linear layers and the norm behind them on Hopper. Blocks that stand side by side go over tiles of the same
-// rows, each over its own 256 columns of y (linear_tiles.cuh). A finished tile, its bias added and rounded to
-// 16 bits, waits in registers while the next tile's products run, for 32 steps of 16 columns: in the first 16
-// the addend comes to it and its rows are summed up; then the blocks show each other their rows' sums in
-// device memory; some stages later, in the other 16 steps, the rows are normalized and put out.
+// Linear layers on Hopper with the norm that follows them. Adjacent blocks loop over tiles of the same rows,
+// each over its own 256 columns of y (linear_tiles.cuh). A finished tile, with its bias added and rounded to
+// 16 bits, stays in registers while the products of the next tile run, for 32 steps of 16 columns. In the
+// first 16 steps the addend is added and the rows are summed up; then the blocks exchange the sums of their
+// rows through device memory; some stages later, in the other 16 steps, the rows are normalized and written.
 //
-// A row's sums are one number of 64 bits, which is written and read at once, and before the launch all of
-// them have a value that no sums have: whoever reads another has read what was written. The launch is
-// cooperative, so that all blocks run at a time and none waits for one that cannot begin.
+// The sums of a row are one 64-bit number, which is written and read atomically. Before the launch all of
+// them have a value that no sums can have; a reader that sees another value has read the sums. The launch is
+// cooperative, so all blocks run at the same time and none waits for a block that cannot start.
 #include <algorithm>
 #include <type_traits>
 
@@ -25,12 +25,12 @@ constexpr int kAddSteps = kParts * kStepsOfPart;
 constexpr int kSteps = 2 * kAddSteps;
 constexpr int kStagesApart = 4;
 constexpr uint64_t kNoSums = ~uint64_t{0};
-// Gain and beta of each of a block's columns, in fp32.
+// Gain and beta of each of the block's columns, in fp32.
 constexpr uint32_t kFactorsAt = kSharedBytes;
 constexpr uint32_t kNormSharedBytes = kFactorsAt + kColumns * sizeof(float2);
 static_assert(kLinearNormTilesAcross <= 8, "a thread of four reads the sums of two blocks");
 
-// How many stages of products so many steps in each of them take.
+// Returns the number of product stages that are needed if each handles `steps_of_stage` steps.
 constexpr int stages_for(int steps_of_stage) {
   return 2 * ((kAddSteps + steps_of_stage - 1) / steps_of_stage) + kStagesApart;
 }
@@ -42,12 +42,12 @@ struct NormArgs {
   uint64_t* sums;  // [tiles down, tiles across, kRows]
 };
 
-// Of numbers of a row: their mean, and the sum of the squares of what they differ from it.
+// The mean of some elements of a row, and the sum of their squared differences from it.
 struct Sums {
   float mean, squares;
 };
-// Two groups of as many numbers each, and four numbers to `count` (Chan, Golub, LeVeque, "Updating Formulae
-// and a Pairwise Algorithm for Computing Sample Variances", 1979).
+// Combine two groups of equal size, and add four elements to a group of `count` elements (Chan, Golub,
+// LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979).
 __device__ __forceinline__ Sums join_equal(const Sums& a, const Sums& b, float count_of_each) {
   const float apart = b.mean - a.mean;
   return {0.5f * (a.mean + b.mean), a.squares + b.squares + apart * apart * (0.5f * count_of_each)};
@@ -71,9 +71,9 @@ struct Norm {
   float scale, shift;
 };
 
-// Of this thread's two rows of the tile that waits.
+// The state of this thread's two rows of the waiting tile.
 struct Rows {
-  const float4* factors;  // of two columns each
+  const float4* factors;  // each of two columns
   Sums sums[2];
   uint64_t seen[2][2];  // of two blocks
   Norm norms[2];
@@ -86,7 +86,7 @@ __device__ __forceinline__ uint32_t add_pair(uint32_t a, uint32_t b) {
   return *reinterpret_cast<const uint32_t*>(&sum);
 }
 
-// Steps 0 to 15: the addend of 16 columns.
+// Steps 0 to 15: adds the addend to 16 columns.
 template <typename T>
 __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp, Waiting& waiting, Rows& rows,
                                          int number) {
@@ -112,7 +112,8 @@ __device__ __forceinline__ void add_step(const NormArgs& args, const Warp& warp,
   if (part < 2) fetch_addend(args.layer, warp, waiting.tile, part + 2);
 }
 
-// Where the sums of this thread's first row in a block's tile are; those of the second lie eight behind.
+// Returns the address of the sums of this thread's first row in a block's tile; those of the second row are
+// eight elements later.
 __device__ __forceinline__ uint64_t* sums_of(const NormArgs& args, const Warp& warp, const Tile& tile,
                                              int block) {
   return args.sums + (static_cast<int64_t>(tile.row) * args.layer.tiles_across + block * kRows) +
@@ -124,7 +125,8 @@ __device__ __forceinline__ uint64_t load_sums(const uint64_t* from) {
   return sums;
 }
 
-// A quad of threads has two rows of a tile between them, and each of its first two shows one.
+// Publishes the sums of the rows. A quad of threads holds two rows of a tile together; each of its first two
+// threads publishes one.
 __device__ __forceinline__ void show_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                           Rows& rows) {
 #pragma unroll
@@ -136,7 +138,7 @@ __device__ __forceinline__ void show_sums(const NormArgs& args, const Warp& warp
       sums = join_equal(sums, other, static_cast<float>(kColumns / 4 * apart));
     }
     if (warp.lane % 4 != row) continue;
-    // Squares have no sign, and none is left to a NaN: so they differ from kNoSums.
+    // The sums of squares are never negative, and the sign of a NaN is cleared, so they differ from kNoSums.
     const uint64_t both =
         uint64_t{__float_as_uint(sums.squares) & 0x7fffffffu} << 32 | __float_as_uint(sums.mean);
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(
@@ -146,7 +148,8 @@ __device__ __forceinline__ void show_sums(const NormArgs& args, const Warp& warp
   }
 }
 
-// A thread of a quad reads what the blocks of its number and of four more show.
+// Reads the published sums once. A thread of a quad reads those of the block with its own number and of the
+// block four later.
 __device__ __forceinline__ void look_for_sums(const NormArgs& args, const Warp& warp, const Tile& tile,
                                               Rows& rows) {
 #pragma unroll
@@ -172,7 +175,7 @@ __device__ __forceinline__ void wait_for_sums(const NormArgs& args, const Warp& 
   }
   __syncwarp();
 }
-// The same bits in all four.
+// Returns the sum over a quad of threads, with the same bits in all four.
 __device__ __forceinline__ float sum_of_quad(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
@@ -206,7 +209,7 @@ __device__ __forceinline__ void take_norms(const NormArgs& args, const Warp& war
   }
 }
 
-// Steps 16 to 31: 16 columns are normalized and go to their box; the last of a part sends it off.
+// Steps 16 to 31: normalizes 16 columns and writes them to their box. The last step of a part sends the box.
 template <typename T>
 __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp, const Waiting& waiting,
                                           const Rows& rows, int number) {
@@ -219,7 +222,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   uint32_t y[4];
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    // Gain and beta of a column, and of the next.
+    // Gain and beta of two adjacent columns.
     const float4 factors = rows.factors[8 * number + 4 * side + warp.lane % 4];
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -233,7 +236,7 @@ __device__ __forceinline__ void norm_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kStepsOfPart) send_box(args.layer, warp, waiting.tile, part, place.box);
 }
 
-// One of the kSteps of the tile that waits.
+// Runs one of the kSteps of the waiting tile.
 template <typename T>
 __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp, Waiting& waiting,
                                           Rows& rows, int step) {
@@ -246,13 +249,13 @@ __device__ __forceinline__ void take_step(const NormArgs& args, const Warp& warp
   if (step + 1 == kAddSteps) show_sums(args, warp, waiting.tile, rows);
 }
 
-// kStepsOfStage: of the tile that waits, in each stage of the next one's products; sums are on their way in
-// kStagesApart between.
+// kStepsOfStage is the number of steps of the waiting tile in each product stage of the next tile.
+// kStagesApart stages pass between publishing and reading the sums.
 template <typename T, int kStepsOfStage>
 __device__ void consume(const NormArgs& args, const Warp& warp, Ring ring, const float4* factors) {
   constexpr int kHidden = stages_for(kStepsOfStage);
   constexpr int kNormStage = (kHidden + kStagesApart) / 2;
-  // Behind it the box of the parts 0 and 2 has been sent off for long enough.
+  // After this step the box of parts 0 and 2 has had enough time to leave.
   constexpr int kFetchStep = kSteps - 3;
   float acc[128];
   Waiting waiting = {};

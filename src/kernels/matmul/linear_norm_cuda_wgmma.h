@@ -1,17 +1,18 @@
-// Linear layers on compute capability 9.0 whose epilogue is the norm behind them (linear_norm.h): blocks
-// that hold a row's columns between them exchange what its mean and variance need.
+// Linear layers on compute capability 9.0 with the following norm as their epilogue (linear_norm.h). The
+// blocks that hold the columns of a row exchange the sums for its mean and variance.
 //
 //   y_TN = norm(x w^T + bias + residual) gain + beta
 //
-// The product is summed in fp32 and rounded with its bias, the sum with the residual is rounded, and what is
-// rounded is normalized in fp32: sums of 256 columns each are joined, in order.
-// Requires: linear_norm_sizes_fit(); x, w, residual and y of the problem's type in device memory, aligned to
-// 16 bytes; bias, gain and beta in fp32 or that type, aligned to two of their numbers. y overlaps nothing
-// else but the residual, which it may be. Repeatability: the same bits for the same problem, whether y is the
-// residual or not; a row of y depends on the same rows of x and the residual alone. Thread-safety: as a
-// launch on the stream. All blocks of it run at a time. Errors: kInternal where what is
-// required does not hold. A build without code for compute capability 9.0 lacks the function
-// (PLIMSOLL_HAS_WGMMA).
+// Accumulation: the product is summed in fp32 and rounded with its bias, the sum with the residual is
+// rounded, and the rounded values are normalized in fp32. Sums of 256 columns each are combined in order.
+// Requires: linear_norm_sizes_fit(); x, w, residual and y have the problem's type, are in device memory and
+// aligned to 16 bytes; bias, gain and beta are fp32 or have that type, and are aligned to two of their
+// elements. y may be the residual and overlaps no other operand.
+// Repeatability: the same bits for the same problem, whether y is the residual or not; a row of y depends
+// only on the same rows of x and the residual.
+// Thread-safety: as a launch on the stream. All its blocks run at the same time.
+// Errors: kInternal if a requirement does not hold. A build without code for compute capability 9.0 does not
+// have the function (PLIMSOLL_HAS_WGMMA).
 #pragma once
 
 #include "device/cuda/stream.h"

@@ -18,7 +18,7 @@ namespace {
 using test::GuardedBuffer;
 using test::LinearNormCase;
 
-// The reference against those of its two parts, which round the sum between them.
+// Compares the reference with the references of its two parts, which round the sum between them.
 void check_against_parts(DType dtype, double mean) {
   const LinearProblem problem{.rows = 9, .columns = 7, .terms = 33, .dtype = dtype};
   LinearNormCase layer(problem, DType::kF32, "linear_norm/" + std::string(dtype_name(dtype)));
@@ -63,7 +63,7 @@ TEST(LinearNorm, TheReferenceIsThatOfItsParts) {
   check_against_parts(DType::kBF16, 20.0);
 }
 
-// By hand: s = (1, 3), mean 2, variance 1.
+// Computed by hand: s = (1, 3), mean 2, variance 1.
 TEST(LinearNorm, NormalizesTheSum) {
   GuardedBuffer x("x", DType::kF64, 2), w("w", DType::kF64, 4), bias("bias", DType::kF64, 2);
   GuardedBuffer residual("residual", DType::kF64, 2), gain("gain", DType::kF64, 2),
@@ -110,8 +110,8 @@ TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
   EXPECT_NE(selected(other).refused.front().reason.find("this card has 10.0"), std::string::npos);
 }
 
-// 33 times four blocks at a time: 32 tiles down are one round, 36 hardly more than one; 44 times three
-// blocks.
+// 33 times four blocks run at a time: 32 tiles of rows fill one round, 36 hardly more than one. With three
+// blocks per row of tiles it is 44 times three.
 TEST(LinearNorm, RoundsThatAreHalfEmptyAreTheLibrarys) {
   LinearProblem problem{.rows = 128 * 32, .columns = 1024, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_norm_takes_own_product(problem));

@@ -1,7 +1,7 @@
-// What the kernels of linear layers on Hopper have in common (linear_cuda_wgmma.cu,
-// linear_norm_cuda_wgmma.cu): tiles of 128 rows and 256 columns of y, whose terms one thread of a block
-// brings by TMA, 64 at a time, into a ring of stages, and the boxes in shared memory by which the parts of a
-// finished tile leave and addends come. For sources that nvcc compiles for sm_90a.
+// Code that the kernels of linear layers on Hopper share (linear_cuda_wgmma.cu, linear_norm_cuda_wgmma.cu):
+// tiles of 128 rows and 256 columns of y, whose terms one thread of a block loads by TMA, 64 at a time, into
+// a ring of stages; and the boxes in shared memory through which the parts of a finished tile are written and
+// addends are loaded. For sources that nvcc compiles for sm_90a.
 #pragma once
 
 #include <type_traits>
@@ -19,31 +19,33 @@ inline constexpr int kRows = static_cast<int>(kLinearTileRows),
                      kColumns = static_cast<int>(kLinearTileColumns);
 inline constexpr int kStageTerms = 64;
 inline constexpr int kStagesOfPart = static_cast<int>(kLinearTerms) / kStageTerms;
-inline constexpr int kParts = 4;  // of a waiting tile, 64 columns each
+inline constexpr int kParts = 4;  // parts of a waiting tile, 64 columns each
 inline constexpr uint32_t kStages = 4;
 inline constexpr uint32_t kRowBytes = kStageTerms * 2;
 inline constexpr uint32_t kStageBytes = (kRows + kColumns) * kRowBytes;
 inline constexpr int kConsumerWarps = 8;
 inline constexpr int kThreads = 3 * wgmma::kWarpgroup;
-inline constexpr int kBoxRows = 16;  // of y: a warp's
+inline constexpr int kBoxRows = 16;  // rows of y per box; each warp has its own boxes
 inline constexpr uint32_t kBoxBytes = kBoxRows * kRowBytes;
-// Stages; two boxes of each warp; two barriers of each stage and one of each box, for an addend.
+// Shared memory: the stages; two boxes per warp; two barriers per stage; and one barrier per box, for an
+// addend.
 inline constexpr uint32_t kBoxesAt = kStages * kStageBytes;
 inline constexpr uint32_t kBarriersAt = kBoxesAt + kConsumerWarps * 2 * kBoxBytes;
 inline constexpr uint32_t kAddendBarriersAt = kBarriersAt + 2 * 8 * kStages;
 inline constexpr uint32_t kSharedBytes = kAddendBarriersAt + kConsumerWarps * 2 * 8;
 
-// Of a layer, as a kernel takes them.
+// The arguments of a layer in the form that kernels take.
 struct Args {
   CUtensorMap x, w, addend, y;
   cuda::AnyFloats bias;
-  int tiles_down, tiles_across, stages;  // of a tile's terms
-  // Where the L2 cache is to have a tile's addend before the next tile's products run: a part at a time.
+  int tiles_down, tiles_across, stages;  // stages of a tile's terms
+  // If set, a tile's addend is prefetched into the L2 cache, a part at a time, before the products of the next
+  // tile run.
   bool prefetches_addend;
   CUtensorMap addend_parts;
 };
 
-// Errors: kInternal for a bias of another type than fp32 and the layer's.
+// Errors: kInternal for a bias whose type is neither fp32 nor the layer's.
 inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
   const DType dtype = problem.dtype;
   const ConstView bias = operands.bias;
@@ -64,7 +66,8 @@ inline Args args_of(const LinearProblem& problem, const MatmulArgs& operands) {
           .addend_parts = {}};
 }
 
-// A stage of the ring, as each of its users counts on its own: of all stages that it has met, from 0 on.
+// A position in the ring of stages. Each of its users counts on its own all stages that it has passed,
+// starting from 0.
 struct Ring {
   uint32_t base;
   uint32_t met = 0;
@@ -104,11 +107,12 @@ __device__ inline void produce(const Args& args, Ring ring) {
 struct Warp {
   int number = static_cast<int>(threadIdx.x) / 32;
   int lane = static_cast<int>(threadIdx.x) % 32;
-  uint32_t boxes = 0;    // its two
+  uint32_t boxes = 0;    // the warp's two boxes
   uint32_t addends = 0;  // the barriers of both
 };
 
-// Where a part of a tile leaves from, and the phase that says that its addend is there.
+// The box through which a part of a tile is written, and the phase of the barrier that signals the arrival of
+// its addend.
 struct Place {
   uint32_t box, addend, phase;
 };
@@ -117,14 +121,15 @@ __device__ __forceinline__ Place place_of(const Warp& warp, int part) {
   return {warp.boxes + number % 2 * kBoxBytes, warp.addends + number % 2 * 8, number / 2};
 }
 
-// One thread's: brings the addend of a part of a tile.
+// Loads the addend of a part of a tile. Called by one thread.
 __device__ __forceinline__ void load_addend(const Args& args, const Warp& warp, const Tile& tile, int part,
                                             const Place& place) {
   tma::load(place.box, &args.addend, place.addend, tile.column + 64 * part,
             tile.row + kBoxRows * warp.number);
 }
 
-// The same once what was in its box has left. That of the part before may still be on its way in.
+// Does the same after the contents of its box have left. The addend of the previous part may still be
+// arriving.
 __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp, const Tile& tile, int part) {
   if (warp.lane != 0) return;
   const Place place = place_of(warp, part);
@@ -133,8 +138,9 @@ __device__ __forceinline__ void fetch_addend(const Args& args, const Warp& warp,
   load_addend(args, warp, tile, part, place);
 }
 
-// Four matrices of 8 x 8 numbers from and to a box: 16 columns, number `step` of four. Words 0 and 2 are of
-// the thread's first row, 1 and 3 of that eight rows below; 0 and 1 of the left eight columns.
+// Address, load and store of four matrices of 8 x 8 elements in a box: 16 columns, number `step` of four.
+// Words 0 and 2 belong to the thread's first row, 1 and 3 to the row eight below; words 0 and 1 belong to the
+// left eight columns.
 __device__ __forceinline__ uint32_t place_in_box(const Warp& warp, uint32_t box, int step) {
   const auto lane = static_cast<uint32_t>(warp.lane);
   const uint32_t chunk = 2 * static_cast<uint32_t>(step) + lane / 16;
@@ -151,7 +157,7 @@ __device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&wor
                "r"(words[1]), "r"(words[2]), "r"(words[3])
                : "memory");
 }
-// A whole box to y.
+// Sends a whole box to y.
 __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, const Tile& tile, int part,
                                          uint32_t box) {
   wgmma::show_to_products();
@@ -159,7 +165,7 @@ __device__ __forceinline__ void send_box(const Args& args, const Warp& warp, con
   if (warp.lane == 0) tma::store(&args.y, box, tile.column + 64 * part, tile.row + kBoxRows * warp.number);
 }
 
-// Those of a thread's columns of a whole tile, two for each four of its sums.
+// The biases of a thread's columns of a whole tile, two for each four of its sums.
 struct TileBiases {
   float pairs[32][2];
 
@@ -186,8 +192,8 @@ struct TileBiases {
   }
 };
 
-// What a thread holds of a finished tile and where that goes. The sums are as wgmma_64x256.cuh says, two
-// columns in a word.
+// A thread's part of a finished tile and its destination. The sums have the layout of wgmma_64x256.cuh, two
+// columns per word.
 struct Waiting {
   uint32_t sums[64];
   Tile tile;
@@ -200,7 +206,8 @@ __device__ __forceinline__ void take(const float (&acc)[128], Waiting& waiting) 
   for (int i = 0; i < 64; ++i) waiting.sums[i] = cuda::narrow_pair<T>(acc[2 * i], acc[2 * i + 1]);
 }
 
-// A stage's products, which may still run at its end; those of the stage before are done.
+// Starts the products of a stage, which may still run when it returns; those of the previous stage have
+// finished.
 template <typename T>
 __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, float (&acc)[128], bool adds) {
   constexpr DType kType = std::is_same_v<T, __nv_bfloat16> ? DType::kBF16 : DType::kF16;
@@ -215,7 +222,7 @@ __device__ __forceinline__ void multiply_stage(const Warp& warp, Ring& ring, flo
   if (adds && warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
   ++ring.met;
 }
-// Waits for the last stage's.
+// Waits for the products of the last stage.
 __device__ __forceinline__ void end_products(const Warp& warp, const Ring& ring, float (&acc)[128]) {
   wgmma::wait_for_products<0>();
 #pragma unroll
@@ -223,7 +230,8 @@ __device__ __forceinline__ void end_products(const Warp& warp, const Ring& ring,
   if (warp.lane == 0) tma::arrive(ring.empty(ring.met - 1));
 }
 
-// The barriers, by one thread of a block; followed by a synchronization of those who use them.
+// Creates the barriers. Called by one thread of a block; the threads that use them must synchronize
+// afterwards.
 __device__ __forceinline__ void make_barriers(const Ring& ring) {
   for (uint32_t stage = 0; stage < kStages; ++stage) {
     tma::make_barrier(ring.full(stage), 1);
@@ -233,8 +241,9 @@ __device__ __forceinline__ void make_barriers(const Ring& ring) {
     tma::make_barrier(ring.base + kAddendBarriersAt + 8 * box, 1);
   tma::show_barriers();
 }
-// The work of a block, whose last warpgroup brings tiles and whose others call consume(warp). The producer's
-// registers go to those who hold accumulators: 24 + 2 x 240 of the 504 for three warpgroups.
+// Divides the work of a block: the last warpgroup loads tiles, and the others call consume(warp). The
+// producer gives its registers to the threads that hold accumulators: 24 + 2 x 240 of the 504 for three
+// warpgroups.
 template <typename Consume>
 __device__ __forceinline__ void divide_work(const Args& args, const Ring& ring, const Consume& consume) {
   if (threadIdx.x >= 2 * wgmma::kWarpgroup) {

@@ -1,28 +1,28 @@
-// Products of matrices: contract, reference and the prepared fast product on a CPU. No graph, no allocation
-// in run().
+// Products of matrices: contract, reference and the prepared fast product on a CPU. The code knows no graph,
+// and run() does not allocate.
 //
 //   C  = op(A) op(B) (+ bias[n])
 //   C += op(A) op(B) (+ bias[n])
 //   C  = op(A) op(B) (+ bias[n]) + D    on a GPU and in the reference
 //
-// op is the identity or the transpose; A, B, C and D are row-major and dense (matmul_catalog.h has the problem's
-// description).
+// op is the identity or the transpose; A, B, C and D are row-major and dense (matmul_catalog.h describes the
+// problem).
 //
-// Types: A f32: B f32, C f32. A bf16: B bf16, or f32 that is rounded to bf16 (nearest, ties to even) before
-// the product; C bf16 or f32. D that of C, bias f32 or the type of A. The reference takes any floating type
-// for each.
-// Accumulation: products are summed in fp32 in an order that depends on the problem and the number of threads
-// only; C is rounded once, after bias and the old C or D were added in fp32.
-// Error of each element against exact arithmetic (on B as rounded): matmul_error_bound below.
-// Repeatability: same bits for the same problem, number of threads, CPU and library version.
-// Rows: no row of op(A) influences another row of C, so unused tail rows may hold anything finite when they
-// are rows of C (y and dX); where they are summed over (dW: k = T) they must be zero in one operand and
-// finite in the other.
-// Aliasing: C overlaps nothing else; it may be D. Requires: addresses aligned to 64 bytes for scratch and
-// packed B, to the element for the rest.
+// Types: for f32 A: B f32, C f32. For bf16 A: B bf16, or f32 that is rounded to bf16 (nearest, ties to even)
+// before the product; C bf16 or f32. D has the type of C; bias is f32 or has the type of A. The reference
+// takes any floating type for each.
+// Accumulation: products are summed in fp32 in an order that depends only on the problem and the number of
+// threads; C is rounded once, after bias and the old C or D have been added in fp32. Error of each element
+// against exact arithmetic (on B as rounded): matmul_error_bound below.
+// Repeatability: the same bits for the same problem, number of threads, CPU and library version. Rows: no row
+// of op(A) influences another row of C. Unused tail rows may therefore contain anything finite if they are
+// rows of C (y and dX); if they are summed over (dW: k = T), they must be zero in one operand and finite in
+// the other.
+// Aliasing: C may be D and overlaps no other operand.
+// Requires: addresses aligned to 64 bytes for scratch and packed B, to the element for the rest.
 // Cost: matmul_flops, matmul_moved_bytes; packing B reads and writes it once more.
-// Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent. Ownership:
-// views borrow.
+// Thread-safety: a PreparedMatmul runs one product at a time; distinct objects are independent.
+// Ownership: views borrow.
 #pragma once
 
 #include <cstddef>
@@ -38,47 +38,48 @@ namespace plimsoll {
 
 struct MatmulArgs {
   ConstView a;
-  ConstView b;     // plain, or what pack_b() wrote (then of the type of A)
+  ConstView b;     // plain, or the output of pack_b() (then of the type of A)
   ConstView bias;  // [n], null without bias
   View c;
   Accumulate accumulate = Accumulate::kOverwrite;
-  ConstView addend = {};  // D, of the size and type of C, where the problem writes kAddend; never on a CPU
+  ConstView addend = {};  // D, with size and type of C, if the problem writes kAddend; never on a CPU
   std::span<std::byte> scratch = {};
 };
 
-// Plain loops, summing in double; C is rounded once. Requires: b plain.
+// Computes C with plain loops, summing in double, and rounds it once. Requires: b is plain.
 void matmul_ref(const MatmulProblem& problem, const MatmulArgs& args);
 
-// A product for which everything is decided, compiled and allocated beforehand.
+// A product for which everything has been decided, compiled and allocated beforehand.
 class PreparedMatmul {
  public:
   virtual ~PreparedMatmul() = default;
-  // Requires: args as the problem says; scratch of at least matmul_scratch_bytes.
+  // Requires: args match the problem; scratch of at least matmul_scratch_bytes.
   // Errors: kInternal if an operand has another type or scratch is too small; kDevice if the library fails.
   virtual void run(const MatmulArgs& args) = 0;
-  // Brings plain B into the layout that run() takes when the problem says kPacked. The layout depends on n,
-  // k, trans_b and the types only, never on m: products of one weight with different m share one packed copy.
+  // Converts plain B to the layout that run() takes if the problem says kPacked. The layout depends only on
+  // n, k, trans_b and the types, never on m: products of one weight with different m share one packed copy.
   // Requires: `packed` of matmul_packed_b_bytes. Errors: as run().
   virtual void pack_b(ConstView plain_b, std::span<std::byte> packed, std::span<std::byte> scratch) = 0;
-  // What was chosen, for profiles: the library's name of its kernel, and whether B is packed on the way.
+  // Describes the choice for profiles: the library's name of its kernel, and if B is packed during the run.
   virtual std::string description() const = 0;
 };
 
-// The product on AMX tiles, for problems that say kAmxParts: bf16_parts_amx.h has its numerics. Its bits do
-// not depend on the number of threads. Errors: kInternal if the operating system gives no tiles.
+// Prepares the product on AMX tiles, for problems that say kAmxParts; bf16_parts_amx.h states its numerics.
+// Its bits do not depend on the number of threads. Errors: kInternal if the operating system provides no
+// tiles.
 std::unique_ptr<PreparedMatmul> prepare_matmul_amx(const MatmulProblem& problem);
 
-// As the problem's cpu_products say. Compiles the product with oneDNN for the number of threads of
-// device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
-// matmul_scratch_bytes in every way of doing it, or the types are none of the above. Cost: up to some
-// milliseconds the first time a shape is met.
+// Prepares the product as the problem's cpu_products says. Compiles it with oneDNN for the number of threads
+// of device/cpu/parallel.h (which the problem repeats). Errors: kInternal if the library's workspace exceeds
+// matmul_scratch_bytes for every method, or if the types are none of the above. Cost: up to a few
+// milliseconds for the first product of a shape.
 std::unique_ptr<PreparedMatmul> prepare_matmul_cpu(const MatmulProblem& problem);
 
-// |error| of one element with `abs_sum` = sum |a||b| over its k terms plus |bias| plus |old C or D|, and its
-// value `want`. Every order of summing k + 2 terms, with a rounding after each product, errs by at most
-// gamma_(k+2) abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and Stability of Numerical
-// Algorithms, 2nd edition, section 3.1); products of bf16 are exact in fp32. Denormals that are flushed add
-// 2^-126 for each term. A bf16 C adds its own rounding.
+// Returns a bound of |error| for one element, with `abs_sum` = sum |a||b| over its k terms plus |bias| plus
+// |old C or D|, and its value `want`. Summing k + 2 terms in any order, with a rounding after each product,
+// has an error of at most gamma_(k+2) abs_sum, gamma_j = j u / (1 - j u), u = 2^-24 (Higham, Accuracy and
+// Stability of Numerical Algorithms, 2nd edition, section 3.1); products of bf16 are exact in fp32. Flushed
+// denormals add 2^-126 per term. A bf16 C adds its own rounding.
 double matmul_error_bound(const MatmulProblem& problem, double abs_sum, double want);
 
 }  // namespace plimsoll

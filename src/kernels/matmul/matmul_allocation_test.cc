@@ -1,4 +1,4 @@
-// What oneDNN takes from the heap by itself while a prepared product runs: this program counts every
+// Measures the heap memory that oneDNN allocates while a prepared product runs: this program counts every
 // allocation.
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -32,7 +32,7 @@ std::atomic<int64_t> peak_bytes{0};
 }  // namespace
 
 #if PLIMSOLL_COUNTS_ALLOCATIONS
-// glibc's allocator under its internal names; these definitions take precedence over its own for the whole
+// glibc's allocator under its internal names. These definitions take precedence over its own in the whole
 // process.
 extern "C" {
 void* __libc_malloc(size_t size);
@@ -86,7 +86,7 @@ struct Buffer {
   void* data;
 };
 
-// The most that run() held at once beyond what was held before it.
+// Returns the largest number of bytes that run() held in addition to the bytes held before.
 int64_t peak_of_run(const MatmulProblem& problem) {
   const int64_t scratch_bytes = matmul_scratch_bytes(problem);
   const Buffer a(problem.m * problem.k * 4), b(problem.k * problem.n * 4), c(problem.m * problem.n * 4),
@@ -102,7 +102,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
   if (problem.bias == MatmulBias::kRow) args.bias = {bias.data, problem.bias_dtype};
   const auto matmul = prepare_matmul_cpu(problem);
   int64_t peak = 0;
-  // The first product of all starts the threads, whose own memory is no product's.
+  // The first product starts the threads, whose memory does not belong to a product.
   for (int repeat = 0; repeat < 3; ++repeat) {
     const int64_t before = live_bytes.load();
     peak_bytes.store(before);
@@ -116,7 +116,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
 
 TEST(MatmulAllocation, StaysWithinWhatThePlanIsTold) {
   if (!PLIMSOLL_COUNTS_ALLOCATIONS) GTEST_SKIP() << "needs glibc's own allocator: not under a sanitizer";
-  // The hook sees what it should.
+  // Checks that the hook sees allocations.
   const int64_t before = live_bytes.load();
   const Buffer probe(1 << 20);
   EXPECT_GE(live_bytes.load() - before, 1 << 20);

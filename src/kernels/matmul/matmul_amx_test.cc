@@ -22,7 +22,7 @@ using test::MatmulInputs;
 
 enum class TermsOf { kRows, kColumns };
 
-// The three parts of row or column `at` of a block at `term`, as fp32.
+// Returns the three parts of row or column `at` of a block at `term`, as fp32.
 std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t at, int64_t term) {
   const int64_t pair = term % 16, half = term % kPartsStepTerms / 16;
   const int64_t row = of == TermsOf::kRows ? at % 16 : pair;
@@ -37,7 +37,7 @@ std::array<float, kParts> parts_at(const std::byte* steps, TermsOf of, int64_t a
   return parts;
 }
 
-// All of what lies beyond the matrix is zero, and all parts together are the number, bit for bit.
+// Checks that all elements outside the matrix are zero, and that the parts add up to the number bit for bit.
 void check_parts(TermsOf of, TermsLie terms_lie, int64_t count, int64_t terms) {
   SCOPED_TRACE(fmt::format("{} of {} terms", count, terms));
   const bool apart = terms_lie == TermsLie::kApart;
@@ -73,8 +73,8 @@ TEST(Bf16Parts, TogetherAreTheNumber) {
   }
 }
 
-// The products of AMX tiles are fp32 products like the library's: the same limits, every form of operands,
-// and blocks that reach over every edge.
+// Products on AMX tiles are fp32 products like the library's: the same limits apply to every form of operands
+// and to blocks that reach past every edge.
 constexpr LinearSizes kTileSizes[] = {{1, 1, 1},      {3, 17, 33},   {33, 33, 33},   {64, 64, 64},
                                       {100, 130, 70}, {257, 16, 48}, {97, 24, 3072}, {150, 800, 40}};
 
@@ -88,7 +88,7 @@ TEST(MatmulCpuAmx, IsExactOnSmallIntegersAndWithinTheBoundOfFp32) {
   for (const auto& [T, N, K] : kTileSizes) {
     for (const MatmulProblem& problem : linear_layer(T, N, K)) {
       check_matmul(on_tiles(problem), MatmulInputs::kSmallIntegers);
-      // The bound of so few terms is below that of their parts, as bf16_parts_amx.h has it.
+      // With few terms the bound is smaller than the error that bf16_parts_amx.h states for their parts.
       if (problem.k >= 32) check_matmul(on_tiles(problem), MatmulInputs::kNormal);
     }
   }
@@ -112,7 +112,7 @@ TEST(MatmulCpuAmx, TakesEveryCombinationOfTransposesBiasAndWrites) {
   }
 }
 
-// Many pieces of columns and of terms; the bits are those of any number of threads.
+// Uses many pieces of columns and of terms. The bits are the same for any number of threads.
 TEST(MatmulCpuAmx, TheNumberOfThreadsDoesNotChangeABit) {
   if (!may_use_amx_tiles()) GTEST_SKIP() << "this CPU has no AMX tiles, or the system grants none";
   const int threads_before = num_threads();

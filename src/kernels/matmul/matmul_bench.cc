@@ -1,5 +1,6 @@
-// The three products of the linear layers of MiniLM, BERT-base and BERT-large. Arguments: product (0 y, 1 dX,
-// 2 dW), T, N, K. A large B is packed on the way, as in training. FLOPs are those of the contract.
+// Benchmarks the three products of the linear layers of MiniLM, BERT-base and BERT-large. Arguments: product
+// (0 y, 1 dX, 2 dW), T, N, K. A large B is packed during the run, as in training. FLOPs are those of the
+// contract.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -66,8 +67,8 @@ void layers(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK_CAPTURE(matmul, f32, DType::kF32)->Apply(layers);
 BENCHMARK_CAPTURE(matmul, bf16, DType::kBF16)->Apply(layers);
 
-// What each part of a bf16 product costs: with B in the library's own layout already, bringing it there, and
-// the gradient of a weight with dY transposed beforehand.
+// Measures the parts of a bf16 product: with B already in the library's layout, the conversion to that
+// layout, and the gradient of a weight with dY transposed beforehand.
 enum class Part : int64_t { kWhole, kPackedB, kPacking, kPlainA, kPlainAPackedB, kTransposedAPackedB };
 
 void parts(benchmark::State& state, DType dtype) {
@@ -122,7 +123,8 @@ void layer_parts(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK_CAPTURE(parts, f32, DType::kF32)->Apply(layer_parts);
 BENCHMARK_CAPTURE(parts, bf16, DType::kBF16)->Apply(layer_parts);
 
-// Arguments: k, n, transposed. 12 matrices in turn, so that they come from memory as weights do in a step.
+// Arguments: k, n, transposed. 12 matrices are used in turn, so that they are read from memory, like weights
+// in a training step.
 void pack_pairs(benchmark::State& state) {
   const int64_t k = state.range(0), n = state.range(1);
   constexpr size_t kMatrices = 12;

@@ -13,8 +13,8 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
-// The layout of packed B may not depend on m, so that all buckets share one copy: it is the one that the
-// library prefers for this many rows.
+// The layout of packed B must not depend on m, so that all buckets share one copy. It is the layout that the
+// library prefers for this number of rows.
 constexpr int64_t kRowsThatChooseTheLayout = 1024;
 
 dnnl::memory::data_type library_type(DType dtype) {
@@ -23,7 +23,8 @@ dnnl::memory::data_type library_type(DType dtype) {
   return dtype == DType::kF32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
-// A dense row-major matrix [rows, columns], or the transpose of one that is stored [columns, rows].
+// Describes a dense row-major matrix [rows, columns], or the transpose of one that is stored as [columns,
+// rows].
 Desc matrix_desc(int64_t rows, int64_t columns, DType dtype, Transpose transpose) {
   const dnnl::memory::dims strides =
       transpose == Transpose::kNo ? dnnl::memory::dims{columns, 1} : dnnl::memory::dims{1, rows};
@@ -41,8 +42,8 @@ dnnl::primitive_attr attributes(Accumulate accumulate) {
   return attr;
 }
 
-// A way of doing the product: the layout of B that the library computes with, and the threads that it may
-// use.
+// A method of computing the product: the layout of B that the library uses, and the number of threads that it
+// may use.
 struct Way {
   Desc b;
   int threads = 1;
@@ -54,7 +55,7 @@ struct Descriptions {
   int64_t workspace_bytes = 0;
 };
 
-// The library's own reference implementation is correct and slower by orders of magnitude.
+// The library's own reference implementation is correct but slower by orders of magnitude.
 enum class Speed : uint8_t { kFast, kAny };
 Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   const bool is_reference =
@@ -62,7 +63,7 @@ Speed speed_of(const dnnl::matmul::primitive_desc& description) {
   return is_reference ? Speed::kAny : Speed::kFast;
 }
 
-// The tiles of pairs of terms that a layout of bf16 B consists of, if it does.
+// Returns the tiles of pairs of terms that a layout of bf16 B consists of, or nothing for other layouts.
 std::optional<PairTiles> pair_tiles_of(const Desc& desc) {
   const std::optional<onednn::Blocks> blocks = onednn::blocks_of(desc);
   if (!blocks || blocks->count != 3) return std::nullopt;
@@ -81,8 +82,8 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description() const override;
 
  private:
-  // Nothing if the library has no such product, does it more slowly than accepted, or needs more than
-  // `budget` bytes.
+  // Returns nothing if the library has no such product, is slower than accepted, or needs more than `budget`
+  // bytes.
   std::optional<Descriptions> describe(const Way& way, int64_t budget, Speed least) const;
   dnnl::matmul::primitive_desc describe_one(const Desc& b, int64_t rows, Accumulate accumulate) const;
   std::vector<Way> ways() const;
@@ -98,7 +99,7 @@ class OnednnMatmul final : public PreparedMatmul {
   std::string description_;
   dnnl::matmul overwrite_, add_;
   dnnl::reorder packing_;
-  std::optional<PairTiles> pair_tiles_;  // set where our own packing takes the library's place
+  std::optional<PairTiles> pair_tiles_;  // set if pack_pairs replaces the library's packing
   dnnl::memory a_, b_, bias_, c_, workspace_, plain_, packed_, packing_workspace_;
 };
 
@@ -128,8 +129,8 @@ OnednnMatmul::OnednnMatmul(const MatmulProblem& problem) : problem_(problem) {
                  problem.m, problem.k, problem.k, problem.n, dtype_name(problem.a), budget);
 }
 
-// In the order of preference. Packed operands leave no choice but that of the threads: with fewer of them the
-// library does not split sums over threads, and needs less workspace.
+// Returns the methods in order of preference. With packed operands only the number of threads can vary: with
+// fewer threads the library does not split sums over threads and needs less workspace.
 std::vector<Way> OnednnMatmul::ways() const {
   std::vector<Way> ways;
   const Desc plain = matrix_desc(problem_.k, problem_.n, problem_.a, problem_.trans_b);
@@ -195,7 +196,7 @@ void OnednnMatmul::build(const Way& way, const Descriptions& descriptions) {
 
 void OnednnMatmul::build_packing(const Way& way, int64_t budget) {
   if (!packs_ && problem_.b_operand == MatmulOperand::kPlain) return;
-  // The library's conversion of fp32 into this layout reaches half of the memory's speed.
+  // The library's conversion of fp32 into this layout reaches only half of the memory's speed.
   if (problem_.b == DType::kF32 && problem_.a == DType::kBF16) pair_tiles_ = pair_tiles_of(way.b);
   if (pair_tiles_) return;
   plain_ = dnnl::memory(plain_b_, engine_, nullptr);
@@ -217,7 +218,7 @@ void check_status(dnnl_status_t status, const char* what) {
   }
 }
 
-// Operands are handed over as the library's memory objects: only the address changes between runs.
+// Operands are passed as the library's memory objects: only the address changes between runs.
 void point_at(dnnl::memory& memory, const void* address) {
   memory.set_data_handle(const_cast<void*>(address));
 }

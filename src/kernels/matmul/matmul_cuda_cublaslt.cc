@@ -32,7 +32,7 @@ cudaDataType_t cuda_type(DType dtype) {
   }
 }
 
-// What the library owns, given back with the object.
+// An object of the library that is destroyed with its owner.
 template <typename Handle, auto Destroy>
 struct Owned {
   Handle handle = nullptr;
@@ -47,8 +47,8 @@ using Desc = Owned<cublasLtMatmulDesc_t, &CublasLt::desc_destroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::layout_destroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::preference_destroy>;
 
-// The library counts columns first: what is C[m, n] by rows here is C^T[n, m] by columns there, the product
-// of B^T and A^T. So B is its first operand and A its second, and a bias of n numbers runs along its rows.
+// The library is column-major: C[m, n] by rows is C^T[n, m] by columns, the product of B^T and A^T. B is
+// therefore its first operand and A its second, and a bias of n numbers runs along its rows.
 class CublasLtMatmul final : public CudaMatmul {
  public:
   CublasLtMatmul(const MatmulProblem& problem, Fp32Products fp32, const TunedProduct* tuned)
@@ -59,7 +59,8 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, problem.trans_b == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, problem.trans_a == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N);
-    // Only a product that may add reads its factors on the device: more algorithms take them from the host.
+    // Only a product that may add reads its factors from the device, because more algorithms support factors
+    // from the host.
     if (problem.writes == MatmulWrites::kOverwriteOrAdd) {
       set(CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
       one_ = one_on_device();
@@ -96,7 +97,7 @@ class CublasLtMatmul final : public CudaMatmul {
           "Matmul");
   }
 
-  // What the library proposes within the workspace, its first choice first.
+  // Returns the library's proposals within the workspace, its first choice first.
   std::vector<cublasLtMatmulHeuristicResult_t> proposals(int most) const {
     const CublasLt& lt = cublaslt();
     Preference preference;
@@ -105,7 +106,7 @@ class CublasLtMatmul final : public CudaMatmul {
     check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                             sizeof workspace),
           "MatmulPreferenceSetAttribute");
-    // Parts of a sum meet in fp32 and in a fixed order: neither in the type of C nor by atomics.
+    // Partial sums are combined in fp32 and in a fixed order: neither in the type of C nor by atomics.
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     check(lt.preference_set(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                             sizeof reductions),
@@ -151,7 +152,7 @@ class CublasLtMatmul final : public CudaMatmul {
           "MatrixLayoutCreate");
   }
 
-  // The table's choice, where the library takes it for this product and within the workspace.
+  // Uses the choice of the tuning table if the library accepts it for this product and within the workspace.
   bool take(const TunedProduct& tuned) {
     static_assert(sizeof(cublasLtMatmulAlgo_t) == kTunedAlgorithmBytes);
     const CublasLt& lt = cublaslt();

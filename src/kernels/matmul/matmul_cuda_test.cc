@@ -27,8 +27,8 @@ std::string describe(const MatmulProblem& p, Fp32Products fp32) {
                      fp32 == Fp32Products::kF32 ? "" : " " + std::string(fp32_products_name(fp32)));
 }
 
-// The contract of matmul_cuda.h: sums as matmul_error_bound, with four times the unit for what tensor cores
-// cut off; tf32 rounds each operand to 11 bits.
+// The contract of matmul_cuda.h: sums as in matmul_error_bound with four times the unit, because tensor cores
+// truncate; tf32 rounds each operand to 11 bits.
 double bound(const MatmulProblem& problem, Fp32Products fp32, double abs_sum, double want, double bias) {
   if (fp32 == Fp32Products::kTf32x3) return matmul_tf32x3_error_bound(problem, abs_sum);
   double limit = matmul_error_bound(problem, abs_sum, want) +
@@ -142,8 +142,8 @@ TEST(MatmulCuda, LayersAsThreeTf32Products) {
   check_layer(65, 67, 71, DType::kF32, Fp32Products::kTf32x3);
 }
 
-// Operands whose rounding to TF32 errs in one direction, so that the errors of a sum add up: one TF32 product
-// leaves the bound that three keep.
+// Uses operands whose rounding to TF32 has errors in one direction, so that the errors of a sum add up: one
+// TF32 product exceeds the bound that three products satisfy.
 TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
   const MatmulProblem problem{.m = 128, .n = 128, .k = 256};
   GuardedBuffer a("tf32x3_bound/a", DType::kF32, problem.m * problem.k);
@@ -171,7 +171,7 @@ TEST(MatmulCuda, ThreeTf32ProductsKeepABoundThatOneDoesNot) {
     dc.download();
     double largest = 0.0;
     for (int64_t i = 0; i < c.count(); ++i) {
-      // All operands are positive: the sum of absolute values is the sum.
+      // All operands are positive, so the sum of absolute values is the sum.
       const double limit = matmul_tf32x3_error_bound(problem, want.load(i));
       test::keep_worst(largest, std::abs(c.load(i) - want.load(i)) / limit);
     }
@@ -193,7 +193,7 @@ TEST(MatmulCuda, LayersInF16) {
   check_layer(17, 7, 33, DType::kF16);
 }
 
-// D in a place of its own, and where C is: within the bound, not the same bits.
+// Tests D as a separate matrix and as C itself: within the bound, not with the same bits.
 void check_addend(int64_t T, int64_t N, int64_t K, DType dtype) {
   const MatmulProblem problem{.m = T,
                               .n = N,
@@ -240,7 +240,7 @@ TEST(MatmulCuda, AddsAnotherMatrix) {
   check_addend(64, 256, 2048, DType::kF16);
 }
 
-// --matmul_workspace: sums of many terms, which the library would split among multiprocessors.
+// Tests --matmul_workspace with sums of many terms, which the library would split among multiprocessors.
 TEST(MatmulCuda, LittleOrNoWorkspaceIsKeptTo) {
   for (const int64_t workspace_bytes : {int64_t{0}, int64_t{1} << 20}) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {

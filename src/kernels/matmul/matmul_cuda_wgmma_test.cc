@@ -1,4 +1,4 @@
-// Linear layers on compute capability 9.0, by the kernel of ours and as prepared.
+// Tests linear layers on compute capability 9.0, by Plimsoll's own kernel and as prepared.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -50,10 +50,10 @@ MatmulProblem layer_with_addend(int64_t rows, int64_t columns, int64_t terms, DT
   return problem;
 }
 
-// Where y lies: apart, or where the addend does.
+// The location of y: a separate tensor, or the addend.
 enum class Place : uint8_t { kApart, kInPlace };
 
-// A layer's operands on both sides.
+// The operands of a layer on the host and on the device.
 struct Layer {
   explicit Layer(const MatmulProblem& p)
       : problem(p),
@@ -75,7 +75,8 @@ struct Layer {
     bias.fill_uniform();
     addend.fill_normal(0.0, 2.0);
   }
-  // Sums that fp32 holds in any order: -1, 0 and 1, and biases and addends in 256ths.
+  // Fills with values whose sums fp32 represents exactly in any order: -1, 0 and 1, and biases and addends in
+  // 256ths.
   void fill_exact() {
     for (int64_t i = 0; i < x.count(); ++i) x.view().store(i, static_cast<double>(i * 7 % 11 % 3 - 1));
     for (int64_t i = 0; i < w.count(); ++i) w.view().store(i, static_cast<double>(i * 5 % 13 % 3 - 1));
@@ -116,8 +117,8 @@ struct Layer {
   GuardedBuffer x, w, bias, addend, y, scratch;
 };
 
-// As matmul_cuda.h says, with one rounding at the store, and one of the product before it where there is an
-// addend.
+// Returns the bounds of matmul_cuda.h with one rounding when storing and, with an addend, one rounding of the
+// product before it.
 std::vector<double> bounds(const Layer& layer, const GuardedBuffer& want) {
   const MatmulProblem& p = layer.problem;
   const std::vector<double> xs = layer.x.to_doubles(), ws = layer.w.to_doubles();
@@ -165,7 +166,7 @@ void check_exact(const MatmulProblem& problem) {
   EXPECT_TRUE(test::compare_bits(layer.y, want).ok());
 }
 
-// The product rounded, then the sum, whether y lies where the addend does or not.
+// Checks that the product is rounded before the sum, whether y is the addend or not.
 void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtype) {
   Layer layer(layer_with_addend(rows, columns, terms, dtype));
   SCOPED_TRACE(layer.name);
@@ -180,7 +181,7 @@ void check_exact_addend(int64_t rows, int64_t columns, int64_t terms, DType dtyp
   }
 }
 
-// Rows repeat, so that the first ones' results say what all must be.
+// The rows repeat, so the results of the first ones give the expected results of all.
 void check_tiles(const MatmulProblem& problem) {
   constexpr int64_t kDistinct = 64;
   const int64_t columns = problem.n, terms = problem.k;
@@ -259,7 +260,7 @@ TEST(MatmulWgmmaCuda, AddsAnotherMatrix) {
   }
 }
 
-// More tiles than multiprocessors, of the fewest terms: what compute-sanitizer's racecheck can be given.
+// More tiles than multiprocessors with the fewest terms: small enough for compute-sanitizer's racecheck.
 TEST(MatmulWgmmaCuda, SmallButSeveralTilesABlock) {
   PLIMSOLL_NEEDS_HOPPER();
   for (const int64_t terms : {768, 1024}) {
@@ -268,7 +269,8 @@ TEST(MatmulWgmmaCuda, SmallButSeveralTilesABlock) {
   }
 }
 
-// So many rows that a block takes several tiles, and each leaves while the next is multiplied.
+// Uses so many rows that a block takes several tiles, each of which is written while the products of the next
+// run.
 TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   PLIMSOLL_NEEDS_HOPPER();
   constexpr int64_t kRows = 128 * 64 - 5;
@@ -283,7 +285,7 @@ TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   }
 }
 
-// Whatever the card.
+// Runs on any card.
 TEST(MatmulWgmmaCuda, FewRowsAreTheLibrarys) {
   const MatmulProblem problem = layer(37, 256, 768, DType::kF16, DType::kF16);
   Layer few(problem);

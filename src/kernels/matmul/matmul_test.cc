@@ -22,7 +22,8 @@ using test::LinearSizes;
 using test::MatmulCase;
 using test::MatmulInputs;
 
-// In hardware or, with AVX-512 alone, emulated. What the program itself takes is has_bf16_products().
+// Returns if the library computes bf16 products, in hardware or, with only AVX-512, by emulation. The program
+// itself uses has_bf16_products().
 bool library_has_bf16() {
   return cpu_isa() >= CpuIsa::kAvx512;
 }
@@ -70,8 +71,8 @@ TEST(MatmulCpuOnednn, TakesEveryCombinationOfTransposesBiasAndWrites) {
   EXPECT_EQ(num_cases, 48);
 }
 
-// Without bf16 instructions the library computes the same thing slowly, which is refused in the catalog but
-// tested here.
+// Without bf16 instructions the library computes the same products slowly. The catalog refuses them, but they
+// are tested here.
 TEST(MatmulCpuOnednn, Bf16IsWithinItsBound) {
   if (!library_has_bf16()) GTEST_SKIP() << "oneDNN has no bf16 products below AVX-512";
   for (const auto& [T, N, K] : kSizes) {
@@ -137,7 +138,7 @@ TEST(MatmulCpuOnednn, RunsTwiceToTheSameBitsWhateverTheMemoryHeld) {
 }
 
 TEST(MatmulCpuOnednn, ARowDependsOnItsOwnRowOnly) {
-  // Unused tail rows may hold anything finite.
+  // Unused tail rows may contain anything finite.
   MatmulProblem problem{
       .m = 200, .n = 96, .k = 64, .trans_b = Transpose::kYes, .num_threads = num_threads(), .isa = cpu_isa()};
   MatmulCase one(problem, MatmulInputs::kNormal), two(problem, MatmulInputs::kNormal);
@@ -149,7 +150,7 @@ TEST(MatmulCpuOnednn, ARowDependsOnItsOwnRowOnly) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-// The layers of MiniLM, BERT-base and BERT-large; prepared for many threads but not run.
+// The layers of MiniLM, BERT-base and BERT-large, prepared for many threads but not run.
 TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "built without OpenMP, the library takes the threads that it finds, whatever the plan says";
@@ -169,7 +170,7 @@ TEST(MatmulCpuOnednn, KeepsWithinTheWorkspaceThatThePlanGrants) {
             ++num_prepared;
             if (matmul->description().find("threads") != std::string::npos) {
               ++num_reduced;
-              // Two cores and four never pay for the limit with idle threads.
+              // On two and four cores the limit never leaves threads idle.
               EXPECT_GT(threads, 4) << describe_matmul(problem) << ": " << matmul->description();
             }
             EXPECT_EQ(matmul->description().find("ref"), std::string::npos) << matmul->description();

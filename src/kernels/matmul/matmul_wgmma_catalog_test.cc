@@ -1,4 +1,4 @@
-// Which products are left to the kernel of ours on compute capability 9.0, and why others are not.
+// Tests which products Plimsoll's own kernel takes on compute capability 9.0, and why it declines others.
 #include <gtest/gtest.h>
 
 #include "kernels/matmul/matmul_catalog.h"
@@ -24,7 +24,7 @@ Problem on_card(const MatmulProblem& problem, int sm = 90) {
   return asked;
 }
 
-// What the row says of a problem that the library takes.
+// Returns the row's reason for a problem that the library takes.
 std::string reason(const MatmulProblem& problem, int sm = 90) {
   const Selection selection = select_kernel(on_card(problem, sm));
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_cublaslt");
@@ -41,21 +41,22 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_wgmma");
   EXPECT_EQ(selection.scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_TRUE(matmul_takes_own_product(layer(32768, 3072, 1024), 90));
-  // The scratch is the library's for every bucket, so that one that has few rows may take its product.
+  // The scratch is the library's for every bucket, so that a bucket with few rows may use its product.
   EXPECT_EQ(select_kernel(on_card(layer(64, 3072, 1024))).scratch_bytes, kCublasLtWorkspaceBytes);
   EXPECT_FALSE(matmul_takes_own_product(layer(64, 3072, 1024), 90));
   const Selection forced = select_kernel(on_card(layer(32768, 3072, 1024)), "matmul_cuda_cublaslt");
   EXPECT_EQ(forced.row->implementation, "matmul_cuda_cublaslt");
 }
 
-// 132 tiles at a time: 384 of them are nearly three rounds; 120, not one, are the library's, and so are 192.
+// 132 tiles run at a time: 384 tiles nearly fill three rounds. 120 tiles, less than one round, and 192 go to
+// the library.
 TEST(MatmulWgmmaCatalog, RoundsThatAreNotFullAreTheLibrarys) {
   EXPECT_TRUE(matmul_takes_own_product(layer(4096, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(1280, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));
 }
 
-// linear_add, whose product is of such a problem.
+// Tests linear_add, whose product is such a problem.
 TEST(MatmulWgmmaCatalog, HopperTakesLayersWithAnAddend) {
   const auto asked = [](int64_t columns, int64_t terms, int sm) {
     return Problem{

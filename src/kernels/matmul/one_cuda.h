@@ -1,4 +1,4 @@
-// The numbers 1 and 0 in the memory of the current device, as a product's factors are read from there. They
+// The numbers 1 and 0 in the memory of the current device, from which products read their factors. They
 // belong to the program's module. Only for sources that are built with CUDA.
 #pragma once
 

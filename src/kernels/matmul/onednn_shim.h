@@ -1,5 +1,5 @@
-// What differs between the two generations of oneDNN that Plimsoll builds with (2.6 and 3.x): how a primitive
-// is described. Nothing else in the tree knows which one it is. Thread-safe: pure functions but for
+// Hides the differences between the two generations of oneDNN that Plimsoll supports (2.6 and 3.x) in
+// describing a primitive. No other code depends on the version. Thread-safe: pure functions, except
 // with_library_threads.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace plimsoll::onednn {
 
-// A description of dst = src weights (+ bias). A default-constructed bias is none.
+// Describes dst = src weights (+ bias); a null bias means none.
 // Errors: throws dnnl::error with dnnl_unimplemented if the library has no such product.
 inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, const dnnl::memory::desc& src,
                                                     const dnnl::memory::desc& weights,
@@ -32,15 +32,16 @@ inline dnnl::matmul::primitive_desc describe_matmul(const dnnl::engine& engine, 
 #endif
 }
 
-// The inner blocks of a layout (from the outermost), the dimensions that they split, and the distance between
-// blocks in each dimension; in elements. Nothing for a layout that is not of blocks, or of more than three.
+// The inner blocks of a layout (starting with the outermost), the dimensions that they split, and the
+// distance between blocks in each dimension, in elements.
 struct Blocks {
   int count = 0;
   std::array<int64_t, 3> sizes = {};
   std::array<int64_t, 3> dimensions = {};
   std::array<int64_t, 2> strides = {};
 };
-// Requires: a description of a matrix.
+// Returns nothing for a layout that does not consist of blocks, or that has more than three. Requires: a
+// description of a matrix.
 inline std::optional<Blocks> blocks_of(const dnnl::memory::desc& desc) {
   Blocks blocks;
 #if DNNL_VERSION_MAJOR >= 3
@@ -62,8 +63,7 @@ inline std::optional<Blocks> blocks_of(const dnnl::memory::desc& desc) {
   return blocks;
 }
 
-// Calls `body` while the library believes that there are `n` threads. Requires: not called from a parallel
-// region.
+// Calls `body` with the library's number of threads set to `n`. Requires: not called from a parallel region.
 template <typename Body>
 auto with_library_threads([[maybe_unused]] int n, Body&& body) {
 #ifdef _OPENMP

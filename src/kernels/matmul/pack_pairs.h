@@ -1,12 +1,12 @@
-// Brings a plain fp32 matrix into the layout in which bf16 products read their second operand: pairs of
-// terms side by side, in tiles. What the library's own conversion does, at the speed of memory. Allocates
+// Converts a plain fp32 matrix to the layout in which bf16 products read their second operand: adjacent pairs
+// of terms, in tiles. It does the work of the library's own conversion at the speed of memory. Allocates
 // nothing. Thread-safe: uses the threads of device/cpu/parallel.h on borrowed memory.
 //
 //   packed[nt * column_tile_stride + kt * term_tile_stride + (p * columns + c) * 2 + e]
 //     = bf16(op(B)[kt * 32 + 2 p + e, nt * columns + c]),   0 beyond k and n;   p < 16, c < columns, e < 2
 //
-// Rounds to nearest, ties to even, as base/dtype.h's f32_to_bf16 does, bit for bit. Tail: none; every element
-// of whole tiles is written. Aliasing: none allowed.
+// Rounds to nearest, ties to even, bit for bit like f32_to_bf16 of base/dtype.h. Tail: none; every element of
+// whole tiles is written. Aliasing: none allowed.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace plimsoll {
 inline constexpr int64_t kPairTileTerms = 32;
 
 struct PairTiles {
-  int64_t columns = 64;            // of a tile; a multiple of 16, at most 64
-  int64_t term_tile_stride = 0;    // elements from a tile to the one of the next 32 terms
-  int64_t column_tile_stride = 0;  // elements from a tile to the one of the next `columns` columns
+  int64_t columns = 64;            // per tile; a multiple of 16, at most 64
+  int64_t term_tile_stride = 0;    // elements from a tile to the tile of the next 32 terms
+  int64_t column_tile_stride = 0;  // elements from a tile to the tile of the next `columns` columns
 };
 
-// Requires: b [k, n] row-major, or [n, k] where `transpose` says yes; k, n >= 1.
+// Requires: b is [k, n] row-major, or [n, k] if `transpose` is kYes; k, n >= 1.
 void pack_pairs_ref(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,
                     BF16* packed);
 void pack_pairs_cpu(const float* b, int64_t k, int64_t n, Transpose transpose, const PairTiles& tiles,

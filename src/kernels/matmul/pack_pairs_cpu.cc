@@ -30,15 +30,15 @@ HWY_INLINE WordVec rounded(WordVec bits) {
   return rounded_to_upper_half(d, hn::BitCast(d, bits));
 }
 
-// The first number of each pair in the lower half of its word, the second in the upper.
+// Packs the first number of each pair into the lower half of its word and the second into the upper half.
 HWY_INLINE WordVec pairs_of(WordVec first, WordVec second) {
   return hn::Or(hn::ShiftRight<16>(rounded(first)), hn::And(rounded(second), hn::Set(Words(), 0xffff0000u)));
 }
 
-// How far ahead within a row memory is asked for, in elements.
+// The distance within a row at which memory is prefetched, in elements.
 constexpr int64_t kAhead = 128;
 
-// One whole tile of a row-major matrix whose rows are `stride` long.
+// Packs one whole tile of a row-major matrix whose rows have `stride` elements.
 void pack_rows(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* tile) {
   const Words d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -55,7 +55,7 @@ void pack_rows(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* til
   }
 }
 
-// 16 words of pairs out of the 32 terms of a row.
+// Packs the 32 terms of a row into 16 words.
 HWY_INLINE void pack_row(const uint32_t* terms, uint32_t* words) {
   const Words d;
 #if HWY_TARGET == HWY_SCALAR
@@ -72,8 +72,8 @@ HWY_INLINE void pack_row(const uint32_t* terms, uint32_t* words) {
 #endif
 }
 
-// One whole tile of a transposed matrix: its columns are rows of 32 terms. Each row becomes 16 words, 16 rows
-// of words are turned into columns by reading across them.
+// Packs one whole tile of a transposed matrix, whose columns are rows of 32 terms. Each row becomes 16 words;
+// 16 rows of words are transposed by gathering across them.
 void pack_columns(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* tile) {
   const Words d;
   const hn::RebindToSigned<Words> di;
@@ -93,7 +93,7 @@ void pack_columns(const uint32_t* b, int64_t stride, int64_t columns, uint32_t* 
   }
 }
 
-// Tiles that reach over the edge go through a copy with zeros around it.
+// Packs a tile that reaches past the edge, through a copy that is padded with zeros.
 void pack_edge(const uint32_t* b, int64_t stride, bool transposed, int64_t terms, int64_t columns_inside,
                int64_t columns, uint32_t* tile) {
   alignas(64) uint32_t whole[64 * kPairTileTerms] = {};
@@ -137,8 +137,8 @@ void pack_pairs(const float* b, int64_t k, int64_t n, Transpose transpose, const
   const bool transposed = transpose == Transpose::kYes;
   const int64_t column_tiles = (n + tiles.columns - 1) / tiles.columns;
   const int64_t term_tiles = (k + kPairTileTerms - 1) / kPairTileTerms;
-  // A task is up to 16 tiles, 128 KiB to read, along the rows of the plain matrix: each of its rows is then
-  // read from end to end, many at a time.
+  // A task consists of up to 16 tiles, 128 KiB to read, along the rows of the plain matrix. Each of its rows
+  // is then read from end to end, many rows at a time.
   constexpr int64_t kTilesPerTask = 16;
   const int64_t along = transposed ? term_tiles : column_tiles;
   const int64_t across = transposed ? column_tiles : term_tiles;

@@ -15,8 +15,8 @@ namespace {
 
 using test::GuardedBuffer;
 
-// Every kind of fp32 number by its bits: most are ordinary, some are halfway between two bf16 numbers,
-// denormal, infinite or NaN.
+// Returns the bits of fp32 numbers of every kind: most are ordinary, some are halfway between two bf16
+// numbers, denormal, infinite or NaN.
 uint32_t awkward_bits(uint32_t i) {
   const auto words = philox4x32_10({i, 0, 0, 0}, {11, 13});
   switch (words[1] % 16) {
@@ -74,13 +74,13 @@ TEST(PackPairs, MatchesTheReferenceBitForBitOnEveryInstructionSet) {
 }
 
 TEST(PackPairs, PutsPairsOfTermsSideBySide) {
-  // B[k = 3, n = 2] by hand, in tiles of 16 columns.
+  // Packs B[k = 3, n = 2], computed by hand, in tiles of 16 columns.
   const std::vector<float> b = {1, 2, 3, 4, 5, 6};
   const PairTiles tiles = tiles_of(3, 16);
   std::vector<BF16> packed(static_cast<size_t>(packed_count(2, tiles)), BF16{0xffff});
   pack_pairs_ref(b.data(), 3, 2, Transpose::kNo, tiles, packed.data());
   const auto at = [&](size_t i) { return bf16_to_f32(packed[i].bits); };
-  // Terms 0 and 1 of column 0, of column 1; term 2 and nothing.
+  // Terms 0 and 1 of column 0, then of column 1; then term 2 and padding.
   EXPECT_EQ(at(0), 1.0f);
   EXPECT_EQ(at(1), 3.0f);
   EXPECT_EQ(at(2), 2.0f);

@@ -10,8 +10,8 @@ namespace plimsoll {
 namespace {
 
 constexpr uint32_t kThreads = 256;
-// A thread's steps are far apart, so that a warp's accesses are 512 bytes side by side; 16 blocks for each of
-// the multiprocessors of the largest cards keep enough of them in flight.
+// A thread's steps are far apart, so that a warp accesses 512 adjacent bytes. 16 blocks for each
+// multiprocessor of the largest cards keep enough accesses in flight.
 constexpr uint32_t kMaxBlocks = 2304;
 
 __device__ void split(float x, float& high, float& low) {
@@ -43,14 +43,14 @@ __global__ void __launch_bounds__(kThreads)
                       uint32_t columns, bool low_first) {
   const uint32_t stride = gridDim.x * kThreads;
   for (uint64_t i = blockIdx.x * kThreads + threadIdx.x; i < count; i += stride) {
-    // Row r of x becomes one that starts at 3 r rows of it.
+    // Row r of x becomes the row that starts 3 r rows of x into the output.
     const uint32_t row = static_cast<uint32_t>(i) / columns;
     write(out + (i + 2ull * row * columns), columns, low_first, x[i]);
   }
 }
 
-// A tile of 64 rows and columns goes through shared memory, so that reads run along rows of x and writes
-// along rows of its transpose, 16 bytes each where both lengths are multiples of 4.
+// A tile of 64 rows and columns passes through shared memory, so that reads run along rows of x and writes
+// along rows of its transpose, 16 bytes each if both lengths are multiples of 4.
 constexpr uint32_t kTile = 64;
 
 template <bool kVectors>
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kThreads)
     split_columns_kernel(const float* __restrict__ x, float* __restrict__ out, uint32_t rows,
                          uint32_t columns, bool low_first) {
   constexpr uint32_t kWidth = kVectors ? 4 : 1;
-  constexpr uint32_t kAcross = kTile / kWidth;    // threads side by side
-  constexpr uint32_t kDown = kThreads / kAcross;  // rows of the tile in one pass
-  __shared__ float tile[kTile][kTile + 1];        // [column][row]; the odd stride spreads the banks
+  constexpr uint32_t kAcross = kTile / kWidth;    // adjacent threads
+  constexpr uint32_t kDown = kThreads / kAcross;  // rows of the tile per pass
+  __shared__ float tile[kTile][kTile + 1];        // [column][row]; the odd stride avoids bank conflicts
   const uint32_t across = threadIdx.x % kAcross * kWidth;
   const uint32_t down = threadIdx.x / kAcross;
   const uint64_t first_row = uint64_t{blockIdx.y} * kTile;

@@ -23,7 +23,7 @@ void check(int64_t rows, int64_t columns, Tf32PartOrder order, Tf32PartPlace pla
   GuardedBuffer out(name + "/out", DType::kF32, 3 * rows * columns);
   GuardedBuffer want(name + "/want", DType::kF32, 3 * rows * columns);
   x.fill_normal();
-  // What the reference treats apart: the ends of the range and numbers below it.
+  // Special cases of the reference: the ends of the range and the numbers below it.
   x.view().store(0, std::numeric_limits<double>::infinity());
   x.view().store(1, static_cast<double>(std::numeric_limits<float>::max()));
   x.view().store(2, -0x1p-149);
@@ -47,7 +47,7 @@ TEST(SplitTf32Cuda, TheBitsOfTheReference) {
       check(132, 196, order, place);
       check(4, 9, order, place);
       check(1, 7, order, place);
-      // More than one step of a thread.
+      // Needs more than one step per thread.
       check(1100, 4096, order, place);
     }
   }

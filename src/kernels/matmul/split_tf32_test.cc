@@ -1,4 +1,4 @@
-// The parts of split_tf32.h: what the error bound of three products rests on, number by number.
+// Tests the parts of split_tf32.h number by number: the error bound of three products is based on them.
 #include "kernels/matmul/split_tf32.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ bool is_tf32(float x) {
 TEST(SplitTf32, NamedNumbers) {
   EXPECT_EQ(split_tf32(1.0f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f).low, 0.0f);
-  // A tie goes to the even neighbour, and the rest is negative where that is above.
+  // A tie rounds to the even neighbour, and the remainder is negative if that is larger.
   EXPECT_EQ(split_tf32(1.0f + 0x1p-11f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f + 0x1p-11f).low, 0x1p-11f);
   EXPECT_EQ(split_tf32(1.0f + 0x3p-11f).high, 1.0f + 0x1p-9f);
@@ -39,7 +39,7 @@ TEST(SplitTf32, TheEndsOfTheRange) {
     EXPECT_TRUE(std::isfinite(parts.high) && std::isfinite(parts.low));
     EXPECT_LE(std::abs(static_cast<double>(sign * kLargest) - parts.high - parts.low), 0x1p-21 * kLargest);
   }
-  // NaNs whose mark lies in the bits that are cut stay NaN.
+  // NaNs whose payload is in the truncated bits stay NaN.
   for (const uint32_t bits : {0x7f800001u, 0xff800001u, 0x7fc00000u, 0x7fffffffu}) {
     EXPECT_TRUE(std::isnan(split_tf32(std::bit_cast<float>(bits)).high));
     EXPECT_EQ(split_tf32(std::bit_cast<float>(bits)).low, 0.0f);
@@ -53,7 +53,7 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
   int inexact = 0;
   for (uint32_t i = 0; i < 200'000; ++i) {
     const auto draw = philox_block({.seed = 17, .step = 0, .site = 0}, i);
-    // Every exponent whose low part is no denormal number, below the last 2^-12 of the range.
+    // Every exponent whose low part is not denormal, except the last 2^-12 of the range.
     const uint32_t exponent = 24 + draw[1] % 230;
     const float x = std::bit_cast<float>((draw[0] & 0x807fffffu) | (exponent << 23));
     const Tf32Parts parts = split_tf32(x);
@@ -64,7 +64,7 @@ TEST(SplitTf32, PartsAreTf32AndLoseAtMostTheLastBit) {
     largest = std::max(largest, lost / std::abs(static_cast<double>(x)));
     if (lost > 0.0) ++inexact;
   }
-  // The bound is met by some, and a last bit is lost now and then: the draws reach what they are meant to.
+  // Some draws come close to the bound and some lose the last bit, so the draws reach the intended cases.
   EXPECT_GT(largest, 0.9 * 0x1p-23);
   EXPECT_GT(inexact, 1000);
 }

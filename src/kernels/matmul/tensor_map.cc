@@ -12,7 +12,7 @@ using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*
                             const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-// The driver is opened by the runtime; the program is not linked to it.
+// The CUDA runtime opens the driver; the program is not linked to it.
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};

@@ -1,4 +1,4 @@
-// What the copy engine of compute capability 9.0 knows of a matrix in device memory (tma.cuh): 128 bytes that
+// Describes a matrix in device memory for the copy engine of compute capability 9.0 (tma.cuh): 128 bytes that
 // a kernel takes as a parameter. Host code; thread-safe. Only for sources that are built with CUDA.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace plimsoll {
 
-// Of a dense row-major matrix of bf16 or f16 numbers, taken in boxes of 64 columns and so many rows, in the
-// order of wgmma.cuh. Requires: `data` aligned to 16 bytes, columns a multiple of 8, at most 256 box rows.
-// Errors: kDevice where the driver has no such call or refuses.
+// Describes a dense row-major matrix of bf16 or f16 elements, accessed in boxes of 64 columns and `box_rows`
+// rows with the swizzle of wgmma.cuh. Requires: `data` aligned to 16 bytes, columns a multiple of 8, at most
+// 256 box rows. Errors: kDevice if the driver does not have the function or it fails.
 CUtensorMap tensor_map(const void* data, DType dtype, int64_t rows, int64_t columns, int box_rows);
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Which products the three TF32 products take, the words with which they decline others, and their scratch.
+// Tests which products the three TF32 products take, the reasons with which they decline others, and their
+// scratch.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,7 +36,7 @@ TEST(Tf32x3Catalog, TakesLargeProductsOfThoseWhoAskForIt) {
             (12 * 65 * 71 + 255) / 256 * 256 + (12 * 67 * 71 + 255) / 256 * 256 + kCublasLtWorkspaceBytes);
 }
 
-// The operands' parts are not the library's, whatever workspace that is given.
+// The parts of the operands come in addition to the library's workspace, whatever its size.
 TEST(Tf32x3Catalog, AnotherWorkspaceIsInTheScratch) {
   for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
     Problem problem = problem_of(2048, 1024, 4096);

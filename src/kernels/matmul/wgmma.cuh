@@ -1,6 +1,6 @@
-// Products on Hopper's tensor cores, by a warpgroup of four warps at a time (wgmma: compute capability 9.0
-// alone, code for sm_90a), of tiles of rows of 64 16-bit elements in shared memory. They are asynchronous:
-// between close_products() and wait_for_products() nobody touches their accumulators. Device code only.
+// Products on Hopper's tensor cores by a warpgroup of four warps (wgmma: compute capability 9.0 only, code
+// for sm_90a), for tiles of rows of 64 16-bit elements in shared memory. The products are asynchronous: their
+// accumulators must not be accessed between close_products() and wait_for_products(). Device code only.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace plimsoll::wgmma {
 
 inline constexpr int kWarpgroup = 128;  // threads
 
-// A tile of rows of 64 16-bit elements, whose chunk of 16 bytes number c lies at place c ^ r % 8 of row r, is
-// what the hardware calls a swizzle of 128 bytes, where it starts at a multiple of 1024: groups of eight rows
-// lie 1024 bytes apart.
+// Returns the descriptor of a tile of rows of 64 16-bit elements in which chunk c of 16 bytes of row r is
+// stored at position c ^ r % 8. For a tile at a multiple of 1024 bytes, the hardware calls this layout a
+// swizzle of 128 bytes: groups of eight rows are 1024 bytes apart.
 __device__ inline uint64_t descriptor(uint32_t tile) {
   return static_cast<uint64_t>((tile & 0x3ffffu) >> 4) | uint64_t{1} << 16 | uint64_t{1024 >> 4} << 32 |
          uint64_t{1} << 62;
@@ -26,7 +26,7 @@ template <int kPending>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// What ordinary stores and copies left in shared memory becomes visible to products and to bulk copies.
+// Makes ordinary stores and copies to shared memory visible to products and bulk copies.
 __device__ inline void show_to_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,5 +1,5 @@
-// A layer with a residual and a norm on the host, for tests: operands, the exact result and the bounds of the
-// contract (linear_norm.h) computed from exact numbers.
+// A layer with a residual and a norm on the host, for tests: operands, the exact result, and the contract's
+// bounds (linear_norm.h) computed from exact numbers.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct LinearNormCase {
         gain(name + "/gain", parameters, p.columns),
         beta(name + "/beta", parameters, p.columns) {}
 
-  // Residuals about `mean`.
+  // Fills the operands, with residuals distributed around `mean`.
   void fill(double mean) {
     x.fill_normal();
     w.fill_normal(0.0, 1.0 / std::sqrt(static_cast<double>(problem.terms)));

@@ -1,4 +1,4 @@
-// A product's operands, its reference and its limits: what the tests of every implementation on a CPU share.
+// A product's operands, reference and limits, shared by the tests of every CPU implementation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ inline std::string describe_matmul(const MatmulProblem& p) {
                      p.b_operand == MatmulOperand::kPacked ? " packed" : "");
 }
 
-// The operands of one case, and the sums of magnitudes from which its limits follow.
+// The operands of one case, and the sums of magnitudes from which its limits are derived.
 struct MatmulCase {
   MatmulCase(const MatmulProblem& p, MatmulInputs inputs)
       : problem(p),
@@ -85,7 +85,7 @@ struct MatmulCase {
     matmul_ref(plain, reference_args);
   }
 
-  // The error bound of every element, given the old values of C (empty: overwritten).
+  // Returns the error bound of every element, given the old values of C (empty: overwritten).
   std::vector<double> limits(const std::vector<double>& old) const {
     std::vector<double> limits(static_cast<size_t>(problem.m * problem.n));
     for (int64_t i = 0; i < problem.m; ++i) {
@@ -97,7 +97,7 @@ struct MatmulCase {
         }
         const auto index = static_cast<size_t>(i * problem.n + j);
         if (!old.empty()) sum += std::abs(old[index]);
-        // B rounded to bf16 may be larger by its rounding.
+        // Rounding B to bf16 may increase its magnitude.
         limits[index] = matmul_error_bound(problem, sum * 1.01, want.load(static_cast<int64_t>(index)));
       }
     }
@@ -109,7 +109,7 @@ struct MatmulCase {
   GuardedBuffer a, b, bias, c, want, scratch, packed;
 };
 
-// Overwrites, then adds where the problem allows it; both results against the reference.
+// Overwrites C, then adds to it if the problem allows that, and compares both results with the reference.
 inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   problem.num_threads = num_threads();
   problem.isa = cpu_isa();
@@ -119,7 +119,7 @@ inline void check_matmul(MatmulProblem problem, MatmulInputs inputs) {
   const auto compare_with_limits = [&](const std::vector<double>& old) {
     const std::vector<double> limits = test.limits(old);
     Limit limit{.shape = {problem.m, problem.n}};
-    // Sums of small integers are exact; they may well be zero.
+    // Sums of small integers are exact and may be zero.
     if (inputs == MatmulInputs::kSmallIntegers) limit.zeros = Zeros::kExpected;
     if (inputs == MatmulInputs::kNormal || problem.c == DType::kBF16) limit.per_element = limits;
     const auto result = compare(test.c, test.want, limit);
