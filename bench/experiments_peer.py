@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""A row of `plimsoll bench --peer`: the same arguments given to Hugging Face's Trainer. Writes one JSON file.
+"""Runs a row of `plimsoll bench --peer`: passes the same arguments to Hugging Face's Trainer. Writes one JSON file.
 
 usage: experiments_peer.py OUT.json ARGUMENTS_OF_PLIMSOLL_TRAIN...
-       experiments_peer.py --check    # whether it could run here: its exit code, and why not in the last line
+       experiments_peer.py --check    # checks if it can run; exit code 0 or the reason in the last line
 
-It needs torch and transformers. Random weights and random ids as in the row, fused AdamW where nothing else is asked for,
-no saving and no logging: a careful user's settings. LoRA is PEFT's, frozen parameters and the type of the weights are set
-on the model, 8-bit Adagrad and SGD are bitsandbytes'. What Trainer has nothing like is refused, so that no row stands beside
-a run of another method; other names that are not of TrainingArguments are left out. Samples/s are those after a third of the
-steps, with the GPU drained at both ends; memory is NVML's `used` of version 2 at its peak less what it was before on a GPU,
-the peak of the process on a CPU.
+It needs torch and transformers. Random weights and random ids as in the row, fused AdamW unless another optimizer is
+requested, no saving and no logging: the settings of a careful user. LoRA is PEFT's, frozen parameters and the type of the
+weights are set on the model, 8-bit Adagrad and SGD are bitsandbytes'. Arguments for which Trainer has no equivalent are refused,
+so that no row is compared with another method; other names that are not in TrainingArguments are ignored. Samples/s are those
+after a third of the steps, with the GPU idle at both ends. Memory on a GPU is the peak of NVML's `used` (version 2) minus its
+value before the run; on a CPU it is the peak of the process.
 """
 import ctypes
 import dataclasses
@@ -37,7 +37,7 @@ class Memory(ctypes.Structure):
 
 
 class Gauge:
-    """NVML's `used` of the first visible GPU, sampled until `stop`."""
+    """Samples NVML's `used` of the first visible GPU until `stop`."""
 
     def __init__(self):
         self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
@@ -71,7 +71,7 @@ def peak_of_process():
     return int(line.split()[1]) * 1024
 
 
-# Arguments that Trainer has nothing like, where their values are not these.
+# Arguments for which Trainer has no equivalent unless they have these values.
 WITHOUT_PEER = {
     "recompute": ("auto", "none", "cheap", "full"),
     "recompute_budget": (),
@@ -81,11 +81,11 @@ WITHOUT_PEER = {
     "offload_activations": ("False",),
     "weight_copies": ("kept",),
     "gradient_dtype": ("auto", "fp32"),
-    "load_in_4bit": ("False",),  # it takes a folder of weights, and there are none
+    "load_in_4bit": ("False",),  # needs a folder of weights, which a row does not have
     "load_in_8bit": ("False",),
     "modules_to_save": (),
 }
-# bitsandbytes' optimizers without a name of Trainer.
+# Optimizers of bitsandbytes that have no name in Trainer.
 OWN_OPTIMIZERS = {"adagrad_8bit": "Adagrad8bit", "adagrad_bnb_8bit": "Adagrad8bit", "sgd_8bit": "SGD8bit",
                   "sgd_bnb_8bit": "SGD8bit"}
 
@@ -95,12 +95,12 @@ def refuse_what_has_no_peer(options):
         if options.get(name, others[0] if others else None) not in (*others, None):
             sys.exit(f"Trainer has nothing like --{name} {options[name]}")
     if "momentum_dtype" in options.get("optim_args", "") or "variance_dtype" in options.get("optim_args", ""):
-        # Only this one of Trainer's reads them.
+        # Among Trainer's optimizers only this one reads them.
         options.setdefault("optim", "adamw_anyprecision")
 
 
 def own_optimizer(model, arguments, options):
-    """One of bitsandbytes with Trainer's groups: no decay of biases and norms, embeddings in 32 bits."""
+    """Creates an optimizer of bitsandbytes with Trainer's groups: no decay of biases and norms, embeddings in 32 bits."""
     import bitsandbytes
     settings = dict(pair.split("=", 1) for pair in options.get("optim_args", "").split(",") if pair)
     parameters = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
@@ -115,7 +115,7 @@ def own_optimizer(model, arguments, options):
 
 
 def prepared(model, options):
-    """The model with what of a row is said of it and not of Trainer."""
+    """Applies the arguments of a row that concern the model and not Trainer."""
     import torch
     if options.get("dtype", "float32") == "bfloat16":
         model = model.to(torch.bfloat16)
@@ -135,7 +135,7 @@ def prepared(model, options):
     return model
 
 
-# PEFT's names that plimsoll train reads as others.
+# PEFT's names for options that have other names in plimsoll train.
 PEFT_NAMES = {"r": "lora_r", "target_modules": "lora_target_modules", "bias": "lora_bias"}
 
 
@@ -144,7 +144,7 @@ def list_of(options, name):
 
 
 def options_of(words):
-    """The last value of each option; a flag alone is True."""
+    """Returns the last value of each option; a flag without a value is True."""
     options, name = {}, None
     for word in words:
         if word.startswith("--"):
@@ -166,7 +166,7 @@ def value_of(text):
 
 
 def check():
-    """Imports what every row needs; the program shows the last line of what goes wrong."""
+    """Imports the modules that every row needs; the program shows the last line of an error."""
     import torch  # noqa: F401
     import transformers  # noqa: F401
 

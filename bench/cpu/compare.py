@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Plimsoll beside Hugging Face Trainer on this CPU: the same work in alternating pairs, medians and spread.
+"""Compares Plimsoll with Hugging Face Trainer on this CPU: the same work in alternating pairs, medians and spread.
 
 usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 5] [--threads 2] [--python python3] [--cases a,b] [--out FILE.json]
 
-PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (lengths of the mixed case are made with it).
+PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt (which determines the lengths of the mixed case).
 Both sides train random weights with dropout 0.1 on sequences of the same lengths. The work is checked before its time
 counts: each side's mean loss must be that of four classes that cannot be learned in a few steps (ln 4 = 1.386, within 0.5).
 
-The case first_step is ours alone: seconds from the start of the process to the end of the first step of MiniLM, 32 x 128, less
-the median of the steps after it. The weights are those of TOKENIZER_FOLDER where it has a model.safetensors, else random.
+The case first_step measures only Plimsoll: the seconds from the start of the process to the end of the first step of MiniLM,
+32 x 128, minus the median of the later steps. The weights are those of TOKENIZER_FOLDER if it has a model.safetensors,
+otherwise random.
 """
 import argparse
 import json
@@ -33,7 +34,7 @@ FIRST_STEP = "first_step"
 
 
 def lengths_of(case):
-    """512 lengths: constant, or log-normal with median 60, from 8 to 256, as short texts have them."""
+    """Returns 512 lengths: constant, or log-normal with median 60, from 8 to 256, like those of short texts."""
     if case["length"]:
         return [case["length"]] * 512
     generator = random.Random(1)
@@ -41,7 +42,7 @@ def lengths_of(case):
 
 
 def write_texts(path, lengths, tokenizer):
-    """One text per length: whole words of the vocabulary, two tokens less for [CLS] and [SEP]."""
+    """Returns one text per length: whole words of the vocabulary, two tokens fewer for [CLS] and [SEP]."""
     with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
         words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and len(w) > 2]
     generator = random.Random(2)
@@ -78,7 +79,7 @@ def run_ours(program, case, tokenizer, threads, folder):
 
 
 def run_first_step(program, tokenizer, threads, folder):
-    """Seconds to the end of each step, as its line of the log arrives."""
+    """Returns the seconds to the end of each step, measured when its line of the log arrives."""
     words = words_of(program, CASES["mini_fp32"], tokenizer, threads, folder)
     words += ["--logging_steps", "1", "--disable_tqdm", "True"]
     if os.path.exists(os.path.join(tokenizer, "model.safetensors")):

@@ -2,7 +2,7 @@
 """The peer's side of bench/cpu/compare.py: Hugging Face Trainer on this CPU, one case per process, one JSON line.
 
 usage: peer.py CASE THREADS   (needs torch and transformers; cases are in compare.py)
-Random weights, dropout as the model's default, no saving and no logging; samples/s is Trainer's own figure.
+Random weights, the model's default dropout, no saving and no logging; samples/s is Trainer's own figure.
 """
 import json
 import os

@@ -1,4 +1,4 @@
-"""The cases of compare.py: models, precisions, batches; texts of known lengths; how far two losses may be apart."""
+"""The cases of compare.py: models, precisions and batches; texts of known lengths; the largest difference of two losses."""
 import json
 import math
 import os
@@ -18,7 +18,7 @@ def case(precision, batch, ours_steps, peer_steps, model=LARGE, length=512, accu
                 ours_steps=ours_steps, peer_steps=peer_steps)
 
 
-# Steps are chosen so that the measured part lasts a second or more on an H200. Length None: short texts.
+# The numbers of steps make the measured part last at least a second on an H200. Length None means short texts.
 CASES = {
     "large_bf16": case("bf16", 32, 60, 30),
     "large_tf32": case("tf32", 32, 36, 21),
@@ -40,20 +40,20 @@ CHECK_MODEL = dict(hidden_size=256, intermediate_size=1024, num_hidden_layers=4,
 
 
 def on_cpu(one):
-    """The case in small, for --device cpu."""
+    """Returns a small version of the case, for --device cpu."""
     return dict(one, model="tiny", batch=min(one["batch"], 4), length=one["length"] and 32,
                 ours_steps=min(one["ours_steps"], 18), peer_steps=min(one["peer_steps"], 9))
 
 
 def short_lengths(rows, seed=1, mean=53, longest=128):
-    """Log-normal lengths in tokens with this mean (before the cut to 8..longest), as texts of a sentence or two have."""
+    """Returns log-normal lengths in tokens with this mean (before clamping to 8..longest), like texts of one or two sentences."""
     generator = random.Random(seed)
     sigma = 0.4
     return [min(longest, max(8, round(math.exp(generator.gauss(math.log(mean) - sigma**2 / 2, sigma))))) for _ in range(rows)]
 
 
 def write_texts(path, lengths, tokenizer, num_labels):
-    """One text per length: whole words of the vocabulary, two tokens less for [CLS] and [SEP]."""
+    """Returns one text per length: whole words of the vocabulary, two tokens fewer for [CLS] and [SEP]."""
     with open(os.path.join(tokenizer, "vocab.txt"), encoding="utf-8") as file:
         words = [w for w in file.read().split("\n") if w.isascii() and w.isalpha() and w.islower() and len(w) > 2]
     generator = random.Random(2)
@@ -64,13 +64,13 @@ def write_texts(path, lengths, tokenizer, num_labels):
 
 
 def loss_bound(precision):
-    """Largest relative difference of the two losses of the small model.
+    """Returns the largest allowed relative difference of the two losses of the small model.
 
-    fp32: 1e-5, both sides sum in another order only. tf32x3 (fp32 on the peer's side): the same, and 2^-21 that splitting
-    loses of a product. The others round what each product reads or writes to a unit u
-    (tf32 and fp16 2^-11, bf16 2^-9), each side at other places: some 12 roundings a layer, 4 layers, two sides, so that a
-    sample's loss differs by about u sqrt(2 x 48) = 10 u. The mean over 256 samples would shrink this by 16 if they were
-    independent; they share the weights, so it is taken as a shrinkage by 4 only: 2.5 u."""
+    fp32: 1e-5, because the two sides only sum in different orders. tf32x3 (fp32 on the peer's side): the same plus 2^-21,
+    which splitting a product loses. The other precisions round the inputs or outputs of each product to a unit u (tf32 and
+    fp16 2^-11, bf16 2^-9), each side at different points: about 12 roundings per layer, 4 layers and two sides, so that the
+    loss of a sample differs by about u sqrt(2 x 48) = 10 u. Averaging over 256 samples would divide this by 16 if they were
+    independent. They share the weights, so the bound divides it by 4 only: 2.5 u."""
     unit = {"fp32": 0.0, "tf32x3": 2.0**-21, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-9}
     return (1e-5 if precision in ("fp32", "tf32x3") else 0.0) + 2.5 * unit[precision]
 
@@ -81,7 +81,7 @@ def read_json(path):
 
 
 def write_json(path, value):
-    """Aside and renamed: a run that is killed leaves the file of before."""
+    """Writes a temporary file and renames it, so that a run that is killed leaves the old file."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(value, file, indent=1)
     os.replace(path + ".new", path)

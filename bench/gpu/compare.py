@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Plimsoll beside Hugging Face Trainer on this GPU: the same work in alternating pairs, checked before its time counts.
+"""Compares Plimsoll with Hugging Face Trainer on this GPU: the same work in alternating pairs, checked before its time counts.
 
 usage: compare.py PLIMSOLL TOKENIZER_FOLDER [--pairs 3] [--cases a,b] [--python python3] [--out FOLDER] [--ceilings]
                   [--device cuda:0] [--dry_run]
        compare.py --self_check
 
 PLIMSOLL is the program, TOKENIZER_FOLDER a folder with BERT's uncased vocab.txt, --python an interpreter with torch and
-transformers. --ceilings measures copy bandwidth, matrix products and attention with PyTorch first and adds each case's
-floor. --out keeps gpu_compare.json and gpu_compare.md, rewritten after each pair; a further call with the same card and
-programs adds its cases to them and repeats no check that held. --device cpu runs the whole script on a tiny model, to
-test it where there is no GPU.
+transformers. --ceilings first measures copy bandwidth, matrix products and attention with PyTorch and adds the lower bound
+of each case's time. --out stores gpu_compare.json and gpu_compare.md, rewritten after each pair; a further call with the same
+card and programs adds its cases to them and does not repeat checks that passed. --device cpu runs the whole script on a tiny
+model, to test it without a GPU.
 
-What is measured. Each run is a process of its own. Samples/s are those of the steady state: between two points of time
-after the warm-up, for Plimsoll the train_runtime of two lines of log.jsonl (checked against the time at which these lines
-arrived here), for the peer the ends of two steps with the GPU drained. Memory is NVML's `used`, version 2, sampled while
-the process lives, less what it was before the process began: the CUDA context counts, on both sides alike. Time to the
-first step is from the start of the process to the end of its first optimizer step.
+Measurements: each run is a separate process. Samples/s are those of the steady state, between two points of time after the
+warm-up: for Plimsoll the train_runtime of two lines of log.jsonl (checked against the time at which this script received
+these lines), for the peer the ends of two steps with the GPU idle. Memory is NVML's `used`, version 2, sampled while the
+process runs, minus its value before the process started; it includes the CUDA context on both sides. Time to the first step
+is from the start of the process to the end of its first optimizer step.
 
-What is checked. Per precision both sides compute the loss of one small random BERT on one file of texts; they must agree
-within the bound that `loss_bound` derives. And each training loss must be that of two classes that are not learned (ln 2 =
-0.693, within 0.25; the learning rate is 1e-6 on both sides, which moves no time). A case that fails is marked invalid,
-and the exit code is 1. A precision that Plimsoll refuses is skipped by name.
+Checks: per precision both sides compute the loss of one small random BERT on one file of texts, and the losses must agree
+within the bound that `loss_bound` derives. Each training loss must be that of two classes that are not learned (ln 2 = 0.693,
+within 0.25; the learning rate is 1e-6 on both sides, which does not change the time). A case that fails is marked invalid,
+and the exit code is 1. A precision that Plimsoll refuses is skipped and named.
 """
 import argparse
 import datetime
@@ -58,7 +58,7 @@ def header_of(program, peer, gauge):
 
 
 def begin(header, folder):
-    """What an earlier call with the same card and programs left in the folder, or an empty result."""
+    """Returns the result of an earlier call with the same card and programs from the folder, or an empty result."""
     result = dict(header=header, checks={}, ceilings=None, cases={})
     path = os.path.join(folder, "gpu_compare.json") if folder else ""
     if not os.path.exists(path):
@@ -131,7 +131,7 @@ def main():
     arguments = parse_words()
     if arguments.self_check:
         return self_check()
-    # A run that is told to stop ends its child too.
+    # If this run is stopped, it also ends its child process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = {name: CASES[name] for name in arguments.cases.split(",")}
     if not arguments.device.startswith("cuda"):

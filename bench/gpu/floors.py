@@ -1,4 +1,4 @@
-"""What a step cannot go below on a card, from what PyTorch's products, attention and copies reach there."""
+"""Lower bounds of the time of a step on a card, from the speed of PyTorch's products, attention and copies on it."""
 import math
 import statistics
 
@@ -6,7 +6,7 @@ from cases import MODELS, SHORT_ROWS, short_lengths
 
 
 def micro_batch(one):
-    """Tokens, and the length whose square is the mean square, of a micro-batch: what attention's work follows."""
+    """Returns the tokens of a micro-batch, and the length whose square is the mean square (for the work of attention)."""
     if one["length"]:
         return one["batch"] * one["length"], one["length"]
     lengths = short_lengths(SHORT_ROWS)
@@ -15,14 +15,14 @@ def micro_batch(one):
 
 
 def products_of(one):
-    """(outputs, inputs) of a layer's products; with the tokens they are a product's three sizes."""
+    """Returns (outputs, inputs) of a layer's products; together with the tokens these are the three sizes of a product."""
     size = MODELS[one["model"]]
     h, f = size["hidden"], size["inner"]
     return [(3 * h, h), (h, h), (f, h), (h, f)]
 
 
 def ceilings_wanted(cases):
-    """What the peer is to measure: products as "precision tokens outputs inputs direction", attention likewise."""
+    """Returns the measurements for the peer: products as "precision tokens outputs inputs direction", and attention likewise."""
     products, attention = [], []
     for one in cases:
         tokens, length = micro_batch(one)
@@ -41,14 +41,15 @@ def num_parameters(model, vocabulary=30522):
 
 
 def floor_of(one, ceilings):
-    """Milliseconds that a step cannot go below on this card, by part, from what PyTorch reached on it.
+    """Returns lower bounds of the milliseconds of a step on this card, by part, from the speed of PyTorch on it.
 
-    products: those of all layers at the measured times of their shapes. attention: PyTorch's fastest kernel at this shape
-    (short texts: at the length whose square is the mean square, without padding). adamw: weights, two moments and an fp32
-    gradient read, all but the gradient written (28 bytes a parameter; 30 with a 16-bit copy of the weights) at the measured
-    copy rate. element_wise: what must move between the products where nothing is fused into them but biases, in values of
-    the model's width a token and layer: twice dropout + residual + norm (3 each), GELU (8 as the inner width is 4), and
-    backward norm (4 each), dropout (1 each), GELU (12): 36, forward alone 14. Embeddings, head and launches count nothing."""
+    products: the products of all layers at the measured times of their shapes. attention: PyTorch's fastest kernel at this
+    shape (short texts: at the length whose square is the mean square, without padding). adamw: reading weights, two moments
+    and an fp32 gradient and writing all but the gradient (28 bytes per parameter; 30 with a 16-bit copy of the weights) at
+    the measured copy rate. element_wise: the data that must move between the products if only biases are fused into them, in
+    values of the model's width per token and layer: twice dropout + residual + norm (3 each), GELU (8, as the inner width is
+    4), and in the backward pass norm (4 each), dropout (1 each) and GELU (12): 36 in total, 14 for the forward pass only.
+    Embeddings, head and launches are not counted."""
     size, precision = MODELS[one["model"]], one["precision"]
     tokens, length = micro_batch(one)
     wanted = ceilings_wanted([one])

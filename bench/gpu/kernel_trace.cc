@@ -1,16 +1,16 @@
-// A library that the CUDA driver loads into any program and that says, when the program ends, how much of the
-// time the GPU was at work and in which kernels: the profile behind "the host is out of the way".
+// A library that the CUDA driver loads into any program. When the program ends, it reports the share of time
+// in which the GPU was busy, and in which kernels. It shows if the host keeps the GPU waiting.
 //
 //   CUDA_INJECTION64_PATH=$PWD/libkernel_trace.so plimsoll train ...
 //
-// KERNEL_TRACE_FILE     where to write (default: standard error)
-// KERNEL_TRACE_GRAPHS   1: one record a launched CUDA graph in place of one a kernel
+// KERNEL_TRACE_FILE     the output file (default: standard error) KERNEL_TRACE_GRAPHS   1: one record per
+// launched CUDA graph instead of one per kernel
 //
-// Records of graphs cost the program almost nothing, but count what lies between two kernels of a graph as
-// work; with a record a kernel, CUPTI itself makes those pauses longer: the truth lies between the two.
+// Records per graph cost the program almost nothing, but count the pauses between two kernels of a graph as
+// work. With a record per kernel, CUPTI itself makes these pauses longer. The true value is between the two.
 //
-// Counted is what lies between the kernel (or graph) two fifths through the list and the one nine tenths
-// through: neither the choice of kernels at the start nor what is written at the end. Times come from CUPTI's
+// The report covers the part between the kernels (or graphs) at two fifths and at nine tenths of the list,
+// which excludes the choice of kernels at the start and the output at the end. Times come from CUPTI's
 // activity records (CUDA Toolkit, "CUPTI Activity API"), in nanoseconds.
 #include <cupti.h>
 
@@ -30,7 +30,7 @@ struct Span {
   uint64_t start;
   uint64_t end;
   std::string name;
-  bool is_copy = false;  // or a fill
+  bool is_copy = false;  // true for a fill as well
 };
 
 constexpr size_t kBufferBytes = size_t{8} << 20;
@@ -38,7 +38,7 @@ constexpr size_t kBufferAlignment = 8;
 constexpr size_t kLongestName = 90;
 constexpr size_t kNamesPrinted = 25;
 
-// Records arrive on a thread of CUPTI's; the report is written by the thread that ends the program.
+// Records arrive on a thread of CUPTI; the thread that ends the program writes the report.
 struct Trace {
   std::mutex mutex;
   std::vector<Span> spans;
@@ -46,7 +46,7 @@ struct Trace {
 };
 
 Trace& trace() {
-  // Never destroyed: CUPTI may still deliver while the program's statics go.
+  // Never destroyed: CUPTI may deliver records while the program's static objects are being destroyed.
   static auto* const all = new Trace;
   return *all;
 }
@@ -69,7 +69,7 @@ void CUPTIAPI give_buffer(uint8_t** buffer, size_t* bytes, size_t* max_records) 
   *max_records = 0;
 }
 
-// Later versions of a record only add members at its end.
+// Converts a record. Later versions of a record only add members at its end.
 Span span_of(const CUpti_Activity* record) {
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
@@ -112,7 +112,7 @@ struct Total {
   size_t count = 0;
 };
 
-// The spans, in order of start, from two fifths to nine tenths of the kernels.
+// Returns the spans, ordered by start, from two fifths to nine tenths of the kernels.
 std::vector<Span> steady_part(std::vector<Span> spans) {
   std::ranges::sort(spans, {}, &Span::start);
   const auto kernels = static_cast<size_t>(std::ranges::count(spans, false, &Span::is_copy));
@@ -125,8 +125,8 @@ std::vector<Span> steady_part(std::vector<Span> spans) {
   return part;
 }
 
-// Time in which at least one span runs, from the first's start to the last's end; pauses are counted by what
-// comes before and after.
+// The time in which at least one span runs, between the first start and the last end. Pauses are counted by
+// the pair of spans around them.
 struct Work {
   uint64_t busy_ns = 0;
   uint64_t window_ns = 0;
@@ -200,7 +200,7 @@ void report() {
 
 }  // namespace
 
-// The name by which the driver calls a library of CUDA_INJECTION64_PATH. Returns 1: begun.
+// The entry point that the driver calls in a library of CUDA_INJECTION64_PATH. Returns 1 for success.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   must(cuptiActivityRegisterCallbacks(give_buffer, take_buffer), "no buffers");
   must(cuptiActivityEnable(by_kernel() ? CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL

@@ -1,13 +1,13 @@
-// Measures the CUDA kernels that are bound by memory against the bytes that their contracts say they move, at
-// the sizes of BERT-large, and prints for each the time, the bandwidth and its share of a device-to-device
-// copy on this card: of one of 512 MiB, which is what the memory can do, and ("same size") of one that moves
-// as many bytes as the kernel, which is what a launch of that size can do.
+// Compares the memory-bound CUDA kernels with the bytes that their contracts say they move, at the sizes of
+// BERT-large. Prints the time and bandwidth of each, and the bandwidth as a share of a device-to-device copy
+// on this card: of a copy of 512 MiB, which shows the limit of the memory, and ("same size") of a copy that
+// moves as many bytes as the kernel, which shows the limit of a launch of that size.
 //
 //   gpu_kernels_bench [word ...]     only the kernels whose names contain one of the words
 //
-// Operands are taken from pools much larger than the card's cache, others in each call, so that the cache
-// helps no one. A time is the median of 25 batches of ten calls between two events. A launch costs some
-// microseconds whatever its size: copies of several sizes say what small tensors may reach.
+// Operands are taken from pools that are much larger than the card's cache, different ones in each call, so
+// that the cache has no effect. A time is the median of 25 batches of ten calls between two events. A launch
+// costs a few microseconds at any size; copies of several sizes show the limit for small tensors.
 #include <fmt/format.h>
 
 #include <span>
@@ -34,9 +34,9 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kTokens = 16384;
-constexpr int64_t kManyTokens = 65536;  // tensors of 128 MiB and more, well beyond any cache
+constexpr int64_t kManyTokens = 65536;  // tensors of 128 MiB and more, much larger than any cache
 
-// Ids as a text has them: a few words are frequent, most are rare.
+// Returns ids with a distribution like that of text: a few words are frequent, most are rare.
 std::vector<int64_t> token_ids(int64_t num_tokens, int64_t num_words) {
   std::vector<int64_t> ids;
   uint64_t state = 7;
@@ -192,7 +192,7 @@ void measure_embeddings(Bench& bench, DType dtype, int64_t C, int64_t T) {
     sort.ids[k] = ids[k];
     sort.sorted[k] = integers(DType::kI32, std::vector<int64_t>(static_cast<size_t>(2 * T)));
   }
-  // Reads ids once and writes pairs once.
+  // Reads the ids once and writes the pairs once.
   bench.measure(fmt::format("sort_ids of three lists, {} tokens", T), 3 * T * 12, [&] {
     sort.scratch = out.take(DType::kU8, sort_ids_cuda_scratch_bytes(T, 3));
     sort_ids_cuda(sort, nullptr, nullptr);

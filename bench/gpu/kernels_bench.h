@@ -1,5 +1,5 @@
-// What the programs' files that measure CUDA kernels against the memory share: pools of device memory, and
-// the clock. One thread; a Bench owns its memory and events.
+// Code that the programs share which compare CUDA kernels with the memory bandwidth: pools of device memory,
+// and timing. For one thread; a Bench owns its memory and events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ inline constexpr int64_t kPoolBytes = int64_t{3} << 30;
 inline constexpr int kCalls = 10;
 inline constexpr int kBatches = 25;
 
-// Device memory that is handed out again and again, round and round.
+// A block of device memory from which buffers are taken cyclically.
 class Pool {
  public:
   Pool() {
@@ -34,7 +34,7 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
   ~Pool() { static_cast<void>(cudaFree(data_)); }
 
-  // Small numbers of either sign, whichever floating type reads them.
+  // Fills the pool with small numbers of both signs, whatever floating type reads them.
   void fill() {
     std::vector<uint16_t> host(size_t{32} << 20);
     uint64_t state = 1;
@@ -60,7 +60,7 @@ class Pool {
   int64_t next_ = 0;
 };
 
-// Integers that stay where they are.
+// Allocates integers that are never moved or freed.
 inline View integers(DType dtype, const std::vector<int64_t>& values) {
   void* data = nullptr;
   PLIMSOLL_CUDA(cudaMalloc(&data, values.size() * 8));
@@ -95,13 +95,13 @@ class Bench {
                100.0 * rate / rate_of_copy(bytes / 2));
   }
 
-  Pool in, out;  // what kernels read, what they write
+  Pool in, out;  // the inputs and the outputs of kernels
 
  private:
   struct Times {
     double median, least, most;
   };
-  // Bytes a millisecond, read and written, of a copy of so many bytes.
+  // Returns the rate of a copy of `bytes` bytes, in bytes per millisecond, counting reads and writes.
   double rate_of_copy(int64_t bytes) {
     const auto known = copy_rates_.find(bytes);
     if (known != copy_rates_.end()) return known->second;
@@ -131,7 +131,7 @@ class Bench {
   std::vector<std::string> words_;
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
   double copy_rate_ = 1.0;
-  std::map<int64_t, double> copy_rates_;  // by the copy's bytes
+  std::map<int64_t, double> copy_rates_;  // by the number of copied bytes
 };
 
 inline std::string label(std::string_view kernel, DType dtype, int64_t T, int64_t C) {

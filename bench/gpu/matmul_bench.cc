@@ -1,8 +1,8 @@
-// Measures the matrix products of a training step of BERT-large on this card in each precision: the product
-// library's first choice of algorithm beside the best of its proposals, as a run with --tuning_cache measures
-// them, and their sum over the step.
+// Measures the matrix products of a training step of BERT-large on this card in each precision: the library's
+// first choice of algorithm and the best of its proposals, as measured by a run with --tuning_cache, and the
+// sum over the step.
 //
-//   gpu_matmul_bench [tokens] [precision]     2048 tokens unless told, all of fp32, tf32, tf32x3, bf16
+//   gpu_matmul_bench [tokens] [precision]     default: 2048 tokens, all of fp32, tf32, tf32x3, bf16
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -34,7 +34,7 @@ PlanRequest request_of(const std::string& precision, int64_t tokens) {
 void measure(const std::string& precision, int64_t tokens, CudaDevice& device, const CudaArena& arena) {
   const Plan plan = build_plan(request_of(precision, tokens));
   const auto measurer = make_cuda_measurer(device, arena.data(), arena.bytes());
-  // The largest bucket alone.
+  // Measures only the largest bucket.
   const double start = measurer->seconds();
   const TuningTable table = tune_products(plan, *measurer, {.seconds = 0.0, .largest_seconds = 60.0});
   const double seconds = measurer->seconds() - start;

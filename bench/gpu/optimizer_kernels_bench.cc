@@ -1,4 +1,4 @@
-// The optimizers of kernels_bench.cc, on the parameters of eight of BERT-large's blocks.
+// The optimizers of kernels_bench.cc, on the parameters of eight blocks of BERT-large.
 #include "bench/gpu/kernels_bench.h"
 #include "kernels/element_wise/cast.h"
 #include "kernels/optimizer/adafactor.h"
@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// The parameters of BERT-large's 24 blocks: sizes large and small, in one list.
+// Returns the sizes of the parameters of `num_blocks` blocks of BERT-large, large and small ones in one list.
 std::vector<int64_t> parameter_counts(int num_blocks) {
   std::vector<int64_t> counts;
   for (int block = 0; block < num_blocks; ++block) {
@@ -32,7 +32,7 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
   const std::vector<int64_t> counts = parameter_counts(8);
   int64_t total = 0;
   for (const int64_t count : counts) total += count;
-  // The bits of 1e-4.
+  // The bits of the fp32 number 1e-4.
   const View rate = integers(DType::kI32, {0x38d1b717}), step = integers(DType::kI64, {10});
   Pool &in = bench.in, &out = bench.out;
   std::vector<OptimizerTensor> tensors;
@@ -43,7 +43,7 @@ void measure_optimizer(Bench& bench, DType grads, DType low) {
                        .v = out.take(DType::kF32, count),
                        .count = count});
     if (is_floating(low)) tensors.back().low = out.take(low, count);
-    // Second moments are not negative.
+    // Second moments must not be negative.
     fill_cuda({tensors.back().v, count, 0.25}, nullptr);
   }
   const std::string types = fmt::format(" of {} gradients, {} copy, {} M", dtype_name(grads),
@@ -76,7 +76,7 @@ OptimizerTensor with_eight_bit_states(Pool& out, View param, View grad, int64_t 
   return tensor;
 }
 
-// The optimizers with smaller states, on the same parameters in fp32.
+// Measures the optimizers with smaller states on the same parameters in fp32.
 void measure_small_states(Bench& bench) {
   const std::vector<int64_t> counts = parameter_counts(8);
   int64_t total = 0;
@@ -123,7 +123,7 @@ void measure_small_states(Bench& bench) {
   bench.measure("sgd_8bit" + size, total * 14 + total / 32, [&] {
     sgd_8bit_cuda({.tensors = eight_bit, .learning_rate = lr, .step = step, .momentum = 0.9}, nullptr);
   });
-  // Sums are not negative: those of zero bytes are zero, as before a first step.
+  // The sums of squares must not be negative; with an absmax of zero they are zero, as before the first step.
   for (const OptimizerTensor& tensor : eight_bit) {
     fill_cuda({tensor.m_absmax, eight_bit_blocks(tensor.count), 0.0}, nullptr);
   }
@@ -139,7 +139,7 @@ void measure_small_states(Bench& bench) {
   });
 }
 
-// Weights in bf16 alone, which are rounded stochastically, with gradients in bf16.
+// Measures weights that exist only in bf16 and are rounded stochastically, with gradients in bf16.
 void measure_bf16_alone(Bench& bench) {
   const std::vector<int64_t> counts = parameter_counts(8);
   int64_t total = 0;

@@ -4,8 +4,8 @@
 usage: peer.py train|first_step|eval CASE_AS_JSON DEVICE | make FOLDER | loss FOLDER FILE.tsv PRECISION DEVICE
                | ceilings WANTED_AS_JSON DEVICE | versions
 It needs torch and transformers (5). Random weights, random ids, fused AdamW, SDPA attention, dropout as the model's
-default, no saving and no logging: a careful user's settings. Time is taken with the GPU drained at the first step, after
-the warm-up and at the end only, so that its queue is never emptied in between.
+default, no saving and no logging: the settings of a careful user. Time is taken with the GPU idle only at the first step,
+after the warm-up and at the end, so that its queue never runs empty in between.
 """
 import json
 import os
@@ -47,7 +47,7 @@ def config_of(case):
 
 
 def rows_of(case):
-    """Random ids; short texts are padded to 128, as run_glue pads them."""
+    """Random ids; short texts are padded to 128, as in run_glue."""
     generator = torch.Generator().manual_seed(0)
 
     def ids(n):
@@ -71,7 +71,7 @@ def arguments_of(folder, precision, device, **more):
 
 
 class Clock(TrainerCallback):
-    """Says when the first step is done, and takes the time at the end of the warm-up and of the last step."""
+    """Reports the end of the first step, and records the time at the end of the warm-up and of the last step."""
 
     def __init__(self, warm_up, last, device):
         self.marks, self.points, self.device = {}, {1, warm_up, last}, device
@@ -90,7 +90,7 @@ def train(case, device):
     last = case["peer_steps"]
     warm_up = max(4, last // 3) if last > 4 else 1
     clock = Clock(warm_up, last, device)
-    # With accumulation Trainer's own figure may be the sum over the micro-batches: the model's losses are unambiguous.
+    # With accumulation Trainer's own figure may be the sum over the micro-batches; the model's losses are unambiguous.
     losses = []
     model.register_forward_hook(lambda module, words, output: losses.append(output.loss.detach()))
     fused = {} if device == "cpu" else dict(optim="adamw_torch_fused")
@@ -108,7 +108,7 @@ def train(case, device):
 
 
 def evaluate(case, device):
-    """A loop around the model with 16-bit weights and one batch that stays on the GPU: faster than Trainer's own."""
+    """Trains with 16-bit weights and one batch that stays on the GPU, in a loop that is faster than Trainer's."""
     torch.manual_seed(0)
     model = BertForSequenceClassification(config_of(case)).to(device).to(TYPES[case["precision"]]).eval()
     batch = dict(input_ids=torch.randint(1000, 30000, (case["batch"], case["length"]), device=device),
@@ -126,7 +126,7 @@ def evaluate(case, device):
 
 
 def make(folder):
-    """A small random BERT whose logits are of order 1, so that its loss says something about every weight."""
+    """Returns a small random BERT whose logits are of order 1, so that its loss depends noticeably on every weight."""
     torch.manual_seed(1)
     names = [f"class{i}" for i in range(CHECK_LABELS)]
     config = BertConfig(vocab_size=30522, initializer_range=0.08, id2label=dict(enumerate(names)),
@@ -134,13 +134,13 @@ def make(folder):
     model = BertForSequenceClassification(config)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.02)  # biases and norms, too, are not what they begin with
+            parameter.add_(torch.randn_like(parameter) * 0.02)  # so that biases and norms differ from their initial values
     model.save_pretrained(folder)
     return dict(parameters=sum(p.numel() for p in model.parameters()))
 
 
 def loss(folder, file_name, precision, device):
-    """Trainer's eval_loss of the rows of the file, padded to the longest of each batch."""
+    """Returns Trainer's eval_loss of the rows of the file, padded to the longest row of each batch."""
     model = BertForSequenceClassification.from_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with open(file_name, encoding="utf-8") as file:
@@ -157,7 +157,7 @@ def loss(folder, file_name, precision, device):
 
 
 def best_ms(work, device):
-    """The shortest of three means, each over some 50 ms of work."""
+    """Returns the shortest of three means, each over about 50 ms of work."""
     def mean(count):
         if device == "cpu":
             start = time.perf_counter()
@@ -190,7 +190,7 @@ def product_ms(key, device):
 
 
 def attention_ms(key, device):
-    """The fastest of PyTorch's kernels that takes this shape and type, with its name; dropout 0.1 where it trains."""
+    """Returns the fastest of PyTorch's kernels for this shape and type, with its name; with dropout 0.1 in training."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     precision, batch, heads, length, size, way = key.split()
     precise(precision)
@@ -208,7 +208,7 @@ def attention_ms(key, device):
             with sdpa_kernel(getattr(SDPBackend, name)):
                 found.append((best_ms(work, device), name))
         except (RuntimeError, AttributeError):
-            continue  # it declines the type or the shape
+            continue  # the kernel does not support the type or the shape
     ms, name = min(found)
     return dict(ms=ms, kernel=name)
 
@@ -219,7 +219,7 @@ def ceilings(wanted, device):
     target = torch.empty_like(source)
     copy = 2 * size / (best_ms(lambda: target.copy_(source), device) / 1000)
     del source, target
-    if device == "cpu":  # only to see that it runs
+    if device == "cpu":  # only checks that the script runs
         wanted["products"] = [key for key in wanted["products"] if " 8192 " not in key]
     return dict(copy_bytes_per_s=copy, products={key: product_ms(key, device) for key in wanted["products"]},
                 attention={key: attention_ms(key, device) for key in wanted["attention"]})

@@ -1,4 +1,4 @@
-"""What compare.py writes: medians, what makes a case invalid, tables in Markdown."""
+"""The output of compare.py: medians, the reasons that make a case invalid, and tables in Markdown."""
 import math
 import statistics
 
@@ -12,7 +12,7 @@ def median_of(runs, key):
 
 
 def judge(row, check):
-    """Fills in medians, ratios and, where something is wrong, "invalid"."""
+    """Fills in medians and ratios and, if something is wrong, "invalid"."""
     ours, peer = row["ours"], row["peer"]
     faults = [r["error"] for r in ours + peer if "error" in r]
     if check is None or not check["ok"]:

@@ -1,4 +1,4 @@
-"""The parts of compare.py that need no program and no GPU, on made-up logs: compare.py --self_check."""
+"""Tests the parts of compare.py that need no program and no GPU, on artificial logs: compare.py --self_check."""
 import statistics
 
 from cases import CASES, LARGE, MIB, SHORT_ROWS, case, on_cpu, short_lengths
@@ -42,7 +42,7 @@ def self_check():
     assert num_parameters(LARGE) == 335143938, num_parameters(LARGE)
     lengths = short_lengths(SHORT_ROWS)
     assert 52 < statistics.mean(lengths) < 54 and max(lengths) == 128, statistics.mean(lengths)
-    # An H200's figures give the floor that its documents name: 39.5 ms of products, 24 x 0.673 of attention, 2.4 of AdamW.
+    # The figures of an H200 give the lower bound in the documents: 39.5 ms of products, 24 x 0.673 of attention, 2.4 of AdamW.
     wanted = ceilings_wanted([one])
     shapes = [key for key in wanted["products"] if " 8192 8192 8192 " not in key]
     assert len(shapes) == 12

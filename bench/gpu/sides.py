@@ -1,4 +1,4 @@
-"""The two sides of compare.py: Plimsoll's program and Hugging Face's Trainer (peer.py), each a process a run."""
+"""The two sides of compare.py: Plimsoll's program and Hugging Face's Trainer (peer.py), with one process per run."""
 import json
 import os
 import re
@@ -15,8 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def steady(log, samples_per_step, steps):
-    """From records of log.jsonl: samples/s between the first record at a third of the steps or later and the last one,
-    those of each interval in between, and the steps of the two."""
+    """Returns, from the records of log.jsonl, the samples/s between the last record and the first one after a third of the
+    steps, those of each interval in between, and the steps of these two records."""
     records = [r for r in log if "loss" in r and "train_runtime" in r and r["step"] >= max(2, steps // 3)]
     if len(records) < 2:
         raise ValueError(f"{len(records)} records of the log after the warm-up, two are needed")
@@ -28,7 +28,7 @@ def steady(log, samples_per_step, steps):
 
 
 def arrivals(lines):
-    """When the progress line of each logged step arrived."""
+    """Returns the times at which the progress lines of the logged steps arrived."""
     found = ((re.match(r"step +(\d+)/", text), seconds) for seconds, text in lines)
     return {int(match.group(1)): seconds for match, seconds in found if match}
 
@@ -38,7 +38,7 @@ class Ours:
         self.program, self.tokenizer, self.device, self.gauge = program, tokenizer, device, gauge
 
     def words(self, one, folder, rows=None):
-        """The command of a case; `folder` gets its input and output."""
+        """Returns the command of a case; its input and output are stored in `folder`."""
         model = os.path.join(folder, "tiny") if one["model"] == "tiny" else one["model"]
         words = [self.program, "eval" if one["kind"] == "eval" else "train", "--config_name", model, "--device", self.device,
                  "--output_dir", os.path.join(folder, "out"), *PRECISION_WORDS[one["precision"]]]
@@ -69,7 +69,7 @@ class Ours:
             write_texts(os.path.join(folder, "train.tsv"), short_lengths(SHORT_ROWS), self.tokenizer, 2)
 
     def refusal(self, one):
-        """Why the program refuses the precision; None if it does not. Other faults show when the case runs."""
+        """Returns the reason why the program refuses the precision, or None. Other errors appear when the case runs."""
         if not PRECISION_WORDS[one["precision"]]:
             return None
         with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ class Ours:
             return train_figures(one, log, memory, done)
 
     def evaluate(self, one, folder):
-        """Steady state of an evaluation: the difference of a long and a short one, each a process of its own."""
+        """Measures the steady state of an evaluation: the difference between a long and a short one, each in its own process."""
         runtimes, losses = [], []
         counts = [one["batch"] * max(2, one["ours_steps"] // 9), one["batch"] * one["ours_steps"]]
         for rows in counts:
@@ -109,7 +109,7 @@ class Ours:
                     rows=counts, nvml_mib=done.peak_mib, predicted_mib=predicted)
 
     def loss_of(self, folder, precision):
-        """The loss of the small model of check_losses."""
+        """Returns the loss of the small model of check_losses."""
         out = os.path.join(folder, "ours_" + precision)
         done = Watched(self.check_words(folder, precision, out), self.gauge, 200)
         if done.error():
@@ -123,7 +123,7 @@ class Ours:
 
 
 def train_figures(one, log, memory, done):
-    """A training run of ours as a record; an "error" where its log and the clock here disagree."""
+    """Returns a training run of Plimsoll as a record, with an "error" if its log and this script's clock disagree."""
     figures = dict(loss=[r["train_loss"] for r in log if "train_loss" in r][-1], nvml_mib=done.peak_mib,
                    program_mib=memory["measured_peak_bytes"] / MIB, predicted_mib=memory["predicted_total_bytes"] / MIB)
     arrived = arrivals(done.lines)
@@ -167,7 +167,7 @@ class Peer:
 
 
 def check_losses(ours, peer, precisions):
-    """Per precision the two losses on the same weights and texts, their relative difference and its bound."""
+    """Returns, per precision, the two losses on the same weights and texts, their relative difference and its bound."""
     checks = {}
     if not precisions:
         return checks

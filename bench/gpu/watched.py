@@ -1,4 +1,4 @@
-"""Processes that compare.py starts and watches: what they print and when, and what the GPU holds meanwhile."""
+"""Processes that compare.py starts and watches: their output with its times, and the used memory of the GPU meanwhile."""
 import ctypes
 import json
 import os
@@ -10,7 +10,7 @@ from cases import MIB
 
 
 class Gauge:
-    """NVML's `used` of version 2 of one GPU, through the driver's own library; `None` figures where there is none."""
+    """Reads NVML's `used` (version 2) of one GPU from the driver's own library; `None` if there is no such library."""
 
     class Memory(ctypes.Structure):
         _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
@@ -25,7 +25,7 @@ class Gauge:
         ordinal = int(device.partition(":")[2] or 0)
         visible = [v for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v]
         name = visible[ordinal] if visible else str(ordinal)
-        # Every process sees this GPU alone (Trainer would share the work among all), counted as NVML counts.
+        # Every process sees only this GPU (Trainer would use all of them), in the numbering of NVML.
         os.environ.update(CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=name)
         self.device = ctypes.c_void_p()
         if name.isdigit():
@@ -58,7 +58,7 @@ class Gauge:
 
 
 class Watched:
-    """A process that ran to its end: `lines` are (seconds since its start, text) of stdout and stderr together."""
+    """A process that has ended: `lines` are (seconds since its start, text) of stdout and stderr together."""
 
     def __init__(self, words, gauge, timeout, on_line=None):
         before = settle(gauge)
@@ -95,7 +95,7 @@ class Watched:
             self.peak_mib = (peak[0] - before) / MIB
 
     def error(self):
-        """Why it failed, in a line; None if it did not."""
+        """Returns the reason of its failure in one line, or None."""
         if self.code == 0:
             return None
         said = [text for _, text in self.lines if text.strip()]
@@ -107,7 +107,7 @@ class Watched:
 
 
 def settle(gauge):
-    """What others hold, once the last process's memory is back."""
+    """Returns the memory that other programs use, after the last process has released its own."""
     used = gauge.used()
     for _ in range(50):
         time.sleep(0 if used is None else 0.1)

@@ -1,4 +1,4 @@
-// A large matrix out of 4 and 8 bits.
+// Measures the dequantization of a large matrix from 4 and 8 bits.
 #include "bench/gpu/kernels_bench.h"
 #include "kernels/quantization/quantization.h"
 

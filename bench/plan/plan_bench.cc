@@ -1,5 +1,4 @@
-// How long it takes to know: the plan of BERT-large, and what fits into 12 GiB of a card that need not be
-// here.
+// Measures the time of planning BERT-large, and of `fit` for 12 GiB of a card that need not be present.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -28,7 +27,7 @@ BENCHMARK_CAPTURE(plan, bert_large_h200_offload,
                   std::vector<std::string>{"--device", "h200", "--bf16", "--offload_optimizer"})
     ->Unit(benchmark::kMillisecond);
 
-// plans_per_s: by one thread, in the time that planning itself took.
+// plans_per_s: plans per second of one thread, in the time that planning itself took.
 void fit(benchmark::State& state) {
   const FitOptions options{
       .arguments = arguments_of({"--device", "l4", "--memory_limit", "12GiB", "--num_threads", "1"}),

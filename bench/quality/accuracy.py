@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Whether methods that save memory reach the accuracy of their counterparts under Hugging Face's Trainer: several seeds each.
+"""Checks that methods that save memory reach the accuracy of their counterparts in Hugging Face's Trainer, over several seeds.
 
 usage: accuracy.py PROGRAM MODEL_FOLDER TRAIN.tsv VALIDATION.tsv [--methods adamw,adafactor,...] [--steps 500] [--seeds 5]
                    [--device cuda:0] [--python PYTHON] [--out FOLDER]
 
-MODEL_FOLDER holds a pretrained BERT with its tokenizer, the files the columns sentence and label (data/demo has all three after
-`make demo`). A seed is another order of the rows, other dropout, another head. A method reaches its counterpart where its mean
-accuracy over the seeds is not below Trainer's lowest seed; the table also gives Welch's t of the two means. Exit code 1 where one
-does not. Methods: adamw, adafactor, adamw_8bit (bitsandbytes), lora (PEFT), bf16 (weights in bf16 and nothing beside them).
+MODEL_FOLDER contains a pretrained BERT with its tokenizer, the files have the columns sentence and label (data/demo has all
+three after `make demo`). A seed changes the order of the rows, dropout and the head. A method passes if its mean accuracy over
+the seeds is not below Trainer's lowest seed; the table also gives Welch's t of the two means. The exit code is 1 if a method does
+not pass. Methods: adamw, adafactor, adamw_8bit (bitsandbytes), lora (PEFT), bf16 (weights only in bf16, without fp32 masters).
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ def with_adapters(model):
                                             target_modules="all-linear"))
 
 
-# Name: what differs in both programs' arguments, what only Plimsoll is told, how Trainer's model is made.
+# Name: the arguments of both programs, the arguments of Plimsoll only, and the constructor of Trainer's model.
 METHODS = {
     "adamw": ({}, {}, {}),
     "adafactor": ({"optim": "adafactor"}, {}, {}),
@@ -86,7 +86,7 @@ def main():
     if words.peer:
         return peer_accuracies(words)
     os.makedirs(words.out, exist_ok=True)
-    # One after the other: accuracy is compared, but both would wait for the device all the same.
+    # One after another: only accuracy is compared, but both would wait for the device anyway.
     peers = runs.answer_of(runs.start_peer(words.python, sys.argv[0], sys.argv[1:]))
     ours = {method: our_accuracies(words, method) for method in words.methods.split(",")}
     with open(os.path.join(words.out, "accuracy.json"), "w") as file:

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Whether training in fp32, bf16 and fp16 goes as Hugging Face's Trainer goes: loss curves of a pretrained model on real
-text, beside the spread of Trainer's own runs over seeds.
+"""Checks that training in fp32, bf16 and fp16 follows Hugging Face's Trainer: compares loss curves of a pretrained model on
+real text with the spread of Trainer's own runs over seeds.
 
 usage: loss_curves.py PROGRAM MODEL_FOLDER TRAIN.tsv [--steps 500] [--seeds 5] [--precisions fp32,bf16,fp16]
                       [--device cuda:0] [--python PYTHON] [--out FOLDER]
 
-MODEL_FOLDER holds a pretrained BERT with its tokenizer, TRAIN.tsv the columns sentence and label (data/demo has both after
-`make demo`). Trainer runs in fp32, once a seed: another order of the rows, other dropout, another head. Plimsoll runs once in
-each precision, with a seed of its own. A curve is cut into 20 blocks of equal length, whose means are compared: Trainer's runs
-have a mean m and a standard deviation s over the seeds in each block, and another run of the same distribution would have
-t = (x - m) / (s sqrt(1 + 1/n)) with Student's distribution of n - 1 degrees of freedom. What is asked of each precision, at a
-level of 1 % in all (Bonferroni over the blocks): no block beyond the two-sided bound, and the mean of the last fifth within the
-bound of one comparison. Exit code 1 where it is not so. The table also says how many blocks lie between Trainer's lowest and
-highest run: a run of the same distribution lies there (n - 1) / (n + 1) of the time.
+MODEL_FOLDER contains a pretrained BERT with its tokenizer, TRAIN.tsv has the columns sentence and label (data/demo has both
+after `make demo`). Trainer runs in fp32, once per seed; a seed changes the order of the rows, dropout and the head. Plimsoll
+runs once in each precision, with another seed. A curve is divided into 20 blocks of equal length, whose means are compared:
+Trainer's runs have a mean m and a standard deviation s over the seeds in each block, and another run of the same distribution
+would have t = (x - m) / (s sqrt(1 + 1/n)) with Student's distribution of n - 1 degrees of freedom. Requirements for each
+precision, at a total level of 1 % (Bonferroni over the blocks): no block exceeds the two-sided bound, and the mean of the last
+fifth is within the bound of a single comparison. Otherwise the exit code is 1. The table also gives the number of blocks between
+Trainer's lowest and highest run: a run of the same distribution is there (n - 1) / (n + 1) of the time.
 """
 import argparse
 import json
@@ -44,7 +44,7 @@ def blocks_of(curve):
 
 
 def judge(curves, ours):
-    """Of one precision."""
+    """Runs the comparison of one precision."""
     peers = [blocks_of(curve) for curve in curves]
     mine = blocks_of(ours)
     n = len(peers)

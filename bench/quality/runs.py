@@ -1,6 +1,7 @@
 """Fine-tuning a pretrained encoder on labelled text, by Hugging Face's Trainer and by Plimsoll, with the same arguments.
 
-What loss_curves.py and accuracy.py share; nothing here judges. PyTorch and transformers are imported where Trainer runs only.
+Code that loss_curves.py and accuracy.py share; it does not judge results. PyTorch and transformers are only imported in the
+process that runs Trainer.
 """
 import json
 import math
@@ -13,14 +14,14 @@ MAX_LENGTH = 128
 
 
 def read_rows(path):
-    """[(sentence, label)] of a TSV with these columns."""
+    """Returns [(sentence, label)] of a TSV with these columns."""
     rows = [line.rstrip("\n").split("\t") for line in open(path, encoding="utf-8")]
     sentence, label = rows[0].index("sentence"), rows[0].index("label")
     return [(row[sentence], row[label]) for row in rows[1:]]
 
 
 class TrainerRuns:
-    """Runs of Trainer on one training file, tokenised once."""
+    """Runs Trainer on one training file, which is tokenised once."""
 
     def __init__(self, model, train, device):
         from transformers import AutoTokenizer
@@ -35,7 +36,7 @@ class TrainerRuns:
         return [dict(input_ids=ids, labels=self.labels.index(label)) for ids, (_, label) in zip(tokens["input_ids"], rows)]
 
     def run(self, seed, arguments, evaluation=None, dtype="float32", adapt=lambda model: model):
-        """(loss of every logged step, accuracy on `evaluation` or None). adapt: what becomes of the model before training."""
+        """Returns (loss of every logged step, accuracy on `evaluation` or None). adapt: changes the model before training."""
         import torch
         from transformers import (AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, TrainerCallback,
                                   TrainingArguments, set_seed)
@@ -62,7 +63,7 @@ class TrainerRuns:
 
 
 def plimsoll_run(program, model, train, device, seed, arguments, validation=None):
-    """The same of Plimsoll. `arguments`: a dictionary as Trainer takes it; None as a value: a switch alone."""
+    """Returns the same for Plimsoll. `arguments`: a dictionary as for Trainer; the value None means a switch without a value."""
     with tempfile.TemporaryDirectory() as folder:
         command = [program, "train", "--model_name_or_path", model, "--train_file", train, "--max_seq_length", str(MAX_LENGTH),
                    "--save_strategy", "no", "--seed", str(seed), "--device", device, "--output_dir", folder]
@@ -79,7 +80,7 @@ def plimsoll_run(program, model, train, device, seed, arguments, validation=None
 
 
 def start_peer(python, script, words):
-    """`script --peer WORDS` in a process of its own, whose last line is JSON."""
+    """Runs `script --peer WORDS` in a separate process and returns its last line, which is JSON."""
     return subprocess.Popen([python, script, *words, "--peer"], stdout=subprocess.PIPE, text=True,
                             env=dict(os.environ, HF_HUB_OFFLINE="1"))
 
@@ -92,7 +93,7 @@ def answer_of(peer):
 
 
 def student_cdf(t, degrees):
-    """By Simpson's rule over the density. Requires: t >= 0."""
+    """Integrates the density with Simpson's rule. Requires: t >= 0."""
     density = lambda x: (1 + x * x / degrees) ** (-(degrees + 1) / 2)
     scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
     n = 4000
@@ -102,7 +103,7 @@ def student_cdf(t, degrees):
 
 
 def student_bound(level, degrees):
-    """|t| that is exceeded with probability `level`."""
+    """Returns the |t| that is exceeded with probability `level`."""
     low, high = 0.0, 1000.0
     for _ in range(80):
         middle = (low + high) / 2

@@ -3,9 +3,10 @@
 
     compare.py BUILD_FOLDER MODEL_FOLDER [--only CHECK ...] [--lines N] [--repeats N]
 
-BUILD_FOLDER holds bench/tokenizer/tokenizer_bench (cmake -DPLIMSOLL_BUILD_BENCH=ON); MODEL_FOLDER a BERT model's
-tokenizer.json and vocab.txt. Needs the Python packages `tokenizers` and `transformers` and, for real text, a Debian machine's package lists
-(`apt-cache dumpavail`). Ends with status 1 if anything differs. About 40 minutes, most of them the reference's.
+BUILD_FOLDER contains bench/tokenizer/tokenizer_bench (cmake -DPLIMSOLL_BUILD_BENCH=ON), MODEL_FOLDER a BERT model's
+tokenizer.json and vocab.txt. Needs the Python packages `tokenizers` and `transformers` and, for real text, a Debian machine's
+package lists (`apt-cache dumpavail`). The exit status is 1 if anything differs. Takes about 40 minutes, most of them in the
+reference.
 """
 
 import argparse
@@ -41,7 +42,7 @@ WORDS = """naïve façade Ελληνικά γλώσσα ΟΔΥΣΣΕΥΣ При�
 
 
 def package_lines(limit):
-    """Short and long descriptions of every package, line by line, without repetition."""
+    """Returns the short and long descriptions of every package, line by line, without duplicates."""
     text = subprocess.run(["apt-cache", "dumpavail"], check=True, capture_output=True).stdout.decode(errors="replace")
     lines = {}
     for line in text.split("\n"):
@@ -59,7 +60,7 @@ def mixed_lines(count):
 
 
 def wild_lines(count):
-    """Random code points, with those that interact made likely."""
+    """Returns random code points in which those that interact are more likely."""
     rng = random.Random(3)
     marks = [c for c in CODE_POINTS if 0x300 <= c < 0x370 or 0x302A <= c < 0x3030 or 0x1D165 <= c < 0x1D173
              or 0x16FF0 <= c < 0x16FF2 or 0x591 <= c < 0x5BE or 0xF71 <= c < 0xF82]
@@ -141,7 +142,7 @@ def with_normalizer(document, changes):
 
 
 def every_code_point(checker, document):
-    """A vocabulary that holds every code point, so that each has an id of its own wherever it stands."""
+    """Builds a vocabulary that contains every code point, so that each has its own id at every position."""
     vocab = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3}
     for c in CODE_POINTS:
         for token in (chr(c), "##" + chr(c)):
@@ -216,7 +217,7 @@ def added_tokens(checker, document):
 
 
 def vocab_txt(checker, model, lines):
-    """vocab.txt with transformers' own defaults, against tokenizer.json."""
+    """Compares vocab.txt with the defaults of transformers to tokenizer.json."""
     path = checker.scratch / "vocab"
     path.mkdir(exist_ok=True)
     (path / "vocab.txt").write_bytes((model / "vocab.txt").read_bytes())
@@ -227,7 +228,7 @@ def vocab_txt(checker, model, lines):
 
 
 def folders(checker, model, lines):
-    """Folders as transformers opens them, for what tokenizer_config.json and the older files say."""
+    """Checks folders as transformers opens them, including tokenizer_config.json and the older files."""
     from transformers import AutoTokenizer  # a second or more to import, so only here
 
     texts = [*lines[:3000], *mixed_lines(3000), *wild_lines(2000), "a New York [NEW] é new york<x> b", "<S> <s>a</s>"]
@@ -257,7 +258,7 @@ def folders(checker, model, lines):
             reference.backend_tokenizer.no_truncation()
             reference.backend_tokenizer.no_padding()
             if kind == "tokenizer.json" and name in ("other roles", "older files"):
-                continue  # transformers rebuilds the template from the roles; tokenizer.json's own template counts here
+                continue  # transformers rebuilds the template from the roles; this check uses the template of tokenizer.json
             checker.check(f"folder with {kind}: {name}", path, reference.backend_tokenizer, [(t,) for t in texts])
 
 
@@ -274,7 +275,7 @@ def throughput(checker, model, lines, repeats):
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     texts, cores = checker.write_texts([(line,) for line in lines]), os.cpu_count()
     ours, theirs = {}, {}
-    for _ in range(repeats):  # in turns, so that a slow moment of the machine hits both
+    for _ in range(repeats):  # in turns, so that a slow period of the machine affects both
         run = subprocess.run([checker.program, "time", str(model), texts, "1", str(cores)], check=True,
                              capture_output=True)
         for key, value in json.loads(run.stdout).items():

@@ -2,11 +2,12 @@
 // against the reference and compares throughput.
 //
 //   tokenizer_bench encode DIR TEXTS RESULT [--max_length N] [--strategy S] [--side left] [--no_special]
-//   [--threads N] tokenizer_bench time   DIR TEXTS REPEATS THREADS
+//                          [--threads N]
+//   tokenizer_bench time   DIR TEXTS REPEATS THREADS
 //
-// TEXTS: per record the number of texts (1 or 2), then per text its length and bytes. RESULT: per record the
-// number of tokens, then ids, types, and begin and end of each offset. All numbers are 32-bit, in the
-// machine's byte order.
+// TEXTS contains, per record, the number of texts (1 or 2) and then, per text, its length and bytes. RESULT
+// contains, per record, the number of tokens and then ids, types, and begin and end of each offset. All
+// numbers have 32 bits in the machine's byte order.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -97,7 +98,7 @@ int encode(const std::vector<std::string>& args) {
   return 0;
 }
 
-// Fastest of `repeats` runs, in seconds.
+// Returns the time of the fastest of `repeats` runs in seconds.
 template <typename Run>
 double best_seconds(int64_t repeats, Run&& run) {
   double best = 1e30;
