@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "metrics/metrics.h"
 #include "train/speed.h"
 
 namespace plimsoll {

@@ -11,6 +11,7 @@
 #include "api/trainer_state.h"
 #include "base/counted.h"
 #include "device/monitor/host.h"
+#include "metrics/metrics.h"
 #include "plan/search/needless.h"
 #include "run/device_choice.h"
 #include "train/speed.h"
