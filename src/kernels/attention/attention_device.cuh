@@ -23,7 +23,7 @@ struct Work {
 enum class TileOrder { kForward, kBackward };
 
 // Returns the work of this block. Blocks are numbered (tile, head, sequence); one extra sequence number
-// stands for the tail. kBackward starts with the last rows, which see the most keys under a causal mask.
+// denotes the tail. kBackward starts with the last rows, which see the most keys under a causal mask.
 __device__ inline Work find_work(const AttentionKernelArgs& args, int rows, TileOrder order) {
   Work work;
   work.head = static_cast<int>(blockIdx.y);

@@ -64,10 +64,10 @@ void first_token_attention_ref(const FirstTokenAttentionArgs& args);
 //   |error| <= (exp(2 e) - 1 + r + r^2 + (S_b + 2 C + 32) u) sum_j p_j v'_j + w sum_j v'_j + u |b_v| + r |o|
 std::vector<double> first_token_attention_error_bounds(const FirstTokenAttentionArgs& args);
 
-// first_token_attention on an NVIDIA GPU of compute capability 9.0, whose 227 KiB of shared memory hold two
-// tiles of rows of x at once. Contract: first_token_attention.h. Views point to device memory; x, w and
-// scratch are aligned to 16 bytes. The function allocates nothing and may be captured in a CUDA graph. It
-// does not check cu_seqlens (attention_cuda.h states the requirements).
+// The function below runs on an NVIDIA GPU of compute capability 9.0, whose 227 KiB of shared memory hold two
+// tiles of rows of x at once. Views point to device memory; x, w and scratch are aligned to 16 bytes. The
+// function allocates nothing and may be captured in a CUDA graph. It does not check cu_seqlens
+// (attention_cuda.h states the requirements).
 
 // Requires: first_token_attention_sizes_fit() and a card of compute capability 9.0. Errors: kInternal if the
 // sizes do not fit or scratch is too small, kDevice for an error from CUDA.

@@ -51,8 +51,8 @@ inline double tanh_bwd_error_bound(double y, double d_y, DType stored) {
   return 3.0 * kRoundoffF32 * std::abs(d_y) + store_error_bound(stored, d_y * (1.0 - y * y));
 }
 
-// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against
-// the reference: the bounds of activation.h.
+// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against the
+// reference: the bounds above.
 
 void tanh_fwd_cuda(const ActivationFwdArgs& args, CudaStream stream);
 void tanh_bwd_cuda(const ActivationBwdArgs& args, CudaStream stream);

@@ -108,9 +108,9 @@ double gelu_fwd_error_bound(double x, GeluForm form, DType stored);
 // The two terms of the slope cancel where the slope is zero, so the error is relative to their magnitudes.
 double gelu_bwd_error_bound(double x, double d_y, GeluForm form, DType stored);
 
-// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against
-// the reference: the bounds of gelu.h for f32 activations and for the tanh form. For the erf form with 16-bit
-// activations the two bounds below replace gelu_fwd_error_bound and gelu_bwd_error_bound. Column sums:
+// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors against the
+// reference: the bounds above for f32 activations and for the tanh form. For the erf form with 16-bit
+// activations, gelu_fwd_cuda_error_bound and gelu_bwd_cuda_error_bound replace them. Column sums:
 // column_sum_cuda_error_bound.
 
 void gelu_fwd_cuda(const GeluFwdArgs& args, CudaStream stream);

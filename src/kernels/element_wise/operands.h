@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// An operand of a call. An absent view stands for a null operand.
+// An operand of a call. A null operand has an absent view.
 struct Operand {
   const char* name;
   ConstView view;

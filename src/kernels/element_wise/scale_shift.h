@@ -62,8 +62,8 @@ constexpr int64_t scale_shift_bwd_scratch_bytes(int64_t T, int64_t C) {
   return column_sums_scratch_bytes(T, C, 2);
 }
 
-// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors: the
-// bounds of scale_shift.h; for column sums, column_sum_cuda_error_bound of add.h.
+// The functions below run on an NVIDIA GPU. add.h states the rules for all CUDA kernels. Errors: the bounds
+// above; for column sums, column_sum_cuda_error_bound of add.h.
 
 void scale_shift_fwd_cuda(const ScaleShiftFwdArgs& args, CudaStream stream);
 

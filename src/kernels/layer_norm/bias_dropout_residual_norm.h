@@ -87,10 +87,10 @@ constexpr int64_t bias_dropout_residual_norm_bwd_scratch_bytes(int64_t T, int64_
   return column_sums_scratch_bytes(T, C, 3);
 }
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A
-// row is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32. Errors against the
-// reference: the bounds of bias_dropout_residual_norm.h; for column sums, norm_column_sum_cuda_depth times
-// the roundoff and the sum of magnitudes.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A row
+// is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32. Errors against the
+// reference: the bounds above; for column sums, norm_column_sum_cuda_depth times the roundoff and the sum of
+// magnitudes.
 
 // Reads the seed and the number of the micro-batch from rng[0] and rng[1] in device memory; the site is
 // args.where.site. With a null pointer all three come from args.where. The masks equal those of the CPU bit

@@ -92,9 +92,9 @@ inline double normalize_bwd_error_bound(double rstd, double g, double x_hat, dou
          (7.0 * std::abs(g) + (depth + 8.0) * mean_abs_g + std::abs(x_hat) * (depth + 9.0) * mean_abs_gx);
 }
 
-// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A
-// row is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32. Errors against the
-// reference: the bounds of normalize.h; the depth of a row's sum is not larger than there.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. A row
+// is held in registers, so it has at most kMaxNormCudaColumns columns. rstd is f32. Errors against the
+// reference: the bounds above; the depth of a row's sum is not larger than row_sum_depth.
 
 void normalize_fwd_cuda(const NormalizeFwdArgs& args, CudaStream stream);
 void normalize_bwd_cuda(const NormalizeBwdArgs& args, CudaStream stream);

@@ -130,21 +130,21 @@ AnyView view_from(AnyView view, int64_t first) {
   return view;
 }
 
-// The functions below run on an NVIDIA GPU. cuBLASLt computes the products, and the loss is by
-// softmax_cross_entropy.h on logits of the type of x. Views hold device memory, and
-// what is prepared may be captured in a CUDA graph and replayed.
+// The functions below run on an NVIDIA GPU. cuBLASLt computes the products; the loss comes from
+// softmax_cross_entropy.h, on logits of the type of x. Views are in device memory, and a prepared computation
+// may be captured in a CUDA graph and replayed.
 //
 // Chunks have linear_cross_entropy_cuda_chunk_rows() rows. The loss is the sum of all rows' losses in the
-// order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, never
-// three products: splitting w would take three times its memory again. Thread-safety and ownership: as
-// matmul_cuda.h. Errors: as prepare_matmul_cuda().
+// order of softmax_cross_entropy_fwd_cuda. Products of fp32 operands are plain or rounded to TF32, but never
+// use three TF32 products, because splitting w would need three times its memory again. Thread-safety and
+// ownership: as in matmul_cuda.h. Errors: as prepare_matmul_cuda().
 
 template <typename Args>
 class CudaLossChunks {
  public:
   virtual ~CudaLossChunks() = default;
-  // Gradients of parameters are added to what is there where `accumulate` points to device memory that is not
-  // 0 (args.accumulate is not looked at); null: overwritten. It holds 0 or the bits of 1.0f.
+  // Adds the gradients of parameters to their destinations if `accumulate` points to device memory that is
+  // not 0; null: overwrites them. args.accumulate is ignored. *accumulate is 0 or the bits of 1.0f.
   virtual void run(const Args& args, const int32_t* accumulate, CudaStream stream) = 0;
 };
 

@@ -61,9 +61,9 @@ void nll_bwd_ref(const NllBwdArgs& args);
 void nll_fwd_cpu(const NllFwdArgs& args);
 void nll_bwd_cpu(const NllBwdArgs& args);
 
-// The functions below run on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
-// The [B,K] view is f32, bf16 or f16; denominator, loss and d_loss, in device memory, are f32 or f64. Labels
-// that are too large are not noticed: the caller validated them.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. The
+// [B,K] view is f32, bf16 or f16; denominator, loss and d_loss are in device memory and f32 or f64. Labels
+// that are too large are not detected; the caller has validated them.
 
 // Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8.
 void nll_fwd_cuda(const NllFwdArgs& args, CudaStream stream);

@@ -84,9 +84,9 @@ void softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 void log_softmax_fwd_cpu(const SoftmaxFwdArgs& args);
 void log_softmax_bwd_cpu(const SoftmaxBwdArgs& args);
 
-// The functions below run on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
-// Views are f32, bf16 or f16, all of one type. Errors against the reference: the bounds of softmax.h, plus
-// the rounding of the store.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Views
+// are f32, bf16 or f16, all of one type. Errors against the reference: the bounds above, plus the rounding of
+// the store.
 
 void log_softmax_fwd_cuda(const SoftmaxFwdArgs& args, CudaStream stream);
 void log_softmax_bwd_cuda(const SoftmaxBwdArgs& args, CudaStream stream);

@@ -79,13 +79,12 @@ void softmax_cross_entropy_bwd_ref(const SoftmaxCrossEntropyBwdArgs& args);
 void softmax_cross_entropy_fwd_cpu(const SoftmaxCrossEntropyFwdArgs& args);
 void softmax_cross_entropy_bwd_cpu(const SoftmaxCrossEntropyBwdArgs& args);
 
-// The functions below run on an NVIDIA GPU; kernels/element_wise/add.h states the rules for all CUDA kernels.
-// Logits and d_logits are f32, bf16 or f16, both of one type; row_loss is f32; denominator, loss and d_loss,
-// in device memory, are f32 or f64. Labels that are too large are not noticed: the caller validated them.
-// Errors against the reference: the bounds of softmax_cross_entropy.h, plus the rounding of the store.
+// The functions below run on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. Logits
+// and d_logits are f32, bf16 or f16, both of one type; row_loss is f32; denominator, loss and d_loss are in
+// device memory and f32 or f64. Labels that are too large are not detected; the caller has validated them.
+// Errors against the reference: the bounds above, plus the rounding of the store.
 
-// Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate decides whether loss is added
-// to.
+// Scratch: row_loss_cuda_scratch_bytes(num_rows), aligned to 8. args.accumulate says if loss is added to.
 void softmax_cross_entropy_fwd_cuda(const SoftmaxCrossEntropyFwdArgs& args, CudaStream stream);
 // The two halves of the function, for rows that are processed in parts: the first computes the losses of some
 // rows into the scratch, the second computes the loss of num_rows rows from the scratch and reads no logits.

@@ -36,17 +36,17 @@ void linear_gelu_ref(const LinearProblem& problem, const MatmulArgs& args);
 // element_wise/cuda/gelu.cuh); and the store.
 double linear_gelu_error_bound(const LinearProblem& problem, double abs_sum, double product, double bias);
 
-// linear_gelu on an NVIDIA GPU. Where linear_takes_own_product() says so (matmul_catalog.h), by a kernel of
-// ours whose epilogue is the activation; otherwise, for few rows or in a build without code for compute
-// capability 9.0, by cuBLASLt's product and bias_gelu_fwd_cuda in its place. Contract: linear_gelu.h; the
-// views hold device memory, x, w and y aligned to 16 bytes.
+// The functions below run on an NVIDIA GPU. If linear_takes_own_product() says so (matmul_catalog.h),
+// Plimsoll's own kernel computes the layer, with the activation as its epilogue. Otherwise, for few rows or
+// in a build without code for compute capability 9.0, cuBLASLt computes the product and bias_gelu_fwd_cuda
+// runs in place. Views are in device memory; x, w and y are aligned to 16 bytes.
 //
-// Thread-safety and errors: as prepare_matmul_cuda(). It allocates no device memory: the library's workspace
+// Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
 // is `scratch`.
 
 std::unique_ptr<CudaMatmul> prepare_linear_gelu_cuda(const LinearProblem& problem);
-// The first way whatever the number of rows. Requires: linear_sizes_fit(). run() has kInternal in a
-// build without code for compute capability 9.0.
+// Prepares the own kernel for any number of rows. Requires: linear_sizes_fit(). In a build without code for
+// compute capability 9.0, run() throws kInternal.
 std::unique_ptr<CudaMatmul> prepare_own_linear_gelu_cuda(const LinearProblem& problem);
 
 }  // namespace plimsoll

@@ -56,19 +56,21 @@ double linear_norm_input_error_bound(const LinearProblem& problem, double abs_su
 double linear_norm_error_bound(const LinearProblem& problem, const RowMagnitudes& row, double x_hat,
                                double gain, double beta);
 
-// linear_norm on an NVIDIA GPU. Where linear_norm_takes_own_product() says so (matmul_catalog.h), by a kernel
-// of ours whose epilogue is the norm; otherwise, for few rows or in a build without code for compute
-// capability 9.0, by the product with an addend of matmul_cuda_wgmma and the norm in its place; where that
-// product is the library's, by its first choice: batches that are smaller than planned are not measured.
-// Contract: linear_norm.h; the views hold device memory, x, w, residual and y aligned to 16 bytes.
+// The class below runs on an NVIDIA GPU. If linear_norm_takes_own_product() says so (matmul_catalog.h),
+// Plimsoll's own kernel computes the layer, with the norm as its epilogue. Otherwise, for few rows or in a
+// build without code for compute capability 9.0, the product with an addend of matmul_cuda_wgmma is followed
+// by the norm in place. If the library computes that product, it uses its first choice of algorithm, because
+// batches that are smaller than planned are not measured. Views are in device memory; x, w, residual and y
+// are aligned to 16 bytes.
 //
-// Thread-safety and errors: as prepare_matmul_cuda(). It allocates no device memory: the library's workspace
+// Thread-safety and errors: as prepare_matmul_cuda(). No device memory is allocated: the library's workspace
 // is the arguments' scratch.
 
 class CudaLinearNorm {
  public:
-  // kOwn whatever the number of rows. Requires: linear_norm_sizes_fit(). run() has kInternal in a build
-  // without code for compute capability 9.0.
+  // kAsPrepared chooses as described above. kOwn uses the own kernel for any number of rows; it requires
+  // linear_norm_sizes_fit(), and in a build without code for compute capability 9.0 run() throws kInternal.
+  // kApart always uses a product followed by the norm.
   enum class Way { kAsPrepared, kOwn, kApart };
   explicit CudaLinearNorm(const LinearProblem& problem, Way way = Way::kAsPrepared);
 
@@ -77,7 +79,7 @@ class CudaLinearNorm {
 
  private:
   LinearProblem problem_;
-  std::unique_ptr<CudaMatmul> product_;  // none where the kernel of ours does both
+  std::unique_ptr<CudaMatmul> product_;  // null if the own kernel computes the product
 };
 
 }  // namespace plimsoll

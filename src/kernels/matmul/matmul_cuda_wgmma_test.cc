@@ -269,7 +269,7 @@ TEST(MatmulWgmmaCuda, SmallButSeveralTilesABlock) {
   }
 }
 
-// Uses so many rows that a block takes several tiles, each of which is written while the products of the next
+// Uses enough rows that a block takes several tiles, each of which is written while the products of the next
 // run.
 TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
   PLIMSOLL_NEEDS_HOPPER();

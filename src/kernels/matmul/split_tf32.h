@@ -79,11 +79,11 @@ inline constexpr int64_t kTf32x3MaxTerms = int64_t{65535} * 64;
 // Splits with plain loops. Requires: f32 views of the sizes above.
 void split_tf32_ref(const SplitTf32Args& args);
 
-// The function below runs on an NVIDIA GPU. The views hold device memory; x and out are aligned to 16 bytes.
-// Denormal numbers are kept. Bits are the reference's.
+// The function below runs on an NVIDIA GPU. Views are in device memory; x and out are aligned to 16 bytes.
+// Denormal numbers are kept. The bits equal those of the reference.
 
-// Errors: kInternal for operands that are not f32 or not aligned, and beyond the sizes that the catalog takes
-// (kTf32x3MaxTerms, 2^32 numbers); kDevice for a launch that is refused.
+// Errors: kInternal for operands that are not f32 or not aligned, and for sizes that the catalog does not
+// accept (more than kTf32x3MaxTerms terms or 2^32 numbers); kDevice if the launch fails.
 void split_tf32_cuda(const SplitTf32Args& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,7 +1,8 @@
 // One warpgroup product in PTX: 64 rows by 256 columns over 16 terms (wgmma.cuh). Device code only.
 //
-// Of the accumulators, thread t of the warpgroup holds columns 8 j + 2 (t % 4) and the next one, of row 16 (t
-// / 32) + t % 32 / 4 (elements 4 j and 4 j + 1) and of the row eight below (4 j + 2 and 4 j + 3), j < 32.
+// Layout of the accumulators: thread t of the warpgroup holds columns 8 j + 2 (t % 4) and the next one, of
+// row 16 (t / 32) + t % 32 / 4 (elements 4 j and 4 j + 1) and of the row eight below (4 j + 2 and 4 j + 3), j
+// < 32.
 #pragma once
 
 #include "base/dtype.h"

@@ -68,8 +68,8 @@ struct DequantizeArgs {
 void dequantize_ref(const DequantizeArgs& args);
 void dequantize_cpu(const DequantizeArgs& args);
 
-// The function below runs on an NVIDIA GPU. kernels/element_wise/add.h states the rules for all CUDA
-// kernels. It performs the same roundings as the reference and gives the same bits.
+// The function below runs on an NVIDIA GPU. element_wise/add.h states the rules for all CUDA kernels. It
+// performs the same roundings as the reference and gives the same bits.
 
 void dequantize_cuda(const DequantizeArgs& args, CudaStream stream);
 

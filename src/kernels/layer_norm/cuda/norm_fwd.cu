@@ -19,8 +19,8 @@ constexpr int kRowsPerBlock = 4;  // if one warp handles a row
 template <int N>
 inline constexpr int kBlocks = N == 8 ? 4 : 3;
 
-// Several waves of blocks are used if there are so many rows that each block still gets this many iterations.
-// A block that ends makes space for the next at once, whereas a grid that fits entirely on the card waits for
+// Several waves of blocks are used if there are enough rows for each block to keep this many iterations. A
+// block that ends makes space for the next at once, whereas a grid that fits entirely on the card waits for
 // its slowest block. 65536 rows of 1024 bf16 with dropout take 145 us on an H200 and 151 us in one wave;
 // 16384 rows are faster in one wave.
 constexpr int kTurns = 7;
