@@ -20,14 +20,14 @@ namespace {
 
 PlanRequest request_of(const std::string& precision, int64_t tokens) {
   PlanRequest request;
-  request.model = *find_preset("bert-large-uncased");
+  request.model.config = *find_preset("bert-large-uncased");
   request.evaluate = false;
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.train_bucket = {.tokens = tokens, .sequences = (tokens + 511) / 512, .longest = 512};
-  if (precision == "bf16") request.activation_dtype = DType::kBF16;
-  if (precision == "tf32") request.fp32_products = Fp32Products::kTf32;
-  if (precision == "tf32x3") request.fp32_products = Fp32Products::kTf32x3;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.batches.train = {.tokens = tokens, .sequences = (tokens + 511) / 512, .longest = 512};
+  if (precision == "bf16") request.precision.activation_dtype = DType::kBF16;
+  if (precision == "tf32") request.precision.fp32_products = Fp32Products::kTf32;
+  if (precision == "tf32x3") request.precision.fp32_products = Fp32Products::kTf32x3;
   return request;
 }
 

@@ -133,16 +133,16 @@ class Fit {
     PlanRequest& request = asked.subject.request;
     request.evaluate = evaluates_;
     // Of random data, which is the only one that is read.
-    if (setup.train && request.device == KernelDevice::kCuda) {
+    if (setup.train && request.device.kind == KernelDevice::kCuda) {
       asked.subject.captured_buckets = [run = counted_run(setup)](const PlanRequest& of) {
         return captured_buckets_of_dummy(run, of);
       };
     }
-    length_ = request.train_bucket.longest;
+    length_ = request.batches.train.longest;
     most_tokens_ = setup.model.max_position_embeddings;
     if (label_.empty()) label_ = setup.model_label;
     if (!compares_cards()) {
-      device_label_ = request.device_label;
+      device_label_ = request.labels.device;
       limit_bytes_ = request.memory_limit_bytes;
     }
     asked.methods = methods_beside(asked.run, request, most_effect, environment_);

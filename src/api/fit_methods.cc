@@ -52,13 +52,13 @@ FitMethods methods_beside(const AskedRun& run, const PlanRequest& own, Effect mo
     const MethodSet alone = MethodSet().with(method);
     if (effect_of(alone, own) > most) continue;
     // A method that changes nothing on this device, such as tf32 on a CPU, would only repeat what is there.
-    if (own.device == KernelDevice::kCpu && !method.not_on_cpu.empty()) continue;
+    if (own.device.kind == KernelDevice::kCpu && !method.not_on_cpu.empty()) continue;
     const bool has_budget = method.name == "recompute_budget";
     if (has_budget && (!own.memory_limit_bytes || *own.memory_limit_bytes < kMiB)) continue;
     try {
       // They are read by themselves first: none may rest on what the run says.
       PlanRequest clipped = own;
-      clipped.optimizer.max_grad_norm = 1.0;
+      clipped.update.optimizer.max_grad_norm = 1.0;
       const std::vector<std::string> words =
           words_of(alone, clipped, has_budget ? *own.memory_limit_bytes / kMiB * kMiB : 0);
       with_words(run.arguments, words);

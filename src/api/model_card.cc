@@ -123,7 +123,7 @@ std::string results_table(const LogHistory& history) {
 
 std::string front_matter(const RunSetup& setup, const std::vector<std::string>& metrics) {
   const Arguments& a = setup.arguments;
-  const bool is_adapter = setup.request.lora.has_value();
+  const bool is_adapter = setup.request.model.lora.has_value();
   std::string text = fmt::format("---\nlibrary_name: {}\n", is_adapter ? "peft" : "transformers");
   if (!setup.base_model.empty()) text += "base_model: " + yaml_text(setup.base_model) + "\n";
   text += fmt::format("tags:\n- generated_from_trainer\n- plimsoll\n{}", is_adapter ? "- lora\n" : "");
@@ -138,7 +138,7 @@ std::string front_matter(const RunSetup& setup, const std::vector<std::string>& 
 
 std::string what_it_is(const RunSetup& setup) {
   if (setup.base_model.empty()) return "A model trained from scratch (" + setup.model_label + ")";
-  const std::optional<LoraConfig>& lora = setup.request.lora;
+  const std::optional<LoraConfig>& lora = setup.request.model.lora;
   return (lora ? fmt::format("A LoRA adapter of rank {} for `", lora->r) : "A fine-tuned version of `") +
          setup.base_model + "`";
 }

@@ -154,7 +154,7 @@ double Trainer::update(double learning_rate) {
   }
   impl_->finish_gradients();
   impl_->session.update(
-      learning_rate_of_step(impl_->session.plan().request.optimizer, learning_rate, impl_->steps + 1),
+      learning_rate_of_step(impl_->session.plan().request.update.optimizer, learning_rate, impl_->steps + 1),
       impl_->steps + 1);
   ++impl_->steps;
   return impl_->session.executor().grad_norm();
@@ -165,10 +165,10 @@ void Trainer::Impl::require_own_update() const {
   const char* reason = nullptr;
   if (planned.is_on_gpu()) {
     reason = "the weights lie on a GPU, where a rule of the host's cannot reach them: give --use_cpu";
-  } else if (planned.request.optimizer_in_backward) {
+  } else if (planned.request.update.in_backward) {
     reason = "--optimizer_in_backward updates before gradients are all there: leave it out";
   } else if (!planned.weight_copies.empty() || !planned.split_weights.empty() ||
-             planned.request.dtype != DType::kF32) {
+             planned.request.precision.dtype != DType::kF32) {
     reason = "the weights are not kept as whole fp32 numbers: leave --dtype out";
   }
   for (const PersistentBuffer& buffer : planned.persistent) {

@@ -59,7 +59,7 @@ void write_run_reports(FileSystem& files, const std::string& folder, const Plan&
                        const PlanReport& report, const MemoryFigures& memory, const TrainOutput& output,
                        const std::string& run_name) {
   replace_file(files, join_path(folder, kPlanFile), report.json);
-  const std::string caption = plan.request.model_label + " on " + plan.request.device_label;
+  const std::string caption = plan.request.labels.model + " on " + plan.request.labels.device;
   replace_file(files, folder + "/loss.svg",
                loss_plot(output.log_history, run_name.empty() ? "Loss" : "Loss of " + run_name, caption));
   replace_file(files, folder + "/memory.svg", memory_plot(plan));

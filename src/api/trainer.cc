@@ -45,12 +45,12 @@ std::string data_line(const char* name, const std::optional<Dataset>& data) {
 std::string predicted_label(const RunSetup& setup, const std::vector<float>& row) {
   const std::vector<std::string>& names = setup.model.id2label;
   const auto name_of = [&](size_t id) { return id < names.size() ? names[id] : std::to_string(id); };
-  if (setup.request.problem_type == ProblemType::kSingleLabel) {
+  if (setup.request.model.problem_type == ProblemType::kSingleLabel) {
     return name_of(static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin()));
   }
   std::string label;
   for (size_t i = 0; i < row.size(); ++i) {
-    if (setup.request.problem_type == ProblemType::kRegression) {
+    if (setup.request.model.problem_type == ProblemType::kRegression) {
       label += fmt::format("{}{:.3f}", i == 0 ? "" : ",", row[i]);
     } else if (row[i] > 0.0f) {
       label += (label.empty() ? "" : ",") + name_of(i);
@@ -142,7 +142,7 @@ std::vector<std::string> Trainer::description() const {
   if (!setup.token_cache.empty()) lines.push_back(setup.token_cache);
   if (setup.train) {
     const BatchCensus& census = setup.train_census;
-    int64_t padded = setup.request.train_bucket.longest * census.total_sequences;
+    int64_t padded = setup.request.batches.train.longest * census.total_sequences;
     lines.push_back(fmt::format(
         "{} of {}; {}, 0 padded (padding to the longest would make {})", counted(setup.max_steps, "step"),
         counted(setup.arguments.per_device_train_batch_size * setup.arguments.gradient_accumulation_steps,

@@ -98,7 +98,7 @@ class ExecutorBackend {
 
   // The plan's tuning table, completed by measuring the products that it lacks. Works in the arena, and fills
   // it anew afterwards. Returns the table as it is on a device whose products are not tuned.
-  virtual TuningTable measure_products(const Plan& plan) { return plan.request.tuning; }
+  virtual TuningTable measure_products(const Plan& plan) { return plan.request.products.tuning; }
 
   // The end of the highest byte of the arena that was ever written, as observed; all of it where buffers lie
   // apart.

@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 DType product_type(const PlanRequest& request) {
-  return request.activation_dtype.value_or(request.dtype);
+  return request.precision.activation_dtype.value_or(request.precision.dtype);
 }
 
 int64_t ceiling_product_size(int64_t bytes, int64_t scratch_bytes, DType dtype, int64_t most) {

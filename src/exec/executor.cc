@@ -135,7 +135,7 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
     PLIMSOLL_CHECK(length >= 0 && length <= bucket.longest, "a sequence of {} tokens in a bucket of {}",
                    length, bucket.longest);
   }
-  const ModelConfig& model = plan_.request.model;
+  const ModelConfig& model = plan_.request.model.config;
   check_rows(batch.ids, model.vocab_size, "token");
   check_rows(batch.positions, model.max_position_embeddings, "position");
   const auto has = [&](const char* name) { return target.plan->graph.find(name) != kNoValue; };
@@ -149,11 +149,11 @@ void Executor::stage(ProgramKind kind, const HostBatch& batch, double denominato
   fill_input("positions", batch.positions, bucket.tokens, 0);
   if (has("token_types")) fill_input("token_types", batch.token_types, bucket.tokens, 0);
   fill_input("cu_seqlens", batch.cu_seqlens, bucket.sequences + 1, static_cast<int32_t>(batch.num_tokens()));
-  if (plan_.request.problem_type == ProblemType::kSingleLabel) {
+  if (plan_.request.model.problem_type == ProblemType::kSingleLabel) {
     fill_input("labels", batch.class_labels, bucket.sequences, -100);
   } else {
     const View labels = tensor("labels");
-    const int64_t count = bucket.sequences * plan_.request.model.num_labels;
+    const int64_t count = bucket.sequences * plan_.request.model.config.num_labels;
     PLIMSOLL_CHECK(static_cast<int64_t>(batch.real_labels.size()) <= count, "{} labels for {}",
                    batch.real_labels.size(), count);
     for (int64_t i = 0; i < count; ++i) {
@@ -272,13 +272,13 @@ void Executor::note_scratch(const ProgramPlan& program, Segment segment) {
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const OpPlan& op = program.ops[i];
     if (op.scratch_bytes == 0 || program.graph.ops()[i].segment != segment) continue;
-    const int64_t bytes = bytes_in_arena(op.scratch_bytes, plan_.request.device);
+    const int64_t bytes = bytes_in_arena(op.scratch_bytes, plan_.request.device.kind);
     given_scratch_end_ = std::max(given_scratch_end_, op.scratch_offset + bytes);
   }
 }
 
 int64_t Executor::written_bytes() const {
-  return bytes_in_arena(backend_->written_bytes(), plan_.request.device);
+  return bytes_in_arena(backend_->written_bytes(), plan_.request.device.kind);
 }
 
 const Bucket& Executor::current_bucket(ProgramKind kind) const {

@@ -382,8 +382,8 @@ LinearProblem linear_problem(const BindContext& context) {
           .columns = context.output_size(0, 1),
           .terms = context.input_size(0, 1),
           .dtype = context.input(0).dtype,
-          .sm = context.request().gpu.sm,
-          .workspace_bytes = context.request().matmul_workspace_bytes};
+          .sm = context.request().device.gpu.sm,
+          .workspace_bytes = context.request().products.workspace_bytes};
 }
 
 }  // namespace plimsoll

@@ -73,7 +73,7 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& contex
   const PlanRequest& request = context.request();
   // The plan gives its scratch no room for operands in three parts.
   const Fp32Products fp32 =
-      request.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32;
+      request.precision.fp32_products == Fp32Products::kTf32 ? Fp32Products::kTf32 : Fp32Products::kF32;
   return {.rows = context.input_size(0, 0),
           .chunk_rows = context.attributes().integer("chunk_rows"),
           .hidden = context.input_size(0, 1),
@@ -84,10 +84,10 @@ LinearCrossEntropyProblem linear_cross_entropy_problem(const BindContext& contex
           .bias_dtype = op.has_input(2) ? op.input(2).type.dtype : DType::kF32,
           .bias = op.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
           .label_smoothing = context.attributes().number("smoothing"),
-          .num_threads = request.num_threads,
-          .isa = request.isa,
+          .num_threads = request.device.num_threads,
+          .isa = request.device.isa,
           .fp32 = fp32,
-          .workspace_bytes = request.matmul_workspace_bytes};
+          .workspace_bytes = request.products.workspace_bytes};
 }
 LinearCrossEntropyFwdArgs linear_cross_entropy_fwd_args(const BindContext& context) {
   auto args = linear_cross_entropy_operands<LinearCrossEntropyFwdArgs>(context);

@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 QuantizedFormat format_of(const Plan& plan) {
-  const BaseWeights held = plan.request.lora->base_weights;
+  const BaseWeights held = plan.request.model.lora->base_weights;
   return held == BaseWeights::kInt8  ? QuantizedFormat::kInt8
          : held == BaseWeights::kFp4 ? QuantizedFormat::kFp4
                                      : QuantizedFormat::kNf4;
@@ -24,13 +24,13 @@ void write_share(Executor& executor, const std::string& array, size_t part,
 }  // namespace
 
 bool is_quantized(const Plan& plan, const std::string& weight) {
-  return plan.request.lora && plan.request.lora->base_weights != BaseWeights::kAsLoaded &&
+  return plan.request.model.lora && plan.request.model.lora->base_weights != BaseWeights::kAsLoaded &&
          plan.type_of(weight).dtype == DType::kU8;
 }
 
 void write_quantized(Executor& executor, const WeightSpec& spec, size_t part, ConstView values) {
-  const bool twice =
-      executor.plan().request.lora->double_quant && format_of(executor.plan()) != QuantizedFormat::kInt8;
+  const bool twice = executor.plan().request.model.lora->double_quant &&
+                     format_of(executor.plan()) != QuantizedFormat::kInt8;
   const int64_t rows = spec.parts[part].num_rows;
   const QuantizedSizes sizes =
       quantized_sizes(format_of(executor.plan()),

@@ -10,13 +10,13 @@ class Tuner {
  public:
   Tuner(const Plan& plan, ProductMeasurer& measurer, const TuningLimits& limits)
       : plan_(plan), measurer_(measurer), limits_(limits), begin_(measurer.seconds()) {
-    const TuningTable& given = plan.request.tuning;
+    const TuningTable& given = plan.request.products.tuning;
     const bool holds = given.card == measurer.card() && given.library == measurer.library() &&
-                       given.workspace_bytes == plan.request.matmul_workspace_bytes;
+                       given.workspace_bytes == plan.request.products.workspace_bytes;
     if (holds) table_ = given;
     table_.card = measurer.card();
     table_.library = measurer.library();
-    table_.workspace_bytes = plan.request.matmul_workspace_bytes;
+    table_.workspace_bytes = plan.request.products.workspace_bytes;
   }
 
   TuningTable run() && {

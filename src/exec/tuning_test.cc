@@ -16,9 +16,9 @@ namespace {
 
 PlanRequest gpu_request() {
   PlanRequest request = small_request();
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.matmul_workspace_bytes = 1024;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.products.workspace_bytes = 1024;
   return request;
 }
 
@@ -138,11 +138,11 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   PlanRequest request = gpu_request();
   StubMeasurer first;
   first.seconds_each = 0.01;  // too slow for any but the largest buckets
-  request.tuning = tune_products(build_plan(request), first);
+  request.products.tuning = tune_products(build_plan(request), first);
   EXPECT_GE(first.clock - 100.0, 3.0);
   StubMeasurer second;
   second.times = {1.0, 2.0};
-  EXPECT_EQ(tune_products(build_plan(request), second), request.tuning);
+  EXPECT_EQ(tune_products(build_plan(request), second), request.products.tuning);
   EXPECT_EQ(second.measurements, 0);
   // Of another card, library or workspace: all anew.
   second.card_name = "NVIDIA H100";
@@ -150,7 +150,7 @@ TEST(Tuning, ACompleteTableIsNotMeasuredAgain) {
   EXPECT_EQ(other.card, "NVIDIA H100");
   EXPECT_EQ(chosen(other), 0);
   second.card_name = "NVIDIA H200";
-  request.matmul_workspace_bytes = 2048;
+  request.products.workspace_bytes = 2048;
   const int before = second.measurements;
   const TuningTable with_more = tune_products(build_plan(request), second);
   EXPECT_EQ(with_more.workspace_bytes, 2048);
@@ -195,7 +195,7 @@ TEST(Tuning, ATableChangesNoByteOfThePlan) {
   PlanRequest request = gpu_request();
   const Plan without = build_plan(request);
   StubMeasurer measurer;
-  request.tuning = tune_products(without, measurer);
+  request.products.tuning = tune_products(without, measurer);
   const Plan with = build_plan(request);
   EXPECT_EQ(with.arena_bytes, without.arena_bytes);
   EXPECT_EQ(with.train->offsets, without.train->offsets);
@@ -209,7 +209,7 @@ TEST(Tuning, NothingIsTunedOnACpu) {
 
 TEST(Products, WhatThePlanKnowsOfThem) {
   PlanRequest request = gpu_request();
-  request.fp32_products = Fp32Products::kTf32x3;
+  request.precision.fp32_products = Fp32Products::kTf32x3;
   const Plan plan = build_plan(request);
   int split = 0;
   int plain = 0;

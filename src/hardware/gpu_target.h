@@ -29,6 +29,7 @@ struct GpuTarget {
   std::string provenance = {};           // of the rates
   std::string constant_provenance = {};  // of constant_bytes
   std::string uuid = {};                 // of the card at hand; empty in the table
+  friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
 
 // The oldest compute capability that a release of this program has code for, the first in

@@ -125,7 +125,7 @@ class DataReading {
     PlanRequest request;
     std::vector<std::string> ignored;
     choose_device(arguments_, setup_.asked, num_run_threads(arguments_), request, ignored);
-    if (request.device != KernelDevice::kCpu) return;
+    if (request.device.kind != KernelDevice::kCpu) return;
     throw_error(ErrorCode::kWillNotFit,
                 "{}: the file has {} bytes and lies in memory while it is read, {} bytes are allowed "
                 "(--memory_limit); allow more, or split the file",

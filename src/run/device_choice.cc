@@ -20,11 +20,11 @@ std::string table_names() {
 }
 
 void take_gpu(const CudaDeviceInfo& info, PlanRequest& request) {
-  request.device = KernelDevice::kCuda;
-  request.gpu_ordinal = info.ordinal;
-  request.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
-  request.gpu.uuid = info.uuid;
-  request.device_label = fmt::format("cuda:{}, {}", info.ordinal, info.name);
+  request.device.kind = KernelDevice::kCuda;
+  request.executor.gpu_ordinal = info.ordinal;
+  request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
+  request.device.gpu.uuid = info.uuid;
+  request.labels.device = fmt::format("cuda:{}, {}", info.ordinal, info.name);
 }
 
 void take_visible_gpu(const std::string& name, PlanRequest& request) {
@@ -55,10 +55,10 @@ void take_card_of_table(const std::string& name, RunPurpose purpose, PlanRequest
     throw_error(ErrorCode::kUsage,
                 "--device {}: a card to plan for; to run on a GPU of this machine give cuda:N", name);
   }
-  request.device = KernelDevice::kCuda;
-  request.gpu = *target;
-  request.device_label = fmt::format("{} (from the table, not a card in this machine; rates of {})",
-                                     target->name, target->provenance);
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *target;
+  request.labels.device = fmt::format("{} (from the table, not a card in this machine; rates of {})",
+                                      target->name, target->provenance);
   if (target->sm < kOldestSmOfReleases) {
     notes.push_back(fmt::format(
         "--device {}: plan only; releases of this program have code from compute capability {}.{} on, "
@@ -68,38 +68,39 @@ void take_card_of_table(const std::string& name, RunPurpose purpose, PlanRequest
 }
 
 void take_cpu(PlanRequest& request) {
-  request.device = KernelDevice::kCpu;
-  request.device_label =
-      fmt::format("cpu, {} thread{}", request.num_threads, request.num_threads == 1 ? "" : "s");
+  request.device.kind = KernelDevice::kCpu;
+  request.labels.device =
+      fmt::format("cpu, {} thread{}", request.device.num_threads, request.device.num_threads == 1 ? "" : "s");
 }
 
 // As a refusal names it: where its rates come from is of no matter there.
 std::string device_name(const PlanRequest& request) {
-  if (request.device == KernelDevice::kCpu) return "a CPU";
-  return request.gpu.uuid.empty() ? request.gpu.name : request.device_label;
+  if (request.device.kind == KernelDevice::kCpu) return "a CPU";
+  return request.device.gpu.uuid.empty() ? request.device.gpu.name : request.labels.device;
 }
 
 bool has_bf16(const PlanRequest& request) {
-  return request.device == KernelDevice::kCuda ? request.gpu.bf16_tflops > 0 : has_bf16_products(request.isa);
+  return request.device.kind == KernelDevice::kCuda ? request.device.gpu.bf16_tflops > 0
+                                                    : has_bf16_products(request.device.isa);
 }
 
 // `name` is the argument that asks for it.
 void require_bf16(std::string_view name, const PlanRequest& request) {
   if (has_bf16(request)) return;
-  if (request.device == KernelDevice::kCpu) {
+  if (request.device.kind == KernelDevice::kCpu) {
     throw_error(ErrorCode::kUsage,
                 "--{}: this CPU multiplies no bf16 (it needs AVX512_BF16 or AMX, it has {}); leave it out",
-                name, cpu_isa_name(request.isa));
+                name, cpu_isa_name(request.device.isa));
   }
   throw_error(ErrorCode::kUsage,
               "--{}: {} has no bf16 (compute capability {}.{}; 8.0 has it); leave it out{}", name,
-              device_name(request), request.gpu.sm / 10, request.gpu.sm % 10,
+              device_name(request), request.device.gpu.sm / 10, request.device.gpu.sm % 10,
               name == "bf16" ? ", or give --fp16" : "");
 }
 
 // The references compute every type, so that fp16's arithmetic can be looked at on a CPU.
 void require_fp16(std::string_view name, const PlanRequest& request) {
-  if (request.device == KernelDevice::kCuda || request.reference_kernels) return;
+  if (request.device.kind == KernelDevice::kCuda || request.device.reference_kernels) return;
   throw_error(ErrorCode::kUsage,
               "--{}: no kernel computes fp16 on a CPU, whose vectors and matrix units take bf16; {}", name,
               has_bf16(request)
@@ -113,30 +114,30 @@ void set_gradient_type(const Arguments& arguments, PlanRequest& request) {
   const DType dtype = arguments.gradient_dtype == "fp32"   ? DType::kF32
                       : arguments.gradient_dtype == "bf16" ? DType::kBF16
                                                            : DType::kF16;
-  if (dtype != DType::kF32 && request.device == KernelDevice::kCpu) {
+  if (dtype != DType::kF32 && request.device.kind == KernelDevice::kCpu) {
     throw_error(ErrorCode::kUsage,
                 "--gradient_dtype {}: on a CPU products read fp32 weights, and a gradient has the type of "
                 "its weight; "
                 "leave it out",
                 arguments.gradient_dtype);
   }
-  if (dtype != DType::kF32 && dtype != request.activation_dtype) {
+  if (dtype != DType::kF32 && dtype != request.precision.activation_dtype) {
     throw_error(ErrorCode::kUsage,
                 "--gradient_dtype {0}: products write gradients in fp32 or in the type that they compute in; "
                 "give --{0} "
                 "too, or leave it out",
                 arguments.gradient_dtype);
   }
-  request.gradient_dtype = dtype;
+  request.precision.gradient_dtype = dtype;
 }
 
 void set_weight_copies(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
-  request.copies_at_use = arguments.weight_copies == "at_use";
-  if (!request.copies_at_use) return;
-  if (request.device == KernelDevice::kCpu) {
+  request.precision.copies_at_use = arguments.weight_copies == "at_use";
+  if (!request.precision.copies_at_use) return;
+  if (request.device.kind == KernelDevice::kCpu) {
     notes.emplace_back(
         "--weight_copies at_use has no effect on a CPU, whose products round fp32 weights on their way");
-  } else if (!request.activation_dtype || request.dtype != DType::kF32) {
+  } else if (!request.precision.activation_dtype || request.precision.dtype != DType::kF32) {
     notes.emplace_back(
         "--weight_copies at_use has no effect where nothing of fp32 is beside 16 bits: give --fp16 or --bf16 "
         "too");
@@ -152,8 +153,8 @@ void set_weight_type(const Arguments& arguments, PlanRequest& request) {
                 "--dtype bfloat16 and --fp16 exclude each other: products read both operands in one "
                 "type; give one of them");
   }
-  request.dtype = DType::kBF16;
-  request.activation_dtype = DType::kBF16;
+  request.precision.dtype = DType::kBF16;
+  request.precision.activation_dtype = DType::kBF16;
 }
 
 // As in Trainer, whose evaluations during training read the weights that training holds.
@@ -173,8 +174,8 @@ void set_full_evaluation(const Arguments& arguments, PlanRequest& request, std::
   } else {
     require_fp16(name, request);
   }
-  request.dtype = arguments.bf16_full_eval ? DType::kBF16 : DType::kF16;
-  request.activation_dtype = request.dtype;
+  request.precision.dtype = arguments.bf16_full_eval ? DType::kBF16 : DType::kF16;
+  request.precision.activation_dtype = request.precision.dtype;
 }
 
 // --tf32 is Trainer's name for one of --matmul_precision's words; the two may say the same but not
@@ -188,33 +189,33 @@ void set_fp32_products(const Arguments& arguments, PlanRequest& request, std::ve
                 *arguments.tf32 ? "True" : "False", word);
   }
   if (!takes_tf32 && !arguments.tf32.value_or(false)) return;
-  const bool on_gpu = request.device == KernelDevice::kCuda;
+  const bool on_gpu = request.device.kind == KernelDevice::kCuda;
   if (!on_gpu && !takes_tf32) {
     notes.emplace_back("--tf32 has no effect on a CPU");
     return;
   }
-  if (!on_gpu || request.gpu.tf32_tflops == 0) {
+  if (!on_gpu || request.device.gpu.tf32_tflops == 0) {
     throw_error(ErrorCode::kUsage,
                 "--{}: {} has no TF32 (a GPU of compute capability 8.0 or later has); leave it out",
                 takes_tf32 ? "matmul_precision " + word : "tf32", device_name(request));
   }
-  request.fp32_products = word == "tf32x3" ? Fp32Products::kTf32x3 : Fp32Products::kTf32;
+  request.precision.fp32_products = word == "tf32x3" ? Fp32Products::kTf32x3 : Fp32Products::kTf32;
 }
 
 void set_precision(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
   if (arguments.bf16) {
     require_bf16("bf16", request);
-    request.activation_dtype = DType::kBF16;
+    request.precision.activation_dtype = DType::kBF16;
   }
   if (arguments.fp16) {
     require_fp16("fp16", request);
-    request.activation_dtype = DType::kF16;
+    request.precision.activation_dtype = DType::kF16;
   }
   set_weight_type(arguments, request);
   set_gradient_type(arguments, request);
   set_weight_copies(arguments, request, notes);
   set_full_evaluation(arguments, request, notes);
-  if (request.dtype != DType::kF32) return;
+  if (request.precision.dtype != DType::kF32) return;
   set_fp32_products(arguments, request, notes);
 }
 
@@ -226,14 +227,14 @@ constexpr int64_t kLeastElementsAtOnce = int64_t{512} << 10;
 
 void set_matmul_workspace(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
   if (!arguments.matmul_workspace) return;
-  if (request.device != KernelDevice::kCuda) {
+  if (request.device.kind != KernelDevice::kCuda) {
     notes.emplace_back(
         "--matmul_workspace has no effect on a CPU, whose products take what their kernels ask for");
     return;
   }
-  request.matmul_workspace_bytes = *arguments.matmul_workspace / 256 * 256;
-  request.elements_at_once = std::clamp(request.matmul_workspace_bytes / kWorkspacePerElementAtOnce,
-                                        kLeastElementsAtOnce, request.elements_at_once);
+  request.products.workspace_bytes = *arguments.matmul_workspace / 256 * 256;
+  request.update.elements_at_once = std::clamp(request.products.workspace_bytes / kWorkspacePerElementAtOnce,
+                                               kLeastElementsAtOnce, request.update.elements_at_once);
 }
 
 int64_t needed_mib(const Plan& plan) {
@@ -253,7 +254,7 @@ std::string holders_text(const std::string& uuid) {
 void set_offload(const Arguments& arguments, PlanRequest& request, std::vector<std::string>& notes) {
   const OptimizerName* name = find_optimizer_name(arguments.optim);
   const bool is_paged = name != nullptr && name->is_paged;
-  if (request.device == KernelDevice::kCpu) {
+  if (request.device.kind == KernelDevice::kCpu) {
     if (arguments.offload_optimizer) {
       throw_error(ErrorCode::kUsage,
                   "--offload_optimizer: on a CPU optimizer states lie in the host's memory already; leave it "
@@ -272,32 +273,32 @@ void set_offload(const Arguments& arguments, PlanRequest& request, std::vector<s
     }
     return;
   }
-  request.offload_activations = request.train && arguments.offload_activations;
+  request.offload.activations = request.train && arguments.offload_activations;
   if (!arguments.offload_optimizer && !is_paged) return;
   // Of training in 16 bits with masters of fp32 these can move.
-  const bool has_masters = request.activation_dtype && request.dtype == DType::kF32;
-  if (request.train && optimizer_state_names(request.optimizer).empty() && !has_masters) {
+  const bool has_masters = request.precision.activation_dtype && request.precision.dtype == DType::kF32;
+  if (request.train && optimizer_state_names(request.update.optimizer).empty() && !has_masters) {
     throw_error(ErrorCode::kUsage,
                 "--offload_optimizer: --optim {} has no states to keep in the host's memory; leave it out",
                 arguments.optim);
   }
-  request.offload_optimizer = request.train;
+  request.update.offload_states = request.train;
 }
 
 }  // namespace
 
 void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threads, PlanRequest& request,
                    std::vector<std::string>& notes) {
-  request.num_threads = num_threads;
-  request.isa = cpu_isa();
-  request.reference_kernels = arguments.kernels == "ref";
+  request.device.num_threads = num_threads;
+  request.device.isa = cpu_isa();
+  request.device.reference_kernels = arguments.kernels == "ref";
   request.separate_buffers = arguments.debug_allocations;
   if (arguments.device == "cpu") {
     take_cpu(request);
   } else if (arguments.device == "auto") {
     // The references run on the CPU. Asking for GPUs opens the driver, which takes memory of the process.
     const std::vector<CudaDeviceInfo> devices =
-        request.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
+        request.device.reference_kernels ? std::vector<CudaDeviceInfo>() : visible_cuda_devices();
     if (devices.empty()) {
       take_cpu(request);
     } else {
@@ -308,59 +309,59 @@ void choose_device(const Arguments& arguments, RunPurpose purpose, int num_threa
   } else {
     take_card_of_table(arguments.device, purpose, request, notes);
   }
-  if (request.device == KernelDevice::kCuda && request.reference_kernels) {
+  if (request.device.kind == KernelDevice::kCuda && request.device.reference_kernels) {
     throw_error(ErrorCode::kUsage, "--kernels ref: the references run on a CPU only; give --device cpu too");
   }
-  request.holds_gpu_driver = is_cuda_driver_open();
+  request.executor.holds_gpu_driver = is_cuda_driver_open();
   set_precision(arguments, request, notes);
   set_offload(arguments, request, notes);
   set_matmul_workspace(arguments, request, notes);
   request.memory_limit_bytes = arguments.memory_limit;
-  if (request.device == KernelDevice::kCuda) {
-    if (!arguments.memory_limit || *arguments.memory_limit > request.gpu.memory_bytes) {
-      request.memory_limit_bytes = request.gpu.memory_bytes;
-      request.memory_limit_label = "the memory of " + request.gpu.name;
+  if (request.device.kind == KernelDevice::kCuda) {
+    if (!arguments.memory_limit || *arguments.memory_limit > request.device.gpu.memory_bytes) {
+      request.memory_limit_bytes = request.device.gpu.memory_bytes;
+      request.labels.memory_limit = "the memory of " + request.device.gpu.name;
     }
   }
 }
 
 int64_t gpu_used_bytes(const PlanRequest& request) {
   // Asking the driver takes 20 MiB of the process, which the plan of a run on a CPU does not count.
-  if (request.device != KernelDevice::kCuda) return 0;
-  const auto memory = gpu_memory(request.gpu.uuid);
+  if (request.device.kind != KernelDevice::kCuda) return 0;
+  const auto memory = gpu_memory(request.device.gpu.uuid);
   return memory ? memory->used_bytes : 0;
 }
 
 void require_free_memory(const Plan& plan) {
   if (!plan.is_on_gpu()) return;
-  const auto memory = gpu_memory(plan.request.gpu.uuid);
+  const auto memory = gpu_memory(plan.request.device.gpu.uuid);
   if (!memory || plan.total_bytes() <= memory->free_bytes) return;
-  const std::string holders = holders_text(plan.request.gpu.uuid);
+  const std::string holders = holders_text(plan.request.device.gpu.uuid);
   throw_error(
       ErrorCode::kWillNotFit,
       "will not fit now: {} MiB needed, {} of {} MiB are free on {}{}\n  wait for them, take another GPU "
       "(CUDA_VISIBLE_DEVICES, --device cuda:N), or plan a smaller run",
-      needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, plan.request.device_label,
+      needed_mib(plan), memory->free_bytes / kMiB, memory->total_bytes / kMiB, plan.request.labels.device,
       holders.empty() ? "; the driver names no process that holds the rest" : "; held by" + holders);
 }
 
 std::string planned_beside_held(const Plan& plan) {
   if (!plan.is_on_gpu()) return {};
-  const auto memory = gpu_memory(plan.request.gpu.uuid);
+  const auto memory = gpu_memory(plan.request.device.gpu.uuid);
   const std::string planned = fmt::format("\n  planned: {} MiB", needed_mib(plan));
   if (!memory) return planned + "; of the card's memory the driver says nothing now";
   return planned +
          fmt::format("; {} of {} MiB are used on the card now, {} are free", memory->used_bytes / kMiB,
                      memory->total_bytes / kMiB, memory->free_bytes / kMiB) +
-         holders_text(plan.request.gpu.uuid);
+         holders_text(plan.request.device.gpu.uuid);
 }
 
 std::string device_line(const PlanRequest& request) {
-  if (request.device == KernelDevice::kCpu)
-    return cpu_device_line(request.num_threads, request.isa, cpu_name());
-  return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", request.device_label,
-                     request.gpu.sm / 10, request.gpu.sm % 10,
-                     static_cast<double>(request.gpu.memory_bytes) / double(1 << 30));
+  if (request.device.kind == KernelDevice::kCpu)
+    return cpu_device_line(request.device.num_threads, request.device.isa, cpu_name());
+  return fmt::format("device {}, compute capability {}.{}, {:.1f} GiB", request.labels.device,
+                     request.device.gpu.sm / 10, request.device.gpu.sm % 10,
+                     static_cast<double>(request.device.gpu.memory_bytes) / double(1 << 30));
 }
 
 }  // namespace plimsoll

@@ -50,11 +50,11 @@ Bucket evaluate_bucket(const RunSetup& setup) {
 
 // A name that is another setting already.
 void refuse_other_precisions(const Arguments& arguments, const PlanRequest& request) {
-  const std::string mixed = request.activation_dtype == DType::kF16    ? "fp16"
-                            : request.activation_dtype == DType::kBF16 ? "bf16"
-                                                                       : "";
+  const std::string mixed = request.precision.activation_dtype == DType::kF16    ? "fp16"
+                            : request.precision.activation_dtype == DType::kBF16 ? "bf16"
+                                                                                 : "";
   const std::string products =
-      !mixed.empty() ? mixed : std::string(fp32_products_name(request.fp32_products));
+      !mixed.empty() ? mixed : std::string(fp32_products_name(request.precision.fp32_products));
   if (arguments.matmul_precision == "auto" || arguments.matmul_precision == products) return;
   const bool is_half = arguments.matmul_precision == "bf16" || arguments.matmul_precision == "fp16";
   throw_error(ErrorCode::kUsage,
@@ -105,11 +105,11 @@ bool plans_full_evaluation(const Arguments& arguments) {
 // Of the card at hand what `plimsoll bench --calibrate` measured on it.
 void take_measured_constant(RunSetup& setup, const Environment& environment, FileSystem& files) {
   PlanRequest& request = setup.request;
-  if (request.device != KernelDevice::kCuda || request.gpu.uuid.empty()) return;
+  if (request.device.kind != KernelDevice::kCuda || request.device.gpu.uuid.empty()) return;
   const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
-  take_gpu_constant(devices.at(static_cast<size_t>(request.gpu_ordinal)).name,
-                    Nvml::installed().driver_version(), program_build(), environment, files, request.gpu,
-                    setup.warnings);
+  take_gpu_constant(devices.at(static_cast<size_t>(request.executor.gpu_ordinal)).name,
+                    Nvml::installed().driver_version(), program_build(), environment, files,
+                    request.device.gpu, setup.warnings);
 }
 
 // The algorithms of products: a run that goes on keeps those of its checkpoint, for the same bits; others
@@ -122,20 +122,20 @@ void set_tuning(RunSetup& setup, const Environment& environment, FileSystem& fil
       !folder.empty()) {
     const std::string path = join_path(folder, kTuningFile);
     if (files.status(path)) {
-      request.tuning = read_tuning_table(files, path, setup.warnings);
+      request.products.tuning = read_tuning_table(files, path, setup.warnings);
       // On another kind of card its choices are worth nothing.
-      const bool is_ours =
-          request.tuning.empty() || request.tuning.card.find(request.gpu.product) != std::string::npos;
+      const bool is_ours = request.products.tuning.empty() ||
+                           request.products.tuning.card.find(request.device.gpu.product) != std::string::npos;
       if (is_ours) return;
-      request.tuning = {};
+      request.products.tuning = {};
     }
   }
   if (arguments.full_determinism) return;
   const std::string folder = tuning_cache_folder(arguments.tuning_cache, environment);
   if (folder.empty()) return;
   setup.tuning_file = join_path(folder, tuning_file_name(request));
-  request.tuning = read_tuning_table(files, setup.tuning_file, setup.warnings);
-  request.measures_products = !ends_with_plan;
+  request.products.tuning = read_tuning_table(files, setup.tuning_file, setup.warnings);
+  request.executor.measures_products = !ends_with_plan;
 }
 
 // What of the forward pass the backward pass computes again.
@@ -176,10 +176,10 @@ void set_passes(const Arguments& arguments, PassOptions& passes) {
 void fill_request(RunSetup& setup, const Environment& environment, FileSystem& files) {
   const Arguments& arguments = setup.arguments;
   PlanRequest& request = setup.request;
-  request.model = setup.model;
-  request.model_label = setup.model_label;
-  request.problem_type = setup.labels.problem;
-  request.label_smoothing = arguments.label_smoothing_factor;
+  request.model.config = setup.model;
+  request.labels.model = setup.model_label;
+  request.model.problem_type = setup.labels.problem;
+  request.model.label_smoothing = arguments.label_smoothing_factor;
   request.chunked_loss = arguments.chunked_loss == "always" ? ChunkedLoss::kAlways
                          : arguments.chunked_loss == "auto" ? ChunkedLoss::kAuto
                                                             : ChunkedLoss::kNever;
@@ -187,44 +187,44 @@ void fill_request(RunSetup& setup, const Environment& environment, FileSystem& f
                   (setup.purpose == RunPurpose::kPlan && !plans_full_evaluation(arguments));
   request.evaluate = setup.purpose != RunPurpose::kTrain || setup.evaluate || setup.predict;
   if (request.chunked_loss != ChunkedLoss::kNever && request.train &&
-      request.problem_type != ProblemType::kSingleLabel) {
+      request.model.problem_type != ProblemType::kSingleLabel) {
     setup.warnings.push_back("--chunked_loss has no effect here: it is for one label a row, and this is a " +
-                             std::string(problem_type_name(request.problem_type)));
+                             std::string(problem_type_name(request.model.problem_type)));
   }
-  request.freeze = arguments.freeze;
-  request.optimizer = parse_optimizer(arguments.optim, arguments.optim_args);
-  request.optimizer.beta1 = arguments.adam_beta1;
-  request.optimizer.beta2 = arguments.adam_beta2;
-  request.optimizer.epsilon = arguments.adam_epsilon;
-  request.optimizer.weight_decay = arguments.weight_decay;
-  request.optimizer.max_grad_norm = arguments.max_grad_norm;
-  request.optimizer.noise_seed = static_cast<uint64_t>(arguments.seed);
-  request.gradient_accumulation_steps = arguments.gradient_accumulation_steps;
-  request.train_bucket = bucket_of(
+  request.model.freeze = arguments.freeze;
+  request.update.optimizer = parse_optimizer(arguments.optim, arguments.optim_args);
+  request.update.optimizer.beta1 = arguments.adam_beta1;
+  request.update.optimizer.beta2 = arguments.adam_beta2;
+  request.update.optimizer.epsilon = arguments.adam_epsilon;
+  request.update.optimizer.weight_decay = arguments.weight_decay;
+  request.update.optimizer.max_grad_norm = arguments.max_grad_norm;
+  request.update.optimizer.noise_seed = static_cast<uint64_t>(arguments.seed);
+  request.batches.accumulation_steps = arguments.gradient_accumulation_steps;
+  request.batches.train = bucket_of(
       setup.train ? setup.train_census.largest
                   : largest_batch_without_data(arguments.per_device_train_batch_size, max_seq_length(setup)));
-  request.evaluate_bucket = evaluate_bucket(setup);
+  request.batches.evaluate = evaluate_bucket(setup);
   choose_device(arguments, setup.asked, num_run_threads(arguments), request, setup.notes);
   take_measured_constant(setup, environment, files);
   refuse_other_precisions(arguments, request);
   warn_of_bf16_checkpoint(setup);
   if (!arguments.dump_passes.empty()) dump_passes_into(files, arguments.dump_passes, request.passes);
-  if (request.device == KernelDevice::kCuda) {
+  if (request.device.kind == KernelDevice::kCuda) {
     request.captured_buckets =
-        captured_buckets(counted_run(setup), request.train_bucket, request.evaluate_bucket);
+        captured_buckets(counted_run(setup), request.batches.train, request.batches.evaluate);
   }
   request.host = estimate_host_memory(setup);
   if (arguments.dataset_name == "dummy") {
-    request.length_argument = "--dummy_seq_length";
-    request.shorter_words = "shorter sequences";
+    request.labels.length_argument = "--dummy_seq_length";
+    request.labels.shorter_effect = "shorter sequences";
   }
-  request.optimizer_in_backward = arguments.optimizer_in_backward;
-  if (request.device == KernelDevice::kCpu) {
-    request.cpu_calibration =
-        read_calibration(arguments.calibration, request.num_threads, environment, files, setup.warnings);
+  request.update.in_backward = arguments.optimizer_in_backward;
+  if (request.device.kind == KernelDevice::kCpu) {
+    request.cpu_calibration = read_calibration(arguments.calibration, request.device.num_threads, environment,
+                                               files, setup.warnings);
   }
   choose_what_runs_again(setup);
-  if (request.device == KernelDevice::kCuda) set_tuning(setup, environment, files);
+  if (request.device.kind == KernelDevice::kCuda) set_tuning(setup, environment, files);
 }
 
 }  // namespace plimsoll

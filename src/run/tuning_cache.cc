@@ -40,20 +40,21 @@ std::string tuning_cache_folder(const std::string& word, const Environment& envi
 }
 
 std::string tuning_file_name(const PlanRequest& request) {
-  const DType products = request.activation_dtype.value_or(request.dtype);
+  const DType products = request.precision.activation_dtype.value_or(request.precision.dtype);
   // Products do not depend on the columns that a model is trained on.
-  ModelConfig model = request.model;
+  ModelConfig model = request.model.config;
   model.source_json = with_trained_columns(model.source_json, {});
   std::string text = model_config_json(model);
-  text += fmt::format(" {} {} {} {}", dtype_name(request.dtype), dtype_name(products),
-                      fp32_products_name(request.fp32_products),
-                      request.gradient_accumulation_steps > 1 ? "adds" : "overwrites");
-  if (request.matmul_workspace_bytes != kCublasLtWorkspaceBytes)
-    text += fmt::format(" workspace {}", request.matmul_workspace_bytes);
-  if (request.train) text += " train " + bucket_text(request.train_bucket);
-  if (request.evaluate) text += " evaluate " + bucket_text(request.evaluate_bucket);
-  return file_word(request.gpu.product.empty() ? request.gpu.name : request.gpu.product) + "-" +
-         to_hex(hash64(text)) + ".json";
+  text += fmt::format(" {} {} {} {}", dtype_name(request.precision.dtype), dtype_name(products),
+                      fp32_products_name(request.precision.fp32_products),
+                      request.batches.accumulation_steps > 1 ? "adds" : "overwrites");
+  if (request.products.workspace_bytes != kCublasLtWorkspaceBytes)
+    text += fmt::format(" workspace {}", request.products.workspace_bytes);
+  if (request.train) text += " train " + bucket_text(request.batches.train);
+  if (request.evaluate) text += " evaluate " + bucket_text(request.batches.evaluate);
+  return file_word(request.device.gpu.product.empty() ? request.device.gpu.name
+                                                      : request.device.gpu.product) +
+         "-" + to_hex(hash64(text)) + ".json";
 }
 
 TuningTable read_tuning_table(FileSystem& files, const std::string& path,

@@ -16,9 +16,9 @@ TuningTable small_table() {
 
 PlanRequest small_request() {
   PlanRequest request;
-  request.model.hidden_size = 64;
-  request.gpu.product = "H200";
-  request.train_bucket = {.tokens = 2048, .sequences = 4, .longest = 512};
+  request.model.config.hidden_size = 64;
+  request.device.gpu.product = "H200";
+  request.batches.train = {.tokens = 2048, .sequences = 4, .longest = 512};
   return request;
 }
 
@@ -35,18 +35,18 @@ TEST(TuningCache, RunsOfOneKindHaveOneFile) {
   EXPECT_TRUE(name.starts_with("h200-") && name.ends_with(".json")) << name;
   PlanRequest other = small_request();
   EXPECT_EQ(tuning_file_name(other), name);
-  other.optimizer.beta1 = 0.5;
+  other.update.optimizer.beta1 = 0.5;
   EXPECT_EQ(tuning_file_name(other), name) << "no product depends on the optimizer";
-  other.train_bucket.tokens = 1024;
+  other.batches.train.tokens = 1024;
   EXPECT_NE(tuning_file_name(other), name);
   other = small_request();
-  other.fp32_products = Fp32Products::kTf32x3;
+  other.precision.fp32_products = Fp32Products::kTf32x3;
   EXPECT_NE(tuning_file_name(other), name);
   other = small_request();
-  other.gradient_accumulation_steps = 2;
+  other.batches.accumulation_steps = 2;
   EXPECT_NE(tuning_file_name(other), name);
   other = small_request();
-  other.gpu.product = "A100-SXM4-80GB";
+  other.device.gpu.product = "A100-SXM4-80GB";
   EXPECT_TRUE(tuning_file_name(other).starts_with("a100-sxm4-80gb-"));
 }
 

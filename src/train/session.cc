@@ -107,33 +107,34 @@ void Session::begin_anew() {
 }
 
 std::string Session::measure_products(Executor& executor) {
-  if (!plan_.request.measures_products) return {};
-  const size_t known = plan_.request.tuning.products.size();
+  if (!plan_.request.executor.measures_products) return {};
+  const size_t known = plan_.request.products.tuning.products.size();
   const auto start = std::chrono::steady_clock::now();
   TuningTable table = executor.measure_products();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const bool changed = !(table == plan_.request.tuning);
-  plan_.request.tuning = std::move(table);
-  const std::string hash = to_hex(tuning_table_hash(plan_.request.tuning));
+  const bool changed = !(table == plan_.request.products.tuning);
+  plan_.request.products.tuning = std::move(table);
+  const std::string hash = to_hex(tuning_table_hash(plan_.request.products.tuning));
   const std::string& file = setup_.tuning_file;
   if (!changed) return fmt::format("matrix products: {} tuned before, {} ({})", known, file, hash);
-  const std::string fault = keep_tuning_table(files_, file, plan_.request.tuning);
+  const std::string fault = keep_tuning_table(files_, file, plan_.request.products.tuning);
   return fmt::format("matrix products: {} shapes measured in {:.1f} s, kept in {} ({}){}",
-                     plan_.request.tuning.products.size(), seconds, file, hash,
+                     plan_.request.products.tuning.products.size(), seconds, file, hash,
                      fault.empty() ? "" : "\nwarning: " + fault);
 }
 
 MicroBatch Session::make_batch() const {
   PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
-  return {OwnedBatch(capacity_of(setup_.request.train_bucket, setup_), OwnedBatch::label_kind(*setup_.train)),
-          {}};
+  return {
+      OwnedBatch(capacity_of(setup_.request.batches.train, setup_), OwnedBatch::label_kind(*setup_.train)),
+      {}};
 }
 
 void Session::start_batches(DataPosition position, int64_t num_epochs) {
   PLIMSOLL_CHECK(setup_.train.has_value(), "batches without training data");
   loader_ = std::make_unique<Loader>(
       *setup_.train, Sampler(setup_.sampler, setup_.train->tokens.lengths()),
-      capacity_of(setup_.request.train_bucket, setup_),
+      capacity_of(setup_.request.batches.train, setup_),
       LoaderOptions{
           .num_workers = static_cast<int>(setup_.arguments.dataloader_num_workers),
           .prefetch_factor = static_cast<int>(setup_.arguments.dataloader_prefetch_factor.value_or(2)),
@@ -148,7 +149,7 @@ bool Session::next_batch(MicroBatch& batch) {
 
 void Session::start_forward_backward(const MicroBatch& batch, double denominator, bool first_of_step) {
   is_new_ = false;
-  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.problem_type), denominator);
+  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.model.problem_type), denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), micro_batches_++);
   executor_->set_accumulate(!first_of_step);
   for (const ScheduleEntry& entry : plan_.step_schedule) {
@@ -190,7 +191,7 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
                 "lower --learning_rate, or look at the samples of this step",
                 step);
   }
-  const std::string weights = setup_.request.optimizer_in_backward
+  const std::string weights = setup_.request.update.in_backward
                                   ? "the weights of modules whose gradients are finite were changed already"
                                   : "the weights were not changed";
   throw_error(ErrorCode::kNotFinite,
@@ -200,7 +201,7 @@ UpdateOutcome Session::outcome_of(const StepOutputs& outputs, int64_t step) cons
 }
 
 std::string Session::first_bad_value(const MicroBatch& batch, double denominator, int64_t number) {
-  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.problem_type), denominator);
+  executor_->stage(ProgramKind::kTrain, batch.view(setup_.request.model.problem_type), denominator);
   executor_->set_random(static_cast<uint64_t>(setup_.arguments.seed), number);
   return executor_->first_bad_value();
 }
@@ -259,11 +260,11 @@ struct EvaluationSums {
 
 MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector<float>>* all_logits,
                                     const std::function<void(int64_t, int64_t)>& progress) {
-  const ProblemType problem = setup_.request.problem_type;
+  const ProblemType problem = setup_.request.model.problem_type;
   Sampler sampler(
       {.strategy = SamplingStrategy::kSequential, .batch_size = setup_.arguments.per_device_eval_batch_size},
       data.tokens.lengths());
-  const BatchCapacity capacity = capacity_of(setup_.request.evaluate_bucket, setup_);
+  const BatchCapacity capacity = capacity_of(setup_.request.batches.evaluate, setup_);
   Loader loader(data, std::move(sampler), capacity, {.start = {}, .num_epochs = 1});
   // While one batch runs, its successor is made and given, and then its own outputs are read.
   const size_t num_batches = plan_.runs_ahead() ? 2 : 1;
@@ -314,9 +315,9 @@ MetricMap Session::loss_and_metrics(const Dataset& data, std::vector<std::vector
 ModelContents Session::model_contents() const {
   ModelContents contents;
   contents.config_text = model_config_json(setup_.model);
-  if (setup_.request.lora) {
+  if (setup_.request.model.lora) {
     contents.adapter_config_text = adapter_config_json(
-        {.lora = *setup_.request.lora, .base_model = setup_.base_model}, setup_.model.model_type);
+        {.lora = *setup_.request.model.lora, .base_model = setup_.base_model}, setup_.model.model_type);
   }
   contents.tensors = weight_tensors(*executor_);
   contents.carried = tokenizer_files();

@@ -63,7 +63,7 @@ TrainLoop::TrainLoop(Session& session, std::vector<std::shared_ptr<Callback>> ca
   }
   remember_callbacks();
   const PlanRequest& request = session.plan().request;
-  if (session.plan().is_on_gpu()) gpu_log_.emplace(request.gpu.uuid, request.device_label);
+  if (session.plan().is_on_gpu()) gpu_log_.emplace(request.device.gpu.uuid, request.labels.device);
 }
 
 // A step that is skipped for its loss scale counts as a step but moves the schedule no further, as in
@@ -76,7 +76,7 @@ double TrainLoop::learning_rate() const {
   const double scheduled = metric_state_
                                ? metric_state_->learning_rate
                                : arguments_.learning_rate * schedule_multiplier(*schedule_, updates_done());
-  return learning_rate_of_step(session_.plan().request.optimizer, scheduled, updates_done() + 1);
+  return learning_rate_of_step(session_.plan().request.update.optimizer, scheduled, updates_done() + 1);
 }
 
 // The end of the run ends its epoch too, as in Trainer. `next` is where the batch after the step lies.

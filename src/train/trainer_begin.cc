@@ -37,7 +37,7 @@ std::string names_of(const std::vector<ListedCheckpoint>& checkpoints) {
 }
 
 void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
-  if (executor.plan().request.lora) return load_adapter(executor, checkpoint.model);
+  if (executor.plan().request.model.lora) return load_adapter(executor, checkpoint.model);
   if (checkpoint.model.is_adapter()) {
     throw_error(
         ErrorCode::kBadData,

@@ -56,7 +56,7 @@ CheckpointContents TrainLoop::checkpoint_contents() {
     contents.run_state_json = run_state_json(state_);
     // An empty one too: a run that goes on from here then takes the library's first choices as this one did.
     if (session_.plan().is_on_gpu())
-      contents.extra.push_back({kTuningFile, tuning_table_json(session_.plan().request.tuning)});
+      contents.extra.push_back({kTuningFile, tuning_table_json(session_.plan().request.products.tuning)});
     contents.streamed.push_back(
         {kLogFile, [this](const PutText& put) { write_log(state_.log_history, put); }});
   }

@@ -214,7 +214,7 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
 }
 
 void load_saved(Executor& executor, const ModelFolder& folder) {
-  if (executor.plan().request.lora) return load_adapter(executor, folder);
+  if (executor.plan().request.model.lora) return load_adapter(executor, folder);
   load_weights(executor, folder, OnShapeMismatch::kFail);
 }
 
@@ -239,7 +239,7 @@ TensorSource source_of(const Executor& executor, const std::string& buffer, int6
 
 std::vector<TensorSource> weight_tensors(const Executor& executor) {
   std::vector<TensorSource> tensors;
-  const bool is_adapter = executor.plan().request.lora.has_value();
+  const bool is_adapter = executor.plan().request.model.lora.has_value();
   for (const WeightSpec& spec : executor.plan().weights) {
     if (is_adapter && !spec.in_adapter) continue;
     const int64_t row_bytes =

@@ -64,7 +64,8 @@ TEST(Figures, EverySubcommandIsShownAndEveryOneShownIsThere) {
         << "docs/GUIDE.md does not show " << name;
   }
   const std::regex command(R"(build/plimsoll ([a-z]+)\b)");
-  for (const char* page : {"README.md", "docs/GUIDE.md", "docs/MEMORY.md", "docs/ARGUMENTS.md", "CONTRIBUTING.md"}) {
+  for (const char* page :
+       {"README.md", "docs/GUIDE.md", "docs/MEMORY.md", "docs/ARGUMENTS.md", "CONTRIBUTING.md"}) {
     const std::string text = read(page);
     for (std::sregex_iterator it(text.begin(), text.end(), command), end; it != end; ++it)
       EXPECT_TRUE(names.contains((*it)[1])) << page << " shows " << (*it)[1];
@@ -145,7 +146,7 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   const Arguments arguments = parse_arguments(words).arguments;
   PlanRequest request = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).request;
   // The CPU of the document: where the peak lies depends on the kernels' scratch.
-  request.isa = CpuIsa::kAvx512;
+  request.device.isa = CpuIsa::kAvx512;
   const std::string plan = make_plan_report(build_plan(request), Savings::kLeaveOut).table;
   const std::string guide = read("docs/GUIDE.md");
   for (const char* row :

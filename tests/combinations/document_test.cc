@@ -57,9 +57,9 @@ std::string refusal(const Method& a, const Method& b, KernelDevice device) {
     PlanRequest request =
         prepare_run(parse_arguments(words).arguments, RunPurpose::kPlan, {}, posix_file_system()).request;
     if (device == KernelDevice::kCpu) {
-      request.device = KernelDevice::kCpu;
-      request.isa = CpuIsa::kAmx;
-      request.device_label = "a CPU";
+      request.device.kind = KernelDevice::kCpu;
+      request.device.isa = CpuIsa::kAmx;
+      request.labels.device = "a CPU";
     }
     build_plan(request);
     return {};

@@ -171,9 +171,10 @@ class WordsOfMethods {
 
   void expect_same(const PlanRequest& made, const PlanRequest& said, const std::string& what) const {
     const auto parts = [](const PlanRequest& r) {
-      return std::tie(r.dtype, r.activation_dtype, r.gradient_dtype, r.optimizer, r.fp32_products,
-                      r.copies_at_use, r.recompute, r.chunked_loss, r.optimizer_in_backward,
-                      r.offload_optimizer, r.offload_activations, r.freeze, r.lora, r.evaluate_bucket);
+      return std::tie(r.precision.dtype, r.precision.activation_dtype, r.precision.gradient_dtype,
+                      r.update.optimizer, r.precision.fp32_products, r.precision.copies_at_use, r.recompute,
+                      r.chunked_loss, r.update.in_backward, r.update.offload_states, r.offload.activations,
+                      r.model.freeze, r.model.lora, r.batches.evaluate);
     };
     EXPECT_TRUE(parts(made) == parts(said)) << what;
     EXPECT_EQ(build_plan(made).total_bytes(), build_plan(said).total_bytes()) << what;

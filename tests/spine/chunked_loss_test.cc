@@ -32,7 +32,7 @@ struct Trained {
 Trained run_of(TinyCase test, ChunkedLoss chunked) {
   test.chunked_loss = chunked;
   PlanRequest request = testing::tiny_request(test, kBucket);
-  request.weight_copies = test.activations == DType::kF16;
+  request.precision.weight_copies = test.activations == DType::kF16;
   const Plan plan = build_plan(request);
   const bool expected = chunked == ChunkedLoss::kAlways;
   EXPECT_EQ(count_of(plan.train->graph, linear_cross_entropy_op()), expected ? 1 : 0);
@@ -136,8 +136,8 @@ PlanRequest many_labels(const std::string& gpu, ChunkedLoss chunked) {
   GridPoint point = full_batch("bert-base-uncased", 256, 32);
   point.gpu = gpu;
   PlanRequest request = request_of(point);
-  request.model.num_labels = 100000;
-  request.evaluate_bucket = {.tokens = 8 * 32, .sequences = 8, .longest = 32};
+  request.model.config.num_labels = 100000;
+  request.batches.evaluate = {.tokens = 8 * 32, .sequences = 8, .longest = 32};
   request.chunked_loss = chunked;
   return request;
 }
@@ -149,8 +149,8 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
     SCOPED_TRACE(gpu);
     const Plan whole = build_plan(many_labels(gpu, ChunkedLoss::kNever));
     const Plan chunked = build_plan(many_labels(gpu, ChunkedLoss::kAuto));
-    EXPECT_TRUE(chunks_loss(chunked.request, chunked.request.train_bucket));
-    EXPECT_FALSE(chunks_loss(whole.request, whole.request.train_bucket));
+    EXPECT_TRUE(chunks_loss(chunked.request, chunked.request.batches.train));
+    EXPECT_FALSE(chunks_loss(whole.request, whole.request.batches.train));
     EXPECT_GE(whole.arena_bytes - chunked.arena_bytes, kLogits);
     expect_near_lower_bound(*chunked.train, gpu);
     int scratches = 0;
@@ -171,11 +171,11 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
 
 TEST(ChunkedLoss, IsTakenFromSixtyFourMebibytesOn) {
   PlanRequest request = many_labels("", ChunkedLoss::kAuto);
-  request.model.num_labels = 65536;
-  EXPECT_FALSE(chunks_loss(request, request.train_bucket));
+  request.model.config.num_labels = 65536;
+  EXPECT_FALSE(chunks_loss(request, request.batches.train));
   EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 0);
-  request.model.num_labels = 65537;
-  EXPECT_TRUE(chunks_loss(request, request.train_bucket));
+  request.model.config.num_labels = 65537;
+  EXPECT_TRUE(chunks_loss(request, request.batches.train));
   EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 1);
   request.passes.disabled = {"chunked_loss"};
   EXPECT_EQ(count_of(build_plan(request).train->graph, linear_cross_entropy_op()), 0);

@@ -19,8 +19,8 @@ using testing::TinySteps;
 
 Plan plan_of(const TinyCase& test, bool at_use) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.weight_copies = true;
-  request.copies_at_use = at_use;
+  request.precision.weight_copies = true;
+  request.precision.copies_at_use = at_use;
   return build_plan(request);
 }
 
@@ -113,14 +113,14 @@ TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
   const TinyCase test = fp16({});
   for (const bool bisect : {false, true}) {
     PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-    request.weight_copies = true;
+    request.precision.weight_copies = true;
     if (bisect) {
       request.passes.stop_after = "weight_copies";
     } else {
       request.passes.disabled = {"copies_at_use"};
     }
     TinySteps kept(test, build_plan(request));
-    request.copies_at_use = true;
+    request.precision.copies_at_use = true;
     TinySteps off(test, build_plan(request));
     EXPECT_TRUE(keeps_matrices(off.plan));
     off.steps(1, 2);
@@ -144,18 +144,18 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
 // What the card shows as used, with a context of 527 MiB in it; Trainer: 4418.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
-  request.model = *find_preset("bert-large-uncased");
-  request.optimizer.kind = OptimizerKind::kAdafactor;
-  request.activation_dtype = DType::kF16;
-  request.gradient_accumulation_steps = 4;
-  request.train_bucket = request.evaluate_bucket = {.tokens = 512, .sequences = 1, .longest = 512};
+  request.model.config = *find_preset("bert-large-uncased");
+  request.update.optimizer.kind = OptimizerKind::kAdafactor;
+  request.precision.activation_dtype = DType::kF16;
+  request.batches.accumulation_steps = 4;
+  request.batches.train = request.batches.evaluate = {.tokens = 512, .sequences = 1, .longest = 512};
   request.recompute.policy = RecomputePolicy::kFull;
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   request.captured_buckets = {1, 1, 1};
-  request.copies_at_use = true;
+  request.precision.copies_at_use = true;
   EXPECT_LE(build_plan(request).total_bytes(), 3350 * kMiB);
-  request.gradient_dtype = DType::kF16;
+  request.precision.gradient_dtype = DType::kF16;
   EXPECT_LE(build_plan(request).total_bytes(), 2700 * kMiB);
 }
 

@@ -35,15 +35,15 @@ std::vector<Copies> copies_to_try() {
 constexpr int64_t kFewElements = 200;
 Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.offload_optimizer =
+  request.update.offload_states =
       kept == Kept::kOnHost || kept == Kept::kOnHostForLater || kept == Kept::kBothOnHost;
   if (kept == Kept::kOnHost) request.passes.disabled.insert("updates_at_use");
-  request.updates_at_use = UpdatesAtUse::kAlways;
-  request.offload_activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
-  request.saved_in_room = false;
-  request.offload_least_bytes = 256;
-  request.late_copies = copies == Copies::kLate;
-  request.elements_at_once = kFewElements;
+  request.offload.updates_at_use = UpdatesAtUse::kAlways;
+  request.offload.activations = kept == Kept::kActivationsOnHost || kept == Kept::kBothOnHost;
+  request.offload.saved_in_headroom = false;
+  request.offload.least_bytes = 256;
+  request.executor.late_copies = copies == Copies::kLate;
+  request.update.elements_at_once = kFewElements;
   return build_plan(request);
 }
 
@@ -183,8 +183,8 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
     test.layers = 3;
     const auto plan = [&](Kept kept, Copies copies, bool in_room) {
       PlanRequest request = plan_of(test, kept, copies).request;
-      request.train_bucket = request.evaluate_bucket = {.tokens = 64, .sequences = 4, .longest = 16};
-      request.saved_in_room = in_room;
+      request.batches.train = request.batches.evaluate = {.tokens = 64, .sequences = 4, .longest = 16};
+      request.offload.saved_in_headroom = in_room;
       return build_plan(request);
     };
     TinySteps without(test, plan(Kept::kOnDevice, Copies::kAtOnce, false));
@@ -218,12 +218,12 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
     TinyCase test = split_case();
     const auto plan = [&](Kept kept) {
       PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-      request.weight_copies = true;
-      request.gradient_dtype = DType::kF32;
-      request.optimizer.master_weights = masters;
-      request.offload_optimizer = kept == Kept::kOnHost;
-      request.late_copies = true;
-      request.elements_at_once = kFewElements;
+      request.precision.weight_copies = true;
+      request.precision.gradient_dtype = DType::kF32;
+      request.update.optimizer.master_weights = masters;
+      request.update.offload_states = kept == Kept::kOnHost;
+      request.executor.late_copies = true;
+      request.update.elements_at_once = kFewElements;
       return build_plan(request);
     };
     TinySteps with(test, plan(Kept::kOnHost)), without(test, plan(Kept::kOnDevice));
@@ -240,15 +240,15 @@ TEST(OffloadOptimizer, MastersAndRemaindersGoToTheHostToo) {
 
 PlanRequest offloading(const TinyCase& test) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.offload_optimizer = true;
-  request.elements_at_once = kFewElements;
+  request.update.offload_states = true;
+  request.update.elements_at_once = kFewElements;
   return request;
 }
 
 // The plans with states that come early and with late ones.
 std::pair<Plan, Plan> early_and_late(PlanRequest request) {
   Plan early = build_plan(request);
-  request.early_states = false;
+  request.offload.early_states = false;
   return {std::move(early), build_plan(request)};
 }
 
@@ -272,7 +272,7 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
       };
       EXPECT_EQ(std::ranges::any_of(graph.ops(), comes), accumulation == 1);
       for (const Copies copies : copies_to_try()) {
-        request.late_copies = copies == Copies::kLate;
+        request.executor.late_copies = copies == Copies::kLate;
         TinySteps with(test, build_plan(request)), without(test, late);
         with.steps(1, 6);
         without.steps(1, 6);
@@ -297,7 +297,7 @@ TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
       request.memory_limit_bytes = limit;
       const Plan plan = build_plan(request);
       EXPECT_EQ(plan.fits(), limit >= late.total_bytes());
-      EXPECT_FALSE(plan.request.early_states);
+      EXPECT_FALSE(plan.request.offload.early_states);
       EXPECT_EQ(plan.total_bytes(), late.total_bytes());
     }
   }
@@ -385,7 +385,7 @@ TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   for (const Copies copies : copies_to_try()) {
     const auto plan = [&](Kept kept) {
       PlanRequest request = plan_of(test, kept, copies).request;
-      request.train_bucket = {.tokens = 64, .sequences = 4, .longest = 16};
+      request.batches.train = {.tokens = 64, .sequences = 4, .longest = 16};
       return build_plan(request);
     };
     TinySteps with(test, plan(Kept::kOnHostForLater)), without(test, plan(Kept::kOnDevice));
@@ -572,7 +572,7 @@ TEST(Offload, CopiesAreOrderedAndBuffersApart) {
     for (const Kept kept : kWays) {
       const Plan plan = plan_of(test, kept);
       PlanRequest in_room = plan.request;
-      in_room.saved_in_room = true;
+      in_room.offload.saved_in_headroom = true;
       expect_sound(*build_plan(in_room).train);
       expect_sound(*plan.train);
       expect_apart_in_each_space(plan);

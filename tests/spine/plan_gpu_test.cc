@@ -62,11 +62,11 @@ TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
         point.activations = dtype;
         point.accumulation = offload ? 2 : 1;
         PlanRequest request = request_of(point);
-        request.offload_optimizer = offload;
-        request.offload_activations = offload;
-        request.offload_least_bytes = 1;
-        request.copies_at_use = dtype == DType::kF16;
-        if (adapters) request.lora = LoraConfig{.base_weights = BaseWeights::kNf4};
+        request.update.offload_states = offload;
+        request.offload.activations = offload;
+        request.offload.least_bytes = 1;
+        request.precision.copies_at_use = dtype == DType::kF16;
+        if (adapters) request.model.lora = LoraConfig{.base_weights = BaseWeights::kNf4};
         request.passes.stop_after = kStopAfterNone;
         EXPECT_NO_THROW(expect_addresses(build_plan(request))) << text_of(point);
         for (const PassInfo& pass : all_passes()) {
@@ -127,12 +127,12 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   point.offload_activations = true;
   PlanRequest request = request_of(point);
   const Plan stays = build_plan(request);
-  request.saved_in_room = false;
+  request.offload.saved_in_headroom = false;
   const Plan moves = build_plan(request);
   EXPECT_EQ(stays.train->host_transient_bytes, 0);
   EXPECT_GT(moves.train->host_transient_bytes, 0);
   ASSERT_GT(stays.total_bytes(), moves.total_bytes());
-  request.saved_in_room = true;
+  request.offload.saved_in_headroom = true;
   request.memory_limit_bytes = moves.total_bytes();
   const Plan limited = build_plan(request);
   EXPECT_TRUE(limited.fits());
@@ -293,7 +293,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   point.recompute = RecomputePolicy::kFull;
   point.optimizer_in_backward = point.offload_optimizer = point.offload_activations = true;
   PlanRequest request = request_of(point);
-  request.dtype = DType::kBF16;
+  request.precision.dtype = DType::kBF16;
   const Plan plan = build_plan(request);
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(*plan.train, text_of(point));
@@ -326,13 +326,13 @@ TEST(PlanGpu, Fp16IsPlannedWithItsScaleAndCopies) {
 TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     PlanRequest request;
-    request.model = *find_preset("bert-large-uncased");
-    request.dtype = dtype;
-    request.activation_dtype = dtype;
+    request.model.config = *find_preset("bert-large-uncased");
+    request.precision.dtype = dtype;
+    request.precision.activation_dtype = dtype;
     request.train = false;
-    request.evaluate_bucket = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
-    request.device = KernelDevice::kCuda;
-    request.gpu = *find_gpu_target("h200");
+    request.batches.evaluate = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
+    request.device.kind = KernelDevice::kCuda;
+    request.device.gpu = *find_gpu_target("h200");
     const Plan plan = build_plan(request);
     int64_t bytes = 0;
     for (const PersistentBuffer& buffer : plan.persistent) {

@@ -41,26 +41,26 @@ inline PlanRequest request_of(const GridPoint& point) {
   const std::optional<ModelConfig> model = find_preset(point.preset);
   PLIMSOLL_CHECK(model.has_value(), "no preset '{}'", point.preset);
   PlanRequest request;
-  request.model = *model;
-  request.gradient_accumulation_steps = point.accumulation;
-  request.train_bucket = point.bucket;
-  request.evaluate_bucket = point.bucket;
-  request.num_threads = point.num_threads;
-  request.optimizer.master_weights = point.master_weights;
+  request.model.config = *model;
+  request.batches.accumulation_steps = point.accumulation;
+  request.batches.train = point.bucket;
+  request.batches.evaluate = point.bucket;
+  request.device.num_threads = point.num_threads;
+  request.update.optimizer.master_weights = point.master_weights;
   request.recompute.policy = point.recompute;
-  request.optimizer.kind = point.optimizer;
-  request.offload_optimizer = point.offload_optimizer;
-  request.offload_activations = point.offload_activations;
-  request.optimizer_in_backward = point.optimizer_in_backward;
-  if (point.optimizer_in_backward) request.optimizer.max_grad_norm = 0.0;
-  request.isa = CpuIsa::kAvx512;
+  request.update.optimizer.kind = point.optimizer;
+  request.update.offload_states = point.offload_optimizer;
+  request.offload.activations = point.offload_activations;
+  request.update.in_backward = point.optimizer_in_backward;
+  if (point.optimizer_in_backward) request.update.optimizer.max_grad_norm = 0.0;
+  request.device.isa = CpuIsa::kAvx512;
   if (point.activations != DType::kF32) {
-    request.activation_dtype = point.activations;
-    request.isa = CpuIsa::kAmx;
+    request.precision.activation_dtype = point.activations;
+    request.device.isa = CpuIsa::kAmx;
   }
   if (!point.gpu.empty()) {
-    request.device = KernelDevice::kCuda;
-    request.gpu = *find_gpu_target(point.gpu);
+    request.device.kind = KernelDevice::kCuda;
+    request.device.gpu = *find_gpu_target(point.gpu);
     request.captured_buckets = {1, 1, 1};
   }
   return request;

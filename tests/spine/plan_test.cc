@@ -11,11 +11,11 @@ namespace {
 
 PlanRequest preset_request(const std::string& name, int64_t batch, int64_t length) {
   PlanRequest request;
-  request.model = *find_preset(name);
-  request.train_bucket = {.tokens = batch * length, .sequences = batch, .longest = length};
-  request.evaluate_bucket = request.train_bucket;
-  request.num_threads = 2;
-  request.isa = CpuIsa::kAvx512;
+  request.model.config = *find_preset(name);
+  request.batches.train = {.tokens = batch * length, .sequences = batch, .longest = length};
+  request.batches.evaluate = request.batches.train;
+  request.device.num_threads = 2;
+  request.device.isa = CpuIsa::kAvx512;
   return request;
 }
 
@@ -24,7 +24,7 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
   for (const std::string& name : preset_names()) {
     for (const int64_t accumulation : {1, 4}) {
       PlanRequest request = preset_request(name, 4, 512);
-      request.gradient_accumulation_steps = accumulation;
+      request.batches.accumulation_steps = accumulation;
       const Plan plan = build_plan(request);
       for (const auto* program : {&plan.train, &plan.evaluate}) {
         EXPECT_LE(static_cast<double>((*program)->transient_bytes),

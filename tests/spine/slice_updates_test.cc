@@ -21,16 +21,16 @@ constexpr int64_t kAllAtOnce = int64_t{1} << 30;
 // States are on the host, so that every large parameter is cut.
 Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.offload_optimizer = true;
-  request.elements_at_once = elements_at_once;
+  request.update.offload_states = true;
+  request.update.elements_at_once = elements_at_once;
   return build_plan(request);
 }
 
 // States are on the device: a table is cut where its gradient is the peak by far.
 Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.model.vocab_size = 700000;
-  request.elements_at_once = elements_at_once;
+  request.model.config.vocab_size = 700000;
+  request.update.elements_at_once = elements_at_once;
   return build_plan(request);
 }
 
@@ -92,7 +92,7 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
   TinyCase test = cases().front();
   const Plan small = [&] {
     PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-    request.elements_at_once = 16;
+    request.update.elements_at_once = 16;
     return build_plan(request);
   }();
   EXPECT_EQ(num_slices(small), 0);
@@ -105,7 +105,8 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
     EXPECT_EQ(num_slices(sliced.plan), 11);
     // Of the bytes that the graph shows at least 34 MiB go. On a GPU the workspace of products, which it does
     // not show, may then make up the peak.
-    const int64_t workspace = whole.plan.request.device == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
+    const int64_t workspace =
+        whole.plan.request.device.kind == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
     EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20) + workspace);
     whole.steps(1, 2);
     sliced.steps(1, 2);

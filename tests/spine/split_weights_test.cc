@@ -11,9 +11,9 @@ using testing::TinyCase;
 
 Plan plan_of(const TinyCase& test, MasterWeights masters) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
-  request.weight_copies = true;
-  request.gradient_dtype = DType::kF32;  // which the CPU's optimizers read
-  request.optimizer.master_weights = masters;
+  request.precision.weight_copies = true;
+  request.precision.gradient_dtype = DType::kF32;  // which the CPU's optimizers read
+  request.update.optimizer.master_weights = masters;
   return build_plan(request);
 }
 

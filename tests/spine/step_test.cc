@@ -250,7 +250,7 @@ TEST(Step, ThePaddingTokenLearnsNothing) {
   executor.zero_states();
   testing::fill_weights(executor);
   TinyBatch batch = testing::tiny_batch(test, {5, 7, 3}, 3);
-  const auto padding = static_cast<int32_t>(plan.request.model.pad_token_id);
+  const auto padding = static_cast<int32_t>(plan.request.model.config.pad_token_id);
   ASSERT_EQ(padding, 0);
   const int32_t other = 5;
   batch.ids[2] = padding;
@@ -263,7 +263,7 @@ TEST(Step, ThePaddingTokenLearnsNothing) {
       });
   ASSERT_NE(buffer, plan.persistent.end());
   const std::vector<double> gradient = testing::values_of(executor, buffer->name);
-  const int64_t width = plan.request.model.hidden_size;
+  const int64_t width = plan.request.model.config.hidden_size;
   double of_padding = 0.0, of_other = 0.0;
   for (int64_t c = 0; c < width; ++c) {
     of_padding += std::abs(gradient[static_cast<size_t>(padding * width + c)]);
@@ -279,7 +279,7 @@ TEST(Step, ABatchWithRowsBeyondTheirTablesIsRefused) {
   const Bucket bucket{.tokens = 64, .sequences = 4, .longest = 32};
   const Plan plan = build_plan(tiny_request(test, bucket));
   Executor executor(plan);
-  const ModelConfig& model = plan.request.model;
+  const ModelConfig& model = plan.request.model.config;
   const auto staged = [&](auto&& change) {
     testing::TinyBatch batch = testing::tiny_batch(test, {7, 5}, 3);
     change(batch);

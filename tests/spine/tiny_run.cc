@@ -33,24 +33,24 @@ ModelConfig tiny_model(const TinyCase& test) {
 
 PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   PlanRequest request;
-  request.model = tiny_model(test);
-  request.problem_type = test.problem_type;
-  request.label_smoothing = test.label_smoothing;
-  request.dtype = test.dtype;
-  request.activation_dtype = test.activations;
-  request.freeze = test.freeze;
-  request.lora = test.lora;
+  request.model.config = tiny_model(test);
+  request.model.problem_type = test.problem_type;
+  request.model.label_smoothing = test.label_smoothing;
+  request.precision.dtype = test.dtype;
+  request.precision.activation_dtype = test.activations;
+  request.model.freeze = test.freeze;
+  request.model.lora = test.lora;
   request.chunked_loss = test.chunked_loss;
-  request.optimizer = test.optimizer;
-  request.gradient_accumulation_steps = test.accumulation;
-  request.train_bucket = bucket;
-  request.evaluate_bucket = bucket;
-  request.num_threads = 2;
-  request.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
-  request.reference_kernels = test.reference_kernels;
+  request.update.optimizer = test.optimizer;
+  request.batches.accumulation_steps = test.accumulation;
+  request.batches.train = bucket;
+  request.batches.evaluate = bucket;
+  request.device.num_threads = 2;
+  request.device.isa = test.activations ? CpuIsa::kAvx512Bf16 : CpuIsa::kAvx512;
+  request.device.reference_kernels = test.reference_kernels;
   request.separate_buffers = test.separate_buffers;
   request.recompute = test.recompute;
-  request.optimizer_in_backward = test.optimizer_in_backward;
+  request.update.in_backward = test.optimizer_in_backward;
   request.passes.disabled = test.disabled_passes;
   request.passes.stop_after = test.stop_after_pass;
   // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
@@ -58,11 +58,11 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
     if (devices.empty()) throw std::runtime_error("PLIMSOLL_TEST_DEVICE is set, but no GPU is visible");
     const CudaDeviceInfo& info = devices.front();
-    request.device = KernelDevice::kCuda;
-    request.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
+    request.device.kind = KernelDevice::kCuda;
+    request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
   } else if (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512) {
     // oneDNN has no bf16 products there, not even emulated ones.
-    request.reference_kernels = true;
+    request.device.reference_kernels = true;
   }
   return request;
 }

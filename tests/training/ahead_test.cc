@@ -53,7 +53,7 @@ RunSetup setup_of(Arguments arguments, Reads reads) {
   if (reads == Reads::kAhead) arguments.output_dir += "_ahead";
   resolve_arguments(arguments);
   RunSetup setup = prepare_run(arguments, RunPurpose::kTrain, {}, posix_file_system());
-  setup.request.runs_ahead = reads == Reads::kAhead;
+  setup.request.executor.runs_ahead = reads == Reads::kAhead;
   return setup;
 }
 

@@ -137,7 +137,7 @@ TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
       int64_t in_step = 0;
       for (int64_t step = 0; step < max_steps;) {
         const Batch batch = trainer.next_batch();
-        const int64_t tokens = bucket_of(setup.request.train_bucket, batch.num_tokens());
+        const int64_t tokens = bucket_of(setup.request.batches.train, batch.num_tokens());
         ++micro_batches[tokens];
         if (++in_step < accumulation && !batch.last_in_epoch()) continue;
         ++updates[tokens];
@@ -200,7 +200,7 @@ void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t
     int64_t tokens = 0;
     for (int64_t row = begin; row < std::min(begin + batch, std::ssize(lengths)); ++row)
       tokens += lengths[static_cast<size_t>(row)];
-    runs[bucket_of(setup.request.evaluate_bucket, tokens)] += times;
+    runs[bucket_of(setup.request.batches.evaluate, tokens)] += times;
   }
 }
 

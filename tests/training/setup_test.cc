@@ -58,13 +58,13 @@ TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
     arguments.tuning_cache = folder.path("tuning");
     const RunSetup plan = setup_of(arguments, RunPurpose::kPlan);
     EXPECT_TRUE(plan.train.has_value());
-    EXPECT_EQ(plan.request.device, KernelDevice::kCuda);
-    EXPECT_FALSE(plan.request.measures_products) << "there is no GPU to measure on";
+    EXPECT_EQ(plan.request.device.kind, KernelDevice::kCuda);
+    EXPECT_FALSE(plan.request.executor.measures_products) << "there is no GPU to measure on";
     EXPECT_NE(refusal(arguments, RunPurpose::kTrain).find("--device l4: a card to plan for"),
               std::string::npos);
     arguments.dry_run = true;
     const RunSetup dry = setup_of(arguments, RunPurpose::kTrain);
-    EXPECT_FALSE(dry.request.measures_products);
+    EXPECT_FALSE(dry.request.executor.measures_products);
     EXPECT_EQ(build_plan(dry.request).total_bytes(), build_plan(plan.request).total_bytes());
     EXPECT_TRUE(Trainer(arguments).plan().fits);
   }
@@ -95,13 +95,13 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   arguments.gradient_checkpointing = true;
   arguments.max_grad_norm = 0;
   const RunSetup as_usual = setup_of(arguments, RunPurpose::kPlan);
-  EXPECT_EQ(as_usual.request.matmul_workspace_bytes, 32 * kMiB);
+  EXPECT_EQ(as_usual.request.products.workspace_bytes, 32 * kMiB);
   int64_t above = build_plan(as_usual.request).total_bytes();
   EXPECT_GT(above, 1320 * kMiB);
   for (const int64_t mib : {16, 8, 4}) {
     arguments.matmul_workspace = mib * kMiB + 100;
     const RunSetup setup = setup_of(arguments, RunPurpose::kPlan);
-    EXPECT_EQ(setup.request.matmul_workspace_bytes, mib * kMiB);
+    EXPECT_EQ(setup.request.products.workspace_bytes, mib * kMiB);
     const Plan plan = build_plan(setup.request);
     EXPECT_LT(plan.total_bytes(), above) << mib << " MiB";
     EXPECT_FALSE(plan.split_weights.empty());
@@ -118,7 +118,7 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   arguments.offload_optimizer = arguments.offload_activations = false;
   const RunSetup on_cpu = setup_of(arguments, RunPurpose::kPlan);
   EXPECT_NE(all_of(on_cpu.notes).find("--matmul_workspace has no effect on a CPU"), std::string::npos);
-  EXPECT_EQ(on_cpu.request.matmul_workspace_bytes, 32 * kMiB);
+  EXPECT_EQ(on_cpu.request.products.workspace_bytes, 32 * kMiB);
 }
 
 TEST(Setup, AConfigJsonStandsForItsFolder) {

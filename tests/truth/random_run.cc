@@ -254,7 +254,7 @@ std::string add_plan(const Words& words, MemoryTruth& truth) {
       truth.tensors_end = std::max(truth.tensors_end, buffer.offset + buffer.bytes);
     }
   }
-  return plan.request.gpu.uuid;
+  return plan.request.device.gpu.uuid;
 }
 
 double mib(int64_t bytes) {

@@ -51,8 +51,8 @@ double best_product_gflops(std::span<std::byte> memory, const PlanRequest& reque
                         .a = dtype,
                         .b = dtype,
                         .c = dtype,
-                        .num_threads = request.num_threads,
-                        .isa = request.isa};
+                        .num_threads = request.device.num_threads,
+                        .isa = request.device.isa};
   problem.cpu_products = preferred_cpu_products(problem);
   const int64_t n = ceiling_product_size(std::ssize(memory), matmul_scratch_bytes(problem), dtype, 2048);
   if (n == 0) return 0;
@@ -89,9 +89,9 @@ class CpuBackend final : public ExecutorBackend {
         host_map_(plan.request.separate_buffers
                       ? ArenaMap(plan, Space::kHost, [this](int64_t bytes) { return take_block(bytes); })
                       : ArenaMap(host_arena_ ? host_arena_->data() : nullptr, plan.host_arena_bytes)) {
-    set_num_threads(plan.request.num_threads);
+    set_num_threads(plan.request.device.num_threads);
     flush_denormals_on_all_threads();
-    if (!plan.request.runs_ahead) return;
+    if (!plan.request.executor.runs_ahead) return;
     for (const PersistentBuffer& buffer : plan.persistent) {
       if (buffer.storage == Storage::kOutput)
         fetched_[buffer.offset].resize(static_cast<size_t>(
@@ -106,11 +106,11 @@ class CpuBackend final : public ExecutorBackend {
   void before_host_reads() override { wait(); }
   void fetch_outputs() override {
     finish_fetch();
-    if (plan_.request.runs_ahead) given_.push_back({});
+    if (plan_.request.executor.runs_ahead) given_.push_back({});
   }
   const std::byte* fetched(int64_t offset) override {
     finish_fetch();
-    return plan_.request.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
+    return plan_.request.executor.runs_ahead ? fetched_.at(offset).data() : map_.at(offset);
   }
   bool is_fetching() const override { return std::ranges::any_of(given_, &Given::is_fetch); }
   void wait() override { finish_given(given_.size()); }
@@ -138,7 +138,7 @@ class CpuBackend final : public ExecutorBackend {
   std::function<void()> bind(const BindContext& context) const override { return bind_cpu(context); }
 
   void run(BoundProgram& program, Segment segment, DeferredWork deferred) override {
-    if (plan_.request.runs_ahead) {
+    if (plan_.request.executor.runs_ahead) {
       given_.push_back({&program, segment, deferred});
     } else {
       run_now(program, segment, deferred);
@@ -213,7 +213,7 @@ class CpuBackend final : public ExecutorBackend {
 
   template <typename Runs>
   void run_ops(const BoundProgram& program, const Runs& runs) const {
-    if (plan_.request.late_copies) return run_copies_late(program, runs);
+    if (plan_.request.executor.late_copies) return run_copies_late(program, runs);
     for (const BoundOp& op : program.ops) {
       if (runs(op)) op.run();
     }

@@ -24,7 +24,7 @@ class CudaBackend final : public ExecutorBackend {
   CudaBackend(const Plan& plan, uint8_t fill)
       : plan_(plan),
         fill_(fill),
-        device_(plan.request.gpu_ordinal),
+        device_(plan.request.executor.gpu_ordinal),
         arena_(device_, plan.request.separate_buffers ? 1 : plan.arena_bytes, fill),
         map_(plan.request.separate_buffers
                  ? ArenaMap(plan, Space::kDevice, [this](int64_t bytes) { return take_block(bytes); })
@@ -36,7 +36,7 @@ class CudaBackend final : public ExecutorBackend {
         copies_(plan, device_.stream()),
         captured_(plan) {
     // What the host computes (fresh weights) it computes on all threads.
-    set_num_threads(plan.request.num_threads);
+    set_num_threads(plan.request.device.num_threads);
     if (plan.request.separate_buffers) exchange_.fill_outputs(fill_);
   }
   CudaBackend(const CudaBackend&) = delete;
@@ -152,7 +152,7 @@ class CudaBackend final : public ExecutorBackend {
   }
 
   TuningTable measure_products(const Plan& plan) override {
-    if (plan.request.separate_buffers) return plan.request.tuning;
+    if (plan.request.separate_buffers) return plan.request.products.tuning;
     // More than this is not rotated through; a larger part of the arena would only have to be filled twice.
     constexpr int64_t kMost = int64_t{6} << 30;
     const int64_t bytes = std::min(arena_.bytes(), kMost);

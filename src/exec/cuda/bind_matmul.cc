@@ -51,13 +51,13 @@ std::function<void()> bind_matmul_cuda(const BindContext& context, CudaStream st
   if (context.op().def->name() != "matmul" && context.op().def->name() != "linear_add") return {};
   const PlannedProduct product =
       planned_product(context.view(), context.bucket(), context.request(), context.kernel());
-  const TuningTable& table = context.request().tuning;
+  const TuningTable& table = context.request().products.tuning;
   const TunedProduct* tuned = table.empty() || table.library != matmul_library_cuda()
                                   ? nullptr
                                   : table.nearest(product_key(product.problem, product.fp32));
   std::shared_ptr<CudaMatmul> matmul =
       is_own_product(context.kernel())
-          ? prepare_matmul_wgmma_cuda(product.problem, context.request().gpu.sm, tuned)
+          ? prepare_matmul_wgmma_cuda(product.problem, context.request().device.gpu.sm, tuned)
           : prepare_matmul_cuda(product.problem, product.fp32, tuned);
   return seen_by_initcheck(
       context,

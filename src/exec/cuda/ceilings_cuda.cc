@@ -56,7 +56,7 @@ double best_product_gflops(Stopwatch& stopwatch, CudaDevice& device, std::span<s
                            const PlanRequest& request) {
   const DType dtype = product_type(request);
   if (dtype == DType::kF64) return 0;
-  const Fp32Products fp32 = dtype == DType::kF32 ? request.fp32_products : Fp32Products::kF32;
+  const Fp32Products fp32 = dtype == DType::kF32 ? request.precision.fp32_products : Fp32Products::kF32;
   MatmulProblem problem{.a = dtype, .b = dtype, .c = dtype};
   const auto set_size = [&](int64_t size) { problem.m = problem.n = problem.k = size; };
   const auto scratch_bytes = [&] {

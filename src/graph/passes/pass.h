@@ -42,6 +42,11 @@ struct PassOptions {
 
   // Whether a pass that is not needed runs. Requires: stop_after is "", kStopAfterNone or listed.
   bool is_on(std::string_view pass) const;
+
+  // Returns true if both run the same passes. `dump` does not change what they do.
+  friend bool operator==(const PassOptions& a, const PassOptions& b) {
+    return a.disabled == b.disabled && a.stop_after == b.stop_after;
+  }
 };
 
 struct PassRecord {

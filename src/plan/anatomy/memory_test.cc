@@ -67,7 +67,7 @@ void expect_modules(const Plan& plan, const MemoryAnatomy& anatomy) {
 TEST(MemoryAnatomy, AddsUpForPresetsAndRandomModels) {
   int checked = 0;
   for (const PlanRequest& request : all_plan_cases()) {
-    SCOPED_TRACE(request.model_label + " case " + std::to_string(checked));
+    SCOPED_TRACE(request.labels.model + " case " + std::to_string(checked));
     const Plan plan = build_plan(request);
     const MemoryAnatomy anatomy = memory_anatomy(plan);
     expect_sums(plan, anatomy);
@@ -86,7 +86,7 @@ TEST(MemoryAnatomy, AddsUpForPresetsAndRandomModels) {
 TEST(MemoryAnatomy, ResumeStandsOnlyWhereThereAreStates) {
   PlanRequest request = small_request();
   EXPECT_NE(memory_anatomy(build_plan(request)).find(Phase::kResume), nullptr);
-  request.optimizer.kind = OptimizerKind::kSgd;
+  request.update.optimizer.kind = OptimizerKind::kSgd;
   EXPECT_EQ(memory_anatomy(build_plan(request)).find(Phase::kResume), nullptr);
   request.train = false;
   const MemoryAnatomy evaluation = memory_anatomy(build_plan(request));
@@ -101,7 +101,7 @@ TEST(MemoryAnatomy, AccumulationKeepsAGradientOfEveryParameter) {
     return memory_anatomy(build_plan(r)).find(Phase::kTrain)->by_purpose[index_of(Purpose::kGradients)];
   };
   const int64_t transient = gradients(request);
-  request.gradient_accumulation_steps = 2;
+  request.batches.accumulation_steps = 2;
   const int64_t kept = gradients(request);
   EXPECT_GE(kept, 4 * build_plan(request).num_parameters());
   EXPECT_LT(transient, kept);
@@ -113,7 +113,7 @@ TEST(MemoryAnatomy, SavedBytesOfOneLayerAreThoseOfItsShapes) {
   const Plan plan = build_plan(request);
   for (const ModuleMemory& module : module_memory(plan)) {
     if (module.module != "encoder.layer.0.feed_forward") continue;
-    const int64_t rows = 4 * request.train_bucket.tokens;
+    const int64_t rows = 4 * request.batches.train.tokens;
     EXPECT_GE(module.saved_bytes_at_most, rows * (64 + 256));
     EXPECT_LT(module.saved_bytes_at_most, rows * (64 + 256 + 8));
     return;
@@ -147,9 +147,9 @@ TEST(ParameterBytes, FormulaThatAppliesIsNamedAndExplained) {
   };
   PlanRequest request = small_request();
   EXPECT_EQ(applying(request), 16);
-  request.optimizer.kind = OptimizerKind::kSgd;
+  request.update.optimizer.kind = OptimizerKind::kSgd;
   EXPECT_EQ(applying(request), 8);
-  request.optimizer.momentum = 0.9;
+  request.update.optimizer.momentum = 0.9;
   EXPECT_EQ(applying(request), 12);
   request.train = false;
   EXPECT_EQ(applying(request), 4);

@@ -41,7 +41,7 @@ std::array<int64_t, kNumSegments> runs_per_step(const Plan& plan, const ProgramP
   std::array<int64_t, kNumSegments> runs{1, 1, 1};
   for (const ScheduleEntry& entry : plan.step_schedule) {
     if (entry.per_micro_batch && plan.train && &program == &*plan.train) {
-      runs[index_of(entry.segment)] = plan.request.gradient_accumulation_steps;
+      runs[index_of(entry.segment)] = plan.request.batches.accumulation_steps;
     }
   }
   return runs;
@@ -115,9 +115,10 @@ double model_flops(const ProgramPlan& program, const Bucket& bucket) {
 }
 
 double peak_product_gflops(const PlanRequest& request) {
-  if (request.device != KernelDevice::kCuda) return 0;
-  return gpu_product_gflops(request.gpu, request.activation_dtype.value_or(request.dtype),
-                            request.fp32_products);
+  if (request.device.kind != KernelDevice::kCuda) return 0;
+  return gpu_product_gflops(request.device.gpu,
+                            request.precision.activation_dtype.value_or(request.precision.dtype),
+                            request.precision.fp32_products);
 }
 
 double OperationsAnatomy::samples_per_s() const {
@@ -129,11 +130,12 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
   OperationsAnatomy anatomy;
   const PlanRequest& request = plan.request;
   anatomy.rates =
-      request.device == KernelDevice::kCuda
-          ? fmt::format("{}: {}; {}", request.gpu.name, request.gpu.provenance, kGpuEfficiencyProvenance)
-          : fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.isa), request.num_threads,
-                        request.num_threads == 1 ? "" : "s",
-                        request.cpu_calibration.empty() ? cpu_target(request.isa).provenance
+      request.device.kind == KernelDevice::kCuda
+          ? fmt::format("{}: {}; {}", request.device.gpu.name, request.device.gpu.provenance,
+                        kGpuEfficiencyProvenance)
+          : fmt::format("{}, {} thread{}; {}", cpu_isa_name(request.device.isa), request.device.num_threads,
+                        request.device.num_threads == 1 ? "" : "s",
+                        request.cpu_calibration.empty() ? cpu_target(request.device.isa).provenance
                                                         : "steps that were timed on this machine");
   const ProgramPlan* program = program_of(plan);
   if (program == nullptr) return anatomy;
@@ -145,7 +147,7 @@ OperationsAnatomy operations_anatomy(const Plan& plan) {
     anatomy.by_group[index_of(schema_of(op).group())][index_of(op.segment)] +=
         {figures[i].flops * runs, figures[i].bytes * runs, figures[i].ms * runs};
   }
-  const int64_t batches = plan.train ? request.gradient_accumulation_steps : 1;
+  const int64_t batches = plan.train ? request.batches.accumulation_steps : 1;
   anatomy.samples = program->bucket.sequences * batches;
   anatomy.tokens = program->bucket.tokens * batches;
   return anatomy;

@@ -70,9 +70,13 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
     std::function<void(PlanRequest&)> change;
   };
   const auto plain = [](PlanRequest&) {};
-  const auto in = [](DType dtype) { return [dtype](PlanRequest& r) { r.activation_dtype = dtype; }; };
-  const auto products = [](Fp32Products kind) { return [kind](PlanRequest& r) { r.fp32_products = kind; }; };
-  const auto four_times = [](PlanRequest& r) { r.gradient_accumulation_steps = 4; };
+  const auto in = [](DType dtype) {
+    return [dtype](PlanRequest& r) { r.precision.activation_dtype = dtype; };
+  };
+  const auto products = [](Fp32Products kind) {
+    return [kind](PlanRequest& r) { r.precision.fp32_products = kind; };
+  };
+  const auto four_times = [](PlanRequest& r) { r.batches.accumulation_steps = 4; };
   const auto checkpointing = [](PlanRequest& r) { r.recompute.policy = RecomputePolicy::kFull; };
   const auto both = [](auto a, auto b) {
     return [a, b](PlanRequest& r) {
@@ -80,18 +84,18 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
       b(r);
     };
   };
-  const auto adafactor = [](PlanRequest& r) { r.optimizer.kind = OptimizerKind::kAdafactor; };
+  const auto adafactor = [](PlanRequest& r) { r.update.optimizer.kind = OptimizerKind::kAdafactor; };
   const auto seventh = both(both(in(DType::kF16), adafactor), both(four_times, checkpointing));
   const Case kCases[] = {
       {"fp32", 4, 40.5, plain},
       {"fp32", 1, 30.4, plain},
       {"fp32", 8, 42.3, plain},
       {"fp32", 32, 43.1, plain},
-      {"SGD", 4, 40.98, [](PlanRequest& r) { r.optimizer.kind = OptimizerKind::kSgd; }},
+      {"SGD", 4, 40.98, [](PlanRequest& r) { r.update.optimizer.kind = OptimizerKind::kSgd; }},
       {"checkpointing", 4, 33.48, checkpointing},
       {"accumulation", 1, 31.83, four_times},
       {"accumulation, checkpointing", 1, 25.6, both(four_times, checkpointing)},
-      {"LoRA", 4, 53.9, [](PlanRequest& r) { r.lora = LoraConfig{}; }},
+      {"LoRA", 4, 53.9, [](PlanRequest& r) { r.model.lora = LoraConfig{}; }},
       {"tf32", 4, 160, products(Fp32Products::kTf32)},
       {"tf32", 32, 201.4, products(Fp32Products::kTf32)},
       {"tf32x3", 4, 64.5, products(Fp32Products::kTf32x3)},
@@ -101,11 +105,12 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
       {"fp16, accumulation", 1, 172.7, both(in(DType::kF16), four_times)},
       {"fp16, accumulation, checkpointing", 1, 142.7, both(in(DType::kF16), both(four_times, checkpointing))},
       {"fp16, accumulation, checkpointing, Adafactor", 1, 144.7, seventh},
-      {"the same, copies at use", 1, 126, both(seventh, [](PlanRequest& r) { r.copies_at_use = true; })}};
+      {"the same, copies at use", 1, 126,
+       both(seventh, [](PlanRequest& r) { r.precision.copies_at_use = true; })}};
   for (const Case& c : kCases) {
     PlanRequest request = preset_request("bert-large-uncased", c.sequences, 512);
-    request.device = KernelDevice::kCuda;
-    request.gpu = *find_gpu_target("h200");
+    request.device.kind = KernelDevice::kCuda;
+    request.device.gpu = *find_gpu_target("h200");
     c.change(request);
     const double predicted = operations_anatomy(build_plan(request)).samples_per_s();
     EXPECT_NEAR(predicted / c.samples_per_s, 1, 0.10)
@@ -115,9 +120,9 @@ TEST(OperationsAnatomy, StepsOfAnH200ComeOutAsMeasured) {
   }
   // Short texts have 53 tokens in the mean.
   PlanRequest request = preset_request("bert-base-uncased", 32, 53);
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.activation_dtype = DType::kBF16;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.precision.activation_dtype = DType::kBF16;
   EXPECT_NEAR(operations_anatomy(build_plan(request)).samples_per_s() / 7798.0, 1, 0.10);
 }
 
@@ -131,30 +136,30 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
     std::function<void(PlanRequest&)> change;
   };
   const auto split = [](PlanRequest& r) {
-    r.train_bucket = {.tokens = 512, .sequences = 1, .longest = 512};
-    r.gradient_accumulation_steps = 4;
+    r.batches.train = {.tokens = 512, .sequences = 1, .longest = 512};
+    r.batches.accumulation_steps = 4;
   };
   const Case kCases[] = {
       {"vanilla", 1768, [](PlanRequest&) {}},
       {"checkpointing", 2107, [](PlanRequest& r) { r.recompute.policy = RecomputePolicy::kFull; }},
-      {"bf16", 1170, [](PlanRequest& r) { r.activation_dtype = DType::kBF16; }},
+      {"bf16", 1170, [](PlanRequest& r) { r.precision.activation_dtype = DType::kBF16; }},
       {"accumulation", 1791, split},
       {"moments in bf16", 1766,
        [](PlanRequest& r) {
-         r.optimizer.momentum_dtype = DType::kBF16;
-         r.optimizer.variance_dtype = DType::kBF16;
+         r.update.optimizer.momentum_dtype = DType::kBF16;
+         r.update.optimizer.variance_dtype = DType::kBF16;
        }},
       {"accumulation, checkpointing, bf16, 8 bits", 1475, [&](PlanRequest& r) {
          split(r);
          r.recompute.policy = RecomputePolicy::kFull;
-         r.activation_dtype = DType::kBF16;
-         r.optimizer.kind = OptimizerKind::kAdamW8Bit;
+         r.precision.activation_dtype = DType::kBF16;
+         r.update.optimizer.kind = OptimizerKind::kAdamW8Bit;
        }}};
   for (const Case& c : kCases) {
     PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
     request.evaluate = false;
-    request.isa = CpuIsa::kAvx512Bf16;
-    request.num_threads = 1;
+    request.device.isa = CpuIsa::kAvx512Bf16;
+    request.device.num_threads = 1;
     c.change(request);
     const double predicted = operations_anatomy(build_plan(request)).total().ms;
     EXPECT_NEAR(predicted / c.step_ms, 1, 0.15) << c.name << ": " << predicted << " ms predicted";
@@ -167,12 +172,12 @@ TEST(OperationsAnatomy, StepsOfAZen4ComeOutAsMeasured) {
 TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
   PlanRequest request = preset_request("MiniLM-L6-H384-uncased", 4, 512);
   request.evaluate = false;
-  request.isa = CpuIsa::kAmx;
-  request.num_threads = 2;
+  request.device.isa = CpuIsa::kAmx;
+  request.device.num_threads = 2;
   const auto over = [&](double step_ms) {
     return operations_anatomy(build_plan(request)).total().ms / step_ms;
   };
-  request.activation_dtype = DType::kBF16;
+  request.precision.activation_dtype = DType::kBF16;
   EXPECT_NEAR(over(352), 1, 0.15);
   // Where ops were timed that corrects it.
   const Plan plan = build_plan(request);
@@ -187,7 +192,7 @@ TEST(OperationsAnatomy, StepsOnTilesComeOutAsMeasured) {
 TEST(OperationsAnatomy, AccumulationRepeatsForwardAndBackwardOnly) {
   PlanRequest request = small_request();
   const OperationsAnatomy one = operations_anatomy(build_plan(request));
-  request.gradient_accumulation_steps = 3;
+  request.batches.accumulation_steps = 3;
   const OperationsAnatomy three = operations_anatomy(build_plan(request));
   EXPECT_DOUBLE_EQ(three.segment(Segment::kForward).flops, 3 * one.segment(Segment::kForward).flops);
   EXPECT_DOUBLE_EQ(three.segment(Segment::kOptimizer).flops, one.segment(Segment::kOptimizer).flops);
@@ -202,15 +207,15 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
   for (const bool is_large : {false, true}) {
     for (const bool in_backward : {false, true}) {
       PlanRequest request = preset_request("bert-large-uncased", is_large ? 32 : 4, 512);
-      request.device = KernelDevice::kCuda;
-      request.gpu = *find_gpu_target("h200");
-      if (is_large) request.activation_dtype = DType::kBF16;
-      request.optimizer_in_backward = in_backward;
-      if (in_backward) request.optimizer.max_grad_norm = 0;
+      request.device.kind = KernelDevice::kCuda;
+      request.device.gpu = *find_gpu_target("h200");
+      if (is_large) request.precision.activation_dtype = DType::kBF16;
+      request.update.in_backward = in_backward;
+      if (in_backward) request.update.optimizer.max_grad_norm = 0;
       const OperationsAnatomy without = operations_anatomy(build_plan(request));
-      request.offload_optimizer = true;
+      request.update.offload_states = true;
       const Plan early = build_plan(request);
-      request.early_states = false;
+      request.offload.early_states = false;
       const Plan late = build_plan(request);
       EXPECT_LE(early.train->transient_bytes, late.train->transient_bytes + late.train->transient_bytes / 20);
       // Where updates run in the next forward pass, the smallest states stay on the card: a 512th at most.
@@ -232,10 +237,10 @@ TEST(OperationsAnatomy, StatesThatComeEarlyTakeTimeFromTheStepAndFewBytes) {
 
 TEST(OperationsAnatomy, ProductsOnTensorCoresShortenTheEstimateOnAGpu) {
   PlanRequest request = preset_request("bert-large-uncased", 4, 512);
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   const auto ms = [&](Fp32Products products) {
-    request.fp32_products = products;
+    request.precision.fp32_products = products;
     return operations_anatomy(build_plan(request)).total().ms;
   };
   const double fp32 = ms(Fp32Products::kF32);
@@ -249,10 +254,10 @@ TEST(OperationsAnatomy, ProductsOnTensorCoresShortenTheEstimateOnAGpu) {
 TEST(OperationsAnatomy, FasterInstructionsAndMoreThreadsShortenTheEstimate) {
   PlanRequest request = preset_request("all-MiniLM-L6-v2", 32, 128);
   const double avx512 = operations_anatomy(build_plan(request)).total().ms;
-  request.isa = CpuIsa::kAvx2;
+  request.device.isa = CpuIsa::kAvx2;
   EXPECT_GT(operations_anatomy(build_plan(request)).total().ms, avx512);
-  request.isa = CpuIsa::kAvx512;
-  request.num_threads = 1;
+  request.device.isa = CpuIsa::kAvx512;
+  request.device.num_threads = 1;
   EXPECT_NEAR(operations_anatomy(build_plan(request)).total().ms, 2 * avx512, 0.1 * avx512);
 }
 

@@ -68,15 +68,16 @@ constexpr Rule kRules[] = {
 };
 
 int num_states(const PlanRequest& request) {
-  return static_cast<int>(optimizer_state_names(request.optimizer).size());
+  return static_cast<int>(optimizer_state_names(request.update.optimizer).size());
 }
 
 bool applies(const Rule& rule, const PlanRequest& request) {
-  const DType computed = request.activation_dtype.value_or(request.dtype);
+  const DType computed = request.precision.activation_dtype.value_or(request.precision.dtype);
   const bool mixed = computed == DType::kBF16 || computed == DType::kF16;
-  const bool half = request.dtype == DType::kBF16 || request.dtype == DType::kF16;
+  const bool half = request.precision.dtype == DType::kBF16 || request.precision.dtype == DType::kF16;
   return rule.train == request.train && rule.mixed == mixed && rule.half == half &&
-         (!rule.train || (rule.optimizer == request.optimizer.kind && rule.states == num_states(request)));
+         (!rule.train ||
+          (rule.optimizer == request.update.optimizer.kind && rule.states == num_states(request)));
 }
 
 // What gradients would be if all of them lived at once.
@@ -101,7 +102,7 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
         100.0 * static_cast<double>(plan.num_trainable_parameters()) /
             static_cast<double>(here.num_parameters));
   }
-  if (plan.request.gradient_accumulation_steps > 1) {
+  if (plan.request.batches.accumulation_steps > 1) {
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
   } else if (here.gradients * static_cast<double>(here.num_parameters) >
              0.9 * all_gradient_bytes(*plan.train)) {

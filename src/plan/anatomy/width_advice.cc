@@ -39,14 +39,14 @@ constexpr double kFurthest = 0.1;
 constexpr double kLeastGain = 0.001;
 
 bool is_tf32(const PlanRequest& request) {
-  return request.dtype == DType::kF32 && !request.activation_dtype &&
-         request.fp32_products == Fp32Products::kTf32;
+  return request.precision.dtype == DType::kF32 && !request.precision.activation_dtype &&
+         request.precision.fp32_products == Fp32Products::kTf32;
 }
 
 // The bytes of a number that tensor cores multiply; nothing where they multiply none, or three for one.
 std::optional<int64_t> number_bytes(const PlanRequest& request) {
-  if (request.device != KernelDevice::kCuda) return std::nullopt;
-  const DType dtype = request.activation_dtype.value_or(request.dtype);
+  if (request.device.kind != KernelDevice::kCuda) return std::nullopt;
+  const DType dtype = request.precision.activation_dtype.value_or(request.precision.dtype);
   if (dtype != DType::kBF16 && dtype != DType::kF16 && !is_tf32(request)) return std::nullopt;
   return dtype_bytes(dtype);
 }
@@ -73,7 +73,7 @@ double times_of_rows(const Graph& graph, const Op& op, const PlanRequest& reques
     const int64_t bytes = width.offset * size;
     if (!width.is_constant() || bytes % kLineBytes == 0) continue;
     if (bytes % kPieceBytes == 0) {
-      if (reads_lines(request.gpu)) lines *= kTimesOfAMatrix;
+      if (reads_lines(request.device.gpu)) lines *= kTimesOfAMatrix;
       continue;
     }
     const Slowdown& slowdown = size == 2 ? kIn16Bits : kInTf32;
@@ -95,7 +95,7 @@ double step_ms(const Plan& plan) {
 
 // Of a step with another width; nothing where no kernel takes it.
 std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*member, int64_t width) {
-  request.model.*member = width;
+  request.model.config.*member = width;
   // The step is what is compared.
   if (request.train) request.evaluate = false;
   try {
@@ -117,7 +117,8 @@ int64_t next_width(int64_t width, int64_t of, int64_t and_of) {
 
 std::string numbers_of(const PlanRequest& request) {
   if (is_tf32(request)) return "tf32";
-  return request.activation_dtype.value_or(request.dtype) == DType::kF16 ? "fp16" : "bf16";
+  return request.precision.activation_dtype.value_or(request.precision.dtype) == DType::kF16 ? "fp16"
+                                                                                             : "bf16";
 }
 
 }  // namespace
@@ -131,9 +132,9 @@ std::vector<WidthAdvice> width_advice(const Plan& plan) {
   std::vector<WidthAdvice> advices;
   double now_ms = 0;
   const auto look_at = [&](const char* name, int64_t ModelConfig::*member, int64_t divisor) {
-    const int64_t width = request.model.*member;
+    const int64_t width = request.model.config.*member;
     const bool is_ragged = width % piece != 0;
-    if (!is_ragged && (width % line == 0 || !reads_lines(request.gpu))) return;
+    if (!is_ragged && (width % line == 0 || !reads_lines(request.device.gpu))) return;
     if (now_ms == 0) now_ms = step_ms(plan);
     WidthAdvice best{
         .name = name, .numbers = numbers_of(request), .width = width, .multiple = is_ragged ? piece : line};
@@ -147,7 +148,7 @@ std::vector<WidthAdvice> width_advice(const Plan& plan) {
     }
     if (best.gain >= 1.0 + kLeastGain) advices.push_back(best);
   };
-  look_at("hidden_size", &ModelConfig::hidden_size, request.model.num_attention_heads);
+  look_at("hidden_size", &ModelConfig::hidden_size, request.model.config.num_attention_heads);
   look_at("intermediate_size", &ModelConfig::intermediate_size, 1);
   return advices;
 }

@@ -7,13 +7,13 @@ namespace {
 
 PlanRequest request_of(int64_t intermediate, std::optional<DType> dtype) {
   PlanRequest request;
-  request.model = *find_preset("bert-base-uncased");
-  request.model.intermediate_size = intermediate;
-  request.activation_dtype = dtype;
+  request.model.config = *find_preset("bert-base-uncased");
+  request.model.config.intermediate_size = intermediate;
+  request.precision.activation_dtype = dtype;
   request.evaluate = false;
-  request.train_bucket = {.tokens = 8192, .sequences = 16, .longest = 512};
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.batches.train = {.tokens = 8192, .sequences = 16, .longest = 512};
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   return request;
 }
 
@@ -37,7 +37,7 @@ TEST(WidthAdvice, NamesAWidthThatTensorCoresDoNotLike) {
 TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
   for (const char* card : {"a100-40gb", "h100", "h200"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
-    request.gpu = *find_gpu_target(card);
+    request.device.gpu = *find_gpu_target(card);
     const std::vector<WidthAdvice> advices = width_advice(build_plan(request));
     ASSERT_EQ(advices.size(), 1u) << card;
     EXPECT_EQ(advices[0].multiple, 64);
@@ -65,29 +65,29 @@ TEST(WidthAdvice, SmallGainsAreToldAsTheyAre) {
 
 TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
   PlanRequest request = request_of(3070, std::nullopt);
-  request.fp32_products = Fp32Products::kTf32;
+  request.precision.fp32_products = Fp32Products::kTf32;
   std::vector<WidthAdvice> advices = width_advice(build_plan(request));
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].multiple, 4);
   EXPECT_EQ(advices[0].better, 3072);
   EXPECT_GT(advices[0].gain, 1.2);
-  request.model.intermediate_size = 3068;
+  request.model.config.intermediate_size = 3068;
   advices = width_advice(build_plan(request));
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].multiple, 32);
   EXPECT_EQ(advices[0].better, 3072);
   EXPECT_NE(advice_text(advices[0]).find("in tf32 this card reads"), std::string::npos);
-  request.model.intermediate_size = 3072 + 32;
+  request.model.config.intermediate_size = 3072 + 32;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
   // What is split into three products lies elsewhere.
-  request.model.intermediate_size = 3070;
-  request.fp32_products = Fp32Products::kTf32x3;
+  request.model.config.intermediate_size = 3070;
+  request.precision.fp32_products = Fp32Products::kTf32x3;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
 }
 
 TEST(WidthAdvice, AHiddenSizeStaysAMultipleOfItsHeads) {
   PlanRequest request = request_of(3072, DType::kBF16);
-  request.model.hidden_size = 756;  // 12 heads of 63
+  request.model.config.hidden_size = 756;  // 12 heads of 63
   const std::vector<WidthAdvice> advices = width_advice(build_plan(request));
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].better, 768);
@@ -98,19 +98,19 @@ TEST(WidthAdvice, IsSilentWhereNothingWouldBeFaster) {
   // Cards for which nobody has 64 read multiples of 8 whole.
   for (const char* card : {"l4", "a10g", "4090", "3090", "5090"}) {
     PlanRequest request = request_of(3064, DType::kBF16);
-    request.gpu = *find_gpu_target(card);
+    request.device.gpu = *find_gpu_target(card);
     EXPECT_TRUE(width_advice(build_plan(request)).empty()) << card;
   }
   // 832, the next that is a multiple of 64 and of 8 heads, has 15 % more operations.
   PlanRequest hidden = request_of(3072, DType::kBF16);
-  hidden.model.hidden_size = 776;
-  hidden.model.num_attention_heads = 8;
+  hidden.model.config.hidden_size = 776;
+  hidden.model.config.num_attention_heads = 8;
   EXPECT_TRUE(width_advice(build_plan(hidden)).empty());
   // True fp32 does not run on tensor cores.
   EXPECT_TRUE(width_advice(build_plan(request_of(3070, std::nullopt))).empty());
   PlanRequest cpu = request_of(3070, std::nullopt);
-  cpu.device = KernelDevice::kCpu;
-  cpu.isa = CpuIsa::kAvx512;
+  cpu.device.kind = KernelDevice::kCpu;
+  cpu.device.isa = CpuIsa::kAvx512;
   EXPECT_TRUE(width_advice(build_plan(cpu)).empty());
 }
 

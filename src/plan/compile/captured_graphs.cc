@@ -49,7 +49,7 @@ void add_group(const ProgramPlan& program, std::initializer_list<Segment> segmen
 std::vector<SegmentGroup> groups_of(const Plan& plan, GpuConstant& held) {
   std::vector<SegmentGroup> groups;
   const CapturedBuckets& buckets = plan.request.captured_buckets;
-  if (plan.train && plan.request.gradient_accumulation_steps == 1) {
+  if (plan.train && plan.request.batches.accumulation_steps == 1) {
     add_group(*plan.train, {Segment::kForward, Segment::kBackward, Segment::kOptimizer}, buckets.train,
               held.train_graphs, groups);
   } else if (plan.train) {

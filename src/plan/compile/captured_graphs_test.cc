@@ -42,14 +42,14 @@ TEST(CapturedGraphs, CountEachSegmentByTheBucketsThatItRunsInAgain) {
   const GpuConstant all = of({9, 2, 5});
   EXPECT_EQ(all.train_graphs, (CapturedGraphs{9 * 2 + 2, (9 * micro_batch + 2 * update) * kBytesPerOp}));
   EXPECT_EQ(all.evaluate_graphs, (CapturedGraphs{5, 5 * evaluation * kBytesPerOp}));
-  EXPECT_EQ(all.total(), request.gpu.constant_bytes + all.graph_bytes());
+  EXPECT_EQ(all.total(), request.device.gpu.constant_bytes + all.graph_bytes());
   EXPECT_EQ(of({2, 9, 0}).train_graphs, of({2, 2, 0}).train_graphs) << "a step ends with a micro-batch";
-  request.gradient_accumulation_steps = 1;
+  request.batches.accumulation_steps = 1;
   EXPECT_EQ(of({2, 0, 0}).train_graphs.count, 6) << "each micro-batch is a step";
-  request.train_bucket = {.tokens = 40, .sequences = 1, .longest = 40};
+  request.batches.train = {.tokens = 40, .sequences = 1, .longest = 40};
   EXPECT_EQ(of({8, 8, 0}).train_graphs.count, 9) << "the ladder has three";
   // Every run is on one of these devices.
-  request.device = KernelDevice::kCpu;
+  request.device.kind = KernelDevice::kCpu;
   EXPECT_EQ(of({8, 8, 8}), GpuConstant{});
 }
 

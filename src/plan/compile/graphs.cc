@@ -10,7 +10,7 @@
 #include "graph/passes/quantized_weights.h"
 #include "kernels/quantization/quantization_catalog.h"
 #include "models/freeze.h"
-#include "plan/compile/begun_graphs.h"
+#include "plan/compile/graphs.h"
 #include "plan/compile/saved_room.h"
 #include "plan/compile/step_room.h"
 
@@ -19,16 +19,16 @@ namespace {
 
 ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
   return {.mode = mode,
-          .dtype = request.dtype,
-          .problem_type = request.problem_type,
-          .label_smoothing = request.label_smoothing};
+          .dtype = request.precision.dtype,
+          .problem_type = request.model.problem_type,
+          .label_smoothing = request.model.label_smoothing};
 }
 
 // The weights of the run's model: which of them are trained, and those of adapters.
 std::vector<WeightSpec> run_weights(const PlanRequest& request) {
-  std::vector<WeightSpec> weights = model_weights(request.model);
-  if (request.lora) add_lora_weights(weights, request.model.model_type, *request.lora);
-  freeze_weights(weights, request.freeze);
+  std::vector<WeightSpec> weights = model_weights(request.model.config);
+  if (request.model.lora) add_lora_weights(weights, request.model.config.model_type, *request.model.lora);
+  freeze_weights(weights, request.model.freeze);
   return weights;
 }
 
@@ -50,12 +50,12 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
     if (spec.trainable || spec.in_adapter || spec.shape.size() != 2) continue;
-    if (is_held_as_loaded(spec, *request.lora)) continue;
+    if (is_held_as_loaded(spec, *request.model.lora)) continue;
     const auto parts = std::ssize(spec.parts);
-    const QuantizedSizes sizes =
-        quantized_sizes(quantized_format(*request.lora),
-                        request.lora->double_quant ? ScaleQuantization::kDouble : ScaleQuantization::kNone,
-                        spec.shape[0], spec.shape[1], parts);
+    const QuantizedSizes sizes = quantized_sizes(
+        quantized_format(*request.model.lora),
+        request.model.lora->double_quant ? ScaleQuantization::kDouble : ScaleQuantization::kNone,
+        spec.shape[0], spec.shape[1], parts);
     list.push_back({.name = spec.name,
                     .parts = parts,
                     .num_codes = sizes.codes,
@@ -66,75 +66,80 @@ std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
 }
 
 ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
-  ForwardGraph forward = build_forward(request.model, forward_options(request, mode));
-  if (request.lora) {
-    const auto targets = lora_targets(model_weights(request.model), request.model.model_type, *request.lora);
-    add_lora(forward.graph, targets, *request.lora, mode);
+  ForwardGraph forward = build_forward(request.model.config, forward_options(request, mode));
+  if (request.model.lora) {
+    const auto targets = lora_targets(model_weights(request.model.config), request.model.config.model_type,
+                                      *request.model.lora);
+    add_lora(forward.graph, targets, *request.model.lora, mode);
   }
   return forward;
 }
 
 // Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
 bool products_want_copies(const PlanRequest& request) {
-  if (request.weight_copies) return true;
-  const Problem problem{.op = "matmul",
-                        .dtype = *request.activation_dtype,
-                        .device = request.device,
-                        .dims = {{"M", 64}, {"N", 64}, {"K", 64}, {"b", static_cast<int64_t>(request.dtype)}},
-                        .num_threads = request.num_threads,
-                        .isa = request.isa,
-                        .sm = request.gpu.sm};
+  if (request.precision.weight_copies) return true;
+  const Problem problem{
+      .op = "matmul",
+      .dtype = *request.precision.activation_dtype,
+      .device = request.device.kind,
+      .dims = {{"M", 64}, {"N", 64}, {"K", 64}, {"b", static_cast<int64_t>(request.precision.dtype)}},
+      .num_threads = request.device.num_threads,
+      .isa = request.device.isa,
+      .sm = request.device.gpu.sm};
   return select_kernel(problem).row == nullptr;
 }
 
 // The remainder of a bf16 is exact in 16 bits; that of an fp16, whose exponents end earlier, is not.
 bool splits_weights(const PlanRequest& request) {
-  return request.train && request.activation_dtype == DType::kBF16 &&
-         request.optimizer.master_weights != MasterWeights::kWhole && takes_split_weights(request.optimizer);
+  return request.train && request.precision.activation_dtype == DType::kBF16 &&
+         request.update.optimizer.master_weights != MasterWeights::kWhole &&
+         takes_split_weights(request.update.optimizer);
 }
 
 bool copies_at_use(const PlanRequest& request) {
-  return request.copies_at_use && request.activation_dtype && !splits_weights(request);
+  return request.precision.copies_at_use && request.precision.activation_dtype && !splits_weights(request);
 }
 
 // Where the pass may be left out, updates go on to write the copies.
 bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
-  const bool pass_runs =
-      copies_at_use(request) && request.passes.is_on(copies_at_use_pass(*request.activation_dtype).name);
+  const bool pass_runs = copies_at_use(request) &&
+                         request.passes.is_on(copies_at_use_pass(*request.precision.activation_dtype).name);
   return !pass_runs || shape.rank() < 2;
 }
 
 // From the model's graph to one in the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
-  if (request.activation_dtype) passes.run(graph, precision_pass(*request.activation_dtype));
+  if (request.precision.activation_dtype)
+    passes.run(graph, precision_pass(*request.precision.activation_dtype));
   passes.run(graph, fuse_pass());
-  if (request.lora && request.lora->base_weights != BaseWeights::kAsLoaded) {
-    passes.run(graph,
-               quantized_weights_pass(std::string(quantized_format_name(quantized_format(*request.lora))),
-                                      quantized_weights(request)));
+  if (request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded) {
+    passes.run(graph, quantized_weights_pass(
+                          std::string(quantized_format_name(quantized_format(*request.model.lora))),
+                          quantized_weights(request)));
   }
   // What a run with adapters saves is not the base, which may be rounded once where it is loaded.
-  if (request.activation_dtype && request.lora) {
+  if (request.precision.activation_dtype && request.model.lora) {
     std::vector<std::string> frozen;
     for (const WeightSpec& spec : run_weights(request)) {
       if (!spec.trainable && !spec.in_adapter) frozen.push_back(spec.name);
     }
-    passes.run(graph, frozen_weights_pass(*request.activation_dtype, std::move(frozen)));
+    passes.run(graph, frozen_weights_pass(*request.precision.activation_dtype, std::move(frozen)));
   }
-  if (request.activation_dtype && products_want_copies(request)) {
+  if (request.precision.activation_dtype && products_want_copies(request)) {
     // Gradients that add up over micro-batches do so in fp32.
-    const bool accumulates = request.gradient_accumulation_steps > 1;
-    const DType gradients = accumulates ? DType::kF32 : *request.activation_dtype;
-    passes.run(graph, weight_copies_pass(request.gradient_dtype.value_or(gradients)));
-    if (splits_weights(request)) passes.run(graph, split_weights_pass(*request.activation_dtype));
+    const bool accumulates = request.batches.accumulation_steps > 1;
+    const DType gradients = accumulates ? DType::kF32 : *request.precision.activation_dtype;
+    passes.run(graph, weight_copies_pass(request.precision.gradient_dtype.value_or(gradients)));
+    if (splits_weights(request)) passes.run(graph, split_weights_pass(*request.precision.activation_dtype));
   }
   passes.run(graph, common_subexpression_pass());
 }
 
 ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest& request) {
-  return request.activation_dtype ? graph.find(weight_copy_name(weight, *request.activation_dtype))
-                                  : kNoValue;
+  return request.precision.activation_dtype
+             ? graph.find(weight_copy_name(weight, *request.precision.activation_dtype))
+             : kNoValue;
 }
 
 // A table whose rows are looked up.
@@ -184,8 +189,8 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
 }
 
 OptimizerConfig optimizer_of(const PlanRequest& request) {
-  OptimizerConfig config = request.optimizer;
-  if (request.offload_optimizer) config.most_elements_at_once = request.elements_at_once;
+  OptimizerConfig config = request.update.optimizer;
+  if (request.update.offload_states) config.most_elements_at_once = request.update.elements_at_once;
   return config;
 }
 
@@ -200,37 +205,37 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   verify(graph, "after building the model");
   lower(graph, request, passes);
   if (request.chunked_loss != ChunkedLoss::kNever)
-    passes.run(graph, chunked_loss_pass(request.train_bucket, most_logits_bytes(request)));
+    passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request)));
   auto [wanted, parameters] = trained_parameters(graph, weights, request);
   // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
   const LossScale loss_scale =
-      request.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
+      request.precision.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
   const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
   for (size_t i = 0; i < parameters.size(); ++i) parameters[i].gradient = gradients[i];
-  if (request.optimizer_in_backward) {
+  if (request.update.in_backward) {
     if (loss_scale) {
       throw_error(
           ErrorCode::kUsage,
           "--optimizer_in_backward updates weights before it is known whether a step's loss scale was too "
           "large, which --fp16 needs; give --bf16 instead of it");
     }
-    if (request.gradient_accumulation_steps > 1 || request.optimizer.max_grad_norm > 0.0) {
+    if (request.batches.accumulation_steps > 1 || request.update.optimizer.max_grad_norm > 0.0) {
       throw_error(
           ErrorCode::kUsage,
           "--optimizer_in_backward needs --gradient_accumulation_steps 1 and --max_grad_norm 0, which "
           "are {} and {}",
-          request.gradient_accumulation_steps, request.optimizer.max_grad_norm);
+          request.batches.accumulation_steps, request.update.optimizer.max_grad_norm);
     }
     add_optimizer_in_backward(graph, parameters, optimizer_of(request));
   } else {
     add_optimizer(graph, parameters, optimizer_of(request), loss_scale);
   }
   verify(graph, "after autodiff and optimizer");
-  if (request.gradient_accumulation_steps > 1) {
+  if (request.batches.accumulation_steps > 1) {
     graph.add_value("accumulate", {DType::kI32, Shape{1}}, Storage::kInput);
     passes.run(graph, accumulate_pass());
   }
-  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.train_bucket};
+  ProgramPlan program{.name = "train", .graph = std::move(graph), .bucket = request.batches.train};
   program.passes = passes.records();
   return program;
 }
@@ -260,26 +265,26 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   PassManager passes(request.passes);
   Graph& graph = program.graph;
   passes.run(graph, recompute_pass(request.recompute));
-  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
-  passes.run(graph, reorder_pass(request.train_bucket));
-  if (request.offload_optimizer) {
-    passes.run(graph, slice_updates_pass(request.elements_at_once, SlicedUpdates::kAll));
-  } else if (request.optimizer_in_backward) {
-    passes.run(graph, where_peak_falls(
-                          slice_updates_pass(request.elements_at_once, SlicedUpdates::kOfLookedUpTables),
-                          request.train_bucket));
+  passes.run(graph, reorder_pass(request.batches.train));
+  if (request.update.offload_states) {
+    passes.run(graph, slice_updates_pass(request.update.elements_at_once, SlicedUpdates::kAll));
+  } else if (request.update.in_backward) {
+    passes.run(graph, where_peak_falls(slice_updates_pass(request.update.elements_at_once,
+                                                          SlicedUpdates::kOfLookedUpTables),
+                                       request.batches.train));
   }
   passes.run(graph, in_place_pass());
-  if (request.offload_activations) {
+  if (request.offload.activations) {
     SavedRoom room;
-    if (request.saved_in_room) room = find_saved_room(graph, request);
+    if (request.offload.saved_in_headroom) room = find_saved_room(graph, request);
     passes.run(graph,
-               offload_activations_pass(request.train_bucket, request.offload_least_bytes, std::move(room)));
+               offload_activations_pass(request.batches.train, request.offload.least_bytes, std::move(room)));
   }
-  if (request.offload_optimizer) {
+  if (request.update.offload_states) {
     std::optional<UpdateOrder> order;
-    if (request.early_states) order = find_update_order(graph, request);
+    if (request.offload.early_states) order = find_update_order(graph, request);
     if (order) program.update_place = order->place;
     if (order && order->place.is_at_use) passes.run(graph, updates_at_use_pass());
     passes.run(graph, offload_states_pass(order ? std::move(order->room) : StepRoom()));
@@ -289,7 +294,7 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
 
 // Whether the device has a kernel for what a pass could make one op of. A reference is none.
 bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
-  const KernelRow* row = select_kernel(kernel_problem(op, request.evaluate_bucket, request)).row;
+  const KernelRow* row = select_kernel(kernel_problem(op, request.batches.evaluate, request)).row;
   return row != nullptr && row->backend != Backend::kRef;
 }
 
@@ -301,20 +306,20 @@ ProgramPlan build_evaluate_graph(const PlanRequest& request) {
   const auto has_kernel = [&](const OpView& op) { return has_fast_kernel(op, request); };
   passes.run(graph, linear_gelu_pass(has_kernel));
   const auto fills_card = [&](const OpView& op) {
-    const LinearProblem layer{.rows = op.out_shape(0)[0].at(request.evaluate_bucket),
-                              .columns = op.out_shape(0)[1].at(request.evaluate_bucket),
-                              .terms = op.in_shape(0)[1].at(request.evaluate_bucket),
+    const LinearProblem layer{.rows = op.out_shape(0)[0].at(request.batches.evaluate),
+                              .columns = op.out_shape(0)[1].at(request.batches.evaluate),
+                              .terms = op.in_shape(0)[1].at(request.batches.evaluate),
                               .dtype = op.input(0).type.dtype,
-                              .sm = request.gpu.sm};
+                              .sm = request.device.gpu.sm};
     return linear_norm_takes_own_product(layer) && has_kernel(op);
   };
   passes.run(graph, linear_norm_pass(fills_card));
   passes.run(graph, linear_add_pass(has_kernel));
   passes.run(graph, first_token_attention_pass(has_kernel));
-  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.activation_dtype));
+  if (copies_at_use(request)) passes.run(graph, copies_at_use_pass(*request.precision.activation_dtype));
   passes.run(graph, dead_code_pass({}));
   passes.run(graph, in_place_pass());
-  ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.evaluate_bucket};
+  ProgramPlan program{.name = "evaluate", .graph = std::move(graph), .bucket = request.batches.evaluate};
   program.passes = passes.records();
   return program;
 }
@@ -326,28 +331,21 @@ std::string remainder_name(const std::string& weight) {
 }
 
 bool chunks_loss(const PlanRequest& request, const Bucket& train_bucket) {
-  const int64_t logits_bytes = train_bucket.sequences * request.model.num_labels *
-                               dtype_bytes(request.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
-  return request.train && request.problem_type == ProblemType::kSingleLabel &&
+  const int64_t logits_bytes =
+      train_bucket.sequences * request.model.config.num_labels *
+      dtype_bytes(request.precision.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+  return request.train && request.model.problem_type == ProblemType::kSingleLabel &&
          request.chunked_loss != ChunkedLoss::kNever && logits_bytes > most_logits_bytes(request);
 }
 
-bool begin_alike(const PlanRequest& a, const PlanRequest& b) {
-  // Of what begin_graphs() reads.
-  const auto model = [](const PlanRequest& r) {
-    return std::tie(r.model, r.problem_type, r.label_smoothing, r.dtype, r.activation_dtype, r.gradient_dtype,
-                    r.train, r.evaluate, r.freeze, r.lora);
-  };
-  const auto step = [](const PlanRequest& r) {
-    return std::tie(r.optimizer, r.optimizer_in_backward, r.offload_optimizer, r.elements_at_once,
-                    r.weight_copies, r.copies_at_use, r.passes.disabled, r.passes.stop_after);
-  };
-  const auto device = [](const PlanRequest& r) { return std::tie(r.device, r.num_threads, r.isa, r.gpu.sm); };
-  const bool accumulate_alike = (a.gradient_accumulation_steps > 1) == (b.gradient_accumulation_steps > 1);
-  const bool whole = !chunks_loss(a, a.train_bucket) && !chunks_loss(b, b.train_bucket);
-  const bool chunk_alike = whole || (a.chunked_loss == b.chunked_loss && a.train_bucket == b.train_bucket);
-  return model(a) == model(b) && step(a) == step(b) && device(a) == device(b) && accumulate_alike &&
-         chunk_alike && !a.passes.dump && !b.passes.dump;
+bool share_begun_graphs(const PlanRequest& a, const PlanRequest& b) {
+  if (a.passes.dump || b.passes.dump) return false;
+  const bool accumulate_alike = (a.batches.accumulation_steps > 1) == (b.batches.accumulation_steps > 1);
+  const bool whole = !chunks_loss(a, a.batches.train) && !chunks_loss(b, b.batches.train);
+  const bool chunk_alike = whole || (a.chunked_loss == b.chunked_loss && a.batches.train == b.batches.train);
+  const GraphRequest& graphs_a = a;
+  const GraphRequest& graphs_b = b;
+  return graphs_a == graphs_b && accumulate_alike && chunk_alike;
 }
 
 PlanGraphs build_graphs(const PlanRequest& request) {
@@ -363,7 +361,7 @@ PlanGraphs begin_graphs(const PlanRequest& request) {
 
 PlanGraphs finish_graphs(const PlanRequest& request, PlanGraphs begun) {
   if (begun.train) finish_train_graph(request, *begun.train);
-  if (begun.evaluate && begun.evaluate->bucket != request.evaluate_bucket) {
+  if (begun.evaluate && begun.evaluate->bucket != request.batches.evaluate) {
     begun.evaluate = build_evaluate_graph(request);
   }
   return begun;

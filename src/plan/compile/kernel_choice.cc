@@ -9,8 +9,8 @@ namespace {
 
 // The card's name alone: where its figures come from is of no matter to a refusal.
 const std::string& device_name(const PlanRequest& request) {
-  const bool is_of_table = request.device == KernelDevice::kCuda && request.gpu.uuid.empty();
-  return is_of_table ? request.gpu.name : request.device_label;
+  const bool is_of_table = request.device.kind == KernelDevice::kCuda && request.device.gpu.uuid.empty();
+  return is_of_table ? request.device.gpu.name : request.labels.device;
 }
 
 // What a user can do where no kernel of the device takes an op.
@@ -29,7 +29,7 @@ std::string advice(Problem problem) {
 Selection select(const OpView& op, const Bucket& bucket, const PlanRequest& request) {
   const Problem problem = kernel_problem(op, bucket, request);
   std::string forced;
-  if (request.reference_kernels) {
+  if (request.device.reference_kernels) {
     for (const KernelRow* row : kernel_rows_of(problem.op)) {
       if (row->backend == Backend::kRef) forced = row->implementation;
     }

@@ -72,10 +72,10 @@ class ProblemOf {
   ProblemOf(const OpView& op, const Bucket& bucket, const PlanRequest& request)
       : op_(op), bucket_(bucket), request_(request) {
     problem_.op = kernel_of(op.op.def->name());
-    problem_.device = request.device;
-    problem_.num_threads = request.num_threads;
-    problem_.isa = request.isa;
-    problem_.sm = request.gpu.sm;
+    problem_.device = request.device.kind;
+    problem_.num_threads = request.device.num_threads;
+    problem_.isa = request.device.isa;
+    problem_.sm = request.device.gpu.sm;
   }
 
   Problem describe() {
@@ -121,8 +121,8 @@ class ProblemOf {
 
   // What every product's library is given on a GPU, where it is not as usual.
   void add_workspace() {
-    if (request_.matmul_workspace_bytes != kCublasLtWorkspaceBytes)
-      add("workspace", request_.matmul_workspace_bytes);
+    if (request_.products.workspace_bytes != kCublasLtWorkspaceBytes)
+      add("workspace", request_.products.workspace_bytes);
   }
 
   void product() {
@@ -138,7 +138,7 @@ class ProblemOf {
     add("writes_add", op_.has_input(3) ? 1 : 0);
     add_type("b", op_.input(1));
     add_type("c", op_.output(0));
-    if (request_.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
+    if (request_.precision.fp32_products == Fp32Products::kTf32x3) add("tf32x3", 1);
     add_workspace();
   }
 
@@ -162,7 +162,7 @@ class ProblemOf {
   }
   void attention() {
     add_sequences(op_.in_shape(0)[1].offset / 3);
-    if (request_.fp32_products == Fp32Products::kTf32) add("tf32", 1);
+    if (request_.precision.fp32_products == Fp32Products::kTf32) add("tf32", 1);
   }
   void first_token_attention() {
     add_sequences(op_.out_shape(0)[1].offset);

@@ -44,7 +44,7 @@ double least_product_ms(GpuPrecision precision, const OpView& op, const Cost& co
 // takes at the least: hardware/gpu_efficiency.h.
 double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                         const PlanRequest& request) {
-  const GpuTarget& gpu = request.gpu;
+  const GpuTarget& gpu = request.device.gpu;
   const double traffic = cost.bytes / (kGpuShareOfBandwidth * gpu.memory_gb_per_s * 1e9);
   const GpuWork work = gpu_work(schema, op);
   if (work == GpuWork::kOther) {
@@ -53,14 +53,14 @@ double estimated_gpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
   }
   const DType type = arithmetic_type(op);
   // Attention multiplies in tf32 where products do, but not as three of them.
-  const bool is_three = request.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
+  const bool is_three = request.precision.fp32_products == Fp32Products::kTf32x3 && work == GpuWork::kProduct;
   const bool is_tf32 = type == DType::kF32 && gpu.tf32_tflops > 0 &&
-                       (request.fp32_products == Fp32Products::kTf32 || is_three);
+                       (request.precision.fp32_products == Fp32Products::kTf32 || is_three);
   const GpuPrecision precision = dtype_bytes(type) == 2 ? GpuPrecision::kHalf
                                  : is_tf32              ? GpuPrecision::kTf32
                                                         : GpuPrecision::kF32;
   const double gflops =
-      is_tf32 ? gpu_product_gflops(gpu, type, request.fp32_products) : product_gflops(gpu, type);
+      is_tf32 ? gpu_product_gflops(gpu, type, request.precision.fp32_products) : product_gflops(gpu, type);
   const double arithmetic = cost.flops / (gpu_share_of_flops(work, precision) * gflops * 1e9);
   const double least =
       work == GpuWork::kProduct ? least_product_ms(precision, op, cost, bucket) : gpu_least_attention_ms();
@@ -102,12 +102,13 @@ double share_of_head_size(CpuWork work, const OpView& op) {
 
 double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& cost,
                         const PlanRequest& request) {
-  const CpuTarget& target = cpu_target(request.isa);
-  const CpuWork work = cpu_work(schema, op, request.isa);
+  const CpuTarget& target = cpu_target(request.device.isa);
+  const CpuWork work = cpu_work(schema, op, request.device.isa);
   const DType type = cpu_arithmetic_type(work, op);
   const double share = cpu_share_of_flops(work) * share_of_head_size(work, op);
-  const double arithmetic = cost.flops / (share * product_gflops(target, type, request.num_threads) * 1e9);
-  const double traffic = cost.bytes / (memory_gb_per_s(target, request.num_threads) * 1e9);
+  const double arithmetic =
+      cost.flops / (share * product_gflops(target, type, request.device.num_threads) * 1e9);
+  const double traffic = cost.bytes / (memory_gb_per_s(target, request.device.num_threads) * 1e9);
   return 1e3 * std::max(arithmetic, traffic);
 }
 
@@ -115,8 +116,8 @@ double estimated_cpu_ms(const OpSchema& schema, const OpView& op, const Cost& co
 
 double estimated_ms(const OpSchema& schema, const OpView& op, const Cost& cost, const Bucket& bucket,
                     const PlanRequest& request) {
-  if (request.device == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
-  const DType type = request.activation_dtype.value_or(request.dtype);
+  if (request.device.kind == KernelDevice::kCuda) return estimated_gpu_ms(schema, op, cost, bucket, request);
+  const DType type = request.precision.activation_dtype.value_or(request.precision.dtype);
   const double corrected =
       request.cpu_calibration.factor(type, op.op.def->name(), op_group_name(schema.group()));
   return corrected * estimated_cpu_ms(schema, op, cost, request);
@@ -128,8 +129,8 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
   for (const uint32_t first : kinds.first_op) {
     const OpView op{graph, graph.ops()[first]};
     const OpSchema& schema = schema_of(op.op);
-    const Cost cost = schema.cost(op, request.train_bucket);
-    kind_ms.push_back(estimated_ms(schema, op, cost, request.train_bucket, request));
+    const Cost cost = schema.cost(op, request.batches.train);
+    kind_ms.push_back(estimated_ms(schema, op, cost, request.batches.train, request));
   }
   std::vector<double> op_ms;
   op_ms.reserve(kinds.of_op.size());
@@ -139,12 +140,12 @@ std::vector<double> op_times(const Graph& graph, const OpKinds& kinds, const Pla
 
 double link_bytes_per_ms(const PlanRequest& request, LinkUse use) {
   const double share = use == LinkUse::kOneWay ? kGpuShareOfLinkOneWay : kGpuShareOfLinkBothWays;
-  if (request.device == KernelDevice::kCuda) return share * request.gpu.link_gb_per_s * 1e6;
-  return memory_gb_per_s(cpu_target(request.isa), request.num_threads) * 1e6;
+  if (request.device.kind == KernelDevice::kCuda) return share * request.device.gpu.link_gb_per_s * 1e6;
+  return memory_gb_per_s(cpu_target(request.device.isa), request.device.num_threads) * 1e6;
 }
 
 double between_copies_ms(const PlanRequest& request) {
-  return request.device == KernelDevice::kCuda ? kGpuBetweenCopiesMs : 0.0;
+  return request.device.kind == KernelDevice::kCuda ? kGpuBetweenCopiesMs : 0.0;
 }
 
 }  // namespace plimsoll

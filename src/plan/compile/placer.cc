@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/compile/begun_graphs.h"
 #include "plan/compile/captured_graphs.h"
+#include "plan/compile/graphs.h"
 
 namespace plimsoll {
 
@@ -15,9 +15,9 @@ void Placer::for_each_program(const Work& work) {
 }
 
 PlanSizes sizes_of(const PlanRequest& request) {
-  return {.train_bucket = request.train_bucket,
-          .evaluate_bucket = request.evaluate_bucket,
-          .gradient_accumulation_steps = request.gradient_accumulation_steps,
+  return {.train_bucket = request.batches.train,
+          .evaluate_bucket = request.batches.evaluate,
+          .gradient_accumulation_steps = request.batches.accumulation_steps,
           .captured_buckets = request.captured_buckets,
           .host = request.host};
 }
@@ -36,14 +36,14 @@ Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
   if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
   // What updates weights runs once the learning rate of the step is there.
   plan_.step_schedule = {{Segment::kForward, true},
-                         {Segment::kBackward, !request.optimizer_in_backward},
+                         {Segment::kBackward, !request.update.in_backward},
                          {Segment::kOptimizer, false}};
 }
 
 void Placer::name_parts_of_weights() {
-  if (!plan_.request.activation_dtype) return;
+  if (!plan_.request.precision.activation_dtype) return;
   for (const WeightSpec& spec : plan_.weights) {
-    const std::string copy = weight_copy_name(spec.name, *plan_.request.activation_dtype);
+    const std::string copy = weight_copy_name(spec.name, *plan_.request.precision.activation_dtype);
     if (!plan_.persistent_by_name.contains(copy)) continue;
     const std::string remainder = remainder_name(spec.name);
     if (!plan_.persistent_by_name.contains(remainder)) {
@@ -58,9 +58,9 @@ void Placer::name_parts_of_weights() {
 
 const Plan& Placer::place(const PlanSizes& sizes) {
   PlanRequest& request = plan_.request;
-  request.train_bucket = sizes.train_bucket;
-  request.evaluate_bucket = sizes.evaluate_bucket;
-  request.gradient_accumulation_steps = sizes.gradient_accumulation_steps;
+  request.batches.train = sizes.train_bucket;
+  request.batches.evaluate = sizes.evaluate_bucket;
+  request.batches.accumulation_steps = sizes.gradient_accumulation_steps;
   request.captured_buckets = sizes.captured_buckets;
   request.host = sizes.host;
   if (plan_.train) plan_.train->bucket = sizes.train_bucket;
@@ -132,7 +132,7 @@ void Placer::add_constants() {
   }
   if (plan_.is_on_gpu()) {
     plan_.gpu_constant = captured_graphs(plan_);
-    plan_.gpu_constant.context_bytes = plan_.request.gpu.constant_bytes;
+    plan_.gpu_constant.context_bytes = plan_.request.device.gpu.constant_bytes;
   }
   plan_.host.data_bytes += std::max<int64_t>(0, plan_.host.reading_bytes - plan_.host_bytes());
 }

@@ -86,11 +86,11 @@ const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens) {
 Plan plan_within_limit(const PlanRequest& request,
                        const std::function<PlanGraphs(const PlanRequest&)>& graphs_of) {
   Plan plan = place_plan(request, graphs_of(request));
-  const bool has_early_states = request.offload_optimizer && request.early_states;
-  const bool has_saved_in_room = request.offload_activations && request.saved_in_room;
+  const bool has_early_states = request.update.offload_states && request.offload.early_states;
+  const bool has_saved_in_room = request.offload.activations && request.offload.saved_in_headroom;
   if (plan.fits() || (!has_early_states && !has_saved_in_room)) return plan;
   PlanRequest least = request;
-  least.early_states = least.saved_in_room = false;
+  least.offload.early_states = least.offload.saved_in_headroom = false;
   Plan smaller = place_plan(least, graphs_of(least));
   if (smaller.total_bytes() < plan.total_bytes()) return smaller;
   return plan;

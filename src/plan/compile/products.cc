@@ -16,9 +16,9 @@ PlannedProduct planned_layer(const OpView& op, const Bucket& bucket, const PlanR
                       .b = op.input(1).type.dtype,
                       .c = op.output(0).type.dtype,
                       .writes = writes,
-                      .num_threads = request.num_threads,
-                      .isa = request.isa,
-                      .workspace_bytes = request.matmul_workspace_bytes}};
+                      .num_threads = request.device.num_threads,
+                      .isa = request.device.isa,
+                      .workspace_bytes = request.products.workspace_bytes}};
 }
 
 bool is_product(const Op& op) {
@@ -27,7 +27,7 @@ bool is_product(const Op& op) {
 
 // What a kernel of ours computes in this bucket is none of the library's.
 bool is_own(const PlannedProduct& product, std::string_view kernel, const PlanRequest& request) {
-  return is_own_product(kernel) && matmul_takes_own_product(product.problem, request.gpu.sm);
+  return is_own_product(kernel) && matmul_takes_own_product(product.problem, request.device.gpu.sm);
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const Pla
   if (op.op.def->name() == "linear_add") return planned_layer(op, bucket, request, MatmulWrites::kAddend);
   const bool ta = op.attributes().integer("ta") != 0;
   const bool tb = op.attributes().integer("tb") != 0;
-  PlannedProduct product{.fp32 = request.fp32_products};
+  PlannedProduct product{.fp32 = request.precision.fp32_products};
   // What the plan leaves to the library alone is plain fp32 where others are three products.
   if (product.fp32 == Fp32Products::kTf32x3 && kernel != "matmul_cuda_tf32x3")
     product.fp32 = Fp32Products::kF32;
@@ -56,9 +56,9 @@ PlannedProduct planned_product(const OpView& op, const Bucket& bucket, const Pla
                      .bias_dtype = op.has_input(2) ? op.input(2).type.dtype : DType::kF32,
                      .bias = op.has_input(2) ? MatmulBias::kRow : MatmulBias::kNone,
                      .writes = op.has_input(3) ? MatmulWrites::kOverwriteOrAdd : MatmulWrites::kOverwriteOnly,
-                     .num_threads = request.num_threads,
-                     .isa = request.isa,
-                     .workspace_bytes = request.matmul_workspace_bytes};
+                     .num_threads = request.device.num_threads,
+                     .isa = request.device.isa,
+                     .workspace_bytes = request.products.workspace_bytes};
   if (kernel == "matmul_cpu_amx") product.problem.cpu_products = CpuProducts::kAmxParts;
   return product;
 }
@@ -67,7 +67,7 @@ std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const Progr
                                                                      const Bucket& bucket,
                                                                      const PlanRequest& request) {
   std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products;
-  if (request.device != KernelDevice::kCuda) return products;
+  if (request.device.kind != KernelDevice::kCuda) return products;
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const OpView op{program.graph, program.graph.ops()[i]};
     if (!is_product(op.op) || program.ops[i].kernel == nullptr) continue;
@@ -84,7 +84,7 @@ std::map<ProductKey, std::pair<PlannedProduct, int64_t>> products_of(const Progr
 std::map<ProductKey, OwnProduct> own_products_of(const ProgramPlan& program, const Bucket& bucket,
                                                  const PlanRequest& request) {
   std::map<ProductKey, OwnProduct> products;
-  if (request.device != KernelDevice::kCuda) return products;
+  if (request.device.kind != KernelDevice::kCuda) return products;
   for (size_t i = 0; i < program.graph.ops().size(); ++i) {
     const OpView op{program.graph, program.graph.ops()[i]};
     if (program.ops[i].kernel == nullptr) continue;

@@ -78,7 +78,7 @@ Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hang
   live.reserve(buffers.size());
   for (const TransientBuffer* buffer : buffers)
     live.push_back({buffer->bytes, cut(buffer->first), cut(buffer->last)});
-  const int64_t alignment = arena_alignment(request.device);
+  const int64_t alignment = arena_alignment(request.device.kind);
   Layout layout = request.separate_buffers ? separate_offsets(live, alignment)
                                            : assign_offsets(live, alignment, hanging, enough_bytes);
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i]->offset = layout.offsets[i];

@@ -93,7 +93,7 @@ void ProgramPlacer::grow_persistent(Plan& plan, const ProgramPlan& program) cons
   for (const Persistent& each : persistent_) {
     const int64_t bytes = program.graph.value(each.value).bytes(program.bucket);
     int64_t& most = plan.persistent[each.buffer].bytes;
-    most = std::max(most, bytes_in_arena(std::max<int64_t>(bytes, 1), plan.request.device));
+    most = std::max(most, bytes_in_arena(std::max<int64_t>(bytes, 1), plan.request.device.kind));
   }
 }
 
@@ -102,7 +102,8 @@ void ProgramPlacer::lay_out(ProgramPlan& program, const PlanRequest& request) {
   program.ladder = make_ladder(program.bucket);
   std::vector<int64_t> scratch_bytes;
   for (const OpPlan& op : program.ops) scratch_bytes.push_back(op.scratch_bytes);
-  ProgramBuffers::Lists lists = buffers_.of(program.graph, program.bucket, scratch_bytes, request.device);
+  ProgramBuffers::Lists lists =
+      buffers_.of(program.graph, program.bucket, scratch_bytes, request.device.kind);
   program.buffers = std::move(lists.on_device);
   program.host_buffers = std::move(lists.on_host);
   const auto num_positions = static_cast<uint32_t>(program.ops.size());

@@ -26,21 +26,21 @@ class Trial {
  public:
   Trial(Graph graph, const PlanRequest& request, const SavedRoom& room)
       : request_(request), graph_(std::move(graph)) {
-    offload_activations_pass(request.train_bucket, request.offload_least_bytes, room).run(graph_);
+    offload_activations_pass(request.batches.train, request.offload.least_bytes, room).run(graph_);
   }
 
   // The search for places ends at `enough_bytes`.
   int64_t transient_bytes(int64_t enough_bytes) const {
-    const Bucket& bucket = request_.train_bucket;
+    const Bucket& bucket = request_.batches.train;
     const std::vector<int64_t> scratch_bytes = KernelChoice(graph_).scratch_bytes(graph_, bucket, request_);
     std::vector<TransientBuffer> buffers =
-        ProgramBuffers(graph_).of(graph_, bucket, scratch_bytes, request_.device).on_device;
+        ProgramBuffers(graph_).of(graph_, bucket, scratch_bytes, request_.device.kind).on_device;
     return place_buffers(buffers, num_positions(), request_, layout_cut(graph_), enough_bytes).bytes;
   }
 
   double step_ms() const {
     std::vector<double> op_ms = op_times(graph_, find_op_kinds(graph_), request_);
-    add_copy_waits(timed_copies(graph_, request_.train_bucket), request_, op_ms);
+    add_copy_waits(timed_copies(graph_, request_.batches.train), request_, op_ms);
     return std::accumulate(op_ms.begin(), op_ms.end(), 0.0);
   }
 

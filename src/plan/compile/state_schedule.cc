@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
-    : device_(request.device), updates_(find_moved_updates(graph)) {
+    : device_(request.device.kind), updates_(find_moved_updates(graph)) {
   const size_t n = graph.ops().size();
   for (const Op& op : graph.ops()) segments_.push_back(op.segment);
   segment_end_.assign(n, static_cast<uint32_t>(n));
@@ -18,11 +18,11 @@ StateSchedules::StateSchedules(const Graph& graph, const PlanRequest& request)
     segment_end_[i - 1] = segments_[i - 1] == segments_[i] ? segment_end_[i] : static_cast<uint32_t>(i);
   }
   const KernelChoice kernels(graph);
-  const std::vector<int64_t> scratch_bytes = kernels.scratch_bytes(graph, request.train_bucket, request);
+  const std::vector<int64_t> scratch_bytes = kernels.scratch_bytes(graph, request.batches.train, request);
   op_ms_ = op_times(graph, kernels.kinds(), request);
-  buffers_ = ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, device_).on_device;
+  buffers_ = ProgramBuffers(graph).of(graph, request.batches.train, scratch_bytes, device_).on_device;
   std::unordered_map<ValueId, uint32_t> held_until;
-  copies_ = timed_copies(graph, request.train_bucket);
+  copies_ = timed_copies(graph, request.batches.train);
   for (const TimedCopy& copy : copies_) {
     const Op& op = graph.ops()[copy.op];
     const auto hold = [&](ValueId id) {

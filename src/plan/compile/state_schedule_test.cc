@@ -61,12 +61,12 @@ TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, cons
   offload_states_pass(room).run(graph);
   verify(graph, "after the pass");
   const std::vector<int64_t> scratch_bytes =
-      KernelChoice(graph).scratch_bytes(graph, request.train_bucket, request);
+      KernelChoice(graph).scratch_bytes(graph, request.batches.train, request);
   EXPECT_EQ(schedule.op_ms.size(), graph.ops().size());
-  EXPECT_EQ(
-      within_and_beyond(lives(schedule.buffers)),
-      within_and_beyond(lives(
-          ProgramBuffers(graph).of(graph, request.train_bucket, scratch_bytes, request.device).on_device)));
+  EXPECT_EQ(within_and_beyond(lives(schedule.buffers)),
+            within_and_beyond(lives(ProgramBuffers(graph)
+                                        .of(graph, request.batches.train, scratch_bytes, request.device.kind)
+                                        .on_device)));
   EXPECT_EQ(schedule.cut_at, layout_cut(graph));
   std::vector<std::tuple<uint32_t, uint32_t, Space>> found, want;
   for (const TimedCopy& copy : schedule.copies) found.emplace_back(copy.op, copy.end, copy.to);
@@ -87,7 +87,7 @@ void expect_the_graphs(const GridPoint& point, Seen& seen) {
   SCOPED_TRACE(text_of(point));
   PlanRequest request = request_of(point);
   for (const UpdatesAtUse at_use : {UpdatesAtUse::kWhereFaster, UpdatesAtUse::kAlways}) {
-    request.updates_at_use = at_use;
+    request.offload.updates_at_use = at_use;
     Graph graph = graph_before(request);
     UpdateOrder order = find_update_order(graph, request).value();
     if (order.place.is_at_use) updates_at_use_pass().run(graph);
@@ -144,8 +144,8 @@ TEST(StateSchedule, AProgramWithoutStatesHasNoRoomForThem) {
   GridPoint point = full_batch("bert-base-uncased", 8, 128);
   point.offload_optimizer = true;
   PlanRequest request = request_of(point);
-  request.optimizer.kind = OptimizerKind::kSgd;
-  request.optimizer.momentum = 0;
+  request.update.optimizer.kind = OptimizerKind::kSgd;
+  request.update.optimizer.momentum = 0;
   EXPECT_FALSE(find_update_order(graph_before(request), request).has_value());
 }
 

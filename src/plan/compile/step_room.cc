@@ -29,15 +29,14 @@ constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 // States are brought from the backward pass on. Where that runs several times a step, they would come as
 // often.
 uint32_t first_position(std::span<const Segment> segments, const PlanRequest& request) {
-  const Segment from = request.gradient_accumulation_steps > 1 ? Segment::kOptimizer : Segment::kBackward;
+  const Segment from = request.batches.accumulation_steps > 1 ? Segment::kOptimizer : Segment::kBackward;
   const auto it = std::ranges::find_if(segments, [&](Segment segment) { return segment >= from; });
   return static_cast<uint32_t>(it - segments.begin());
 }
 
 // Whether something may stay on the device from one step to the next.
 bool may_defer(const PlanRequest& request) {
-  return request.gradient_accumulation_steps == 1 && !request.offload_activations &&
-         !request.separate_buffers;
+  return request.batches.accumulation_steps == 1 && !request.offload.activations && !request.separate_buffers;
 }
 
 // A room, what is made of it and how long a step then is.
@@ -184,7 +183,7 @@ std::optional<UpdateOrder> find_update_order(const Graph& graph, const PlanReque
   if (offers.has_none()) return std::nullopt;
   Offer in_step = fastest_in_step(offers, request);
   if (in_step.room.live_bytes.empty()) in_step.ms = offers.tight().ms;
-  const bool must_win = request.updates_at_use == UpdatesAtUse::kWhereFaster;
+  const bool must_win = request.offload.updates_at_use == UpdatesAtUse::kWhereFaster;
   const double most_ms = must_win ? (1 - kLeastGain) * in_step.ms : std::numeric_limits<double>::infinity();
   Offer at_use = late_offer(graph, request, offers.most_bytes(), most_ms);
   const bool is_at_use = !at_use.room.live_bytes.empty();

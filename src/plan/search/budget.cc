@@ -10,7 +10,7 @@
 
 #include "graph/analysis/blocks.h"
 #include "plan/anatomy/operations.h"
-#include "plan/compile/begun_graphs.h"
+#include "plan/compile/graphs.h"
 #include "plan/search/keep_menu.h"
 
 namespace plimsoll {
@@ -222,7 +222,7 @@ class BudgetSearch {
         smallest_->name == "chosen" ? "with all that can be computed again"
                                     : "--recompute " + smallest_->name,
         mib(smallest_->total_bytes - result_.budget_bytes), std::ceil(mib(smallest_->total_bytes)),
-        request_.length_argument);
+        request_.labels.length_argument);
   }
 
   PlanRequest request_;

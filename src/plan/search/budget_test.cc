@@ -27,14 +27,14 @@ struct BudgetCase {
 
 PlanRequest request_of(const BudgetCase& test) {
   PlanRequest request = preset_request(test.preset, test.sequences, test.longest);
-  request.gradient_accumulation_steps = test.accumulation;
+  request.batches.accumulation_steps = test.accumulation;
   if (test.bf16) {
-    request.activation_dtype = DType::kBF16;
-    request.isa = CpuIsa::kAmx;
+    request.precision.activation_dtype = DType::kBF16;
+    request.device.isa = CpuIsa::kAmx;
   }
   if (!test.gpu.empty()) {
-    request.device = KernelDevice::kCuda;
-    request.gpu = *find_gpu_target(test.gpu);
+    request.device.kind = KernelDevice::kCuda;
+    request.device.gpu = *find_gpu_target(test.gpu);
     request.captured_buckets = {1, 1, 1};
   }
   return request;
@@ -152,9 +152,9 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
 // Of four layers the last differs most from the one that was measured: what it takes is corrected.
 TEST(Selective, CorrectsItsTimeByThatOfThePlan) {
   PlanRequest request = request_of({"bert-base-uncased", 8, 256, 1, false, ""});
-  request.model.num_hidden_layers = 4;
-  request.model.vocab_size = 1000;
-  request.num_threads = 1;
+  request.model.config.num_hidden_layers = 4;
+  request.model.config.vocab_size = 1000;
+  request.device.num_threads = 1;
   const RecomputeOutcome cheap = with_policy(request, RecomputePolicy::kCheap);
   const BudgetChoice found = choose_selective(request);
   EXPECT_LT(found.best.total_bytes, cheap.total_bytes);
@@ -171,8 +171,8 @@ TEST(Selective, ComputesNothingAgainWhereThatFreesNothing) {
 TEST(Budget, SmallModelsHaveBudgetsToo) {
   for (const int64_t layers : {1, 2, 3}) {
     PlanRequest request = small_request();
-    request.model.num_hidden_layers = layers;
-    request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+    request.model.config.num_hidden_layers = layers;
+    request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
     int faster = 0;
     expect_never_worse(request, {0, 5, 10}, faster);
   }

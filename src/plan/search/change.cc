@@ -46,53 +46,53 @@ void Change::note(std::string text) {
 }
 
 void Change::use_micro_batch(int64_t sequences) {
-  const int64_t effective = request_.train_bucket.sequences * request_.gradient_accumulation_steps;
+  const int64_t effective = request_.batches.train.sequences * request_.batches.accumulation_steps;
   PLIMSOLL_CHECK(sequences > 0 && effective % sequences == 0, "{} sequences of {}", sequences, effective);
-  if (request_.gradient_accumulation_steps == 1) note("same effective batch; gradients then accumulate");
-  request_.train_bucket = with_sequences(request_.train_bucket, sequences);
-  request_.gradient_accumulation_steps = effective / sequences;
+  if (request_.batches.accumulation_steps == 1) note("same effective batch; gradients then accumulate");
+  request_.batches.train = with_sequences(request_.batches.train, sequences);
+  request_.batches.accumulation_steps = effective / sequences;
   arguments_.push_back(fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
-                                   sequences, request_.gradient_accumulation_steps));
+                                   sequences, request_.batches.accumulation_steps));
 }
 
 void Change::use_evaluation_batch(int64_t sequences) {
-  request_.evaluate_bucket = with_sequences(request_.evaluate_bucket, sequences);
+  request_.batches.evaluate = with_sequences(request_.batches.evaluate, sequences);
   arguments_.push_back(fmt::format("--per_device_eval_batch_size {}", sequences));
 }
 
 void Change::use_length(int64_t longest) {
-  request_.train_bucket = with_longest(request_.train_bucket, longest);
-  request_.evaluate_bucket = with_longest(request_.evaluate_bucket, longest);
-  arguments_.push_back(fmt::format("{} {}", request_.length_argument, longest));
-  note(request_.shorter_words);
+  request_.batches.train = with_longest(request_.batches.train, longest);
+  request_.batches.evaluate = with_longest(request_.batches.evaluate, longest);
+  arguments_.push_back(fmt::format("{} {}", request_.labels.length_argument, longest));
+  note(request_.labels.shorter_effect);
   effect_ = Effect::kOtherModel;
 }
 
 void Change::use_sgd() {
-  request_.optimizer.kind = OptimizerKind::kSgd;
-  request_.optimizer.momentum = 0.0;
+  request_.update.optimizer.kind = OptimizerKind::kSgd;
+  request_.update.optimizer.momentum = 0.0;
   arguments_.emplace_back("--optim sgd");
   note("trains differently");
   effect_ = Effect::kOtherModel;
 }
 
 void Change::use_bf16() {
-  request_.activation_dtype = DType::kBF16;
+  request_.precision.activation_dtype = DType::kBF16;
   arguments_.emplace_back("--bf16");
   note("rounds differently");
   effect_ = std::max(effect_, Effect::kRounding);
 }
 
 void Change::use_optimizer_in_backward() {
-  request_.optimizer_in_backward = true;
+  request_.update.in_backward = true;
   arguments_.emplace_back("--optimizer_in_backward");
 }
 
 void Change::use_copies_at_use() {
-  request_.copies_at_use = true;
+  request_.precision.copies_at_use = true;
   arguments_.emplace_back("--weight_copies at_use");
   // Ties of bf16 go the other way.
-  if (request_.activation_dtype == DType::kBF16) effect_ = std::max(effect_, Effect::kRounding);
+  if (request_.precision.activation_dtype == DType::kBF16) effect_ = std::max(effect_, Effect::kRounding);
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
@@ -104,7 +104,7 @@ void Change::use_recompute(RecomputePolicy policy) {
                            ? "--gradient_checkpointing"
                            : fmt::format("--recompute {}", recompute_policy_name(policy)));
   // Normalised values are rounded before they are read again.
-  if (request_.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+  if (request_.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
 void Change::use_methods(const MethodSet& set) {
@@ -131,7 +131,7 @@ void Change::use_recompute_budget(int64_t limit_bytes) {
     return;
   }
   arguments_.push_back(fmt::format("--recompute_budget {}MiB", limit_bytes / kMiB));
-  if (request_.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
+  if (request_.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
 std::optional<Suggestion> Change::planned(int64_t limit_bytes, double own_ms) const {
@@ -156,9 +156,9 @@ double ms_per_sample(const Plan& plan) {
 }
 
 std::vector<int64_t> smaller_micro_batches(const PlanRequest& request) {
-  if (!request.train || request.optimizer_in_backward) return {};
-  const int64_t batch = request.train_bucket.sequences;
-  const int64_t effective = batch * request.gradient_accumulation_steps;
+  if (!request.train || request.update.in_backward) return {};
+  const int64_t batch = request.batches.train.sequences;
+  const int64_t effective = batch * request.batches.accumulation_steps;
   std::vector<int64_t> sizes;
   for (int64_t size = batch / 2; size >= 1; --size) {
     if (effective % size == 0 && (sizes.empty() || size <= sizes.back() / 2)) sizes.push_back(size);
@@ -168,12 +168,12 @@ std::vector<int64_t> smaller_micro_batches(const PlanRequest& request) {
 
 std::vector<int64_t> smaller_evaluation_batches(const PlanRequest& request) {
   if (!request.evaluate) return {};
-  return halves(request.evaluate_bucket.sequences, 1);
+  return halves(request.batches.evaluate.sequences, 1);
 }
 
 std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
-  const int64_t train = request.train ? request.train_bucket.longest : 0;
-  const int64_t evaluate = request.evaluate ? request.evaluate_bucket.longest : 0;
+  const int64_t train = request.train ? request.batches.train.longest : 0;
+  const int64_t evaluate = request.evaluate ? request.batches.evaluate.longest : 0;
   return halves(std::max(train, evaluate), kShortestSequence);
 }
 
@@ -190,22 +190,22 @@ std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
 }
 
 bool can_use_bf16(const PlanRequest& request) {
-  return request.train && request.dtype == DType::kF32 && !request.activation_dtype &&
-         (request.device == KernelDevice::kCuda ? request.gpu.bf16_tflops > 0
-                                                : has_bf16_products(request.isa));
+  return request.train && request.precision.dtype == DType::kF32 && !request.precision.activation_dtype &&
+         (request.device.kind == KernelDevice::kCuda ? request.device.gpu.bf16_tflops > 0
+                                                     : has_bf16_products(request.device.isa));
 }
 
 bool can_use_sgd(const PlanRequest& request) {
-  return request.train && !optimizer_state_names(request.optimizer).empty();
+  return request.train && !optimizer_state_names(request.update.optimizer).empty();
 }
 
 bool can_update_in_backward(const PlanRequest& request) {
-  return request.train && !request.optimizer_in_backward && request.optimizer.max_grad_norm == 0.0 &&
-         request.gradient_accumulation_steps == 1;
+  return request.train && !request.update.in_backward && request.update.optimizer.max_grad_norm == 0.0 &&
+         request.batches.accumulation_steps == 1;
 }
 
 bool can_copy_at_use(const Plan& plan) {
-  return !plan.request.copies_at_use && !plan.weight_copies.empty();
+  return !plan.request.precision.copies_at_use && !plan.weight_copies.empty();
 }
 
 bool evaluation_is_larger(const Plan& plan) {

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "plan/anatomy/operations.h"
-#include "plan/compile/begun_graphs.h"
+#include "plan/compile/graphs.h"
 #include "plan/compile/op_times.h"
 #include "plan/search/budget.h"
 
@@ -28,7 +28,7 @@ FitNeeds needs_of(const Plan& plan) {
   const double ops_ms = operations.total().ms - operations.group(OpGroup::kDataMovement).ms;
   needs.least_ms = std::max(ops_ms, link_ms) / samples;
   const double update_ms = operations.segment(Segment::kOptimizer).ms;
-  needs.passes_ms = plan.request.optimizer_in_backward ? 0 : (ops_ms - update_ms) / samples;
+  needs.passes_ms = plan.request.update.in_backward ? 0 : (ops_ms - update_ms) / samples;
   return needs;
 }
 
@@ -36,12 +36,12 @@ FitNeeds needs_of(const Plan& plan) {
 
 PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
   // What holds logits in chunks depends on the bucket and is begun each time.
-  if (chunks_loss(request, request.train_bucket)) return begin_graphs(request);
+  if (chunks_loss(request, request.batches.train)) return begin_graphs(request);
   Group* group = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const auto it =
-        std::ranges::find_if(groups_, [&](const Group& each) { return begin_alike(each.request, request); });
+    const auto it = std::ranges::find_if(
+        groups_, [&](const Group& each) { return share_begun_graphs(each.request, request); });
     if (it == groups_.end()) groups_.emplace_back().request = request;
     group = it == groups_.end() ? &groups_.back() : &*it;
   }
@@ -63,7 +63,7 @@ FitPlanner::FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGra
 }
 
 bool FitPlanner::takes(const FitShape& shape) const {
-  return shape.accumulation == 1 || !given_.optimizer_in_backward;
+  return shape.accumulation == 1 || !given_.update.in_backward;
 }
 
 bool FitPlanner::fits(int64_t bytes) const {
@@ -72,17 +72,17 @@ bool FitPlanner::fits(int64_t bytes) const {
 }
 
 void FitPlanner::set(const FitShape& shape) {
-  const Bucket& given = given_.train_bucket;
+  const Bucket& given = given_.batches.train;
   Bucket bucket{
       .tokens = shape.micro_batch * shape.longest, .sequences = shape.micro_batch, .longest = shape.longest};
   if (subject_.lengths == SequenceLengths::kAsInBatch) bucket.tokens = std::min(bucket.tokens, given.tokens);
-  request_.train_bucket = bucket;
+  request_.batches.train = bucket;
   request_.host = given_.host;
   request_.host.data_bytes += subject_.host_bytes_per_token * (bucket.tokens - given.tokens);
-  request_.gradient_accumulation_steps = shape.accumulation;
+  request_.batches.accumulation_steps = shape.accumulation;
   if (given_.evaluate && subject_.lengths == SequenceLengths::kAllLongest) {
-    const int64_t sequences = given_.evaluate_bucket.sequences;
-    request_.evaluate_bucket = {
+    const int64_t sequences = given_.batches.evaluate.sequences;
+    request_.batches.evaluate = {
         .tokens = sequences * shape.longest, .sequences = sequences, .longest = shape.longest};
   }
   if (subject_.captured_buckets) request_.captured_buckets = subject_.captured_buckets(request_);
@@ -90,12 +90,12 @@ void FitPlanner::set(const FitShape& shape) {
 
 FitNeeds FitPlanner::placed_with(const FitShape& shape, RecomputePolicy policy) {
   set(shape);
-  request_.early_states = request_.saved_in_room = false;
+  request_.offload.early_states = request_.offload.saved_in_headroom = false;
   request_.recompute = given_.recompute;
   if (recompute_ != RecomputeChosen::kByPolicy) request_.recompute = {.policy = policy};
   const bool accumulates = shape.accumulation > 1;
   Graphs& graphs =
-      graphs_[{accumulates, chunks_loss(request_, request_.train_bucket), request_.recompute.policy}];
+      graphs_[{accumulates, chunks_loss(request_, request_.batches.train), request_.recompute.policy}];
   const bool is_first = !graphs.placer;
   if (is_first) graphs.placer.emplace(request_, finish_graphs(request_, shared_.begun(request_)));
   const auto start = std::chrono::steady_clock::now();
@@ -126,12 +126,12 @@ FitNeeds FitPlanner::placed(const FitShape& shape) {
 FitNeeds FitPlanner::built_with(const FitShape& shape, RecomputeChoice choice) {
   set(shape);
   request_.recompute = std::move(choice);
-  request_.early_states = given_.early_states;
-  request_.saved_in_room = given_.saved_in_room;
+  request_.offload.early_states = given_.offload.early_states;
+  request_.offload.saved_in_headroom = given_.offload.saved_in_headroom;
   const auto it = graphs_.find(
-      {shape.accumulation > 1, chunks_loss(request_, request_.train_bucket), request_.recompute.policy});
-  const bool is_placed = (!request_.offload_optimizer || !request_.early_states) &&
-                         (!request_.offload_activations || !request_.saved_in_room) &&
+      {shape.accumulation > 1, chunks_loss(request_, request_.batches.train), request_.recompute.policy});
+  const bool is_placed = (!request_.update.offload_states || !request_.offload.early_states) &&
+                         (!request_.offload.activations || !request_.offload.saved_in_headroom) &&
                          request_.recompute.kept_of_block.empty();
   if (is_placed && it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs;
   ++num_plans_;
@@ -143,8 +143,8 @@ FitNeeds FitPlanner::built_with(const FitShape& shape, RecomputeChoice choice) {
 std::optional<FitNeeds> FitPlanner::built(const FitShape& shape) {
   if (recompute_ == RecomputeChosen::kByPolicy) return built_with(shape, given_.recompute);
   set(shape);
-  request_.early_states = given_.early_states;
-  request_.saved_in_room = given_.saved_in_room;
+  request_.offload.early_states = given_.offload.early_states;
+  request_.offload.saved_in_headroom = given_.offload.saved_in_headroom;
   request_.recompute = {};
   try {
     BudgetChoice found = recompute_ == RecomputeChosen::kSelective
@@ -160,11 +160,11 @@ std::optional<FitNeeds> FitPlanner::built(const FitShape& shape) {
 
 int64_t FitPlanner::sure_bytes(const FitShape& shape) {
   set(shape);
-  request_.early_states = request_.saved_in_room = false;
+  request_.offload.early_states = request_.offload.saved_in_headroom = false;
   request_.recompute = given_.recompute;
   if (recompute_ == RecomputeChosen::kByBudget) request_.recompute = {.policy = RecomputePolicy::kFull};
   const auto it = graphs_.find(
-      {shape.accumulation > 1, chunks_loss(request_, request_.train_bucket), request_.recompute.policy});
+      {shape.accumulation > 1, chunks_loss(request_, request_.batches.train), request_.recompute.policy});
   if (it != graphs_.end() && it->second.built_for == shape) return it->second.own_needs.bytes;
   ++num_plans_;
   return place_plan(request_, finish_graphs(request_, shared_.begun(request_))).total_bytes();

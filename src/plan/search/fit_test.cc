@@ -9,7 +9,7 @@
 #include "graph/ir/text.h"
 #include "hardware/gpu_target.h"
 #include "plan/anatomy/testing/plan_case.h"
-#include "plan/compile/begun_graphs.h"
+#include "plan/compile/graphs.h"
 #include "plan/compile/placer.h"
 #include "plan/search/budget.h"
 #include "plan/search/change.h"
@@ -44,7 +44,7 @@ TEST(PlacePlan, GraphsServeOtherBuckets) {
     const Plan placed = place_plan(request, graphs);
     EXPECT_NEAR(static_cast<double>(placed.arena_bytes) / static_cast<double>(own.arena_bytes), 1, 0.02)
         << sequences;
-    EXPECT_EQ(placed.train->ladder.back().tokens, request.train_bucket.tokens);
+    EXPECT_EQ(placed.train->ladder.back().tokens, request.batches.train.tokens);
   }
 }
 
@@ -74,8 +74,8 @@ TEST(Placer, PlacesEverySizeAsANewOneDoes) {
     Placer placer(small, graphs);
     for (const int64_t sequences : {3, 1, 20, 3}) {
       PlanRequest request = small;
-      request.train_bucket = {.tokens = sequences * 40, .sequences = sequences, .longest = 40};
-      request.evaluate_bucket = {.tokens = sequences * 80, .sequences = sequences * 2, .longest = 40};
+      request.batches.train = {.tokens = sequences * 40, .sequences = sequences, .longest = 40};
+      request.batches.evaluate = {.tokens = sequences * 80, .sequences = sequences * 2, .longest = 40};
       request.host.data_bytes += sequences;
       const Plan fresh = place_plan(request, graphs);
       const Plan& again = placer.place(sizes_of(request));
@@ -97,20 +97,21 @@ TEST(BeginAlike, IsTrueOfTheSameGraphs) {
   std::vector<PlanRequest> requests;
   for (const auto& change : std::vector<std::function<void(PlanRequest&)>>{
            [](PlanRequest&) {}, [](PlanRequest& r) { r.recompute.policy = RecomputePolicy::kFull; },
-           [](PlanRequest& r) { r.train_bucket = {.tokens = 999, .sequences = 9, .longest = 111}; },
-           [](PlanRequest& r) { r.offload_activations = true; },
+           [](PlanRequest& r) { r.batches.train = {.tokens = 999, .sequences = 9, .longest = 111}; },
+           [](PlanRequest& r) { r.offload.activations = true; },
            [](PlanRequest& r) { r.memory_limit_bytes = 1; },
-           [](PlanRequest& r) { r.gradient_accumulation_steps = 2; },
-           [](PlanRequest& r) { r.optimizer.kind = OptimizerKind::kLion; },
-           [](PlanRequest& r) { r.offload_optimizer = true; },
-           [](PlanRequest& r) { r.freeze = {"*embeddings*"}; }, [](PlanRequest& r) { r.lora = LoraConfig{}; },
+           [](PlanRequest& r) { r.batches.accumulation_steps = 2; },
+           [](PlanRequest& r) { r.update.optimizer.kind = OptimizerKind::kLion; },
+           [](PlanRequest& r) { r.update.offload_states = true; },
+           [](PlanRequest& r) { r.model.freeze = {"*embeddings*"}; },
+           [](PlanRequest& r) { r.model.lora = LoraConfig{}; },
            [](PlanRequest& r) { r.chunked_loss = ChunkedLoss::kAlways; },
            [](PlanRequest& r) { r.passes.disabled = {"fuse"}; }, [](PlanRequest& r) { r.evaluate = false; },
-           [](PlanRequest& r) { r.label_smoothing = 0.1; }}) {
+           [](PlanRequest& r) { r.model.label_smoothing = 0.1; }}) {
     for (const bool is_half : {false, true}) {
       requests.push_back(small_request());
-      if (is_half) requests.back().activation_dtype = DType::kBF16;
-      if (is_half) requests.back().isa = CpuIsa::kAmx;
+      if (is_half) requests.back().precision.activation_dtype = DType::kBF16;
+      if (is_half) requests.back().device.isa = CpuIsa::kAmx;
       change(requests.back());
     }
   }
@@ -123,7 +124,7 @@ TEST(BeginAlike, IsTrueOfTheSameGraphs) {
   int num_alike = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
     for (size_t k = 0; k < i; ++k) {
-      if (!begin_alike(requests[i], requests[k])) continue;
+      if (!share_begun_graphs(requests[i], requests[k])) continue;
       EXPECT_EQ(texts[i], texts[k]) << i << " and " << k;
       ++num_alike;
     }
@@ -135,14 +136,14 @@ TEST(BeginAlike, IsTrueOfTheSameGraphs) {
 // begun for another one is not kept.
 TEST(BeginAlike, EvaluationIsOfTheBucketThatIsFinished) {
   PlanRequest small = preset_request("bert-large-uncased", 1, 128);
-  small.device = KernelDevice::kCuda;
-  small.gpu = *find_gpu_target("h200");
-  small.activation_dtype = DType::kBF16;
+  small.device.kind = KernelDevice::kCuda;
+  small.device.gpu = *find_gpu_target("h200");
+  small.precision.activation_dtype = DType::kBF16;
   small.evaluate = true;
-  small.evaluate_bucket = {.tokens = 128, .sequences = 1, .longest = 128};
+  small.batches.evaluate = {.tokens = 128, .sequences = 1, .longest = 128};
   PlanRequest large = small;
-  large.evaluate_bucket = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
-  ASSERT_TRUE(begin_alike(small, large));
+  large.batches.evaluate = {.tokens = 64 * 512, .sequences = 64, .longest = 512};
+  ASSERT_TRUE(share_begun_graphs(small, large));
   const auto evaluation = [](const PlanGraphs& graphs) { return print_graph(graphs.evaluate->graph); };
   const std::string whole = evaluation(build_graphs(large));
   ASSERT_NE(whole, evaluation(build_graphs(small)));
@@ -152,10 +153,10 @@ TEST(BeginAlike, EvaluationIsOfTheBucketThatIsFinished) {
 // The documents: 4 x 16 where it fits, not 1 x 64.
 TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   PlanRequest request = preset_request("bert-large-uncased", 1, 512);
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("l4");
-  request.gradient_accumulation_steps = 64;
-  request.memory_limit_bytes = request.gpu.memory_bytes;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("l4");
+  request.batches.accumulation_steps = 64;
+  request.memory_limit_bytes = request.device.gpu.memory_bytes;
   const std::string text = needless_accumulation(build_plan(request));
   EXPECT_NE(text.find("64 micro-batches of 1 are accumulated"), std::string::npos) << text;
   EXPECT_NE(text.find("--per_device_train_batch_size 32 --gradient_accumulation_steps 2"), std::string::npos)
@@ -164,10 +165,10 @@ TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "nothing larger fits";
   request.memory_limit_bytes.reset();
   EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "no limit is known";
-  EXPECT_NE(needless_accumulation(build_plan(request), request.gpu.memory_bytes), "")
+  EXPECT_NE(needless_accumulation(build_plan(request), request.device.gpu.memory_bytes), "")
       << "the machine has room";
-  request.memory_limit_bytes = request.gpu.memory_bytes;
-  request.gradient_accumulation_steps = 1;
+  request.memory_limit_bytes = request.device.gpu.memory_bytes;
+  request.batches.accumulation_steps = 1;
   EXPECT_EQ(needless_accumulation(build_plan(request)), "");
 }
 
@@ -183,21 +184,21 @@ MethodSpace space_of(PlanRequest request, int64_t limit, const std::vector<std::
 
 int64_t bytes_of(PlanRequest request, int64_t micro, int64_t accumulation, int64_t longest) {
   request.evaluate = false;
-  request.train_bucket = {.tokens = micro * longest, .sequences = micro, .longest = longest};
-  request.gradient_accumulation_steps = accumulation;
+  request.batches.train = {.tokens = micro * longest, .sequences = micro, .longest = longest};
+  request.batches.accumulation_steps = accumulation;
   return build_plan(request).total_bytes();
 }
 
 // On a card whose context does not hide what so small a model needs.
 PlanRequest small_request_on_gpu() {
   PlanRequest request = small_request();
-  request.model.num_hidden_layers = 2;
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.gpu.constant_bytes = 0;
+  request.model.config.num_hidden_layers = 2;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.device.gpu.constant_bytes = 0;
   request.captured_buckets = {1, 1, 1};
-  request.offload_least_bytes = 1024;
-  request.elements_at_once = 1 << 14;
+  request.offload.least_bytes = 1024;
+  request.update.elements_at_once = 1 << 14;
   return request;
 }
 
@@ -245,7 +246,7 @@ TEST(SearchFit, AnswersAreTheLargestThatFit) {
 
 TEST(SearchFit, AMethodThatSavesMemoryIsThereWhereItIsNeeded) {
   PlanRequest request = small_request();
-  request.isa = CpuIsa::kAmx;
+  request.device.isa = CpuIsa::kAmx;
   const FitQuestion question{
       .effective_batch = 64, .longest = 128, .most_tokens = 256, .largest_batch = 64, .num_detailed = 3};
   const std::vector<std::string> names{"bf16", "checkpointing"};
@@ -333,13 +334,13 @@ TEST(SearchFit, MissesNothingThatFits) {
     Effect most = Effect::kRounding;
   };
   std::vector<Case> cases(3, {.request = small_request_on_gpu(), .names = kAllNames});
-  cases[1].request.optimizer.max_grad_norm = 0.0;
+  cases[1].request.update.optimizer.max_grad_norm = 0.0;
   cases[1].names = {
       "bf16",       "pure_bf16",         "copies_at_use",       "checkpointing", "optimizer_in_backward",
       "adamw_8bit", "offload_optimizer", "offload_activations", "chunked_loss"};
-  cases[1].request.model.num_labels = 132000;  // whose logits are 1 MiB
-  cases[1].request.elements_at_once = 1 << 20;
-  cases[2].request.activation_dtype = DType::kBF16;
+  cases[1].request.model.config.num_labels = 132000;  // whose logits are 1 MiB
+  cases[1].request.update.elements_at_once = 1 << 20;
+  cases[2].request.precision.activation_dtype = DType::kBF16;
   cases[2].names = {"bf16_gradients", "copies_at_use", "checkpointing",     "optimizer_in_backward",
                     "adafactor",      "sgd",           "offload_optimizer", "offload_activations"};
   cases[2].most = Effect::kOtherModel;
@@ -393,9 +394,9 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
 // On whichever thread it is found, and whatever the others find.
 TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
   PlanRequest request = small_request_on_gpu();
-  request.optimizer_in_backward = true;
-  request.optimizer.max_grad_norm = 0.0;
-  request.activation_dtype = DType::kF16;
+  request.update.in_backward = true;
+  request.update.optimizer.max_grad_norm = 0.0;
+  request.precision.activation_dtype = DType::kF16;
   for (const int num_threads : {1, 3}) {
     const FitQuestion question{.effective_batch = 4, .longest = 16, .num_threads = num_threads};
     const FitSearch search = search_fit(space_of(request, int64_t{1} << 40, {"adamw_8bit"}), question);
@@ -408,7 +409,7 @@ TEST(SearchFit, ASetThatCannotBePlannedIsNamedWithItsReason) {
 // The plan of a budget computes again no more than it has to: it stands where layers as wholes are slower.
 TEST(SearchFit, ABudgetStandsInPlaceOfCheckpointing) {
   PlanRequest request = small_request();
-  request.model.num_hidden_layers = 12;
+  request.model.config.num_hidden_layers = 12;
   PlanRequest full = request;
   full.recompute.policy = RecomputePolicy::kFull;
   const int64_t limit = (bytes_of(request, 1, 1, 512) + bytes_of(full, 1, 1, 512)) / 2;
@@ -429,7 +430,7 @@ TEST(SearchFit, ABudgetStandsInPlaceOfCheckpointing) {
 TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   PlanRequest request = small_request();
   request.evaluate = false;
-  request.model.num_hidden_layers = 8;
+  request.model.config.num_hidden_layers = 8;
   const FitQuestion question{
       .effective_batch = 4, .longest = 128, .most_tokens = 256, .largest_batch = 16, .num_detailed = 1};
   FitSubject subject{.request = request, .recompute = RecomputeChosen::kSelective};
@@ -438,8 +439,9 @@ TEST(SearchFit, AChoiceThatWasAskedForIsMadeForEachBatch) {
   ASSERT_EQ(selective.answers.size(), 1u);
   PlanRequest chosen = request;
   const FitAnswer& answer = selective.answers[0];
-  chosen.train_bucket = {.tokens = answer.micro_batch * 128, .sequences = answer.micro_batch, .longest = 128};
-  chosen.gradient_accumulation_steps = answer.accumulation;
+  chosen.batches.train = {
+      .tokens = answer.micro_batch * 128, .sequences = answer.micro_batch, .longest = 128};
+  chosen.batches.accumulation_steps = answer.accumulation;
   chosen.recompute = choose_selective(chosen).best.choice;
   EXPECT_EQ(answer.total_bytes, build_plan(chosen).total_bytes());
 

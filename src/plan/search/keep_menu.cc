@@ -7,7 +7,7 @@
 #include "graph/analysis/repeated.h"
 #include "graph/ops/op.h"
 #include "plan/anatomy/operations.h"
-#include "plan/compile/begun_graphs.h"
+#include "plan/compile/graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -94,7 +94,8 @@ KeepOption measured(const Plan& plan, const std::string& block) {
 
 PlanRequest small_request_of(const PlanRequest& request) {
   PlanRequest small = request;
-  small.model.num_hidden_layers = std::min(request.model.num_hidden_layers, kBlocksOfSmallModel);
+  small.model.config.num_hidden_layers =
+      std::min(request.model.config.num_hidden_layers, kBlocksOfSmallModel);
   small.evaluate = false;
   small.memory_limit_bytes.reset();
   small.passes.dump = nullptr;

@@ -16,8 +16,8 @@ MethodSet set_of(const std::vector<std::string>& names) {
 
 PlanRequest on_h200() {
   PlanRequest request = small_request();
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   return request;
 }
 
@@ -61,12 +61,12 @@ TEST(Methods, WhatIsRefusedOrChangesNothingIsNotMade) {
                                              {"pure_bf16", "optimizer_in_backward", "offload_activations"}})
     EXPECT_TRUE(with_methods(gpu, set_of(names)).has_value()) << set_of(names).text();
   PlanRequest own = gpu;
-  own.activation_dtype = DType::kBF16;
+  own.precision.activation_dtype = DType::kBF16;
   EXPECT_FALSE(with_methods(own, set_of({"bf16"})).has_value()) << "it is there already";
   EXPECT_FALSE(with_methods(own, set_of({"fp16"})).has_value());
   EXPECT_TRUE(with_methods(own, set_of({"pure_bf16"})).has_value());
   EXPECT_TRUE(with_methods(own, set_of({"bf16_gradients"})).has_value());
-  own.optimizer.momentum_dtype = DType::kBF16;
+  own.update.optimizer.momentum_dtype = DType::kBF16;
   EXPECT_FALSE(with_methods(own, set_of({"adamw_8bit"})).has_value()) << "--optim_args would stand beside it";
 }
 
@@ -81,16 +81,16 @@ TEST(Methods, AnEffectIsThatOnTheRun) {
   EXPECT_EQ(effect({"pure_bf16", "checkpointing"}), Effect::kRounding);
   EXPECT_EQ(effect({"lion_8bit"}), Effect::kOtherModel);
   EXPECT_EQ(effect({"optimizer_in_backward"}), Effect::kOtherModel) << "it does not clip";
-  request.optimizer.max_grad_norm = 0.0;
+  request.update.optimizer.max_grad_norm = 0.0;
   EXPECT_EQ(effect({"optimizer_in_backward"}), Effect::kNone);
-  request.optimizer.kind = OptimizerKind::kLion;
+  request.update.optimizer.kind = OptimizerKind::kLion;
   EXPECT_EQ(effect({"lion_8bit"}), Effect::kRounding);
   EXPECT_EQ(effect({"adamw_8bit"}), Effect::kOtherModel);
   EXPECT_EQ(effect({"bf16_moments"}), Effect::kOtherModel);
-  request.activation_dtype = DType::kF16;
+  request.precision.activation_dtype = DType::kF16;
   EXPECT_EQ(effect({"copies_at_use"}), Effect::kNone);
   EXPECT_EQ(effect({"checkpointing"}), Effect::kRounding);
-  request.activation_dtype = DType::kBF16;
+  request.precision.activation_dtype = DType::kBF16;
   EXPECT_EQ(effect({"copies_at_use"}), Effect::kRounding);
 }
 
@@ -102,7 +102,7 @@ TEST(Methods, WordsKeepStatesWhereTheyAre) {
   EXPECT_EQ(words({"adamw_8bit", "offload_optimizer"}),
             (std::vector<std::string>{"--optim", "paged_adamw_8bit"}));
   EXPECT_EQ(words({"recompute_budget"}), (std::vector<std::string>{"--recompute_budget", "3072MiB"}));
-  request.offload_optimizer = true;
+  request.update.offload_states = true;
   EXPECT_EQ(words({"lion"}), (std::vector<std::string>{"--optim", "lion_32bit", "--offload_optimizer"}));
 }
 

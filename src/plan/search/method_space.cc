@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "plan/compile/begun_graphs.h"
+#include "plan/compile/graphs.h"
 
 namespace plimsoll {
 namespace {
@@ -52,7 +52,7 @@ int64_t least_state_bytes(const OptimizerConfig& config) {
 }  // namespace
 
 bool has_many_logits(const PlanRequest& request, int64_t sequences) {
-  return sequences * request.model.num_labels * dtype_bytes(DType::kF32) >= kMiB;
+  return sequences * request.model.config.num_labels * dtype_bytes(DType::kF32) >= kMiB;
 }
 
 MethodSpace::MethodSpace(FitSubject subject, MethodScope scope, int64_t most_sequences,
@@ -95,8 +95,8 @@ MethodSpace::MethodSpace(FitSubject subject, MethodScope scope, int64_t most_seq
   count(plain);
   for (const TrainedPart& part : scope_.trained_parts) {
     others.push_back(part.method);
-    plain.freeze = part.request.freeze;
-    plain.lora = part.request.lora;
+    plain.model.freeze = part.request.model.freeze;
+    plain.model.lora = part.request.model.lora;
     count(plain);
   }
   for (const Method* other : others) {
@@ -120,8 +120,8 @@ std::optional<PlanRequest> MethodSpace::made(const MethodSet& set) const {
   const TrainedPart* part = part_of(set);
   if (part == nullptr) return with_methods(subject_.request, set);
   PlanRequest request = subject_.request;
-  request.freeze = part->request.freeze;
-  request.lora = part->request.lora;
+  request.model.freeze = part->request.model.freeze;
+  request.model.lora = part->request.model.lora;
   request.host = part->request.host;
   return with_methods(request, set);
 }
@@ -131,13 +131,13 @@ bool MethodSpace::can_be_asked(const MethodSet& set) const {
   const std::optional<PlanRequest> request = made(set);
   // A choice by a budget weighs what the device holds against computing it again, and offloading takes it
   // away from there.
-  return request && (recompute_of(set) != RecomputeChosen::kByBudget || !request->offload_activations);
+  return request && (recompute_of(set) != RecomputeChosen::kByBudget || !request->offload.activations);
 }
 
 std::optional<MethodSet> MethodSpace::with_budget(const MethodSet& set) const {
   if (budget_ == nullptr || !set.has("checkpointing")) return std::nullopt;
   const PlanRequest request = request_of(set);
-  if (request.offload_optimizer || request.offload_activations) return std::nullopt;
+  if (request.update.offload_states || request.offload.activations) return std::nullopt;
   return set.without_kind(budget_->kind).with(*budget_);
 }
 
@@ -196,23 +196,25 @@ int64_t MethodSpace::least_bytes(const MethodSet& set, int64_t accumulation) con
   const size_t place = part == nullptr ? 0 : 1 + static_cast<size_t>(part - scope_.trained_parts.data());
   const auto trained = static_cast<double>(elements_[place].trained);
   const auto frozen = static_cast<double>(elements_[place].frozen);
-  const bool is_on_gpu = request.device == KernelDevice::kCuda;
-  const auto whole = static_cast<double>(dtype_bytes(request.dtype));
+  const bool is_on_gpu = request.device.kind == KernelDevice::kCuda;
+  const auto whole = static_cast<double>(dtype_bytes(request.precision.dtype));
   // A CPU's products round fp32 weights on their way; a GPU's read them in 16 bits.
-  const bool in_16_bits = request.dtype == DType::kBF16 || (is_on_gpu && request.activation_dtype);
-  const double trained_bytes = in_16_bits && request.offload_optimizer ? 2 : whole;
-  const bool is_quantized = request.lora && request.lora->base_weights != BaseWeights::kAsLoaded;
-  const double frozen_bytes = is_quantized ? 0.5 : request.activation_dtype ? 2 : whole;
+  const bool in_16_bits =
+      request.precision.dtype == DType::kBF16 || (is_on_gpu && request.precision.activation_dtype);
+  const double trained_bytes = in_16_bits && request.update.offload_states ? 2 : whole;
+  const bool is_quantized = request.model.lora && request.model.lora->base_weights != BaseWeights::kAsLoaded;
+  const double frozen_bytes = is_quantized ? 0.5 : request.precision.activation_dtype ? 2 : whole;
   const double state_bytes =
-      request.offload_optimizer ? 0 : static_cast<double>(least_state_bytes(request.optimizer));
+      request.update.offload_states ? 0 : static_cast<double>(least_state_bytes(request.update.optimizer));
   double gradient_bytes = 0;
-  if (!request.optimizer_in_backward) {
-    const bool adds_in_f32 = accumulation > 1 && !request.gradient_dtype && request.dtype == DType::kF32;
+  if (!request.update.in_backward) {
+    const bool adds_in_f32 =
+        accumulation > 1 && !request.precision.gradient_dtype && request.precision.dtype == DType::kF32;
     gradient_bytes = in_16_bits && !adds_in_f32 ? 2 : whole;
   }
   const double arena = trained * (trained_bytes + state_bytes + gradient_bytes) + frozen * frozen_bytes;
   const int64_t beside =
-      is_on_gpu ? request.gpu.constant_bytes : request.host.process_bytes + request.host.io_bytes;
+      is_on_gpu ? request.device.gpu.constant_bytes : request.host.process_bytes + request.host.io_bytes;
   return static_cast<int64_t>(arena) + beside;
 }
 

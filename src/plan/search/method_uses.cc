@@ -11,24 +11,25 @@ namespace plimsoll {
 namespace {
 
 bool on_gpu(const PlanRequest& request) {
-  return request.device == KernelDevice::kCuda;
+  return request.device.kind == KernelDevice::kCuda;
 }
 
 bool has_bf16(const PlanRequest& request) {
-  return on_gpu(request) ? request.gpu.bf16_tflops > 0 : has_bf16_products(request.isa);
+  return on_gpu(request) ? request.device.gpu.bf16_tflops > 0 : has_bf16_products(request.device.isa);
 }
 
 bool has_tf32(const PlanRequest& request) {
-  return on_gpu(request) && request.gpu.tf32_tflops > 0;
+  return on_gpu(request) && request.device.gpu.tf32_tflops > 0;
 }
 
 bool computes_in_f32(const PlanRequest& request) {
-  return request.dtype == DType::kF32 && !request.activation_dtype;
+  return request.precision.dtype == DType::kF32 && !request.precision.activation_dtype;
 }
 
 bool splits_weights(const PlanRequest& request) {
-  return request.activation_dtype == DType::kBF16 &&
-         request.optimizer.master_weights != MasterWeights::kWhole && takes_split_weights(request.optimizer);
+  return request.precision.activation_dtype == DType::kBF16 &&
+         request.update.optimizer.master_weights != MasterWeights::kWhole &&
+         takes_split_weights(request.update.optimizer);
 }
 
 // Words of --optim_args stand beside another --optim, which may not know them.
@@ -45,9 +46,9 @@ bool has_plain_options(const OptimizerConfig& config) {
 }
 
 bool use_optimizer(PlanRequest& request, OptimizerKind kind) {
-  if (!has_plain_options(request.optimizer)) return false;
-  if (request.optimizer.kind == kind) return false;
-  request.optimizer.kind = kind;
+  if (!has_plain_options(request.update.optimizer)) return false;
+  if (request.update.optimizer.kind == kind) return false;
+  request.update.optimizer.kind = kind;
   return true;
 }
 
@@ -55,22 +56,22 @@ bool use_optimizer(PlanRequest& request, OptimizerKind kind) {
 // refused or changes nothing.
 bool use_bf16(PlanRequest& request) {
   if (!computes_in_f32(request) || !has_bf16(request)) return false;
-  if (request.fp32_products == Fp32Products::kTf32x3) return false;
-  request.activation_dtype = DType::kBF16;
+  if (request.precision.fp32_products == Fp32Products::kTf32x3) return false;
+  request.precision.activation_dtype = DType::kBF16;
   return true;
 }
 
 bool use_fp16(PlanRequest& request) {
-  if (!computes_in_f32(request) || !(on_gpu(request) || request.reference_kernels)) return false;
-  if (request.fp32_products == Fp32Products::kTf32x3 || request.optimizer_in_backward) return false;
-  request.activation_dtype = DType::kF16;
+  if (!computes_in_f32(request) || !(on_gpu(request) || request.device.reference_kernels)) return false;
+  if (request.precision.fp32_products == Fp32Products::kTf32x3 || request.update.in_backward) return false;
+  request.precision.activation_dtype = DType::kF16;
   return true;
 }
 
 bool use_products(PlanRequest& request, Fp32Products products) {
   if (!computes_in_f32(request) || !has_tf32(request)) return false;
-  if (request.fp32_products != Fp32Products::kF32) return false;
-  request.fp32_products = products;
+  if (request.precision.fp32_products != Fp32Products::kF32) return false;
+  request.precision.fp32_products = products;
   return true;
 }
 
@@ -83,19 +84,20 @@ bool use_tf32x3(PlanRequest& request) {
 }
 
 bool use_pure_bf16(PlanRequest& request) {
-  const bool in_bf16 = request.activation_dtype.value_or(DType::kBF16) == DType::kBF16;
-  if (request.dtype != DType::kF32 || !in_bf16 || !has_bf16(request)) return false;
-  if (request.fp32_products == Fp32Products::kTf32x3) return false;
-  request.dtype = DType::kBF16;
-  request.activation_dtype = DType::kBF16;
-  request.fp32_products = Fp32Products::kF32;
+  const bool in_bf16 = request.precision.activation_dtype.value_or(DType::kBF16) == DType::kBF16;
+  if (request.precision.dtype != DType::kF32 || !in_bf16 || !has_bf16(request)) return false;
+  if (request.precision.fp32_products == Fp32Products::kTf32x3) return false;
+  request.precision.dtype = DType::kBF16;
+  request.precision.activation_dtype = DType::kBF16;
+  request.precision.fp32_products = Fp32Products::kF32;
   return true;
 }
 
 bool use_gradients(PlanRequest& request, DType dtype, bool (*use_half)(PlanRequest&)) {
-  if (!on_gpu(request) || request.gradient_dtype || request.dtype != DType::kF32) return false;
-  if (request.activation_dtype != dtype && !use_half(request)) return false;
-  request.gradient_dtype = dtype;
+  if (!on_gpu(request) || request.precision.gradient_dtype || request.precision.dtype != DType::kF32)
+    return false;
+  if (request.precision.activation_dtype != dtype && !use_half(request)) return false;
+  request.precision.gradient_dtype = dtype;
   return true;
 }
 
@@ -108,9 +110,9 @@ bool use_fp16_gradients(PlanRequest& request) {
 }
 
 bool use_copies_at_use(PlanRequest& request) {
-  if (!on_gpu(request) || request.copies_at_use || splits_weights(request)) return false;
-  if (!request.activation_dtype || request.dtype != DType::kF32) return false;
-  request.copies_at_use = true;
+  if (!on_gpu(request) || request.precision.copies_at_use || splits_weights(request)) return false;
+  if (!request.precision.activation_dtype || request.precision.dtype != DType::kF32) return false;
+  request.precision.copies_at_use = true;
   return true;
 }
 
@@ -122,14 +124,14 @@ bool use_checkpointing(PlanRequest& request) {
 }
 
 bool use_optimizer_in_backward(PlanRequest& request) {
-  if (request.optimizer_in_backward || request.activation_dtype == DType::kF16) return false;
-  request.optimizer_in_backward = true;
-  request.optimizer.max_grad_norm = 0.0;
+  if (request.update.in_backward || request.precision.activation_dtype == DType::kF16) return false;
+  request.update.in_backward = true;
+  request.update.optimizer.max_grad_norm = 0.0;
   return true;
 }
 
 bool use_chunked_loss(PlanRequest& request) {
-  if (!request.passes.is_on("chunked_loss") || request.problem_type != ProblemType::kSingleLabel)
+  if (!request.passes.is_on("chunked_loss") || request.model.problem_type != ProblemType::kSingleLabel)
     return false;
   if (request.chunked_loss == ChunkedLoss::kAlways) return false;
   request.chunked_loss = ChunkedLoss::kAlways;
@@ -137,27 +139,27 @@ bool use_chunked_loss(PlanRequest& request) {
 }
 
 bool has_movable_states(const PlanRequest& request) {
-  const bool has_masters = request.activation_dtype && request.dtype == DType::kF32;
-  return has_masters || !optimizer_state_names(request.optimizer).empty();
+  const bool has_masters = request.precision.activation_dtype && request.precision.dtype == DType::kF32;
+  return has_masters || !optimizer_state_names(request.update.optimizer).empty();
 }
 
 bool use_offload_optimizer(PlanRequest& request) {
-  if (!on_gpu(request) || request.offload_optimizer || !has_movable_states(request)) return false;
-  request.offload_optimizer = true;
+  if (!on_gpu(request) || request.update.offload_states || !has_movable_states(request)) return false;
+  request.update.offload_states = true;
   return true;
 }
 
 bool use_offload_activations(PlanRequest& request) {
-  if (!on_gpu(request) || request.offload_activations) return false;
-  request.offload_activations = true;
+  if (!on_gpu(request) || request.offload.activations) return false;
+  request.offload.activations = true;
   return true;
 }
 
 bool use_bf16_moments(PlanRequest& request) {
-  const bool is_adamw = request.optimizer.kind == OptimizerKind::kAdamW;
-  if (!has_plain_options(request.optimizer)) return false;
+  const bool is_adamw = request.update.optimizer.kind == OptimizerKind::kAdamW;
+  if (!has_plain_options(request.update.optimizer)) return false;
   if (!is_adamw && !use_optimizer(request, OptimizerKind::kAdamW)) return false;
-  request.optimizer.momentum_dtype = request.optimizer.variance_dtype = DType::kBF16;
+  request.update.optimizer.momentum_dtype = request.update.optimizer.variance_dtype = DType::kBF16;
   return true;
 }
 
@@ -188,12 +190,12 @@ bool use_adagrad(PlanRequest& request) {
 // What the host's memory holds of the states stays there with the next ones, of which there are none.
 bool use_sgd(PlanRequest& request) {
   return use_optimizer(request, OptimizerKind::kSgd) &&
-         (!request.offload_optimizer || has_movable_states(request));
+         (!request.update.offload_states || has_movable_states(request));
 }
 
 bool use_sgd_8bit(PlanRequest& request) {
   if (!use_optimizer(request, OptimizerKind::kSgd8Bit)) return false;
-  request.optimizer.momentum = 0.9;
+  request.update.optimizer.momentum = 0.9;
   return true;
 }
 
@@ -257,8 +259,9 @@ Effect effect_of_optimizer(const MethodSet& set, const PlanRequest& request) {
     if (!set.has(use.name) || find_method(use.name)->kind != "optimizer") continue;
     PlanRequest changed = request;
     if (!use.make(changed)) return Effect::kOtherModel;
-    const bool is_alike = family_of(changed.optimizer.kind) == family_of(request.optimizer.kind) &&
-                          (changed.optimizer.momentum > 0) == (request.optimizer.momentum > 0);
+    const bool is_alike =
+        family_of(changed.update.optimizer.kind) == family_of(request.update.optimizer.kind) &&
+        (changed.update.optimizer.momentum > 0) == (request.update.optimizer.momentum > 0);
     return is_alike ? Effect::kRounding : Effect::kOtherModel;
   }
   return Effect::kNone;
@@ -280,13 +283,13 @@ Effect effect_of(const MethodSet& set, const PlanRequest& request) {
   for (const Method& method : method_table()) {
     if (!set.has(method) || method.kind == "optimizer") continue;
     if (method.effect == MethodEffect::kOtherPath &&
-        !(method.name == "optimizer_in_backward" && request.optimizer.max_grad_norm == 0.0)) {
+        !(method.name == "optimizer_in_backward" && request.update.optimizer.max_grad_norm == 0.0)) {
       at_least(Effect::kOtherModel);
     }
     if (method.effect != MethodEffect::kRounding) continue;
     // What is computed again has the same bits in fp32, and so have copies in fp16.
-    if (method.kind == "recompute" && !request.activation_dtype) continue;
-    if (method.kind == "copies of weights" && request.activation_dtype != DType::kBF16) continue;
+    if (method.kind == "recompute" && !request.precision.activation_dtype) continue;
+    if (method.kind == "copies of weights" && request.precision.activation_dtype != DType::kBF16) continue;
     at_least(Effect::kRounding);
   }
   return effect;
@@ -297,11 +300,12 @@ std::vector<std::string> words_of(const MethodSet& set, const PlanRequest& reque
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
     // What the request says already.
-    if (method->name == "optimizer_in_backward" && request.optimizer.max_grad_norm == 0.0)
+    if (method->name == "optimizer_in_backward" && request.update.optimizer.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") words.back() = fmt::format("{}MiB", budget_bytes / kMiB);
     // Where the request has its states from an optimizer's name, another name would bring them back.
-    if (method->kind == "optimizer" && request.offload_optimizer) words.emplace_back("--offload_optimizer");
+    if (method->kind == "optimizer" && request.update.offload_states)
+      words.emplace_back("--offload_optimizer");
   }
   return words;
 }

@@ -15,31 +15,31 @@ constexpr double kWorthSaying = 1.03;
 
 std::string needless_accumulation(const Plan& plan, std::optional<int64_t> free_bytes) {
   const PlanRequest& request = plan.request;
-  const int64_t accumulation = request.gradient_accumulation_steps;
+  const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
   if (!plan.train || accumulation == 1 || !limit) return {};
-  const int64_t micro = request.train_bucket.sequences;
+  const int64_t micro = request.batches.train.sequences;
   int plans = 0;
   // The fewest micro-batches first.
   for (int64_t steps = 1; steps < accumulation && plans < kMostPlans; ++steps) {
     if (accumulation % steps != 0) continue;
     PlanRequest larger = request;
-    larger.gradient_accumulation_steps = steps;
-    larger.train_bucket.sequences = micro * accumulation / steps;
-    larger.train_bucket.tokens = larger.train_bucket.sequences * request.train_bucket.longest;
+    larger.batches.accumulation_steps = steps;
+    larger.batches.train.sequences = micro * accumulation / steps;
+    larger.batches.train.tokens = larger.batches.train.sequences * request.batches.train.longest;
     larger.passes.dump = nullptr;
     ++plans;
     const Plan other = build_plan(larger);
     if (other.total_bytes() > *limit) continue;
     // Per token: the larger batch is planned with sequences of full length, the run's own may be shorter.
     const double own_ms =
-        ms_per_sample(plan) * static_cast<double>(micro) / static_cast<double>(request.train_bucket.tokens);
-    const double other_ms = ms_per_sample(other) / static_cast<double>(request.train_bucket.longest);
+        ms_per_sample(plan) * static_cast<double>(micro) / static_cast<double>(request.batches.train.tokens);
+    const double other_ms = ms_per_sample(other) / static_cast<double>(request.batches.train.longest);
     if (other_ms <= 0 || own_ms < kWorthSaying * other_ms) return {};
     return fmt::format(
         "{} micro-batches of {} are accumulated although larger ones fit: --per_device_train_batch_size {} "
         "--gradient_accumulation_steps {} needs {} of {} MiB and is estimated {:.2f} x as fast",
-        accumulation, micro, larger.train_bucket.sequences, steps, (other.total_bytes() + kMiB - 1) / kMiB,
+        accumulation, micro, larger.batches.train.sequences, steps, (other.total_bytes() + kMiB - 1) / kMiB,
         *limit / kMiB, own_ms / other_ms);
   }
   return {};

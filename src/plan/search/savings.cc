@@ -17,7 +17,7 @@ constexpr size_t kMostSavings = 3;
 std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
   if (sizes.empty()) return std::nullopt;
-  if (plan.request.gradient_accumulation_steps > 1) return sizes.front();
+  if (plan.request.batches.accumulation_steps > 1) return sizes.front();
   const int64_t gradient_bytes = plan.num_trainable_parameters() * dtype_bytes(DType::kF32);
   return plan.train->transient_bytes / 2 > gradient_bytes ? sizes.front() : sizes.back();
 }
@@ -41,7 +41,7 @@ std::vector<Change> changes_to_try(const Plan& plan) {
     add([](Change& change) { change.use_recompute(RecomputePolicy::kFull); });
   }
   const MethodSet chunked_loss = MethodSet().with(*find_method("chunked_loss"));
-  if (request.train && has_many_logits(request, request.train_bucket.sequences) &&
+  if (request.train && has_many_logits(request, request.batches.train.sequences) &&
       with_methods(request, chunked_loss))
     add([&](Change& change) { change.use_methods(chunked_loss); });
   if (can_update_in_backward(request)) add([](Change& change) { change.use_optimizer_in_backward(); });

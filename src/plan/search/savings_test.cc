@@ -16,8 +16,8 @@ const Suggestion* find(const std::vector<Suggestion>& list, const std::string& w
 
 PlanRequest many_activations() {
   PlanRequest request = small_request();
-  request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
-  request.evaluate_bucket = {.tokens = 8 * 128, .sequences = 8, .longest = 128};
+  request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+  request.batches.evaluate = {.tokens = 8 * 128, .sequences = 8, .longest = 128};
   return request;
 }
 
@@ -28,26 +28,26 @@ TEST(Savings, EachIsAPlanThatAUserCanAskFor) {
   const Suggestion* batch = find(savings, "--per_device_train_batch_size 32 --gradient_accumulation_steps 2");
   ASSERT_NE(batch, nullptr);
   PlanRequest request = many_activations();
-  request.train_bucket = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
-  request.gradient_accumulation_steps = 2;
+  request.batches.train = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
+  request.batches.accumulation_steps = 2;
   EXPECT_EQ(batch->total_bytes, build_plan(request).total_bytes());
 
   const Suggestion* length = find(savings, "--max_seq_length 64");
   ASSERT_NE(length, nullptr);
   request = many_activations();
-  request.train_bucket = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
-  request.evaluate_bucket = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
+  request.batches.train = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
+  request.batches.evaluate = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
   EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
 }
 
 TEST(Savings, Bf16IsThatOfTheArgument) {
   PlanRequest request = many_activations();
-  request.isa = CpuIsa::kAvx512Bf16;
+  request.device.isa = CpuIsa::kAvx512Bf16;
   const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
   ASSERT_FALSE(savings.empty());
   EXPECT_EQ(savings.front().arguments, "--bf16") << "saves most, costs no time";
   EXPECT_LT(savings.front().relative_time, 1);
-  request.activation_dtype = DType::kBF16;  // weights stay fp32
+  request.precision.activation_dtype = DType::kBF16;  // weights stay fp32
   const Plan bf16 = build_plan(request);
   EXPECT_EQ(savings.front().total_bytes, bf16.total_bytes());
   EXPECT_EQ(find(cheapest_savings(bf16), "--bf16"), nullptr) << "it is there already";
@@ -55,16 +55,16 @@ TEST(Savings, Bf16IsThatOfTheArgument) {
 
 TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
   PlanRequest request = many_activations();
-  request.model = *find_preset("bert-base-uncased");
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.activation_dtype = DType::kF16;
+  request.model.config = *find_preset("bert-base-uncased");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.precision.activation_dtype = DType::kF16;
   const Plan plan = build_plan(request);
   const std::vector<Suggestion> savings = cheapest_savings(plan);
   const Suggestion* copies = find(savings, "--weight_copies at_use");
   ASSERT_NE(copies, nullptr);
   EXPECT_EQ(copies->effect, Effect::kNone);
-  request.copies_at_use = true;
+  request.precision.copies_at_use = true;
   const Plan changed = build_plan(request);
   EXPECT_EQ(copies->total_bytes, changed.total_bytes());
   EXPECT_EQ(find(cheapest_savings(changed), "--weight_copies"), nullptr) << "it is there already";
@@ -72,7 +72,7 @@ TEST(Savings, Fp16NeedsNoCopyOfItsWeights) {
 
 TEST(Savings, ManyLogitsAreHeldInChunks) {
   PlanRequest request = many_activations();
-  request.model.num_labels = 200000;
+  request.model.config.num_labels = 200000;
   const Suggestion* chunks = find(cheapest_savings(build_plan(request)), "--chunked_loss always");
   ASSERT_NE(chunks, nullptr);
 }
@@ -107,7 +107,7 @@ TEST(Savings, GradientsThatAccumulateAreCounted) {
 
 TEST(Savings, ALargeEvaluationIsMadeSmaller) {
   PlanRequest request = small_request();
-  request.evaluate_bucket = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
+  request.batches.evaluate = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
   const std::vector<Suggestion> savings = cheapest_savings(build_plan(request));
   ASSERT_FALSE(savings.empty());
   EXPECT_EQ(savings.front().arguments, "--per_device_eval_batch_size 256");
@@ -116,10 +116,10 @@ TEST(Savings, ALargeEvaluationIsMadeSmaller) {
 
 TEST(Savings, NothingIsSaidWhereNothingIsSaved) {
   PlanRequest request = small_request();
-  request.optimizer.kind = OptimizerKind::kSgd;
-  request.optimizer.momentum = 0;
-  request.train_bucket = {.tokens = 16, .sequences = 1, .longest = 16};
-  request.evaluate_bucket = request.train_bucket;
+  request.update.optimizer.kind = OptimizerKind::kSgd;
+  request.update.optimizer.momentum = 0;
+  request.batches.train = {.tokens = 16, .sequences = 1, .longest = 16};
+  request.batches.evaluate = request.batches.train;
   EXPECT_TRUE(cheapest_savings(build_plan(request)).empty());
 }
 

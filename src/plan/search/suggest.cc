@@ -85,11 +85,11 @@ class Search {
     // Half precision is said once, and what has no effect on this plan not at all.
     if (method.name == "fp16" && can_use_bf16(request)) return;
     if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
-    if (method.name.ends_with("_gradients") && request.gradient_accumulation_steps == 1) return;
-    if (method.kind == "loss" && !has_many_logits(request, request.train_bucket.sequences)) return;
+    if (method.name.ends_with("_gradients") && request.batches.accumulation_steps == 1) return;
+    if (method.kind == "loss" && !has_many_logits(request, request.batches.train.sequences)) return;
     const MethodSet alone = MethodSet().with(method);
     const bool is_in_backward = method.name == "optimizer_in_backward";
-    if (is_in_backward && request.gradient_accumulation_steps > 1) return;
+    if (is_in_backward && request.batches.accumulation_steps > 1) return;
     if (!with_methods(request, alone)) return;
     Change change(request);
     change.use_methods(alone);
@@ -110,7 +110,7 @@ class Search {
     }
     if (!best) return;
     // It takes from the device what a budget weighs.
-    if (best->fits && !plan_.request.offload_activations) {
+    if (best->fits && !plan_.request.offload.activations) {
       Change change(plan_.request);
       change.use_recompute_budget(limit_);
       std::optional<Suggestion> mixed = change.planned(limit_, own_ms_);
@@ -163,7 +163,7 @@ class Search {
       if (answer.effect != most) continue;
       Change change(plan_.request);
       if (small_evaluation) change.use_evaluation_batch(1);
-      if (answer.micro_batch != plan_.request.train_bucket.sequences)
+      if (answer.micro_batch != plan_.request.batches.train.sequences)
         change.use_micro_batch(answer.micro_batch);
       const MethodSet fixed =
           answer.set.has("recompute_budget") ? answer.set.without_kind("recompute") : answer.set;
@@ -183,13 +183,13 @@ class Search {
 
   static FitQuestion question_of(const PlanRequest& request) {
     FitQuestion question;
-    question.effective_batch = request.train_bucket.sequences * request.gradient_accumulation_steps;
-    question.most_sequences = request.train_bucket.sequences;
-    question.longest = request.train_bucket.longest;
+    question.effective_batch = request.batches.train.sequences * request.batches.accumulation_steps;
+    question.most_sequences = request.batches.train.sequences;
+    question.longest = request.batches.train.longest;
     question.num_answers = 2;
     question.of_each_effect = false;
     question.num_detailed = 0;
-    question.num_threads = std::max(1, request.num_threads);
+    question.num_threads = std::max(1, request.device.num_threads);
     return question;
   }
 
@@ -205,7 +205,7 @@ class Search {
       const MethodSpace space(subject, scope(Effect::kOtherModel), question.most_sequences,
                               question.effective_batch);
       const std::optional<SmallestRun> smallest = smallest_run(space, question);
-      if (smallest && smallest->shape.micro_batch != request.train_bucket.sequences)
+      if (smallest && smallest->shape.micro_batch != request.batches.train.sequences)
         change.use_micro_batch(smallest->shape.micro_batch);
       if (smallest && !smallest->set.empty()) change.use_methods(smallest->set);
       // What is one change alone was tried before.
@@ -318,7 +318,7 @@ void require_fit(const Plan& plan) {
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
-                                    mib_text(needed), mib_text(limit), plan.request.memory_limit_label,
+                                    mib_text(needed), mib_text(limit), plan.request.labels.memory_limit,
                                     shortage_words(needed - limit), peak_words(memory_anatomy(plan)));
   const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
   const std::string fitting = fitting_text(suggestions);
@@ -333,7 +333,7 @@ void require_fit(const Plan& plan) {
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);
   if (fitting.empty()) message += smallest_words(suggestions, limit);
-  if (fitting.empty() && plan.request.memory_limit_label != "--memory_limit")
+  if (fitting.empty() && plan.request.labels.memory_limit != "--memory_limit")
     message += "\n  take a smaller model, or a larger device";
   else if (fitting.empty())
     message += fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", mib_up(needed));

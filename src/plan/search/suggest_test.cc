@@ -12,16 +12,16 @@ namespace {
 // Layers that save much, so that a smaller batch saves more than accumulated gradients cost.
 PlanRequest large_batch_request() {
   PlanRequest request = small_request();
-  request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
-  request.evaluate_bucket = {.tokens = 8 * 128, .sequences = 8, .longest = 128};
+  request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+  request.batches.evaluate = {.tokens = 8 * 128, .sequences = 8, .longest = 128};
   return request;
 }
 
 // What half the batch, accumulated to the same effective one, needs.
 int64_t half_batch_bytes() {
   PlanRequest request = large_batch_request();
-  request.train_bucket = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
-  request.gradient_accumulation_steps = 2;
+  request.batches.train = {.tokens = 32 * 128, .sequences = 32, .longest = 128};
+  request.batches.accumulation_steps = 2;
   return build_plan(request).total_bytes();
 }
 
@@ -77,8 +77,8 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
   const Suggestion* length = find(list, "--max_seq_length 64");
   ASSERT_NE(length, nullptr);
   request = large_batch_request();
-  request.train_bucket = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
-  request.evaluate_bucket = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
+  request.batches.train = {.tokens = 64 * 64, .sequences = 64, .longest = 64};
+  request.batches.evaluate = {.tokens = 8 * 64, .sequences = 8, .longest = 64};
   EXPECT_EQ(length->total_bytes, build_plan(request).total_bytes());
   EXPECT_LT(length->relative_time, 1);
 
@@ -104,8 +104,8 @@ TEST(Suggest, EverySuggestionIsAPlanOfItsOwn) {
 PlanRequest bert_large_on_h200() {
   PlanRequest request = preset_request("bert-large-uncased", 4, 512);
   request.evaluate = false;
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   request.captured_buckets = {1, 1, 1};
   return request;
 }
@@ -160,8 +160,8 @@ TEST(Suggest, SetsOfMethodsAreSearchedWhereNoneAloneIsEnough) {
 // Random sequences are as long as another argument says.
 TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
   PlanRequest request = large_batch_request();
-  request.length_argument = "--dummy_seq_length";
-  request.shorter_words = "shorter sequences";
+  request.labels.length_argument = "--dummy_seq_length";
+  request.labels.shorter_effect = "shorter sequences";
   const std::vector<Suggestion> list = suggest_changes(build_plan(request), half_batch_bytes());
   const Suggestion* length = find(list, "--dummy_seq_length 64");
   ASSERT_NE(length, nullptr);
@@ -171,8 +171,8 @@ TEST(Suggest, ShorterSequencesHaveTheArgumentOfTheirData) {
 
 TEST(Suggest, TheEffectiveBatchStays) {
   PlanRequest request = large_batch_request();
-  request.train_bucket = {.tokens = 12 * 128, .sequences = 12, .longest = 128};
-  request.gradient_accumulation_steps = 3;
+  request.batches.train = {.tokens = 12 * 128, .sequences = 12, .longest = 128};
+  request.batches.accumulation_steps = 3;
   const Plan plan = build_plan(request);
   const Suggestion* batch = nullptr;
   const std::vector<Suggestion> list = suggest_changes(plan, plan.total_bytes() - 1);
@@ -184,7 +184,7 @@ TEST(Suggest, TheEffectiveBatchStays) {
 
 TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
   PlanRequest request = large_batch_request();
-  request.train_bucket = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
+  request.batches.train = {.tokens = 64 * 128, .sequences = 64, .longest = 128};
   request.recompute = {.policy = RecomputePolicy::kFull};
   const int64_t full = build_plan(request).total_bytes();
   request.recompute = {};
@@ -203,7 +203,7 @@ TEST(Suggest, RecomputingIsFoundAndTheBudgetBetweenThePolicies) {
 
 TEST(Suggest, ALargeEvaluationIsMadeSmaller) {
   PlanRequest request = small_request();
-  request.evaluate_bucket = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
+  request.batches.evaluate = {.tokens = 512 * 32, .sequences = 512, .longest = 32};
   const Plan plan = build_plan(request);
   const std::vector<Suggestion> list = suggest_changes(plan, plan.total_bytes() - 1);
   const Suggestion* evaluation = find(list, "--per_device_eval_batch_size 256");
@@ -213,14 +213,14 @@ TEST(Suggest, ALargeEvaluationIsMadeSmaller) {
 
 TEST(Suggest, ChangesAreCombinedWhereNoneAloneIsEnough) {
   PlanRequest request = large_batch_request();
-  request.model.vocab_size = 60000;
+  request.model.config.vocab_size = 60000;
   const Plan plan = build_plan(request);
   // What sgd, batch 1 and short sequences need together, and a little more.
   PlanRequest least = request;
-  least.optimizer.kind = OptimizerKind::kSgd;
-  least.train_bucket = {.tokens = 128, .sequences = 1, .longest = 128};
-  least.evaluate_bucket = least.train_bucket;
-  least.gradient_accumulation_steps = 64;
+  least.update.optimizer.kind = OptimizerKind::kSgd;
+  least.batches.train = {.tokens = 128, .sequences = 1, .longest = 128};
+  least.batches.evaluate = least.batches.train;
+  least.batches.accumulation_steps = 64;
   const int64_t limit = build_plan(least).total_bytes() + 1000;
   const std::vector<Suggestion> list = suggest_changes(plan, limit);
   ASSERT_FALSE(list.empty());

@@ -149,38 +149,39 @@ Json program_json(const ProgramPlan& program, const CapturedGraphs& captured) {
 }
 
 Json captured_buckets_json(const PlanRequest& request) {
-  if (request.device != KernelDevice::kCuda) return nullptr;
+  if (request.device.kind != KernelDevice::kCuda) return nullptr;
   const CapturedBuckets& buckets = request.captured_buckets;
   return {{"train", buckets.train}, {"update", buckets.update}, {"evaluate", buckets.evaluate}};
 }
 
 Json request_json(const PlanRequest& request) {
   Json object{
-      {"model", request.model_label.empty() ? request.model.model_type : request.model_label},
-      {"dtype", dtype_name(request.dtype)},
-      {"activation_dtype", dtype_name(request.activation_dtype.value_or(request.dtype))},
+      {"model", request.labels.model.empty() ? request.model.config.model_type : request.labels.model},
+      {"dtype", dtype_name(request.precision.dtype)},
+      {"activation_dtype", dtype_name(request.precision.activation_dtype.value_or(request.precision.dtype))},
       {"train", request.train},
       {"evaluate", request.evaluate},
-      {"optimizer", optimizer_kind_name(request.optimizer.kind)},
-      {"freeze", request.freeze},
-      {"gradient_accumulation_steps", request.gradient_accumulation_steps},
-      {"train_bucket", bucket_json(request.train_bucket)},
-      {"evaluate_bucket", bucket_json(request.evaluate_bucket)},
+      {"optimizer", optimizer_kind_name(request.update.optimizer.kind)},
+      {"freeze", request.model.freeze},
+      {"gradient_accumulation_steps", request.batches.accumulation_steps},
+      {"train_bucket", bucket_json(request.batches.train)},
+      {"evaluate_bucket", bucket_json(request.batches.evaluate)},
       {"captured_buckets", captured_buckets_json(request)},
-      {"num_threads", request.num_threads},
-      {"isa", cpu_isa_name(request.isa)},
-      {"gpu", request.device == KernelDevice::kCuda ? Json(request.gpu.name) : Json(nullptr)},
-      {"device", request.device_label},
-      {"fp32_products", fp32_products_name(request.fp32_products)},
-      {"matmul_workspace_bytes", request.matmul_workspace_bytes},
+      {"num_threads", request.device.num_threads},
+      {"isa", cpu_isa_name(request.device.isa)},
+      {"gpu", request.device.kind == KernelDevice::kCuda ? Json(request.device.gpu.name) : Json(nullptr)},
+      {"device", request.labels.device},
+      {"fp32_products", fp32_products_name(request.precision.fp32_products)},
+      {"matmul_workspace_bytes", request.products.workspace_bytes},
       {"tuning",
-       {{"products", request.tuning.products.size()}, {"xxh3", to_hex(tuning_table_hash(request.tuning))}}},
-      {"reference_kernels", request.reference_kernels},
+       {{"products", request.products.tuning.products.size()},
+        {"xxh3", to_hex(tuning_table_hash(request.products.tuning))}}},
+      {"reference_kernels", request.device.reference_kernels},
       {"recompute",
        request.recompute.kept_of_block.empty() ? recompute_policy_name(request.recompute.policy) : "chosen"},
-      {"optimizer_in_backward", request.optimizer_in_backward},
-      {"offload_activations", request.offload_activations},
-      {"offload_optimizer", request.offload_optimizer},
+      {"optimizer_in_backward", request.update.in_backward},
+      {"offload_activations", request.offload.activations},
+      {"offload_optimizer", request.update.offload_states},
       {"memory_limit_bytes", nullptr},
       {"host",
        {{"process_bytes", request.host.process_bytes},
@@ -200,7 +201,7 @@ Json spaces_json(const Plan& plan) {
                     {"constant_bytes", plan.constant_bytes()},
                     {"library_bytes", plan.is_on_gpu() ? 0 : plan.host.library_bytes}});
   if (plan.is_on_gpu()) {
-    spaces.back()["constant_provenance"] = plan.request.gpu.constant_provenance;
+    spaces.back()["constant_provenance"] = plan.request.device.gpu.constant_provenance;
     spaces.push_back({{"name", "host"},
                       {"arena_bytes", plan.staging_bytes() + plan.host_arena_bytes},
                       {"lower_bound_bytes", plan.staging_bytes() + plan.host_lower_bound_bytes},

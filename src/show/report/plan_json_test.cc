@@ -63,10 +63,10 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
 TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   // Of a small model the largest table's states are half of all, and two updates' states are on the card.
   PlanRequest request = preset_request("bert-large-uncased", 8, 64);
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   const Json without = Json::parse(plan_json(build_plan(request)));
-  request.offload_optimizer = true;
+  request.update.offload_states = true;
   const Plan plan = build_plan(request);
   const Json json = Json::parse(plan_json(plan));
   ASSERT_EQ(json["spaces"].size(), 2u);
@@ -78,7 +78,7 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   EXPECT_NE(plan_table(plan).find("pinned host memory"), std::string::npos);
   // Both moments of every parameter go each way once, both ways at a time.
   const double one_way_ms =
-      1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.gpu.link_gb_per_s * 1e9);
+      1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.device.gpu.link_gb_per_s * 1e9);
   const double without_ms = without["estimate"]["ms"].get<double>();
   const double more_ms = json["estimate"]["ms"].get<double>() - without_ms;
   // What is hidden of them is hidden beside the next forward pass, a third of the computation: the norm that
@@ -90,9 +90,9 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
 TEST(PlanJson, CountsCapturedPrograms) {
   PlanRequest request = small_request();
   EXPECT_TRUE(Json::parse(plan_json(build_plan(request)))["request"]["captured_buckets"].is_null());
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.gradient_accumulation_steps = 2;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.batches.accumulation_steps = 2;
   request.captured_buckets = {.train = 3, .update = 2, .evaluate = 4};
   const Plan plan = build_plan(request);
   const Json json = Json::parse(plan_json(plan));
@@ -101,7 +101,7 @@ TEST(PlanJson, CountsCapturedPrograms) {
   EXPECT_EQ(json["programs"][1]["captured_graphs"], 4);
   const int64_t captured = json["programs"][0]["captured_graph_bytes"].get<int64_t>() +
                            json["programs"][1]["captured_graph_bytes"].get<int64_t>();
-  EXPECT_EQ(json["spaces"][0]["constant_bytes"], request.gpu.constant_bytes + captured);
+  EXPECT_EQ(json["spaces"][0]["constant_bytes"], request.device.gpu.constant_bytes + captured);
 }
 
 TEST(MemoryJson, HasTheAgreedKeys) {

@@ -40,19 +40,20 @@ std::string trainable_words(const Plan& plan) {
 
 std::string title(const Plan& plan) {
   const PlanRequest& request = plan.request;
-  const Bucket& bucket = plan.train ? request.train_bucket : request.evaluate_bucket;
-  const std::string name = request.model_label.empty() ? request.model.model_type : request.model_label;
+  const Bucket& bucket = plan.train ? request.batches.train : request.batches.evaluate;
+  const std::string name =
+      request.labels.model.empty() ? request.model.config.model_type : request.labels.model;
   std::string first = fmt::format("{} for sequence classification, {} parameters, {}", name,
                                   count_text(plan.num_parameters()), precision_words(request));
-  if (plan.train) first += ", " + optimizer_words(request.optimizer);
+  if (plan.train) first += ", " + optimizer_words(request.update.optimizer);
   if (plan.train && plan.num_trainable_parameters() < plan.num_parameters()) first += trainable_words(plan);
   std::string text =
       fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
-  if (plan.train && request.gradient_accumulation_steps > 1) {
-    text += fmt::format(", {} accumulated to {}", request.gradient_accumulation_steps,
-                        bucket.sequences * request.gradient_accumulation_steps);
+  if (plan.train && request.batches.accumulation_steps > 1) {
+    text += fmt::format(", {} accumulated to {}", request.batches.accumulation_steps,
+                        bucket.sequences * request.batches.accumulation_steps);
   }
-  return wrapped(first) + wrapped(text + ", on " + request.device_label) + "\n";
+  return wrapped(first) + wrapped(text + ", on " + request.labels.device) + "\n";
 }
 
 // Eight heights of a bar, and nothing.
@@ -110,7 +111,7 @@ struct Row {
 // "gradients (bf16, fp32)" where they are not all of the type that fp32 training has.
 std::string gradient_label(const Plan& plan) {
   std::string types;
-  if (plan.train && plan.request.activation_dtype) {
+  if (plan.train && plan.request.precision.activation_dtype) {
     std::set<DType> found;
     for (const Op& op : plan.train->graph.ops()) {
       if (op.def->name() != "global_norm") continue;
@@ -169,7 +170,7 @@ std::string constant_words(const Plan& plan, const MemoryAnatomy& anatomy) {
     if (line.bytes > 0) parts.push_back(line.name + " " + mib_text(line.bytes));
   }
   if (parts.empty()) return "";
-  const std::string source = plan.is_on_gpu() ? "; " + plan.request.gpu.constant_provenance : "";
+  const std::string source = plan.is_on_gpu() ? "; " + plan.request.device.gpu.constant_provenance : "";
   return wrapped(fmt::format("device constant: {} MiB{}", fmt::join(parts, ", "), source));
 }
 
@@ -297,12 +298,12 @@ std::string_view precision_words(DType dtype) {
 }
 
 std::string precision_words(const PlanRequest& request) {
-  if (!request.activation_dtype || *request.activation_dtype == request.dtype)
-    return std::string(precision_words(request.dtype)) +
-           (request.fp32_products == Fp32Products::kF32
+  if (!request.precision.activation_dtype || *request.precision.activation_dtype == request.precision.dtype)
+    return std::string(precision_words(request.precision.dtype)) +
+           (request.precision.fp32_products == Fp32Products::kF32
                 ? std::string()
-                : fmt::format(" ({} products)", fp32_products_name(request.fp32_products)));
-  return fmt::format("{} mixed", precision_words(*request.activation_dtype));
+                : fmt::format(" ({} products)", fp32_products_name(request.precision.fp32_products)));
+  return fmt::format("{} mixed", precision_words(*request.precision.activation_dtype));
 }
 
 std::string optimizer_words(const OptimizerConfig& optimizer) {

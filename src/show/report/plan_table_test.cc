@@ -78,13 +78,13 @@ TEST(PlanTable, ShowsTheAnatomyToTheDigit) {
 TEST(PlanTable, NamesThePrecision) {
   PlanRequest request = small_request();
   EXPECT_NE(plan_table(build_plan(request)).find(" parameters, fp32, AdamW\n"), std::string::npos);
-  request.activation_dtype = DType::kBF16;
-  request.isa = CpuIsa::kAmx;
+  request.precision.activation_dtype = DType::kBF16;
+  request.device.isa = CpuIsa::kAmx;
   EXPECT_NE(plan_table(build_plan(request)).find(" parameters, bf16 mixed, AdamW\n"), std::string::npos);
   request = small_request();
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.fp32_products = Fp32Products::kTf32x3;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.precision.fp32_products = Fp32Products::kTf32x3;
   EXPECT_NE(plan_table(build_plan(request)).find(" parameters, fp32 (tf32x3 products), AdamW\n"),
             std::string::npos);
 }
@@ -156,7 +156,7 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
 TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
   PlanRequest request = small_request();
   EXPECT_EQ(stopped_passes_text(build_plan(request)), "");
-  request.gradient_accumulation_steps = 2;
+  request.batches.accumulation_steps = 2;
   request.passes.stop_after = "recompute";
   request.passes.disabled = {"reorder"};
   EXPECT_EQ(stopped_passes_text(build_plan(request)),
@@ -172,13 +172,13 @@ TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
 TEST(PlanWhy, SaysHowEachProductIsDone) {
   PlanRequest request = small_request();
   EXPECT_EQ(plan_why(build_plan(request)).find("matrix products of"), std::string::npos);
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
-  request.fp32_products = Fp32Products::kTf32x3;
-  request.matmul_workspace_bytes = 5 << 19;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
+  request.precision.fp32_products = Fp32Products::kTf32x3;
+  request.products.workspace_bytes = 5 << 19;
   const ProductKey key =
-      products_of(*build_plan(request).train, request.train_bucket, request).begin()->first;
-  request.tuning.products[key] = {
+      products_of(*build_plan(request).train, request.batches.train, request).begin()->first;
+  request.products.tuning.products[key] = {
       .ms = 0.125, .first_ms = 0.25, .num_candidates = 8, .words = "algorithm 66, tile 20"};
   const std::string why = plan_why(build_plan(request));
   for (const char* words :
@@ -193,9 +193,9 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
 // What a kernel of ours computes is a product too; in an evaluation some lie within an op of more.
 TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   PlanRequest request = preset_request("bert-large-uncased", 32, 512);
-  request.activation_dtype = DType::kBF16;
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.precision.activation_dtype = DType::kBF16;
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   const std::string why = plan_why(plan);
   // Of a layer, and of its gradients.
@@ -221,13 +221,14 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
 
 TEST(PlanWhy, SaysHowProductsAreMeasured) {
   PlanRequest request = small_request();
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   EXPECT_NE(plan_why(plan).find("a run on the card with --tuning_cache auto"), std::string::npos);
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     for (const auto& [key, product] : products_of(**program, (*program)->bucket, request))
-      request.tuning.products[key] = {.ms = 1, .first_ms = 1, .num_candidates = 2, .words = "tile 1"};
+      request.products.tuning.products[key] = {
+          .ms = 1, .first_ms = 1, .num_candidates = 2, .words = "tile 1"};
   }
   EXPECT_EQ(plan_why(build_plan(request)).find("--tuning_cache"), std::string::npos)
       << "all of them were measured";
@@ -236,8 +237,8 @@ TEST(PlanWhy, SaysHowProductsAreMeasured) {
 // Of a card: how many graphs there are and in how many buckets, in the table and in the object as in the plan.
 TEST(PlanWhy, CountsCapturedPrograms) {
   PlanRequest request = small_request();
-  request.device = KernelDevice::kCuda;
-  request.gpu = *find_gpu_target("h200");
+  request.device.kind = KernelDevice::kCuda;
+  request.device.gpu = *find_gpu_target("h200");
   const auto said = [&](const CapturedBuckets& buckets) {
     request.captured_buckets = buckets;
     const Plan plan = build_plan(request);
@@ -259,16 +260,16 @@ TEST(PlanWhy, CountsCapturedPrograms) {
   EXPECT_NE(text.find("captured programs: none of training; none of evaluation (a segment is captured when"),
             std::string::npos)
       << text;
-  request.device = KernelDevice::kCpu;
+  request.device.kind = KernelDevice::kCpu;
   EXPECT_EQ(said({}).find("captured programs"), std::string::npos);
 }
 
 // A card that no release has code for: its kernels are none that could run there.
 TEST(PlanWhy, SaysThatACardIsForPlansAlone) {
   PlanRequest request = small_request();
-  request.device = KernelDevice::kCuda;
+  request.device.kind = KernelDevice::kCuda;
   for (const char* card : {"v100-16gb", "t4"}) {
-    request.gpu = *find_gpu_target(card);
+    request.device.gpu = *find_gpu_target(card);
     const std::string why = plan_why(build_plan(request));
     const bool is_plan_only =
         why.find("none of them runs on v100-16gb: releases of this program have code from") !=

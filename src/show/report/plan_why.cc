@@ -23,7 +23,7 @@ struct Choice {
 
 // Releases have no code for older cards: what is listed then is what a newer one would run.
 bool is_plan_only(const PlanRequest& request) {
-  return request.device == KernelDevice::kCuda && request.gpu.sm < kOldestSmOfReleases;
+  return request.device.kind == KernelDevice::kCuda && request.device.gpu.sm < kOldestSmOfReleases;
 }
 
 std::string kernels_text(const ProgramPlan& program, const PlanRequest& request) {
@@ -44,8 +44,8 @@ std::string kernels_text(const ProgramPlan& program, const PlanRequest& request)
             wrapped(fmt::format("none of them runs on {}: releases of this program have code from compute "
                                 "capability {}.{} on, this card has {}.{}; the list is what the plan counts "
                                 "with",
-                                request.gpu.name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10,
-                                request.gpu.sm / 10, request.gpu.sm % 10),
+                                request.device.gpu.name, kOldestSmOfReleases / 10, kOldestSmOfReleases % 10,
+                                request.device.gpu.sm / 10, request.device.gpu.sm % 10),
                     98);
   }
   for (const auto& [key, choice] : choices) {
@@ -69,11 +69,11 @@ std::string products_text(const ProgramPlan& program, const PlanRequest& request
   if (products.empty() && own.empty()) return "";
   std::string text =
       fmt::format("matrix products of {}, {} tokens, {:.1f} MiB of workspace for each\n", program.name,
-                  program.bucket.tokens, static_cast<double>(request.matmul_workspace_bytes) / kMiB);
+                  program.bucket.tokens, static_cast<double>(request.products.workspace_bytes) / kMiB);
   bool some_not_measured = false;
   for (const auto& [key, product] : products) {
-    const TunedProduct* exact = request.tuning.find(key);
-    const TunedProduct* near = request.tuning.nearest(key);
+    const TunedProduct* exact = request.products.tuning.find(key);
+    const TunedProduct* near = request.products.tuning.nearest(key);
     std::string words = "the library's first choice, not measured";
     if (exact != nullptr) {
       words = fmt::format("{:.3f} ms, the best of {} (first choice {:.3f}): {}", exact->ms,

@@ -118,14 +118,14 @@ void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
 
 std::string caption_of(const Plan& plan, const Bucket& bucket) {
   const std::string model =
-      plan.request.model_label.empty() ? plan.request.model.model_type : plan.request.model_label;
+      plan.request.labels.model.empty() ? plan.request.model.config.model_type : plan.request.labels.model;
   std::string text = fmt::format("{}, {}, batch {} x {} ({} tokens)", model, precision_words(plan.request),
                                  bucket.sequences, bucket.longest, bucket.tokens);
-  if (plan.train) text += ", " + optimizer_words(plan.request.optimizer);
-  if (plan.train && plan.request.gradient_accumulation_steps > 1) {
-    text += fmt::format(", one of {} micro-batches", plan.request.gradient_accumulation_steps);
+  if (plan.train) text += ", " + optimizer_words(plan.request.update.optimizer);
+  if (plan.train && plan.request.batches.accumulation_steps > 1) {
+    text += fmt::format(", one of {} micro-batches", plan.request.batches.accumulation_steps);
   }
-  return text + ", on " + plan.request.device_label + "; predicted";
+  return text + ", on " + plan.request.labels.device + "; predicted";
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST(MemoryPlot, IsWellFormedForEveryPlan) {
   int drawn = 0;
   for (const PlanRequest& request : all_plan_cases()) {
     const std::string svg = memory_plot(build_plan(request));
-    EXPECT_EQ(xml_fault(svg), "") << request.model_label;
+    EXPECT_EQ(xml_fault(svg), "") << request.labels.model;
     EXPECT_FALSE(contains(svg, "nan"));
     EXPECT_LT(svg.size(), 200'000u);
     ++drawn;

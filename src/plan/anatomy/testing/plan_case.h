@@ -12,17 +12,17 @@ namespace plimsoll {
 // A small BERT, batch 4 x 32, fp32 AdamW, training and evaluation.
 inline PlanRequest small_request() {
   PlanRequest request;
-  request.model.hidden_size = 64;
-  request.model.num_hidden_layers = 3;
-  request.model.num_attention_heads = 4;
-  request.model.intermediate_size = 256;
-  request.model.vocab_size = 500;
-  request.model_label = "small";
-  request.train_bucket = {.tokens = 128, .sequences = 4, .longest = 32};
-  request.evaluate_bucket = {.tokens = 256, .sequences = 8, .longest = 32};
-  request.num_threads = 2;
-  request.isa = CpuIsa::kAvx512;
-  request.device_label = "cpu, 2 threads";
+  request.model.config.hidden_size = 64;
+  request.model.config.num_hidden_layers = 3;
+  request.model.config.num_attention_heads = 4;
+  request.model.config.intermediate_size = 256;
+  request.model.config.vocab_size = 500;
+  request.labels.model = "small";
+  request.batches.train = {.tokens = 128, .sequences = 4, .longest = 32};
+  request.batches.evaluate = {.tokens = 256, .sequences = 8, .longest = 32};
+  request.device.num_threads = 2;
+  request.device.isa = CpuIsa::kAvx512;
+  request.labels.device = "cpu, 2 threads";
   request.host = {.process_bytes = 40'000'000, .data_bytes = 5'000'001, .io_bytes = 8'000'000};
   return request;
 }
@@ -31,10 +31,10 @@ inline PlanRequest preset_request(const std::string& name, int64_t sequences, in
   PlanRequest request = small_request();
   const std::optional<ModelConfig> model = find_preset(name);
   PLIMSOLL_CHECK(model.has_value(), "no preset '{}'", name);
-  request.model = *model;
-  request.model_label = name;
-  request.train_bucket = {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
-  request.evaluate_bucket = request.train_bucket;
+  request.model.config = *model;
+  request.labels.model = name;
+  request.batches.train = {.tokens = sequences * longest, .sequences = sequences, .longest = longest};
+  request.batches.evaluate = request.batches.train;
   return request;
 }
 
@@ -61,29 +61,29 @@ inline PlanRequest random_request(uint64_t seed) {
   CaseRandom random(seed);
   PlanRequest request = small_request();
   const int64_t heads = random.between(1, 4);
-  request.model.num_attention_heads = heads;
-  request.model.hidden_size = heads * 8 * random.between(1, 6);
-  request.model.intermediate_size = 4 * random.between(3, 100);
-  request.model.num_hidden_layers = random.between(1, 5);
-  request.model.vocab_size = random.between(30, 3000);
+  request.model.config.num_attention_heads = heads;
+  request.model.config.hidden_size = heads * 8 * random.between(1, 6);
+  request.model.config.intermediate_size = 4 * random.between(3, 100);
+  request.model.config.num_hidden_layers = random.between(1, 5);
+  request.model.config.vocab_size = random.between(30, 3000);
   if (random.coin()) {
-    request.model.model_type = "distilbert";
-    request.model.type_vocab_size = 0;
+    request.model.config.model_type = "distilbert";
+    request.model.config.type_vocab_size = 0;
   }
-  request.model.num_labels = random.between(1, 9);
-  request.problem_type = random.coin() ? ProblemType::kSingleLabel : ProblemType::kMultiLabel;
-  request.optimizer.kind = random.coin() ? OptimizerKind::kAdamW : OptimizerKind::kSgd;
-  request.optimizer.momentum = random.coin() ? 0.9 : 0.0;
-  request.gradient_accumulation_steps = random.coin() ? 1 : random.between(2, 5);
+  request.model.config.num_labels = random.between(1, 9);
+  request.model.problem_type = random.coin() ? ProblemType::kSingleLabel : ProblemType::kMultiLabel;
+  request.update.optimizer.kind = random.coin() ? OptimizerKind::kAdamW : OptimizerKind::kSgd;
+  request.update.optimizer.momentum = random.coin() ? 0.9 : 0.0;
+  request.batches.accumulation_steps = random.coin() ? 1 : random.between(2, 5);
   const int64_t sequences = random.between(1, 12);
   const int64_t longest = random.between(3, 90);
-  request.train_bucket = {
+  request.batches.train = {
       .tokens = random.between(sequences, sequences * longest), .sequences = sequences, .longest = longest};
   const int64_t evaluated = random.between(1, 40);
-  request.evaluate_bucket = {.tokens = evaluated * longest, .sequences = evaluated, .longest = longest};
+  request.batches.evaluate = {.tokens = evaluated * longest, .sequences = evaluated, .longest = longest};
   if (random.coin()) {
-    request.activation_dtype = DType::kBF16;
-    request.isa = CpuIsa::kAmx;
+    request.precision.activation_dtype = DType::kBF16;
+    request.device.isa = CpuIsa::kAmx;
   }
   request.train = random.between(0, 4) != 0;
   request.evaluate = !request.train || random.coin();

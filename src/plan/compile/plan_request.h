@@ -1,0 +1,192 @@
+// The request that a plan is made from: all that determines what a run does and holds. Plain values, the same on
+// every machine; plan/request makes them from arguments, and the plan keeps the request that it was made from.
+//
+// GraphRequest holds what determines the graphs, and is compared as a whole: a search builds graphs once for all
+// requests whose GraphRequest is equal. The rest of PlanRequest determines sizes, kernels' times and places.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "graph/passes/pass.h"
+#include "hardware/cpu_calibration.h"
+#include "hardware/cpu_isa.h"
+#include "hardware/gpu_target.h"
+#include "hardware/tuning_table.h"
+#include "kernels/catalog/catalog.h"
+#include "kernels/matmul/matmul_catalog.h"
+#include "models/lora.h"
+#include "models/model.h"
+#include "optim/optimizer.h"
+
+namespace plimsoll {
+
+// The model, its task, and which of its weights are trained.
+struct ModelOptions {
+  ModelConfig config = {};
+  ProblemType problem_type = ProblemType::kSingleLabel;
+  double label_smoothing = 0.0;
+  std::vector<std::string> freeze = {};  // patterns for names of parameters that are not trained
+  std::optional<LoraConfig> lora = {};
+  friend bool operator==(const ModelOptions&, const ModelOptions&) = default;
+};
+
+// The data types that values are stored in and that matrix products compute in.
+struct PrecisionOptions {
+  // Data type of the weights, and of the activations unless `activation_dtype` is set.
+  DType dtype = DType::kF32;
+  // kBF16 and kF16 are mixed precision with fp32 master weights; kF16 also scales the loss.
+  std::optional<DType> activation_dtype = {};
+  // Data type of gradients of weights that products read in 16 bits. If it is not set, these gradients are fp32
+  // where they are accumulated over micro-batches, and have the type of the activations otherwise.
+  std::optional<DType> gradient_dtype = {};
+  Fp32Products fp32_products = Fp32Products::kF32;  // values other than kF32 need a GPU
+  // Keeps 16-bit copies of weights even if the device's products can round weights while they read them.
+  bool weight_copies = false;
+  // Makes each 16-bit copy of a matrix right before the product that reads it and frees it after the product,
+  // which saves 2 bytes per parameter. It has no effect on weights that are stored in two parts, or if products
+  // round weights while they read them.
+  bool copies_at_use = false;
+  friend bool operator==(const PrecisionOptions&, const PrecisionOptions&) = default;
+};
+
+// The optimizer, and when and where its updates run.
+struct UpdateOptions {
+  OptimizerConfig optimizer = {};
+  // Updates each weight as soon as its gradient is complete. Requires: no gradient clipping, no accumulation.
+  bool in_backward = false;
+  // Stores optimizer states, and the parts of weights that only updates read, in host memory.
+  bool offload_states = false;
+  // The largest number of elements per update with `offload_states`, and per piece of an embedding table's
+  // gradient if that is computed in pieces. 2 Mi elements are 16 MiB of AdamW's moments. Copying them in and out
+  // takes less time than the backward pass of a layer of BERT-large, which runs at the same time. With half as
+  // many elements, captured graphs would take 3 MiB more for that model, and the peak would stay the same.
+  int64_t elements_at_once = int64_t{2} << 20;
+  friend bool operator==(const UpdateOptions&, const UpdateOptions&) = default;
+};
+
+// The device, as far as it determines which kernels exist.
+struct DeviceOptions {
+  KernelDevice kind = KernelDevice::kCpu;
+  int num_threads = 1;
+  CpuIsa isa = CpuIsa::kBaseline;
+  GpuTarget gpu = {};              // used if `kind` is kCuda
+  bool reference_kernels = false;  // selects the plain reference kernels only
+  friend bool operator==(const DeviceOptions&, const DeviceOptions&) = default;
+};
+
+struct GraphRequest {
+  bool train = true;     // the plan has a program for training
+  bool evaluate = true;  // the plan has a program for evaluation and prediction
+  ModelOptions model = {};
+  PrecisionOptions precision = {};
+  UpdateOptions update = {};
+  DeviceOptions device = {};
+  PassOptions passes = {};
+  friend bool operator==(const GraphRequest&, const GraphRequest&) = default;
+};
+
+// The sizes of batches. A bucket is the largest batch of the run's data in its order, or batch size x maximum
+// length where the data is not known.
+struct BatchOptions {
+  Bucket train = {};
+  Bucket evaluate = {};
+  int64_t accumulation_steps = 1;  // micro-batches per update
+};
+
+// States that the choice between updating offloaded states in the step or in the next step's forward pass (the
+// pass updates_at_use) is made by estimated step time, or that the latter is always taken if it is possible.
+enum class UpdatesAtUse : uint8_t { kWhereFaster, kAlways };
+
+// The use of host memory for values that the device does not need all the time, and when they are transferred.
+struct OffloadOptions {
+  // Stores values that are saved for the backward pass in host memory if they have at least `least_bytes`.
+  bool activations = false;
+  int64_t least_bytes = int64_t{1} << 20;
+  // With `activations`: keeps values on the device if they fit below the peak, which depends on the bucket.
+  bool saved_in_headroom = true;
+  // With UpdateOptions::offload_states: transfers states to the device as early as memory below the peak allows,
+  // which depends on the bucket, instead of right before their update.
+  bool early_states = true;
+  UpdatesAtUse updates_at_use = UpdatesAtUse::kWhereFaster;  // only with `early_states`
+};
+
+// States when the training program computes logits in chunks of rows instead of all at once: if they are larger
+// than kMostLogitsBytes, always, or never.
+enum class ChunkedLoss : uint8_t { kAuto, kAlways, kNever };
+
+// A GPU keeps at most as many captured segments as training has in this number of buckets, including those of
+// evaluation. The least recently used one is dropped first.
+inline constexpr int kMaxCapturedBuckets = 32;
+inline constexpr int kMaxCapturedSegments = 3 * kMaxCapturedBuckets;
+
+// The number of buckets in which a segment runs at least twice during the run: a GPU captures it the second time.
+struct CapturedBuckets {
+  int train = kMaxCapturedBuckets;     // forward and backward, once per micro-batch
+  int update = kMaxCapturedBuckets;    // the optimizer, once per step; at most `train` of these count
+  int evaluate = kMaxCapturedBuckets;  // the evaluation program
+  friend bool operator==(const CapturedBuckets&, const CapturedBuckets&) = default;
+};
+
+// How a GPU's library of matrix products is used.
+struct GpuProductOptions {
+  int64_t workspace_bytes = kCublasLtWorkspaceBytes;  // of each product
+  TuningTable tuning = {};  // chosen algorithms; if empty, the library's first choices
+};
+
+// The bytes that the process holds on the host outside the arena.
+struct HostMemory {
+  int64_t process_bytes = 0;  // program, libraries and their working memory: measured, see hardware/
+  int64_t data_bytes = 0;     // tokenized data, tables of labels, batches made in advance
+  int64_t io_bytes = 0;       // buffers for reading and writing checkpoints
+  // The peak of the whole process while it read data files, before it took the arena. It is not part of total():
+  // if it is larger than what the rest of the run holds, the plan adds the difference to data_bytes.
+  int64_t reading_bytes = 0;
+  // The memory that a kernel's library allocates itself while it runs. The plan fills it in.
+  int64_t library_bytes = 0;
+  int64_t total() const { return process_bytes + data_bytes + io_bytes + library_bytes; }
+  friend bool operator==(const HostMemory&, const HostMemory&) = default;
+};
+
+// What tables and messages call the parts of a plan.
+struct PlanLabels {
+  std::string model = {};  // if empty, the type of the model
+  std::string device = "cpu";
+  std::string memory_limit = "--memory_limit";       // the argument or device that sets the limit
+  std::string length_argument = "--max_seq_length";  // the argument that sets the length of sequences
+  std::string shorter_effect = "cuts longer texts";  // what a smaller value of that argument does to the data
+};
+
+// What the executor does in a way that the plan does not depend on.
+struct ExecutorOptions {
+  int gpu_ordinal = 0;             // the GPU to run on, among the visible ones
+  bool measures_products = false;  // measures algorithms that the tuning table lacks before the first step
+  bool holds_gpu_driver = false;   // the process has opened the GPU driver, even if it runs on a CPU
+  // For tests, on a CPU: does each copy as late as the plan allows instead of as early.
+  bool late_copies = false;
+  // For tests, on a CPU: runs what is enqueued only when the host waits for it, so that a run trains ahead as on a
+  // GPU.
+  bool runs_ahead = false;
+};
+
+struct PlanRequest : GraphRequest {
+  BatchOptions batches = {};
+  RecomputeChoice recompute = {};
+  ChunkedLoss chunked_loss = ChunkedLoss::kNever;
+  OffloadOptions offload = {};
+  CapturedBuckets captured_buckets = {};  // on a GPU: the run's, if its data and steps are known
+  GpuProductOptions products = {};
+  CpuCalibration cpu_calibration = {};  // corrects estimated times on a CPU; empty: no correction
+  HostMemory host = {};
+  std::optional<int64_t> memory_limit_bytes = {};
+  // Gives each buffer its own place, and the executor allocates each separately, so that sanitizers see accesses
+  // out of bounds.
+  bool separate_buffers = false;
+  PlanLabels labels = {};
+  ExecutorOptions executor = {};
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,88 @@
+// Every field of the part of a request that determines graphs takes part in its comparison.
+#include "plan/compile/plan_request.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/compile/graphs.h"
+
+namespace plimsoll {
+namespace {
+
+// The number of fields of each part. A new field fails to compile here, and needs a case in kChanges.
+[[maybe_unused]] void count_fields(const GraphRequest& request) {
+  [[maybe_unused]] const auto& [train, evaluate, model, precision, update, device, passes] = request;
+  [[maybe_unused]] const auto& [config, problem_type, label_smoothing, freeze, lora] = model;
+  [[maybe_unused]] const auto& [dtype, activation_dtype, gradient_dtype, fp32_products, weight_copies,
+                                copies_at_use] = precision;
+  [[maybe_unused]] const auto& [optimizer, in_backward, offload_states, elements_at_once] = update;
+  [[maybe_unused]] const auto& [kind, num_threads, isa, gpu, reference_kernels] = device;
+  [[maybe_unused]] const auto& [disabled, stop_after, dump] = passes;
+}
+
+struct FieldChange {
+  const char* field;
+  void (*make)(PlanRequest&);
+};
+
+constexpr FieldChange kChanges[] = {
+    {"train", [](PlanRequest& r) { r.train = false; }},
+    {"evaluate", [](PlanRequest& r) { r.evaluate = false; }},
+    {"model.config", [](PlanRequest& r) { ++r.model.config.num_hidden_layers; }},
+    {"model.problem_type", [](PlanRequest& r) { r.model.problem_type = ProblemType::kRegression; }},
+    {"model.label_smoothing", [](PlanRequest& r) { r.model.label_smoothing = 0.1; }},
+    {"model.freeze", [](PlanRequest& r) { r.model.freeze = {"*embeddings*"}; }},
+    {"model.lora", [](PlanRequest& r) { r.model.lora = LoraConfig{}; }},
+    {"precision.dtype", [](PlanRequest& r) { r.precision.dtype = DType::kBF16; }},
+    {"precision.activation_dtype", [](PlanRequest& r) { r.precision.activation_dtype = DType::kBF16; }},
+    {"precision.gradient_dtype", [](PlanRequest& r) { r.precision.gradient_dtype = DType::kBF16; }},
+    {"precision.fp32_products", [](PlanRequest& r) { r.precision.fp32_products = Fp32Products::kTf32; }},
+    {"precision.weight_copies", [](PlanRequest& r) { r.precision.weight_copies = true; }},
+    {"precision.copies_at_use", [](PlanRequest& r) { r.precision.copies_at_use = true; }},
+    {"update.optimizer", [](PlanRequest& r) { r.update.optimizer.kind = OptimizerKind::kLion; }},
+    {"update.in_backward", [](PlanRequest& r) { r.update.in_backward = true; }},
+    {"update.offload_states", [](PlanRequest& r) { r.update.offload_states = true; }},
+    {"update.elements_at_once", [](PlanRequest& r) { r.update.elements_at_once /= 2; }},
+    {"device.kind", [](PlanRequest& r) { r.device.kind = KernelDevice::kCuda; }},
+    {"device.num_threads", [](PlanRequest& r) { ++r.device.num_threads; }},
+    {"device.isa", [](PlanRequest& r) { r.device.isa = CpuIsa::kAmx; }},
+    {"device.gpu", [](PlanRequest& r) { r.device.gpu.sm = 90; }},
+    {"device.reference_kernels", [](PlanRequest& r) { r.device.reference_kernels = true; }},
+    {"passes.disabled", [](PlanRequest& r) { r.passes.disabled = {"fuse"}; }},
+    {"passes.stop_after", [](PlanRequest& r) { r.passes.stop_after = "fuse"; }},
+};
+
+TEST(PlanRequest, EveryFieldThatDeterminesGraphsIsCompared) {
+  const PlanRequest request;
+  ASSERT_TRUE(share_begun_graphs(request, request));
+  for (const FieldChange& change : kChanges) {
+    PlanRequest changed;
+    change.make(changed);
+    EXPECT_FALSE(static_cast<const GraphRequest&>(request) == changed) << change.field;
+    EXPECT_FALSE(share_begun_graphs(request, changed)) << change.field;
+  }
+}
+
+TEST(PlanRequest, SizesAndLimitsShareGraphs) {
+  const PlanRequest request;
+  PlanRequest changed = request;
+  changed.batches.train = {.tokens = 64, .sequences = 4, .longest = 16};
+  changed.recompute.policy = RecomputePolicy::kFull;
+  changed.offload.activations = true;
+  changed.memory_limit_bytes = 1;
+  changed.captured_buckets.train = 2;
+  EXPECT_TRUE(share_begun_graphs(request, changed));
+  changed.batches.accumulation_steps = 4;
+  EXPECT_FALSE(share_begun_graphs(request, changed)) << "gradients are accumulated in one of them only";
+  PlanRequest other = changed;
+  other.batches.accumulation_steps = 2;
+  EXPECT_TRUE(share_begun_graphs(other, changed));
+}
+
+TEST(PlanRequest, DumpedPassesShareNoGraphs) {
+  PlanRequest request;
+  request.passes.dump = [](std::string_view, const std::string&) {};
+  EXPECT_FALSE(share_begun_graphs(request, request));
+}
+
+}  // namespace
+}  // namespace plimsoll

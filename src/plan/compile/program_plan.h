@@ -1,0 +1,106 @@
+// The plan of one program: its graph, the kernel of each op, and a place for every value. Pure data.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "graph/passes/pass.h"
+#include "kernels/catalog/catalog.h"
+
+namespace plimsoll {
+
+// Returns the alignment of buffers in an arena: a cache line on a CPU; on a GPU the alignment that its copy
+// engines and product libraries prefer.
+constexpr int64_t arena_alignment(KernelDevice device) {
+  return device == KernelDevice::kCpu ? 64 : 256;
+}
+// Returns the number of bytes that a buffer takes in an arena, with the padding up to the next buffer.
+constexpr int64_t bytes_in_arena(int64_t bytes, KernelDevice device) {
+  const int64_t alignment = arena_alignment(device);
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// How one op runs.
+struct OpPlan {
+  const KernelRow* kernel = nullptr;
+  std::vector<Refusal> refused = {};    // faster rows that declined, and why
+  int64_t scratch_offset = -1;          // from the start of the arena
+  int64_t scratch_bytes = 0;            // in the largest bucket
+  std::optional<Space> copies_to = {};  // set for a copy between spaces: it runs while later ops run
+  uint32_t copy_end = 0;                // such a copy has ended before the op at this position starts
+  bool is_deferred = false;             // it does work of the previous run, and is skipped if that is done
+};
+
+// The purpose of a transient buffer, in the terms of the anatomy of memory.
+enum class Purpose : uint8_t {
+  kWeights,
+  kOptimizerStates,
+  kGradients,
+  kSaved,
+  kTemporary,
+  kFunctionality,
+  kStaging,
+  kConstant
+};
+inline constexpr int kNumPurposes = 8;
+std::string_view purpose_name(Purpose purpose);
+
+struct TransientBuffer {
+  ValueId root = kNoValue;  // kNoValue for scratch
+  uint32_t op = 0;          // the op that the scratch belongs to
+  Purpose purpose = Purpose::kTemporary;
+  int64_t offset = 0;  // from the start of the arena
+  int64_t bytes = 0;
+  uint32_t first = 0;  // the position of the first op that uses it
+  uint32_t last = 0;   // the position of the last one
+};
+
+// The place of the updates of a run whose optimizer states are on the host: in the next step's forward pass or in
+// their own segment; and the estimated time of a step for each, which is infinity if there is no such plan.
+struct UpdatePlace {
+  bool is_at_use = false;
+  double at_use_ms = std::numeric_limits<double>::infinity();  // or at least as long as in_step_ms
+  double in_step_ms = std::numeric_limits<double>::infinity();
+};
+
+struct ProgramPlan {
+  std::string name = {};
+  Graph graph = Graph();
+  Bucket bucket = {};  // the largest
+  std::vector<Bucket> ladder =
+      {};  // the buckets that a batch may run in, smallest first; the last is `bucket`
+  // The offset of each value from the start of its space's arena; -1 for values that have no place.
+  std::vector<int64_t> offsets = {};
+  std::vector<OpPlan> ops = {};
+  std::vector<TransientBuffer> buffers = {};       // in the device's arena
+  std::vector<TransientBuffer> host_buffers = {};  // in the host's arena
+  int64_t transient_bytes = 0;
+  int64_t lower_bound_bytes = 0;  // no layout has fewer transient bytes
+  int64_t host_transient_bytes = 0;
+  int64_t host_lower_bound_bytes = 0;
+  int64_t library_bytes = 0;  // the most that the library of one of its kernels allocates itself
+  std::vector<PassRecord> passes = {};
+  // After this segment of a run, the next run has work for its deferred ops (OpPlan::is_deferred).
+  std::optional<Segment> deferred_after = {};
+  // The segments whose ops a GPU always receives one by one, because their copies transfer activations. Other
+  // segments are captured and replayed.
+  std::vector<Segment> never_captured = {};
+  bool is_captured(Segment segment) const {
+    return std::ranges::find(never_captured, segment) == never_captured.end();
+  }
+  std::optional<UpdatePlace> update_place = {};  // set if it was chosen by time
+};
+
+// Returns the ladder of token counts up to `largest`: steps of a sixteenth of a power of two, at least 16, so that
+// less than 1/16 of a batch's rows are unused.
+std::vector<Bucket> make_ladder(const Bucket& largest);
+// Returns the smallest bucket that holds this number of tokens. Requires: they fit into the largest bucket.
+const Bucket& bucket_for(const ProgramPlan& program, int64_t tokens);
+
+}  // namespace plimsoll
