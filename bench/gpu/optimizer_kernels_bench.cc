@@ -3,14 +3,11 @@
 #include "kernels/element_wise/cast.h"
 #include "kernels/optimizer/adafactor.h"
 #include "kernels/optimizer/adagrad.h"
-#include "kernels/optimizer/adagrad_8bit.h"
 #include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/adamw_8bit.h"
+#include "kernels/optimizer/eight_bit.h"
 #include "kernels/optimizer/global_norm.h"
 #include "kernels/optimizer/lion.h"
-#include "kernels/optimizer/lion_8bit.h"
 #include "kernels/optimizer/sgd.h"
-#include "kernels/optimizer/sgd_8bit.h"
 #include "kernels/optimizer/tensor_scan.h"
 
 namespace plimsoll {

@@ -3,6 +3,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/slice.h"
 #include "graph/ops/update_parts.h"
+#include "kernels/optimizer/eight_bit.h"
 
 namespace plimsoll {
 namespace {

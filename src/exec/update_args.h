@@ -7,15 +7,11 @@
 #include "exec/bound_op.h"
 #include "kernels/optimizer/adafactor.h"
 #include "kernels/optimizer/adagrad.h"
-#include "kernels/optimizer/adagrad_8bit.h"
 #include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/adamw_8bit.h"
 #include "kernels/optimizer/global_norm.h"
 #include "kernels/optimizer/lion.h"
-#include "kernels/optimizer/lion_8bit.h"
 #include "kernels/optimizer/loss_scale.h"
 #include "kernels/optimizer/sgd.h"
-#include "kernels/optimizer/sgd_8bit.h"
 
 namespace plimsoll {
 

@@ -20,8 +20,8 @@
 // kAdafactorTileRows rows and kAdafactorTileColumns columns (a vector is one row); the tiles' sums in double,
 // in order; b, a and 1 / max(...) in double, rounded to fp32 once. The mean of g'^2 + epsilon1 is taken as
 // that of g'^2, plus epsilon1. Special values: where finite is absent, a NaN gradient makes the whole tensor
-// NaN. Aliasing: no tensor overlaps another. Scratch: adafactor_scratch_bytes (optimizer_catalog.h) per tensor, aligned
-// to 16; references need none. Repeatability: same bits for any number of threads. Error:
+// NaN. Aliasing: no tensor overlaps another. Scratch: adafactor_scratch_bytes (optimizer_catalog.h) per
+// tensor, aligned to 16; references need none. Repeatability: same bits for any number of threads. Error:
 // adafactor_error_bound below, per element and step. Cost: reads g three times and p once, writes p: 20 bytes
 // per parameter in f32 (4 more to scale by p, 8 more with beta1); 14 FLOPs.
 #pragma once

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/simd_targets.h"
-#include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/piece_cpu.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/parameter_ref.h"
 
 namespace plimsoll {

@@ -1,21 +1,24 @@
-// Adagrad over a list of tensors in one call: contract. One call per parameter group (the weight decay is per
-// call). Thread-safe: kernels keep no state. Views are borrowed for the call.
+// Adagrad over a list of tensors in one call: contract. A call serves one parameter group, because it has one
+// weight decay. Thread-safe: the kernels keep no state. Views are borrowed for the call.
 //
 // Formula, per element, with t = step (1 for the first update) and g' = clip_coefficient * g + weight_decay *
 // p:
 //   v <- v + g'^2        p <- p - lr / (1 + (t - 1) lr_decay) * g' / (sqrt(v) + epsilon)
 // Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods" (JMLR 2011), as torch.optim.Adagrad with an
-// initial accumulator of 0. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels sums in f32, gradients of f32, bf16 or f16 and
-// parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
-// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64. Accumulation: each element by
-// itself in fp32 with fused multiply-add; the rate of the step is computed in double and rounded to fp32
-// once. Special values: where finite is absent, a NaN gradient makes its element NaN. With epsilon 0 an
-// element whose gradient was always 0 becomes NaN, as torch's does. Aliasing: no tensor overlaps another.
-// Scratch: none.
-// Repeatability: same bits for any number of threads.
+// initial accumulator of 0. If finite is 0, nothing is updated.
+// Types: the references take any floating type. The CPU kernels take sums in f32, gradients in f32, bf16 or
+// f16, and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h).
+// learning_rate, clip_coefficient and finite are 1 element of f32 or f64; step is 1 element of i64.
+// Accumulation: each element by itself in fp32 with fused multiply-add. The rate of the step is computed in
+// double and rounded to fp32 once.
+// Special values: without `finite`, a NaN gradient makes its element NaN. With epsilon 0, an element whose
+// gradient was always 0 becomes NaN, as in PyTorch.
+// Aliasing: no tensor overlaps another. Scratch: none.
+// Repeatability: the same bits for any number of threads.
 // Error: adagrad_error_bound below, per element and step.
 // Cost: reads p, g, v and writes p, v: 20 bytes per parameter in f32; 9 FLOPs.
+//
+// The sums are the states `m` of the tensors.
 #pragma once
 
 #include <cmath>
@@ -37,25 +40,26 @@ struct AdagradArgs {
   double lr_decay = 0.0;
   double epsilon = 1e-10;
   double weight_decay = 0.0;
-  // Of parameters in bf16 alone (tensor_list.h).
+  // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 };
 
 // Bounds on the absolute error in fp32 of one update of one element from the same starting values, u = 2^-24:
-// p before it, gradient = clip |g| + weight_decay |p| (magnitudes, nothing cancelled), v after it, rate that
-// of the step.
+// p is the parameter before it, gradient = clip |g| + weight_decay |p|, v is the sum after it, and rate is
+// that of the step.
 struct AdagradErrorBound {
   double v, param;
 };
 inline AdagradErrorBound adagrad_error_bound(double rate, double epsilon, double p, double gradient,
                                              double v) {
   constexpr double kU = 0x1p-24;
-  // Either term: its coefficient and its product are rounded, then the sum.
+  // For either term the coefficient and the product are rounded, then the sum is.
   const double g_error = 4.0 * kU * gradient;
   AdagradErrorBound bound{};
   bound.v = kU * v + 2.0 * gradient * g_error + g_error * g_error;
-  // The root halves v's relative error; root, epsilon and its rounding, sum, division, rate: 6 u.
+  // The square root halves the relative error of v. Root, epsilon and its rounding, sum, division and rate
+  // add 6 u.
   const double denominator = std::sqrt(v) + epsilon;
   const double relative_v = v > 0.0 ? bound.v / v : 0.0;
   const double step = rate * gradient / denominator;
@@ -64,7 +68,7 @@ inline AdagradErrorBound adagrad_error_bound(double rate, double epsilon, double
   return bound;
 }
 
-// The rate of the step. Errors: kInternal for a step below 1.
+// Returns the rate of the step. Errors: kInternal for a step below 1.
 double adagrad_rate(const AdagradArgs& args);
 
 void adagrad_ref(const AdagradArgs& args);
@@ -72,11 +76,29 @@ void adagrad_ref(const AdagradArgs& args);
 // Requires: m of every tensor is f32.
 void adagrad_cpu(const AdagradArgs& args);
 
-// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
-// more than the launch's parameters hold, some 500). kernels/element_wise/add.h states the rules for all CUDA
-// kernels. param is f32, or bf16 alone; m f32; grad f32, bf16 or f16; low bf16 or f16. learning_rate, step,
-// clip_coefficient and finite are device memory. A step below 1 is not noticed. Error: adagrad_error_bound.
-
+// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
+// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32 or bf16 alone; m is f32;
+// grad is f32, bf16 or f16; low is bf16 or f16. The kernel does not check that step is at least 1.
 void adagrad_cuda(const AdagradArgs& args, CudaStream stream);
+
+// adagrad_error_bound for a sum that is the product of a stored number and absmax: that product is rounded
+// once, which adds u v_old, and the square root halves the relative error.
+inline AdagradErrorBound adagrad_8bit_error_bound(double rate, double epsilon, double p, double gradient,
+                                                  double v_old, double v) {
+  constexpr double kU = 0x1p-24;
+  AdagradErrorBound bound = adagrad_error_bound(rate, epsilon, p, gradient, v);
+  bound.v += kU * v_old;
+  if (v > 0.0) bound.param += rate * gradient / (std::sqrt(v) + epsilon) * 0.5 * kU * v_old / v;
+  return bound;
+}
+
+// Adagrad with its sums in 8 bits: the same formula by the rules of eight_bit.h. The codes are signed, as in
+// bitsandbytes, although no sum is negative. A sum below 2.75e-7 of the largest of its block is rounded to 0,
+// and a sum that grows by less than half of the spacing of its numbers does not change. bitsandbytes'
+// Adagrad8bit has no lr_decay; this has it. Error: adagrad_8bit_error_bound. Cost: reads p, g and codes,
+// writes p and codes: 14 bytes per parameter and 8 per block; some 40 operations.
+void adagrad_8bit_ref(const AdagradArgs& args);
+void adagrad_8bit_cpu(const AdagradArgs& args);
+void adagrad_8bit_cuda(const AdagradArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

@@ -1,16 +1,28 @@
 #include "kernels/optimizer/adagrad.h"
 
-#include <algorithm>
-
 #include "device/cpu/simd_targets.h"
-#include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/piece_cpu.h"
-#include "kernels/optimizer/update_piece_cpu.h"
+#include "kernels/optimizer/update_frame_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/adagrad_cpu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+// Highway includes this file once per instruction set.
+#ifndef PLIMSOLL_ADAGRAD_PIECE
+#define PLIMSOLL_ADAGRAD_PIECE
+namespace plimsoll {
+
+// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+struct AdagradPiece {
+  float rate, clip, weight_decay, epsilon;
+  float* p;
+  const float* g;
+  float* v;
+};
+
+}  // namespace plimsoll
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
@@ -29,13 +41,13 @@ HWY_INLINE void adagrad_vector(Tag tag, const AdagradPiece& k, int64_t i) {
 }
 
 void adagrad_piece(const AdagradPiece& piece, int64_t count) {
-  // A copy that no store through the arrays can alias stays in registers.
+  // The compiler keeps this copy in registers: no store through the arrays can change it.
   const AdagradPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) adagrad_vector(tag, k, i);
-  // The same operations in the same order, one element at a time.
+  // Computes the remaining elements by the same operations in the same order.
   for (; i < count; ++i) adagrad_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -48,46 +60,41 @@ namespace plimsoll {
 
 HWY_EXPORT(adagrad_piece);
 
-AdagradPieceFunction adagrad_piece_cpu() {
-  return &HWY_DYNAMIC_DISPATCH(adagrad_piece);
+namespace {
+
+// Returns the update of a contiguous piece by the best instruction set of this CPU; m is the sum of squares
+// v.
+auto adagrad_update(const AdagradArgs& args) {
+  const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
+  const AdagradPiece coefficients{.rate = static_cast<float>(adagrad_rate(args)),
+                                  .clip = static_cast<float>(clip),
+                                  .weight_decay = static_cast<float>(args.weight_decay),
+                                  .epsilon = static_cast<float>(args.epsilon),
+                                  .p = nullptr,
+                                  .g = nullptr,
+                                  .v = nullptr};
+  return [coefficients, function = &HWY_DYNAMIC_DISPATCH(adagrad_piece)](float* p, const float* g, float* m,
+                                                                         float*, int64_t n) {
+    AdagradPiece piece = coefficients;
+    piece.p = p;
+    piece.g = g;
+    piece.v = m;
+    function(piece, n);
+  };
 }
 
-AdagradPiece adagrad_coefficients(const AdagradArgs& args) {
-  const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
-  return {.rate = static_cast<float>(adagrad_rate(args)),
-          .clip = static_cast<float>(clip),
-          .weight_decay = static_cast<float>(args.weight_decay),
-          .epsilon = static_cast<float>(args.epsilon),
-          .p = nullptr,
-          .g = nullptr,
-          .v = nullptr};
-}
+constexpr CpuUpdate kAdagrad{.name = "Adagrad", .states = UpdateStates::kM};
+
+}  // namespace
 
 void adagrad_cpu(const AdagradArgs& args) {
   if (!update_allowed(args.finite)) return;
-  const AdagradPiece coefficients = adagrad_coefficients(args);
-  for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kF32,
-                   "Adagrad of {} weights, {} gradients, {} sums", dtype_name(tensor.param.dtype),
-                   dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
-  }
-  const AdagradPieceFunction piece_function = adagrad_piece_cpu();
-  parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
-    const OptimizerTensor& tensor = args.tensors[index];
-    // What lies in 16 bits is fp32 for as long as it lies in the cache.
-    float parameters[kTensorGrain];
-    float gradients[kTensorGrain];
-    const RandomSite noise = noise_of(args, index);
-    for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
-      const int64_t length = std::min(kTensorGrain, begin + count - first);
-      AdagradPiece piece = coefficients;
-      piece.p = parameter_to_change(tensor, first, length, parameters);
-      piece.g = floats_of(tensor.grad, first, length, gradients);
-      piece.v = tensor.m.as<float>() + first;
-      piece_function(piece, length);
-      store_parameter(piece.p, tensor, noise, first, length);
-    }
-  });
+  update_tensors_cpu(kAdagrad, args, adagrad_update(args));
+}
+
+void adagrad_8bit_cpu(const AdagradArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  update_eight_bit_tensors_cpu(kAdagrad, args, adagrad_update(args));
 }
 
 }  // namespace plimsoll

@@ -1,10 +1,50 @@
 #include "kernels/optimizer/adagrad.h"
 
-#include "kernels/optimizer/cuda/adagrad_step.cuh"
+#include "kernels/optimizer/cuda/eight_bit_update.cuh"
+#include "kernels/optimizer/cuda/noise.cuh"
+#include "kernels/optimizer/cuda/tensor_table.cuh"
 #include "kernels/optimizer/cuda/update.cuh"
 
 namespace plimsoll {
 namespace cuda {
+
+// The arguments of a launch: scalars in device memory and constants.
+struct AdagradScalars {
+  Scalar learning_rate;
+  const int64_t* step;
+  OptionalScalar clip, finite;
+  double lr_decay;
+  float epsilon, weight_decay;
+  NoiseScalars noise;
+};
+
+// The coefficients of the call, rounded to fp32 once, and the update of one element.
+struct AdagradStep {
+  float rate, clip, weight_decay, epsilon;
+
+  __device__ __forceinline__ void apply(float& p, float g, float& v, float&) const {
+    g = fmaf(weight_decay, p, g * clip);
+    v = fmaf(g, g, v);
+    p = fmaf(-rate, g / (sqrtf(v) + epsilon), p);
+  }
+};
+
+__device__ AdagradStep adagrad_step(const AdagradScalars& s) {
+  const double rate = s.learning_rate.get() / (1.0 + static_cast<double>(*s.step - 1) * s.lr_decay);
+  return {static_cast<float>(rate), static_cast<float>(s.clip.get()), s.weight_decay, s.epsilon};
+}
+
+AdagradScalars adagrad_scalars(const char* kernel, const AdagradArgs& args) {
+  return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
+          .step = args.step.as<int64_t>(),
+          .clip = optional_scalar(kernel, "clip_coefficient", args.clip_coefficient),
+          .finite = optional_scalar(kernel, "finite", args.finite),
+          .lr_decay = args.lr_decay,
+          .epsilon = static_cast<float>(args.epsilon),
+          .weight_decay = static_cast<float>(args.weight_decay),
+          .noise = NoiseScalars::of(args)};
+}
+
 namespace {
 
 template <UpdateTypes kTypes, class Table>
@@ -28,6 +68,12 @@ void adagrad_cuda(const AdagradArgs& args, CudaStream stream) {
                                                                                                    table);
         PLIMSOLL_CHECK_LAUNCH("adagrad");
       });
+}
+
+void adagrad_8bit_cuda(const AdagradArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "adagrad_8bit_cuda";
+  cuda::launch_eight_bit<false, cuda::adagrad_step>(kKernel, args.tensors,
+                                                    cuda::adagrad_scalars(kKernel, args), stream);
 }
 
 }  // namespace plimsoll

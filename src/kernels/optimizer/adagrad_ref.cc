@@ -2,32 +2,40 @@
 
 #include "base/check.h"
 #include "kernels/optimizer/adagrad.h"
-#include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/parameter_ref.h"
+#include "kernels/optimizer/update_frame_ref.h"
 
 namespace plimsoll {
 
 double adagrad_rate(const AdagradArgs& args) {
   const int64_t step = args.step.as<int64_t>()[0];
-  PLIMSOLL_CHECK(step >= 1, "Adagrad's first update is step 1, this one is {}", step);
+  PLIMSOLL_CHECK(step >= 1, "the first update of Adagrad is step 1, this one is {}", step);
   return args.learning_rate.load(0) / (1.0 + static_cast<double>(step - 1) * args.lr_decay);
 }
 
-void adagrad_ref(const AdagradArgs& args) {
-  if (!update_allowed(args.finite)) return;
+namespace {
+
+// Returns the formula of adagrad.h for one element; m is the sum of squares v.
+auto adagrad_element(const AdagradArgs& args) {
   const double rate = adagrad_rate(args);
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
-  for (size_t k = 0; k < args.tensors.size(); ++k) {
-    const OptimizerTensor& tensor = args.tensors[k];
-    const RandomSite noise = noise_of(args, k);
-    for (int64_t i = 0; i < tensor.count; ++i) {
-      const double p = tensor.param.load(i);
-      const double g = clip * tensor.grad.load(i) + args.weight_decay * p;
-      const double v = tensor.m.load(i) + g * g;
-      tensor.m.store(i, v);
-      store_parameter(tensor, i, p - rate * g / (std::sqrt(v) + args.epsilon), noise);
-    }
-  }
+  return [rate, clip, weight_decay = args.weight_decay, epsilon = args.epsilon](double p, double gradient,
+                                                                                double& v, double&) {
+    const double g = clip * gradient + weight_decay * p;
+    v += g * g;
+    return p - rate * g / (std::sqrt(v) + epsilon);
+  };
+}
+
+}  // namespace
+
+void adagrad_ref(const AdagradArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  update_tensors_ref(UpdateStates::kM, args, adagrad_element(args));
+}
+
+void adagrad_8bit_ref(const AdagradArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  update_eight_bit_tensors_ref(UpdateStates::kM, args, adagrad_element(args));
 }
 
 }  // namespace plimsoll

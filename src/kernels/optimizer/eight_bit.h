@@ -1,13 +1,29 @@
-// The 8-bit numbers of optimizer states and how a state is kept in them: block-wise dynamic quantisation.
+// Optimizer states in 8 bits: the numbers that codes stand for, how a state is stored in them (block-wise
+// dynamic quantization), and the rules for updates with such states (adamw.h, lion.h, sgd.h, adagrad.h).
 // Internal to the folder. Thread-safe: constants and pure functions.
 //
-// A tensor's elements, in order, form blocks of kEightBitBlock; the last may be shorter. A block keeps the
-// largest magnitude of its elements in fp32 (absmax) and for each element the code whose number is nearest to
-// x / absmax; where two are equally near, the one nearer to 0. A block whose absmax is below 2^-126 is zero.
-// Numbers are those of Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (arXiv 2110.02861,
-// section 2) as bitsandbytes rounds them: 0, 1, and for every decade from 10^-6 to 1 the middles of equal
-// bins, twice as many as in the decade below; unsigned from 2 bins to 128, signed from 1 to 64 on either side
-// of 0 (there is no -1). Codes number them in ascending order.
+// The elements of a tensor, in order, form blocks of kEightBitBlock; the last block may be shorter. A block
+// stores the largest magnitude of its elements in fp32 (absmax) and for each element the code whose number is
+// nearest to x / absmax; if two numbers are equally near, the one nearer to 0. A block whose absmax is below
+// 2^-126 is zero. The numbers are those of Dettmers et al., "8-bit Optimizers via Block-wise Quantization"
+// (arXiv 2110.02861, section 2), rounded as in bitsandbytes: 0, 1, and for every decade from 10^-6 to 1 the
+// middles of equal bins, twice as many as in the decade below. Unsigned decades have 2 to 128 bins, signed
+// ones 1 to 64 on either side of 0 (there is no -1). Codes number them in ascending order.
+//
+// An update with 8-bit states handles a block at a time, as bitsandbytes does on a CPU: it reads the states
+// of the block as numbers, updates all elements by the formula of the optimizer, and then rounds the states
+// to 8 bits again. Types: the references take any floating type for param, grad and absmax. The other kernels
+// take absmax in f32, gradients in f32, bf16 or f16, and parameters in f32 or in bf16 alone, which are
+// rounded stochastically (tensor_list.h). Codes are u8. Scalars and accumulation are those of the optimizer;
+// a number is the product of two fp32 numbers, rounded once. Requires of every tensor: m (and v, if the
+// optimizer has it) are codes, and m_absmax (v_absmax) has eight_bit_blocks(count) elements. The states of
+// Adagrad are not negative. CUDA kernels update all tensors in one launch, or in several if there are more
+// than some 400. The parameters of one call are all f32 or all bf16 alone. Special values: `finite` must be
+// given if gradients may be NaN, because a NaN has no code. Aliasing: no tensor overlaps another. Scratch:
+// none (at most 4 KiB of stack per thread). Repeatability: the same bits for any number of threads. Error:
+// the bound that the optimizer states holds per element for param and for the states before they are rounded
+// to 8 bits. absmax differs by at most the largest bound of its block. A code differs by at most one, and
+// only if the quotient is within eight_bit_quotient_error of the limit between two codes.
 #pragma once
 
 #include <array>
@@ -25,16 +41,17 @@ constexpr int64_t eight_bit_blocks(int64_t count) {
 
 enum class EightBitSign : uint8_t { kSigned, kUnsigned };
 
-// The numbers by code, built in fp32 as bitsandbytes builds them, to the same bits.
+// Returns the number of each code, computed in fp32 as bitsandbytes does, with the same bits.
 constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   constexpr float kScale[] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f};
   const bool is_signed = sign == EightBitSign::kSigned;
   std::array<float, 256> numbers{};
-  int next = is_signed ? 128 : 1;  // the code after that of 0
+  int next = is_signed ? 128 : 1;  // the first code after that of 0
   for (int decade = 0; decade < 7; ++decade) {
     const int bins = (is_signed ? 1 : 2) << decade;
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
-    // Limits of bins from either end, so that both ends are exact; the product is not rounded before the sum.
+    // Computes the limits of bins from the nearer end, so that both ends are exact; the product is not
+    // rounded before it is added.
     const auto limit = [&](int i) {
       const double wide = static_cast<double>(step);
       return static_cast<float>(i < (bins + 1) / 2 ? static_cast<double>(0.1f) + wide * i
@@ -50,14 +67,16 @@ constexpr std::array<float, 256> eight_bit_numbers(EightBitSign sign) {
   return numbers;
 }
 
-// How the code of a number is found: by the magnitude's upper 16 bits. A cell says the code below and beyond
-// which lower 16 bits the next code is nearer; no cell holds two such limits. Codes of magnitudes count from
-// that of 0, so that those of negative numbers mirror those of positive ones.
-inline constexpr uint32_t kEightBitFirstCell = (127u - 23u) << 7;  // of 2^-23; all below rounds to 0
-inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;  // the last is that of 1
+// The code of a number is found by the upper 16 bits of its magnitude, which select a cell. A cell contains
+// the lower of two neighbouring codes and a limit: if the lower 16 bits of the magnitude exceed it, the next
+// code is nearer. No cell needs two limits. Codes of magnitudes are counted from the code of 0, so the codes
+// of negative numbers mirror those of positive ones.
+inline constexpr uint32_t kEightBitFirstCell = (127u - 23u)
+                                               << 7;  // of 2^-23; every smaller magnitude rounds to 0
+inline constexpr uint32_t kEightBitCells = (127u << 7) - kEightBitFirstCell + 1;  // the last one is that of 1
 
-// The largest fp32 number that rounds to the lower of two neighbouring numbers, as bits: their middle,
-// rounded down. Requires: 0 <= low < high.
+// Returns the bits of the largest fp32 number that rounds to the lower of two neighbouring numbers: their
+// middle, rounded down. Requires: 0 <= low < high.
 constexpr uint32_t eight_bit_limit(float low, float high) {
   const double middle = (static_cast<double>(low) + static_cast<double>(high)) / 2.0;
   float limit = static_cast<float>(middle);
@@ -66,7 +85,7 @@ constexpr uint32_t eight_bit_limit(float low, float high) {
   return bits;
 }
 
-// The code of a magnitude by its cell.
+// Returns the code of a magnitude.
 constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   const uint32_t upper = bits >> 16;
   uint32_t cell = upper > kEightBitFirstCell ? upper - kEightBitFirstCell : 0;
@@ -74,7 +93,7 @@ constexpr uint32_t eight_bit_magnitude(const uint32_t* cells, uint32_t bits) {
   return (cells[cell] >> 16) + ((bits & 0xffffu) > (cells[cell] & 0xffffu) ? 1u : 0u);
 }
 
-// The code of a number of either sign by that of its magnitude: there is no -1.
+// Returns the signed code of a number from the code of its magnitude. There is no -1.
 constexpr uint8_t eight_bit_signed_code(uint32_t magnitude, bool negative) {
   if (!negative) return static_cast<uint8_t>(127u + magnitude);
   return static_cast<uint8_t>(127u - (magnitude < 127u ? magnitude : 127u));
@@ -90,7 +109,8 @@ constexpr EightBitMap make_eight_bit_map(EightBitSign sign) {
   size_t code = zero;
   uint32_t limit = eight_bit_limit(map.numbers[code], map.numbers[code + 1]);
   for (uint32_t cell = 0; cell < kEightBitCells; ++cell) {
-    // The first code whose upper limit is not below the cell; the limit counts where it lies within.
+    // Finds the first code whose upper limit is not below the cell. The limit matters if it is within the
+    // cell.
     const uint32_t first = (cell + kEightBitFirstCell) << 16;
     while (code < 255 && limit < first) {
       ++code;
@@ -103,11 +123,10 @@ constexpr EightBitMap make_eight_bit_map(EightBitSign sign) {
 }
 const EightBitMap& eight_bit_map(EightBitSign sign);
 
-// The code nearest to a number, by its distance to each: the reference of the cells.
+// Returns the code nearest to a number by comparing all distances: the reference for the cells.
 uint8_t nearest_eight_bit_code(EightBitSign sign, double x);
 
-// The reference in double: a block of `count` elements to numbers and back. `first` is the block's first
-// element in codes, `block` its place in absmax.
+// The reference in double: reads block number `block` of a state as numbers, and rounds numbers to it.
 struct EightBitState {
   View codes = {};   // u8
   View absmax = {};  // one element per block, f32 or f64
@@ -116,15 +135,15 @@ struct EightBitState {
 void load_eight_bit_ref(const EightBitState& state, int64_t block, std::span<double> x);
 void store_eight_bit_ref(const EightBitState& state, int64_t block, std::span<const double> x);
 
-// The same in fp32 with vectors: x * (1 / absmax) in place of the quotient, rounded twice. Requires: count <=
-// kEightBitBlock.
+// The same in fp32 with vectors, for the codes of one block. x * (1 / absmax), rounded twice, replaces the
+// quotient. The second function returns the new absmax. Requires: count <= kEightBitBlock.
 void load_eight_bit_cpu(const EightBitMap& map, const uint8_t* codes, float absmax, float* x, int64_t count);
 float store_eight_bit_cpu(const EightBitMap& map, EightBitSign sign, const float* x, int64_t count,
                           uint8_t* codes);
 
-// How far the fp32 quotient of an element is from the reference's, where the element is off by `error` and
-// the block's absmax by at most `absmax_error`: a code may differ by one where the limit between the two is
-// that near.
+// Returns a bound on the difference between the fp32 quotient of an element and the quotient of the
+// reference, for an element with error `error` in a block whose absmax has at most error `absmax_error`. A
+// code may differ by one if the limit between two codes is within that distance.
 constexpr double eight_bit_quotient_error(double quotient, double error, double absmax, double absmax_error) {
   return (error + quotient * absmax_error) / (absmax - absmax_error) + 3.0 * 0x1p-24 * quotient;
 }

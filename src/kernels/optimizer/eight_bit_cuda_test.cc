@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "kernels/optimizer/adagrad_8bit.h"
-#include "kernels/optimizer/adamw_8bit.h"
-#include "kernels/optimizer/lion_8bit.h"
-#include "kernels/optimizer/sgd_8bit.h"
+#include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/eight_bit.h"
+#include "kernels/optimizer/lion.h"
+#include "kernels/optimizer/sgd.h"
 #include "kernels/optimizer/testing/eight_bit_tensors.h"
 #include "kernels/optimizer/testing/optimizer_cuda_cases.h"
 

@@ -1,16 +1,28 @@
 #include "kernels/optimizer/lion.h"
 
-#include <algorithm>
-
 #include "device/cpu/simd_targets.h"
-#include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/piece_cpu.h"
-#include "kernels/optimizer/update_piece_cpu.h"
+#include "kernels/optimizer/update_frame_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/lion_cpu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+// Highway includes this file once per instruction set.
+#ifndef PLIMSOLL_LION_PIECE
+#define PLIMSOLL_LION_PIECE
+namespace plimsoll {
+
+// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+struct LionPiece {
+  float lr, decay, beta1, one_minus_beta1, one_minus_beta2, clip;
+  float* p;
+  const float* g;
+  float* m;
+};
+
+}  // namespace plimsoll
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
@@ -23,7 +35,7 @@ HWY_INLINE void lion_vector(Tag tag, const LionPiece& k, int64_t i) {
   const auto m = hn::LoadU(tag, k.m + i);
   const auto g = hn::Mul(hn::LoadU(tag, k.g + i), hn::Set(tag, k.clip));
   const auto c = hn::MulAdd(hn::Set(tag, k.beta1), m, hn::Mul(hn::Set(tag, k.one_minus_beta1), g));
-  // 0 and NaN are their own signs.
+  // The sign of 0 is 0 and the sign of a NaN is that NaN.
   const auto is_signed = hn::Gt(hn::Abs(c), hn::Zero(tag));
   const auto step = hn::IfThenElse(is_signed, hn::CopySign(hn::Set(tag, k.lr), c), c);
   hn::StoreU(hn::MulAdd(hn::Set(tag, k.one_minus_beta2), hn::Sub(g, m), m), tag, k.m + i);
@@ -31,13 +43,13 @@ HWY_INLINE void lion_vector(Tag tag, const LionPiece& k, int64_t i) {
 }
 
 void lion_piece(const LionPiece& piece, int64_t count) {
-  // A copy that no store through the arrays can alias stays in registers.
+  // The compiler keeps this copy in registers: no store through the arrays can change it.
   const LionPiece k = piece;
   const hn::ScalableTag<float> tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) lion_vector(tag, k, i);
-  // The same operations in the same order, one element at a time.
+  // Computes the remaining elements by the same operations in the same order.
   for (; i < count; ++i) lion_vector(hn::CappedTag<float, 1>(), k, i);
 }
 
@@ -50,49 +62,42 @@ namespace plimsoll {
 
 HWY_EXPORT(lion_piece);
 
-LionPieceFunction lion_piece_cpu() {
-  return &HWY_DYNAMIC_DISPATCH(lion_piece);
+namespace {
+
+// Returns the update of a contiguous piece by the best instruction set of this CPU.
+auto lion_update(const LionArgs& args) {
+  const LionCoefficients k = lion_coefficients(args);
+  const LionPiece coefficients{.lr = static_cast<float>(k.lr),
+                               .decay = static_cast<float>(k.decay),
+                               .beta1 = static_cast<float>(k.beta1),
+                               .one_minus_beta1 = static_cast<float>(1.0 - k.beta1),
+                               .one_minus_beta2 = static_cast<float>(1.0 - k.beta2),
+                               .clip = static_cast<float>(k.clip),
+                               .p = nullptr,
+                               .g = nullptr,
+                               .m = nullptr};
+  return [coefficients, function = &HWY_DYNAMIC_DISPATCH(lion_piece)](float* p, const float* g, float* m,
+                                                                      float*, int64_t n) {
+    LionPiece piece = coefficients;
+    piece.p = p;
+    piece.g = g;
+    piece.m = m;
+    function(piece, n);
+  };
 }
 
-LionPiece lion_piece_coefficients(const LionArgs& args) {
-  const LionCoefficients k = lion_coefficients(args);
-  return {.lr = static_cast<float>(k.lr),
-          .decay = static_cast<float>(k.decay),
-          .beta1 = static_cast<float>(k.beta1),
-          .one_minus_beta1 = static_cast<float>(1.0 - k.beta1),
-          .one_minus_beta2 = static_cast<float>(1.0 - k.beta2),
-          .clip = static_cast<float>(k.clip),
-          .p = nullptr,
-          .g = nullptr,
-          .m = nullptr};
-}
+constexpr CpuUpdate kLion{.name = "Lion", .states = UpdateStates::kM};
+
+}  // namespace
 
 void lion_cpu(const LionArgs& args) {
   if (!update_allowed(args.finite)) return;
-  const LionPiece coefficients = lion_piece_coefficients(args);
-  for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(is_updated_on_cpu(tensor) && !tensor.remainder && tensor.m.dtype == DType::kF32,
-                   "Lion of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
-                   dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
-  }
-  const LionPieceFunction piece_function = lion_piece_cpu();
-  parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
-    const OptimizerTensor& tensor = args.tensors[index];
-    // What lies in 16 bits is fp32 for as long as it lies in the cache.
-    float parameters[kTensorGrain];
-    float gradients[kTensorGrain];
-    const RandomSite noise = noise_of(args, index);
-    for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
-      const int64_t length = std::min(kTensorGrain, begin + count - first);
-      float* p = parameter_to_change(tensor, first, length, parameters);
-      LionPiece piece = coefficients;
-      piece.p = p;
-      piece.g = floats_of(tensor.grad, first, length, gradients);
-      piece.m = tensor.m.as<float>() + first;
-      piece_function(piece, length);
-      store_parameter(p, tensor, noise, first, length);
-    }
-  });
+  update_tensors_cpu(kLion, args, lion_update(args));
+}
+
+void lion_8bit_cpu(const LionArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  update_eight_bit_tensors_cpu(kLion, args, lion_update(args));
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,6 @@
 #include "base/check.h"
-#include "kernels/optimizer/adamw.h"
 #include "kernels/optimizer/lion.h"
-#include "kernels/optimizer/parameter_ref.h"
+#include "kernels/optimizer/update_frame_ref.h"
 
 namespace plimsoll {
 
@@ -16,24 +15,31 @@ LionCoefficients lion_coefficients(const LionArgs& args) {
           .clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0};
 }
 
+namespace {
+
+// Returns the formula of lion.h for one element.
+auto lion_element(const LionArgs& args) {
+  return [k = lion_coefficients(args)](double p, double gradient, double& m, double&) {
+    const double g = k.clip * gradient;
+    const double c = k.beta1 * m + (1.0 - k.beta1) * g;
+    double sign = c;  // the sign of 0 is 0 and the sign of a NaN is that NaN
+    if (c > 0.0) sign = 1.0;
+    if (c < 0.0) sign = -1.0;
+    m += (1.0 - k.beta2) * (g - m);
+    return p - k.decay * p - k.lr * sign;
+  };
+}
+
+}  // namespace
+
 void lion_ref(const LionArgs& args) {
   if (!update_allowed(args.finite)) return;
-  const LionCoefficients k = lion_coefficients(args);
-  for (size_t index = 0; index < args.tensors.size(); ++index) {
-    const OptimizerTensor& tensor = args.tensors[index];
-    const RandomSite noise = noise_of(args, index);
-    for (int64_t i = 0; i < tensor.count; ++i) {
-      const double g = k.clip * tensor.grad.load(i);
-      const double m = tensor.m.load(i);
-      const double p = tensor.param.load(i);
-      const double c = k.beta1 * m + (1.0 - k.beta1) * g;
-      double sign = c;  // 0 and NaN are their own signs
-      if (c > 0.0) sign = 1.0;
-      if (c < 0.0) sign = -1.0;
-      tensor.m.store(i, m + (1.0 - k.beta2) * (g - m));
-      store_parameter(tensor, i, p - k.decay * p - k.lr * sign, noise);
-    }
-  }
+  update_tensors_ref(UpdateStates::kM, args, lion_element(args));
+}
+
+void lion_8bit_ref(const LionArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  update_eight_bit_tensors_ref(UpdateStates::kM, args, lion_element(args));
 }
 
 }  // namespace plimsoll

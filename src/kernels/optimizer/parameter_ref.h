@@ -1,5 +1,5 @@
-// How the references of this folder read and write a parameter, whole or split, and its copy. Internal to the
-// folder. Thread-safe: pure functions of their views.
+// Reading and writing a parameter, whole or split, its copy, and a second moment: for the references of this
+// folder. Internal to the folder. Thread-safe: pure functions of their views.
 #pragma once
 
 #include "base/split_f32.h"
@@ -7,14 +7,15 @@
 
 namespace plimsoll {
 
+// Returns the parameter in double; joins the two parts of a split one.
 inline double load_parameter(const OptimizerTensor& tensor, int64_t i) {
   if (!tensor.remainder) return tensor.param.load(i);
   const uint16_t high = tensor.param.as<BF16>()[i].bits;
   return static_cast<double>(join_f32({high, static_cast<const uint16_t*>(tensor.remainder.data)[i]}));
 }
 
-// Rounds once to the parameter's type, fp32 for a split one, and from there to the copy; a parameter in bf16
-// alone by way of fp32, with the tensor's noise.
+// Rounds once to the type of the parameter (fp32 for a split one) and from there to the copy. A parameter in
+// bf16 alone is first rounded to fp32 and then, stochastically, to bf16.
 inline void store_parameter(const OptimizerTensor& tensor, int64_t i, double value, const RandomSite& noise) {
   if (rounds_stochastically(tensor)) {
     const uint16_t number = random_half(noise, static_cast<uint64_t>(tensor.first + i));
@@ -35,6 +36,17 @@ inline void store_parameter(const OptimizerTensor& tensor, int64_t i, double val
   } else {
     tensor.low.store(i, rounded);
   }
+}
+
+// Stores a second moment; in bf16 it is first rounded to fp32 and then, stochastically, to bf16.
+inline void store_second_moment(const OptimizerTensor& tensor, int64_t i, double value,
+                                const RandomSite& noise) {
+  if (tensor.v.dtype != DType::kBF16) {
+    tensor.v.store(i, value);
+    return;
+  }
+  const uint16_t number = random_half(noise_of_second_moment(noise), static_cast<uint64_t>(tensor.first + i));
+  tensor.v.as<BF16>()[i].bits = round_stochastically(static_cast<float>(value), number);
 }
 
 }  // namespace plimsoll

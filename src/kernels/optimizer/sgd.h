@@ -1,19 +1,20 @@
-// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. One
-// call per parameter group. Thread-safe: kernels keep no state. Views are borrowed for the call.
+// Stochastic gradient descent with optional momentum over a list of tensors in one call: contract. A call
+// serves one parameter group, because it has one weight decay. Thread-safe: the kernels keep no state. Views
+// are borrowed for the call.
 //
 // Formula, per element, with g' = clip_coefficient * g + weight_decay * p:
-//   momentum 0: p <- p - lr g', and m is not touched
-//   else:       m <- g' at step 1 (m is then not read), momentum * m + g' at later steps;
+//   momentum 0: p <- p - lr g', and m is not accessed
+//   else:       m <- g' at step 1 (which does not use the old m), momentum * m + g' at later steps;
 //               p <- p - lr (nesterov ? g' + momentum * m : m)
-// Source: torch.optim.SGD with dampening 0 and maximize off. Nothing is updated when finite is 0.
-// Types: references take any floating type; CPU kernels m in f32, gradients of f32, bf16 or f16 and
-// parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
-// clip_coefficient and finite: 1 element of f32 or f64; step: 1 element of i64, needed only with momentum or
-// noise. Accumulation: each element by itself in fp32 with fused multiply-add; lr, momentum and weight_decay
+// Source: torch.optim.SGD with dampening 0 and maximize off. If finite is 0, nothing is updated.
+// Types: the references take any floating type. The CPU kernels take m in f32, gradients in f32, bf16 or f16,
+// and parameters in f32 or in bf16 alone, which are rounded stochastically (tensor_list.h). learning_rate,
+// clip_coefficient and finite are 1 element of f32 or f64; step is 1 element of i64, needed only with
+// momentum or noise.
+// Accumulation: each element by itself in fp32 with fused multiply-add. lr, momentum and weight_decay are
 // rounded to fp32 once.
-// Aliasing: no tensor overlaps another.
-// Scratch: none.
-// Repeatability: same bits for any number of threads.
+// Aliasing: no tensor overlaps another. Scratch: none.
+// Repeatability: the same bits for any number of threads.
 // Error: sgd_error_bound below, per element and step.
 // Cost: with momentum reads p, g, m and writes p, m: 20 bytes per parameter in f32 (12 without); at most 8
 // FLOPs.
@@ -40,12 +41,12 @@ struct SgdArgs {
   double momentum = 0.0;            // Requires: >= 0
   double weight_decay = 0.0;
   Nesterov nesterov = Nesterov::kOff;  // Requires: off when momentum is 0
-  // Of parameters in bf16 alone (tensor_list.h).
+  // The noise for parameters in bf16 alone (tensor_list.h).
   uint64_t noise_seed = 0;
   uint32_t noise_site = 0;
 };
 
-// Bounds on the absolute error in fp32 of one update from the same starting values; p, m, g are magnitudes
+// Bounds on the absolute error in fp32 of one update from the same starting values; p, m and g are magnitudes
 // before it.
 struct SgdErrorBound {
   double m, param;
@@ -66,11 +67,27 @@ void sgd_ref(const SgdArgs& args);
 // Requires: with momentum, m of every tensor is f32.
 void sgd_cpu(const SgdArgs& args);
 
-// The function below runs on an NVIDIA GPU and updates all tensors in one launch (in several where there are
-// more than the launch's parameters hold, some 500). kernels/element_wise/add.h states the rules for all CUDA
-// kernels. param is f32, or bf16 alone; m f32; grad f32, bf16 or f16; low bf16 or f16. learning_rate, step,
-// clip_coefficient and finite are device memory. Error: sgd_error_bound.
-
+// Updates all tensors in one launch on an NVIDIA GPU, or in several if there are more than some 500.
+// kernels/element_wise/add.h states the rules for all CUDA kernels. param is f32 or bf16 alone; m is f32;
+// grad is f32, bf16 or f16; low is bf16 or f16.
 void sgd_cuda(const SgdArgs& args, CudaStream stream);
+
+// sgd_error_bound for a momentum that is the product of a stored number and absmax: that product is rounded
+// once, which adds u |m|, multiplied by the coefficient of m.
+inline SgdErrorBound sgd_8bit_error_bound(double lr, double momentum, double weight_decay, double p, double m,
+                                          double g) {
+  constexpr double kU = 0x1p-24;
+  SgdErrorBound bound = sgd_error_bound(lr, momentum, weight_decay, p, m, g);
+  bound.m += kU * momentum * m;
+  bound.param += kU * lr * momentum * m;
+  return bound;
+}
+
+// SGD with its momentum in 8 bits: the same formula by the rules of eight_bit.h. bitsandbytes' SGD8bit has no
+// Nesterov momentum; this has it. Requires: momentum > 0. Error: sgd_8bit_error_bound. Cost: reads p, g and
+// codes, writes p and codes: 14 bytes per parameter and 8 per block; some 35 operations.
+void sgd_8bit_ref(const SgdArgs& args);
+void sgd_8bit_cpu(const SgdArgs& args);
+void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream);
 
 }  // namespace plimsoll

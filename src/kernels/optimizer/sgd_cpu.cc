@@ -1,16 +1,33 @@
 #include "kernels/optimizer/sgd.h"
 
-#include <algorithm>
-
 #include "device/cpu/simd_targets.h"
-#include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/piece_cpu.h"
-#include "kernels/optimizer/update_piece_cpu.h"
+#include "kernels/optimizer/update_frame_cpu.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/sgd_cpu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+// Highway includes this file once per instruction set.
+#ifndef PLIMSOLL_SGD_PIECE
+#define PLIMSOLL_SGD_PIECE
+namespace plimsoll {
+
+// The use of the momentum in this step: there is none, step 1 starts it, a later step continues it.
+enum class SgdBuffer : uint8_t { kNone, kStart, kContinue };
+
+// The coefficients of a call, rounded to fp32 once, and the arrays of a piece.
+struct SgdPiece {
+  float lr, clip, weight_decay, momentum;
+  SgdBuffer buffer;
+  bool nesterov;
+  float* p;
+  const float* g;
+  float* m;  // null without momentum
+};
+
+}  // namespace plimsoll
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll {
@@ -39,12 +56,12 @@ HWY_INLINE void sgd_elements(const SgdPiece& c, int64_t count) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) sgd_vector<kBuffer>(tag, c, i);
-  // The same operations in the same order, one element at a time.
+  // Computes the remaining elements by the same operations in the same order.
   for (; i < count; ++i) sgd_vector<kBuffer>(hn::CappedTag<float, 1>(), c, i);
 }
 
 void sgd_piece(const SgdPiece& piece, int64_t count) {
-  // A copy that no store through the arrays can alias stays in registers.
+  // The compiler keeps this copy in registers: no store through the arrays can change it.
   const SgdPiece c = piece;
   switch (c.buffer) {
     case SgdBuffer::kNone:
@@ -65,55 +82,48 @@ namespace plimsoll {
 
 HWY_EXPORT(sgd_piece);
 
-SgdPieceFunction sgd_piece_cpu() {
-  return &HWY_DYNAMIC_DISPATCH(sgd_piece);
+namespace {
+
+SgdBuffer use_of_momentum(const SgdArgs& args) {
+  if (args.momentum == 0.0) return SgdBuffer::kNone;
+  return args.step.as<int64_t>()[0] == 1 ? SgdBuffer::kStart : SgdBuffer::kContinue;
 }
 
-SgdPiece sgd_coefficients(const SgdArgs& args) {
+// Returns the update of a contiguous piece by the best instruction set of this CPU.
+auto sgd_update(const SgdArgs& args) {
   PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
-  SgdBuffer buffer = SgdBuffer::kNone;
-  if (args.momentum != 0.0) {
-    buffer = args.step.as<int64_t>()[0] == 1 ? SgdBuffer::kStart : SgdBuffer::kContinue;
-  }
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
-  return {.lr = static_cast<float>(args.learning_rate.load(0)),
-          .clip = static_cast<float>(clip),
-          .weight_decay = static_cast<float>(args.weight_decay),
-          .momentum = static_cast<float>(args.momentum),
-          .buffer = buffer,
-          .nesterov = args.nesterov == Nesterov::kOn,
-          .p = nullptr,
-          .g = nullptr,
-          .m = nullptr};
+  const SgdPiece coefficients{.lr = static_cast<float>(args.learning_rate.load(0)),
+                              .clip = static_cast<float>(clip),
+                              .weight_decay = static_cast<float>(args.weight_decay),
+                              .momentum = static_cast<float>(args.momentum),
+                              .buffer = use_of_momentum(args),
+                              .nesterov = args.nesterov == Nesterov::kOn,
+                              .p = nullptr,
+                              .g = nullptr,
+                              .m = nullptr};
+  return [coefficients, function = &HWY_DYNAMIC_DISPATCH(sgd_piece)](float* p, const float* g, float* m,
+                                                                     float*, int64_t n) {
+    SgdPiece piece = coefficients;
+    piece.p = p;
+    piece.g = g;
+    piece.m = m;
+    function(piece, n);
+  };
 }
+
+}  // namespace
 
 void sgd_cpu(const SgdArgs& args) {
   if (!update_allowed(args.finite)) return;
-  const SgdPiece coefficients = sgd_coefficients(args);
-  const bool has_momentum = args.momentum != 0.0;
-  for (const OptimizerTensor& tensor : args.tensors) {
-    PLIMSOLL_CHECK(
-        is_updated_on_cpu(tensor) && !tensor.remainder && (!has_momentum || tensor.m.dtype == DType::kF32),
-        "SGD of {} weights, {} gradients, {} momentum", dtype_name(tensor.param.dtype),
-        dtype_name(tensor.grad.dtype), dtype_name(tensor.m.dtype));
-  }
-  const SgdPieceFunction piece_function = sgd_piece_cpu();
-  parallel_over_tensors(args.tensors, [&](int64_t, size_t index, int64_t begin, int64_t count) {
-    const OptimizerTensor& tensor = args.tensors[index];
-    // What lies in 16 bits is fp32 for as long as it lies in the cache.
-    float parameters[kTensorGrain];
-    float gradients[kTensorGrain];
-    const RandomSite noise = noise_of(args, index);
-    for (int64_t first = begin; first < begin + count; first += kTensorGrain) {
-      const int64_t length = std::min(kTensorGrain, begin + count - first);
-      SgdPiece piece = coefficients;
-      piece.p = parameter_to_change(tensor, first, length, parameters);
-      piece.g = floats_of(tensor.grad, first, length, gradients);
-      piece.m = has_momentum ? tensor.m.as<float>() + first : nullptr;
-      piece_function(piece, length);
-      store_parameter(piece.p, tensor, noise, first, length);
-    }
-  });
+  const UpdateStates states = args.momentum != 0.0 ? UpdateStates::kM : UpdateStates::kNone;
+  update_tensors_cpu({.name = "SGD", .states = states}, args, sgd_update(args));
+}
+
+void sgd_8bit_cpu(const SgdArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  update_eight_bit_tensors_cpu({.name = "SGD", .states = UpdateStates::kM}, args, sgd_update(args));
 }
 
 }  // namespace plimsoll

@@ -1,10 +1,62 @@
 #include "kernels/optimizer/sgd.h"
 
-#include "kernels/optimizer/cuda/sgd_step.cuh"
+#include "kernels/optimizer/cuda/eight_bit_update.cuh"
+#include "kernels/optimizer/cuda/noise.cuh"
+#include "kernels/optimizer/cuda/tensor_table.cuh"
 #include "kernels/optimizer/cuda/update.cuh"
 
 namespace plimsoll {
 namespace cuda {
+
+// The arguments of a launch: scalars in device memory and constants.
+struct SgdScalars {
+  Scalar learning_rate;
+  const int64_t* step;  // null without momentum
+  NoiseScalars noise;
+  OptionalScalar clip, finite;
+  float momentum, weight_decay;
+  bool nesterov;
+};
+
+// The coefficients of the call, rounded to fp32 once, and the update of one element.
+struct SgdStep {
+  float lr, clip, weight_decay, momentum;
+  bool has_buffer, starts, nesterov;
+
+  __device__ __forceinline__ void apply(float& p, float g, float& m, float&) const {
+    g = fmaf(weight_decay, p, g * clip);
+    float direction = g;
+    if (has_buffer) {
+      m = starts ? g : fmaf(momentum, m, g);
+      direction = nesterov ? fmaf(momentum, m, g) : m;
+    }
+    p = fmaf(-lr, direction, p);
+  }
+};
+
+__device__ SgdStep sgd_step(const SgdScalars& s) {
+  return {static_cast<float>(s.learning_rate.get()),
+          static_cast<float>(s.clip.get()),
+          s.weight_decay,
+          s.momentum,
+          s.step != nullptr,
+          s.step != nullptr && *s.step == 1,
+          s.nesterov};
+}
+
+// Errors: kInternal for Nesterov without momentum.
+SgdScalars sgd_scalars(const char* kernel, const SgdArgs& args) {
+  PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
+  return {.learning_rate = scalar_of(kernel, "learning_rate", args.learning_rate),
+          .step = args.momentum != 0.0 ? args.step.as<int64_t>() : nullptr,
+          .noise = NoiseScalars::of(args),
+          .clip = optional_scalar(kernel, "clip_coefficient", args.clip_coefficient),
+          .finite = optional_scalar(kernel, "finite", args.finite),
+          .momentum = static_cast<float>(args.momentum),
+          .weight_decay = static_cast<float>(args.weight_decay),
+          .nesterov = args.nesterov == Nesterov::kOn};
+}
+
 namespace {
 
 template <UpdateTypes kTypes, Moments kMoments, class Table>
@@ -12,7 +64,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
     sgd_kernel(const SgdScalars s, const __grid_constant__ Table table) {
   if (s.finite.get() == 0.0) return;
   SgdStep step = sgd_step(s);
-  step.has_buffer = kMoments == Moments::kSome;  // which the compiler then knows
+  step.has_buffer = kMoments == Moments::kSome;  // a constant for the compiler
   update_tensors<kTypes, kMoments>(table, step, Noise(s.noise));
 }
 
@@ -24,6 +76,13 @@ void launch_sgd(std::span<const OptimizerTensor> tensors, const UpdateEntryMaker
     kernel<<<update_blocks(kernel, table.num_chunks), kUpdateThreads, 0, stream>>>(scalars, table);
     PLIMSOLL_CHECK_LAUNCH("sgd");
   });
+}
+
+// Returns the step of 8-bit SGD, which always has a momentum; that is a constant for the compiler.
+__device__ SgdStep sgd_8bit_step(const SgdScalars& scalars) {
+  SgdStep step = sgd_step(scalars);
+  step.has_buffer = true;
+  return step;
 }
 
 }  // namespace
@@ -39,6 +98,13 @@ void sgd_cuda(const SgdArgs& args, CudaStream stream) {
   } else {
     cuda::launch_sgd<cuda::Moments::kNone>(args.tensors, entry_of, scalars, stream);
   }
+}
+
+void sgd_8bit_cuda(const SgdArgs& args, CudaStream stream) {
+  constexpr const char* kKernel = "sgd_8bit_cuda";
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  cuda::launch_eight_bit<false, cuda::sgd_8bit_step>(kKernel, args.tensors, cuda::sgd_scalars(kKernel, args),
+                                                     stream);
 }
 
 }  // namespace plimsoll

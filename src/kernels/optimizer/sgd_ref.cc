@@ -1,32 +1,40 @@
 #include "base/check.h"
-#include "kernels/optimizer/adamw.h"
-#include "kernels/optimizer/parameter_ref.h"
 #include "kernels/optimizer/sgd.h"
+#include "kernels/optimizer/update_frame_ref.h"
 
 namespace plimsoll {
+namespace {
 
-void sgd_ref(const SgdArgs& args) {
-  if (!update_allowed(args.finite)) return;
+// Returns the formula of sgd.h for one element.
+auto sgd_element(const SgdArgs& args) {
   PLIMSOLL_CHECK(args.nesterov == Nesterov::kOff || args.momentum > 0.0, "Nesterov needs a momentum");
   const double lr = args.learning_rate.load(0);
   const double clip = args.clip_coefficient ? args.clip_coefficient.load(0) : 1.0;
-  const bool has_momentum = args.momentum != 0.0;
-  const bool first_step = has_momentum && args.step.as<int64_t>()[0] == 1;
-  for (size_t k = 0; k < args.tensors.size(); ++k) {
-    const OptimizerTensor& tensor = args.tensors[k];
-    const RandomSite noise = noise_of(args, k);
-    for (int64_t i = 0; i < tensor.count; ++i) {
-      const double p = load_parameter(tensor, i);
-      const double g = clip * tensor.grad.load(i) + args.weight_decay * p;
-      double direction = g;
-      if (has_momentum) {
-        const double m = first_step ? g : args.momentum * tensor.m.load(i) + g;
-        tensor.m.store(i, m);
-        direction = args.nesterov == Nesterov::kOn ? g + args.momentum * m : m;
-      }
-      store_parameter(tensor, i, p - lr * direction, noise);
+  const double momentum = args.momentum;
+  const bool is_first_step = momentum != 0.0 && args.step.as<int64_t>()[0] == 1;
+  const bool is_nesterov = args.nesterov == Nesterov::kOn;
+  return [=, weight_decay = args.weight_decay](double p, double gradient, double& m, double&) {
+    const double g = clip * gradient + weight_decay * p;
+    double direction = g;
+    if (momentum != 0.0) {
+      m = is_first_step ? g : momentum * m + g;
+      direction = is_nesterov ? g + momentum * m : m;
     }
-  }
+    return p - lr * direction;
+  };
+}
+
+}  // namespace
+
+void sgd_ref(const SgdArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  update_tensors_ref(args.momentum != 0.0 ? UpdateStates::kM : UpdateStates::kNone, args, sgd_element(args));
+}
+
+void sgd_8bit_ref(const SgdArgs& args) {
+  if (!update_allowed(args.finite)) return;
+  PLIMSOLL_CHECK(args.momentum > 0.0, "8-bit SGD needs a momentum, this one is {}", args.momentum);
+  update_eight_bit_tensors_ref(UpdateStates::kM, args, sgd_element(args));
 }
 
 }  // namespace plimsoll

@@ -39,6 +39,20 @@ struct OptimizerTensor {
   View remainder = {};  // u8: the lower 16 bits of each element of a split parameter; null: param is whole
 };
 
+// The states that an update of a list reads and writes.
+enum class UpdateStates : uint8_t { kNone, kM, kMAndV };
+constexpr bool has_m(UpdateStates states) {
+  return states != UpdateStates::kNone;
+}
+constexpr bool has_v(UpdateStates states) {
+  return states == UpdateStates::kMAndV;
+}
+
+// Returns true if an update may change anything: `finite` is absent or not 0.
+inline bool update_allowed(ConstView finite) {
+  return !finite || finite.load(0) != 0.0;
+}
+
 // Whether the parameter is bf16 alone.
 inline bool rounds_stochastically(const OptimizerTensor& tensor) {
   return tensor.param.dtype == DType::kBF16 && !tensor.remainder;

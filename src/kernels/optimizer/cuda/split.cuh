@@ -1,12 +1,12 @@
-// fp32 numbers as a bf16 and 16 bits more (base/split_f32.h) in packs of N, and bf16 copies by the same
-// rounding. Only for .cu files. Thread-safe: no state.
+// Packs of N fp32 numbers split into a bf16 and 16 more bits (base/split_f32.h), and bf16 copies with the
+// same rounding. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include "kernels/element_wise/cuda/vectors.cuh"
 
 namespace plimsoll::cuda {
 
-// The upper part of a number, and its lower 16 bits.
+// Returns the upper part of a number and sets `low` to its lower 16 bits.
 __device__ __forceinline__ uint32_t split_bits(float value, uint32_t& low) {
   const uint32_t bits = __float_as_uint(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
@@ -20,7 +20,7 @@ __device__ __forceinline__ float join_bits(uint32_t high, uint32_t low) {
   return __uint_as_float(((high - (low >> 15)) & 0xffffu) << 16 | low);
 }
 
-// Element i of a pack of 16-bit elements, and where it goes.
+// Reads and writes element i of a pack of 16-bit elements.
 template <int N>
 __device__ __forceinline__ uint32_t half_of(const Raw<__nv_bfloat16, N>& raw, int i) {
   return i % 2 == 0 ? raw.word[i / 2] & 0xffffu : raw.word[i / 2] >> 16;
@@ -52,8 +52,8 @@ __device__ __forceinline__ void store_split(__nv_bfloat16* high, __nv_bfloat16* 
   store_raw<__nv_bfloat16, N>(low, lower);
 }
 
-// fp32 rounded to bf16 by 16 bits of noise each (round_stochastically), two to a word, the first in its low
-// half.
+// Returns fp32 numbers rounded to bf16 with 16 bits of noise each (round_stochastically). The noise has two
+// numbers per word, the first in the low half.
 template <int N>
 __device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(
     const float (&x)[N], const uint32_t (&noise)[(N + 1) / 2]) {
@@ -80,7 +80,7 @@ __device__ __forceinline__ Raw<__nv_bfloat16, N> rounded_stochastically(
   return rounded;
 }
 
-// The upper parts alone.
+// Stores only the upper parts.
 template <int N>
 __device__ __forceinline__ void store_copy(__nv_bfloat16* copy, const float (&x)[N]) {
   Raw<__nv_bfloat16, N> upper;

@@ -1,6 +1,7 @@
-// A list of tensors as a kernel's own parameter: no table in device memory, one launch for some hundreds of
-// tensors. Tensors are cut into chunks of equal length, numbered through the list; a block finds a chunk's
-// tensor by binary search. Only for .cu files. Thread-safe: no state.
+// A list of tensors that is passed as a parameter of a kernel: it needs no table in device memory, and one
+// launch handles some hundreds of tensors. Tensors are divided into chunks of equal length, which are
+// numbered through the list; a block of threads finds the tensor of a chunk by binary search. Only for .cu
+// files. Thread-safe: no state.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +11,18 @@
 
 namespace plimsoll::cuda {
 
-// What a launch may take as parameters since CUDA 12.1 on compute capability 7.0 and later, less some room
-// for what stands beside the table.
+// The size limit of kernel parameters since CUDA 12.1 on compute capability 7.0 and later, minus some space
+// for the other parameters.
 inline constexpr int64_t kTableBytes = 32764 - 256;
 
-// Short lists, such as the one parameter whose gradient has just become known, go with a small table: a
+// Short lists, such as the one parameter of an update in the backward pass, use a small table, because a
 // launch copies all of its parameters.
 inline constexpr int kSmallTable = 8;
 template <class Entry>
 inline constexpr int kLargeTable = static_cast<int>((kTableBytes - 16) / static_cast<int64_t>(sizeof(Entry)));
 
-// The last of the tensors whose first chunk, first_chunk_of(i), is at most this. Requires: that of the first
-// is, and they do not fall.
+// Returns the last tensor whose first chunk, first_chunk_of(i), is at most `chunk`. Requires: the first chunk
+// of the first tensor is, and first chunks do not decrease.
 template <class FirstChunkOf>
 __device__ __forceinline__ int last_at_most(const FirstChunkOf& first_chunk_of, int num_entries,
                                             uint32_t chunk) {
@@ -38,22 +39,22 @@ __device__ __forceinline__ int last_at_most(const FirstChunkOf& first_chunk_of, 
   return low;
 }
 
-// Entry: anything with `uint32_t first_chunk`.
+// Entry is any type with a member `uint32_t first_chunk`.
 template <class Entry, int kEntries>
 struct TensorTable {
   static constexpr int kCapacity = kEntries;
   int32_t num_entries = 0;
-  int32_t first_index = 0;  // of entry 0 in the caller's list
+  int32_t first_index = 0;  // index of entry 0 in the list of the caller
   uint32_t num_chunks = 0;
   Entry entries[kCapacity];
 
-  // The entry that a chunk belongs to. Requires: chunk < num_chunks.
+  // Returns the entry that contains a chunk. Requires: chunk < num_chunks.
   __device__ __forceinline__ int find(uint32_t chunk) const {
     return last_at_most([this](int i) { return entries[i].first_chunk; }, num_entries, chunk);
   }
 };
 
-// for_each_table with tables of one size.
+// Does the work of for_each_table for one size of tables.
 template <class Entry, int kEntries, class Make, class Launch>
 void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                        const Launch& launch) {
@@ -73,9 +74,9 @@ void for_each_table_of(std::span<const OptimizerTensor> tensors, int64_t chunk_e
   } while (next < tensors.size());
 }
 
-// Calls launch(table) with as many tensors as a table holds, at least once. make(tensor) gives an entry
-// without its first_chunk. Tensors without elements get an entry without chunks, so that entries count like
-// the list.
+// Calls launch(table) with as many tensors as a table holds, at least once. make(tensor) returns an entry
+// without its first_chunk. A tensor without elements has an entry without chunks, so that entries have the
+// order of the list.
 template <class Entry, class Make, class Launch>
 void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elements, const Make& make,
                     const Launch& launch) {
@@ -86,7 +87,7 @@ void for_each_table(std::span<const OptimizerTensor> tensors, int64_t chunk_elem
   }
 }
 
-// A number that may be absent.
+// A scalar in device memory, or a constant if it is absent.
 struct OptionalScalar {
   Scalar scalar = {};
   double otherwise = 1.0;

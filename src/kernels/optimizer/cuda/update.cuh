@@ -1,6 +1,6 @@
-// What the kernels of AdamW, Lion, Adagrad and SGD share: the table of tensors to update and the walk over
-// it. A thread takes some packs of four elements of a chunk, all operands of them loaded before the first is
-// computed. Only for .cu files. Thread-safe: no state.
+// The loop that the kernels of AdamW, Lion, Adagrad and SGD share: a table of tensors to update, whose chunks
+// the blocks of threads process. A thread updates some packs of four elements of a chunk and loads all of
+// their operands before it computes the first pack. Only for .cu files. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -18,25 +18,26 @@ inline constexpr int kUpdateThreads = 256;
 struct UpdateEntry {
   void* param;  // f32, or bf16 of a split or stochastically rounded parameter
   const void* grad;
-  void* m;  // f32, or bf16 where the update takes it; null where it has no such state
+  void* m;  // f32, or bf16 if the update takes it; null if it has no such state
   void* v;
-  void* low;  // the copy, null: none; the remainder of a split parameter
+  void* low;  // the copy, or null; for a split parameter the remainder
   int64_t count;
-  int64_t first;  // the number of the first element in its parameter: noise is drawn by it
+  int64_t first;  // number of the first element in its parameter, which selects the noise
   uint32_t first_chunk;
   DType grad_dtype;
   DType low_dtype;
   bool is_split;
-  bool is_bf16;  // and nothing beside it
+  bool is_bf16;  // bf16 alone
   bool m_is_bf16, v_is_bf16;
-  bool packs;  // whether every address, and the noise, allows packs of four
+  bool packs;  // every address, and the noise, allows packs of four
 };
 
-// Whether tensors have states, of which either may still be absent.
+// kSome: tensors have m or v or both.
 enum class Moments : uint8_t { kNone, kSome };
 
-// Packs that a thread takes of a chunk, and the chunk's elements. Without states an element has so few bytes
-// that finding the next chunk would take longer than moving one of two packs a thread.
+// The number of packs of a chunk that a thread updates, and the number of elements of a chunk. Without states
+// an element has so few bytes that with two packs per thread, finding the next chunk would take longer than
+// moving one of them.
 constexpr int update_packs(Moments moments) {
   return moments == Moments::kNone ? 4 : 2;
 }
@@ -44,12 +45,12 @@ constexpr int update_chunk_elements(Moments moments) {
   return kUpdateThreads * update_packs(moments) * 4;
 }
 
-// What a launch knows of all of its tensors: nothing, or that parameters are bf16 alone, gradients bf16 and
-// states fp32. Without branches for other types it needs fewer instructions than such a parameter's bytes
-// take time for.
+// The types of all tensors of a launch: any, or parameters in bf16 alone, gradients in bf16 and states in
+// fp32. For the latter the kernel has no branches for other types; with them, instructions rather than memory
+// would limit its speed.
 enum class UpdateTypes : uint8_t { kAny, kBf16Alone };
 
-// Four (or one) neighbouring elements of a tensor.
+// Four adjacent elements of a tensor, or one.
 template <int N, Moments kMoments, UpdateTypes kTypes>
 struct UpdateValues {
   static constexpr bool kAlone = kTypes == UpdateTypes::kBf16Alone;
@@ -77,7 +78,7 @@ struct UpdateValues {
       load_moment(entry.v, entry.v_is_bf16, i, v);
     }
   }
-  // Element i is the first; the numbers are those of what is rounded stochastically.
+  // Stores the elements from i on. The noise is used for the tensors that are rounded stochastically.
   __device__ __forceinline__ void store(const UpdateEntry& entry, int64_t i,
                                         const uint32_t (&p_noise)[kNoiseWords],
                                         const uint32_t (&v_noise)[kNoiseWords]) const {
@@ -126,8 +127,8 @@ struct UpdateValues {
   }
 };
 
-// A chunk of a tensor, by a block of threads. Step: step.apply(float& p, float g, float& m, float& v) updates
-// one element. `noise` is the tensor's.
+// Updates a chunk of a tensor with a block of threads. Step: step.apply(float& p, float g, float& m, float&
+// v) updates one element. `noise` is that of the tensor.
 template <UpdateTypes kTypes, Moments kMoments, class Step>
 __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t chunk, const Step& step,
                                              const Noise& noise) {
@@ -169,11 +170,12 @@ __device__ __forceinline__ void update_chunk(const UpdateEntry& entry, uint32_t 
   }
 }
 
-// All chunks of a table, shared among the launch's blocks of threads. `noise` is that of the list's first
-// tensor; the others' sites follow.
+// Updates all chunks of a table, distributed over the blocks of threads of the launch. `noise` is that of the
+// first tensor of the list; the sites of the other tensors follow.
 template <UpdateTypes kTypes, Moments kMoments = Moments::kSome, class Table, class Step>
 __device__ __forceinline__ void update_tensors(const Table& table, const Step& step, Noise noise) {
-  // A search through the table itself fetches more of the kernel's parameters than their cache holds.
+  // Copies the first chunks to shared memory: a search in the table itself would read more of the parameters
+  // of the kernel than their cache holds.
   __shared__ uint32_t first_chunks[Table::kCapacity];
   for (int i = static_cast<int>(threadIdx.x); i < table.num_entries; i += kUpdateThreads) {
     first_chunks[i] = table.entries[i].first_chunk;
@@ -187,7 +189,7 @@ __device__ __forceinline__ void update_tensors(const Table& table, const Step& s
   }
 }
 
-// Checks the tensors of one update and makes its entries.
+// Checks the tensors of one update and returns their entries.
 struct UpdateEntryMaker {
   const char* kernel;
   bool has_m;
@@ -197,7 +199,7 @@ struct UpdateEntryMaker {
   UpdateEntry operator()(const OptimizerTensor& tensor) const {
     check_cuda_operands(kernel, {{"grad", tensor.grad}});
     PLIMSOLL_CHECK(!tensor.low || tensor.low.dtype == DType::kBF16 || tensor.low.dtype == DType::kF16,
-                   "{}: the copy of a parameter is {}, not 16 bits of floating point", kernel,
+                   "{}: the copy of a parameter is {}, not bf16 or f16", kernel,
                    dtype_name(tensor.low.dtype));
     UpdateEntry entry{};
     entry.is_split = static_cast<bool>(tensor.remainder);
@@ -229,7 +231,8 @@ struct UpdateEntryMaker {
   }
 };
 
-// A grid that fills the card once: blocks walk over the chunks, and none waits for another's end to begin.
+// Returns the number of blocks of threads that fill the GPU once. Each processes several chunks, so no block
+// waits for the end of another one.
 template <class Kernel>
 unsigned update_blocks(Kernel kernel, uint32_t num_chunks) {
   int resident = 0;

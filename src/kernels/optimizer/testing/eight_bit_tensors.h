@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/optimizer/adagrad_8bit.h"
-#include "kernels/optimizer/adamw_8bit.h"
-#include "kernels/optimizer/lion_8bit.h"
-#include "kernels/optimizer/sgd_8bit.h"
+#include "kernels/optimizer/adagrad.h"
+#include "kernels/optimizer/adamw.h"
+#include "kernels/optimizer/eight_bit.h"
+#include "kernels/optimizer/lion.h"
+#include "kernels/optimizer/sgd.h"
 #include "tests/support/compare.h"
 
 namespace plimsoll::test {
