@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/view.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 
 namespace plimsoll {
 

@@ -12,7 +12,7 @@
 #include "io/ckpt/checkpoint.h"
 #include "io/ckpt/model_folder.h"
 #include "io/ckpt/safetensors.h"
-#include "io/data/columns.h"
+#include "io/data/data_columns.h"
 #include "io/data/labels.h"
 #include "io/data/table_reader.h"
 #include "io/data/text_file.h"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "arguments/argument_file.h"
 #include "arguments/assign.h"
-#include "arguments/file.h"
 #include "base/check.h"
 #include "base/testing/fuzz_answer.h"
 #include "plimsoll/arguments.h"

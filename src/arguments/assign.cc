@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/utf8.h"

@@ -1,6 +1,6 @@
 // Layers of settings: the words of a command line or the keys of a file, before they become values.
 //
-// Not the reader of command lines (parse.cc) or of files (file.h): this is where both
+// Not the reader of command lines (parse.cc) or of files (argument_file.h): this is where both
 // meet, where old names are translated and where later layers win. Thread-safe: pure functions.
 #pragma once
 

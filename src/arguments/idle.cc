@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/optimizer_names.h"

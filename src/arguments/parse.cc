@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
+#include "arguments/argument_file.h"
+#include "arguments/argument_table.h"
 #include "arguments/assign.h"
-#include "arguments/file.h"
-#include "arguments/table.h"
 #include "arguments/value.h"
 #include "base/check.h"
 

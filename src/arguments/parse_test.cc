@@ -9,8 +9,8 @@
 #include <limits>
 #include <set>
 
+#include "arguments/argument_table.h"
 #include "arguments/range.h"
-#include "arguments/table.h"
 #include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 

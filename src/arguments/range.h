@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 
 namespace plimsoll {
 

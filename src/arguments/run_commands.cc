@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "arguments/argument_table.h"
 #include "arguments/help.h"
-#include "arguments/table.h"
 #include "base/check.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 
 namespace plimsoll {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/counted.h"
-#include "io/data/columns.h"
+#include "io/data/data_columns.h"
 #include "io/data/dummy.h"
 #include "io/data/glue.h"
 #include "io/data/table_reader.h"

@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 
 namespace plimsoll::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 
 namespace plimsoll {
 namespace {

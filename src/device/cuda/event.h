@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "device/cuda/stream.h"
 
 namespace plimsoll {

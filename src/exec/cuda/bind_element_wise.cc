@@ -3,7 +3,7 @@
 #include "kernels/element_wise/activation.h"
 #include "kernels/element_wise/add.h"
 #include "kernels/element_wise/cast.h"
-#include "kernels/element_wise/columns.h"
+#include "kernels/element_wise/column_range.h"
 #include "kernels/element_wise/copy.h"
 #include "kernels/element_wise/dropout.h"
 #include "kernels/element_wise/gelu.h"

@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "exec/cuda/bind_cuda.h"
 #include "kernels/matmul/linear_gelu.h"
 #include "kernels/matmul/linear_norm.h"

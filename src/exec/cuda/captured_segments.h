@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "device/cuda/cuda_device.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "exec/backend.h"
 
 namespace plimsoll {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/table.h"
+#include "io/data/data_table.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {

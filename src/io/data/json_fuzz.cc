@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/testing/fuzz_answer.h"
-#include "io/data/columns.h"
+#include "io/data/data_columns.h"
 #include "io/data/json_reader.h"
 #include "io/data/labels.h"
 #include "io/data/text_split.h"

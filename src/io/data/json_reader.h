@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data/table.h"
+#include "io/data/data_table.h"
 #include "io/data/text_file.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "io/data/table.h"
+#include "io/data/data_table.h"
 
 namespace plimsoll {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "io/data/columns.h"
-#include "io/data/table.h"
+#include "io/data/data_columns.h"
+#include "io/data/data_table.h"
 
 namespace plimsoll {
 

@@ -14,7 +14,7 @@
 #include "io/data/text_encoder.h"
 #include "io/data/text_split.h"
 #include "io/data/token_set.h"
-#include "io/data/tokenize.h"
+#include "io/data/tokenize_split.h"
 
 namespace plimsoll {
 

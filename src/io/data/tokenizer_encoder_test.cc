@@ -8,7 +8,7 @@
 
 #include "io/data/csv_reader.h"
 #include "io/data/testing/letter_encoder.h"
-#include "io/data/tokenize.h"
+#include "io/data/tokenize_split.h"
 #include "tests/support/scratch_folder.h"
 
 namespace plimsoll {

@@ -1,4 +1,4 @@
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_tiles.cuh"
 

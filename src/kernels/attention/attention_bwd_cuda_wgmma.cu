@@ -5,7 +5,7 @@
 // takes 0.451 ms.
 #include <cstddef>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_wgmma.cuh"
 

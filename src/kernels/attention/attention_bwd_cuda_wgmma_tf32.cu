@@ -5,7 +5,7 @@
 // ms), and so is keeping the block's rows of q and d_o in shared memory (0.928 ms).
 #include <cstddef>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_wgmma_tf32.cuh"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_launch.h"
 #include "kernels/attention/attention_schedule.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_cuda.h"
 
 namespace plimsoll {

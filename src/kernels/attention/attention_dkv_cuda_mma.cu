@@ -3,7 +3,7 @@
 // already the left operands of the products for d_v and d_k and need no transfer through shared memory.
 #include <cstddef>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_steps.cuh"
 

@@ -2,7 +2,7 @@
 // and, with dropout, the bits that the second kernel needs.
 #include <cstddef>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_steps.cuh"
 

@@ -10,7 +10,7 @@
 // before its first product, mostly waiting for memory.
 #include <cstddef>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_wgmma.cuh"
 

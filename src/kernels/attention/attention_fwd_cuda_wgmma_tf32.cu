@@ -2,7 +2,7 @@
 // three blocks share a multiprocessor.
 #include <cstddef>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_grid.cuh"
 #include "kernels/attention/attention_wgmma_tf32.cuh"
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/attention_launch.h"
 
 namespace plimsoll::attention {

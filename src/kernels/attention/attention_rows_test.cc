@@ -39,7 +39,7 @@ HWY_AFTER_NAMESPACE();
 #include <gtest/gtest.h>
 
 #include "tests/support/keep_worst.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "device/cpu/parallel.h"
 #include "kernels/attention/testing/attention_case.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll::test {
 namespace {

@@ -1,7 +1,7 @@
 // Four kernels that run one after another, with blocks for 16 sequences, for a head, or for a part of a
 // sequence: the queries; u = W_k^T q; the scores and weighted sums of rows of x (first_token_row_sums.cuh);
 // and the outputs from these sums.
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/attention/first_token_attention.h"
 #include "kernels/attention/first_token_row_sums.cuh"
 

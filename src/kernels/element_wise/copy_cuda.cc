@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/element_wise/copy.h"
 
 namespace plimsoll {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/element_wise/testing/cuda_cases.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/embedding/first_token.h"

@@ -11,7 +11,7 @@
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/finite_difference.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
 namespace {

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/element_wise/gelu.h"
 #include "kernels/matmul/linear_gelu.h"
 #include "kernels/matmul/linear_norm.h"

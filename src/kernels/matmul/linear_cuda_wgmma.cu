@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/element_wise/cuda/gelu.cuh"
 #include "kernels/matmul/linear_cuda_wgmma.h"
 #include "kernels/matmul/linear_tiles.cuh"

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/matmul/linear_norm_cuda_wgmma.h"
 #include "kernels/matmul/linear_tiles.cuh"
 

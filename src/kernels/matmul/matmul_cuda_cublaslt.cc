@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/matmul/cublaslt_library.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/one_cuda.h"

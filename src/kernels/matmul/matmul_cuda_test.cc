@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "tests/support/device_buffer.h"
 #include "tests/support/keep_worst.h"
 

@@ -1,6 +1,6 @@
 #include <cuda_runtime.h>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/matmul/one_cuda.h"
 
 namespace plimsoll {

@@ -8,7 +8,7 @@
 
 #include "base/philox.h"
 #include "tests/support/compare.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "kernels/matmul/split_tf32.h"
 
 namespace plimsoll {

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/check.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 
 namespace plimsoll {
 namespace {

@@ -14,7 +14,7 @@
 #include "kernels/optimizer/testing/optimizer_fixture.h"
 #include "kernels/optimizer/testing/update_cases.h"
 #include "plimsoll/error.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
 namespace {

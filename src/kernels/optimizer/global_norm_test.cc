@@ -11,7 +11,7 @@
 #include "kernels/optimizer/tensor_scan.h"
 #include "kernels/optimizer/testing/optimizer_tensors.h"
 #include "tests/support/compare.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/optimizer/testing/update_cases.h"
 #include "plimsoll/error.h"
 #include "tests/support/compare.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll {
 namespace {

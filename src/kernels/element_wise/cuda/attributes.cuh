@@ -5,7 +5,7 @@
 #include <array>
 #include <atomic>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 
 namespace plimsoll::cuda {
 

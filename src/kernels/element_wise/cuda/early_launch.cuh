@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "device/cuda/stream.h"
 #include "kernels/element_wise/cuda/attributes.cuh"
 

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/view.h"
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 #include "device/cuda/stream.h"
 #include "kernels/element_wise/operands.h"
 

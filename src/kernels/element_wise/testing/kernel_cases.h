@@ -1,5 +1,5 @@
 // Parameters for tests of vectorised kernels: one and two threads, and sizes around the vector widths;
-// tests/support/simd_targets.h has the instruction sets. For tests only. Not thread-safe: it changes the
+// tests/support/simd_target_cases.h has the instruction sets. For tests only. Not thread-safe: it changes the
 // number of threads.
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "device/cpu/parallel.h"
 #include "kernels/element_wise/element_wise_catalog.h"
 #include "tests/support/compare.h"
-#include "tests/support/simd_targets.h"
+#include "tests/support/simd_target_cases.h"
 
 namespace plimsoll::test {
 

@@ -1,4 +1,4 @@
-#include "kernels/element_wise/columns.h"
+#include "kernels/element_wise/column_range.h"
 
 namespace plimsoll {
 

@@ -1,7 +1,7 @@
 // What settings mean for each other: one test for each rule.
 #include <gtest/gtest.h>
 
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 #include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 

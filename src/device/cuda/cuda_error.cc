@@ -1,4 +1,4 @@
-#include "device/cuda/error.h"
+#include "device/cuda/cuda_error.h"
 
 #include "base/check.h"
 #include "device/cuda/cuda_device.h"

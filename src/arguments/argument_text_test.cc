@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 #include "arguments/testing/parse_words.h"
 #include "arguments/value.h"
 

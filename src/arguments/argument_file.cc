@@ -1,4 +1,4 @@
-#include "arguments/file.h"
+#include "arguments/argument_file.h"
 
 #include <yaml-cpp/anchor.h>
 #include <yaml-cpp/eventhandler.h>

@@ -1,4 +1,4 @@
-#include "arguments/table.h"
+#include "arguments/argument_table.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "io/data/table.h"
+#include "io/data/data_table.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "io/data/tokenize.h"
+#include "io/data/tokenize_split.h"
 
 #include <gtest/gtest.h>
 

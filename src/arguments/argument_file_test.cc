@@ -1,5 +1,5 @@
 // Settings in JSON and YAML files.
-#include "arguments/file.h"
+#include "arguments/argument_file.h"
 
 #include <gtest/gtest.h>
 

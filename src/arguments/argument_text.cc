@@ -3,8 +3,8 @@
 #include <iterator>
 #include <set>
 
+#include "arguments/argument_table.h"
 #include "arguments/help.h"
-#include "arguments/table.h"
 #include "arguments/value.h"
 #include "base/check.h"
 

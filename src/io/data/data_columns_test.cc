@@ -1,4 +1,4 @@
-#include "io/data/columns.h"
+#include "io/data/data_columns.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "io/data/table.h"
+#include "io/data/data_table.h"
 
 namespace plimsoll {
 

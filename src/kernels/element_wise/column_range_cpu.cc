@@ -1,9 +1,9 @@
-#include "kernels/element_wise/columns.h"
+#include "kernels/element_wise/column_range.h"
 
 #include "device/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/element_wise/columns_cpu.cc"
+#define HWY_TARGET_INCLUDE "kernels/element_wise/column_range_cpu.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 #include <cstring>

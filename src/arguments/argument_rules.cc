@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arguments/argument_table.h"
 #include "arguments/range.h"
-#include "arguments/table.h"
 #include "arguments/value.h"
 #include "base/check.h"
 #include "base/optimizer_names.h"
