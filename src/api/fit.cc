@@ -197,7 +197,7 @@ class Fit {
 
   // Of the run for which there are the fewest bytes.
   void add_smallest(const AskedDevice& asked_device, const MethodSpace& space) {
-    const std::optional<SmallestRun> smallest = smallest_run(space, question());
+    const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
     if (!smallest) return;
     report_.num_plans += smallest->num_plans;
     FitRow row{.device = asked_device.device,
@@ -210,7 +210,7 @@ class Fit {
   }
 
   static std::vector<std::string> arguments_of(const AskedDevice& asked_device, const MethodSpace& space,
-                                               const SmallestRun& smallest) {
+                                               const MinimumMemoryRun& smallest) {
     std::vector<std::string> words =
         words_of(smallest.set, asked_device.subject.request, space.budget_bytes(smallest.set));
     for (std::string& word : split_words(smallest.shape.micro_batch, smallest.shape.accumulation))
@@ -306,7 +306,7 @@ class Fit {
     const auto note = [&](const std::string& how, const AskedDevice& asked_device,
                           std::vector<std::string> words) {
       const MethodSpace space = space_of(asked_device);
-      const std::optional<SmallestRun> smallest = smallest_run(space, question());
+      const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question());
       if (!smallest || smallest->total_bytes >= needed) return;
       for (const std::string& word : arguments_of(asked_device, space, *smallest))
         words.push_back(shell_word(word));

@@ -4,7 +4,7 @@
 
 #include "api/plan_report.h"
 #include "base/file.h"
-#include "plan/search/needless.h"
+#include "plan/search/redundant_accumulation.h"
 #include "plan/search/suggest.h"
 #include "run/run_setup.h"
 
@@ -15,7 +15,7 @@ PlanReport plan_run(const Arguments& arguments, const Environment& environment, 
   const Plan plan = build_plan(setup.request);
   PlanReport report = make_plan_report(plan, savings);
   report.warnings = setup.warnings;
-  if (std::string text = needless_accumulation(plan); !text.empty())
+  if (std::string text = redundant_accumulation(plan); !text.empty())
     report.warnings.push_back(std::move(text));
   report.notes.insert(report.notes.begin(), setup.notes.begin(), setup.notes.end());
   return report;

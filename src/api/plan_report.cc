@@ -21,7 +21,7 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.why = plan_why(plan);
   report.json = plan_json(plan);
   if (std::string text = stopped_passes_text(plan); !text.empty()) report.notes.push_back(std::move(text));
-  for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(advice_text(advice));
+  for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(format_advice(advice));
   return report;
 }
 

@@ -12,7 +12,7 @@
 #include "base/counted.h"
 #include "device/monitor/host.h"
 #include "metrics/metrics.h"
-#include "plan/search/needless.h"
+#include "plan/search/redundant_accumulation.h"
 #include "run/device_choice.h"
 #include "train/speed.h"
 #include "train/weights.h"
@@ -111,7 +111,7 @@ Trainer::Trainer(Arguments arguments, Task task, const Environment& environment)
     if (std::string text = shortage_text(plan.total_bytes(), memory); !text.empty())
       impl_->plan.warnings.push_back(std::move(text));
   }
-  if (std::string text = needless_accumulation(plan, free_bytes); !text.empty())
+  if (std::string text = redundant_accumulation(plan, free_bytes); !text.empty())
     impl_->plan.warnings.push_back(std::move(text));
 }
 

@@ -101,8 +101,7 @@ void require_bf16(std::string_view name, const PlanRequest& request) {
 // The references compute every type, so that fp16's arithmetic can be looked at on a CPU.
 void require_fp16(std::string_view name, const PlanRequest& request) {
   if (request.device.kind == KernelDevice::kCuda || request.device.reference_kernels) return;
-  throw_error(ErrorCode::kUsage,
-              "--{}: no kernel computes fp16 on a CPU, whose vectors and matrix units take bf16; {}", name,
+  throw_error(ErrorCode::kUsage, "--{}: Plimsoll cannot compute fp16 on a CPU; {}", name,
               has_bf16(request)
                   ? fmt::format("give --{} instead, or a GPU (--device cuda:0)",
                                 name == "fp16" ? "bf16" : "bf16_full_eval")
@@ -257,14 +256,13 @@ void set_offload(const Arguments& arguments, PlanRequest& request, std::vector<s
   if (request.device.kind == KernelDevice::kCpu) {
     if (arguments.offload_optimizer) {
       throw_error(ErrorCode::kUsage,
-                  "--offload_optimizer: on a CPU optimizer states lie in the host's memory already; leave it "
+                  "--offload_optimizer: optimizer states are already in host memory on a CPU; leave it "
                   "out, or give a GPU (--device cuda:0)");
     }
     if (arguments.offload_activations) {
-      throw_error(
-          ErrorCode::kUsage,
-          "--offload_activations: on a CPU activations lie in the host's memory already; leave it out, or "
-          "give a GPU (--device cuda:0)");
+      throw_error(ErrorCode::kUsage,
+                  "--offload_activations: activations are already in host memory on a CPU; leave it out, or "
+                  "give a GPU (--device cuda:0)");
     }
     if (is_paged && request.train) {
       notes.push_back(

@@ -158,7 +158,7 @@ void choose_what_runs_again(RunSetup& setup) {
   BudgetChoice found =
       is_selective ? choose_selective(request) : choose_recompute(request, *arguments.recompute_budget);
   request.recompute = std::move(found.best.choice);
-  setup.notes.push_back(budget_words(found, asked));
+  setup.notes.push_back(describe_budget_choice(found, asked));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ inline Plan plan_of(const GridPoint& point) {
 inline constexpr double kAboveLowerBound = 1.02;
 
 // States that come before the updates may take a twentieth more than a plan with late ones has, whose layout
-// is as near its bound (plan/compile/step_room.cc); the bound of their own schedule says nothing of that. Every
+// is as near its bound (plan/compile/update_order.cc); the bound of their own schedule says nothing of that. Every
 // other plan with copies keeps the bound of a plan without.
 inline constexpr double kMoreWithEarlyStates = 1.05;
 

@@ -30,7 +30,7 @@ struct MovedValue {
 
 class OffloadActivations {
  public:
-  OffloadActivations(Graph& graph, const Bucket& bucket, int64_t least_bytes, const SavedRoom& room)
+  OffloadActivations(Graph& graph, const Bucket& bucket, int64_t least_bytes, const ActivationHeadroom& room)
       : graph_(graph), bucket_(bucket), least_bytes_(least_bytes), room_(room) {}
 
   void run() {
@@ -150,13 +150,13 @@ class OffloadActivations {
   Graph& graph_;
   const Bucket& bucket_;
   int64_t least_bytes_;
-  const SavedRoom& room_;
+  const ActivationHeadroom& room_;
   std::vector<MovedValue> moved_;  // in the order of their producers
 };
 
 }  // namespace
 
-Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, SavedRoom room) {
+Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room) {
   return {.name = "offload_activations",
           .numerics = Numerics::kPreserving,
           .help = "keeps saved values in the host's memory between the passes",

@@ -143,7 +143,7 @@ std::vector<MovedUpdate> in_numbers(const Graph& graph, std::span<const Moved> u
 
 class OffloadStates {
  public:
-  OffloadStates(Graph& graph, const StepRoom& room)
+  OffloadStates(Graph& graph, const MemoryHeadroom& room)
       : graph_(graph), room_(room), updates_(find_moved(graph)), in_numbers_(in_numbers(graph, updates_)) {}
 
   void run() {
@@ -290,7 +290,7 @@ class OffloadStates {
   }
 
   Graph& graph_;
-  const StepRoom& room_;
+  const MemoryHeadroom& room_;
   std::vector<Moved> updates_;
   std::vector<MovedUpdate> in_numbers_;
   std::map<ValueId, ValueId> newest_;  // of what is kept, the version on the host
@@ -302,7 +302,7 @@ std::vector<MovedUpdate> find_moved_updates(const Graph& graph) {
   return in_numbers(graph, find_moved(graph));
 }
 
-Pass offload_states_pass(StepRoom room) {
+Pass offload_states_pass(MemoryHeadroom room) {
   return {.name = "offload_states",
           .numerics = Numerics::kPreserving,
           .help = "keeps what only updates read in the host's memory and copies it for each update",

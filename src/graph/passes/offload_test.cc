@@ -71,9 +71,9 @@ TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
 TEST(OffloadActivations, StaysWhereThereIsRoom) {
   Graph graph = graph_of(kSaved);
   const Bucket bucket{.tokens = 8, .sequences = 1, .longest = 8};
-  SavedRoom room{.live_bytes = live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 1),
-                 .most_bytes = 4 * 128,
-                 .most_ahead = 3};
+  ActivationHeadroom room{.live_bytes = live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 1),
+                          .most_bytes = 4 * 128,
+                          .most_ahead = 3};
   offload_activations_pass(bucket, 128, room).run(graph);
   verify(graph, "after the pass");
   EXPECT_EQ(print_graph(graph), R"(graph saved {
@@ -222,12 +222,12 @@ TEST(OffloadStates, SmallOnesStayThatAreLittleOfAllInTheForwardPass) {
 // bytes.
 TEST(OffloadStates, AStateGoesBackBesideTheNextForwardPass) {
   Graph graph = graph_of(kUpdates);
-  StepRoom room{.live_bytes = {0, 40, 48, 0, 0, 0},
-                .op_ms = std::vector<double>(6, 1.0),
-                .most_bytes = 48,
-                .link_bytes_per_ms = 16,
-                .first = 3,
-                .may_defer = true};
+  MemoryHeadroom room{.live_bytes = {0, 40, 48, 0, 0, 0},
+                      .op_ms = std::vector<double>(6, 1.0),
+                      .most_bytes = 48,
+                      .link_bytes_per_ms = 16,
+                      .first = 3,
+                      .may_defer = true};
   offload_states_pass(room).run(graph);
   verify(graph, "after the pass");
   const std::string text = print_graph(graph);

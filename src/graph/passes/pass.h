@@ -146,11 +146,11 @@ Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
 Pass in_place_pass();
 // offload_activations.cc: values of at least `least_bytes` that are saved for the backward pass lie in the
 // host's memory until then. Where `room` says how much of the device a step leaves free, some of them stay.
-Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, SavedRoom room = {});
+Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room = {});
 // updates_at_use.cc: a step's updates run in the next step's forward pass, where weights are read first.
 Pass updates_at_use_pass();
 // offload_states.cc: what only updates read lives in the host's memory and is copied to the device for each
 // update. Where `room` says how much of the device a step leaves free, it comes early.
-Pass offload_states_pass(StepRoom room = {});
+Pass offload_states_pass(MemoryHeadroom room = {});
 
 }  // namespace plimsoll

@@ -11,7 +11,7 @@ constexpr size_t kLeastAhead = 2;
 
 class SavedSchedule {
  public:
-  SavedSchedule(std::span<const SavedValue> values, uint32_t backward, const SavedRoom& room)
+  SavedSchedule(std::span<const SavedValue> values, uint32_t backward, const ActivationHeadroom& room)
       : values_(values),
         backward_(backward),
         most_bytes_(room.most_bytes),
@@ -124,7 +124,7 @@ class SavedSchedule {
 }  // namespace
 
 std::vector<SavedTransfer> transfers_of_saved_values(std::span<const SavedValue> values, uint32_t backward,
-                                                     const SavedRoom& room) {
+                                                     const ActivationHeadroom& room) {
   return SavedSchedule(values, backward, room).found();
 }
 

@@ -18,7 +18,7 @@ struct SavedValue {
 };
 
 // How much of the device's memory a step uses, and how much it may use.
-struct SavedRoom {
+struct ActivationHeadroom {
   // The live bytes at each position of the program without copies if every saved value stays on the device. Empty if
   // they are not known.
   std::vector<int64_t> live_bytes = {};
@@ -48,6 +48,6 @@ struct SavedTransfer {
 //
 // Requires: values in the order of their producers; room.live_bytes for every position or for none.
 std::vector<SavedTransfer> transfers_of_saved_values(std::span<const SavedValue> values, uint32_t backward,
-                                                     const SavedRoom& room);
+                                                     const ActivationHeadroom& room);
 
 }  // namespace plimsoll

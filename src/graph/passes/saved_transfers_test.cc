@@ -13,7 +13,7 @@ namespace {
 // all of that there is nothing else.
 struct SavingStep {
   std::vector<SavedValue> values;
-  SavedRoom room;
+  ActivationHeadroom room;
 
   SavingStep() {
     for (uint32_t k = 0; k < 6; ++k)
@@ -22,7 +22,7 @@ struct SavingStep {
   }
 
   using Saved = std::vector<std::tuple<bool, uint32_t, uint32_t>>;
-  Saved transfers(const SavedRoom& given) const {
+  Saved transfers(const ActivationHeadroom& given) const {
     Saved list;
     for (const SavedTransfer& transfer : transfers_of_saved_values(values, 6, given))
       list.emplace_back(transfer.stays, transfer.gone_before, transfer.back_before);

@@ -13,8 +13,8 @@ constexpr size_t kDeferredTried = 24;
 
 class EarlySchedule {
  public:
-  EarlySchedule(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-                size_t deferred)
+  EarlySchedule(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+                const MemoryHeadroom& room, size_t deferred)
       : updates_(updates),
         room_(room),
         first_deferred_(updates.size() - deferred),
@@ -107,7 +107,7 @@ class EarlySchedule {
 
   std::span<const MovedUpdate> updates_;
   std::span<const Segment> segments_;
-  const StepRoom& room_;
+  const MemoryHeadroom& room_;
   size_t first_deferred_ = 0;  // the update from which on states stay
   bool deferred_fit_ = true;
   std::vector<int64_t> least_free_;  // at a position or later
@@ -131,7 +131,7 @@ struct ForwardPass {
 
 // Waits where it needs the bytes, and at its end. All copies begin with it, in one queue.
 ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                           const StepRoom& room, size_t deferred) {
+                           const MemoryHeadroom& room, size_t deferred) {
   ForwardPass pass;
   int64_t held = 0;
   for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
@@ -155,8 +155,8 @@ ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const
 
 // How long a step is from the first op behind the forward pass to when the last op and the last copy, those
 // of what is deferred left out, are done.
-double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const StepRoom& room,
-               std::span<const StateTransfer> transfers, size_t deferred) {
+double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+               const MemoryHeadroom& room, std::span<const StateTransfer> transfers, size_t deferred) {
   std::vector<double> there_ms, back_ms;
   double now = 0, brought = 0, returned = 0;
   const auto begin = std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; });
@@ -211,7 +211,8 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
 }
 
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
-                                                std::span<const Segment> segments, const StepRoom& room) {
+                                                std::span<const Segment> segments,
+                                                const MemoryHeadroom& room) {
   const size_t n = updates.size();
   TransferSchedule best{.transfers = transfers_with_minimum_memory(updates)};
   double best_ms =

@@ -28,7 +28,7 @@ struct MovedUpdate {
 std::vector<MovedUpdate> find_moved_updates(const Graph& graph);
 
 // The memory and the time that a step leaves for copies of states.
-struct StepRoom {
+struct MemoryHeadroom {
   std::vector<int64_t> live_bytes = {};  // on the device at each position, without the states
   std::vector<double> op_ms = {};        // the time of each op
   int64_t most_bytes = 0;                // limit on the device at any position, states included
@@ -87,7 +87,8 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
 // then waits (releases) for the bytes of states that are still being copied back. Returns
 // transfers_with_minimum_memory() if nothing is faster. Requires: updates in the order of their positions.
 TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> updates,
-                                                std::span<const Segment> segments, const StepRoom& room);
+                                                std::span<const Segment> segments,
+                                                const MemoryHeadroom& room);
 
 // transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use.cc). The states of
 // as many updates as fit next to the gradients are prefetched. The others are copied during the forward pass, each as
@@ -95,6 +96,6 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
 // are still being copied back. Returns nothing if there is not enough memory.
 std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
                                                               std::span<const Segment> segments,
-                                                              const StepRoom& room);
+                                                              const MemoryHeadroom& room);
 
 }  // namespace plimsoll

@@ -22,7 +22,7 @@ constexpr double kEarlyMargin = 1.25;
 class ForwardSchedule {
  public:
   ForwardSchedule(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-                  const StepRoom& room, int64_t spare_bytes)
+                  const MemoryHeadroom& room, int64_t spare_bytes)
       : spare_bytes_(spare_bytes),
         updates_(updates),
         segments_(segments),
@@ -165,7 +165,7 @@ class ForwardSchedule {
   int64_t spare_bytes_;
   std::span<const MovedUpdate> updates_;
   std::span<const Segment> segments_;
-  const StepRoom& room_;
+  const MemoryHeadroom& room_;
   uint32_t end_of_forward_;
   std::vector<int64_t> bytes_before_;   // of the states of so many updates
   std::vector<size_t> updated_before_;  // updates that stand before a position of the forward pass
@@ -185,7 +185,7 @@ class ForwardSchedule {
 
 std::optional<TransferSchedule> transfers_for_forward_updates(std::span<const MovedUpdate> updates,
                                                               std::span<const Segment> segments,
-                                                              const StepRoom& room) {
+                                                              const MemoryHeadroom& room) {
   if (updates.empty()) return std::nullopt;
   const int64_t largest = std::ranges::max(updates, {}, &MovedUpdate::bytes).bytes;
   std::optional<TransferSchedule> best;

@@ -14,10 +14,10 @@ namespace {
 // backward pass; a norm.
 struct LateStep {
   std::vector<Segment> segments;
-  StepRoom room{.live_bytes = {40, 40, 45, 45, 50, 50, 55, 55, 60, 55, 50, 45, 40},
-                .op_ms = {0.1, 1, 0.1, 1, 0.1, 1, 0.1, 1, 1, 1, 1, 1, 0.5},
-                .most_bytes = 100,
-                .link_bytes_per_ms = 20};
+  MemoryHeadroom room{.live_bytes = {40, 40, 45, 45, 50, 50, 55, 55, 60, 55, 50, 45, 40},
+                      .op_ms = {0.1, 1, 0.1, 1, 0.1, 1, 0.1, 1, 1, 1, 1, 1, 0.5},
+                      .most_bytes = 100,
+                      .link_bytes_per_ms = 20};
   std::vector<MovedUpdate> updates;
 
   LateStep() {

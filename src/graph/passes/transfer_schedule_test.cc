@@ -10,10 +10,10 @@ namespace {
 // Six ops of a backward pass, each of which gives bytes back, then three updates.
 struct Step {
   std::vector<Segment> segments = std::vector<Segment>(9, Segment::kBackward);
-  StepRoom room{.live_bytes = {100, 80, 60, 40, 20, 0, 0, 0, 0},
-                .op_ms = std::vector<double>(9, 1.0),
-                .most_bytes = 100,
-                .link_bytes_per_ms = 30};
+  MemoryHeadroom room{.live_bytes = {100, 80, 60, 40, 20, 0, 0, 0, 0},
+                      .op_ms = std::vector<double>(9, 1.0),
+                      .most_bytes = 100,
+                      .link_bytes_per_ms = 30};
   std::vector<MovedUpdate> updates;
 
   Step() {

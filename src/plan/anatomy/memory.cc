@@ -20,7 +20,7 @@ PurposeBytes persistent_bytes(const Plan& plan) {
   return sums;
 }
 
-// Bytes of the transient region by purpose while each op runs.
+// Returns the bytes of the transient region by purpose while each op runs.
 std::vector<PurposeBytes> transient_by_op(const ProgramPlan& program) {
   std::vector<PurposeBytes> change(program.graph.ops().size() + 1);
   for (const TransientBuffer& buffer : program.buffers) {
@@ -82,8 +82,8 @@ PhaseMemory program_phase(const Plan& plan, const ProgramPlan& program, Phase ph
   return finished(plan, column);
 }
 
-// "captured programs (27 graphs of training, 4 of evaluation)".
-std::string captured_words(const GpuConstant& constant) {
+// Returns a text such as "captured programs (27 graphs of training, 4 of evaluation)".
+std::string describe_captured(const GpuConstant& constant) {
   std::string counts;
   const auto add = [&](const CapturedGraphs& graphs, const char* program) {
     if (graphs.count == 0) return;
@@ -166,7 +166,7 @@ MemoryAnatomy memory_anatomy(const Plan& plan) {
   }
   if (plan.is_on_gpu()) {
     anatomy.constants = {{"context, modules and libraries", plan.gpu_constant.context_bytes},
-                         {captured_words(plan.gpu_constant), plan.gpu_constant.graph_bytes()}};
+                         {describe_captured(plan.gpu_constant), plan.gpu_constant.graph_bytes()}};
     return anatomy;
   }
   const HostMemory& host = plan.host;
@@ -188,7 +188,7 @@ MemoryTimeline memory_timeline(const Plan& plan, const ProgramPlan& program) {
   return timeline;
 }
 
-std::string module_words(std::string_view module) {
+std::string describe_module(std::string_view module) {
   std::string words;
   const size_t layer = module.find("layer.");
   if (layer != std::string_view::npos) {

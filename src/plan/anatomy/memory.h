@@ -23,8 +23,8 @@
 
 namespace plimsoll {
 
-// What a run does at different times. Load: weights are read. Resume: optimizer states are read too. Save:
-// both are written.
+// The phases of a run. Load: weights are read. Resume: optimizer states are read too. Save: both are
+// written.
 enum class Phase : uint8_t { kLoad, kResume, kTrain, kEvaluate, kSave };
 // "load", "resume", "train", "eval", "save".
 std::string_view phase_name(Phase phase);
@@ -38,14 +38,14 @@ struct PhaseMemory {
   Phase phase = Phase::kLoad;
   PurposeBytes by_purpose{};
   int64_t gaps_bytes =
-      0;  // between buffers at the peak of the phase: what layout adds to the sum of live buffers
-  int64_t arena_bytes = 0;   // of the arena, in use
-  int64_t unused_bytes = 0;  // of the arena, not in use
+      0;  // bytes between buffers at the peak of the phase, which layout adds to the sum of live buffers
+  int64_t arena_bytes = 0;   // of the arena, used by the phase
+  int64_t unused_bytes = 0;  // of the arena, not used by the phase
   int64_t constant_bytes = 0;
   int64_t total_bytes = 0;
 };
 
-// The op at which the most bytes of a program's transient region are live; the first one of several.
+// The op at which the most bytes of a program's transient region are live. If there are several, the first.
 struct PeakPlace {
   Phase phase = Phase::kTrain;
   size_t position = 0;  // from 0
@@ -65,8 +65,8 @@ struct ConstantLine {
 struct MemoryAnatomy {
   std::vector<PhaseMemory> phases = {};  // in the order of Phase; kResume only where it differs from kLoad
   std::vector<PeakPlace> peaks = {};     // of each program, train first
-  size_t largest = 0;                    // index into phases of the one that needs the most
-  std::vector<ConstantLine> constants = {};  // what constant_bytes are
+  size_t largest = 0;                    // index into phases of the phase that needs the most
+  std::vector<ConstantLine> constants = {};  // the parts of constant_bytes
   const PhaseMemory* find(Phase phase) const;
   const PeakPlace* peak_of(Phase phase) const;
 };
@@ -74,8 +74,8 @@ struct MemoryAnatomy {
 // Cost: linear in buffers and ops.
 MemoryAnatomy memory_anatomy(const Plan& plan);
 
-// Live bytes while each op of a program runs, by purpose. Persistent buffers count throughout; kConstant is
-// not included.
+// The live bytes while each op of a program runs, by purpose. Persistent buffers count at every op;
+// kConstant is not included.
 struct MemoryTimeline {
   std::vector<PurposeBytes> by_op = {};
   std::vector<Segment> segments = {};
@@ -83,10 +83,11 @@ struct MemoryTimeline {
 };
 MemoryTimeline memory_timeline(const Plan& plan, const ProgramPlan& program);
 
-// The purpose of a buffer that lives across programs.
+// Returns the purpose of a buffer that lives across programs.
 Purpose purpose_of(Storage storage);
 
-// "layer 23, feed-forward" of "encoder.layer.23.feed_forward"; "the embeddings" stay "embeddings".
-std::string module_words(std::string_view module);
+// Returns a module's name for tables: "layer 23, feed-forward" for "encoder.layer.23.feed_forward"; "the
+// embeddings" stays as it is.
+std::string describe_module(std::string_view module);
 
 }  // namespace plimsoll

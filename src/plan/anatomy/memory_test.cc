@@ -122,10 +122,10 @@ TEST(MemoryAnatomy, SavedBytesOfOneLayerAreThoseOfItsShapes) {
 }
 
 TEST(MemoryAnatomy, NamesOfModulesReadWell) {
-  EXPECT_EQ(module_words("encoder.layer.23.feed_forward"), "layer 23, feed-forward");
-  EXPECT_EQ(module_words("transformer.layer.0"), "layer 0");
-  EXPECT_EQ(module_words("embeddings"), "embeddings");
-  EXPECT_EQ(module_words(""), "");
+  EXPECT_EQ(describe_module("encoder.layer.23.feed_forward"), "layer 23, feed-forward");
+  EXPECT_EQ(describe_module("transformer.layer.0"), "layer 0");
+  EXPECT_EQ(describe_module("embeddings"), "embeddings");
+  EXPECT_EQ(describe_module(""), "");
 }
 
 TEST(ParameterBytes, FormulaThatAppliesIsNamedAndExplained) {

@@ -62,7 +62,8 @@ struct Change {
 };
 
 int64_t highest_sum(std::vector<Change>& changes) {
-  // At one position what goes is counted before what comes: it went after the op before.
+  // At one position, buffers that end are counted before buffers that begin: they ended after the previous
+  // op.
   std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return a.position != b.position ? a.position < b.position : a.bytes < b.bytes;
   });
@@ -100,7 +101,7 @@ std::vector<ModuleMemory> module_memory(const Plan& plan) {
   ModuleList modules;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
-    // The order of the forward pass, which a reader expects.
+    // Readers expect the order of the forward pass.
     for (const Op& op : (*program)->graph.ops()) modules[(*program)->graph.module_name(op.module)];
     break;
   }

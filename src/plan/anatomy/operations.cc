@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// What estimate_ops() says of an op in numbers: the names of all ops take longer to copy than these to find.
+// The numbers of an OpEstimate. Copying the names of all ops takes longer than computing these numbers.
 struct OpFigures {
   double flops = 0;
   double bytes = 0;
@@ -107,7 +107,7 @@ double model_flops(const ProgramPlan& program, const Bucket& bucket) {
   double flops = 0;
   for (const Op& op : program.graph.ops()) {
     if (op.segment == Segment::kOptimizer || schema_of(op).group() != OpGroup::kContraction) continue;
-    // The recompute pass names what it computes again after what was computed first.
+    // The recompute pass adds ".again" to the names of recomputed values.
     if (program.graph.value(op.outputs[0]).name.find(".again") != std::string::npos) continue;
     flops += schema_of(op).flops({program.graph, op}, bucket);
   }

@@ -1,10 +1,10 @@
-// The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a step,
-// by group and by segment. Pure; thread-safe.
+// The anatomy of operations: floating-point operations, bytes moved and estimated time of every op of a
+// step, by group and by segment. Pure; thread-safe.
 //
 // Times are estimates from the tables of rates in hardware/cpu_target.h, hardware/gpu_target.h and
-// hardware/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic. Copies
-// between a GPU and the host run beside other ops: theirs is the time that others wait for them. Ops
-// and bytes are those of the largest bucket, every row a real token.
+// hardware/gpu_efficiency.h: an op takes as long as the slower of its arithmetic and its memory traffic.
+// Copies between a GPU and the host run while other ops run; their time is the time for which other ops
+// wait for them. Ops and bytes are those of the largest bucket with a real token in every row.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ constexpr size_t index_of(Segment segment) {
   return static_cast<size_t>(segment);
 }
 
-// One op of a program, in the order of the schedule.
+// One op of a program. Ops are in the order of the schedule.
 struct OpEstimate {
   std::string op = {};      // "matmul"
   std::string output = {};  // the name of its first output
@@ -34,7 +34,7 @@ struct OpEstimate {
   std::string kernel = {};  // the implementation that the plan chose
   OpGroup group = OpGroup::kElementWise;
   Segment segment = Segment::kForward;
-  double flops = 0;  // of one run
+  double flops = 0;  // per run of the op
   double bytes = 0;
   double ms = 0;  // estimated
   int64_t runs_per_step = 1;
@@ -48,27 +48,27 @@ struct OpTotals {
   OpTotals& operator+=(const OpTotals& other);
 };
 
-// Sums over a whole step: every micro-batch's forward and backward, one optimizer run. Of a plan that does
-// not train: over one batch of evaluation.
+// Sums over a whole step: forward and backward of every micro-batch, and one run of the optimizer. For a
+// plan that does not train: over one batch of evaluation.
 struct OperationsAnatomy {
   std::array<std::array<OpTotals, kNumSegments>, kNumOpGroups> by_group{};
   OpTotals group(OpGroup group) const;
   OpTotals segment(Segment segment) const;
   OpTotals total() const;
-  int64_t samples = 0;  // sequences in a step
+  int64_t samples = 0;  // sequences per step
   int64_t tokens = 0;
   double samples_per_s() const;
-  std::string rates = {};  // where the rates come from, for people: "avx512, 2 threads; ..."
+  std::string rates = {};  // the source of the rates, as text
 };
 OperationsAnatomy operations_anatomy(const Plan& plan);
 
-// Floating-point operations of the contractions of one forward and backward pass in this bucket, without
-// those that the backward pass computes again: what the utilisation of a device (MFU) counts, as in PaLM
-// (Chowdhery et al., arXiv 2204.02311, appendix B).
+// Returns the floating-point operations of the contractions of one forward and backward pass in this
+// bucket, without those that the backward pass recomputes. This is the numerator of model FLOPs utilization
+// (MFU), as in PaLM (Chowdhery et al., arXiv 2204.02311, appendix B).
 double model_flops(const ProgramPlan& program, const Bucket& bucket);
 
-// What a data sheet promises of products in the plan's type, 1e9 operations a second; 0 on a CPU, of which
-// no table of ours says it.
+// Returns the data sheet's rate of products in the plan's type, in 1e9 operations per second; 0 on a CPU,
+// for which no table states it.
 double peak_product_gflops(const PlanRequest& request);
 
 }  // namespace plimsoll

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Six bytes of weights are one copy of two and one of four.
+// A rule of thumb. Six bytes of weights are one copy of two bytes and one of four.
 struct Rule {
   std::string_view name;
   std::string_view made_of;
@@ -18,10 +18,10 @@ struct Rule {
   bool train;
   bool mixed;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  int states = 0;     // kinds of them that the optimizer keeps
-  bool half = false;  // weights in 16 bits and no others
+  int states = 0;     // kinds of states that the optimizer keeps
+  bool half = false;  // all weights are in 16 bits
 };
-// The arithmetic behind the sentences that circulate: fp32 moments, gradients of every parameter at once.
+// The arithmetic of the rules of thumb: fp32 moments, and gradients of all parameters at the same time.
 constexpr Rule kRules[] = {
     {"AdamW in fp32", "4 weights + 4 gradients + 8 moments", 16, true, false, OptimizerKind::kAdamW, 2},
     {"AdamW, mixed precision", "6 weights + 4 gradients + 8 moments", 18, true, true, OptimizerKind::kAdamW,
@@ -80,7 +80,7 @@ bool applies(const Rule& rule, const PlanRequest& request) {
           (rule.optimizer == request.update.optimizer.kind && rule.states == num_states(request)));
 }
 
-// What gradients would be if all of them lived at once.
+// Returns the bytes of gradients if all of them were live at the same time.
 double all_gradient_bytes(const ProgramPlan& program) {
   double sum = 0;
   for (const TransientBuffer& buffer : program.buffers) {
@@ -91,7 +91,7 @@ double all_gradient_bytes(const ProgramPlan& program) {
 
 std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const Plan& plan) {
   std::string text = fmt::format(
-      "{:g} bytes a parameter ({}) would be {:.0f} MiB; here they are {:.1f} at the peak: weights {:.1f}, "
+      "{:g} bytes per parameter ({}) would be {:.0f} MiB; here they are {:.1f} at the peak: weights {:.1f}, "
       "states {:.1f}, gradients {:.1f}.",
       rule.bytes_per_parameter, rule.made_of, static_cast<double>(rule.bytes) / 1048576.0, here.sum(),
       here.weights, here.states, here.gradients);
@@ -106,15 +106,14 @@ std::string explain(const ParameterBytes& here, const QuotedFormula& rule, const
     text += " Gradients accumulate over micro-batches, so all of them live through the whole step.";
   } else if (here.gradients * static_cast<double>(here.num_parameters) >
              0.9 * all_gradient_bytes(*plan.train)) {
-    text += " The peak comes late, when nearly every gradient is there and hardly an activation is left.";
+    text += " The peak is late, when nearly all gradients and hardly any activations are live.";
   } else {
     text +=
-        " Without accumulation a gradient is born in the backward pass, when saved activations die, so not "
-        "all of them"
-        " are there at the peak.";
+        " Without accumulation, gradients are created while saved activations are freed, so not all of them "
+        "are live at the peak.";
   }
   return text + fmt::format(
-                    " The rule counts no activations; they and temporary buffers are {:.1f} bytes a "
+                    " The rule counts no activations; they and temporary buffers are {:.1f} bytes per "
                     "parameter at the peak.",
                     here.activations);
 }

@@ -1,5 +1,5 @@
-// Bytes per parameter: the plan's own beside the formulas that people quote, and why they differ. Pure;
-// thread-safe.
+// Bytes per parameter: those of the plan, the formulas that people quote, and the reasons why they differ.
+// Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace plimsoll {
 
-// A rule of thumb. None of them counts activations, temporary buffers or the device's constant.
+// A rule of thumb. None of them counts activations, temporary buffers or the constant of the device.
 struct QuotedFormula {
   std::string name = {};     // "AdamW in fp32"
   std::string made_of = {};  // "4 weights + 4 gradients + 8 moments"
   double bytes_per_parameter = 0;
   int64_t bytes = 0;     // for this model
-  bool applies = false;  // the one that people would use for this plan
+  bool applies = false;  // true for the formula that people would use for this plan
 };
 
 struct ParameterBytes {
   int64_t num_parameters = 0;
-  // Of the plan, at its peak, per parameter.
+  // Bytes per parameter of the plan at its peak.
   double weights = 0;
   double states = 0;
   double gradients = 0;
   double sum() const { return weights + states + gradients; }
   double activations = 0;  // saved, temporary and gaps at the peak
   std::vector<QuotedFormula> quoted = {};
-  std::string difference = {};  // one or more sentences: the formula that applies against this plan
+  std::string difference = {};  // one or more sentences that compare the formula that applies with this plan
 };
 
 ParameterBytes parameter_bytes(const Plan& plan);

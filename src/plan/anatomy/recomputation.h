@@ -1,5 +1,5 @@
-// What the backward pass computes again, by block of the model: bytes kept beside bytes made again, and what
-// that costs. Pure; thread-safe. Times are the estimates of operations.h.
+// The values that the backward pass recomputes, by block of the model: bytes kept, bytes recomputed, and
+// the cost. Pure; thread-safe. Times are the estimates of operations.h.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 namespace plimsoll {
 
 struct Recomputation {
-  std::string block = {};   // "encoder.layer.3"; the module for what is in no block
-  int64_t kept_bytes = 0;   // saved for the backward pass, of one micro-batch
-  int64_t again_bytes = 0;  // values made again
-  double flops = 0;         // of a step
+  std::string block = {};   // "encoder.layer.3"; the module for values outside of blocks
+  int64_t kept_bytes = 0;   // saved for the backward pass, per micro-batch
+  int64_t again_bytes = 0;  // recomputed values
+  double flops = 0;         // per step
   double ms = 0;
-  std::map<std::string, int> ops = {};  // how often each op runs again in a micro-batch
+  std::map<std::string, int> ops = {};  // how often each op runs again per micro-batch
 };
 
-// In the order of the forward pass; blocks that neither keep nor compute again are left out. Empty for a plan
-// that does not train.
+// Returns blocks in the order of the forward pass, without blocks that neither keep nor recompute values.
+// Empty for a plan that does not train.
 std::vector<Recomputation> recomputation(const Plan& plan);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Where the bytes come from that the forward pass keeps for the backward pass. Pure; thread-safe.
+// The values that the forward pass keeps for the backward pass. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct SavedKind {
   int64_t bytes = 0;
 };
 
-// Of what is live at the peak of training, largest first; the bytes add up to the saved bytes of that phase.
-// Empty for a plan that does not train.
+// Returns the saved values that are live at the peak of training, largest first. Their bytes add up to the
+// saved bytes of that phase. Empty for a plan that does not train.
 std::vector<SavedKind> saved_kinds(const Plan& plan);
 
 }  // namespace plimsoll

@@ -10,11 +10,11 @@
 namespace plimsoll {
 namespace {
 
-// Tensor cores read rows in pieces of 16 bytes. What a product takes whose rows do not begin at multiples of
-// that, over one whose rows do. In 16 bits 3.1 times where they begin at whole words and 5.8 times elsewhere:
-// measured on an H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a feed-forward layer, 16384 tokens
-// by 768, of width 3066 and 3065 against 3072. In tf32 2.5 times where they begin at 8 bytes and 2.7 times
-// elsewhere: the same on an H100.
+// Tensor cores read rows in pieces of 16 bytes. The constants are the time of a product whose rows do not
+// begin at multiples of that, relative to one whose rows do. In 16 bits it is 3.1 if rows begin at whole
+// words and 5.8 otherwise: measured on an H200 in bf16 (cuBLASLt of CUDA 13.0), the six products of a
+// feed-forward layer, 16384 tokens by 768, of width 3066 and 3065 against 3072. In tf32 it is 2.5 if rows
+// begin at 8 bytes and 2.7 otherwise: measured in the same way on an H100.
 constexpr int64_t kPieceBytes = 16;
 struct Slowdown {
   double even_rows;
@@ -23,19 +23,19 @@ struct Slowdown {
 constexpr Slowdown kIn16Bits{.even_rows = 3.1, .odd_rows = 5.8};
 constexpr Slowdown kInTf32{.even_rows = 2.5, .odd_rows = 2.7};
 
-// The caches of data-centre cards are filled in lines of 128 bytes. What a product takes for each of its
-// three matrices whose rows do not begin at multiples of that. Measured on an H100 (2026-11-25, cuBLAS of
-// CUDA 13.0, 16384 tokens, medians of 9 rounds, twice), in FLOP/s against the next multiple: products of a
-// feed-forward layer, which have 1.5 such matrices in the mean, 1.005 to 1.09 in bf16 by 768 and 1.02
-// to 1.035 by 1024 (widths 3064 to 3128 and 4088 to 4152), 1.00 to 1.06 in tf32; those of a layer of hidden
-// size 1016 to 1080, which have three, 1.03 to 1.06 in bf16 and 1.06 to 1.11 in tf32. On an H200 in bf16
-// width 3064 took 1.03 times.
+// The caches of data-center cards are filled in lines of 128 bytes. The constants are the relative time of
+// a product for each of its three matrices whose rows do not begin at multiples of that. Measured on an
+// H100 (2026-11-25, cuBLAS of CUDA 13.0, 16384 tokens, medians of 9 rounds, twice), in FLOP/s against the
+// next multiple: products of a feed-forward layer, which have 1.5 such matrices on average, 1.005 to 1.09
+// in bf16 by 768 and 1.02 to 1.035 by 1024 (widths 3064 to 3128 and 4088 to 4152), 1.00 to 1.06 in tf32;
+// those of a layer of hidden size 1016 to 1080, which have three, 1.03 to 1.06 in bf16 and 1.06 to 1.11 in
+// tf32. On an H200 in bf16, width 3064 took 1.03 times as long.
 constexpr int64_t kLineBytes = 128;
 constexpr double kTimesOfAMatrix = 1.02;
 
-// A better width is not further away than this share of the width.
+// The largest distance of a better width, as a share of the width.
 constexpr double kFurthest = 0.1;
-// What is less does not show in the words.
+// A smaller gain is not visible in the text.
 constexpr double kLeastGain = 0.001;
 
 bool is_tf32(const PlanRequest& request) {
@@ -43,7 +43,8 @@ bool is_tf32(const PlanRequest& request) {
          request.precision.fp32_products == Fp32Products::kTf32;
 }
 
-// The bytes of a number that tensor cores multiply; nothing where they multiply none, or three for one.
+// Returns the bytes of a number that tensor cores multiply. Returns nothing if they multiply none, or three
+// numbers instead of one.
 std::optional<int64_t> number_bytes(const PlanRequest& request) {
   if (request.device.kind != KernelDevice::kCuda) return std::nullopt;
   const DType dtype = request.precision.activation_dtype.value_or(request.precision.dtype);
@@ -51,8 +52,8 @@ std::optional<int64_t> number_bytes(const PlanRequest& request) {
   return dtype_bytes(dtype);
 }
 
-// NVIDIA's guide to matrix multiplication has multiples of 128 bytes for the A100; H100 and H200 were
-// measured.
+// Returns true for cards that read whole lines. NVIDIA's guide to matrix multiplication lists multiples of
+// 128 bytes for the A100; H100 and H200 were measured.
 bool reads_lines(const GpuTarget& gpu) {
   return gpu.sm == 80 || gpu.sm == 90 || (gpu.sm >= 100 && gpu.sm < 110);
 }
@@ -61,7 +62,7 @@ bool is_product(const Op& op) {
   return op.def->name() == "matmul" || op.def->name() == "linear_add";
 }
 
-// How much longer a product takes for the widths of its operands' rows.
+// Returns the relative time of a product for the widths of its operands' rows.
 double times_of_rows(const Graph& graph, const Op& op, const PlanRequest& request) {
   if (!is_product(op)) return 1.0;
   double pieces = 1.0;
@@ -93,10 +94,10 @@ double step_ms(const Plan& plan) {
   return ms;
 }
 
-// Of a step with another width; nothing where no kernel takes it.
+// Returns the estimated time of a step with another width. Returns nothing if no kernel accepts it.
 std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*member, int64_t width) {
   request.model.config.*member = width;
-  // The step is what is compared.
+  // Only the training step is compared.
   if (request.train) request.evaluate = false;
   try {
     return step_ms(build_plan(request));
@@ -106,7 +107,7 @@ std::optional<double> other_step_ms(PlanRequest request, int64_t ModelConfig::*m
   }
 }
 
-// The next width that is a multiple of both, or 0 where it is too far.
+// Returns the next width that is a multiple of both, or 0 if it is too far away.
 int64_t next_width(int64_t width, int64_t of, int64_t and_of) {
   for (int64_t next = width + 1; static_cast<double>(next - width) <= kFurthest * static_cast<double>(width);
        ++next) {
@@ -153,7 +154,7 @@ std::vector<WidthAdvice> width_advice(const Plan& plan) {
   return advices;
 }
 
-std::string advice_text(const WidthAdvice& advice) {
+std::string format_advice(const WidthAdvice& advice) {
   const bool is_line = advice.multiple % 32 == 0;
   const std::string why =
       is_line ? fmt::format("in {} this card reads rows best in pieces of 128 bytes", advice.numbers)

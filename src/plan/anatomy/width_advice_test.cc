@@ -27,7 +27,7 @@ TEST(WidthAdvice, NamesAWidthThatTensorCoresDoNotLike) {
     EXPECT_EQ(advices[0].better, 3072);
     EXPECT_GT(advices[0].gain, 1.01);
     EXPECT_LT(advices[0].gain, 4.0);
-    const std::string text = advice_text(advices[0]);
+    const std::string text = format_advice(advices[0]);
     EXPECT_NE(text.find("intermediate_size 3070 is no multiple of 8: in "), std::string::npos) << text;
     EXPECT_NE(text.find("--config_overrides intermediate_size=3072"), std::string::npos) << text;
   }
@@ -45,7 +45,7 @@ TEST(WidthAdvice, NamesAMultipleOf64WhereItGains) {
     // 3 % of products that take a third of a step.
     EXPECT_GT(advices[0].gain, 1.005) << card;
     EXPECT_LT(advices[0].gain, 1.03) << card;
-    const std::string text = advice_text(advices[0]);
+    const std::string text = format_advice(advices[0]);
     for (const char* part :
          {"intermediate_size 3064 is no multiple of 64", "128 bytes", "With 3072 ", " % faster",
           "by the plan's estimate", "--config_overrides intermediate_size=3072"}) {
@@ -76,7 +76,7 @@ TEST(WidthAdvice, InTf32MultiplesAreOf4And32) {
   ASSERT_EQ(advices.size(), 1u);
   EXPECT_EQ(advices[0].multiple, 32);
   EXPECT_EQ(advices[0].better, 3072);
-  EXPECT_NE(advice_text(advices[0]).find("in tf32 this card reads"), std::string::npos);
+  EXPECT_NE(format_advice(advices[0]).find("in tf32 this card reads"), std::string::npos);
   request.model.config.intermediate_size = 3072 + 32;
   EXPECT_TRUE(width_advice(build_plan(request)).empty());
   // What is split into three products lies elsewhere.

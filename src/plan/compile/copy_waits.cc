@@ -16,7 +16,7 @@ struct UnderWay {
   double done_ms = 0;
 };
 
-// Every byte is read at one end and written at the other.
+// A copy reads each byte at one end and writes it at the other.
 double bytes_one_way(const Graph& graph, const Op& op, const Bucket& bucket) {
   return schema_of(op).cost({graph, op}, bucket).bytes / 2;
 }

@@ -1,4 +1,4 @@
-// How long the ops' stream of a GPU waits for copies between memory spaces, as an estimate. A pure function;
+// Estimates how long a GPU's stream of ops waits for copies between memory spaces. Pure functions;
 // thread-safe.
 #pragma once
 
@@ -15,17 +15,17 @@ struct TimedCopy {
   uint32_t op = 0;
   uint32_t end = 0;
   Space to = Space::kHost;
-  double bytes = 0;  // in one direction
+  double bytes = 0;  // in each direction
 };
 
-// The copies of a graph, in the order of their positions.
+// Returns the copies of a graph in the order of their positions.
 std::vector<TimedCopy> timed_copies(const Graph& graph, const Bucket& bucket);
 
-// Simulates the stream of ops and the two streams of copies. `op_ms` has the time of every op of the program;
-// the entry of a copy is replaced by the time for which the ops' stream waits for it. Requires: program.ops
-// say where copies end.
+// Simulates the stream of ops and the two streams of copies. `op_ms` contains the time of every op of the
+// program; the function replaces the time of each copy by the time for which the stream of ops waits for
+// it. Requires: program.ops states where each copy ends.
 void add_copy_waits(const ProgramPlan& program, const PlanRequest& request, std::vector<double>& op_ms);
-// The same for a program with these copies. Requires: they are in the order of their positions.
+// Does the same for a program with these copies. Requires: they are in the order of their positions.
 void add_copy_waits(std::span<const TimedCopy> copies, const PlanRequest& request,
                     std::vector<double>& op_ms);
 

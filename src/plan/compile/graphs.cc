@@ -1,4 +1,4 @@
-// From a request to graphs: the model, its gradients, the optimizer and the passes. Nothing has a place yet.
+// Builds graphs from a request: the model, its gradients, the optimizer and the passes.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -10,9 +10,9 @@
 #include "graph/passes/quantized_weights.h"
 #include "kernels/quantization/quantization_catalog.h"
 #include "models/freeze.h"
+#include "plan/compile/activation_headroom.h"
 #include "plan/compile/graphs.h"
-#include "plan/compile/saved_room.h"
-#include "plan/compile/step_room.h"
+#include "plan/compile/update_order.h"
 
 namespace plimsoll {
 namespace {
@@ -24,7 +24,7 @@ ForwardOptions forward_options(const PlanRequest& request, Mode mode) {
           .label_smoothing = request.model.label_smoothing};
 }
 
-// The weights of the run's model: which of them are trained, and those of adapters.
+// Returns the weights of the run's model and of its adapters, and marks those that are trained.
 std::vector<WeightSpec> run_weights(const PlanRequest& request) {
   std::vector<WeightSpec> weights = model_weights(request.model.config);
   if (request.model.lora) add_lora_weights(weights, request.model.config.model_type, *request.model.lora);
@@ -45,7 +45,8 @@ QuantizedFormat quantized_format(const LoraConfig& lora) {
   return QuantizedFormat::kNf4;
 }
 
-// The base's matrices; the pass leaves tables alone. The parts of a weight are modules of the checkpoint.
+// Returns the matrices of the base model; the pass skips embedding tables. Each part of a weight is one
+// module of the checkpoint.
 std::vector<QuantizedWeight> quantized_weights(const PlanRequest& request) {
   std::vector<QuantizedWeight> list;
   for (const WeightSpec& spec : run_weights(request)) {
@@ -75,7 +76,7 @@ ForwardGraph adapted_forward(const PlanRequest& request, Mode mode) {
   return forward;
 }
 
-// Whether the device's products take an fp32 weight beside 16-bit activations: its kernels say.
+// Returns true if the device has no product that reads an fp32 weight and 16-bit activations.
 bool products_want_copies(const PlanRequest& request) {
   if (request.precision.weight_copies) return true;
   const Problem problem{
@@ -89,7 +90,8 @@ bool products_want_copies(const PlanRequest& request) {
   return select_kernel(problem).row == nullptr;
 }
 
-// The remainder of a bf16 is exact in 16 bits; that of an fp16, whose exponents end earlier, is not.
+// Returns true if weights are stored in two parts. Only bf16 allows it: 16 bits hold the exact remainder of
+// a bf16 value, but not that of an fp16 value, whose exponent range is smaller.
 bool splits_weights(const PlanRequest& request) {
   return request.train && request.precision.activation_dtype == DType::kBF16 &&
          request.update.optimizer.master_weights != MasterWeights::kWhole &&
@@ -100,14 +102,15 @@ bool copies_at_use(const PlanRequest& request) {
   return request.precision.copies_at_use && request.precision.activation_dtype && !splits_weights(request);
 }
 
-// Where the pass may be left out, updates go on to write the copies.
+// Returns true if updates write the copies of weights: when the pass copies_at_use does not run, or does
+// not apply to this shape.
 bool updates_write_copy(const PlanRequest& request, const Shape& shape) {
   const bool pass_runs = copies_at_use(request) &&
                          request.passes.is_on(copies_at_use_pass(*request.precision.activation_dtype).name);
   return !pass_runs || shape.rank() < 2;
 }
 
-// From the model's graph to one in the run's precision, with fused ops.
+// Rewrites the model's graph to the run's precision, with fused ops.
 void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
   passes.run(graph, unread_rows_pass());
   if (request.precision.activation_dtype)
@@ -118,7 +121,7 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
                           std::string(quantized_format_name(quantized_format(*request.model.lora))),
                           quantized_weights(request)));
   }
-  // What a run with adapters saves is not the base, which may be rounded once where it is loaded.
+  // A run with adapters does not save the base weights, so they may be rounded once when they are loaded.
   if (request.precision.activation_dtype && request.model.lora) {
     std::vector<std::string> frozen;
     for (const WeightSpec& spec : run_weights(request)) {
@@ -127,7 +130,7 @@ void lower(Graph& graph, const PlanRequest& request, PassManager& passes) {
     passes.run(graph, frozen_weights_pass(*request.precision.activation_dtype, std::move(frozen)));
   }
   if (request.precision.activation_dtype && products_want_copies(request)) {
-    // Gradients that add up over micro-batches do so in fp32.
+    // Gradients are accumulated over micro-batches in fp32.
     const bool accumulates = request.batches.accumulation_steps > 1;
     const DType gradients = accumulates ? DType::kF32 : *request.precision.activation_dtype;
     passes.run(graph, weight_copies_pass(request.precision.gradient_dtype.value_or(gradients)));
@@ -142,7 +145,7 @@ ValueId copy_of(const Graph& graph, const std::string& weight, const PlanRequest
              : kNoValue;
 }
 
-// A table whose rows are looked up.
+// Returns true for a table whose rows are looked up.
 bool is_embedding(const Graph& graph, ValueId weight) {
   return std::ranges::any_of(graph.ops(), [&](const Op& op) {
     return op.def == &embedding_sum_op() && std::ranges::find(op.inputs, weight) != op.inputs.end();
@@ -155,7 +158,7 @@ std::vector<int64_t> rows_of_parts(const WeightSpec& spec) {
   return rows;
 }
 
-// What is trained: what the loss is differentiated by, and what is then updated.
+// The trained values: those that the loss is differentiated by, and the parameters that are updated.
 struct Trained {
   std::vector<ValueId> wanted;
   std::vector<Parameter> parameters;
@@ -180,7 +183,7 @@ Trained trained_parameters(Graph& graph, const std::vector<WeightSpec>& weights,
                                             {DType::kU8, Shape{2 * spec.elements()}}, Storage::kWeight);
       graph.value(parameter.remainder).module = graph.value(parameter.weight).module;
     }
-    // A frozen weight in two halves keeps both: it is saved as it was loaded.
+    // A frozen weight that is split keeps both halves, because it is saved as it was loaded.
     if (!spec.trainable) continue;
     trained.wanted.push_back(read);
     trained.parameters.push_back(std::move(parameter));
@@ -207,7 +210,7 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   if (request.chunked_loss != ChunkedLoss::kNever)
     passes.run(graph, chunked_loss_pass(request.batches.train, most_logits_bytes(request)));
   auto [wanted, parameters] = trained_parameters(graph, weights, request);
-  // What is small in fp16 is kept from vanishing by a scale that the gradients carry.
+  // A scale in the gradients keeps small fp16 values from becoming zero.
   const LossScale loss_scale =
       request.precision.activation_dtype == DType::kF16 ? declare_loss_scale(graph) : LossScale();
   const std::vector<ValueId> gradients = add_backward(graph, graph.find("loss"), wanted, loss_scale.scale);
@@ -240,17 +243,17 @@ ProgramPlan begin_train_graph(const PlanRequest& request, const std::vector<Weig
   return program;
 }
 
-// A table's gradient that is computed by rows is one more sort of the tokens for each of them, and captured
-// ops on a GPU. Where the table is not much of the peak that is worth nothing. A graph does not show the
-// scratch of its kernels, which is 32 MiB where a product runs on a GPU: a peak that falls by less may not
-// fall at all.
+// Computing a table's gradient in pieces sorts the tokens once more per piece, and adds captured ops on a
+// GPU. It is worth that only if the table is a large part of the peak. A graph does not show the scratch of
+// its kernels, which is 32 MiB where a GPU runs a product, so that a peak which falls by less than this may
+// not fall at all.
 constexpr int64_t kLeastGainBytes = int64_t{34} << 20;
 
 int64_t peak_bytes(const Graph& graph, const Bucket& bucket) {
   return std::ranges::max(live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 64));
 }
 
-// The pass, undone where the peak is no lower for it.
+// Returns the pass with a check that undoes it unless it lowers the peak.
 Pass where_peak_falls(Pass pass, const Bucket& bucket) {
   pass.run = [run = std::move(pass.run), bucket](Graph& graph) {
     Graph changed = graph;
@@ -277,8 +280,8 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
   }
   passes.run(graph, in_place_pass());
   if (request.offload.activations) {
-    SavedRoom room;
-    if (request.offload.saved_in_headroom) room = find_saved_room(graph, request);
+    ActivationHeadroom room;
+    if (request.offload.saved_in_headroom) room = find_activation_headroom(graph, request);
     passes.run(graph,
                offload_activations_pass(request.batches.train, request.offload.least_bytes, std::move(room)));
   }
@@ -287,12 +290,13 @@ void finish_train_graph(const PlanRequest& request, ProgramPlan& program) {
     if (request.offload.early_states) order = find_update_order(graph, request);
     if (order) program.update_place = order->place;
     if (order && order->place.is_at_use) passes.run(graph, updates_at_use_pass());
-    passes.run(graph, offload_states_pass(order ? std::move(order->room) : StepRoom()));
+    passes.run(graph, offload_states_pass(order ? std::move(order->room) : MemoryHeadroom()));
   }
   program.passes.insert(program.passes.end(), passes.records().begin(), passes.records().end());
 }
 
-// Whether the device has a kernel for what a pass could make one op of. A reference is none.
+// Returns true if the device has a kernel for the op that a pass would make. A reference kernel does not
+// count.
 bool has_fast_kernel(const OpView& op, const PlanRequest& request) {
   const KernelRow* row = select_kernel(kernel_problem(op, request.batches.evaluate, request)).row;
   return row != nullptr && row->backend != Backend::kRef;

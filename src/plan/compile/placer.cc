@@ -34,7 +34,7 @@ Placer::Placer(const PlanRequest& request, PlanGraphs graphs)
   if (plan_.evaluate) evaluate_.emplace(plan_, *plan_.evaluate);
   name_parts_of_weights();
   if (plan_.scales_loss()) plan_.initial_states.push_back({std::string(kLossScaleState), kInitialLossScale});
-  // What updates weights runs once the learning rate of the step is there.
+  // The optimizer segment runs when the learning rate of the step is known.
   plan_.step_schedule = {{Segment::kForward, true},
                          {Segment::kBackward, !request.update.in_backward},
                          {Segment::kOptimizer, false}};
@@ -92,7 +92,7 @@ void Placer::place_persistent() {
   plan_.host_persistent_bytes = host;
 }
 
-// As many bytes as all inputs take.
+// Sizes the buffer for the next batch: the bytes of all inputs.
 void Placer::stage_inputs() {
   if (!plan_.is_on_gpu()) return;
   int64_t bytes = 0;

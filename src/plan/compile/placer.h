@@ -1,6 +1,6 @@
-// Makes plans of one set of graphs for one size of buckets after another, for searches that ask hundreds of
-// times. What depends on the graphs alone, and all names, are made once. Takes over the graphs without
-// copying them. Not thread-safe.
+// Makes plans from one set of graphs for many sizes of buckets, for searches that ask hundreds of times.
+// The parts that depend on the graphs alone, and all names, are computed once. Takes over the graphs
+// without copying them. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// What may differ between the requests that one set of graphs is placed for.
+// The fields that may differ between the requests that one set of graphs is placed for.
 struct PlanSizes {
   Bucket train_bucket = {};
   Bucket evaluate_bucket = {};
@@ -24,19 +24,19 @@ PlanSizes sizes_of(const PlanRequest& request);
 
 class Placer {
  public:
-  // Requires: as place_plan() of a request with any of the sizes to come. Errors: kInternal where the
-  // programs contradict each other.
+  // Requires: as place_plan() for a request with any of the later sizes. Errors: kInternal if the programs
+  // contradict each other.
   Placer(const PlanRequest& request, PlanGraphs graphs);
 
-  // The plan that place_plan() makes of the request with these sizes; it holds until the next call. Errors:
-  // as build_plan(); what was placed before is lost then. Cost: for BERT-large half a millisecond.
+  // Returns the plan that place_plan() makes for the request with these sizes. It is valid until the next
+  // call. Errors: as build_plan(); the previous plan is lost then. Cost: half a millisecond for BERT-large.
   const Plan& place(const PlanSizes& sizes);
 
-  // The plan of the last place(), moved out. Requires: place() was called.
+  // Moves out the plan of the last place(). Requires: place() was called.
   Plan take() && { return std::move(plan_); }
 
  private:
-  // Calls work(program, its placer) for those that the plan has.
+  // Calls work(program, placer) for each program of the plan.
   template <typename Work>
   void for_each_program(const Work& work);
   void name_parts_of_weights();

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Values that no op needs a place for: outputs nobody reads and that their op can do without.
+// Finds values that need no place: outputs that nobody reads and that their op can do without.
 std::vector<bool> find_placeless(const Graph& graph) {
   std::vector<bool> read(graph.values().size(), false);
   for (const Op& op : graph.ops()) {
@@ -38,7 +38,7 @@ Purpose purpose_of(const Graph& graph, const Lifetime& lifetime) {
   return born == Segment::kForward && dies != Segment::kForward ? Purpose::kSaved : Purpose::kTemporary;
 }
 
-// Where a cycle of positions is cut open, its positions from there on: the others come behind them.
+// Cuts a cycle of positions open: positions from the cut on come first, and those before it follow.
 class Cut {
  public:
   Cut(uint32_t at, uint32_t num_positions) : at_(at), num_positions_(num_positions) {}
@@ -51,10 +51,11 @@ class Cut {
   uint32_t num_positions_;
 };
 
-// Buffers that are live on both sides of the cut hang from the top of the region, each from the one before
-// it: those that are written first hang highest. No two of their places meet, and where what was written last
-// is read first, the bytes that they take fall and rise without a hole. What lives between lies below, the
-// longest lowest, as where nothing hangs. Offsets from the top; the bytes at each position from the cut on.
+// Places buffers that are live on both sides of the cut from the top of the region downwards, in the order
+// in which they are written. Their places do not overlap, and if the value that was written last is read
+// first, the bytes that they take fall and rise without gaps. Buffers that live between those moments are
+// placed at the bottom, the longest lowest, as in a region without a stack. Returns offsets from the top,
+// and the bytes at each position from the cut on.
 std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_positions, const Cut& cut) {
   std::vector<int64_t> hanging;
   if (buffers.empty()) return hanging;
@@ -70,7 +71,7 @@ std::vector<int64_t> hang(std::span<TransientBuffer*> buffers, uint32_t num_posi
   return hanging;
 }
 
-// Below what hangs from the top.
+// Places the other buffers below the stack at the top.
 Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hanging, const Cut& cut,
               const PlanRequest& request, int64_t enough_bytes) {
   if (buffers.empty()) return {};
@@ -85,7 +86,8 @@ Layout assign(std::span<TransientBuffer*> buffers, std::span<const int64_t> hang
   return layout;
 }
 
-// Two of each that is live at the end and at the start of a run, for both parts of its life.
+// Replaces each buffer that is live at the end of a run and at the start of the next by two, one per part
+// of its life.
 void part_deferred(std::vector<TransientBuffer>& buffers, uint32_t num_positions) {
   const size_t n = buffers.size();
   for (size_t i = 0; i < n; ++i) {

@@ -19,7 +19,8 @@ bool is_read(const Graph& graph, ValueId id) {
       graph.ops(), [id](const Op& op) { return std::ranges::find(op.inputs, id) != op.inputs.end(); });
 }
 
-// The copy of an activation, not of what stays from step to step.
+// Returns true for a copy that transfers an activation, and false for one that transfers a value which
+// stays from step to step.
 bool moves_activation(const Graph& graph, const Op& op) {
   return op.def == &copy_op() && graph.value(op.inputs.front()).storage == Storage::kTransient &&
          graph.value(op.outputs.front()).storage == Storage::kTransient;
@@ -56,7 +57,7 @@ ProgramPlacer::ProgramPlacer(Plan& plan, ProgramPlan& program)
   program.never_captured = segments_that_move_activations(graph);
 }
 
-// Persistent buffers of both programs in one list; a name is one buffer.
+// Adds the persistent buffers of a program to the list of both programs; a name is one buffer.
 void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
   const Graph& graph = program.graph;
   buffer_of_.assign(graph.values().size(), kNone);
@@ -82,7 +83,7 @@ void ProgramPlacer::enter_persistent(Plan& plan, const ProgramPlan& program) {
                    storage_name(buffer.storage), type_text(buffer.type), storage_name(value.storage),
                    type_text(value.type));
     if (buffer.space == value.space) continue;
-    // What the host keeps may be declared elsewhere, but nothing reads it there.
+    // A buffer on the host may be declared by another program, but only if nothing reads it there.
     PLIMSOLL_CHECK(buffer.space == Space::kHost && !is_read(graph, ValueId{i}),
                    "'{}' lies in the host's memory in one program and in the device's in another",
                    value.name);

@@ -1,5 +1,5 @@
-// Finds kernels, buffers and offsets of one program, for one bucket after another. What is the same in every
-// bucket (lifetimes, purposes, where each buffer's life ends) is found once. Not thread-safe.
+// Finds kernels, buffers and offsets of one program, for many buckets. Lifetimes, purposes and the end of
+// each buffer's life are the same in every bucket and are computed once. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace plimsoll {
 
 class ProgramPlacer {
  public:
-  // Enters the program's persistent values into the plan's list, which both programs share. Errors: kInternal
-  // where the programs contradict each other.
+  // Adds the program's persistent values to the plan's list, which both programs share. Errors: kInternal
+  // if the programs contradict each other.
   ProgramPlacer(Plan& plan, ProgramPlan& program);
 
-  // Makes the program's persistent buffers as large as its bucket needs them.
+  // Grows the program's persistent buffers to the size that its bucket needs.
   void grow_persistent(Plan& plan, const ProgramPlan& program) const;
-  // Kernels, ladder and buffers for program.bucket, with offsets from the start of the program's transient
-  // regions.
+  // Computes kernels, ladder and buffers for program.bucket, with offsets from the start of the program's
+  // transient regions.
   void lay_out(ProgramPlan& program, const PlanRequest& request);
-  // Turns offsets within the transient regions into offsets within the arenas; the regions start at `begin`
-  // and `host_begin`. Requires: persistent buffers have their offsets.
+  // Converts offsets within the transient regions to offsets within the arenas; the regions start at
+  // `begin` and `host_begin`. Requires: persistent buffers have their offsets.
   void resolve_offsets(const Plan& plan, int64_t begin, int64_t host_begin, ProgramPlan& program) const;
 
  private:
@@ -38,8 +38,8 @@ class ProgramPlacer {
   ProgramBuffers buffers_;
   uint32_t cut_at_;
   std::vector<Persistent> persistent_;
-  std::vector<uint32_t> roots_;      // of each value
-  std::vector<uint32_t> buffer_of_;  // for a root that is persistent: its index in Plan::persistent
+  std::vector<uint32_t> roots_;      // the root of each value
+  std::vector<uint32_t> buffer_of_;  // the index in Plan::persistent of each root that is persistent
 };
 
 }  // namespace plimsoll

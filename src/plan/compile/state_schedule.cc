@@ -46,7 +46,7 @@ std::vector<int64_t> StateSchedules::live_bytes() const {
   return plimsoll::live_bytes(ranges, segments_.size(), arena_alignment(device_));
 }
 
-// Where everything stands once the copies stand between the ops.
+// The position of everything after the copies are inserted between the ops.
 class StateSchedules::Positions {
  public:
   Positions(const StateSchedules& program, const TransferSchedule& traffic)
@@ -78,11 +78,11 @@ class StateSchedules::Positions {
   uint32_t begin(size_t i) const { return begin_[i]; }
   bool is_deferred(size_t k) const { return k >= first_deferred_; }
   bool is_early(size_t k) const { return k < traffic_.prefetched; }
-  // Of the copies of an update to the device and back, where they stand and where they have ended.
+  // Returns the copies of an update to the device and back, with their positions and ends.
   TimedCopy in(size_t k) const { return {in_[k], in_end_[k], Space::kDevice, bytes(k)}; }
   TimedCopy out(size_t k) const { return {out_[k], out_end_[k], Space::kHost, bytes(k)}; }
-  // Where a copy has ended that does so before the op `end` of the program without copies of states: at the
-  // first op of a segment, which may be one of those.
+  // Returns the end of a copy that ends before the op `end` of the program without copies of states. If
+  // that op is the first of its segment, an inserted copy may precede it.
   uint32_t end_of(uint32_t end) const {
     const std::vector<Segment>& segments = program_.segments_;
     const bool is_same = end > 0 && end < segments.size() && segments[end] == segments[end - 1];
@@ -97,11 +97,11 @@ class StateSchedules::Positions {
     const auto segment_end = [&](uint32_t op) { return begin_[program_.segment_end_[op]]; };
     for (size_t k = 0; k < updates.size(); ++k) {
       const uint32_t end = segment_end(traffic_.transfers[k].before);
-      // Those that come early are read in the next run.
+      // States that are transferred early are read in the next run.
       in_end_.push_back(is_early(k) ? end : std::min(op_[updates[k].op], end));
       out_end_.push_back(segment_end(is_deferred(k) ? 0 : updates[k].op));
     }
-    // Deferred ones go back the last first, and no others in the forward pass.
+    // Deferred states return in reverse order, and no others return during the forward pass.
     size_t released = 0;
     for (const Release& release : traffic_.releases) {
       for (; released < release.ended; ++released) {
@@ -112,8 +112,8 @@ class StateSchedules::Positions {
     for (size_t k = 0; k < updates.size(); ++k) end_what_is_waited_for(k);
   }
 
-  // The copies to the host that the copies of an update to the device wait for, from the first of the segment
-  // on.
+  // Ends the copies to the host that an update's copies to the device wait for, from the first of the
+  // segment on.
   void end_what_is_waited_for(size_t k) {
     const std::vector<MovedUpdate>& updates = program_.updates_;
     const Segment segment = program_.segments_[traffic_.transfers[k].before];
@@ -130,9 +130,9 @@ class StateSchedules::Positions {
   const TransferSchedule& traffic_;
   size_t first_deferred_;
   uint32_t size_ = 0;
-  std::vector<uint32_t> begin_;  // of each op, the first of the copies before it, or itself; then the end
+  std::vector<uint32_t> begin_;  // per op, the position of the first copy before it, or its own; then the end
   std::vector<uint32_t> op_;
-  std::vector<uint32_t> in_, in_end_;  // of each update's copies to the device
+  std::vector<uint32_t> in_, in_end_;  // per update, of its copies to the device
   std::vector<uint32_t> out_, out_end_;
 };
 
@@ -148,8 +148,8 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
     schedule.copies.push_back(at.out(k));
   }
   std::ranges::sort(schedule.copies, {}, &TimedCopy::op);
-  // A buffer stands in the list where an op touches it first. That is the copy home of what the run before
-  // left.
+  // A buffer is listed at the op that first uses it. That is the copy to the host of the value that the
+  // previous run left.
   const auto add_states = [&](size_t k) {
     for (const int64_t bytes : updates_[k].state_bytes) {
       schedule.buffers.push_back(
@@ -167,7 +167,7 @@ StateSchedule StateSchedules::with(const TransferSchedule& transfers) const {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     const TransientBuffer& buffer = buffers_[b];
     const bool is_scratch = buffer.root == kNoValue;
-    // Where deferred gradients stand among others is all one.
+    // The place of deferred gradients among other buffers does not matter.
     if (buffer.first <= buffer.last) add_states_before(is_scratch ? at.size() : at.op(buffer.first));
     const bool is_held = held_until_[b] == buffer.last + 1;
     schedule.buffers.push_back({.bytes = buffer.bytes,

@@ -1,7 +1,7 @@
-// A quick preview, for searches, of what the pass offload_states makes of a program with given transfers: the
-// buffers that ProgramBuffers would find in that graph, and when the copies that find_copies() would find
-// end. It is made of numbers alone, for building a graph for each try would be too slow. A plan itself is
-// made from the graph; a test checks that both agree. Thread-safe once it is made.
+// A quick preview of the program that the pass offload_states makes with a given schedule, for searches:
+// the buffers that ProgramBuffers would find in that graph, and the ends of copies that find_copies() would
+// find. It is computed from numbers alone, because building a graph for each attempt would be too slow. The
+// plan itself is made from the graph; a test checks that both agree. Thread-safe after construction.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 
 namespace plimsoll {
 
-// By positions of the program with copies.
+// Times, copies and buffers by positions of the program with copies.
 struct StateSchedule {
-  std::vector<double> op_ms = {};             // what it says of copies is not read
+  std::vector<double> op_ms = {};             // entries of copies are ignored
   std::vector<TimedCopy> copies = {};         // in the order of their positions
-  std::vector<TransientBuffer> buffers = {};  // on the device; without roots, ops and purposes
-  uint32_t cut_at = 0;                        // of their layout
+  std::vector<TransientBuffer> buffers = {};  // on the device; roots, ops and purposes are not set
+  uint32_t cut_at = 0;                        // the cut of the buffers' layout
 };
 
 class StateSchedules {
  public:
-  // `graph` is as before the pass offload_states. Errors: kUsage where no kernel computes an op.
+  // `graph` is the program before the pass offload_states. Errors: kUsage if no kernel computes an op.
   StateSchedules(const Graph& graph, const PlanRequest& request);
 
-  // The program with these transfers. Requires: one transfer for each of updates(); deferred states only where nothing
-  // else is copied beside the forward pass.
+  // Returns the program with this schedule. Requires: one entry per element of updates(); deferred states
+  // only if nothing else is copied during the forward pass.
   StateSchedule with(const TransferSchedule& transfers) const;
 
-  // The program without the copies of its states: its updates; and for each op its segment, its time, and the
-  // bytes that are live on the device.
+  // The program without the copies of its states: its updates, and for each op its segment, its time, and
+  // the live bytes on the device.
   std::span<const MovedUpdate> updates() const { return updates_; }
   std::span<const Segment> segments() const { return segments_; }
   const std::vector<double>& op_ms() const { return op_ms_; }
@@ -43,12 +43,12 @@ class StateSchedules {
 
   KernelDevice device_;
   std::vector<MovedUpdate> updates_;
-  std::vector<Segment> segments_;      // of each op
-  std::vector<uint32_t> segment_end_;  // of each op, the first op of the next segment
+  std::vector<Segment> segments_;      // per op
+  std::vector<uint32_t> segment_end_;  // per op, the first op of the next segment
   std::vector<double> op_ms_;
   std::vector<TimedCopy> copies_;
   std::vector<TransientBuffer> buffers_;
-  std::vector<uint32_t> held_until_;  // of each buffer, the last end of the copies that hold it
+  std::vector<uint32_t> held_until_;  // per buffer, the last end of the copies that use it
 };
 
 }  // namespace plimsoll

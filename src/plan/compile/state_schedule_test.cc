@@ -11,7 +11,7 @@
 #include "graph/passes/pass.h"
 #include "plan/compile/kernel_choice.h"
 #include "plan/compile/program_buffers.h"
-#include "plan/compile/step_room.h"
+#include "plan/compile/update_order.h"
 #include "tests/spine/plan_grid.h"
 
 namespace plimsoll {
@@ -42,7 +42,7 @@ std::pair<std::vector<Life>, std::vector<Life>> within_and_beyond(const std::vec
   return parts;
 }
 
-TransferSchedule turns_of(const StateSchedules& schedules, const StepRoom& room) {
+TransferSchedule turns_of(const StateSchedules& schedules, const MemoryHeadroom& room) {
   TransferSchedule tight{.transfers = transfers_with_minimum_memory(schedules.updates())};
   if (room.live_bytes.empty()) return tight;
   if (schedules.updates().front().segment == Segment::kForward)
@@ -52,7 +52,7 @@ TransferSchedule turns_of(const StateSchedules& schedules, const StepRoom& room)
 }
 
 // What the numbers say of a schedule is what stands in its graph.
-TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const StepRoom& room) {
+TransferSchedule expect_the_graphs(const PlanRequest& request, Graph graph, const MemoryHeadroom& room) {
   const StateSchedules schedules(graph, request);
   TransferSchedule transfers = turns_of(schedules, room);
   const StateSchedule schedule = schedules.with(transfers);

@@ -12,9 +12,10 @@
 namespace plimsoll {
 namespace {
 
-// A filling looks at up to n^2 pairs; mending stops when this many could have been, some 2 ms.
+// A placement looks at up to n^2 pairs. The search stops after this number of pairs, about 2 ms.
 constexpr int64_t kPairsOfMending = 20'000'000;
-// A mended order is good within some ten rounds or never: seen on 300 random programs and 400 hard plans.
+// An improved order is good within about ten rounds or never, as seen on 300 random programs and 400 hard
+// plans.
 constexpr int64_t kRoundsOfMending = 40;
 
 std::vector<LiveBuffer> rounded_up(std::span<const LiveBuffer> buffers, int64_t alignment) {
@@ -48,8 +49,8 @@ double length(const LiveBuffer& buffer) {
   return static_cast<double>(buffer.last - buffer.first) + 1.0;
 }
 
-// Each is good at something else. Long-lived first is right for training programs, whose lifetimes nest; the
-// area (bytes times positions) where lifetimes cross; the earliest first for straight lines such as
+// Each order suits other lifetimes. The longest first is right for training programs, whose lifetimes nest;
+// the area (bytes times positions) if lifetimes cross; the earliest first for straight lines such as
 // evaluation.
 using Before = bool (*)(const LiveBuffer&, const LiveBuffer&);
 constexpr Before kOrders[] = {
@@ -81,7 +82,7 @@ class OffsetSearch {
       if (fill_for(tries.back(), rounds)) return std::move(best_);
     }
     for (Try& each : tries) {
-      // Where nothing is preferred that was not before, a filling would come to the same.
+      // If the preferences did not change, another placement would give the same result.
       for (int64_t left = rounds; left > 0 && prefer_what_stands_too_high(each); --left) {
         if (fill_for(each, left - 1)) return std::move(best_);
       }
@@ -97,13 +98,13 @@ class OffsetSearch {
     Placement placement = {};
   };
 
-  // What hangs over a buffer where most does: it falls and then rises.
+  // Returns the most bytes at the top during the life of a buffer: they fall and then rise.
   int64_t hanging_over(const LiveBuffer& buffer) const {
     return hanging_.empty() ? 0 : std::max(hanging_[buffer.first], hanging_[buffer.last]);
   }
 
-  // True when the best is good enough to stop. Nothing mends the last filling of a try: it may be the best,
-  // or it is of no use.
+  // Places all buffers in the order. Returns true if the best result is good enough to stop. The last
+  // placement is not improved: it is the best one or of no use.
   bool fill_for(Try& each, int64_t rounds_left) {
     if (rounds_left > 0) {
       each.placement = *filled(each.order, kAny);
@@ -113,7 +114,7 @@ class OffsetSearch {
     return placement && keep_if_better(*placement);
   }
 
-  // Of a last filling.
+  // Upper bound for the final placement attempt; larger results cannot win.
   int64_t most_useful_bytes() const {
     if (best_.bytes == kAny) return kAny;
     const int64_t better = best_.bytes - 1;
@@ -122,12 +123,13 @@ class OffsetSearch {
 
   int64_t good_enough() const { return std::max(near_enough_, enough_bytes_); }
 
-  // As high as the buffers need it with what hangs over them. Where something does, filled from the bottom or
-  // from the top, from what hangs there on: what is better. Nothing where that is more than `most_bytes`.
+  // Places the buffers below those at the top. If there are any, it places from the bottom and also from
+  // the top, starting at the lowest byte of those, and takes the better result. Returns nothing if the
+  // result exceeds `most_bytes`.
   std::optional<Placement> filled(const std::vector<uint32_t>& order, int64_t most_bytes) const {
     if (hanging_.empty()) return fill_skyline_within(most_bytes, buffers_, order);
     std::optional<Placement> down = filled_from_top(order, most_bytes);
-    // It is seldom as good, and soon known not to be.
+    // This direction is rarely as good, and an attempt that is not is given up early.
     std::optional<Placement> up = filled_from_bottom(order, down ? down->bytes : most_bytes);
     return up ? up : down;
   }
@@ -158,13 +160,13 @@ class OffsetSearch {
     return order;
   }
 
-  // True when the best is good enough to stop.
+  // Returns true if the best result is good enough to stop.
   bool keep_if_better(const Placement& placement) {
     if (placement.bytes < best_.bytes) best_ = placement;
     return best_.bytes <= good_enough();
   }
 
-  // False where all of that comes first already.
+  // Returns false if all such buffers come first already.
   bool prefer_what_stands_too_high(Try& each) const {
     const auto is_too_high = [&](uint32_t i) {
       return each.placement.offsets[i] + buffers_[i].bytes + hanging_over(buffers_[i]) > near_enough_;
@@ -176,7 +178,7 @@ class OffsetSearch {
 
   std::vector<LiveBuffer> buffers_;
   std::span<const int64_t> hanging_;
-  int64_t near_enough_;  // to the bound
+  int64_t near_enough_;  // distance to the lower bound at which the search stops
   int64_t enough_bytes_;
   Placement best_{.offsets = {}, .bytes = kAny};
 };

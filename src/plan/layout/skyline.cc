@@ -13,15 +13,15 @@ namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
-// Neighbouring positions, both ends included, over which the skyline has one height.
+// Adjacent positions, both ends included, over which the skyline has one height.
 struct Stretch {
   uint32_t first = 0;
   uint32_t last = 0;
   int64_t height = 0;
 };
 
-// Stretches by the position at which they begin, and a heap in which the lowest is found. Heights only grow,
-// so what a heap says of a stretch that has changed since is never true again.
+// Stretches by the position at which they begin, and a heap that finds the lowest. Heights only grow, so an
+// entry of the heap for a stretch that has changed since never becomes valid again.
 class Skyline {
  public:
   Skyline(uint32_t last, std::span<const int64_t> floor)
@@ -35,7 +35,7 @@ class Skyline {
     }
   }
 
-  // Takes the lowest, of equally low ones the earliest, for put() or raise().
+  // Takes the lowest stretch for put() or raise(); of equally low ones the earliest.
   Stretch take_lowest() {
     if (!beside_.empty()) {
       const Stretch stretch = stretches_[beside_.back()];
@@ -50,8 +50,8 @@ class Skyline {
     }
   }
 
-  // Puts a buffer on the stretch that was taken, which holds all its positions. What is left of that on
-  // either side is the lowest then, the left side the earliest.
+  // Puts a buffer on the stretch that was taken, which contains all its positions. The rest of the stretch
+  // on either side is the lowest then, the left side first.
   void put(const Stretch& below, const LiveBuffer& buffer) {
     if (buffer.bytes == 0) {
       beside_.push_back(below.first);
@@ -68,8 +68,7 @@ class Skyline {
     add({.first = buffer.first, .last = buffer.last, .height = below.height + buffer.bytes});
   }
 
-  // Gives up a valley that no buffer fits into: it becomes as high as the lower of its sides. Returns how
-  // high.
+  // Raises a valley that no buffer fits into to the lower of its sides. Returns by how much.
   int64_t raise(const Stretch& valley) {
     int64_t height = std::numeric_limits<int64_t>::max();
     if (valley.first > 0) height = stretches_[first_of_end_[valley.first - 1]].height;
@@ -102,8 +101,7 @@ class Skyline {
     first_of_end_[stretch.last] = stretch.first;
   }
 
-  // Makes one stretch of a new one and of those beside it that are equally high, so that no wall divides a
-  // valley.
+  // Merges a new stretch with adjacent ones of the same height, so that no wall divides a valley.
   void add(Stretch stretch) {
     if (size_t{stretch.last} + 1 < stretches_.size()) {
       Stretch& right = stretches_[stretch.last + 1];
@@ -116,7 +114,7 @@ class Skyline {
         before != kNone) {
       const Stretch& left = stretches_[before];
       if (left.first == before && left.last == stretch.first - 1 && left.height == stretch.height) {
-        // The heap has that one.
+        // That stretch is in the heap.
         stretches_[stretch.first].first = kNone;
         stretch.first = before;
         set(stretch);
@@ -128,16 +126,16 @@ class Skyline {
     std::push_heap(heap_.begin(), heap_.end(), IsAfter());
   }
 
-  std::vector<Stretch> stretches_;      // `first` is another position where none begins
-  std::vector<uint32_t> first_of_end_;  // of the stretch that ends at a position
+  std::vector<Stretch> stretches_;      // entries where no stretch begins have another `first`
+  std::vector<uint32_t> first_of_end_;  // per position, the start of the stretch that ends there
   std::vector<Entry> heap_;
-  std::vector<uint32_t> beside_;  // the last is the lowest of all, and not in the heap
+  std::vector<uint32_t> beside_;  // the last one is the lowest of all and is not in the heap
 };
 
-// Buffers that wait for their places, by their first positions: those that are live inside a stretch lie
-// beside each other. A tree over them knows of each of its parts the least rank, which is a place in the
-// order, and the least last position: parts that hold nothing that ends inside, or nothing that comes before
-// what was found, are not looked into.
+// The buffers that have no place yet, sorted by their first positions: buffers that are live inside a
+// stretch are adjacent. A tree over them stores, for each of its parts, the smallest rank, which is a
+// position in the order, and the smallest last position. Parts in which no buffer ends inside the stretch,
+// or none precedes the best one found, are skipped.
 class Waiting {
  public:
   Waiting(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order, uint32_t last)
@@ -154,7 +152,8 @@ class Waiting {
     for (size_t part = leaves_; part-- > 1;) parts_[part] = both(part);
   }
 
-  // Takes out the first in the order that is live only inside the stretch; its place in the order, or kNone.
+  // Removes the first buffer in the order that is live only inside the stretch. Returns its position in the
+  // order, or kNone.
   uint32_t take_first_inside(const Stretch& stretch) {
     uint32_t best = kNone;
     size_t from = leaves_ + begin_[stretch.first];
@@ -174,7 +173,7 @@ class Waiting {
   }
 
  private:
-  static constexpr size_t kFew = 16;  // slots, which are looked at one by one
+  static constexpr size_t kFew = 16;  // slots that are searched one by one
 
   struct Part {
     uint32_t rank = kNone;
@@ -187,7 +186,7 @@ class Waiting {
     return {.rank = std::min(left.rank, right.rank), .last = std::min(left.last, right.last)};
   }
 
-  // The least rank of those in a part that end by `last`, or `best` where none is less.
+  // Returns the smallest rank of the buffers in a part that end by `last`, or `best` if none is smaller.
   uint32_t first_inside(size_t part, uint32_t last, uint32_t best) const {
     if (parts_[part].last > last || parts_[part].rank >= best) return best;
     if (part >= leaves_) return parts_[part].rank;
@@ -205,15 +204,15 @@ class Waiting {
     }
   }
 
-  std::vector<uint32_t> begin_;  // of each position, its first slot
-  std::vector<uint32_t> slot_;   // of each place in the order
-  size_t leaves_;                // the slots' in the tree follow its other parts
-  std::vector<Part> parts_;      // 1 is all; 2 p and 2 p + 1 are the halves of p
+  std::vector<uint32_t> begin_;  // per position, its first slot
+  std::vector<uint32_t> slot_;   // per position in the order
+  size_t leaves_;                // the leaves follow the other parts of the tree
+  std::vector<Part> parts_;      // part 1 is everything; 2 p and 2 p + 1 are the halves of p
 };
 
-// Where the highest buffer at a position ends at the least: as high as all that are live there with nothing
-// between them but the valleys which were given up. Putting a buffer on the skyline changes nothing of that.
-// One position of eight is watched: most bytes belong to buffers that live longer, and to watch them all
+// Lower bounds of the end of the highest buffer at a position: the sum of the buffers that are live there
+// and of the valleys that were given up below them. Putting a buffer on the skyline does not change the
+// bound. One position of eight is checked: most bytes belong to buffers that live longer, and checking all
 // would cost as much as it saves.
 class LeastEnds {
  public:
@@ -231,8 +230,8 @@ class LeastEnds {
     }
   }
 
-  // Gives up a valley up to a height. Whether every buffer that waits for a place there may still end in
-  // time.
+  // Raises a valley to a height. Returns true if every buffer without a place at these positions may still
+  // end in time.
   bool raise(const Stretch& valley, int64_t height) {
     bool is_in_time = true;
     for (size_t i = next_watched(valley.first); i * kStep <= valley.last; ++i) {
@@ -245,14 +244,15 @@ class LeastEnds {
 
  private:
   static constexpr size_t kStep = 8;
-  // Of the positions that are watched, the first from here on.
+  // Returns the first checked position from here on.
   static size_t next_watched(size_t position) { return (position + kStep - 1) / kStep; }
 
-  std::vector<int64_t> ends_;  // at those
-  std::vector<int64_t> most_;  // where they may be
+  std::vector<int64_t> ends_;  // at the checked positions
+  std::vector<int64_t> most_;  // the largest allowed ends there
 };
 
-// Places every buffer unless is_raised(a valley that is given up, its new height) says that it is no use.
+// Places every buffer, unless is_raised(valley, new height) returns that a raised valley makes the attempt
+// useless.
 template <typename IsRaised>
 std::optional<Placement> fill(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                               std::span<const int64_t> floor, uint32_t last, const IsRaised& is_raised) {

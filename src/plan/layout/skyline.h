@@ -1,12 +1,12 @@
-// One layout by filling up from below: the tool that the search for offsets uses again and again. Pure;
+// Computes one layout by placing buffers from the bottom; the search for offsets calls it many times. Pure;
 // thread-safe.
 //
-// Seen as a picture, a buffer is a rectangle: as wide as the positions at which it is live, as high as its
-// bytes. The skyline is the height reached so far at each position. Always the lowest valley of the skyline
-// is filled next, by the first buffer of the given order that is live only inside the valley; where no buffer
-// is, the valley is lost up to the lower of its sides. Lifetimes of forward and backward passes nest, and a
-// wide rectangle at the bottom of a valley leaves a whole valley for what nests in it: that is why the lost
-// bytes are few.
+// Seen as a picture, a buffer is a rectangle: as wide as the positions at which it is live, and as high as
+// its bytes. The skyline is the height reached so far at each position. The lowest valley of the skyline is
+// always filled next, by the first buffer of the given order that is live only inside the valley. If there
+// is none, the valley is raised to the lower of its sides, and its bytes are lost. Lifetimes of forward and
+// backward passes nest, and a wide rectangle at the bottom of a valley leaves a whole valley for the
+// rectangles that nest in it: that is why few bytes are lost.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,22 @@
 namespace plimsoll {
 
 struct Placement {
-  std::vector<int64_t> offsets;  // of each buffer
+  std::vector<int64_t> offsets;  // per buffer
   int64_t bytes = 0;             // the end of the highest buffer
 };
 
-// Places every buffer at a height where the skyline is level over all its positions, so no two that are live
-// together overlap. Offsets are sums of sizes: where sizes are multiples of an alignment, so are they. Ties
-// go to the earliest positions. `floor`: heights that the skyline starts with, 0 behind its end; the bytes of
-// a placement reach as high. Requires: `order` holds each index of `buffers` once. Cost: O(n^2) at the most,
-// about 0.13 ms for 1200 buffers.
+// Places every buffer at a height where the skyline is level over all its positions, so that no two buffers
+// which are live at the same time overlap. Offsets are sums of sizes: if all sizes are multiples of an
+// alignment, so are the offsets. Ties go to the earliest positions. `floor` contains the heights that the
+// skyline starts with, 0 after its end; the bytes of a placement are at least as high. Requires: `order`
+// contains each index of `buffers` once. Cost: at most O(n^2), about 0.13 ms for 1200 buffers.
 Placement fill_skyline(std::span<const LiveBuffer> buffers, std::span<const uint32_t> order,
                        std::span<const int64_t> floor = {});
 
-// The same where a buffer is to end by `most_bytes` less what `hanging` takes at each of its positions, 0
-// behind its end. Nothing as soon as it is known that one will not, which may be long before it is placed; a
-// placement may be one in which one does not. Cost: less than the above where nothing comes of it.
+// Does the same under the condition that a buffer ends below `most_bytes` less the bytes of `hanging` at
+// each of its positions, 0 after its end. Returns nothing as soon as it is certain that a buffer cannot,
+// which may be long before it is placed; the result may still contain a buffer that does not. Cost: less
+// than the above if it returns nothing.
 std::optional<Placement> fill_skyline_within(int64_t most_bytes, std::span<const LiveBuffer> buffers,
                                              std::span<const uint32_t> order,
                                              std::span<const int64_t> floor = {},

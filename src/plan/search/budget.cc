@@ -11,22 +11,23 @@
 #include "graph/analysis/blocks.h"
 #include "plan/anatomy/operations.h"
 #include "plan/compile/graphs.h"
-#include "plan/search/keep_menu.h"
+#include "plan/search/recompute_options.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int kRoundsOfRefining = 8;
-// Of a limit of bytes: to a five-hundredth of what recomputing can free.
+// Bisections of the limit of bytes: down to a five-hundredth of the bytes that recomputation can free.
 constexpr int kHalvings = 9;
-// A budget that is used up to this share is used up.
+// The search ends if at most this share of the budget is unused.
 constexpr double kNearEnough = 0.002;
 
 double mib(int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// Gradients that each block's backward pass leaves behind until the optimizer, and those of the head.
+// The bytes of gradients that each block's backward pass leaves until the optimizer runs, and those of the
+// head.
 struct GradientBytes {
   std::vector<int64_t> of_block;
   int64_t of_head = 0;
@@ -44,7 +45,7 @@ GradientBytes gradient_bytes(const ProgramPlan& program, const std::vector<Block
   for (const TransientBuffer& buffer : program.buffers) {
     if (buffer.purpose != Purpose::kGradients || graph.ops()[buffer.last].segment != Segment::kOptimizer)
       continue;
-    // The op that makes it: what a run leaves for the next one is a version of a value that no op makes.
+    // The op that makes the value. A value that one run leaves for the next has a version that no op makes.
     const Op& producer = graph.ops()[buffer.first];
     const std::string_view block = block_of(graph.module_name(producer.module));
     const auto it =
@@ -72,7 +73,7 @@ class BudgetSearch {
   BudgetChoice fastest_within(int64_t budget) {
     result_.budget_bytes = budget;
     for (const RecomputeOutcome& outcome : result_.policies) consider(outcome);
-    // What keeps everything cannot be beaten.
+    // Keeping everything is the fastest choice if it fits.
     if (result_.policies.front().total_bytes > result_.budget_bytes) {
       prepare_blocks();
       search_blocks();
@@ -124,7 +125,7 @@ class BudgetSearch {
 
   void prepare_blocks() {
     blocks_ = forward_blocks(none_plan_->train->graph);
-    menu_ = keep_menu(none_plan_->request);
+    menu_ = recompute_options(none_plan_->request);
     if (menu_.options.empty()) return;
     const GradientBytes gradients = gradient_bytes(*none_plan_->train, blocks_);
     head_bytes_ = gradients.of_head;
@@ -136,15 +137,15 @@ class BudgetSearch {
     bytes_beside_ = none_plan_->total_bytes() - none_plan_->train->transient_bytes;
   }
 
-  // Solves for a limit of live bytes, plans the solution, and corrects the limit by what the plan needs more
-  // or less than the budget. Limits that turned out too large bound the next ones.
+  // Solves for a limit of live bytes, plans the solution, and corrects the limit by the difference between
+  // the planned bytes and the budget. Limits that turned out to be too large bound the next ones.
   void search_blocks() {
     if (menu_.options.empty()) return;
     int64_t limit = result_.budget_bytes - bytes_beside_;
     std::optional<int64_t> too_much;
     std::vector<size_t> before;
     for (int round = 0; round < kRoundsOfRefining && limit > 0; ++round) {
-      const std::optional<KeepSolution> solution = choose_options(keep_blocks_, head_bytes_, limit);
+      const std::optional<RecomputeSolution> solution = choose_options(keep_blocks_, head_bytes_, limit);
       if (!solution || solution->options == before) return;
       before = solution->options;
       const RecomputeOutcome outcome = planned("chosen", choice_of(*solution));
@@ -153,21 +154,21 @@ class BudgetSearch {
       if (left < 0) too_much = std::min(too_much.value_or(limit), limit);
       if (left >= 0 && static_cast<double>(left) < kNearEnough * static_cast<double>(result_.budget_bytes))
         return;
-      // The next limit is what this solution was thought to need, and what is left.
+      // The next limit is the solver's own estimate for this solution plus the bytes that are left.
       const int64_t next = std::max(solution->peak_bytes + left, left < 0 ? int64_t{0} : limit + left / 2);
       limit = too_much ? std::min(next, (*too_much + (left < 0 ? next : limit)) / 2) : next;
     }
   }
 
-  // Plans what the time buys, and corrects the time by what the plan's step takes more or less, between times
-  // that were enough and times that were too long.
+  // Plans the solution for a time, and corrects that time by the difference to the planned step. Bisects
+  // between times that were short enough and times that were too long.
   void search_time(double most_ms) {
     if (menu_.options.empty()) return;
     double again_ms = most_ms - none().step_ms;
     double enough_ms = 0;
     double too_long_ms = again_ms + most_ms;
     for (int round = 0; round < kRoundsOfRefining; ++round) {
-      const std::optional<KeepSolution> solution = smallest_solution(again_ms);
+      const std::optional<RecomputeSolution> solution = smallest_solution(again_ms);
       double next_ms = too_long_ms;
       if (solution) {
         const RecomputeOutcome outcome = planned("chosen", choice_of(*solution));
@@ -184,12 +185,13 @@ class BudgetSearch {
     }
   }
 
-  // The fastest solution under the smallest limit of live bytes at which no more than that time runs again.
-  // Below what recomputing all needs a limit frees nothing: there the peak is elsewhere.
-  std::optional<KeepSolution> smallest_solution(double again_ms) const {
-    std::optional<KeepSolution> best;
+  // Returns the fastest solution under the smallest limit of live bytes for which no more than this time is
+  // recomputed. A limit below the bytes of recomputing everything frees nothing, because the peak is
+  // elsewhere then.
+  std::optional<RecomputeSolution> smallest_solution(double again_ms) const {
+    std::optional<RecomputeSolution> best;
     const auto try_limit = [&](int64_t limit) {
-      std::optional<KeepSolution> solution = choose_options(keep_blocks_, head_bytes_, limit);
+      std::optional<RecomputeSolution> solution = choose_options(keep_blocks_, head_bytes_, limit);
       const bool is_fast = solution && solution->ms <= again_ms;
       if (is_fast) best = std::move(solution);
       return is_fast;
@@ -204,7 +206,7 @@ class BudgetSearch {
     return best;
   }
 
-  RecomputeChoice choice_of(const KeepSolution& solution) const {
+  RecomputeChoice choice_of(const RecomputeSolution& solution) const {
     RecomputeChoice choice{.policy = RecomputePolicy::kCheap};
     for (size_t i = 0; i < blocks_.size(); ++i) {
       choice.kept_of_block[blocks_[i].name] =
@@ -229,13 +231,13 @@ class BudgetSearch {
   BudgetChoice result_;
   bool found_ = false;
   std::optional<PlanGraphs> begun_;
-  std::optional<Plan> none_plan_;  // keeps everything
+  std::optional<Plan> none_plan_;  // the plan that keeps everything
   std::optional<RecomputeOutcome> smallest_;
   std::vector<BlockOps> blocks_;
-  KeepMenu menu_;
-  std::vector<KeepBlock> keep_blocks_;
-  int64_t head_bytes_ = 0;    // of gradients that the head leaves behind
-  int64_t bytes_beside_ = 0;  // of the plan, beside the training program's transient bytes
+  RecomputeOptions menu_;
+  std::vector<RecomputeBlock> keep_blocks_;
+  int64_t head_bytes_ = 0;    // bytes of gradients that the head leaves
+  int64_t bytes_beside_ = 0;  // bytes of the plan that are not transient bytes of the training program
 };
 
 }  // namespace
@@ -250,7 +252,7 @@ BudgetChoice choose_selective(const PlanRequest& request) {
   return BudgetSearch(request).smallest_within(kSelectiveShareOfStep);
 }
 
-std::string budget_words(const BudgetChoice& choice, std::string_view asked) {
+std::string describe_budget_choice(const BudgetChoice& choice, std::string_view asked) {
   const double none_ms = choice.policies.front().step_ms;
   const auto words = [&](const RecomputeOutcome& outcome) {
     return fmt::format("{:.1f} MiB, {:+.1f} % time", mib(outcome.total_bytes),

@@ -103,8 +103,8 @@ TEST(Budget, WhatFitsWithoutRecomputingKeepsEverything) {
   const BudgetChoice found = choose_recompute(request, none.total_bytes);
   EXPECT_EQ(found.best.name, "none");
   EXPECT_EQ(found.num_plans, 3);
-  EXPECT_NE(budget_words(found, "a budget").find("a budget: --recompute none ("), std::string::npos)
-      << budget_words(found, "a budget");
+  EXPECT_NE(describe_budget_choice(found, "a budget").find("a budget: --recompute none ("), std::string::npos)
+      << describe_budget_choice(found, "a budget");
 }
 
 TEST(Budget, SaysByHowMuchNothingFits) {
@@ -145,7 +145,7 @@ TEST(Selective, BuysBytesForItsShareOfAStep) {
     EXPECT_EQ(operations_anatomy(plan).total().ms, found.best.step_ms);
     const BudgetChoice budget = choose_recompute(request, found.best.total_bytes);
     EXPECT_LE(found.best.step_ms, 1.005 * budget.best.step_ms);
-    EXPECT_EQ(budget_words(found, "selective").find("too much"), std::string::npos);
+    EXPECT_EQ(describe_budget_choice(found, "selective").find("too much"), std::string::npos);
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kShortestSequence = 16;
 
-// A batch of that many sequences holds at most so many tokens: never more than the larger batch did.
+// Returns a bucket for this number of sequences. It never holds more tokens than the larger batch did.
 Bucket with_sequences(Bucket bucket, int64_t sequences) {
   bucket.tokens = std::min(bucket.tokens, sequences * bucket.longest);
   bucket.sequences = sequences;
@@ -91,26 +91,26 @@ void Change::use_optimizer_in_backward() {
 void Change::use_copies_at_use() {
   request_.precision.copies_at_use = true;
   arguments_.emplace_back("--weight_copies at_use");
-  // Ties of bf16 go the other way.
+  // The pass rounds ties of bf16 differently.
   if (request_.precision.activation_dtype == DType::kBF16) effect_ = std::max(effect_, Effect::kRounding);
 }
 
 void Change::use_recompute(RecomputePolicy policy) {
-  // Where the request names another choice, the last name counts.
+  // If the arguments name another choice, the last argument counts.
   const bool is_named =
       request_.recompute.policy == RecomputePolicy::kNone || !request_.recompute.kept_of_block.empty();
   request_.recompute = {.policy = policy};
   arguments_.push_back(policy == RecomputePolicy::kFull && !is_named
                            ? "--gradient_checkpointing"
                            : fmt::format("--recompute {}", recompute_policy_name(policy)));
-  // Normalised values are rounded before they are read again.
+  // Normalized values are rounded before they are read again.
   if (request_.precision.activation_dtype) effect_ = std::max(effect_, Effect::kRounding);
 }
 
 void Change::use_methods(const MethodSet& set) {
   const Effect effect = effect_of(set, request_);
   std::vector<std::string> words = words_of(set, request_, 0);
-  // A flag stands alone.
+  // A flag needs no value.
   std::erase(words, "True");
   std::optional<PlanRequest> changed = with_methods(request_, set);
   PLIMSOLL_CHECK(changed.has_value(), "{} cannot be asked for", set.text());
@@ -180,7 +180,7 @@ std::vector<int64_t> shorter_lengths(const PlanRequest& request) {
 std::vector<RecomputePolicy> stronger_policies(const PlanRequest& request) {
   std::vector<RecomputePolicy> policies;
   if (!request.train || !request.passes.is_on("recompute")) return policies;
-  // What was chosen value by value lies between all of them.
+  // A choice value by value is between all policies.
   const bool is_mixed = !request.recompute.kept_of_block.empty();
   for (const RecomputePolicy policy : {RecomputePolicy::kCheap, RecomputePolicy::kFull}) {
     if (is_mixed ? policy == RecomputePolicy::kFull : policy > request.recompute.policy)

@@ -16,21 +16,21 @@
 namespace plimsoll {
 namespace {
 
-// So many sets are planned before the next ones are chosen, with any number of threads.
+// The number of sets that are planned before the next ones are chosen, with any number of threads.
 constexpr size_t kSetsAtOnce = 8;
-// A method that makes a step shorter by less is not worth having.
+// The relative step time that a method must reach to be worth having.
 constexpr double kWorthHaving = 0.995;
-// Nor is one worth looking at that can make it shorter by no more than this.
+// The relative step time that a method must be able to reach to be planned at all.
 constexpr double kWorthLooking = 0.99;
-// Choices of what is computed again that are made at the most, for a set and for those with a budget in place
-// of checkpointing: each takes a tenth of a second.
+// The most recomputation choices that are computed for a set and for those with a budget instead of
+// checkpointing. Each takes a tenth of a second.
 constexpr int kMostChoices = 3;
 constexpr size_t kMostBudgets = 6;
 
 struct Split {
   FitShape shape = {};
   bool is_wanted = true;
-  double least_ms = 0;  // a sample: no plan of the set is estimated to take less
+  double least_ms = 0;  // per sample; no plan of the set is estimated to take less
   std::optional<FitNeeds> needs = {};
 };
 
@@ -49,10 +49,10 @@ struct Node {
   bool fits(const Split& split) const { return split.needs && planner->fits(split.needs->least_bytes); }
 };
 
-// Whether a batch takes at least as long with the methods that the larger set has beside the other's. Not so
-// where they lessen what has to move between the device and the host, or when: checkpointing leaves fewer
-// activations to move, copies that are made at use leave the weights where they are, and updates in the
-// backward pass have it for their states' copies.
+// Returns true if a batch takes at least as long with the methods that the larger set has in addition. That
+// is not certain if these methods change what is transferred between device and host, or when:
+// checkpointing leaves fewer activations to transfer, copies that are made at use leave the weights where
+// they are, and updates in the backward pass give the copies of their states that time.
 bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   if (!set.is_less_than(larger)) return false;
   const auto adds = [&](std::string_view name) { return larger.has(name) && !set.has(name); };
@@ -60,15 +60,14 @@ bool is_slower_than(const MethodSet& larger, const MethodSet& set) {
   return !set.has("offload_optimizer") || (!adds("copies_at_use") && !adds("optimizer_in_backward"));
 }
 
-// Where nothing accumulates a gradient has the type of its weight, and the set is another one by another
-// name.
+// Without accumulation a gradient has the type of its weight, and the set equals another one.
 bool is_another_set(const MethodSet& set, const FitShape& shape) {
   return shape.accumulation == 1 && (set.has("bf16_gradients") || set.has("fp16_gradients"));
 }
 
-bool has_needless_methods(const FitAnswer& answer, const FitAnswer& other) {
+bool has_redundant_methods(const FitAnswer& answer, const FitAnswer& other) {
   if (other.set.is_less_than(answer.set)) return answer.ms_per_sample > kWorthHaving * other.ms_per_sample;
-  // One choice of what is computed again or another: layers are the simpler one.
+  // Both choose what is recomputed: whole layers are the simpler choice.
   const bool are_choices = answer.set.has_kind("recompute") && other.set.has_kind("recompute") &&
                            answer.set.without_kind("recompute") == other.set.without_kind("recompute");
   if (!are_choices || answer.set == other.set) return false;
@@ -81,7 +80,7 @@ class SetSearch {
   SetSearch(const MethodSpace& space, const FitQuestion& question) : space_(space), question_(question) {
     std::vector<Split> splits;
     for (const FitShape& shape : splits_of(question)) splits.push_back({.shape = shape});
-    for (const MethodSet& head : space.heads()) add(head, head, splits);
+    for (const MethodSet& head : space.base_sets()) add(head, head, splits);
   }
 
   FitSearch run() {
@@ -100,7 +99,7 @@ class SetSearch {
       result_.num_plans += node.planner->num_plans();
       result_.plan_ms += node.planner->plan_ms();
     }
-    // Threads have between them as many milliseconds as that for each of the wall clock's.
+    // All threads together count this many milliseconds per elapsed millisecond.
     result_.plan_ms /= question_.num_threads;
     return std::move(result_);
   }
@@ -126,7 +125,7 @@ class SetSearch {
     enter(node, [](const Split& split) { return split.is_wanted; });
   }
 
-  // By the least time of those splits that count; false where there are none.
+  // Sorts by the least time of the splits that count. Returns false if none counts.
   template <typename Counts>
   bool enter(Node& node, const Counts& counts) {
     std::optional<double> bound;
@@ -137,7 +136,7 @@ class SetSearch {
     return bound.has_value();
   }
 
-  // There are enough answers that are faster, and one of them trains no less alike.
+  // Returns true if there are enough faster answers, and one of them changes training no more.
   bool is_beaten(const Entry& entry) const {
     size_t faster = 0;
     bool is_as_alike = false;
@@ -171,10 +170,10 @@ class SetSearch {
     return nodes;
   }
 
-  // A precision alone is planned in any case, whether it fits or not: no set with it has shorter passes.
+  // A precision alone is always planned, whether it fits or not: no set with it has shorter passes.
   static bool is_compared_with(const Node& node) { return node.set.without_kind("precision").empty(); }
 
-  // The least time of the splits that are still wanted.
+  // Returns the least time of the splits that are still of interest.
   double bound_of(Node& node) const {
     const Node* alone = nullptr;
     for (const Node& other : nodes_) {
@@ -193,7 +192,7 @@ class SetSearch {
     return bound.value_or(0);
   }
 
-  // Looks only at splits that do not fit with fewer methods, which make them no slower.
+  // Considers only splits that do not fit with fewer methods, which would make them no slower.
   bool is_worth_its_methods(Node& node) const {
     for (const Node& other : nodes_) {
       if (other.head != node.head || !other.planner || !is_slower_than(node.set, other.set)) continue;
@@ -230,8 +229,8 @@ class SetSearch {
     }
   }
 
-  // The fastest split that fits in the plan that a run makes. By placings, which tell of all but a choice of
-  // what is computed again: of that they give bounds.
+  // Finds the fastest split that fits in the plan of a run. It searches with placed graphs, which are exact
+  // except for the choice of what is recomputed, for which they give bounds.
   void build(Node& node) {
     const RecomputeChosen chosen = space_.recompute_of(node.set);
     const bool by_budget = chosen == RecomputeChosen::kByBudget;
@@ -286,14 +285,14 @@ class SetSearch {
   void record(const FitAnswer& answer) {
     std::vector<FitAnswer>& answers = result_.answers;
     if (std::ranges::any_of(answers,
-                            [&](const FitAnswer& other) { return has_needless_methods(answer, other); }))
+                            [&](const FitAnswer& other) { return has_redundant_methods(answer, other); }))
       return;
-    std::erase_if(answers, [&](const FitAnswer& other) { return has_needless_methods(other, answer); });
+    std::erase_if(answers, [&](const FitAnswer& other) { return has_redundant_methods(other, answer); });
     answers.push_back(answer);
   }
 
-  // The set with one method more, for splits that do not fit without it and may be faster than the one that
-  // does.
+  // Adds the sets with one more method, for splits that do not fit without it and may be faster than the
+  // split that does.
   void add_larger(const Node& node) {
     std::vector<Split> splits;
     bool any = false;
@@ -315,9 +314,9 @@ class SetSearch {
     }
   }
 
-  // The least that the larger set's copies take, for a sample. It fits only where as many bytes leave the
-  // device as are missing without it: states once a step, both ways at a time, activations with each
-  // micro-batch.
+  // Returns the least time per sample of the larger set's copies. The set fits only if as many bytes leave
+  // the device as are missing without it: states once per step, in both directions at a time, activations
+  // with each micro-batch.
   double link_ms(const Node& node, const Split& split, const MethodSet& more) const {
     const PlanRequest& request = space_.subject().request;
     const bool moves_states = more.has("offload_optimizer") && !node.set.has("offload_optimizer");
@@ -334,8 +333,8 @@ class SetSearch {
            static_cast<double>(split.shape.micro_batch);
   }
 
-  // What computes whole layers again may compute less: as little as the memory allows, in the batches that do
-  // not fit with the subject's own policy.
+  // A set that recomputes whole layers may recompute less: as little as the memory allows, for the batches
+  // that do not fit with the subject's own policy.
   void try_budgets() {
     std::vector<Node*> nodes;
     for (const FitAnswer& answer : result_.answers) {
@@ -359,7 +358,7 @@ class SetSearch {
 
   const Node& node_of(const MethodSet& set) const { return *std::ranges::find(nodes_, set, &Node::set); }
 
-  // The fastest, and the fastest of those that train more alike.
+  // Takes the fastest answers, and the fastest per effect on training.
   void take_answers() {
     std::vector<FitAnswer>& answers = result_.answers;
     std::ranges::stable_sort(answers, {}, &FitAnswer::ms_per_sample);

@@ -1,6 +1,6 @@
-// What fits into so much memory: of the sets of methods that can be asked for beside a run the fastest, each
-// with the best split of an effective batch into micro-batches, the largest batch and the longest sequence,
-// all found by planning. Pure; thread-safe.
+// Finds what fits into the memory limit: the fastest sets of methods for a run, each with the best split of
+// the effective batch into micro-batches, the largest batch and the longest sequence. All answers are found
+// by planning. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,20 @@
 namespace plimsoll {
 
 struct FitQuestion {
-  int64_t effective_batch = 8;   // sequences of an optimizer step
-  int64_t most_sequences = 0;    // of a micro-batch; 0: effective_batch
-  int64_t longest = 128;         // tokens of a sequence
-  int64_t most_tokens = 512;     // that the model has positions for
-  int64_t largest_batch = 4096;  // where the search for the largest batch ends
-  size_t num_answers = 12;       // so many of the fastest
-  bool of_each_effect = true;    // and the fastest that trains the same, and up to rounding
-  size_t num_detailed = 16;      // so many answers, the first ones, get largest_batch and longest_sequence
-  int num_threads = 1;           // that plan sets side by side; the answers are the same with any number
+  int64_t effective_batch = 8;   // sequences per optimizer step
+  int64_t most_sequences = 0;    // sequences per micro-batch at most; 0: effective_batch
+  int64_t longest = 128;         // tokens per sequence
+  int64_t most_tokens = 512;     // the number of positions of the model
+  int64_t largest_batch = 4096;  // the upper end of the search for the largest batch
+  size_t num_answers = 12;       // the number of answers, fastest first
+  bool of_each_effect = true;    // also returns the fastest answer per effect on training
+  size_t num_detailed =
+      16;  // the number of first answers for which largest_batch and longest_sequence are searched
+  int num_threads = 1;  // threads that plan sets in parallel; the answers do not depend on it
 };
 
-// What fits of one set. Every figure is that of a plan made by build_plan() for exactly it.
+// The best run with one set of methods. Every figure is that of a plan made by build_plan() for exactly
+// this run.
 struct FitAnswer {
   MethodSet set = {};
   Effect effect = Effect::kNone;
@@ -33,48 +35,52 @@ struct FitAnswer {
   int64_t accumulation = 0;
   int64_t total_bytes = 0;
   double ms_per_sample = 0;      // estimated
-  int64_t largest_batch = 0;     // without accumulation, at `longest`; 0: none fits
-  int64_t longest_sequence = 0;  // at micro_batch and accumulation; at least `longest`
+  int64_t largest_batch = 0;     // without accumulation, with sequences of `longest` tokens; 0: none fits
+  int64_t longest_sequence = 0;  // with micro_batch and accumulation; at least `longest`
 };
 
-// A set that cannot be planned here, such as where no kernel of the device computes it.
+// A set that cannot be planned for this device, for example because no kernel computes it.
 struct FitRefusal {
   MethodSet set = {};
   std::string reason = {};
 };
 
 struct FitSearch {
-  // Those that fit, fastest first. None has more methods than a faster one, or than one that is as fast to
-  // half a percent: a method stands in a set because the set is faster or does not fit without it.
+  // The runs that fit, fastest first. No answer has more methods than a faster one, or than one that is as
+  // fast to half a percent: a set contains a method only if the set is faster with it or does not fit
+  // without it.
   std::vector<FitAnswer> answers = {};
   std::vector<FitRefusal> refused = {};
-  int64_t own_bytes = 0;  // the least that the subject needs without any method, of all splits
-  int64_t num_sets = 0;   // that were planned: a faster set or a bound of their bytes rules out the others
+  int64_t own_bytes = 0;  // the fewest bytes of the subject without any method, over all splits
+  int64_t num_sets =
+      0;  // the number of sets that were planned; the others are excluded by a faster set or by a bound of their bytes
   int64_t num_plans = 0;
-  double plan_ms = 0;  // what placing them took, of the clock on the wall
+  double plan_ms = 0;  // the elapsed time of placing them
 };
 
-// Branch and bound: a method that trades time for memory is added to a set only for batches that do not fit
-// without it and would be faster by a percent than those that do, and a set is planned only where a bound of
-// its time is below that of the answers there are: its passes and its link alone, and what it takes without
-// such methods, none of which makes them shorter. Of a set with copies the split is chosen by plans that have
-// them late. Requires: num_threads >= 1. Cost: for BERT-large a second or two.
+// Searches by branch and bound. It adds a method that trades time for memory to a set only for batches that
+// do not fit without it and would be faster by a percent than those that do. It plans a set only if a bound
+// of its time is below that of the answers found so far: the time of its passes and of its link alone, and
+// the time without such methods, none of which makes them shorter. The split of a set with copies is chosen
+// by plans whose copies are late. Requires: num_threads >= 1. Cost: a second or two for BERT-large.
 FitSearch search_fit(const MethodSpace& space, const FitQuestion& question);
 
-// The run of the fewest bytes, of every set of the space, in micro-batches of one sequence and of all.
-struct SmallestRun {
+// The run with the fewest bytes, over every set of the space, with micro-batches of one sequence and of all
+// sequences.
+struct MinimumMemoryRun {
   MethodSet set = {};
   FitShape shape = {};
   int64_t total_bytes = 0;
   int64_t num_plans = 0;
 };
 
-// Exact over that space, but for sets whose plans choose for themselves what they compute again: every set is
-// planned whose bound (MethodSpace::least_bytes) is not above the smallest plan that was found; of equal ones
-// the one with the fewest methods. Nothing where no set can be planned. Cost: as search_fit().
-std::optional<SmallestRun> smallest_run(const MethodSpace& space, const FitQuestion& question);
+// Returns that run. The result is exact except for sets whose plans choose themselves what they recompute:
+// it plans every set whose bound (MethodSpace::least_bytes) is not above the smallest plan found so far,
+// and of equal ones it takes the one with the fewest methods. Returns nothing if no set can be planned.
+// Cost: as search_fit().
+std::optional<MinimumMemoryRun> minimum_memory_run(const MethodSpace& space, const FitQuestion& question);
 
-// Divisors of the effective batch, the largest first.
+// Returns the divisors of the effective batch, the largest first.
 std::vector<FitShape> splits_of(const FitQuestion& question);
 
 }  // namespace plimsoll

@@ -5,9 +5,9 @@
 namespace plimsoll {
 namespace {
 
-// The largest value from `low` to `high` whose shape fits, or low - 1: bisection over placings, then
-// downwards over plans until one is confirmed, since an order of ops chosen for that very bucket may need a
-// little more.
+// Returns the largest value from `low` to `high` whose shape fits, or low - 1. It bisects over placed
+// graphs, then goes down over plans until one confirms the value, because an order of ops that was chosen
+// for exactly this bucket may need a little more.
 template <typename MakeShape>
 int64_t largest(FitPlanner& planner, int64_t low, int64_t high, MakeShape make_shape) {
   int64_t good = low - 1;
@@ -27,7 +27,7 @@ FitLimits find_limits(FitPlanner& planner, const FitShape& shape, int64_t most_s
                       int64_t most_tokens) {
   FitLimits limits{.largest_batch = shape.accumulation == 1 ? shape.micro_batch : 0,
                    .longest_sequence = shape.longest};
-  // Graphs are built for the first shape that is asked for, and their order of ops suits those that are near.
+  // Graphs are built for the first shape that is requested, and their order of ops suits shapes near it.
   planner.placed({shape.micro_batch, 1, shape.longest});
   if (planner.takes(shape)) planner.placed(shape);
   limits.largest_batch =

@@ -19,8 +19,8 @@ FitNeeds needs_of(const Plan& plan) {
   if (operations.samples == 0) return needs;
   const auto samples = static_cast<double>(operations.samples);
   needs.ms_per_sample = operations.total().ms / samples;
-  // What lies in the host's memory crosses the link twice a step, one way beside the other, whenever that is:
-  // all but some small states.
+  // Values in host memory cross the link twice per step, in both directions at the same time, except for
+  // some small states.
   const double link_ms = plan.is_on_gpu()
                              ? kShareThatMoves * static_cast<double>(plan.host_persistent_bytes) /
                                    link_bytes_per_ms(plan.request, LinkUse::kBothWays)
@@ -35,7 +35,7 @@ FitNeeds needs_of(const Plan& plan) {
 }  // namespace
 
 PlanGraphs SharedGraphs::begun(const PlanRequest& request) {
-  // What holds logits in chunks depends on the bucket and is begun each time.
+  // Graphs with logits in chunks depend on the bucket and are begun each time.
   if (chunks_loss(request, request.batches.train)) return begin_graphs(request);
   Group* group = nullptr;
   {

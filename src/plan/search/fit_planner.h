@@ -1,6 +1,5 @@
-// Plans of one set of methods for batches of one shape after another, from graphs that are built as seldom as
-// possible: what a search for what fits asks hundreds of times. A planner is not thread-safe; the graphs that
-// planners share are.
+// Plans one set of methods for batches of many shapes, and builds graphs as rarely as possible: a search
+// for what fits asks hundreds of times. A planner is not thread-safe; the graphs that planners share are.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +22,18 @@ struct FitShape {
   friend bool operator==(const FitShape&, const FitShape&) = default;
 };
 
-// What a plan of a shape needs. Where each plan chooses for itself what it computes again, these are bounds.
+// The needs of a plan for a shape. If each plan chooses itself what it recomputes, these are bounds.
 struct FitNeeds {
-  int64_t bytes = 0;        // at most
-  int64_t least_bytes = 0;  // about: of the policy that computes everything again
+  int64_t bytes = 0;        // upper bound
+  int64_t least_bytes = 0;  // estimate: the bytes of the policy that recomputes everything
   double ms_per_sample = 0;
-  // A sample: of the ops alone or of the link alone, for when copies run and how long ops wait for them
-  // depends on the shape.
+  // Per sample: the time of the ops alone or of the link alone, because the times at which copies run, and
+  // for which ops wait for them, depend on the shape.
   double least_ms = 0;
-  double passes_ms = 0;  // of these the forward and the backward pass, without updates and copies
+  double passes_ms = 0;  // the part of the forward and the backward pass, without updates and copies
 };
 
-// The first part of graphs, for requests whose graphs begin alike. Thread-safe.
+// The first part of graphs, for requests that share it. Thread-safe.
 class SharedGraphs {
  public:
   PlanGraphs begun(const PlanRequest& request);
@@ -52,27 +51,28 @@ class SharedGraphs {
 
 class FitPlanner {
  public:
-  // Requires: a set of the space; both outlive the planner.
+  // Requires: the set is one of the space; the space and the shared graphs outlive the planner.
   FitPlanner(const MethodSpace& space, const MethodSet& set, SharedGraphs& shared);
 
-  // Whether a run of that shape can be asked for.
+  // Returns true if arguments can ask for a run of this shape.
   bool takes(const FitShape& shape) const;
 
-  // From graphs that were built before, for the first shape that they were asked for: what the search goes
-  // by. States from the host come late in them, and activations leave the device that have room there: how
-  // early and which depends on the shape, and where the limit has no room for it, it is not done. Errors: as
-  // build_plan(). Cost: for BERT-large half a millisecond, for the first shape some.
+  // Returns the needs from graphs that were built for the first requested shape; the search is guided by
+  // these. Their states are transferred late, and they offload activations for which the device has
+  // headroom: how early and which depends on the shape, and it is not done if the limit has no headroom for
+  // it. Errors: as build_plan(). Cost: half a millisecond for BERT-large, some more for the first shape.
   FitNeeds placed(const FitShape& shape);
-  // From the pipeline that a run goes through: what an answer stands on; nothing where there is a budget and
-  // no choice of what is computed again fits into it. Cost: a plan, and that choice where there is one.
+  // Returns the needs from the pipeline of a real run; answers are based on these. Returns nothing if there
+  // is a budget and no choice of recomputed values fits into it. Cost: a plan, and the search for that
+  // choice if there is one.
   std::optional<FitNeeds> built(const FitShape& shape);
-  // What that plan needs at most where the limit has no room for early copies: with them late, and with the
-  // policy that placed() calls `bytes`. Cost: a plan.
+  // Returns the most bytes that this plan needs if the limit has no headroom for early copies: with late
+  // copies, and with the policy that placed() reports in `bytes`. Cost: a plan.
   int64_t sure_bytes(const FitShape& shape);
 
-  // Into the limit, and into the budget where there is one.
+  // Returns true if the bytes fit into the limit, and into the budget if there is one.
   bool fits(int64_t bytes) const;
-  // Drops the graphs; they are built again where they are asked for.
+  // Drops the graphs. They are built again when they are needed.
   void release() { graphs_.clear(); }
 
   int64_t num_plans() const { return num_plans_; }
@@ -82,9 +82,9 @@ class FitPlanner {
   struct Graphs {
     std::optional<Placer> placer = {};
     FitShape built_for = {};
-    FitNeeds own_needs = {};  // of that shape
+    FitNeeds own_needs = {};  // the needs of that shape
   };
-  // Accumulates, holds logits in chunks, computes again.
+  // The graphs differ by: accumulates, computes logits in chunks, recomputes by this policy.
   using Kind = std::tuple<bool, bool, RecomputePolicy>;
 
   void set(const FitShape& shape);
@@ -96,7 +96,7 @@ class FitPlanner {
   RecomputeChosen recompute_;
   int64_t budget_bytes_;
   const FitSubject& subject_;
-  PlanRequest request_;  // as given, of the shape that was last asked for
+  PlanRequest request_;  // the request for the shape of the last question
   std::map<Kind, Graphs> graphs_;
   int64_t num_plans_ = 0;
   double plan_ms_ = 0;

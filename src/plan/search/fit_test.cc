@@ -13,7 +13,7 @@
 #include "plan/compile/placer.h"
 #include "plan/search/budget.h"
 #include "plan/search/change.h"
-#include "plan/search/needless.h"
+#include "plan/search/redundant_accumulation.h"
 #include "tests/support/sanitized.h"
 
 namespace plimsoll {
@@ -157,19 +157,19 @@ TEST(NeedlessAccumulation, IsSaidWhereALargerMicroBatchFitsAndIsFaster) {
   request.device.gpu = *find_gpu_target("l4");
   request.batches.accumulation_steps = 64;
   request.memory_limit_bytes = request.device.gpu.memory_bytes;
-  const std::string text = needless_accumulation(build_plan(request));
+  const std::string text = redundant_accumulation(build_plan(request));
   EXPECT_NE(text.find("64 micro-batches of 1 are accumulated"), std::string::npos) << text;
   EXPECT_NE(text.find("--per_device_train_batch_size 32 --gradient_accumulation_steps 2"), std::string::npos)
       << text;
   request.memory_limit_bytes = build_plan(request).total_bytes();
-  EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "nothing larger fits";
+  EXPECT_EQ(redundant_accumulation(build_plan(request)), "") << "nothing larger fits";
   request.memory_limit_bytes.reset();
-  EXPECT_EQ(needless_accumulation(build_plan(request)), "") << "no limit is known";
-  EXPECT_NE(needless_accumulation(build_plan(request), request.device.gpu.memory_bytes), "")
+  EXPECT_EQ(redundant_accumulation(build_plan(request)), "") << "no limit is known";
+  EXPECT_NE(redundant_accumulation(build_plan(request), request.device.gpu.memory_bytes), "")
       << "the machine has room";
   request.memory_limit_bytes = request.device.gpu.memory_bytes;
   request.batches.accumulation_steps = 1;
-  EXPECT_EQ(needless_accumulation(build_plan(request)), "");
+  EXPECT_EQ(redundant_accumulation(build_plan(request)), "");
 }
 
 // A small model, of which alone or with these methods is asked.
@@ -351,7 +351,7 @@ TEST(SearchFit, MissesNothingThatFits) {
     ASSERT_GE(all.size(), 50u);
     const int64_t least = std::ranges::min_element(all, {}, &PlannedSet::bytes)->bytes;
     const int64_t own = std::ranges::find(all, MethodSet(), &PlannedSet::set)->bytes;
-    const std::optional<SmallestRun> smallest = smallest_run(roomy, question);
+    const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(roomy, question);
     ASSERT_TRUE(smallest.has_value());
     EXPECT_EQ(smallest->total_bytes, least) << smallest->set.text();
     EXPECT_LT(smallest->num_plans, std::ssize(all));
@@ -368,7 +368,7 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
     const MethodSpace space = space_of(small_request_on_gpu(), limit, kAllNames, Effect::kRounding, 4);
     question.num_threads = 1;
     const FitSearch one = search_fit(space, question);
-    const auto smallest = smallest_run(space, question);
+    const auto smallest = minimum_memory_run(space, question);
     question.num_threads = 4;
     const FitSearch four = search_fit(space, question);
     EXPECT_EQ(four.num_plans, one.num_plans);
@@ -383,7 +383,7 @@ TEST(SearchFit, AnswersAreTheSameWithAnyNumberOfThreads) {
       EXPECT_EQ(b.largest_batch, a.largest_batch);
       EXPECT_EQ(b.longest_sequence, a.longest_sequence);
     }
-    const auto again = smallest_run(space, question);
+    const auto again = minimum_memory_run(space, question);
     ASSERT_TRUE(again && smallest);
     EXPECT_EQ(again->set, smallest->set);
     EXPECT_EQ(again->total_bytes, smallest->total_bytes);

@@ -1,4 +1,4 @@
-// A count of calls shared among threads. Thread-safe.
+// Shares a number of calls among threads. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// Calls work(i) for i from 0 to count - 1 on so many threads, this one among them. What a call throws is
-// thrown here once all have ended.
+// Calls work(i) for i from 0 to count - 1 on this number of threads, including the calling one. An
+// exception of a call is thrown here after all calls have ended.
 template <typename Work>
 void for_each_of(size_t count, int num_threads, const Work& work) {
   std::atomic<size_t> next{0};

@@ -25,7 +25,7 @@ uint64_t bit_of(std::string_view name) {
   return uint64_t{1} << place_of(method_named(name));
 }
 
-// What methods have that go by another name.
+// Methods that include another method.
 struct Implied {
   uint64_t method = 0;
   uint64_t implied = 0;
@@ -59,7 +59,7 @@ bool MethodSet::has_kind(std::string_view kind) const {
 MethodSet MethodSet::with(const Method& method) const {
   MethodSet set = *this;
   set.bits_ |= uint64_t{1} << place_of(method);
-  // One form for each set.
+  // Each set has one form.
   if (set.has("paged_adamw_8bit")) {
     set.bits_ &= ~bit_of("paged_adamw_8bit");
     set.bits_ |= bit_of("adamw_8bit") | bit_of("offload_optimizer");

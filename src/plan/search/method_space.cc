@@ -26,8 +26,8 @@ bool can_choose_budget(const FitSubject& subject) {
          request.recompute.policy == RecomputePolicy::kCheap && request.recompute.kept_of_block.empty();
 }
 
-// Bytes that updates keep for an element, at the least: what blocks have beside their numbers is left out,
-// and so is a state for a row.
+// Returns a lower bound of the state bytes per element. It ignores the scales of blocks, and states per
+// row.
 int64_t least_state_bytes(const OptimizerConfig& config) {
   switch (config.kind) {
     case OptimizerKind::kAdamW:
@@ -67,7 +67,7 @@ MethodSpace::MethodSpace(FitSubject subject, MethodScope scope, int64_t most_seq
       if (most_accumulation == 1 && method->name.ends_with("_gradients")) continue;
       precisions.push_back(method);
     } else if (method->kind == "optimizer") {
-      // It is 8-bit AdamW with states in the host's memory.
+      // This method equals 8-bit AdamW with states in host memory.
       if (method->name != "paged_adamw_8bit") others.push_back(method);
     } else if (is_saver(*method)) {
       if (method->kind == "loss" && !has_many_logits(request, most_sequences)) continue;
@@ -87,7 +87,7 @@ MethodSpace::MethodSpace(FitSubject subject, MethodScope scope, int64_t most_seq
       for (const WeightSpec& spec : begin_graphs(of).weights)
         (spec.trainable ? elements.trained : elements.frozen) += spec.elements();
     } catch (const Error& error) {
-      // Whoever plans it finds out: a bound of nothing is one.
+      // The error is reported when the set is planned. Zero is a valid lower bound.
       if (error.code() != ErrorCode::kUsage) throw;
     }
     elements_.push_back(elements);
@@ -104,7 +104,7 @@ MethodSpace::MethodSpace(FitSubject subject, MethodScope scope, int64_t most_seq
       MethodSet set;
       if (precision != nullptr) set = set.with(*precision);
       if (other != nullptr) set = set.with(*other);
-      if (can_be_asked(set)) heads_.push_back(set);
+      if (can_be_asked(set)) base_sets_.push_back(set);
     }
   }
 }
@@ -129,8 +129,8 @@ std::optional<PlanRequest> MethodSpace::made(const MethodSet& set) const {
 bool MethodSpace::can_be_asked(const MethodSet& set) const {
   if (effect(set) > scope_.most) return false;
   const std::optional<PlanRequest> request = made(set);
-  // A choice by a budget weighs what the device holds against computing it again, and offloading takes it
-  // away from there.
+  // A budget weighs the bytes that the device holds against the time of recomputing them, and offloading
+  // removes these bytes from the device.
   return request && (recompute_of(set) != RecomputeChosen::kByBudget || !request->offload.activations);
 }
 
@@ -167,7 +167,7 @@ std::vector<MethodSet> MethodSpace::with_one_more(const MethodSet& set) const {
 }
 
 std::vector<MethodSet> MethodSpace::all_fixed() const {
-  std::vector<MethodSet> sets = heads_;
+  std::vector<MethodSet> sets = base_sets_;
   std::set<MethodSet> seen(sets.begin(), sets.end());
   for (size_t i = 0; i < sets.size(); ++i) {
     for (const MethodSet& more : with_one_more(sets[i])) {
@@ -183,9 +183,9 @@ std::vector<const Method*> MethodSpace::methods() const {
     const bool is_saver_here = &method == budget_ || std::ranges::find(savers_, &method) != savers_.end();
     const bool is_paged = method.name == "paged_adamw_8bit" &&
                           std::ranges::find(scope_.methods, &method) != scope_.methods.end();
-    const bool is_in_head =
-        std::ranges::any_of(heads_, [&](const MethodSet& set) { return set.has(method); });
-    if (is_saver_here || is_paged || is_in_head) methods.push_back(&method);
+    const bool is_in_base_set =
+        std::ranges::any_of(base_sets_, [&](const MethodSet& set) { return set.has(method); });
+    if (is_saver_here || is_paged || is_in_base_set) methods.push_back(&method);
   }
   return methods;
 }
@@ -198,7 +198,7 @@ int64_t MethodSpace::least_bytes(const MethodSet& set, int64_t accumulation) con
   const auto frozen = static_cast<double>(elements_[place].frozen);
   const bool is_on_gpu = request.device.kind == KernelDevice::kCuda;
   const auto whole = static_cast<double>(dtype_bytes(request.precision.dtype));
-  // A CPU's products round fp32 weights on their way; a GPU's read them in 16 bits.
+  // A CPU's products round fp32 weights while they read them; a GPU's products read them in 16 bits.
   const bool in_16_bits =
       request.precision.dtype == DType::kBF16 || (is_on_gpu && request.precision.activation_dtype);
   const double trained_bytes = in_16_bits && request.update.offload_states ? 2 : whole;

@@ -1,6 +1,7 @@
-// The sets of methods that can be asked for beside a run, and bounds of what each needs. Some make a step
-// faster or leave it as it is, precisions, optimizers and trained parts: a set of those is a head. The others
-// trade time for memory and are added to it. Pure; thread-safe once it is built.
+// The sets of methods that a run can use in addition to its arguments, and lower bounds of the bytes that
+// each needs. Precisions, optimizers and trained parts make a step faster or leave it as it is: a set of
+// those is a base set. The other methods trade time for memory and are added to base sets. Pure;
+// thread-safe after construction.
 #pragma once
 
 #include <cstdint>
@@ -13,72 +14,76 @@
 
 namespace plimsoll {
 
-// Who chooses what is computed again: nobody, or each plan for its own batch (budget.h).
+// States who chooses what is recomputed: the policy of the request, or each plan for its own batch
+// (budget.h).
 enum class RecomputeChosen : uint8_t { kByPolicy, kSelective, kByBudget };
 
-// Of which lengths the sequences of a smaller batch are: all as long as the longest, or with as many tokens
-// at most as the request's batch, which is that of data.
+// The lengths of sequences in a smaller batch: all as long as the longest, or at most as many tokens as in
+// the request's batch, which comes from data.
 enum class SequenceLengths : uint8_t { kAllLongest, kAsInBatch };
 
-// What is asked about, before any method.
+// The run that the search is about, before any method.
 struct FitSubject {
-  PlanRequest request = {};  // its recompute.policy is a stand-in where another one chooses
+  PlanRequest request = {};  // its recompute.policy is used only for kByPolicy
   RecomputeChosen recompute = RecomputeChosen::kByPolicy;
-  int64_t budget_bytes = 0;          // of kByBudget
-  int64_t host_bytes_per_token = 0;  // of request.host.data_bytes, for a token of train_bucket
+  int64_t budget_bytes = 0;  // the budget for kByBudget
+  int64_t host_bytes_per_token =
+      0;  // the part of request.host.data_bytes that grows per token of batches.train
   SequenceLengths lengths = SequenceLengths::kAllLongest;
-  // Of a request with other batches; nothing: as the request's. Pure.
+  // Returns the captured buckets of a request with other batches. If it is empty, they are those of the
+  // request. Pure.
   std::function<CapturedBuckets(const PlanRequest&)> captured_buckets = {};
 };
 
-// A method of the kind "trained part", and what reading its words alone beside the subject makes of it.
+// A method of the kind "trained part", and the request that its arguments make of the subject.
 struct TrainedPart {
   const Method* method = nullptr;
   PlanRequest request = {};
 };
 
 struct MethodScope {
-  std::vector<const Method*> methods = {};  // trained parts are those below
+  std::vector<const Method*> methods = {};  // without trained parts
   std::vector<TrainedPart> trained_parts = {};
-  Effect most = Effect::kRounding;  // that a set may have
+  Effect most = Effect::kRounding;  // the strongest effect that a set may have
 };
 
-// Whether a batch of so many sequences has 1 MiB of logits: chunks of fewer do not change a plan.
+// Returns true if a batch of this number of sequences has 1 MiB of logits. Computing fewer logits in chunks
+// does not change a plan.
 bool has_many_logits(const PlanRequest& request, int64_t sequences);
 
 class MethodSpace {
  public:
-  // `most_sequences`: of a micro-batch. Sets that cannot matter are left out: logits in chunks where there
-  // are few, and gradients in 16 bits where none accumulate. A trained part has few gradients and states, so
-  // that it is beside the subject's own optimizer alone.
+  // `most_sequences` is the largest micro-batch. Leaves out sets that cannot matter: logits in chunks if
+  // there are few, and 16-bit gradients if nothing accumulates. A trained part has few gradients and
+  // states, so it is combined only with the subject's own optimizer.
   MethodSpace(FitSubject subject, MethodScope scope, int64_t most_sequences, int64_t most_accumulation);
 
   const FitSubject& subject() const { return subject_; }
-  // The subject's own, which is empty, is the first.
-  const std::vector<MethodSet>& heads() const { return heads_; }
-  // Those with one method more that trades time for memory, as far as they can be asked for; with a policy,
-  // not with a budget.
+  // The first is the empty set: the subject itself.
+  const std::vector<MethodSet>& base_sets() const { return base_sets_; }
+  // Returns the sets with one more method that trades time for memory, if arguments allow it. Recomputation
+  // is by policy, not by a budget.
   std::vector<MethodSet> with_one_more(const MethodSet& set) const;
-  // Every set but those with a budget.
+  // Returns every set except those with a budget.
   std::vector<MethodSet> all_fixed() const;
-  // With a budget in place of checkpointing; nothing where that cannot be asked for, and where the host's
-  // memory has part in a step: its link is what such a step waits for, and a choice takes a second.
+  // Returns the set with a budget instead of checkpointing. Returns nothing if arguments do not allow it,
+  // or if host memory is part of a step: such a step waits for the link, and a choice takes a second.
   std::optional<MethodSet> with_budget(const MethodSet& set) const;
-  // Methods that are in any set, in the order of the table.
+  // Returns the methods that are in any set, in the order of the table.
   std::vector<const Method*> methods() const;
 
-  // Requires: a set of this space.
+  // Returns the subject's request with the set. Requires: the set is one of this space.
   PlanRequest request_of(const MethodSet& set) const;
   Effect effect(const MethodSet& set) const { return effect_of(set, subject_.request); }
   RecomputeChosen recompute_of(const MethodSet& set) const;
   int64_t budget_bytes(const MethodSet& set) const;
 
-  // A bound from below of the total of any plan of the set: weights, states and, where one update waits for
-  // all of them, gradients are on the device at once. Cost: microseconds.
+  // Returns a lower bound of the total bytes of any plan of the set: weights, states and, if one update
+  // waits for all of them, gradients are on the device at the same time. Cost: microseconds.
   int64_t least_bytes(const MethodSet& set, int64_t accumulation) const;
 
  private:
-  struct Elements {  // of weights that the plan has
+  struct Elements {  // elements of the plan's weights
     int64_t trained = 0;
     int64_t frozen = 0;
   };
@@ -91,8 +96,8 @@ class MethodSpace {
   MethodScope scope_;
   std::vector<const Method*> savers_;
   const Method* budget_ = nullptr;
-  std::vector<MethodSet> heads_;
-  std::vector<Elements> elements_;  // without a part, then of each part
+  std::vector<MethodSet> base_sets_;
+  std::vector<Elements> elements_;  // of the whole model, then of each trained part
 };
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// What each method makes of a request, and the words that ask for it.
+// Applies each method to a request, and returns the arguments that ask for it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ bool splits_weights(const PlanRequest& request) {
          takes_split_weights(request.update.optimizer);
 }
 
-// Words of --optim_args stand beside another --optim, which may not know them.
+// Returns true if the optimizer has no options of --optim_args, which another optimizer may not know.
 bool has_plain_options(const OptimizerConfig& config) {
   OptimizerConfig plain{.kind = config.kind};
   plain.beta1 = config.beta1;
@@ -52,8 +52,8 @@ bool use_optimizer(PlanRequest& request, OptimizerKind kind) {
   return true;
 }
 
-// Each makes of a request what reading the method's words beside the request's own would; false where that is
-// refused or changes nothing.
+// Each function changes the request as the method's arguments would if they were added to the run's own. It
+// returns false if that is refused or changes nothing.
 bool use_bf16(PlanRequest& request) {
   if (!computes_in_f32(request) || !has_bf16(request)) return false;
   if (request.precision.fp32_products == Fp32Products::kTf32x3) return false;
@@ -118,7 +118,7 @@ bool use_copies_at_use(PlanRequest& request) {
 
 bool use_checkpointing(PlanRequest& request) {
   if (!request.passes.is_on("recompute") || !request.recompute.kept_of_block.empty()) return false;
-  if (request.recompute.policy != RecomputePolicy::kCheap) return false;  // asked for by name
+  if (request.recompute.policy != RecomputePolicy::kCheap) return false;  // the run's arguments name a policy
   request.recompute.policy = RecomputePolicy::kFull;
   return true;
 }
@@ -187,7 +187,7 @@ bool use_adagrad(PlanRequest& request) {
   return use_optimizer(request, OptimizerKind::kAdagrad);
 }
 
-// What the host's memory holds of the states stays there with the next ones, of which there are none.
+// Offloading stays requested with the new optimizer, which must have states to offload.
 bool use_sgd(PlanRequest& request) {
   return use_optimizer(request, OptimizerKind::kSgd) &&
          (!request.update.offload_states || has_movable_states(request));
@@ -208,7 +208,7 @@ struct Use {
   bool (*make)(PlanRequest&);
 };
 
-// In the order in which they are made: what is allowed depends on those before.
+// In the order in which they are applied: each may depend on those before.
 constexpr Use kUses[] = {{"bf16", use_bf16},
                          {"fp16", use_fp16},
                          {"tf32", use_tf32},
@@ -233,7 +233,7 @@ constexpr Use kUses[] = {{"bf16", use_bf16},
                          {"offload_optimizer", use_offload_optimizer},
                          {"offload_activations", use_offload_activations}};
 
-// Optimizers whose updates are the same but for the precision of their states.
+// Optimizers of one family have the same updates, except for the precision of their states.
 int family_of(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::kAdamW:
@@ -287,7 +287,7 @@ Effect effect_of(const MethodSet& set, const PlanRequest& request) {
       at_least(Effect::kOtherModel);
     }
     if (method.effect != MethodEffect::kRounding) continue;
-    // What is computed again has the same bits in fp32, and so have copies in fp16.
+    // Recomputed values have the same bits in fp32, and so have copies in fp16.
     if (method.kind == "recompute" && !request.precision.activation_dtype) continue;
     if (method.kind == "copies of weights" && request.precision.activation_dtype != DType::kBF16) continue;
     at_least(Effect::kRounding);
@@ -299,11 +299,11 @@ std::vector<std::string> words_of(const MethodSet& set, const PlanRequest& reque
   std::vector<std::string> words;
   for (const Method* method : set.methods()) {
     words.insert(words.end(), method->words.begin(), method->words.end());
-    // What the request says already.
+    // The request already has this argument.
     if (method->name == "optimizer_in_backward" && request.update.optimizer.max_grad_norm == 0.0)
       words.resize(words.size() - 2);
     if (method->name == "recompute_budget") words.back() = fmt::format("{}MiB", budget_bytes / kMiB);
-    // Where the request has its states from an optimizer's name, another name would bring them back.
+    // The request may offload states because of its optimizer's name; another name would bring them back.
     if (method->kind == "optimizer" && request.update.offload_states)
       words.emplace_back("--offload_optimizer");
   }

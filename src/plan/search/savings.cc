@@ -11,9 +11,9 @@ namespace {
 
 constexpr size_t kMostSavings = 3;
 
-// The mildest smaller micro-batch that can save anything. Gradients that must be kept between micro-batches,
-// because there was only one before, cost the bytes of the weights: where half of the transient bytes is
-// less, only a batch of one sequence may still save something.
+// Returns the largest smaller micro-batch that can save anything. If the batch was not split before,
+// gradients must be kept between micro-batches, which costs the bytes of the weights. If half of the
+// transient bytes is less than that, only a batch of one sequence may still save something.
 std::optional<int64_t> smaller_micro_batch(const Plan& plan) {
   const std::vector<int64_t> sizes = smaller_micro_batches(plan.request);
   if (sizes.empty()) return std::nullopt;
@@ -31,7 +31,7 @@ std::vector<Change> changes_to_try(const Plan& plan) {
   };
   if (can_use_bf16(request)) add([](Change& change) { change.use_bf16(); });
   if (evaluation_is_larger(plan)) {
-    // Training does not set the total, so that changes of training alone save nothing.
+    // Training does not determine the total, so changes to training alone save nothing.
     const std::vector<int64_t> sizes = smaller_evaluation_batches(request);
     if (!sizes.empty()) add([&](Change& change) { change.use_evaluation_batch(sizes.front()); });
   } else if (const std::optional<int64_t> sequences = smaller_micro_batch(plan)) {

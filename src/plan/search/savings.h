@@ -1,5 +1,5 @@
-// What a plan that fits could do without: the cheapest ways to use less memory. Every figure is that of a
-// plan made for it. Pure; thread-safe.
+// Finds the cheapest ways to use less memory, for a plan that fits. Every figure is that of a plan made for
+// it. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace plimsoll {
 
-// At most three changes that save 1 % of the total or more, the cheapest first: those that leave the result
-// as it is, up to rounding, before those that train on something else; among these the one that saves most
-// for each percent of time that it costs, where saving time counts as costing 1 %. `fits` is about the total
-// as it is. Cost: three to seven plans.
+// Returns at most three changes that save 1 % of the total or more, the cheapest first. Changes that keep
+// the result, up to rounding, come before those that train something else; among these, the change that
+// saves most per percent of time comes first, and a change that saves time counts as one that costs 1 %.
+// `fits` compares with the current total. Cost: three to seven plans.
 std::vector<Suggestion> cheapest_savings(const Plan& plan);
 
 }  // namespace plimsoll

@@ -14,30 +14,31 @@
 namespace plimsoll {
 namespace {
 
-// A limit that is enough, in whole MiB.
-int64_t mib_up(int64_t bytes) {
+// Returns a sufficient limit in whole MiB.
+int64_t mib_rounded_up(int64_t bytes) {
   return (bytes + kMiB - 1) / kMiB;
 }
 
-// As the table of the plan rounds.
-std::string mib_text(int64_t bytes) {
+// Rounds as the table of the plan does.
+std::string format_mib(int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / kMiB);
 }
 
-// Of each effect so many lines of what fits, and so many of what does not.
+// The number of lines per effect for suggestions that fit, and the number for those that do not.
 constexpr size_t kMostOfAnEffect = 6;
 constexpr size_t kMostNotEnough = 5;
 
-// Methods that save memory and stand beside a run that was asked for in full: adapters train another model.
+// Returns true for methods that save memory for the run as the user described it. Adapters train another
+// model.
 bool is_worth_suggesting(const Method& method) {
   if (!method.not_in_fit.empty() || method.kind == "trained part") return false;
-  // What learns something else is taken for the memory that it saves: one optimizer with few states, one
-  // without.
+  // Of methods that learn something else, only those with the largest savings are tried: an optimizer with
+  // few states, and one without.
   const bool is_other_optimizer = method.kind == "optimizer" && method.effect == MethodEffect::kOtherPath;
   return !is_other_optimizer || method.name == "adafactor" || method.name == "sgd";
 }
 
-// Products of fp32 take no byte less in TF32.
+// TF32 products of fp32 matrices need as many bytes.
 bool saves_memory(const Method& method) {
   return method.name != "tf32" && method.name != "tf32x3";
 }
@@ -78,11 +79,11 @@ class Search {
     return found_.back().fits;
   }
 
-  // One that the table has, where it is not tried by what it does.
+  // Tries a method of the table that no other function tries.
   void try_method(const Method& method) {
     if (!is_worth_suggesting(method) || !saves_memory(method) || method.kind == "recompute") return;
     const PlanRequest& request = plan_.request;
-    // Half precision is said once, and what has no effect on this plan not at all.
+    // Suggests only one half precision, and no method without an effect on this plan.
     if (method.name == "fp16" && can_use_bf16(request)) return;
     if (method.name == "copies_at_use" && !can_copy_at_use(plan_)) return;
     if (method.name.ends_with("_gradients") && request.batches.accumulation_steps == 1) return;
@@ -96,8 +97,8 @@ class Search {
     add(change);
   }
 
-  // The mildest policy that fits, else the strongest; and where one fits that is not the mildest, the choice
-  // between the policies that uses the limit up, if it is faster.
+  // Tries the mildest policy that fits, or else the strongest. If a policy fits that is not the mildest, it
+  // also tries the choice between the policies that uses the limit up, if that is faster.
   void try_recomputing() {
     std::optional<Suggestion> best;
     for (const RecomputePolicy policy : stronger_policies(plan_.request)) {
@@ -109,7 +110,7 @@ class Search {
       if (best->fits) break;
     }
     if (!best) return;
-    // It takes from the device what a budget weighs.
+    // Offloading removes from the device the bytes that a budget weighs.
     if (best->fits && !plan_.request.offload.activations) {
       Change change(plan_.request);
       change.use_recompute_budget(limit_);
@@ -120,7 +121,7 @@ class Search {
     found_.push_back(std::move(*best));
   }
 
-  // The first size that fits, else the one that needs least.
+  // Tries the first size that fits, or else the one that needs least.
   void try_sizes(const std::vector<int64_t>& sizes, void (Change::*make)(int64_t)) {
     std::optional<Suggestion> best;
     for (int64_t size : sizes) {
@@ -134,8 +135,8 @@ class Search {
     if (best) found_.push_back(std::move(*best));
   }
 
-  // Sets of methods as fit finds them: the fastest that train the same, those that round, and where there is
-  // none those that train differently.
+  // Tries sets of methods as `fit` finds them: the fastest that train the same, those that round, and if
+  // there is none, those that train something else.
   void try_sets() {
     const bool has_large_evaluation = !smaller_evaluation_batches(plan_.request).empty();
     for (const bool small_evaluation : {false, true}) {
@@ -193,7 +194,7 @@ class Search {
     return question;
   }
 
-  // The smallest run of all methods, and where it does not fit either, with shorter sequences that do.
+  // Tries the smallest run of all methods. If it does not fit either, tries it with shorter sequences.
   void try_combined() {
     const PlanRequest& request = plan_.request;
     Change change(request);
@@ -204,11 +205,11 @@ class Search {
       const FitSubject subject{.request = change.request(), .lengths = SequenceLengths::kAsInBatch};
       const MethodSpace space(subject, scope(Effect::kOtherModel), question.most_sequences,
                               question.effective_batch);
-      const std::optional<SmallestRun> smallest = smallest_run(space, question);
+      const std::optional<MinimumMemoryRun> smallest = minimum_memory_run(space, question);
       if (smallest && smallest->shape.micro_batch != request.batches.train.sequences)
         change.use_micro_batch(smallest->shape.micro_batch);
       if (smallest && !smallest->set.empty()) change.use_methods(smallest->set);
-      // What is one change alone was tried before.
+      // A single change was tried before.
       is_new = change.num_changes() > 1 || (smallest && smallest->set.size() > 1);
     }
     if (is_new && add(change)) return;
@@ -228,7 +229,8 @@ class Search {
   std::vector<Suggestion> found_;
 };
 
-// "optimizer states 2557, saved activations 1920, weights 1278": the purposes that hold the most, in MiB.
+// Returns the purposes with the most bytes, in MiB: "optimizer states 2557, saved activations 1920, weights
+// 1278".
 std::string largest_purposes(const PhaseMemory& phase) {
   std::vector<std::pair<int64_t, std::string>> parts;
   for (int p = 0; p < kNumPurposes; ++p) {
@@ -245,62 +247,62 @@ std::string largest_purposes(const PhaseMemory& phase) {
   return fmt::format("{} MiB", fmt::join(words, ", "));
 }
 
-std::string peak_words(const MemoryAnatomy& anatomy) {
+std::string describe_peak(const MemoryAnatomy& anatomy) {
   const PhaseMemory& phase = anatomy.phases[anatomy.largest];
   std::string text = fmt::format("peak is in {}", phase_name(phase.phase));
   if (const PeakPlace* peak = anatomy.peak_of(phase.phase)) {
-    const std::string module = module_words(peak->module);
+    const std::string module = describe_module(peak->module);
     text += fmt::format(", {}{} ({}, op {} of {})", segment_name(peak->segment),
                         module.empty() ? "" : " of " + module, peak->op, peak->position + 1, peak->num_ops);
   }
   return text + ": " + largest_purposes(phase);
 }
 
-std::string line_text(const Suggestion& suggestion, size_t width) {
+std::string format_suggestion(const Suggestion& suggestion, size_t width) {
   const double change = 100.0 * (suggestion.relative_time - 1.0);
   return fmt::format("\n    {:<{}}  {:>8} MiB  {:>+4.0f} % time{}", suggestion.arguments, width,
-                     mib_text(suggestion.total_bytes), change,
+                     format_mib(suggestion.total_bytes), change,
                      suggestion.note.empty() ? "" : "  (" + suggestion.note + ")");
 }
 
-std::string list_text(const std::vector<const Suggestion*>& suggestions) {
+std::string format_suggestions(const std::vector<const Suggestion*>& suggestions) {
   size_t width = 0;
   for (const Suggestion* each : suggestions)
     width = std::max(width, std::min<size_t>(each->arguments.size(), 64));
   std::string text;
-  for (const Suggestion* each : suggestions) text += line_text(*each, width);
+  for (const Suggestion* each : suggestions) text += format_suggestion(*each, width);
   return text;
 }
 
-// The first ones of each effect.
-std::string fitting_text(const std::vector<Suggestion>& suggestions) {
+// Returns the first suggestions of each effect.
+std::string format_fitting(const std::vector<Suggestion>& suggestions) {
   std::vector<const Suggestion*> shown;
   std::map<Effect, size_t> counts;
   for (const Suggestion& each : suggestions) {
     if (each.fits && ++counts[each.effect] <= kMostOfAnEffect) shown.push_back(&each);
   }
-  return list_text(shown);
+  return format_suggestions(shown);
 }
 
-std::string others_text(const std::vector<Suggestion>& suggestions) {
+std::string format_not_fitting(const std::vector<Suggestion>& suggestions) {
   std::vector<const Suggestion*> shown;
   size_t count = 0;
   for (const Suggestion& each : suggestions) {
     if (!each.fits && ++count <= kMostNotEnough) shown.push_back(&each);
   }
-  return list_text(shown) +
+  return format_suggestions(shown) +
          (count > kMostNotEnough ? fmt::format("\n    and {} more", count - kMostNotEnough) : "");
 }
 
-// By how much the smallest run that was planned is too large.
-std::string smallest_words(const std::vector<Suggestion>& suggestions, int64_t limit) {
+// Returns a line with the shortage of the smallest run that was planned.
+std::string describe_smallest(const std::vector<Suggestion>& suggestions, int64_t limit) {
   const auto smallest = std::min_element(
       suggestions.begin(), suggestions.end(),
       [](const Suggestion& a, const Suggestion& b) { return a.total_bytes < b.total_bytes; });
   if (smallest == suggestions.end()) return {};
   return fmt::format(
       "\n  the smallest of them needs {} MiB, {} more than is allowed; `plimsoll fit` looks further",
-      mib_text(smallest->total_bytes), shortage_words(smallest->total_bytes - limit));
+      format_mib(smallest->total_bytes), format_shortage(smallest->total_bytes - limit));
 }
 
 }  // namespace
@@ -309,8 +311,8 @@ std::vector<Suggestion> suggest_changes(const Plan& plan, int64_t limit_bytes) {
   return Search(plan, limit_bytes).run();
 }
 
-std::string shortage_words(int64_t bytes) {
-  return bytes < kMiB / 20 ? counted(bytes, "byte") : mib_text(bytes) + " MiB";
+std::string format_shortage(int64_t bytes) {
+  return bytes < kMiB / 20 ? counted(bytes, "byte") : format_mib(bytes) + " MiB";
 }
 
 void require_fit(const Plan& plan) {
@@ -318,25 +320,27 @@ void require_fit(const Plan& plan) {
   const int64_t limit = *plan.request.memory_limit_bytes;
   const int64_t needed = plan.total_bytes();
   std::string message = fmt::format("will not fit: {} MiB needed, {} MiB allowed ({}), short by {}\n  {}",
-                                    mib_text(needed), mib_text(limit), plan.request.labels.memory_limit,
-                                    shortage_words(needed - limit), peak_words(memory_anatomy(plan)));
+                                    format_mib(needed), format_mib(limit), plan.request.labels.memory_limit,
+                                    format_shortage(needed - limit), describe_peak(memory_anatomy(plan)));
   const std::vector<Suggestion> suggestions = suggest_changes(plan, limit);
-  const std::string fitting = fitting_text(suggestions);
-  const std::string others = others_text(suggestions);
+  const std::string fitting = format_fitting(suggestions);
+  const std::string others = format_not_fitting(suggestions);
   if (!fitting.empty()) {
     message +=
-        "\n  fits with, fastest first: what trains the same, then what rounds, then what trains differently "
-        "(estimated time a sample):" +
+        "\n  fits with, fastest first: runs that train the same, then runs that round differently, then runs "
+        "that train differently "
+        "(estimated time per sample):" +
         fitting;
   }
   if (!others.empty())
     message +=
         fmt::format("\n  {}not enough:{}", fitting.empty() ? "nothing that was planned fits; " : "", others);
-  if (fitting.empty()) message += smallest_words(suggestions, limit);
+  if (fitting.empty()) message += describe_smallest(suggestions, limit);
   if (fitting.empty() && plan.request.labels.memory_limit != "--memory_limit")
     message += "\n  take a smaller model, or a larger device";
   else if (fitting.empty())
-    message += fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", mib_up(needed));
+    message +=
+        fmt::format("\n  take a smaller model, or allow more: --memory_limit {}MiB", mib_rounded_up(needed));
   throw Error(ErrorCode::kWillNotFit, message);
 }
 

@@ -178,7 +178,7 @@ std::string peak_words(const MemoryAnatomy& anatomy) {
   const PhaseMemory& phase = anatomy.phases[anatomy.largest];
   const PeakPlace* peak = anatomy.peak_of(phase.phase);
   if (peak == nullptr) return "";
-  const std::string module = module_words(peak->module);
+  const std::string module = describe_module(peak->module);
   return wrapped(fmt::format("peak: {}, {}{} ({}, op {} of {})", phase_name(phase.phase),
                              segment_name(peak->segment), module.empty() ? "" : " of " + module, peak->op,
                              peak->position + 1, peak->num_ops));
@@ -264,7 +264,7 @@ std::string verdict(const Plan& plan) {
   const int64_t limit = *plan.request.memory_limit_bytes;
   if (needed > limit) {
     return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {}\n", mib_text(needed),
-                       mib_text(limit), shortage_words(needed - limit));
+                       mib_text(limit), format_shortage(needed - limit));
   }
   return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) stay free\n", mib_text(needed),
                      mib_text(limit), mib_text(limit - needed),

@@ -1,4 +1,4 @@
-// The run of the fewest bytes.
+// Finds the run with the fewest bytes.
 #include <algorithm>
 #include <tuple>
 
@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// So many are planned before a bound is compared again, with any number of threads.
+// The number of runs that are planned before bounds are compared again, with any number of threads.
 constexpr size_t kRunsAtOnce = 8;
 
 struct Run {
@@ -19,8 +19,8 @@ struct Run {
   int64_t num_plans = 0;
 };
 
-// A smaller micro-batch needs no byte more than a larger one, for none of its values is larger, but one of
-// all sequences keeps no gradients for the next.
+// A smaller micro-batch needs no more bytes than a larger one, because none of its values is larger. But a
+// micro-batch of all sequences keeps no gradients for the next one.
 std::vector<FitShape> shapes_of(const FitQuestion& question) {
   const std::vector<FitShape> splits = splits_of(question);
   std::vector<FitShape> shapes{splits.back()};
@@ -28,8 +28,8 @@ std::vector<FitShape> shapes_of(const FitQuestion& question) {
   return shapes;
 }
 
-// Another set has the same plan but for the time that it takes: products of fp32 in TF32 are the same ops,
-// and where nothing accumulates a gradient has the type of its weight.
+// Returns true if another set has the same plan except for its time: TF32 products of fp32 matrices are the
+// same ops, and without accumulation a gradient has the type of its weight.
 bool is_planned_alike(const MethodSet& set, const FitShape& shape) {
   const bool has_other_gradients = set.has("bf16_gradients") || set.has("fp16_gradients");
   return set.has("tf32") || set.has("tf32x3") || (shape.accumulation == 1 && has_other_gradients);
@@ -43,7 +43,7 @@ std::vector<Run> runs_of(const MethodSpace& space, const FitQuestion& question) 
       runs.push_back({.set = set, .shape = shape, .least_bytes = space.least_bytes(set, shape.accumulation)});
     }
   }
-  // Of equal bounds those with the most methods first: they are likely to need the least.
+  // Of runs with equal bounds, those with the most methods come first: they are likely to need the least.
   std::ranges::stable_sort(runs, {},
                            [](const Run& run) { return std::tuple(run.least_bytes, -run.set.size()); });
   return runs;
@@ -62,10 +62,10 @@ void plan_one(const MethodSpace& space, SharedGraphs& shared, Run& run) {
 
 }  // namespace
 
-std::optional<SmallestRun> smallest_run(const MethodSpace& space, const FitQuestion& question) {
+std::optional<MinimumMemoryRun> minimum_memory_run(const MethodSpace& space, const FitQuestion& question) {
   std::vector<Run> runs = runs_of(space, question);
   SharedGraphs shared;
-  std::optional<SmallestRun> smallest;
+  std::optional<MinimumMemoryRun> smallest;
   int64_t num_plans = 0;
   for (size_t first = 0; first < runs.size(); first += kRunsAtOnce) {
     if (smallest && runs[first].least_bytes > smallest->total_bytes) break;

@@ -1,4 +1,4 @@
-#include "plan/compile/step_room.h"
+#include "plan/compile/update_order.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,41 +14,45 @@
 namespace plimsoll {
 namespace {
 
-// States that come early may raise the peak of what is not persistent by a twentieth. The first layers of a
-// backward pass find no room else, and wait for each of their updates' copies: 13 of a step's 122 ms for
-// BERT-large, 4 x 512 in fp32 on an H200, whose trace shows both directions of the link idle two thirds of
-// that time.
+// States that are transferred early may raise the peak of the transient bytes by a twentieth. The first
+// layers of a backward pass find no other headroom and wait for the copies of each of their updates: 13 of
+// a step's 122 ms for BERT-large, 4 x 512 in fp32 on an H200, whose trace shows both directions of the link
+// idle two thirds of that time.
 constexpr int64_t kShareForSpeed = 20;
-// Places are found for all of the room below the peak but little of it, or for nothing near it.
+// Shares of the headroom below the peak that are left free. The layout finds places either for nearly all
+// of the headroom or for a much smaller part of it.
 constexpr double kSharesLeftFree[] = {0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3};
-// Where updates stand in the forward pass, of the room at each position: copies to the host take the time
-// there, and states that come long before their update win nothing. BERT-large, 4 x 512 in fp32 on an H200, is
-// estimated at 117.6 ms with all of the room and 117.2 with half of it, which is the first with places.
+// The same for updates in the forward pass, per position: copies to the host take the time there, and
+// states that are transferred long before their update gain nothing. BERT-large, 4 x 512 in fp32 on an
+// H200, is estimated at 117.6 ms with all of the headroom and 117.2 with half of it, which is the first
+// share that has places.
 constexpr double kSharesLeftFreeByLateUpdates[] = {0.35, 0.5, 0.65};
 
-// States are brought from the backward pass on. Where that runs several times a step, they would come as
-// often.
+// Returns the first position at which states may be transferred: the start of the backward pass, or of the
+// optimizer segment if the backward pass runs several times per step, because states would be transferred
+// as often.
 uint32_t first_position(std::span<const Segment> segments, const PlanRequest& request) {
   const Segment from = request.batches.accumulation_steps > 1 ? Segment::kOptimizer : Segment::kBackward;
   const auto it = std::ranges::find_if(segments, [&](Segment segment) { return segment >= from; });
   return static_cast<uint32_t>(it - segments.begin());
 }
 
-// Whether something may stay on the device from one step to the next.
+// Returns true if values may stay on the device from one step to the next.
 bool may_defer(const PlanRequest& request) {
   return request.batches.accumulation_steps == 1 && !request.offload.activations && !request.separate_buffers;
 }
 
-// A room, what is made of it and how long a step then is.
+// A headroom, the schedule that uses it, and the estimated time of a step.
 struct Offer {
-  StepRoom room = {};
+  MemoryHeadroom room = {};
   TransferSchedule transfers = {};
   double ms = std::numeric_limits<double>::infinity();
 };
 
 class Offers {
  public:
-  // `most_bytes` may be taken; where it is 0, as many as where states come late and a share for speed.
+  // Allows `most_bytes`. If it is 0, allows the bytes of the plan with the latest transfers, plus a share
+  // for speed.
   Offers(const Graph& graph, const PlanRequest& request, int64_t most_bytes = 0)
       : request_(request), schedules_(graph, request), most_bytes_(most_bytes) {
     if (schedules_.updates().empty()) return;
@@ -67,12 +71,12 @@ class Offers {
     return !has_none() && schedules_.updates().front().segment == Segment::kForward;
   }
 
-  // What needs no room beside the ops.
+  // Returns the schedule that needs no headroom.
   Offer tight() const {
     return timed({.transfers = {.transfers = transfers_with_minimum_memory(schedules_.updates())}});
   }
 
-  // Of each share of the room, the largest first.
+  // Returns a schedule for each share of the headroom, the largest share first.
   enum class Defers : uint8_t { kNo, kYes };
   std::vector<Offer> of(Defers may_defer) const {
     const int64_t free_bytes = most_bytes_ - *std::ranges::min_element(room_.live_bytes);
@@ -88,7 +92,7 @@ class Offers {
     return offers;
   }
 
-  // The first for which the layout finds places; one of nothing where there is none.
+  // Returns the first for which the layout finds places, or an empty one.
   Offer first_that_fits(std::vector<Offer> offers) {
     for (Offer& offer : offers) {
       if (fits(offer.transfers)) return std::move(offer);
@@ -96,8 +100,8 @@ class Offers {
     return {};
   }
 
-  // Where updates stand in the forward pass: the first that fits of those that take less time than `most_ms`;
-  // one of nothing where there is none.
+  // For updates in the forward pass: returns the first schedule that fits and takes less time than
+  // `most_ms`, or an empty one.
   Offer late_that_fits(double most_ms) {
     for (const double share : kSharesLeftFreeByLateUpdates) {
       Offer offer{.room = room_};
@@ -127,7 +131,8 @@ class Offers {
     return place_buffers(schedule.buffers, num_positions, request_, schedule.cut_at, enough_bytes).bytes;
   }
 
-  // Different rooms may come to the same.
+  // Returns true if the layout finds places. Remembers results, because different headrooms may lead to the
+  // same schedule.
   bool fits(const TransferSchedule& transfers) {
     for (const auto& [known, fit] : known_) {
       if (known == transfers) return fit;
@@ -139,7 +144,7 @@ class Offers {
 
   const PlanRequest& request_;
   StateSchedules schedules_;
-  StepRoom room_;
+  MemoryHeadroom room_;
   int64_t most_bytes_ = 0;
   std::vector<std::pair<TransferSchedule, bool>> known_;
 };
@@ -148,12 +153,12 @@ bool is_faster(const Offer& a, const Offer& b) {
   return a.ms < b.ms;
 }
 
-// Of states that come and go where the graph has its updates.
+// Returns the fastest schedule for updates that stay where the graph has them.
 Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   std::vector<Offer> plain = offers.of(Offers::Defers::kNo);
-  // Offloaded activations have the link of the forward pass, and where that runs several times a step the
-  // states' traffic is little of it. Where no two buffers may share a place, one cannot have two lives
-  // either.
+  // Offloaded activations use the link in the forward pass; and if the forward pass runs several times per
+  // step, the traffic of states is a small part of it. If buffers may not share places, a buffer cannot
+  // have two lives either.
   if (!may_defer(request)) return offers.first_that_fits(std::move(plain));
   Offer deferred = offers.first_that_fits(offers.of(Offers::Defers::kYes));
   if (is_faster(deferred, *std::ranges::min_element(plain, is_faster))) return deferred;
@@ -161,12 +166,12 @@ Offer fastest_in_step(Offers& offers, const PlanRequest& request) {
   return is_faster(deferred, best) ? deferred : best;
 }
 
-// What the other order has to win by its estimate, of a step. On an H200 it takes 6 % more than that: 124.2
-// ms for 117.2 with BERT-large, 4 x 512 in fp32, 115.8 for 109.0 with 32 x 512 in bf16; updates within their
-// step took 145.4 for 140.2 there and 110.6 for 112.1.
+// The other order must be faster by this share of the estimated step. On an H200 it takes 6 % more than
+// estimated: 124.2 ms for 117.2 with BERT-large, 4 x 512 in fp32, 115.8 for 109.0 with 32 x 512 in bf16;
+// updates in their own segment took 145.4 for 140.2 there and 110.6 for 112.1.
 constexpr double kLeastGain = 0.06;
 
-// Of updates in the next step's forward pass; one of nothing where there is none as fast.
+// Returns the schedule for updates in the next step's forward pass, or an empty one if none is fast enough.
 Offer late_offer(const Graph& graph, const PlanRequest& request, int64_t most_bytes, double most_ms) {
   const Pass pass = updates_at_use_pass();
   if (!may_defer(request) || !request.passes.is_on(pass.name)) return {};

@@ -1,4 +1,4 @@
-#include "plan/compile/saved_room.h"
+#include "plan/compile/activation_headroom.h"
 
 #include <algorithm>
 #include <numeric>
@@ -13,23 +13,24 @@
 namespace plimsoll {
 namespace {
 
-// Of the peak. As in step_room.cc, places are found for nearly all of the room or for nothing near it.
+// Shares of the peak that are left free. As for optimizer states, the layout finds places either for nearly
+// all of the headroom or for a much smaller part of it.
 constexpr double kSavedSharesLeftFree[] = {0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5};
-// What is under way lies between what stays, which makes places harder to find. Where the link decides how
-// long a step takes, a few values keep it busy: BERT-large, 32 x 512 in bf16 on an H200, is estimated at 273
-// ms with 4 and at 282 with 16. Where the ops do, the link may fall behind them in the forward pass as far as
-// it makes up for that later: 4 x 512 in fp32 takes 100.5 and 98.4.
+// Values in transfer are placed between values that stay, which makes places harder to find. If the link
+// determines the time of a step, a few values keep it busy: BERT-large, 32 x 512 in bf16 on an H200, is
+// estimated at 273 ms with 4 and at 282 with 16. If the ops determine it, the link may fall behind them in
+// the forward pass by as much as it can catch up later: 4 x 512 in fp32 takes 100.5 and 98.4.
 constexpr size_t kMostAhead[] = {4, 16};
 
-// A program with those of its activations in the host's memory for which a room is too little.
+// A program whose activations are in host memory if a given headroom is too small for them.
 class Trial {
  public:
-  Trial(Graph graph, const PlanRequest& request, const SavedRoom& room)
+  Trial(Graph graph, const PlanRequest& request, const ActivationHeadroom& room)
       : request_(request), graph_(std::move(graph)) {
     offload_activations_pass(request.batches.train, request.offload.least_bytes, room).run(graph_);
   }
 
-  // The search for places ends at `enough_bytes`.
+  // Returns the transient bytes. The search for places ends at `enough_bytes`.
   int64_t transient_bytes(int64_t enough_bytes) const {
     const Bucket& bucket = request_.batches.train;
     const std::vector<int64_t> scratch_bytes = KernelChoice(graph_).scratch_bytes(graph_, bucket, request_);
@@ -53,12 +54,12 @@ class Trial {
 
 }  // namespace
 
-SavedRoom find_saved_room(const Graph& graph, const PlanRequest& request) {
+ActivationHeadroom find_activation_headroom(const Graph& graph, const PlanRequest& request) {
   const Trial tight(graph, request, {});
   const int64_t most_bytes = tight.transient_bytes(0);
-  SavedRoom best;
+  ActivationHeadroom best;
   double best_ms = tight.step_ms();
-  SavedRoom room{.live_bytes = StateSchedules(graph, request).live_bytes()};
+  ActivationHeadroom room{.live_bytes = StateSchedules(graph, request).live_bytes()};
   for (const size_t ahead : kMostAhead) {
     room.most_ahead = ahead;
     for (const double share : kSavedSharesLeftFree) {

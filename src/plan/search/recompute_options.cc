@@ -1,4 +1,4 @@
-#include "plan/search/keep_menu.h"
+#include "plan/search/recompute_options.h"
 
 #include <algorithm>
 #include <numeric>
@@ -18,14 +18,15 @@ std::string_view block_of_op(const Graph& graph, const Op& op) {
   return block_of(graph.module_name(op.module));
 }
 
-// Values that are kept or computed again together.
+// Values that are kept or recomputed together.
 struct Kind {
   std::set<ValuePlace> places;
   int64_t bytes = 0;
 };
 
-// What the backward pass reads of a block. Values that are computed again by one run of an op form a kind;
-// one that has a recipe of its own is a kind of its own. What ends the block is kept in any case.
+// Finds the values of a block that the backward pass reads. Values that one run of an op recomputes form a
+// kind; a value with a recipe of its own is a kind of its own. The value at the end of the block is always
+// kept.
 std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   const Graph& graph = program.graph;
   std::vector<bool> read(graph.values().size(), false);
@@ -58,13 +59,13 @@ std::vector<Kind> kinds_of(const ProgramPlan& program, const BlockOps& block) {
   return kinds;
 }
 
-// What one block of a plan costs, and holds while its backward pass runs.
-KeepOption measured(const Plan& plan, const std::string& block) {
+// Measures the cost of one block of a plan, and the bytes that it holds while its backward pass runs.
+RecomputeOption measured(const Plan& plan, const std::string& block) {
   const ProgramPlan& program = *plan.train;
   const Graph& graph = program.graph;
   const std::vector<bool> repeated = find_repeated_ops(graph);
   const std::vector<OpEstimate> estimates = estimate_ops(plan, program);
-  KeepOption option;
+  RecomputeOption option;
   uint32_t first = static_cast<uint32_t>(graph.ops().size());
   uint32_t last = 0;
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
@@ -76,7 +77,7 @@ KeepOption measured(const Plan& plan, const std::string& block) {
   }
   std::vector<int64_t> change(graph.ops().size() + 1, 0);
   for (const TransientBuffer& buffer : program.buffers) {
-    if (buffer.first < first && buffer.last > last) continue;  // there before and after
+    if (buffer.first < first && buffer.last > last) continue;  // live before and after the block
     change[buffer.first] += buffer.bytes;
     change[size_t{buffer.last} + 1] -= buffer.bytes;
     if (buffer.root == kNoValue || buffer.purpose != Purpose::kSaved) continue;
@@ -88,7 +89,8 @@ KeepOption measured(const Plan& plan, const std::string& block) {
     live += change[i];
     if (i >= first) option.working_bytes = std::max(option.working_bytes, live);
   }
-  // What the blocks before keep is live too where their own backward pass reads it, and counted there.
+  // Values that earlier blocks keep are live too if their own backward pass reads them, and are counted
+  // there.
   return option;
 }
 
@@ -100,7 +102,7 @@ PlanRequest small_request_of(const PlanRequest& request) {
   small.memory_limit_bytes.reset();
   small.passes.dump = nullptr;
   small.recompute = {.policy = RecomputePolicy::kNone};
-  // Sizes and lifetimes are asked for, no places: these cost nothing to find.
+  // Only sizes and lifetimes are needed: separate buffers need no search for places.
   small.separate_buffers = true;
   return small;
 }
@@ -136,7 +138,7 @@ std::set<std::string, std::less<>> names_of(const Graph& graph, const BlockOps& 
   return names;
 }
 
-KeepMenu keep_menu(const PlanRequest& request) {
+RecomputeOptions recompute_options(const PlanRequest& request) {
   PlanRequest small = small_request_of(request);
   const PlanGraphs begun = begin_graphs(small);
   const Plan none = place_plan(small, finish_graphs(small, begun));
@@ -149,7 +151,7 @@ KeepMenu keep_menu(const PlanRequest& request) {
     always.insert(kinds.back().places.begin(), kinds.back().places.end());
     kinds.pop_back();
   }
-  std::vector<KeepOption> options;
+  std::vector<RecomputeOption> options;
   std::vector<std::set<ValuePlace>> kept;
   for (uint32_t set = 0; set < (uint32_t{1} << kinds.size()); ++set) {
     std::set<ValuePlace> places = always;
@@ -162,8 +164,8 @@ KeepMenu keep_menu(const PlanRequest& request) {
     options.push_back(measured(place_plan(small, finish_graphs(small, begun)), middle.name));
     kept.push_back(std::move(places));
   }
-  KeepMenu menu;
-  for (size_t i : unbeaten_options(options)) {
+  RecomputeOptions menu;
+  for (size_t i : pareto_front(options)) {
     menu.options.push_back(options[i]);
     menu.kept.push_back(std::move(kept[i]));
   }

@@ -1,4 +1,4 @@
-#include "plan/search/needless.h"
+#include "plan/search/redundant_accumulation.h"
 
 #include <fmt/format.h>
 
@@ -13,14 +13,14 @@ constexpr double kWorthSaying = 1.03;
 
 }  // namespace
 
-std::string needless_accumulation(const Plan& plan, std::optional<int64_t> free_bytes) {
+std::string redundant_accumulation(const Plan& plan, std::optional<int64_t> free_bytes) {
   const PlanRequest& request = plan.request;
   const int64_t accumulation = request.batches.accumulation_steps;
   const std::optional<int64_t> limit = request.memory_limit_bytes ? request.memory_limit_bytes : free_bytes;
   if (!plan.train || accumulation == 1 || !limit) return {};
   const int64_t micro = request.batches.train.sequences;
   int plans = 0;
-  // The fewest micro-batches first.
+  // Tries the fewest micro-batches first.
   for (int64_t steps = 1; steps < accumulation && plans < kMostPlans; ++steps) {
     if (accumulation % steps != 0) continue;
     PlanRequest larger = request;
@@ -31,7 +31,8 @@ std::string needless_accumulation(const Plan& plan, std::optional<int64_t> free_
     ++plans;
     const Plan other = build_plan(larger);
     if (other.total_bytes() > *limit) continue;
-    // Per token: the larger batch is planned with sequences of full length, the run's own may be shorter.
+    // Times are compared per token: the larger batch is planned with sequences of full length, and those of
+    // the run may be shorter.
     const double own_ms =
         ms_per_sample(plan) * static_cast<double>(micro) / static_cast<double>(request.batches.train.tokens);
     const double other_ms = ms_per_sample(other) / static_cast<double>(request.batches.train.longest);

@@ -1,4 +1,4 @@
-#include "plan/search/keep_options.h"
+#include "plan/search/recompute_solver.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,16 +8,16 @@
 namespace plimsoll {
 namespace {
 
-// A choice for the blocks up to one: what they keep together, and where it came from.
+// A choice for the blocks up to a block: the bytes that they keep together, and the state that it extends.
 struct State {
   int64_t kept_bytes = 0;
   double ms = 0;
-  uint32_t before = 0;  // index of the state of the blocks before
+  uint32_t before = 0;  // index of the state of the previous blocks
   uint32_t option = 0;
 };
 
 // Sorts by kept bytes and drops every state that keeps no less than another and is no faster.
-void keep_unbeaten(std::vector<State>& states) {
+void keep_pareto_front(std::vector<State>& states) {
   std::sort(states.begin(), states.end(), [](const State& a, const State& b) {
     return std::tie(a.kept_bytes, a.ms, a.before, a.option) <
            std::tie(b.kept_bytes, b.ms, b.before, b.option);
@@ -29,20 +29,22 @@ void keep_unbeaten(std::vector<State>& states) {
   states = std::move(unbeaten);
 }
 
-// The states of one more block that fit, but for most of those that are beaten: kept bytes are told apart in
-// kMostStates steps, and a state is dropped that is no faster than one of an earlier step. What is left is a
-// few times what is unbeaten, where all states are as many times more as there are options.
-std::vector<State> extended(const std::vector<State>& before, const KeepBlock& block, int64_t limit) {
+// Returns the states with one more block that fit, without most of those that are not on the Pareto front:
+// kept bytes are distinguished in kMostStates steps, and a state is dropped if it is no faster than one of
+// an earlier step. The result is a few times larger than the Pareto front, while all states would be larger
+// by the number of options.
+std::vector<State> extended(const std::vector<State>& before, const RecomputeBlock& block, int64_t limit) {
   if (limit < 0) return {};
   const int64_t step = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
   std::vector<double> fastest(static_cast<size_t>(limit / step) + 2, std::numeric_limits<double>::infinity());
   const auto for_each_that_fits = [&](const auto& take) {
     for (uint32_t s = 0; s < before.size(); ++s) {
       for (uint32_t o = 0; o < block.options.size(); ++o) {
-        const KeepOption& option = block.options[o];
+        const RecomputeOption& option = block.options[o];
         if (before[s].kept_bytes + option.working_bytes + block.later_bytes > limit) continue;
         const State state{before[s].kept_bytes + option.kept_bytes, before[s].ms + option.ms, s, o};
-        // What is kept while the block works may be less than what it leaves, and that more than the limit.
+        // The bytes kept while the block works may be fewer than those that it leaves, and these may exceed
+        // the limit.
         const auto at = static_cast<size_t>(std::clamp<int64_t>(state.kept_bytes, 0, limit) / step);
         take(state, at);
       }
@@ -50,7 +52,7 @@ std::vector<State> extended(const std::vector<State>& before, const KeepBlock& b
   };
   for_each_that_fits(
       [&](const State& state, size_t at) { fastest[at + 1] = std::min(fastest[at + 1], state.ms); });
-  // From here on fastest[i] is that of all steps before the i-th.
+  // From here on fastest[i] is the fastest of all steps before the i-th.
   std::partial_sum(fastest.begin(), fastest.end(), fastest.begin(),
                    [](double a, double b) { return std::min(a, b); });
   std::vector<State> states;
@@ -60,7 +62,7 @@ std::vector<State> extended(const std::vector<State>& before, const KeepBlock& b
   return states;
 }
 
-// Of states whose kept bytes are nearly equal the fastest, which is the last of them.
+// Keeps the fastest of states whose kept bytes are nearly equal, which is the last of them.
 void thin_out(std::vector<State>& states, int64_t limit) {
   if (states.size() <= kMostStates) return;
   const int64_t grain = std::max<int64_t>(1, limit / static_cast<int64_t>(kMostStates));
@@ -75,11 +77,11 @@ void thin_out(std::vector<State>& states, int64_t limit) {
   states = std::move(thin);
 }
 
-int64_t peak_of(std::span<const KeepBlock> blocks, std::span<const size_t> options, int64_t head_bytes) {
+int64_t peak_of(std::span<const RecomputeBlock> blocks, std::span<const size_t> options, int64_t head_bytes) {
   int64_t kept = 0;
   int64_t peak = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const KeepOption& option = blocks[i].options[options[i]];
+    const RecomputeOption& option = blocks[i].options[options[i]];
     peak = std::max(peak, kept + option.working_bytes + blocks[i].later_bytes);
     kept += option.kept_bytes;
   }
@@ -88,22 +90,22 @@ int64_t peak_of(std::span<const KeepBlock> blocks, std::span<const size_t> optio
 
 }  // namespace
 
-std::optional<KeepSolution> choose_options(std::span<const KeepBlock> blocks, int64_t head_bytes,
-                                           int64_t limit) {
+std::optional<RecomputeSolution> choose_options(std::span<const RecomputeBlock> blocks, int64_t head_bytes,
+                                                int64_t limit) {
   std::vector<std::vector<State>> layers{{State{}}};
-  for (const KeepBlock& block : blocks) {
+  for (const RecomputeBlock& block : blocks) {
     std::vector<State> next = extended(layers.back(), block, limit);
-    keep_unbeaten(next);
+    keep_pareto_front(next);
     thin_out(next, limit);
     if (next.empty()) return std::nullopt;
     layers.push_back(std::move(next));
   }
-  // The fastest is the last that leaves room for the head.
+  // The fastest state is the last one that leaves enough bytes for the head.
   const std::vector<State>& last = layers.back();
   const auto fits = [&](const State& state) { return state.kept_bytes + head_bytes <= limit; };
   const auto found = std::find_if(last.rbegin(), last.rend(), fits);
   if (found == last.rend()) return std::nullopt;
-  KeepSolution solution{.options = std::vector<size_t>(blocks.size()), .ms = found->ms};
+  RecomputeSolution solution{.options = std::vector<size_t>(blocks.size()), .ms = found->ms};
   State state = *found;
   for (size_t i = blocks.size(); i-- > 0;) {
     solution.options[i] = state.option;
@@ -113,7 +115,7 @@ std::optional<KeepSolution> choose_options(std::span<const KeepBlock> blocks, in
   return solution;
 }
 
-std::vector<size_t> unbeaten_options(std::span<const KeepOption> options) {
+std::vector<size_t> pareto_front(std::span<const RecomputeOption> options) {
   std::vector<size_t> order(options.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {

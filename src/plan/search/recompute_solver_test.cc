@@ -1,4 +1,4 @@
-#include "plan/search/keep_options.h"
+#include "plan/search/recompute_solver.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@ namespace plimsoll {
 namespace {
 
 struct RandomCase {
-  std::vector<std::vector<KeepOption>> menus;
-  std::vector<KeepBlock> blocks;
+  std::vector<std::vector<RecomputeOption>> menus;
+  std::vector<RecomputeBlock> blocks;
   int64_t head_bytes = 0;
   int64_t limit = 0;
 };
@@ -22,7 +22,7 @@ RandomCase random_case(uint64_t seed) {
   RandomCase test;
   const int64_t num_blocks = random.between(1, 6);
   for (int64_t i = 0; i < num_blocks; ++i) {
-    std::vector<KeepOption> menu;
+    std::vector<RecomputeOption> menu;
     const int64_t num_options = random.between(1, 4);
     for (int64_t k = 0; k < num_options; ++k) {
       const int64_t kept = random.between(0, 20);
@@ -47,7 +47,7 @@ std::optional<double> least_ms(const RandomCase& test, size_t at = 0, int64_t ke
     return kept + test.head_bytes <= test.limit ? std::optional(0.0) : std::nullopt;
   }
   std::optional<double> least;
-  for (const KeepOption& option : test.blocks[at].options) {
+  for (const RecomputeOption& option : test.blocks[at].options) {
     if (kept + option.working_bytes + test.blocks[at].later_bytes > test.limit) continue;
     const std::optional<double> rest = least_ms(test, at + 1, kept + option.kept_bytes);
     if (rest && (!least || *rest + option.ms < *least)) least = *rest + option.ms;
@@ -61,7 +61,7 @@ TEST(KeepOptions, IsAsFastAsTheBestOfAllChoices) {
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     const RandomCase test = random_case(seed);
     const std::optional<double> best = least_ms(test);
-    const std::optional<KeepSolution> found = choose_options(test.blocks, test.head_bytes, test.limit);
+    const std::optional<RecomputeSolution> found = choose_options(test.blocks, test.head_bytes, test.limit);
     ASSERT_EQ(found.has_value(), best.has_value()) << "seed " << seed;
     if (!found) {
       ++impossible;
@@ -81,33 +81,33 @@ TEST(KeepOptions, IsAsFastAsTheBestOfAllChoices) {
 // Gradients of later blocks come while kept values go: where they are the larger part, the late blocks may
 // keep what the early ones may not.
 TEST(KeepOptions, LateBlocksKeepWhatTheEarlyOnesCannot) {
-  const std::vector<KeepOption> menu{{.kept_bytes = 10, .working_bytes = 12, .ms = 0},
-                                     {.kept_bytes = 1, .working_bytes = 12, .ms = 5}};
-  std::vector<KeepBlock> blocks;
+  const std::vector<RecomputeOption> menu{{.kept_bytes = 10, .working_bytes = 12, .ms = 0},
+                                          {.kept_bytes = 1, .working_bytes = 12, .ms = 5}};
+  std::vector<RecomputeBlock> blocks;
   for (int64_t i = 0; i < 4; ++i) blocks.push_back({.options = menu, .later_bytes = (3 - i) * 20});
-  const std::optional<KeepSolution> found = choose_options(blocks, 0, 72);
+  const std::optional<RecomputeSolution> found = choose_options(blocks, 0, 72);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->ms, 0) << "72 bytes are what the first block needs in any case";
   EXPECT_FALSE(choose_options(blocks, 0, 71).has_value());
 }
 
 TEST(KeepOptions, LargeModelsAreSolvedInTime) {
-  std::vector<KeepOption> menu;
+  std::vector<RecomputeOption> menu;
   CaseRandom random(7);
   for (int i = 0; i < 16; ++i) {
     const int64_t kept = random.between(1'000'000, 400'000'000);
     menu.push_back({kept, kept + 300'000'000, 4e8 / static_cast<double>(kept)});
   }
-  const std::vector<KeepBlock> blocks(96, KeepBlock{.options = menu});
-  const std::optional<KeepSolution> found = choose_options(blocks, 0, 12'000'000'000);
+  const std::vector<RecomputeBlock> blocks(96, RecomputeBlock{.options = menu});
+  const std::optional<RecomputeSolution> found = choose_options(blocks, 0, 12'000'000'000);
   ASSERT_TRUE(found.has_value());
   EXPECT_LE(found->peak_bytes, 12'000'000'000);
 }
 
 TEST(KeepOptions, OnlyBeatenOptionsAreDropped) {
-  const std::vector<KeepOption> options{{10, 20, 1}, {10, 20, 2}, {5, 20, 3}, {10, 15, 3},
-                                        {5, 15, 3},  {1, 30, 9},  {10, 20, 1}};
-  EXPECT_EQ(unbeaten_options(options), (std::vector<size_t>{0, 4, 5}));
+  const std::vector<RecomputeOption> options{{10, 20, 1}, {10, 20, 2}, {5, 20, 3}, {10, 15, 3},
+                                             {5, 15, 3},  {1, 30, 9},  {10, 20, 1}};
+  EXPECT_EQ(pareto_front(options), (std::vector<size_t>{0, 4, 5}));
 }
 
 }  // namespace

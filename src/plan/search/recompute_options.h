@@ -1,0 +1,47 @@
+// Finds the sets of values that the blocks of a model may keep for the backward pass, by planning: for
+// every set on the Pareto front, its bytes and the time of what it recomputes. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/compile/plan.h"
+#include "plan/search/recompute_solver.h"
+
+namespace plimsoll {
+
+// A value of a block by its place: the forward op of the block, and the output of that op. It is the same
+// in every block of one kind, whatever the values are named.
+struct ValuePlace {
+  size_t op = 0;
+  size_t output = 0;
+  auto operator<=>(const ValuePlace&) const = default;
+};
+
+struct RecomputeOptions {
+  std::vector<RecomputeOption> options = {};    // fastest first; empty if the model has no blocks
+  std::vector<std::set<ValuePlace>> kept = {};  // the values that each option keeps
+};
+
+// The forward ops of each block of a plan's training program, in the order in which blocks run.
+struct BlockOps {
+  std::string name = {};
+  std::vector<uint32_t> ops = {};
+};
+std::vector<BlockOps> forward_blocks(const Graph& graph);
+
+// The largest number of kinds of values whose sets are tried. Values of further kinds, the smallest ones,
+// are always kept.
+inline constexpr size_t kMostKinds = 8;
+
+// Returns the options of a block in the middle of the model, from plans of the same request with three
+// blocks. Cost: at most 2^kMostKinds small plans, about a third of a second for BERT.
+RecomputeOptions recompute_options(const PlanRequest& request);
+
+// Returns the values of an option by their names in a graph.
+std::set<std::string, std::less<>> names_of(const Graph& graph, const BlockOps& block,
+                                            const std::set<ValuePlace>& places);
+
+}  // namespace plimsoll
