@@ -26,6 +26,19 @@ function(plimsoll_library name)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:plimsoll_flags>)
 endfunction()
 
+# Every test includes GoogleTest's header, which takes a second to parse. It is precompiled once, for all tests.
+function(plimsoll_precompile_gtest target)
+  if(NOT TARGET plimsoll_gtest_header)
+    # A program, since it must be compiled with the options of a program (-fPIE).
+    file(WRITE ${PROJECT_BINARY_DIR}/gtest_header.cc "// Owns the precompiled header of the tests.\nint main() {}\n")
+    add_executable(plimsoll_gtest_header EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/gtest_header.cc)
+    target_compile_options(plimsoll_gtest_header PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_link_libraries(plimsoll_gtest_header PRIVATE GTest::gtest plimsoll_flags)
+    target_precompile_headers(plimsoll_gtest_header PRIVATE <gtest/gtest.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM plimsoll_gtest_header)
+endfunction()
+
 function(plimsoll_test name)
   if(NOT PLIMSOLL_BUILD_TESTS)
     return()
@@ -52,6 +65,7 @@ function(plimsoll_test name)
   target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main plimsoll_flags)
+  plimsoll_precompile_gtest(${name})
   target_compile_definitions(${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                              PLIMSOLL_BINARY_DIR="${PROJECT_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
