@@ -1,5 +1,5 @@
-// A choice of what runs again that tests of recomputation share: attention in every layer. Thread-safe:
-// values only.
+// A choice of what is recomputed, shared by several tests: attention in every layer. Thread-safe (values
+// only).
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace plimsoll::testing {
 
-// In every layer of the request's model attention runs again, and of the rest what `others` says: nothing or
-// what is cheap. Cost: a plan.
+// Recomputes attention in every layer of the model of the request, and in addition what `others` selects:
+// nothing, or what is cheap. Cost: building a plan.
 inline RecomputeChoice attention_again(PlanRequest request, RecomputePolicy others = RecomputePolicy::kNone) {
   PLIMSOLL_CHECK(others != RecomputePolicy::kFull, "whole layers have attention in them");
   request.recompute = {.policy = RecomputePolicy::kNone};

@@ -1,5 +1,5 @@
-// The loss over chunks of rows: what training computes without it, within what another order of sums
-// explains, and a plan that is smaller by the logits.
+// Computing the loss in chunks of rows gives the same training results as without chunks, up to the order of
+// summation, and the plan is smaller by the size of the logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using testing::TinyBatch;
 using testing::TinyCase;
 
-// One more sequence than batches have, so that a row is unused; chunks of 2, 2 and 1 rows.
+// One sequence more than batches have, so that one row is unused. The chunks have 2, 2 and 1 rows.
 constexpr Bucket kBucket{.tokens = 24, .sequences = 5, .longest = 8};
 
 int count_of(const Graph& graph, const OpSchema& def) {
@@ -28,7 +28,8 @@ struct Trained {
   std::vector<double> weights;
 };
 
-// Two steps of SGD, in which a gradient's error is the weight's. The second label of each batch is ignored.
+// Two steps of SGD, with which the error of a gradient is also the error of the weight. The second label of
+// each batch is ignored.
 Trained run_of(TinyCase test, ChunkedLoss chunked) {
   test.chunked_loss = chunked;
   PlanRequest request = testing::tiny_request(test, kBucket);
@@ -90,8 +91,9 @@ std::vector<ChunkedCase> chunked_cases() {
           {"fp16", fp16}};
 }
 
-// fp32: sums of some hundred terms of 2^-24 each, over two steps. 16 bits: a logit or its gradient may be
-// rounded the other way, 2^-8 of a number below 1 (fp16: 2^-11), and so may a gradient of 16 bits.
+// In fp32 there are sums of some hundred terms with an error of 2^-24 each, over two steps. In 16 bits, a
+// logit or its gradient may be rounded in the other direction, by 2^-8 of a number below 1 (fp16: 2^-11), and
+// so may a 16-bit gradient.
 TEST(ChunkedLoss, TrainsAsWithout) {
   int checked = 0;
   for (const ChunkedCase& item : chunked_cases()) {
@@ -112,7 +114,8 @@ TEST(ChunkedLoss, TrainsAsWithout) {
   EXPECT_GE(checked, 12);
 }
 
-// A run that stops and goes on has the bits of one that does not: all that a step reads is persistent.
+// A run that stops and resumes gives the same bits as one that does not stop, because everything that a step
+// reads is persistent.
 TEST(ChunkedLoss, GoesOnWithTheSameBits) {
   for (const std::optional<DType> activations : {std::optional<DType>(), std::optional(DType::kBF16)}) {
     const TinyCase test{.accumulation = 2, .activations = activations, .chunked_loss = ChunkedLoss::kAlways};
@@ -126,7 +129,7 @@ TEST(ChunkedLoss, GoesOnWithTheSameBits) {
       rest.executor.write(name, 0, testing::bytes_of(first.executor, name));
     rest.micro = first.micro;
     rest.steps(3, 4);
-    // Of its own steps, and of the evaluation behind them.
+    // Keep only the losses of the same steps and of the evaluation after them.
     whole.losses.erase(whole.losses.begin(), whole.losses.end() - std::ssize(rest.losses));
     testing::expect_equal(whole, rest);
   }
@@ -142,7 +145,7 @@ PlanRequest many_labels(const std::string& gpu, ChunkedLoss chunked) {
   return request;
 }
 
-// Logits of 97.7 MiB: a chunk of 32 rows takes 12.2 MiB, and that when nothing else is as large.
+// The logits have 97.7 MiB. A chunk of 32 rows needs 12.2 MiB, at a time when nothing else is as large.
 TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
   constexpr int64_t kLogits = int64_t{256} * 100000 * 4;
   for (const char* gpu : {"", "h200"}) {
@@ -160,7 +163,7 @@ TEST(ChunkedLoss, ThePlanIsSmallerByTheLogits) {
         EXPECT_NE(chunked.train->graph.value(id).bytes(chunked.train->bucket), kLogits);
       if (!op.def->name().starts_with("linear_cross_entropy")) continue;
       EXPECT_EQ(op.attributes.integer("chunk_rows"), 32);
-      // A chunk, and beside it the workspace of products and what sums need.
+      // One chunk, plus the workspace of matrix products and scratch memory for sums.
       EXPECT_GT(chunked.train->ops[i].scratch_bytes, kLogits / 8);
       EXPECT_LT(chunked.train->ops[i].scratch_bytes, kLogits / 8 + (int64_t{40} << 20));
       ++scratches;

@@ -1,5 +1,6 @@
-// 16-bit copies of matrices that are made before each product and live no longer: the same trajectory as with
-// copies that are kept, in 2 bytes a parameter less, with every method that computes in 16 bits.
+// 16-bit copies of matrices that are made before each product and freed after it. Training gives the same
+// results as with permanent copies and needs 2 bytes less per parameter, with every method that computes in
+// 16 bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +38,7 @@ bool keeps_matrices(const Plan& plan) {
   return elements_of_matrices(plan) > 0;
 }
 
-// On a CPU by the references, whose products read copies.
+// On a CPU the reference kernels run, whose products read copies.
 TinyCase in_16_bits(TinyCase test, DType dtype) {
   test.reference_kernels = !testing::tests_run_on_gpu();
   test.activations = dtype;
@@ -68,8 +69,8 @@ TEST(CopiesAtUse, TheSameBitsAsKeptCopiesInFp16) {
   }
 }
 
-// Whether a weight lies in the middle between two numbers of bf16, of which the lower one is even: its ties
-// go to even at use and away from zero in kept copies.
+// Whether any weight lies exactly in the middle between two bf16 numbers of which the lower one is even. Such
+// ties are rounded to even when a copy is made at use, but away from zero in permanent copies.
 bool has_tie(const TinySteps& run) {
   for (const WeightSpec& spec : run.plan.weights) {
     const std::vector<std::byte> bytes = testing::bytes_of(run.executor, spec.name);
@@ -82,8 +83,8 @@ bool has_tie(const TinySteps& run) {
   return false;
 }
 
-// One rounding in 2^17 is such a tie. On a CPU none is in this trajectory's weights; on a GPU, whose sums
-// have another order, there may be one, and the bits are the same up to there.
+// One rounding in 2^17 is such a tie. On a CPU none occurs in the weights of this run. On a GPU, which sums
+// in another order, one may occur, and the bits are the same up to that point.
 TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   constexpr int64_t kSteps = 4;
   const TinyCase test =
@@ -108,7 +109,7 @@ TEST(CopiesAtUse, UpdatesGoOnInBf16) {
   expect_equal(at_use, kept);
 }
 
-// A run that leaves the pass out, or stops before it, keeps its copies and updates them.
+// A run without the pass, or one that stops before it, has permanent copies and updates them.
 TEST(CopiesAtUse, CanBeSwitchedOffAndBisected) {
   const TinyCase test = fp16({});
   for (const bool bisect : {false, true}) {
@@ -141,7 +142,7 @@ TEST(CopiesAtUse, SaveTwoBytesAParameterOfAMatrix) {
   }));
 }
 
-// What the card shows as used, with a context of 527 MiB in it; Trainer: 4418.
+// Memory use that the card reports, including a context of 527 MiB. Trainer needs 4418.
 TEST(CopiesAtUse, TheSmallestOfTheDocumentsExperiments) {
   PlanRequest request;
   request.model.config = *find_preset("bert-large-uncased");

@@ -1,5 +1,5 @@
-// Gradients of whole models against finite differences: plan, executor and reference kernels in fp64; then
-// the fast kernels in fp32 against the fp64 run.
+// Compares gradients of whole models with finite differences, using plan, executor and reference kernels in
+// fp64; then compares the fast kernels in fp32 with the fp64 run.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,8 +47,8 @@ std::vector<GradientCase> gradient_cases() {
   return cases;
 }
 
-// The gradient of every weight in f64 by one backward pass without clipping: SGD with rate 1 makes it the
-// difference of the weights.
+// The gradient of every weight in f64, from one backward pass without clipping. With SGD and a learning rate
+// of 1, the gradient is the difference between the weights before and after the step.
 std::vector<double> gradient_of(const TinyCase& base, DType dtype, bool reference, const TinyBatch& batch) {
   TinyCase test = base;
   test.dtype = dtype;
@@ -100,7 +100,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         continue;
       }
       const View view = executor.tensor(spec.name);
-      // Three elements of every weight.
+      // Tests three elements of every weight.
       for (int64_t i : {int64_t{0}, spec.elements() / 3, spec.elements() - 1}) {
         const double value = view.load(i);
         constexpr double kStep = 1e-5;
@@ -110,7 +110,7 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
         const double down = loss_with(executor, batch);
         view.store(i, value);
         const double numeric = (up - down) / (2 * kStep);
-        // The central difference errs by kStep^2 f'''/6 and by 2^-53 / kStep of the loss.
+        // The central difference has an error of kStep^2 f'''/6, plus 2^-53 / kStep times the loss.
         EXPECT_NEAR(gradient[base + static_cast<size_t>(i)], numeric, 2e-9 + 1e-6 * std::fabs(numeric))
             << spec.name << " element " << i;
         ++checked;
@@ -121,8 +121,8 @@ TEST(Gradient, MatchesFiniteDifferencesInDouble) {
   EXPECT_GT(checked, 500);
 }
 
-// The fast kernels compute the same gradient in fp32. The limit is on the whole vector: each element passes
-// through fewer than 2^7 dependent roundings of 2^-24 relative to the norm.
+// The fast kernels compute the same gradient in fp32. The limit applies to the whole vector: each element
+// passes through fewer than 2^7 dependent roundings of 2^-24 relative to the norm.
 TEST(Gradient, FastKernelsAgreeWithDouble) {
   int checked = 0;
   for (const GradientCase& item : gradient_cases()) {
@@ -144,9 +144,9 @@ TEST(Gradient, FastKernelsAgreeWithDouble) {
   EXPECT_GE(checked, 9);
 }
 
-// bf16 activations with fp32 weights: the gradient is that of fp64 within the unit roundoff of bf16, 2^-8,
-// times the depth of roundings that an element passes: about 8 a layer forward and as many backward, whose
-// errors add like a random walk (sqrt(2 * 2 * 8) = 6).
+// bf16 activations with fp32 weights. The gradient equals that of fp64 up to the unit roundoff of bf16, 2^-8,
+// times a factor for the number of roundings that an element passes through: about 8 per layer in the forward
+// pass and as many in the backward pass, whose errors add up like a random walk (sqrt(2 * 2 * 8) = 6).
 TEST(Gradient, Bf16ActivationsAgreeWithDouble) {
   for (const char* model : {"bert", "distilbert"}) {
     for (const bool reference : {true, false}) {

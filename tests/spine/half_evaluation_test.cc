@@ -1,5 +1,6 @@
-// Evaluation with the weights themselves in 16 bits: 2 bytes a parameter and nothing beside them; the same
-// bits as mixed precision where the weights are exact in 16 bits, and near fp32's where they are rounded.
+// Evaluation with weights stored in 16 bits: 2 bytes per parameter and no other copy. The results have the
+// same bits as with mixed precision if the weights are exact in 16 bits, and are close to those of fp32 if
+// they are rounded.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +17,7 @@ using testing::TinyCase;
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
 const std::vector<int> kLengths{5, 1, 7, 3};
 
-// On a CPU fp16 has no other kernels.
+// On a CPU only the reference kernels support fp16.
 bool needs_references(DType dtype) {
   return dtype == DType::kF16 && !testing::tests_run_on_gpu();
 }
@@ -28,7 +29,7 @@ struct Outcome {
 
 enum class Weights : uint8_t { kAsTheyAre, kRoundedToBf16 };
 
-// Weights are made in fp32 and stored in the plan's type, as a loaded checkpoint is.
+// Weights are generated in fp32 and stored in the type of the plan, like those of a loaded checkpoint.
 Outcome evaluate(const TinyCase& test, Weights rounding = Weights::kAsTheyAre) {
   PlanRequest request = testing::tiny_request(test, kBucket);
   request.train = false;
@@ -77,7 +78,7 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
         bytes += buffer.type.shape.elements({}) * dtype_bytes(buffer.type.dtype);
       }
       EXPECT_EQ(bytes, 2 * plan.num_parameters());
-      // What a norm sums up is not kept in 16 bits.
+      // Statistics of a norm are not stored in 16 bits.
       for (const Op& op : plan.evaluate->graph.ops()) {
         if (op.def->name() != "normalize" && op.def->name() != "bias_dropout_residual_norm") continue;
         for (size_t i = 1; i < op.outputs.size(); ++i) {
@@ -90,8 +91,8 @@ TEST(HalfEvaluation, HoldsTwoBytesAParameter) {
   }
 }
 
-// Mixed precision rounds a weight on its way into a product and reads the others in fp32: with weights that
-// bf16 holds exactly it computes the same from four bytes each.
+// Mixed precision rounds a weight before a product and reads the other weights in fp32. If bf16 represents
+// the weights exactly, it computes the same results from four bytes per weight.
 TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   for (const char* model : {"bert", "distilbert"}) {
     const TinyCase mixed{.model_type = model, .activations = DType::kBF16};
@@ -104,14 +105,14 @@ TEST(HalfEvaluation, IsMixedPrecisionWhereWeightsAreExact) {
   }
 }
 
-// A rounding to 16 bits changes a value by at most u of it, 2^-8 in bf16 and 2^-11 in fp16. Between two
-// norms, which bring every row back to size 1, a value meets at most ten of them: those of weight, bias and
-// result of up to three products, of attention's result, of GELU's, of the sum and of the norm's own result.
-// A norm divides by a deviation that is not below 1 here, since it adds its branch to a row of size 1, so
-// that what came before is carried on and no more: after N norms an element is off by at most 10 N u times
-// the largest of a row, about 3. The pooler and the classifier are two more products over C = 16 elements
-// with weights of deviation 0.1, of size at most 0.18: they multiply by at most 16 x 0.18 = 3 each in the
-// worst case, and add their own roundings.
+// Rounding to 16 bits changes a value by at most a factor u: 2^-8 in bf16 and 2^-11 in fp16. Between two
+// norms, which scale every row to size 1, a value is rounded at most ten times: weight, bias and result of up
+// to three products, the result of attention, of GELU, of the sum, and of the norm itself. A norm divides by
+// a deviation that is not below 1 here, since it adds its branch to a row of size 1, so earlier errors are
+// not amplified: after N norms an element has an error of at most 10 N u times the largest element of a row,
+// about 3. The pooler and the classifier are two more products over C = 16 elements with weights of deviation
+// 0.1 and of size at most 0.18. In the worst case each multiplies errors by 16 x 0.18 = 3, and each adds its
+// own roundings.
 TEST(HalfEvaluation, IsNearFp32) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     TinyCase exact{.dropout = 0.0};
@@ -120,7 +121,7 @@ TEST(HalfEvaluation, IsNearFp32) {
     const Outcome want = evaluate(exact);
     const Outcome got = evaluate(half);
     const double u = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
-    constexpr int kNorms = 5;  // of the embeddings and two of each layer
+    constexpr int kNorms = 5;  // one for the embeddings and two per layer
     const double limit = 3.0 * 3.0 * (10 * kNorms * u * 3.0);
     double largest = 0, spread = 0;
     for (size_t i = 0; i < want.logits.size(); ++i) {
@@ -128,9 +129,9 @@ TEST(HalfEvaluation, IsNearFp32) {
       test::keep_worst(spread, std::abs(want.logits[i] - want.logits[0]));
     }
     EXPECT_LE(largest, limit);
-    // In practice roundings are of both signs: their sum grows as the root of their number, and the worst
-    // case of a product is a root, too. A tenth of the bound tells a broken kernel from rounding, and the
-    // outputs from noise.
+    // In practice roundings have both signs, so their sum grows with the square root of their number, and the
+    // worst case of a product is a square root too. A tenth of the bound distinguishes a broken kernel from
+    // rounding, and the outputs from noise.
     EXPECT_LE(largest, limit / 10);
     EXPECT_GT(spread, 2 * largest);
     EXPECT_GT(largest, 0.0);

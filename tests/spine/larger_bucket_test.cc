@@ -1,20 +1,22 @@
-// A step in a bucket with rows to spare is that of a bucket which the batch fills: rows without tokens add
-// nothing to any sum, and what may differ is the order in which a kernel adds.
+// A step in a bucket with unused rows gives the same results as in a bucket that the batch fills. Rows
+// without tokens add nothing to any sum; only the order in which a kernel sums may differ.
 //
-// In what order the references add depends on no bucket, so that their bits are equal, under every optimizer.
+// The order in which the reference kernels sum does not depend on the bucket, so their bits are equal, for
+// every optimizer.
 //
-// For the fast kernels the limit is taken from how much their type rounds. To first order the distance of a run
-// from exact arithmetic is a sum over its roundings: of each, what the kernel's contract allows (gamma_n of
-// the n terms of a sum, matmul_error_bound and the others, and u of what is stored), carried on to the loss
-// and to the gradients by the same derivatives in both buckets, because a zero that is added rounds nothing.
-// How far that carries is measured by the same step in doubles. So a run in the larger bucket is as near to
-// exact arithmetic as one in the tight bucket, and by the triangle inequality the two are within twice that
-// of each other. One loss may by chance be nearer than its type allows, so the largest distance of all cases
-// of a type is taken, and half a unit in the last place, by which each of the two losses is rounded once.
+// For the fast kernels the limit is derived from the roundings of their type. To first order, the difference
+// between a run and exact arithmetic is a sum over its roundings. Each rounding contributes the error that
+// the contract of the kernel allows (gamma_n for the n terms of a sum, matmul_error_bound and the others, and
+// u for stored values), propagated to the loss and to the gradients by the same derivatives in both buckets,
+// because adding a zero rounds nothing. A run of the same step in doubles measures this difference. So a run
+// in the larger bucket is as close to exact arithmetic as one in the tight bucket, and by the triangle
+// inequality the two differ by at most twice that. A single loss may by chance be closer than its type
+// allows, so the largest difference over all cases of a type is used, plus half a unit in the last place,
+// since each of the two losses is rounded once.
 //
-// An optimizer sees no rows: one step of SGD with a rate of 1 adds the negative gradient to each weight, and
-// shows what a bucket does to it. AdamW and Lion would make steps of full size out of the roundings of a
-// gradient that is exactly zero.
+// An optimizer does not see rows. One step of SGD with a learning rate of 1 adds the negative gradient to
+// each weight and shows the effect of a bucket on the gradient. AdamW and Lion would turn the rounding errors
+// of a gradient that is exactly zero into steps of full size.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +44,7 @@ struct LengthsCase {
   TinyCase test;
   std::vector<int> lengths = {5, 1, 7, 3};
 
-  // That which the batch fills.
+  // The bucket that the batch fills exactly.
   Bucket tight() const {
     Bucket bucket;
     for (const int length : lengths) {
@@ -80,12 +82,12 @@ std::vector<double> all_weights(const Executor& executor) {
   return all;
 }
 
-// One step in exactly this bucket. With `first_id` the batches begin with this token.
+// Runs one step in exactly this bucket. If `first_id` is given, the batches begin with this token.
 OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
                std::optional<int32_t> first_id = {}) {
   const TinyCase& test = item.test;
   Plan plan = build_plan(testing::tiny_request(test, bucket));
-  // The ladder has smaller buckets, and the batch would run in the one that it fills.
+  // The ladder has smaller buckets, and the batch would otherwise run in the one that it fills.
   plan.train->ladder = {plan.train->bucket};
   Executor executor(plan, 0xFF);
   testing::fill_weights(executor);
@@ -110,7 +112,7 @@ OneStep run_in(const LengthsCase& item, const Bucket& bucket, double rate,
 TEST(LargerBucket, TheReferencesKeepEveryBit) {
   int checked = 0;
   for (TinyCase test : step_cases()) {
-    // Chunks of rows depend on the bucket, and what a chunk adds to is rounded.
+    // Chunks of rows depend on the bucket, and their running sums are rounded.
     if (test.chunked_loss == ChunkedLoss::kAlways) continue;
     SCOPED_TRACE(text_of(test));
     test.reference_kernels = true;
@@ -124,8 +126,8 @@ TEST(LargerBucket, TheReferencesKeepEveryBit) {
   EXPECT_GE(checked, 25);
 }
 
-// Each model, loss, precision and adapter once, by SGD; and one that is wide enough for several threads and
-// blocks of rows to a sum.
+// Each model, loss, precision and adapter once, with SGD; and one model that is wide enough for several
+// threads and several blocks of rows per sum.
 std::vector<LengthsCase> gradient_cases() {
   std::vector<TinyCase> tests = step_cases();
   std::erase_if(tests, [](const TinyCase& test) { return test.optimizer.kind != OptimizerKind::kAdamW; });
@@ -147,7 +149,7 @@ OneStep exact_run(const LengthsCase& item) {
   return run_in(exact, item.tight(), 1.0);
 }
 
-// Relative: of the loss that is farthest, and of all updates by their norm.
+// Relative: the largest difference of a loss, and the norm of the difference of all updates.
 struct Distance {
   double loss = 0;
   double update = 0;
@@ -170,13 +172,14 @@ Distance distance(const OneStep& run, const OneStep& from) {
   return result;
 }
 
-// Unit roundoff of what the case stores.
+// The unit roundoff of the type that the case stores.
 double roundoff(const TinyCase& test) {
   return test.activations ? 0x1p-8 : 0x1p-24;
 }
 
 TEST(LargerBucket, ChangesRoundingOnly) {
-  std::map<double, Distance> farthest;  // from exact arithmetic, in a tight bucket: by the type's roundoff
+  // From exact arithmetic, in a tight bucket; the key is the roundoff of the type.
+  std::map<double, Distance> farthest;
   std::vector<Distance> of_loose, of_fault;
   const std::vector<LengthsCase> cases = gradient_cases();
   for (const LengthsCase& item : cases) {
@@ -193,8 +196,8 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     std::printf(
         "figure: steps with u = %.1e: from exact arithmetic by %.2f u in the loss, %.2f u in the update\n", u,
         of_type.loss / u, of_type.update / u);
-    // So that no fault of both buckets widens the limit: a value meets some ten roundings in a row before the next
-    // norm, which keeps their size.
+    // Ensures that an error in both buckets does not widen the limit: a value is rounded about ten times
+    // before the next norm, and norms do not increase the relative error.
     EXPECT_LE(of_type.loss, 32 * u);
     EXPECT_LE(of_type.update, 32 * u);
   }
@@ -204,7 +207,7 @@ TEST(LargerBucket, ChangesRoundingOnly) {
     const double loss_limit = 2 * (of_type.loss + 0x1p-24), update_limit = 2 * of_type.update;
     EXPECT_LE(of_loose[i].loss, loss_limit);
     EXPECT_LE(of_loose[i].update, update_limit);
-    // The measure is no rubber stamp: one token that is another is well outside.
+    // Verifies that the measure detects errors: a single different token is far outside the limits.
     EXPECT_GT(of_fault[i].loss, 4 * loss_limit);
     EXPECT_GT(of_fault[i].update, 4 * update_limit);
   }

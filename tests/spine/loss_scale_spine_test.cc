@@ -1,5 +1,6 @@
-// fp16 with a loss scale, on a GPU or on the reference kernels: an overflow changes no weight, halves the
-// scale and is no update; good steps double it; the scale cancels in everything that is not fp16.
+// fp16 with a loss scale, on a GPU or on the reference kernels. An overflow changes no weight, halves the
+// scale and does not count as an update. After enough steps without overflow the scale is doubled. The scale
+// cancels in all results that are not fp16.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +15,7 @@ using testing::TinyCase;
 
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
 const std::vector<int> kLengths{5, 1, 7, 3};
-// Times any gradient of these models it is more than fp16 holds.
+// Multiplied by any gradient of these models, it exceeds the range of fp16.
 constexpr double kTooLarge = 0x1p80;
 
 TinyCase fp16_case(int64_t accumulation = 1, OptimizerConfig optimizer = {}) {
@@ -87,7 +88,7 @@ TEST(LossScale, AnOverflowChangesNoWeightAndHalvesIt) {
   }
 }
 
-// What is skipped is no update: the next one is AdamW's first, on states that hold nothing.
+// A skipped step is not an update: the next one is AdamW's first update, with states that are still zero.
 TEST(LossScale, ASkippedStepLeavesNoTrace) {
   TinyRun skipped(fp16_case()), plain(fp16_case());
   testing::set_value(skipped.executor, "loss_scale", 0, kTooLarge);
@@ -135,9 +136,9 @@ TEST(LossScale, TwoThousandGoodStepsDoubleIt) {
   EXPECT_EQ(run.state("loss_scale.good_steps"), 0.0);
 }
 
-// A power of two moves exponents only: as long as nothing in fp16 overflows or becomes subnormal, every bit
-// after the division is the same. What is subnormal differs by at most half its spacing over the scale, which
-// is far below the other roundings of fp16 (2^-11 of each value).
+// A power of two changes only exponents: as long as nothing in fp16 overflows or becomes subnormal, all bits
+// after the division are the same. Subnormal values differ by at most half their spacing divided by the
+// scale, which is far below the other roundings of fp16 (2^-11 of each value).
 TEST(LossScale, CancelsInTheNormAndTheUpdate) {
   for (const double max_norm : {0.0, 0.05}) {
     const OptimizerConfig optimizer{.kind = OptimizerKind::kSgd, .max_grad_norm = max_norm};
@@ -152,10 +153,10 @@ TEST(LossScale, CancelsInTheNormAndTheUpdate) {
     ASSERT_TRUE(small.executor.finite() && large.executor.finite());
     EXPECT_GT(exact.executor.grad_norm(), 0.1);
     EXPECT_NEAR(small.executor.grad_norm(), large.executor.grad_norm(), 1e-5 * large.executor.grad_norm());
-    // Some twenty fp16 roundings in a row on the way through two layers and back.
+    // About twenty consecutive fp16 roundings in the forward and backward pass through two layers.
     EXPECT_NEAR(large.executor.grad_norm(), exact.executor.grad_norm(),
                 20 * 0x1p-11 * exact.executor.grad_norm());
-    // The update of SGD is the learning rate times the gradient, whose norm is max_norm where it is clipped.
+    // The update of SGD is the learning rate times the gradient, whose norm is max_norm if it is clipped.
     const double largest = 1e-2 * (max_norm > 0 ? max_norm : exact.executor.grad_norm());
     for (const WeightSpec& spec : exact.plan.weights) {
       const std::vector<double> want = testing::values_of(exact.executor, spec.name);

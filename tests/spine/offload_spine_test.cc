@@ -1,6 +1,6 @@
-// What a run keeps in the host's memory: the same bits as without, with copies at the first and at the last
-// moment that the plan allows, and properties of plans with two spaces. On a CPU both spaces are its own
-// memory.
+// Offloading to host memory. The results have the same bits as without offloading, whether copies run at the
+// first or at the last moment that the plan allows. Also tests properties of plans with two memory spaces. On
+// a CPU both spaces are its own memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,17 +21,18 @@ using testing::TinyBatch;
 using testing::TinyCase;
 using testing::TinySteps;
 
-// States on the host with updates where the step has them, or wherever it is possible in the next step's
-// forward pass; of activations all that can move.
+// kOnHost: optimizer states on the host, with updates at their usual place in the step. kOnHostForLater: the
+// updates run in the forward pass of the next step where that is possible. kActivationsOnHost: all
+// activations that can be moved are on the host.
 enum class Kept { kOnDevice, kOnHost, kOnHostForLater, kActivationsOnHost, kBothOnHost };
 enum class Copies { kAtOnce, kLate };
-// A GPU's copies run beside the ops after them, whatever a plan asks of a CPU.
+// On a GPU, copies run concurrently with the ops after them, whatever a plan requests for a CPU.
 std::vector<Copies> copies_to_try() {
   if (testing::tests_run_on_gpu()) return {Copies::kAtOnce};
   return {Copies::kAtOnce, Copies::kLate};
 }
 
-// Updates of few elements each, so that a tiny model has several and most of its matrices are cut.
+// Updates of few elements each, so that a tiny model has several updates and most of its matrices are split.
 constexpr int64_t kFewElements = 200;
 Plan plan_of(const TinyCase& test, Kept kept, Copies copies = Copies::kAtOnce) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
@@ -94,7 +95,7 @@ std::vector<TinyCase> cases() {
     test.optimizer.max_grad_norm = 0.0;
     test.optimizer_in_backward = true;
   });
-  // Weights in bf16 alone, and a variance in bf16: what is rounded with noise.
+  // Weights stored only in bf16, and a variance in bf16: these are rounded stochastically.
   for (const bool in_backward : {false, true}) {
     add([&](TinyCase& test) {
       test.activations = test.dtype = DType::kBF16;
@@ -121,7 +122,7 @@ std::vector<TinyCase> cases() {
   return list;
 }
 
-// The same with weights in 16 bits, on a CPU by the references.
+// The same with weights stored in two 16-bit parts; on a CPU it runs on the reference kernels.
 TinyCase split_case() {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -130,15 +131,15 @@ TinyCase split_case() {
   return test;
 }
 
-// Adafactor's rows and columns are sums over a whole parameter. Of 8-bit states, whose blocks begin where the
-// parameter does, those of embeddings are fp32.
+// Adafactor's row and column statistics are sums over a whole parameter, so its updates are not split. With
+// 8-bit states, whose blocks begin where the parameter does, the states of embeddings are fp32.
 bool is_cut(const TinyCase& test) {
   return test.optimizer.kind != OptimizerKind::kAdafactor && !test.lora;
 }
 
 constexpr Kept kWays[] = {Kept::kOnHost, Kept::kOnHostForLater, Kept::kActivationsOnHost, Kept::kBothOnHost};
 
-// How many of a step's updates stand in the forward pass.
+// How many updates of a step run in the forward pass.
 int64_t num_late_updates(const Plan& plan) {
   return std::ranges::count_if(plan.train->graph.ops(), [](const Op& op) {
     return op.segment == Segment::kForward && dynamic_cast<const Update*>(op.def) != nullptr;
@@ -170,13 +171,13 @@ TEST(Offload, TheSameBitsAsWithoutWheneverCopiesRun) {
   }
 }
 
-// Beside what a GPU keeps of segments that move no activations, and so are captured.
+// The total without the GPU memory for captured segments, which exist only where no activations are moved.
 int64_t bytes_without_captured(const Plan& plan) {
   return plan.total_bytes() - plan.gpu_constant.graph_bytes();
 }
 
-// Activations that have room on the device stay, and the plan takes no byte more than where all leave that
-// can. In a batch that leaves some without room.
+// Activations stay on the device if there is room for them, and the plan is no larger than one in which all
+// activations that can be moved are moved. Tests a batch where some activations have no room.
 TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
   int some_move = 0;
   for (TinyCase test : cases()) {
@@ -206,8 +207,8 @@ TEST(OffloadActivations, TheSameBitsWhereSomeStay) {
       }
     }
   }
-  // How many goes by the scratch of the kernels at hand: 28 with AMX, more than 30 with AVX2. On a GPU the
-  // workspace of products leaves room for all that models of this size save.
+  // The number depends on the scratch memory of the available kernels: 28 with AMX, more than 30 with AVX2.
+  // On a GPU the workspace of matrix products leaves room for all activations that models of this size save.
   if (!testing::tests_run_on_gpu()) {
     EXPECT_GT(some_move, 20);
   }
@@ -245,15 +246,15 @@ PlanRequest offloading(const TinyCase& test) {
   return request;
 }
 
-// The plans with states that come early and with late ones.
+// Returns one plan that copies states early and one that copies them late.
 std::pair<Plan, Plan> early_and_late(PlanRequest request) {
   Plan early = build_plan(request);
   request.offload.early_states = false;
   return {std::move(early), build_plan(request)};
 }
 
-// States come before the first update where the backward pass leaves room, and late where that runs several
-// times: the plan is little larger, the bits are the same.
+// States are copied before the first update if the backward pass leaves room, and late if the backward pass
+// runs several times. The plan is only a little larger, and the results have the same bits.
 TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
   for (const int64_t accumulation : {1, 2}) {
     for (const bool in_backward : {false, true}) {
@@ -282,7 +283,8 @@ TEST(OffloadOptimizer, StatesComeInTheBackwardPassAndTakeFewBytes) {
   }
 }
 
-// What they take is taken where there is that much: a limit that a plan with late states keeps is kept.
+// Early copies use extra memory only if it is available: if a plan with late copies keeps the limit, the
+// limit is kept.
 TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
   int tight = 0;
   for (const TinyCase& test : cases()) {
@@ -292,7 +294,7 @@ TEST(OffloadOptimizer, StatesComeLateWhereTheLimitHasNoRoomForMore) {
     ++tight;
     request.memory_limit_bytes = early.total_bytes();
     EXPECT_EQ(build_plan(request).total_bytes(), early.total_bytes());
-    // Below the last of these a run is refused, by what it is really short of.
+    // Below the last of these limits a run is refused, and the error is based on the smaller plan.
     for (const int64_t limit : {early.total_bytes() - 1, late.total_bytes(), late.total_bytes() - 1}) {
       request.memory_limit_bytes = limit;
       const Plan plan = build_plan(request);
@@ -311,9 +313,9 @@ TinyCase in_backward_case() {
   return test;
 }
 
-// The last updates' states go back in the next forward pass, and at once where somebody reads them, writes
-// them or evaluates before that. A run that is looked at after every step, one that is evaluated after every
-// step and one that is left alone train alike.
+// The states of the last updates are copied back in the next forward pass, or immediately if someone reads or
+// writes them or evaluates before that. A run that is inspected after every step, one that is evaluated after
+// every step, and one without either give the same results.
 TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   for (const TinyCase& test : {TinyCase(), in_backward_case()}) {
     for (const Copies copies : copies_to_try()) {
@@ -339,7 +341,8 @@ TEST(OffloadOptimizer, WhatAStepLeavesIsThereForWhoAsks) {
   }
 }
 
-// A step writes no state that the host reads: the next forward pass does, or a reader.
+// A step leaves some states on the device. The next forward pass writes them back to the host, or a read
+// does.
 TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   const TinyCase test;
   const Plan plan = plan_of(test, Kept::kOnHost);
@@ -351,10 +354,10 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
     EXPECT_EQ(graph.ops()[i].segment, Segment::kForward);
     EXPECT_EQ(plan.train->ops[i].copies_to, Space::kHost);
   }
-  // By the rates of a GPU most are home before the step ends.
+  // At the rates of a GPU, most of them are back on the host before the step ends.
   EXPECT_GT(left, testing::tests_run_on_gpu() ? 0 : 2);
   EXPECT_EQ(plan.train->deferred_after, Segment::kOptimizer);
-  // Both parts of a buffer's life have one place.
+  // The two live ranges of a buffer have the same place.
   std::map<ValueId, std::vector<TransientBuffer>> parts;
   for (const TransientBuffer& buffer : plan.train->buffers) {
     if (buffer.root != kNoValue && graph.value(buffer.root).storage == Storage::kDeferred)
@@ -370,7 +373,8 @@ TEST(OffloadOptimizer, StatesStayOnTheDeviceUntilTheNextStep) {
   }
 }
 
-// Forward runs of several micro-batches, or beside offloaded activations, have no states to copy.
+// A forward pass that runs for several micro-batches, or together with offloaded activations, has no states
+// to copy.
 TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   TinyCase test;
   EXPECT_FALSE(plan_of(test, Kept::kBothOnHost).train->deferred_after.has_value());
@@ -378,7 +382,8 @@ TEST(OffloadOptimizer, NothingStaysWhereTheForwardPassHasNoTimeForIt) {
   EXPECT_FALSE(plan_of(test, Kept::kOnHost).train->deferred_after.has_value());
 }
 
-// What an update needs of its step is held for the next: batches of any bucket may follow each other.
+// The values that an update needs from its step are kept for the next step, so batches of any bucket may
+// follow each other.
 TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   TinyCase test;
   test.optimizer.weight_decay = 0.01;
@@ -404,7 +409,7 @@ TEST(OffloadOptimizer, UpdatesOfOneBucketRunInAnother) {
   }
 }
 
-// A step whose gradients overflow fp16 leaves an update that changes nothing.
+// If the gradients of a step overflow fp16, the deferred update of that step changes nothing.
 TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
   TinyCase test;
   test.activations = DType::kF16;
@@ -432,7 +437,7 @@ TEST(OffloadOptimizer, ASkippedStepIsSkippedInTheNextOne) {
   expect_equal(with, without);
 }
 
-// What an arena holds at the start leaves no trace.
+// The initial contents of an arena do not affect the results.
 TEST(Offload, ReadsNothingThatWasNotWritten) {
   TinyCase test;
   test.accumulation = 2;
@@ -456,8 +461,8 @@ TEST(Offload, ReadsNothingThatWasNotWritten) {
   EXPECT_EQ(weights_after(0x00), weights_after(0xFF));
 }
 
-// A checkpoint holds weights and states by name, wherever they lie: a run goes on after every step, and with
-// the states elsewhere.
+// A checkpoint identifies weights and states by name, wherever they are stored. A run can resume after every
+// step, and with the states in another place.
 void expect_goes_on(const TinyCase& test) {
   constexpr int64_t kSteps = 4;
   TinySteps whole(test, plan_of(test, Kept::kOnDevice));
@@ -493,15 +498,15 @@ TEST(OffloadOptimizer, GoesOnWithTheSameNoise) {
   expect_goes_on(test);
 }
 
-// Whether an op, a copy, touches other elements on the host than another copy.
+// Whether `op` is a copy that touches other elements on the host than `copy` does.
 bool are_apart(const Op& copy, const Op& op) {
   const std::optional<Slice> a = slice_of(copy.attributes), b = slice_of(op.attributes);
   return op.def == copy.def && a && b &&
          (a->first + a->elements <= b->first || b->first + b->elements <= a->first);
 }
 
-// The rules of copies, checked without the analysis that liveness uses. A copy under way is one that no op
-// has waited for yet.
+// Verifies the rules for copies without the analysis that liveness uses. A copy is in progress until the
+// first op that waits for it.
 void expect_sound(const ProgramPlan& program) {
   const Graph& graph = program.graph;
   std::map<uint32_t, uint32_t> end_of;
@@ -529,7 +534,8 @@ void expect_sound(const ProgramPlan& program) {
         }
       }
     }
-    // The operands' buffers are live until the copy has ended. What a run leaves for the next is two of them.
+    // The buffers of the operands are live until the copy has ended. A buffer that a run leaves for the next
+    // run consists of two of them.
     const auto is_live = [&](const TransientBuffer& buffer) {
       return buffer.first <= copy && buffer.last >= end - 1;
     };

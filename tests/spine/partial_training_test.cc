@@ -1,5 +1,6 @@
-// Runs that train a part of a model, beside every other method: the same bits whatever the arena held, frozen
-// weights as they were, nothing kept for them, and the bits of the plain way where a method promises them.
+// Training only a part of a model, combined with every other method. The results have the same bits whatever
+// the arena contained before, frozen weights do not change and have no gradients or states, and the bits are
+// those of plain training where a method promises that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct Named {
   std::function<void(TinyCase&)> apply;
 };
 
-// What is trained.
+// The parts that are trained.
 std::vector<Named> parts() {
   const auto lora = [](LoraConfig config) {
     return [config = std::move(config)](TinyCase& test) { test.lora = config; };
@@ -73,8 +74,8 @@ struct Outcome {
   int64_t num_updated = 0;
 };
 
-// Every persistent byte of what is named after a weight, but for the copies of 16 bits that products read on
-// a GPU: the first step makes them.
+// All persistent bytes whose name begins with that of the weight, except the 16-bit copies that products read
+// on a GPU, since the first step makes those.
 std::vector<std::byte> held_bytes(const Executor& executor, const std::string& weight) {
   std::vector<std::byte> bytes;
   for (const PersistentBuffer& buffer : executor.plan().persistent) {
@@ -102,7 +103,7 @@ Outcome run(const TinyCase& test, uint8_t fill) {
   Outcome outcome;
   int64_t micro = 0;
   for (int step = 1; step <= kSteps; ++step) {
-    executor.set_update(1e-2, step);  // which updates in the backward pass read
+    executor.set_update(1e-2, step);  // updates in the backward pass read this
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
@@ -140,7 +141,7 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
         part.apply(test);
         optimizer.apply(test);
         precision.apply(test);
-        // Adapters of this width and rank have states in 8 bits: 64 x 64 numbers and more.
+        // Adapters of this width and rank have 8-bit states: at least 64 x 64 numbers.
         if (test.lora && optimizer.name.ends_with("8bit")) {
           test.lora->r = test.hidden = 64;
           test.layers = 1;
@@ -156,7 +157,7 @@ TEST(PartialTraining, WorksWithEveryOptimizerInEveryPrecision) {
   EXPECT_EQ(checked, 5 * 9 * 3);
 }
 
-// In fp32 both compute the same bits as the plain way.
+// In fp32 both methods compute the same bits as plain training.
 TEST(PartialTraining, KeepsTheBitsWhereMethodsPromiseThem) {
   int checked = 0;
   for (const Named& part : parts()) {

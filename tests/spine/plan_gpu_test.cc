@@ -1,5 +1,6 @@
-// Plans for NVIDIA GPUs, made without one: every preset is planned for every card that has kernels for it,
-// near its lower bound, on addresses that the card likes, and within what it has to beat.
+// Plans for NVIDIA GPUs, made without a GPU. Every preset is planned for every card that has kernels for it.
+// The plans are close to their lower bound, use addresses with the alignment that the card needs, and stay
+// below the memory of competing implementations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +52,8 @@ TEST(PlanGpu, EveryPresetIsPlannedNearItsLowerBound) {
   EXPECT_GE(plans, 60);
 }
 
-// Bisecting on a card: whatever a run asks for, each prefix of the passes has kernels and places.
+// For bisecting on a card: whatever options a run uses, with each prefix of the passes every op has a kernel
+// and every buffer has an address.
 TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
   int plans = 0;
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -81,7 +83,8 @@ TEST(PlanGpu, EveryPrefixOfThePassesIsPlanned) {
   EXPECT_GE(plans, 150);
 }
 
-// Where no gradient is taken and the card has the kernel, layers that widen are one op with their GELU.
+// If no gradient is computed and the card has the kernel, each layer that widens its input is fused with its
+// GELU into one op.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   const auto fused = [](const char* preset, const char* gpu, DType activations) {
     GridPoint point = full_batch(preset, 8, 128);
@@ -96,11 +99,12 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndGeluAtOnce) {
   EXPECT_EQ(fused("bert-base-uncased", "h200", DType::kF16), 12);
   EXPECT_EQ(fused("bert-large-uncased", "h200", DType::kF32), 0);
   EXPECT_EQ(fused("bert-large-uncased", "a10g", DType::kBF16), 0);
-  // 384 terms are no multiple of what the kernel takes at a time.
+  // 384 terms are not a multiple of the block size of the kernel.
   EXPECT_EQ(fused("MiniLM-L6-H384-uncased", "h200", DType::kBF16), 0);
 }
 
-// There, products add residuals, and the last attention is that of first tokens; what is trained stays.
+// In evaluation, products also add residuals, and the last attention computes first tokens only. Training
+// does not change.
 TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   const auto count = [](const char* gpu, DType activations, const OpSchema& def) {
     GridPoint point = full_batch("bert-large-uncased", 8, 128);
@@ -120,7 +124,8 @@ TEST(PlanGpu, EvaluationOnHopperAddsResidualsInProducts) {
   EXPECT_EQ(count("a10g", DType::kBF16, first_token_attention_op()), 0);
 }
 
-// Where everything that may leave the card stays there, its passes are captured, which takes room of its own.
+// If all activations that can leave the card stay on it, the passes are captured, which needs memory of its
+// own.
 TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   GridPoint point = full_batch("bert-large-uncased", 2, 512);
   point.gpu = "h200";
@@ -139,8 +144,8 @@ TEST(PlanGpu, ActivationsLeaveWhereTheLimitHasNoRoomForPrograms) {
   EXPECT_EQ(limited.total_bytes(), moves.total_bytes());
 }
 
-// Where the tiles of rows fill the card, norms belong to the product before them, but in the last layer,
-// whose rows are first tokens.
+// If the tiles of rows fill the card, each norm is fused with the product before it, except in the last
+// layer, whose rows are only first tokens.
 TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   const auto count = [](const char* preset, int64_t sequences, const char* gpu, DType activations,
                         const OpSchema& def) {
@@ -162,9 +167,10 @@ TEST(PlanGpu, EvaluationOnHopperTakesProductAndNormAtOnce) {
   EXPECT_EQ(count(base, 64, "h200", DType::kBF16, linear_norm_op()), 22);
 }
 
-// By the kernel of Hopper where its tiles fit. In training those of each layer (queries, keys and values, the
-// output of attention, up and down) and the pooler; in an evaluation queries, keys and values, whose last
-// attention is that of first tokens, and the pooler. There others add a residual or have GELU.
+// The Hopper kernel is used where its tiles fit. In training these are the pooler and the linear layers of
+// each layer (queries, keys and values, the output of attention, up and down). In evaluation they are
+// queries, keys and values and the pooler, since the last attention computes first tokens only and the other
+// linear layers add a residual or contain GELU.
 TEST(PlanGpu, HopperTakesLinearLayers) {
   const auto count = [](const char* preset, const char* gpu, DType activations, bool trains,
                         const char* implementation = "matmul_cuda_wgmma") {
@@ -184,7 +190,7 @@ TEST(PlanGpu, HopperTakesLinearLayers) {
   EXPECT_EQ(count("bert-large-uncased", "h200", DType::kF32, true), 0);
   EXPECT_EQ(count("bert-large-uncased", "a10g", DType::kBF16, true), 0);
   EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, true), 0);
-  // 384 columns.
+  // These have 384 columns.
   EXPECT_EQ(count("MiniLM-L6-H384-uncased", "h200", DType::kBF16, false, "linear_add_cuda_cublaslt"), 12);
 }
 
@@ -202,7 +208,8 @@ TEST(PlanGpu, ACardWithoutBf16HasNoKernelForIt) {
   }
 }
 
-// What the card shows as used, with a context of 527 MiB in it: Trainer's figures are 8556, 22194 and 30732.
+// Memory use that the card reports, including a context of 527 MiB. The corresponding figures of Trainer are
+// 8556, 22194 and 30732.
 TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   GridPoint point = full_batch("bert-large-uncased", 4, 512);
   point.gpu = "h200";
@@ -213,7 +220,7 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   point.activations = DType::kBF16;
   const int64_t split = plan_of(point).total_bytes();
   EXPECT_LE(split, 13100 * kMiB);
-  // Two bytes a parameter of a product less than with fp32 and a copy.
+  // Split weights save two bytes per parameter of a product, compared with fp32 and a copy.
   point.master_weights = MasterWeights::kWhole;
   EXPECT_GE(plan_of(point).total_bytes() - split, 2 * 300000000);
   point.master_weights = MasterWeights::kAuto;
@@ -222,8 +229,8 @@ TEST(PlanGpu, BertLargeHoldsWhatItHasToBeat) {
   EXPECT_LE(plan_of(point).total_bytes(), 6500 * kMiB);
 }
 
-// States in the host's memory: 8 bytes a parameter less on the card, the same bytes there, and near the lower
-// bounds of both.
+// With optimizer states in host memory, the card needs 8 bytes per parameter less, the host needs the same
+// number of bytes, and both are close to their lower bounds.
 TEST(PlanGpu, OptimizerStatesGoToTheHost) {
   int plans = 0;
   for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdamW8Bit, OptimizerKind::kLion}) {
@@ -243,8 +250,8 @@ TEST(PlanGpu, OptimizerStatesGoToTheHost) {
         EXPECT_EQ(plan.host_arena_bytes, plan.host_lower_bound_bytes);
         EXPECT_EQ(plan.host_bytes(), plan.host.total() + plan.staging_bytes() + plan.host_arena_bytes);
         EXPECT_EQ(plan.total_bytes(), plan.arena_bytes + plan.gpu_constant.total());
-        // What is on the host was on the card, up to the rounding of sizes. Updates in the next forward pass
-        // hold a clip coefficient or a flag besides.
+        // The bytes on the host are those that were on the card, up to the rounding of sizes. Updates in the
+        // next forward pass additionally keep a clip coefficient or a flag.
         int64_t on_card = 0;
         int64_t held = 0;
         int64_t small_states = 0;
@@ -284,8 +291,8 @@ TEST(PlanGpu, BertLargeIsSmallestWithItsStatesOnTheHost) {
   EXPECT_LE(plan_of(point).total_bytes(), 2600 * kMiB);
 }
 
-// --dtype bfloat16 with all that saves memory: weights of 639 MiB, and beside them a layer's backward pass
-// and copies of 2 million elements' states, in a table of 31 million too.
+// --dtype bfloat16 with all options that save memory: 639 MiB of weights, and in addition the backward pass
+// of one layer and copies of the states of 2 million elements, even for a table of 31 million.
 TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   GridPoint point = full_batch("bert-large-uncased", 1, 512);
   point.gpu = "h200";
@@ -298,7 +305,7 @@ TEST(PlanGpu, BertLargeInBf16AloneFitsIntoThirteenHundredMiB) {
   EXPECT_LE(plan.total_bytes(), 1280 * kMiB);
   expect_near_lower_bound(*plan.train, text_of(point));
   expect_addresses(plan);
-  // As where the data is not known, and evaluation may meet every bucket.
+  // As if the data were not known: evaluation may encounter every bucket.
   request.captured_buckets.evaluate = kMaxCapturedBuckets;
   EXPECT_LE(build_plan(request).total_bytes(), 1300 * kMiB);
 }
@@ -317,12 +324,12 @@ TEST(PlanGpu, Fp16IsPlannedWithItsScaleAndCopies) {
   EXPECT_EQ(plan.buffer("loss_scale.good_steps").type.dtype, DType::kI32);
   EXPECT_EQ(plan.buffer("skipped_steps").storage, Storage::kOutput);
   for (const OpPlan& op : plan.train->ops) EXPECT_EQ(op.kernel->backend, Backend::kCuda);
-  // A card without bf16 has fp16.
+  // A card without bf16 supports fp16.
   point.gpu = "t4";
   EXPECT_NO_THROW(plan_of(point));
 }
 
-// --bf16_full_eval and --fp16_full_eval.
+// Tests --bf16_full_eval and --fp16_full_eval.
 TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     PlanRequest request;
@@ -345,7 +352,8 @@ TEST(PlanGpu, EvaluationInSixteenBitsHoldsTwoBytesAParameter) {
   }
 }
 
-// A weight or bias of a product has a 16-bit copy that lives beside it; embeddings and norms have none.
+// A weight or bias of a product has a 16-bit copy that is stored in addition to it; embeddings and norms have
+// none.
 TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
   GridPoint point = full_batch("bert-base-uncased", 4, 64);
   point.gpu = "h200";
@@ -372,7 +380,7 @@ TEST(PlanGpu, ProductsReadCopiesOfTheirWeights) {
       for (ValueId id : gradients_of_norm(op)) {
         const Value& gradient = plan.train->graph.value(id);
         if (gradient.name.find("intermediate.dense.weight") == std::string::npos) continue;
-        // What adds up over micro-batches does so in fp32.
+        // Gradients that are summed over micro-batches are fp32.
         EXPECT_EQ(gradient.type.dtype, accumulation > 1 ? DType::kF32 : DType::kBF16) << gradient.name;
         ++gradients;
       }

@@ -1,4 +1,4 @@
-// What the tests of a plan's quality share: plans of presets over sizes, and what must hold of each.
+// Shared by the tests of plan quality: plans of presets for many sizes, and checks that every plan must pass.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ struct GridPoint {
   DType activations = DType::kF32;
   MasterWeights master_weights = MasterWeights::kAuto;
   int num_threads = 2;
-  std::string gpu = {};  // a card of the table; empty: a CPU
+  std::string gpu = {};  // a card in the table; empty means a CPU
   RecomputePolicy recompute = RecomputePolicy::kCheap;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   bool offload_optimizer = false;
   bool offload_activations = false;
-  bool optimizer_in_backward = false;  // and no clipping
+  bool optimizer_in_backward = false;  // and without clipping
 };
 
 inline GridPoint full_batch(std::string preset, int64_t sequences, int64_t longest) {
@@ -70,12 +70,12 @@ inline Plan plan_of(const GridPoint& point) {
   return build_plan(request_of(point));
 }
 
-// How far above its lower bound the transient part of a plan may be: 2 %.
+// How far the transient part of a plan may be above its lower bound: 2%.
 inline constexpr double kAboveLowerBound = 1.02;
 
-// States that come before the updates may take a twentieth more than a plan with late ones has, whose layout
-// is as near its bound (plan/compile/update_order.cc); the bound of their own schedule says nothing of that. Every
-// other plan with copies keeps the bound of a plan without.
+// A plan that copies states before the updates may need 5% more than a plan with late copies, whose layout is
+// equally close to its bound (plan/compile/update_order.cc). The lower bound of its own schedule does not cover
+// that. All other plans with copies must keep the bound of a plan without copies.
 inline constexpr double kMoreWithEarlyStates = 1.05;
 
 inline bool brings_states_early(const ProgramPlan& program) {
@@ -97,7 +97,8 @@ inline void expect_near_lower_bound(const ProgramPlan& program, const std::strin
       << what << ", " << program.name;
 }
 
-// No two transient buffers that are live together overlap. Returns how many pairs were live together.
+// Verifies that no two transient buffers that are live together overlap. Returns how many pairs are live
+// together.
 inline int64_t expect_apart(const ProgramPlan& program, const std::string& what) {
   int64_t pairs = 0;
   const std::vector<TransientBuffer>& buffers = program.buffers;

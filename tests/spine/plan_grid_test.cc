@@ -1,5 +1,5 @@
-// Every preset over a grid of sizes, and over sizes drawn at random: each plan is near its lower bound, and
-// no two of its buffers overlap.
+// Every preset for a grid of sizes and for random sizes. Each plan is close to its lower bound, and no two of
+// its buffers overlap.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ TEST(PlanGrid, EveryPresetAtEverySize) {
   EXPECT_EQ(programs, static_cast<int>(preset_names().size()) * 4 * 5 * 2 * 2 * 2);
 }
 
-// A real batch has any number of tokens, and a machine any number of threads, which scratch depends on.
+// A real batch has an arbitrary number of tokens, and a machine an arbitrary number of threads, which
+// determines the scratch memory.
 TEST(PlanGrid, PresetsAtRandomSizes) {
   const std::vector<std::string> presets = preset_names();
   constexpr int kThreads[] = {1, 2, 4, 8, 16, 48};

@@ -1,5 +1,5 @@
-// The layout against its lower bound, on sizes between the smallest and the largest that people train with.
-// The whole grid is plan_grid_test.
+// Compares the layout with its lower bound, for sizes between the smallest and the largest that are used in
+// training. The whole grid is tested by plan_grid_test.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Size {
   int64_t longest;
 };
 
-// What runs again, from nothing to whole layers.
+// What is recomputed, from nothing to whole layers.
 enum class Again : uint8_t { kNothing, kCheap, kCheapAndAttention, kLayers };
 constexpr std::array kAgain{Again::kNothing, Again::kCheap, Again::kCheapAndAttention, Again::kLayers};
 
@@ -70,7 +70,7 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   for (const std::string& preset : preset_names()) {
     for (const Size& size : {Size{1, 64}, Size{4, 512}, Size{32, 64}}) {
       for (const Again again : kAgain) {
-        // Each meets both types and both schedules.
+        // Each combination is tested with both types and both schedules.
         const int turn = plans + plans / static_cast<int>(kAgain.size());
         GridPoint point = full_batch(preset, size.sequences, size.longest);
         point.activations = turn % 2 == 0 ? DType::kF32 : DType::kBF16;
@@ -86,11 +86,11 @@ TEST(PlanQuality, RecomputingStaysNearItsLowerBound) {
   EXPECT_GE(plans, 100);
 }
 
-// Each keeps less than the one before, and runs more ops.
+// Each choice keeps less than the one before it and runs more ops.
 TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   for (const std::string& preset : preset_names()) {
     GridPoint point = full_batch(preset, 32, 128);
-    point.accumulation = 2;  // gradients live elsewhere, so that the transient part is activations
+    point.accumulation = 2;  // gradients are persistent then, so the transient part consists of activations
     int64_t bytes = std::numeric_limits<int64_t>::max();
     size_t ops = 0;
     for (const Again again : kAgain) {
@@ -103,9 +103,9 @@ TEST(PlanQuality, WhatRunsMoreAgainHoldsLess) {
   }
 }
 
-// Where the gradients at the end of the backward pass and the activations at its start need about the same
-// bytes, a hole between them costs most: orders by size or length alone leave 3 to 9 % here. Such batches
-// hold any number of tokens, for sequences differ in length.
+// If the gradients at the end of the backward pass and the activations at its start need about the same
+// number of bytes, a hole between them costs most. Ordering by size or length alone leaves 3 to 9% here. Such
+// batches have arbitrary numbers of tokens, because sequences differ in length.
 TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   const GridPoint points[] = {
       {.preset = "all-MiniLM-L6-v2", .bucket = {.tokens = 813, .sequences = 24, .longest = 55}},
@@ -126,7 +126,8 @@ TEST(PlanQuality, BatchesWhoseGradientsAndActivationsAreEquallyLarge) {
   }
 }
 
-// The bar is 1.10 at the 90th percentile of random graphs; of random models even the worst is held to less.
+// The requirement is 1.10 at the 90th percentile of random graphs. For random models even the worst plan must
+// be better than that.
 TEST(PlanQuality, RandomModelsAreNearTheirLowerBound) {
   std::vector<double> ratios;
   for (uint64_t seed = 100; seed < 300; ++seed) {

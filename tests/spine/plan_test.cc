@@ -1,4 +1,5 @@
-// The plan: its layout against its lower bound on every preset, its speed, and properties of every buffer.
+// Tests plans: the layout compared with its lower bound for every preset, the planning time, and properties
+// of every buffer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,14 +36,14 @@ TEST(Plan, EveryPresetIsWithinTwoPercentOfItsLowerBound) {
   }
 }
 
-// Weights and two moments 3835 MiB, 1920 MiB of saved activations, and little else.
+// Weights and two moments need 3835 MiB, saved activations 1920 MiB, and the rest is small.
 TEST(Plan, BertLargeFitsInto6000MiB) {
   const Plan plan = build_plan(preset_request("bert-large-uncased", 4, 512));
   EXPECT_LE(plan.arena_bytes, int64_t{6000} << 20);
   EXPECT_EQ(plan.num_parameters(), 335143938);
 }
 
-// No two transient buffers that are live together overlap; every value that is read has a place.
+// No two transient buffers that are live together overlap, and every value that is read has an address.
 TEST(Plan, BuffersDoNotOverlap) {
   const Plan plan = build_plan(preset_request("all-MiniLM-L6-v2", 8, 64));
   int pairs = 0;

@@ -1,5 +1,6 @@
-// Weights in bf16 and nothing of fp32 beside them: 2 bytes of weights and, with AdamW, 8 of moments, the same
-// bits every time, and a loss that goes down although an update is smaller than the spacing of most weights.
+// Weights in bf16 without any fp32 copy: 2 bytes of weights and, with AdamW, 8 bytes of moments per
+// parameter. Results are repeatable bit for bit, and the loss decreases although an update is smaller than
+// the spacing of most weights.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -54,7 +55,7 @@ std::vector<TinyCase> cases() {
                       .activations = DType::kBF16});
     }
   }
-  if (testing::tests_run_on_gpu()) return list;  // the references run on a CPU
+  if (testing::tests_run_on_gpu()) return list;  // the reference kernels run on a CPU
   list.push_back(
       {.dtype = DType::kBF16, .dropout = 0.0, .reference_kernels = true, .activations = DType::kBF16});
   return list;
@@ -78,7 +79,7 @@ TEST(PureBf16, HoldsTenBytesAParameter) {
 
 TEST(PureBf16, LearnsAndRepeatsItself) {
   for (const TinyCase& test : cases()) {
-    // A weight of 0.1 has a spacing of 2^-11 in bf16; AdamW's step is a fifth of it.
+    // The spacing of bf16 at a weight of 0.1 is 2^-11. A step of AdamW is a fifth of it.
     const double learning_rate = 1e-4;
     const int steps = test.reference_kernels ? 40 : 300;
     const Outcome one = train(test, steps, 1, learning_rate);
@@ -90,8 +91,9 @@ TEST(PureBf16, LearnsAndRepeatsItself) {
   }
 }
 
-// Other optimizers at rates whose steps are a tenth of the spacing of a weight of 0.1 or less, where that can
-// be said: SGD's and Adafactor's first steps depend on the gradients. Matrices of 64 x 64 have 8-bit states.
+// Other optimizers, with learning rates whose steps are at most a tenth of the spacing at a weight of 0.1.
+// For SGD and Adafactor this cannot be guaranteed, since their first steps depend on the gradients. Matrices
+// of 64 x 64 have 8-bit states.
 struct OtherOptimizer {
   OptimizerKind kind;
   double learning_rate;
@@ -101,7 +103,7 @@ constexpr OtherOptimizer kOthers[] = {{OptimizerKind::kSgd, 2e-3},       {Optimi
                                       {OptimizerKind::kAdamW8Bit, 5e-5}, {OptimizerKind::kLion8Bit, 2e-5},
                                       {OptimizerKind::kSgd8Bit, 2e-3},   {OptimizerKind::kAdagrad8Bit, 2e-4}};
 
-// SGD has a state with momentum, and in 8 bits it must have one.
+// SGD has a state only with momentum, and 8-bit SGD requires a state.
 double momentum_of(OptimizerKind kind) {
   return kind == OptimizerKind::kSgd || kind == OptimizerKind::kSgd8Bit ? 0.9 : 0.0;
 }
@@ -122,8 +124,8 @@ TEST(PureBf16, EveryOptimizerLearnsAndRepeatsItself) {
   }
 }
 
-// However many ops the updates are, each parameter has its own noise: what an op starts with, and what it
-// takes for several tensors, does not matter.
+// However many ops the updates are split into, each parameter has its own random numbers. They depend neither
+// on where an op starts nor on which tensors one op combines.
 TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
   for (const OtherOptimizer& other : kOthers) {
     SCOPED_TRACE(optimizer_kind_name(other.kind));
@@ -138,7 +140,7 @@ TEST(PureBf16, SmallerUpdatesHaveTheSameBits) {
   }
 }
 
-// States are fp32 or 8 bits, whatever the weights are.
+// States are fp32 or 8 bits, whatever the type of the weights.
 TEST(PureBf16, StatesOfEveryOptimizerAreNotIn16Bits) {
   for (const OtherOptimizer& other : kOthers) {
     TinyCase test{.dtype = DType::kBF16, .hidden = 64, .activations = DType::kBF16};

@@ -1,5 +1,5 @@
-// Steps of whole models whatever is computed again: the same bits as with every value kept, the same bits
-// whatever the arena held, and no byte beyond the plan.
+// Steps of whole models with different choices of what is recomputed. The results have the same bits as when
+// every value is kept and whatever the arena contained before, and no memory beyond the plan is used.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using testing::TinyCase;
 
 const std::vector<int> kLengths{5, 1, 7, 3};
 constexpr Bucket kBucket{.tokens = 16, .sequences = 4, .longest = 7};
-// What is cheap, whole layers, and attention alone.
+// Recomputes cheap values, whole layers, or only attention.
 std::vector<RecomputeChoice> choices(const TinyCase& test) {
   return {{.policy = RecomputePolicy::kCheap},
           {.policy = RecomputePolicy::kFull},
@@ -48,7 +48,7 @@ Steps run_steps(const TinyCase& test, uint8_t fill = 0xFF, int steps = 3) {
     for (int64_t a = 0; a < test.accumulation; ++a) {
       const TinyBatch batch = testing::tiny_batch(test, kLengths, static_cast<uint32_t>(++micro));
       executor.set_accumulate(a > 0);
-      executor.set_update(1e-2, step);  // the backward pass may hold updates
+      executor.set_update(1e-2, step);  // the backward pass may contain updates
       result.losses.push_back(
           testing::forward_backward(executor, batch, micro, 4.0 * static_cast<double>(test.accumulation)));
     }
@@ -103,7 +103,7 @@ TEST(Recompute, PoliciesKeepEveryBitInFp32) {
   EXPECT_GE(checked, 18);
 }
 
-// What a budget chooses: any set of values, another one for each layer.
+// Memory budgets choose arbitrary sets of values, different ones for each layer.
 TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
   TinyCase test{.layers = 3, .recompute = {.policy = RecomputePolicy::kNone}};
   const Steps kept = run_steps(test);
@@ -130,10 +130,10 @@ TEST(Recompute, AnySetOfKeptValuesKeepsEveryBitInFp32) {
   }
 }
 
-// In bf16 the output of a layer is computed again from normalised values that were rounded, while the forward
-// pass used them before rounding: it differs by one rounding of the type. So the first loss is equal to the
-// last bit, and what a step of SGD does differs by less than bf16 itself does from fp32, which rounds every
-// value of the layer and not only that one.
+// In bf16 the output of a layer is recomputed from rounded normalised values, while the forward pass used
+// them before rounding, so it differs by one rounding of the type. Therefore the first loss has the same
+// bits, and the result of an SGD step differs by less than bf16 itself differs from fp32, since bf16 rounds
+// every value of the layer and not only that one.
 TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {
   int checked = 0;
   for (const char* model : {"bert", "distilbert"}) {
@@ -165,7 +165,7 @@ TEST(Recompute, InBf16ItDiffersByLessThanTheTypeRounds) {
   EXPECT_EQ(checked, 6);
 }
 
-// Weights are updated where their gradients are born: the same updates, in another order.
+// Weights are updated as soon as their gradients are computed: the same updates in another order.
 TEST(Recompute, UpdatesInTheBackwardPassKeepEveryBit) {
   int checked = 0;
   for (const char* model : {"bert", "distilbert"}) {

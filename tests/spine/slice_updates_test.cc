@@ -1,6 +1,6 @@
-// Updates of some rows at a time are the updates of whole parameters: the same bits of weights, states and
-// losses for every optimizer whose elements are independent, and gradients of tables that never exist as a
-// whole.
+// Updating a few rows at a time gives the same results as updating whole parameters: the same bits of
+// weights, states and losses for every optimizer whose elements are independent. Gradients of tables never
+// exist as a whole.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using testing::TinySteps;
 
 constexpr int64_t kAllAtOnce = int64_t{1} << 30;
 
-// States are on the host, so that every large parameter is cut.
+// States are on the host, so that every large parameter is split.
 Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.update.offload_states = true;
@@ -26,7 +26,7 @@ Plan plan_of(const TinyCase& test, int64_t elements_at_once) {
   return build_plan(request);
 }
 
-// States are on the device: a table is cut where its gradient is the peak by far.
+// States are on the device. A table is split if its gradient dominates the peak.
 Plan plan_with_a_large_table(const TinyCase& test, int64_t elements_at_once) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.model.config.vocab_size = 700000;
@@ -81,7 +81,7 @@ TEST(SliceUpdates, TheSameBitsAsWhole) {
       EXPECT_GE(num_slices(sliced.plan), 3);
       sliced.steps(1, 8);
       expect_equal(sliced, whole);
-      // The norm is one of norms that are rounded themselves.
+      // The norm is computed from norms that are rounded themselves.
       const double norm = whole.executor.grad_norm();
       EXPECT_NEAR(sliced.executor.grad_norm(), norm, 4 * 0x1p-24 * norm);
     }
@@ -103,8 +103,8 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
     TinySteps sliced(test, plan_with_a_large_table(test, 1 << 20));
     EXPECT_EQ(num_slices(whole.plan), 0);
     EXPECT_EQ(num_slices(sliced.plan), 11);
-    // Of the bytes that the graph shows at least 34 MiB go. On a GPU the workspace of products, which it does
-    // not show, may then make up the peak.
+    // The plan saves at least 34 MiB of the bytes that the graph shows. On a GPU, the workspace of matrix
+    // products, which the graph does not show, may then determine the peak.
     const int64_t workspace =
         whole.plan.request.device.kind == KernelDevice::kCuda ? kCublasLtWorkspaceBytes : 0;
     EXPECT_LE(sliced.plan.arena_bytes, whole.plan.arena_bytes - (int64_t{34} << 20) + workspace);
@@ -114,7 +114,7 @@ TEST(SliceUpdates, ALargeTablesGradientIsComputedByRowsOnTheDeviceToo) {
   }
 }
 
-// No op writes more of the table's gradient than some rows.
+// No op writes more than a few rows of the gradient of the table.
 TEST(SliceUpdates, ATablesGradientIsNeverWhole) {
   const TinyCase test = cases().front();
   const auto most = [](const Plan& plan) {

@@ -1,5 +1,6 @@
-// Weights in two parts, the bf16 that products read and what is left of fp32: the same trajectory, bit for
-// bit, as with fp32 and a copy, from either form into the other, in two bytes a parameter less.
+// Weights stored in two parts: the bf16 value that products read, and the remaining bits of fp32. Training
+// gives the same bits as with fp32 weights and a copy, a run can switch from either form to the other, and it
+// needs two bytes less per parameter.
 #include <gtest/gtest.h>
 
 #include "tests/spine/tiny_steps.h"
@@ -12,7 +13,7 @@ using testing::TinyCase;
 Plan plan_of(const TinyCase& test, MasterWeights masters) {
   PlanRequest request = testing::tiny_request(test, testing::kStepsBucket);
   request.precision.weight_copies = true;
-  request.precision.gradient_dtype = DType::kF32;  // which the CPU's optimizers read
+  request.precision.gradient_dtype = DType::kF32;  // which the optimizers of the CPU read
   request.update.optimizer.master_weights = masters;
   return build_plan(request);
 }
@@ -43,7 +44,7 @@ TEST(SplitWeights, TheSameBitsAsWithACopy) {
   }
 }
 
-// What a checkpoint holds is fp32 weights and states by their names: it goes from one form into the other.
+// A checkpoint contains fp32 weights and states by name, so a run can switch from one form to the other.
 TEST(SplitWeights, GoesOnInTheOtherForm) {
   for (const bool from_split : {true, false}) {
     const TinyCase test{.activations = DType::kBF16};
@@ -61,7 +62,7 @@ TEST(SplitWeights, GoesOnInTheOtherForm) {
   }
 }
 
-// Where nothing accumulates: 2 + 2 of the weight and 8 of AdamW's moments.
+// Without accumulation: 2 + 2 bytes of the weight and 8 bytes of AdamW's moments.
 TEST(SplitWeights, TwelveBytesAParameter) {
   const TinyCase test{.activations = DType::kBF16};
   const Plan split = plan_of(test, MasterWeights::kSplit);
@@ -83,7 +84,7 @@ TEST(SplitWeights, TwelveBytesAParameter) {
   EXPECT_EQ(bytes_of_split(split), 12 * parameters);
   EXPECT_EQ(bytes_of_split(whole), 14 * parameters);
   EXPECT_LT(split.arena_bytes, whole.arena_bytes);
-  // Embeddings and norms are read in fp32 and stay whole.
+  // Embeddings and norms are read in fp32 and are not split.
   EXPECT_FALSE(split.split_weights.contains("embeddings.word_embeddings.weight"));
   EXPECT_FALSE(split.split_weights.contains("embeddings.LayerNorm.weight"));
 }

@@ -1,5 +1,5 @@
-// The tiny models that whole steps are tested with: of every kind of model, loss, optimizer, precision and
-// adapter. Values only.
+// The tiny models for tests of whole steps: every kind of model, loss, optimizer, precision and adapter.
+// Values only.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ inline std::vector<TinyCase> step_cases() {
                                  .weight_decay = 0.01,
                                  .adafactor = {.beta1 = 0.9, .scale_parameter = true}},
                    .activations = DType::kBF16});
-  // Wide enough for states in 8 bits: the tensors of q, k and v have 4096 elements each.
+  // Wide enough for 8-bit states: the tensors of q, k and v have 4096 elements each.
   cases.push_back(
       {.optimizer = {.kind = OptimizerKind::kAdamW8Bit, .weight_decay = 0.01}, .hidden = 64, .layers = 1});
   cases.push_back(

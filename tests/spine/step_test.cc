@@ -1,5 +1,6 @@
-// One step of whole models: same bits whatever the arena held, whatever the bucket, with any preserving pass
-// off; accumulation equals the large batch; what the arena really used is what the plan says.
+// Steps of whole models. The results have the same bits whatever the arena contained before, for every
+// bucket, and with any preserving pass switched off. Gradient accumulation gives the same result as one large
+// batch, and the memory that is really used in the arena is what the plan states.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -68,8 +69,9 @@ TEST(Step, PreservingPassesKeepEveryBit) {
   for (const PassInfo& pass : all_passes()) {
     if (pass.numerics != Numerics::kPreserving || !pass.needed_for.empty()) continue;
     for (TinyCase test : step_cases()) {
-      // The fused norm computes its output before it rounds the normalised values to 16 bits; recomputing
-      // starts from the rounded ones. In fp32 there is no such rounding and the pass keeps every bit.
+      // The fused norm computes its output before it rounds the normalised values to 16 bits, while
+      // recomputation starts from the rounded values. In fp32 there is no such rounding, and the pass keeps
+      // every bit.
       if (pass.name == "recompute" && test.activations) continue;
       SCOPED_TRACE(std::string(pass.name) + " off, " + test.model_type);
       const StepResult on = run_steps(test, kBucket, 0xFF, 2);
@@ -83,16 +85,17 @@ TEST(Step, PreservingPassesKeepEveryBit) {
   EXPECT_GT(checked, 20);
 }
 
-// A pass that changes numbers may: dropout is off, for its draws move with the rows that a pass drops. Fp32
-// keeps the loss to some of its roundings, bf16 and weights in 4 bits to some of theirs.
+// A pass that may change numbers: dropout is off, because its random numbers change with the rows that a pass
+// removes. In fp32 the loss changes by a few roundings of fp32; in bf16 and with 4-bit weights, by a few of
+// theirs.
 void expect_alike(const StepResult& before, const StepResult& after, double tolerance) {
   ASSERT_EQ(before.losses.size(), after.losses.size());
   for (size_t i = 0; i < before.losses.size(); ++i)
     EXPECT_NEAR(before.losses[i], after.losses[i], tolerance * (1 + before.losses[i]));
 }
 
-// Bisecting: from no pass at all to all of them, each prefix trains, and each pass that is declared to
-// preserve adds nothing but itself to the one before.
+// For bisecting: from no pass to all passes, each prefix can train, and each pass that is declared as
+// preserving keeps the bits of the prefix before it.
 TEST(Step, EveryPrefixOfThePassesTrainsAlike) {
   int same_bits = 0;
   int passes_run = 0;
@@ -153,14 +156,14 @@ TEST(Step, APassThatARunNeedsIsNeverLeftOut) {
   }
 }
 
-// What only a first run pays for is in no mean of a profile.
+// The cost of a first run is not included in any mean of a profile.
 TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   const TinyCase test{.accumulation = 2};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 64, .sequences = 4, .longest = 16}));
   Executor executor(plan);
   testing::fill_weights(executor);
   executor.set_profiling(true);
-  // Buckets of 16 and of 32 tokens: the second is met by the second step's micro-batches.
+  // Buckets of 16 and of 32 tokens; the micro-batches of the second step use the second one.
   for (const std::vector<int>& lengths : {kLengths, std::vector<int>{16, 12}, kLengths}) {
     const TinyBatch batch = testing::tiny_batch(test, lengths, 1);
     for (const bool add : {false, true}) {
@@ -180,7 +183,7 @@ TEST(Step, AProfileKeepsTheFirstRunInABucketApart) {
   }
 }
 
-// Every buffer in a block of its own: what ops read and write does not depend on who lies beside whom.
+// Every buffer in its own allocation: what ops read and write does not depend on which buffers are adjacent.
 TEST(Step, SeparateBuffersKeepEveryBit) {
   for (TinyCase test : step_cases()) {
     SCOPED_TRACE(test.model_type);
@@ -200,10 +203,10 @@ TEST(Step, ArenaIsUsedToTheLastBufferAndNotBeyond) {
   }
 }
 
-// The gradient of three micro-batches is that of their union: one SGD step ends at the same weights up to
-// rounding. With u = 2^-24, larger_bucket_test.cc measures a loss of such a model 1.2 u, and a gradient 20 u of
-// its norm, from exact arithmetic. Each side here is given 4 u and 32 u. The gradient's norm is at most 1, a
-// weight is below 2 and rounded once on each side, by u at most.
+// The gradient of three micro-batches equals that of their union: one SGD step gives the same weights up to
+// rounding. With u = 2^-24, larger_bucket_test.cc measures that the loss of such a model differs from exact
+// arithmetic by 1.2 u, and a gradient by 20 u of its norm. Each side here may differ by 4 u and 32 u. The
+// norm of the gradient is at most 1. A weight is below 2 and is rounded once on each side, by at most u.
 TEST(Step, AccumulationEqualsTheLargeBatch) {
   TinyCase test{
       .dropout = 0.0, .accumulation = 3, .optimizer = {.kind = OptimizerKind::kSgd, .max_grad_norm = 1.0}};
@@ -242,8 +245,8 @@ TEST(Step, AccumulationEqualsTheLargeBatch) {
 }
 
 TEST(Step, ThePaddingTokenLearnsNothing) {
-  // As torch.nn.Embedding with padding_idx: the row of the word embeddings keeps its values, whatever reads
-  // it.
+  // As torch.nn.Embedding with padding_idx: the row of the padding token in the word embeddings keeps its
+  // values, although batches read it.
   TinyCase test{.accumulation = 2, .optimizer = {.weight_decay = 0.0}};
   const Plan plan = build_plan(testing::tiny_request(test, {.tokens = 32, .sequences = 4, .longest = 12}));
   Executor executor(plan);
@@ -273,7 +276,7 @@ TEST(Step, ThePaddingTokenLearnsNothing) {
   EXPECT_GT(of_other, 0.0);
 }
 
-// Kernels do not look: a row beyond its table would be read from somebody else's memory.
+// Kernels do not check: a row beyond the end of its table would be read from unrelated memory.
 TEST(Step, ABatchWithRowsBeyondTheirTablesIsRefused) {
   const TinyCase test;
   const Bucket bucket{.tokens = 64, .sequences = 4, .longest = 32};
@@ -337,7 +340,7 @@ TEST(Step, ALossThatIsNotFiniteUpdatesNothingByItself) {
     testing::set_value(executor, "classifier.bias", 1, -3e38);
     std::vector<std::vector<std::byte>> before;
     for (const WeightSpec& spec : plan.weights) before.push_back(testing::bytes_of(executor, spec.name));
-    executor.set_update(1e-2, 1);  // the backward pass may hold updates
+    executor.set_update(1e-2, 1);  // the backward pass may contain updates
     const double loss = testing::forward_backward(executor, testing::tiny_batch(test, kLengths, 1), 1, 4.0);
     executor.set_update(1e-2, 1);
     executor.run(ProgramKind::kTrain, Segment::kOptimizer);

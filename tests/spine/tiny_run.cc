@@ -53,7 +53,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
   request.update.in_backward = test.optimizer_in_backward;
   request.passes.disabled = test.disabled_passes;
   request.passes.stop_after = test.stop_after_pass;
-  // The same tests on a GPU: see CMakeLists.txt. The references run on a CPU only.
+  // Runs the same tests on a GPU (see CMakeLists.txt). The reference kernels run only on a CPU.
   if (tests_run_on_gpu() && !test.reference_kernels && test.dtype != DType::kF64) {
     const std::vector<CudaDeviceInfo> devices = visible_cuda_devices();
     if (devices.empty()) throw std::runtime_error("PLIMSOLL_TEST_DEVICE is set, but no GPU is visible");
@@ -61,7 +61,7 @@ PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket) {
     request.device.kind = KernelDevice::kCuda;
     request.device.gpu = gpu_target_of(info.name, info.sm, info.num_multiprocessors, info.total_bytes);
   } else if (test.activations == DType::kBF16 && cpu_isa() < CpuIsa::kAvx512) {
-    // oneDNN has no bf16 products there, not even emulated ones.
+    // oneDNN has no bf16 products on this CPU, not even emulated ones.
     request.device.reference_kernels = true;
   }
   return request;

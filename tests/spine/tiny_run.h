@@ -1,4 +1,4 @@
-// A tiny model with data made by counter, for tests of the whole spine: plan, executor, one step.
+// A tiny model with generated data, for tests of the whole pipeline: plan, executor, one step.
 #pragma once
 
 #include <string>
@@ -32,15 +32,15 @@ struct TinyCase {
   ChunkedLoss chunked_loss = ChunkedLoss::kNever;
 };
 
-// Whether the tests of this process run on a GPU: where PLIMSOLL_TEST_DEVICE is set, see CMakeLists.txt. A
-// case by the references runs on a CPU there, too; so does fp64. What is in fp16 has kernels on a GPU, and on
-// a CPU the references alone.
+// Whether the tests of this process run on a GPU, which is so if PLIMSOLL_TEST_DEVICE is set (see
+// CMakeLists.txt). Cases with the reference kernels and cases in fp64 run on a CPU even then. fp16 has
+// kernels on a GPU, and on a CPU only the reference kernels.
 bool tests_run_on_gpu();
 
 ModelConfig tiny_model(const TinyCase& test);
 PlanRequest tiny_request(const TinyCase& test, const Bucket& bucket);
 
-// Sequences of these lengths with ids and labels by counter.
+// Sequences of given lengths; ids and labels are generated from a counter.
 struct TinyBatch {
   std::vector<int32_t> ids, token_types, positions, cu_seqlens, class_labels;
   std::vector<float> real_labels;
@@ -48,15 +48,16 @@ struct TinyBatch {
 };
 TinyBatch tiny_batch(const TinyCase& test, const std::vector<int>& lengths, uint32_t seed);
 
-// Weights by counter: normal-like with the given deviation, norms near 1.
+// Weights generated from a counter: approximately normal with the given standard deviation; weights of norms
+// are near 1.
 void fill_weights(Executor& executor, double deviation = 0.1);
 
-// Forward and backward of one micro-batch; returns the loss.
+// Runs forward and backward of one micro-batch and returns the loss.
 double forward_backward(Executor& executor, const TinyBatch& batch, int64_t micro_batch, double denominator);
 
-// Bytes of a persistent buffer.
+// The bytes of a persistent buffer.
 std::vector<std::byte> bytes_of(const Executor& executor, const std::string& name);
-// Its elements, and one of them changed, on any device.
+// Reads all elements of a persistent buffer, or changes one of them, on any device.
 std::vector<double> values_of(const Executor& executor, const std::string& name);
 void set_value(Executor& executor, const std::string& name, int64_t i, double value);
 

@@ -1,5 +1,5 @@
-// Some steps of a tiny model under a plan of the test's making, and the comparison of two such runs bit for
-// bit: of every loss, weight and optimizer state. Not thread-safe.
+// Runs some steps of a tiny model under a plan made by the test, and compares two such runs bit for bit:
+// every loss, weight and optimizer state. Not thread-safe.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,12 +21,12 @@ struct TinySteps {
   Executor executor;
   int64_t micro = 0;
   std::vector<double> losses = {};
-  std::vector<int> lengths{5, 1, 7, 3};  // of every batch
+  std::vector<int> lengths{5, 1, 7, 3};  // sequence lengths of every batch
 
   TinySteps(const TinyCase& tiny, Plan of) : test(tiny), plan(std::move(of)), executor(plan) {
     fill_weights(executor);
   }
-  // Steps and an evaluation.
+  // Runs these steps and then an evaluation.
   void steps(int64_t first, int64_t last) {
     steps_alone(first, last);
     executor.stage(ProgramKind::kEvaluate, tiny_batch(test, lengths, 99).view(), 4.0);

@@ -23,7 +23,7 @@ constexpr int64_t kAlignment = 64;
 constexpr std::byte kPoison{0xFF};
 static_assert(GuardedBuffer::kGuardBytes % kAlignment == 0);
 
-// Uniform in [0, 1) with 32 bits, lane `lane` of the four numbers of one element.
+// A value in [0, 1) with 32 random bits, taken from number `lane` of the four numbers of an element.
 double unit(const std::array<uint32_t, 4>& numbers, size_t lane) {
   return numbers[lane] * 0x1p-32;
 }
@@ -38,7 +38,7 @@ bool is_poison(ConstView view, int64_t i) {
   return std::all_of(first, first + bytes, [](std::byte b) { return b == kPoison; });
 }
 
-// NaN or infinity on one side only, or infinities of different sign.
+// Whether only one of the two is NaN or infinite, or the two are infinities of different sign.
 bool finiteness_differs(double got, double want) {
   if (std::isnan(got) || std::isnan(want)) return std::isnan(got) != std::isnan(want);
   if (std::isinf(got) || std::isinf(want)) return got != want;
@@ -56,7 +56,8 @@ std::string place(int64_t index, const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(indices, ", "));
 }
 
-// What one pass over the elements finds: for each kind of failure how often and where first.
+// The result of one pass over the elements for one kind of failure: how many elements fail, and which one
+// first.
 struct Finding {
   int64_t count = 0;
   int64_t first = -1;
@@ -65,7 +66,7 @@ struct Finding {
   }
 };
 
-// What take_compared() tells.
+// The counters behind take_compared().
 class Tally {
  public:
   void add(const Comparison& within) {
@@ -120,7 +121,7 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
     if (g == 0.0) ++num_zero;
     const double error = (std::isfinite(g) && std::isfinite(w)) ? std::abs(g - w) : 0.0;
     const double allowed = allowed_at(i, w);
-    // Written so that a limit that is NaN fails.
+    // Written so that a limit of NaN fails.
     if (std::isfinite(w) && !(error <= allowed)) too_far.add(i);
     result.max_error = std::max(result.max_error, error);
     double ratio = std::numeric_limits<double>::infinity();
@@ -163,7 +164,7 @@ Comparison compare_elements(ConstView got, int64_t count, const Want& want, cons
   return result;
 }
 
-// A changed guard zone outranks every other verdict but that of an empty comparison.
+// A changed guard zone overrides every other verdict except that of an empty comparison.
 Comparison with_guard(Comparison result, const GuardedBuffer& buffer) {
   const int64_t broken = buffer.broken_guard();
   if (broken != GuardedBuffer::kIntact && result.verdict != Verdict::kNothingCompared) {
@@ -257,8 +258,8 @@ void fill_uniform(View view, int64_t count, std::string_view name, double low, d
 
 void fill_normal(View view, int64_t count, std::string_view name, double mean, double deviation) {
   const uint64_t seed = tensor_seed(name);
-  // The sum of four uniforms has mean 2 and deviation 1/sqrt(3): bell-shaped without any function of libm, so
-  // that every machine gets the same bits.
+  // The sum of four uniform values has mean 2 and standard deviation 1/sqrt(3). It is approximately normal
+  // and needs no function of libm, so that every machine gets the same bits.
   constexpr double kSqrt3 = 1.7320508075688772;
   for (int64_t i = 0; i < count; ++i) {
     const auto n = numbers_of(seed, i);

@@ -1,12 +1,12 @@
-// What every numeric test trusts: buffers that show what a kernel did not write or should not have written,
-// one comparison with a verdict for each way to be wrong, and inputs that are the same numbers on every
-// machine.
+// What all numeric tests rely on: buffers that detect missing writes and writes out of bounds, one comparison
+// function with a separate verdict for each kind of error, and inputs that are the same on every machine.
 //
-// This is not a test framework: it asserts nothing. A test writes EXPECT_TRUE(result.ok()) << result.
+// This is not a test framework, and it asserts nothing itself. A test writes EXPECT_TRUE(result.ok()) <<
+// result.
 //
-// Thread-safety: distinct buffers may be used from distinct threads; the functions are pure but for what they
-// fill and for the figures of take_compared(). Ownership: a GuardedBuffer owns its bytes; views into it die
-// with it.
+// Thread-safety: different threads may use different buffers. The functions are pure except that they fill
+// their arguments and update the counters behind take_compared(). Ownership: a GuardedBuffer owns its memory;
+// views of it are valid as long as it exists.
 #pragma once
 
 #include <cstddef>
@@ -24,21 +24,21 @@
 namespace plimsoll::test {
 
 // Memory for one tensor, aligned to 64 bytes. Invariants:
-//  1. A fresh buffer holds 0xFF in every byte: a NaN in every floating type, -1 or 255 in the integers. Never
-//     zeros.
-//  2. Guard zones of kGuardBytes lie directly before the first and directly after the last element, without
-//     padding.
+//   1. Every byte of a new buffer is 0xFF: a NaN in every floating-point type, and -1 or 255 in the integer
+//      types, but never zero.
+//   2. Guard zones of kGuardBytes lie directly before the first element and directly after the last one,
+//      without padding.
 class GuardedBuffer {
  public:
   static constexpr int64_t kGuardBytes = 1024;
 
-  // `name` is "test name/tensor name": it appears in messages and seeds the fill functions below. Requires:
-  // count >= 0.
+  // `name` is "test name/tensor name". It appears in messages and is the seed of the fill functions below.
+  // Requires: count >= 0.
   GuardedBuffer(std::string name, DType dtype, int64_t count);
 
   View view() { return {data_, dtype_}; }
   ConstView view() const { return {data_, dtype_}; }
-  // View of the elements from `first` on. Requires: 0 <= first <= count().
+  // View of the elements from index `first` on. Requires: 0 <= first <= count().
   View view_from(int64_t first);
   const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
@@ -46,24 +46,26 @@ class GuardedBuffer {
   int64_t size_bytes() const { return count_ * dtype_bytes(dtype_); }
   double load(int64_t i) const { return view().load(i); }
 
-  // Makes the buffer fresh again, guard zones included.
+  // Resets all bytes to the state of a new buffer, including the guard zones.
   void poison();
-  // Every element becomes the value.
+  // Sets every element to `value`.
   void fill(double value);
-  // Element i becomes values[i]. Requires: values.size() == count().
+  // Sets element i to values[i]. Requires: values.size() == count().
   void assign(std::span<const double> values);
   // All elements as doubles.
   std::vector<double> to_doubles() const;
 
-  // Offset in bytes, from the first element, of a changed guard byte; nothing written outside gives kIntact.
+  // Offset in bytes of the first changed guard byte, relative to the first element, or kIntact if no guard
+  // byte has changed.
   static constexpr int64_t kIntact = INT64_MIN;
   int64_t broken_guard() const;
 
   // Uniform in [low, high).
   GuardedBuffer& fill_uniform(double low = -1.0, double high = 1.0);
-  // Bell-shaped with this mean and standard deviation, at most 3.47 deviations from the mean.
+  // Approximately normal with this mean and standard deviation; no value is further than 3.47 standard
+  // deviations from the mean.
   GuardedBuffer& fill_normal(double mean = 0.0, double deviation = 1.0);
-  // Integers in [-magnitude, magnitude]. Sums of products of them in fp32 are exact in any order while
+  // Integers in [-magnitude, magnitude]. Sums of their products in fp32 are exact in any order while
   // num_terms * magnitude^2 <= 2^24, and each value is exact in bf16 for magnitude <= 256.
   GuardedBuffer& fill_small_integers(int magnitude = 4);
   // Integers in [0, bound), for ids and labels. Requires: bound >= 1.
@@ -81,10 +83,10 @@ class GuardedBuffer {
   std::byte* data_;
 };
 
-// The seed of a tensor: a hash of "test name/tensor name" (FNV-1a, 64 bits).
+// The seed for a tensor: a 64-bit FNV-1a hash of "test name/tensor name".
 uint64_t tensor_seed(std::string_view name);
 
-// The same inputs for memory that is not a GuardedBuffer.
+// The same for memory that does not belong to a GuardedBuffer.
 void fill_uniform(View view, int64_t count, std::string_view name, double low = -1.0, double high = 1.0);
 void fill_normal(View view, int64_t count, std::string_view name, double mean = 0.0, double deviation = 1.0);
 void fill_small_integers(View view, int64_t count, std::string_view name, int magnitude = 4);
@@ -92,27 +94,27 @@ void fill_indices(View view, int64_t count, std::string_view name, int64_t bound
 
 enum class Zeros : uint8_t { kSuspicious, kExpected };
 
-// How far an element may be off: |got - want| <= absolute + relative * |want| + per_element[i].
+// The error allowed for an element: |got - want| <= absolute + relative * |want| + per_element[i].
 struct Limit {
   double absolute = 0.0;
   double relative = 0.0;
   // Empty, or one limit for each element (an error bound that depends on the operands).
   std::span<const double> per_element = {};
-  // More than half of the results being zero is a failure of its own, even where zeros are wanted, unless
-  // expected.
+  // If more than half of the results are zero, the comparison fails, even where the wanted values are zero,
+  // unless this is kExpected.
   Zeros zeros = Zeros::kSuspicious;
-  // Empty, or the tensor's shape: messages then show indices in every dimension.
+  // Empty, or the shape of the tensor; messages then show one index per dimension.
   std::vector<int64_t> shape = {};
 };
 
 enum class Verdict : uint8_t {
   kOk,
-  kNothingCompared,  // zero elements
+  kNothingCompared,  // there were no elements
   kWroteOutside,     // a guard zone changed
-  kUnwritten,        // poison where a value is wanted: not written, or computed from memory that was not
-  kNotFinite,        // NaN or infinity in one and not in the other, or infinities of different sign
+  kUnwritten,        // poison in place of a value: not written, or computed from memory that was not written
+  kNotFinite,        // only one of the two is NaN or infinite, or infinities differ in sign
   kMostlyZero,       // more than half of the results are zero
-  kTooFar,           // beyond the limit
+  kTooFar,           // error beyond the limit
   kBitsDiffer,       // compare_bits only
 };
 std::string_view verdict_name(Verdict verdict);
@@ -120,40 +122,41 @@ std::string_view verdict_name(Verdict verdict);
 struct Comparison {
   Verdict verdict = Verdict::kOk;
   int64_t count = 0;
-  int64_t num_bad = 0;  // elements that fail in the way of the verdict
-  int64_t worst_index =
-      -1;  // the element with the largest error over its limit; the first failing one for other verdicts
+  int64_t num_bad = 0;  // elements that fail for the reason given by the verdict
+  // The element with the largest error relative to its limit, or the first failing element for other verdicts.
+  int64_t worst_index = -1;
   double got = 0.0;
   double want = 0.0;
   double error = 0.0;      // |got - want| at worst_index
-  double limit = 0.0;      // what was allowed there
-  double max_error = 0.0;  // over all elements, passed or not (for tightening limits)
+  double limit = 0.0;      // the error allowed at worst_index
+  double max_error = 0.0;  // over all elements, including those that pass (helps to tighten limits)
   std::string message;
 
   bool ok() const { return verdict == Verdict::kOk; }
 };
 std::ostream& operator<<(std::ostream& out, const Comparison& comparison);
 
-// The first verdict that applies, in the order of the enum. NaN equals NaN; equal infinities are equal.
-// A poisoned element is unwritten even where NaN is wanted; in integers only where the wanted value is
-// another.
+// Returns the first verdict that applies, in the order of the enum. NaN equals NaN, and infinities of the
+// same sign are equal. A poisoned element counts as unwritten even where NaN is wanted; in integer types only
+// where the wanted value is different.
 Comparison compare(ConstView got, std::span<const double> want, const Limit& limit);
 Comparison compare(ConstView got, ConstView want, int64_t count, const Limit& limit);
-// These verify the guard zones of `got` too. Requires: as many elements in want as in got.
+// These also verify the guard zones of `got`. Requires: `want` and `got` have the same number of elements.
 Comparison compare(const GuardedBuffer& got, std::span<const double> want, const Limit& limit);
 Comparison compare(const GuardedBuffer& got, const GuardedBuffer& want, const Limit& limit);
 
-// Of this process's comparisons that passed: how many there were and the largest share of its limit that an
-// error took. The one state that the functions of this header keep; thread-safe.
+// How many comparisons passed in this process, and the largest error as a fraction of its limit. This is the
+// only state kept by the functions of this header. Thread-safe.
 struct Compared {
-  int64_t num_within = 0;    // limits
-  int64_t num_bits = 0;      // bit for bit
-  double worst_share = 0.0;  // 1: an error as large as its limit
+  int64_t num_within = 0;    // compared with a limit
+  int64_t num_bits = 0;      // compared bit for bit
+  double worst_share = 0.0;  // 1 means an error as large as its limit
 };
-// Since the last call.
+// The counts since the last call.
 Compared take_compared();
 
-// Same bits, element by element (so -0 differs from 0 and a NaN equals the same NaN). Requires: one dtype.
+// Compares the bits of each element, so -0 differs from 0, and a NaN equals a NaN with the same bits.
+// Requires: both have the same dtype.
 Comparison compare_bits(ConstView got, ConstView want, int64_t count);
 Comparison compare_bits(const GuardedBuffer& got, const GuardedBuffer& want);
 

@@ -67,7 +67,7 @@ TEST(Compare, FailsBeyondTheLimitAndNamesTheWorstElement) {
                               {.absolute = 0.1, .relative = 0.02, .shape = {2, 2}});
   EXPECT_EQ(result.verdict, Verdict::kTooFar);
   EXPECT_EQ(result.num_bad, 2);
-  // Element 3 has the largest error, element 2 the largest error over what is allowed.
+  // Element 3 has the largest error, but element 2 has the largest error relative to its limit.
   EXPECT_EQ(result.worst_index, 2);
   EXPECT_EQ(result.got, 3.0);
   EXPECT_EQ(result.want, 2.0);
@@ -105,10 +105,10 @@ TEST(Compare, NoticesOneUnwrittenElementOfEveryType) {
     EXPECT_EQ(result.worst_index, 1);
     EXPECT_EQ(result.num_bad, 1);
   }
-  // NaN may be the right answer, but poison is not that NaN.
+  // NaN may be the correct result, but poison does not count as that NaN.
   const GuardedBuffer got("compare/got", DType::kF32, 1);
   EXPECT_EQ(compare(got, std::vector<double>{kNan}, {}).verdict, Verdict::kUnwritten);
-  // -1 may be the right integer.
+  // -1 may be the correct integer.
   const GuardedBuffer ids("compare/ids", DType::kI32, 1);
   EXPECT_TRUE(compare(ids, std::vector<double>{-1.0}, {}).ok());
 }
@@ -134,7 +134,7 @@ TEST(Compare, MostlyZeroIsAVerdictOfItsOwn) {
   EXPECT_EQ(compare(got, want, {}).verdict, Verdict::kMostlyZero);
   EXPECT_TRUE(compare(got, want, {.zeros = Zeros::kExpected}).ok());
   EXPECT_TRUE(compare(filled("compare/got", {0.0, 1.0}), std::vector<double>{0.0, 1.0}, {}).ok());
-  // Zeros that should have been something are called zeros, however generous the limit.
+  // Zeros in place of other values give the verdict kMostlyZero, however large the limit is.
   EXPECT_EQ(
       compare(filled("compare/got", {0.0, 0.0, 0.0}), std::vector<double>{1.0, 1.0, 1.0}, {.absolute = 9.0})
           .verdict,
@@ -164,7 +164,7 @@ TEST(CompareBits, SeesWhatArithmeticDoesNot) {
   EXPECT_FALSE(compare_bits(filled("bits/a", {1.0}), filled("bits/b", {std::nextafterf(1.0f, 2.0f)})).ok());
 }
 
-// Whatever comes before and after it.
+// A NaN stays, regardless of the values before and after it.
 TEST(KeepWorst, NaNStays) {
   for (const size_t place : {0u, 1u, 2u}) {
     std::vector<double> errors{0.25, 0.5, 0.125};
@@ -190,8 +190,8 @@ TEST(Generators, DependOnTheNameAndOnNothingElse) {
       b("generators/b", DType::kF32, 100);
   EXPECT_TRUE(compare_bits(a.fill_uniform(), again.fill_uniform()).ok());
   EXPECT_GT(compare_bits(a, b.fill_uniform()).num_bad, 95);
-  // The seed is part of every recorded failure: it may not drift. FNV-1a of "a" is in its authors' test
-  // vectors.
+  // Every recorded failure depends on the seed, so the seed must never change. The value for "a" is from the
+  // test vectors of the authors of FNV-1a.
   EXPECT_EQ(tensor_seed("a"), 0xaf63dc4c8601ec8cu);
 }
 
@@ -205,7 +205,8 @@ TEST(Generators, HaveTheMomentsTheyPromise) {
     return std::pair(mean, std::sqrt(squares / static_cast<double>(x.count())));
   };
   GuardedBuffer x("generators/moments", DType::kF64, kCount);
-  // The standard error of a mean of 20000 is 0.7% of the deviation: these limits are four of them.
+  // The standard error of the mean of 20000 values is 0.7% of the standard deviation. These limits are four
+  // standard errors.
   auto [mean, deviation] = moments(x.fill_uniform(-1.0, 3.0));
   EXPECT_NEAR(mean, 1.0, 0.033);
   EXPECT_NEAR(deviation, 4.0 / std::sqrt(12.0), 0.033);

@@ -7,8 +7,8 @@
 namespace plimsoll::test {
 namespace {
 
-// The guard zones lie directly around the elements; the payload begins at a multiple of 256 on the device, as
-// a buffer of an arena does, because a guard zone is 1024 bytes long.
+// The guard zones lie directly before and after the elements. The elements begin at a multiple of 256 bytes
+// on the device, like a buffer of an arena, because a guard zone is 1024 bytes long.
 std::byte* host_block(GuardedBuffer& host) {
   return static_cast<std::byte*>(host.view().data) - GuardedBuffer::kGuardBytes;
 }

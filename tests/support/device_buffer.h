@@ -1,13 +1,13 @@
-// A GuardedBuffer's twin on the GPU, for tests of CUDA kernels: guard zones and poison travel with it, so
-// that what a kernel did not write or wrote outside is seen there too. One allocation a buffer: that is what
-// compute-sanitizer needs to see a stray access.
+// A copy of a GuardedBuffer on the GPU, for tests of CUDA kernels. Guard zones and poison are copied too, so
+// that elements that a kernel did not write, and writes outside the buffer, are detected there too. Each
+// buffer is its own allocation, because compute-sanitizer needs that to detect stray accesses.
 //
-//   DeviceBuffer x(host_x), y(host_y);            // uploads; y is poisoned still
+//   DeviceBuffer x(host_x), y(host_y);            // uploads; y is still poisoned
 //   gelu_fwd_cuda({.x = x.view(), .y = y.view(), .n = n}, nullptr);
-//   y.download();                                 // into host_y, guard zones included; waits for the GPU
+//   y.download();                                 // into host_y, with guard zones; waits for the GPU
 //   EXPECT_TRUE(compare(host_y, want, limit).ok());
 //
-// Kernels run on the default stream. Errors: as CUDA reports them, thrown. Not thread-safe.
+// Kernels run on the default stream. Errors of CUDA are thrown. Not thread-safe.
 #pragma once
 
 #include "tests/support/compare.h"
@@ -16,14 +16,14 @@ namespace plimsoll::test {
 
 class DeviceBuffer {
  public:
-  // Uploads the host's buffer, which must outlive this one.
+  // Uploads the host buffer, which must outlive this object.
   explicit DeviceBuffer(GuardedBuffer& host);
   ~DeviceBuffer();
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   View view() const;
-  // View of the elements from `first` on.
+  // View of the elements from index `first` on.
   View view_from(int64_t first) const;
   template <typename T>
   T* as() const {

@@ -1,4 +1,4 @@
-// Numeric derivatives for tests of backward kernels. Thread-safe: no state.
+// Numeric derivatives for tests of backward kernels. Thread-safe (no state).
 #pragma once
 
 #include <functional>
@@ -7,8 +7,9 @@
 
 namespace plimsoll::test {
 
-// Derivative of loss() by element i of x (f64), five points: the error is h^4/30 of the fifth derivative,
-// here about 1e-12, and 3 eps / (2 h) of the loss for rounding, about 2e-13.
+// Derivative of loss() with respect to element i of x (f64), by a five-point formula. The truncation error is
+// h^4/30 times the fifth derivative, about 1e-12 here, and rounding adds 3 eps / (2 h) times the loss, about
+// 2e-13.
 inline double finite_difference(GuardedBuffer& x, int64_t i, const std::function<double()>& loss) {
   constexpr double kH = 0x1p-10;
   double* const element = x.view().as<double>() + i;
@@ -22,7 +23,7 @@ inline double finite_difference(GuardedBuffer& x, int64_t i, const std::function
   return (at(-2 * kH) - 8.0 * at(-kH) + 8.0 * at(kH) - at(2 * kH)) / (12.0 * kH);
 }
 
-// What gradients of terms of order 1 are held to.
+// Error limit for gradients whose terms are of order 1.
 inline constexpr double kFiniteDifferenceLimit = 1e-10;
 
 }  // namespace plimsoll::test

@@ -1,4 +1,4 @@
-// FNV-1a of 64 bits, for fixtures and seeds: what other programs wrote down by it. Pure.
+// 64-bit FNV-1a hash, for seeds and for fixtures of other programs that contain such hashes. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace plimsoll::test {
 
 inline constexpr uint64_t kFnv1aStart = 0xCBF29CE484222325u;
 
-// The hash of what `hash` is of, and of one number more: a byte, or a whole number where a fixture says so.
+// Extends `hash` by one more number: a byte, or a whole number where a fixture is defined that way.
 constexpr uint64_t fnv1a(uint64_t hash, uint64_t next) {
   return (hash ^ next) * 0x100000001B3u;
 }

@@ -1,6 +1,6 @@
-// Where tests find what they did not build into themselves. A variable of the environment comes first, so
-// that programs that were built here run on another machine, where the tree lies elsewhere; without it, the
-// place that the build knew.
+// Where tests find files that are not built into them. An environment variable has priority, so that programs
+// built here also run on another machine, where the source tree has another path. Without the variable, the
+// path known at build time is used.
 //
 //   PLIMSOLL_PROGRAM        the program `plimsoll`
 //   PLIMSOLL_SOURCE         the source tree, for fixtures

@@ -1,5 +1,5 @@
-// Whether a test runs under AddressSanitizer, where it may take ten times as long. A test that looks at every
-// case of something is skipped there, with its reason, if what it runs is run by others on fewer cases.
+// Whether a test runs under AddressSanitizer, where it may take ten times as long. A test that runs every
+// case of something is skipped there, with a reason, if other tests run the same code on fewer cases.
 #pragma once
 
 namespace plimsoll::test {

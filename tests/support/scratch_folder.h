@@ -1,5 +1,5 @@
-// A folder of the real disk that belongs to one test: new and empty at the start, gone at the end with all that
-// is in it. Not thread-safe. Errors: std::runtime_error where it cannot be made.
+// A temporary folder on disk for one test. The constructor creates it empty, and the destructor deletes it
+// with everything in it. Not thread-safe. Errors: std::runtime_error if the folder cannot be created.
 #pragma once
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ class ScratchFolder {
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  // Writes a file, and the folders that it lies in. Returns its path.
+  // Writes a file and creates the folders on its path. Returns the path.
   std::string write(const std::string& name, std::string_view bytes) const {
     const std::filesystem::path file = std::filesystem::path(path_) / name;
     std::filesystem::create_directories(file.parent_path());

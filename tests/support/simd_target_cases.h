@@ -1,10 +1,10 @@
-// Runs a test body once for every instruction set that the Highway kernels are compiled for and this CPU has,
-// fastest first. Not thread-safe: the choice is global. The kernel's library must be linked (it brings
-// Highway along).
+// Runs a test body once for each instruction set that the Highway kernels are compiled for and that this CPU
+// supports, fastest first. Not thread-safe, because the selection is global. The library of the kernel must
+// be linked, since it brings Highway along.
 #pragma once
 
 #include "device/cpu/simd_targets.h"
-// The selection above comes before any header of Highway.
+// This must be selected before any header of Highway is included.
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
@@ -12,7 +12,7 @@
 
 namespace plimsoll::test {
 
-// Calls body() under each instruction set, with its name in the trace of failures. Fails if there is none.
+// Calls body() for each instruction set and adds its name to failure messages. Fails if there is none.
 template <typename Body>
 void for_each_simd_target(Body&& body) {
   const auto targets = hwy::SupportedAndGeneratedTargets();

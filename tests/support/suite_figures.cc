@@ -1,5 +1,5 @@
-// Linked into every test that needs a GPU: prints a line for each suite that compared anything, with the
-// largest error as a share of its bound. scripts/test_gpu.sh gathers the lines.
+// Linked into every test that needs a GPU. After each test suite that compared anything, it prints a line
+// with the largest error as a fraction of its limit. scripts/test_gpu.sh collects these lines.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,7 +22,7 @@ class SuiteFigures : public ::testing::EmptyTestEventListener {
   }
 };
 
-// GoogleTest owns it.
+// GoogleTest takes ownership of the listener.
 [[maybe_unused]] const bool is_listening = [] {
   ::testing::UnitTest::GetInstance()->listeners().Append(new SuiteFigures);
   return true;
