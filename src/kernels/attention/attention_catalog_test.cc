@@ -32,7 +32,7 @@ std::string reason_against(const Problem& problem, std::string_view implementati
   return "not refused";
 }
 
-TEST(AttentionCatalog, TensorCoresTakeWhatTheyCan) {
+TEST(AttentionCatalog, TensorCoresTakeSupportedProblems) {
   EXPECT_EQ(chosen(problem_of(DType::kBF16, 64, 90)), "attention_bwd_cuda_wgmma");
   EXPECT_EQ(chosen(problem_of(DType::kF16, 40, 90)), "attention_bwd_cuda_wgmma");
   EXPECT_EQ(chosen(problem_of(DType::kF16, 36, 90)), "attention_bwd_cuda_tiled");
@@ -47,7 +47,7 @@ TEST(AttentionCatalog, TensorCoresTakeWhatTheyCan) {
   EXPECT_EQ(chosen(problem_of(DType::kF32, 128, 75)), "none");
 }
 
-TEST(AttentionCatalog, Tf32IsForThoseWhoAllowIt) {
+TEST(AttentionCatalog, Tf32IsUsedOnlyIfAllowed) {
   Problem problem = problem_of(DType::kF32, 64, 90);
   EXPECT_EQ(reason_against(problem, "attention_bwd_cuda_tf32"),
             "products of fp32 operands are not to be rounded to tf32");
@@ -80,7 +80,7 @@ TEST(AttentionCatalog, RefusalsSayWhy) {
             std::string::npos);
 }
 
-TEST(AttentionCatalog, ScratchIsDeltaAndABitAPair) {
+TEST(AttentionCatalog, ScratchIsDeltaAndOneBitPerPair) {
   const Problem problem = problem_of(DType::kBF16, 64, 90);
   EXPECT_EQ(select_kernel(problem).scratch_bytes, 1024 * 16 * 4 + 1024 * 16 * 512 / 8);
   EXPECT_EQ(select_kernel(problem, "attention_bwd_cuda_tiled").scratch_bytes, 1024 * 16 * 4);

@@ -94,7 +94,7 @@ void check(const Case& c) {
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (!is_hopper()) GTEST_SKIP() << "needs compute capability 9.0"
 
-TEST(FirstTokenAttentionCuda, LengthsThatFillNoTile) {
+TEST(FirstTokenAttentionCuda, LengthsThatDoNotFillATile) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.lengths = {1, 31, 32, 33, 7}, .tail = 5});
   check({.lengths = {1, 31, 32, 33, 7}, .tail = 5, .dtype = DType::kF16});
@@ -112,7 +112,7 @@ TEST(FirstTokenAttentionCuda, PartsOfASequence) {
   check({.lengths = {40}, .longest = 600});
 }
 
-TEST(FirstTokenAttentionCuda, PartsAreLongerWhereSequencesAre) {
+TEST(FirstTokenAttentionCuda, LongSequencesHaveLongerParts) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.lengths = {300, 70}, .heads = 1, .longest = 12000});
 }

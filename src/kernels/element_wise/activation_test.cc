@@ -34,7 +34,7 @@ TEST(Tanh, StaysWithinItsBoundOverTheWholeRange) {
   });
 }
 
-TEST(Tanh, OfNaNIsNaNAndOfInfinityOne) {
+TEST(Tanh, NaNGivesNaNAndInfinityGivesOne) {
   GuardedBuffer x("x", DType::kF32, 3);
   x.assign(std::vector<double>{std::nan(""), HUGE_VAL, -HUGE_VAL});
   for_each_simd_target([&] {

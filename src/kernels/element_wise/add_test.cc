@@ -108,7 +108,7 @@ TEST(BiasGrad, AgreesWithTheReference) {
   }
 }
 
-TEST(BiasGrad, IsExactWhereEverySumIs) {
+TEST(BiasGrad, IsExactIfEverySumIs) {
   const RowsAndColumns shape{301, 130};
   GuardedBuffer d_y(tensor_name("d_y", shape, DType::kF32), DType::kF32, shape.size());
   d_y.fill_small_integers();
@@ -122,7 +122,7 @@ TEST(BiasGrad, IsExactWhereEverySumIs) {
   });
 }
 
-TEST(BiasGrad, OfNoRowsIsZero) {
+TEST(BiasGrad, NoRowsGiveZero) {
   GuardedBuffer d_y("d_y", DType::kF32, 1);
   GuardedBuffer scratch = scratch_of(64);
   GuardedBuffer d_b("d_b", DType::kF32, 3);

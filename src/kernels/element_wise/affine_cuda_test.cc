@@ -53,7 +53,7 @@ TEST(GeluCuda, StaysWithinItsBoundsOverTheWholeRange) {
   }
 }
 
-TEST(GeluCuda, SixteenBitsStayWithinTheirBoundsForEveryNumberThereIs) {
+TEST(GeluCuda, SixteenBitTypesStayWithinTheirBoundsForEveryNumber) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     GuardedBuffer x("x", dtype, 65536), d_y("d_y", dtype, 65536);
     for (int64_t i = 0; i < 65536; ++i) {
@@ -83,7 +83,7 @@ TEST(GeluCuda, SixteenBitsStayWithinTheirBoundsForEveryNumberThereIs) {
   }
 }
 
-TEST(GeluCuda, WhatIsNotFiniteIsSeen) {
+TEST(GeluCuda, NonFiniteInputsStayVisible) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   GuardedBuffer x("x", DType::kF32, 3), one("one", DType::kF32, 3);
   x.assign(std::vector<double>{std::nan(""), kInf, -kInf});

@@ -73,7 +73,7 @@ TEST(Dropout, AgreesWithTheReference) {
   }
 }
 
-TEST(Dropout, KeepsTheMeanAndDropsTheShareThatWasAsked) {
+TEST(Dropout, KeepsTheMeanAndDropsTheRequestedShare) {
   constexpr int64_t kCount = 200000;
   GuardedBuffer x("x", DType::kF32, kCount), y("y", DType::kF32, kCount);
   x.fill(1.0);

@@ -18,7 +18,7 @@ GuardedBuffer rng_buffer() {
   return integers(DType::kI64, {static_cast<int64_t>(kSite.seed), kSite.step});
 }
 
-TEST(AddCuda, AgreesWithTheReferenceAndTakesAnotherTypeBeside) {
+TEST(AddCuda, AgreesWithTheReferenceForMixedTypes) {
   for (const RowsAndColumns shape : cuda_shapes()) {
     for (const DType dtype : cuda_types()) {
       for (const DType other : {dtype, dtype == DType::kF32 ? DType::kBF16 : DType::kF32}) {
@@ -41,7 +41,7 @@ TEST(AddCuda, AgreesWithTheReferenceAndTakesAnotherTypeBeside) {
   }
 }
 
-TEST(AddCuda, AddressesThatAllowNoPacksGiveTheSameBits) {
+TEST(AddCuda, UnalignedAddressesGiveTheSameBits) {
   constexpr int64_t n = 1000;
   for (const DType dtype : cuda_types()) {
     GuardedBuffer a("odd/a", dtype, n + 1), b("odd/b", dtype, n), c("odd/c", dtype, n), d("odd/d", dtype, n);
@@ -58,7 +58,7 @@ TEST(AddCuda, AddressesThatAllowNoPacksGiveTheSameBits) {
   }
 }
 
-TEST(AccumulateCuda, AddsOrOverwritesAsTheFlagOnTheDeviceSays) {
+TEST(AccumulateCuda, AddsOrOverwritesByTheFlagOnTheDevice) {
   for (const DType other : cuda_types()) {
     constexpr int64_t n = 4099;
     GuardedBuffer into("into", DType::kF32, n), d("accumulate/d", other, n), want("want", DType::kF32, n);
@@ -196,7 +196,7 @@ TEST(ActivationsCuda, AgreeWithTheReferences) {
   }
 }
 
-TEST(ActivationsCuda, WhatIsNotFiniteIsSeen) {
+TEST(ActivationsCuda, NonFiniteInputsStayVisible) {
   GuardedBuffer x("x", DType::kF32, 3), y("y", DType::kF32, 3), relu("relu", DType::kF32, 3);
   x.assign(std::vector<double>{std::nan(""), HUGE_VAL, -HUGE_VAL});
   Twins gpu;

@@ -72,7 +72,7 @@ TEST(Gelu, SlopeStaysWithinItsBoundOverTheWholeRange) {
   }
 }
 
-TEST(Gelu, WhatIsNotFiniteIsSeen) {
+TEST(Gelu, NonFiniteInputsStayVisible) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   GuardedBuffer x("x", DType::kF32, 3);
   x.assign(std::vector<double>{std::nan(""), kInf, -kInf});

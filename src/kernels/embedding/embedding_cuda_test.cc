@@ -273,7 +273,7 @@ TEST(EmbeddingBwdCuda, SomeRowsHaveTheBitsOfTheWholeTable) {
 }
 
 // Captures the kernel after a copy and at a point where streams join.
-TEST(EmbeddingBwdCuda, IsCapturedBehindCopies) {
+TEST(EmbeddingBwdCuda, IsCapturedAfterCopies) {
   constexpr int64_t T = 300, C = 64, V = 40;
   GuardedBuffer d_x("captured/d_x", DType::kBF16, T * C), ids("captured/ids", DType::kI32, T),
       want("captured/want", DType::kF32, V * C), got("captured/got", DType::kF32, V * C),

@@ -248,7 +248,7 @@ TEST(EmbeddingBwd, SomeRowsHaveTheBitsOfTheWholeTable) {
   }
 }
 
-TEST(EmbeddingCatalog, AsksTheScratchOfTheKernel) {
+TEST(EmbeddingCatalog, AsksForTheScratchOfTheKernel) {
   const Selection selection =
       select_kernel({.op = "sort_ids", .dims = {{"T", 100}, {"V", 1000}, {"tables", 3}}});
   ASSERT_NE(selection.row, nullptr);
@@ -256,7 +256,7 @@ TEST(EmbeddingCatalog, AsksTheScratchOfTheKernel) {
   EXPECT_EQ(selection.scratch_bytes, sort_ids_scratch_bytes(1000));
 }
 
-TEST(Embedding, MissingOrWronglyTypedOperandsAreOurBug) {
+TEST(Embedding, MissingOrWronglyTypedOperandsAreInternalErrors) {
   FwdCase test(2, 4, 4, 4, DType::kF32, DType::kF32);
   EXPECT_THROW(embedding_sum_fwd_cpu(test.args), Error);  // no x
   test.args.x = test.got.view();

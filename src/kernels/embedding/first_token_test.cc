@@ -40,7 +40,7 @@ TEST(FirstToken, TakesTheFirstRowOfEachSequence) {
   EXPECT_EQ(num_cases, 4);
 }
 
-TEST(FirstToken, SpreadsGradientsToThoseRowsAndZeroElsewhere) {
+TEST(FirstToken, WritesGradientsToThoseRowsAndZeroElsewhere) {
   constexpr int64_t T = 10, C = 19, B = 5;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     GuardedBuffer d_out("first_token/d_out", dtype, B * C), d_x("first_token/d_x", dtype, T * C),

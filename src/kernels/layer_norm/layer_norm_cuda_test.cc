@@ -113,7 +113,7 @@ TEST(NormCudaSmall, Forward) {
   for (const NormCase& test : small_norm_cases()) check_forward(test);
 }
 
-TEST(NormCuda, NothingIsKeptWhereNoBackwardPassFollows) {
+TEST(NormCuda, KeepsNothingIfNoBackwardPassFollows) {
   const NormCase test{.shape = {33, 768}, .dtype = DType::kBF16, .p = 0.2};
   ForwardTensors tensors(test);
   GuardedBuffer y("y", test.dtype, test.shape.size()), alone("alone", test.dtype, test.shape.size()),

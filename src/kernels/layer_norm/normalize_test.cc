@@ -148,7 +148,7 @@ TEST(Normalize, RefusesRowsThatDoNotFit) {
   EXPECT_NEAR(rstd.load(0), 1.0, 0.05);
 }
 
-TEST(LayerNormCatalog, StatesTheScratchThatTheKernelsAskForAndWhyRowsAreDeclined) {
+TEST(LayerNormCatalog, StatesTheScratchOfTheKernelsAndWhyRowsAreDeclined) {
   Problem problem{.op = "bias_dropout_residual_norm_bwd", .dims = {{"T", 4096}, {"C", 384}}};
   EXPECT_EQ(select_kernel(problem).row->implementation, "bias_dropout_residual_norm_bwd_cpu");
   EXPECT_EQ(select_kernel(problem).scratch_bytes, bias_dropout_residual_norm_bwd_scratch_bytes(4096, 384));

@@ -200,7 +200,7 @@ TEST(ElementLoss, NoRealRowsGiveZero) {
   }
 }
 
-TEST(ElementLoss, StableForLargeLogitsAndLoudForBadOnes) {
+TEST(ElementLoss, StableForLargeLogitsAndNaNForNonFiniteOnes) {
   test::for_each_simd_target([&] {
     Problem problem("large", Loss::kBce, {1, 1, 2}, DType::kF32);
     GuardedBuffer loss("large/loss", DType::kF32, 1), d_x("large/d_x", DType::kF32, 2);

@@ -260,11 +260,11 @@ void check(LinearCrossEntropyProblem problem, const std::string& test) {
   }
 }
 
-TEST(LinearCrossEntropy, Fp32IsTheWholeProductAndTheWholeLoss) {
+TEST(LinearCrossEntropy, Fp32MatchesTheUnchunkedProductAndLoss) {
   for (const LinearCrossEntropyProblem& problem : problems()) check(problem, "linear_ce");
 }
 
-TEST(LinearCrossEntropy, Bf16IsTheWholeProductAndTheWholeLoss) {
+TEST(LinearCrossEntropy, Bf16MatchesTheUnchunkedProductAndLoss) {
   if (cpu_isa() < CpuIsa::kAvx512) GTEST_SKIP() << "oneDNN has no bf16 products below AVX-512";
   for (LinearCrossEntropyProblem problem : problems()) {
     problem.x = DType::kBF16;
@@ -274,7 +274,7 @@ TEST(LinearCrossEntropy, Bf16IsTheWholeProductAndTheWholeLoss) {
   }
 }
 
-TEST(LinearCrossEntropy, TheWeightIsCopiedWhereChunksAreTooSmallToPackIt) {
+TEST(LinearCrossEntropy, CopiesTheWeightIfChunksAreTooSmallToPackIt) {
   LinearCrossEntropyProblem problem = problem_of(256, 32, 1000, 32);
   EXPECT_FALSE(linear_cross_entropy_copies_weight(problem));
   problem.x = DType::kBF16;
@@ -348,7 +348,7 @@ TEST(LinearCrossEntropy, GradientsAreFiniteDifferences) {
 }
 
 // Results without a destination are not computed, and no product writes outside its destination.
-TEST(LinearCrossEntropy, ComputesOnlyWhatHasAPlace) {
+TEST(LinearCrossEntropy, ComputesOnlyRequestedGradients) {
   for (const Way way : {Way::kRef, Way::kCpu}) {
     Case c(problem_of(10, 16, 24, 4), "linear_ce_optional");
     Results all(c, " all", false);
@@ -363,7 +363,7 @@ TEST(LinearCrossEntropy, ComputesOnlyWhatHasAPlace) {
   }
 }
 
-TEST(LinearCrossEntropy, AScratchTooSmallIsOurBug) {
+TEST(LinearCrossEntropy, ATooSmallScratchIsAnInternalError) {
   Case c(problem_of(5, 8, 3, 2), "linear_ce_scratch");
   GuardedBuffer scratch(c.name + "/scratch", DType::kU8, 64);
   float loss = 0.0f;
@@ -374,7 +374,7 @@ TEST(LinearCrossEntropy, AScratchTooSmallIsOurBug) {
 }
 
 // Chunks of a GPU begin at addresses with the alignment that its library may assume for matrices.
-TEST(LinearCrossEntropy, ChunksOfAGpuBeginAtWholeLines) {
+TEST(LinearCrossEntropy, GpuChunksBeginAtMultiplesOf256Bytes) {
   for (const int64_t hidden : {16, 60, 768, 1001}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       LinearCrossEntropyProblem problem = problem_of(1000, hidden, 10, 3);

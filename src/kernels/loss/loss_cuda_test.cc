@@ -113,7 +113,7 @@ TEST(SoftmaxCrossEntropyCuda, MatchesTheReference) {
   }
 }
 
-TEST(SoftmaxCrossEntropyCuda, WhatIsNotFiniteIsSeen) {
+TEST(SoftmaxCrossEntropyCuda, NonFiniteInputsStayVisible) {
   for (const double bad : {std::nan(""), HUGE_VAL}) {
     Classified problem({4, 9}, DType::kF32);
     problem.logits.view().store(5, bad);

@@ -272,7 +272,7 @@ TEST(SoftmaxCrossEntropy, AccumulatesMicroBatchesExactly) {
   EXPECT_NEAR(whole.load(0), halves.load(0), 1e-15 * whole.load(0));
 }
 
-TEST(SoftmaxCrossEntropy, StableForLargeLogitsAndLoudForBadOnes) {
+TEST(SoftmaxCrossEntropy, StableForLargeLogitsAndNaNForNonFiniteOnes) {
   const float kMax = std::numeric_limits<float>::max();
   const int32_t label = 0;
   const float denominator = 4.0f;
@@ -332,7 +332,7 @@ TEST(SoftmaxCrossEntropy, SameBitsForAnyNumberOfThreads) {
   set_num_threads(before);
 }
 
-TEST(SoftmaxCrossEntropy, ALabelBeyondTheClassesIsRefused) {
+TEST(SoftmaxCrossEntropy, RefusesALabelThatIsNotBelowTheNumberOfClasses) {
   Problem problem("label", {2, 3}, DType::kF32);
   problem.labels.view().as<int32_t>()[1] = 3;
   GuardedBuffer loss("label/loss", DType::kF32, 1);

@@ -79,7 +79,7 @@ void check(LinearProblem problem, DType bias_dtype, Way way) {
 #define PLIMSOLL_NEEDS_HOPPER() \
   if (compute_capability() != 90) GTEST_SKIP() << "needs compute capability 9.0"
 
-TEST(LinearGeluCuda, RowsThatFillNoTile) {
+TEST(LinearGeluCuda, RowsThatDoNotFillATile) {
   PLIMSOLL_NEEDS_HOPPER();
   check({.rows = 1, .columns = 256, .terms = 768}, DType::kF32, Way::kOwnProduct);
   check({.rows = 130, .columns = 256, .terms = 1024}, DType::kBF16, Way::kOwnProduct);
@@ -92,7 +92,7 @@ TEST(LinearGeluCuda, TermsOfManyStages) {
   check({.rows = 64, .columns = 256, .terms = 2048, .dtype = DType::kF16}, DType::kF32, Way::kOwnProduct);
 }
 
-TEST(LinearGeluCuda, FewRowsAreTheLibrarys) {
+TEST(LinearGeluCuda, FewRowsUseTheLibrary) {
   check({.rows = 37, .columns = 256, .terms = 768}, DType::kF32, Way::kAsPrepared);
   check({.rows = 37, .columns = 256, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
 }

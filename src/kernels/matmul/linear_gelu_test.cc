@@ -54,7 +54,7 @@ void check_against_parts(DType dtype) {
   }
 }
 
-TEST(LinearGelu, TheReferenceIsThatOfItsParts) {
+TEST(LinearGelu, TheReferenceMatchesThatOfItsParts) {
   check_against_parts(DType::kBF16);
   check_against_parts(DType::kF16);
 }
@@ -96,7 +96,7 @@ TEST(LinearGelu, HopperTakesWholeTilesOfColumns) {
 }
 
 // 132 tiles run at a time: 256 tiles nearly fill two rounds, 288 do not nearly fill three.
-TEST(LinearGelu, RoundsThatAreHalfEmptyAreTheLibrarys) {
+TEST(LinearGelu, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 2048, .columns = 4096, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_takes_own_product(problem));
   problem.rows = 2304;

@@ -104,7 +104,7 @@ TEST(LinearNormCuda, SmallMeansFarFromZero) {
   check({.rows = 20, .columns = 1024, .terms = 1024}, DType::kF32, Way::kOwn, -12.0);
 }
 
-TEST(LinearNormCuda, FewRowsAreAProductAndANorm) {
+TEST(LinearNormCuda, FewRowsUseAProductAndANorm) {
   check({.rows = 37, .columns = 256, .terms = 768}, DType::kF32, Way::kAsPrepared);
   check({.rows = 37, .columns = 768, .terms = 768, .dtype = DType::kF16}, DType::kF16, Way::kAsPrepared);
   check({.rows = 37, .columns = 768, .terms = 3072, .workspace_bytes = 0}, DType::kF32, Way::kAsPrepared);

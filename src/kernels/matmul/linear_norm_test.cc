@@ -56,7 +56,7 @@ void check_against_parts(DType dtype, double mean) {
           .ok());
 }
 
-TEST(LinearNorm, TheReferenceIsThatOfItsParts) {
+TEST(LinearNorm, TheReferenceMatchesThatOfItsParts) {
   check_against_parts(DType::kBF16, 0.0);
   check_against_parts(DType::kF16, 0.0);
   check_against_parts(DType::kF32, 0.0);
@@ -112,7 +112,7 @@ TEST(LinearNorm, HopperTakesRowsOfFewTiles) {
 
 // 33 times four blocks run at a time: 32 tiles of rows fill one round, 36 hardly more than one. With three
 // blocks per row of tiles it is 44 times three.
-TEST(LinearNorm, RoundsThatAreHalfEmptyAreTheLibrarys) {
+TEST(LinearNorm, HalfEmptyRoundsUseTheLibrary) {
   LinearProblem problem{.rows = 128 * 32, .columns = 1024, .terms = 1024, .sm = 90};
   EXPECT_TRUE(linear_norm_takes_own_product(problem));
   problem.rows = 128 * 36;

@@ -114,7 +114,7 @@ int64_t peak_of_run(const MatmulProblem& problem) {
   return peak;
 }
 
-TEST(MatmulAllocation, StaysWithinWhatThePlanIsTold) {
+TEST(MatmulAllocation, StaysWithinThePlannedBytes) {
   if (!PLIMSOLL_COUNTS_ALLOCATIONS) GTEST_SKIP() << "needs glibc's own allocator: not under a sanitizer";
   // Checks that the hook sees allocations.
   const int64_t before = live_bytes.load();

@@ -62,7 +62,7 @@ void check_parts(TermsOf of, TermsLie terms_lie, int64_t count, int64_t terms) {
   }
 }
 
-TEST(Bf16Parts, TogetherAreTheNumber) {
+TEST(Bf16Parts, AddUpToTheNumber) {
   if (cpu_isa() < CpuIsa::kAvx512Bf16) GTEST_SKIP() << "this CPU has no AVX512_BF16";
   for (const TermsOf of : {TermsOf::kRows, TermsOf::kColumns}) {
     for (const TermsLie terms_lie : {TermsLie::kSideBySide, TermsLie::kApart}) {

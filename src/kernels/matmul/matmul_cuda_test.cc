@@ -241,7 +241,7 @@ TEST(MatmulCuda, AddsAnotherMatrix) {
 }
 
 // Tests --matmul_workspace with sums of many terms, which the library would split among multiprocessors.
-TEST(MatmulCuda, LittleOrNoWorkspaceIsKeptTo) {
+TEST(MatmulCuda, StaysWithinASmallOrEmptyWorkspace) {
   for (const int64_t workspace_bytes : {int64_t{0}, int64_t{1} << 20}) {
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       MatmulProblem problem{.m = 128,

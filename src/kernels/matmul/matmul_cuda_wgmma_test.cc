@@ -220,7 +220,7 @@ void check_tiles(const MatmulProblem& problem) {
   EXPECT_TRUE(result.ok()) << result;
 }
 
-TEST(MatmulWgmmaCuda, RowsThatFillNoTile) {
+TEST(MatmulWgmmaCuda, RowsThatDoNotFillATile) {
   PLIMSOLL_NEEDS_HOPPER();
   check_random(layer(1, 256, 768, DType::kBF16, DType::kF32));
   check_random(layer(130, 256, 1024, DType::kBF16, DType::kBF16));
@@ -233,7 +233,7 @@ TEST(MatmulWgmmaCuda, TermsOfManyStages) {
   check_random(layer(64, 256, 2048, DType::kF16, DType::kF32));
 }
 
-TEST(MatmulWgmmaCuda, RoundsOnceBehindTheBias) {
+TEST(MatmulWgmmaCuda, RoundsOnceAfterTheBias) {
   PLIMSOLL_NEEDS_HOPPER();
   for (const DType bias_dtype : {DType::kF32, DType::kBF16})
     check_exact(layer(130, 512, 1024, DType::kBF16, bias_dtype));
@@ -261,7 +261,7 @@ TEST(MatmulWgmmaCuda, AddsAnotherMatrix) {
 }
 
 // More tiles than multiprocessors with the fewest terms: small enough for compute-sanitizer's racecheck.
-TEST(MatmulWgmmaCuda, SmallButSeveralTilesABlock) {
+TEST(MatmulWgmmaCuda, SmallButSeveralTilesPerBlock) {
   PLIMSOLL_NEEDS_HOPPER();
   for (const int64_t terms : {768, 1024}) {
     check_tiles(layer(128 * 140 - 3, 256, terms, DType::kBF16, DType::kBF16));
@@ -286,7 +286,7 @@ TEST(MatmulWgmmaCuda, ManyRowsAndTheSameBitsTwice) {
 }
 
 // Runs on any card.
-TEST(MatmulWgmmaCuda, FewRowsAreTheLibrarys) {
+TEST(MatmulWgmmaCuda, FewRowsUseTheLibrary) {
   const MatmulProblem problem = layer(37, 256, 768, DType::kF16, DType::kF16);
   Layer few(problem);
   few.fill_exact();

@@ -231,7 +231,7 @@ TEST(MatmulRef, MatchesAProductWrittenByHand) {
   EXPECT_TRUE(test::compare(c, std::vector<double>{24, 30, 35, 45}, {}).ok());
 }
 
-TEST(MatmulCatalog, AsksTheSameScratchAsTheKernel) {
+TEST(MatmulCatalog, AsksForTheSameScratchAsTheKernel) {
   for (MatmulProblem problem : linear_layer(512, 768, 3072)) {
     problem.num_threads = 3;
     problem.isa = CpuIsa::kAmx;

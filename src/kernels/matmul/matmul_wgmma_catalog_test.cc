@@ -50,7 +50,7 @@ TEST(MatmulWgmmaCatalog, HopperTakesLayersWithABias) {
 
 // 132 tiles run at a time: 384 tiles nearly fill three rounds. 120 tiles, less than one round, and 192 go to
 // the library.
-TEST(MatmulWgmmaCatalog, RoundsThatAreNotFullAreTheLibrarys) {
+TEST(MatmulWgmmaCatalog, PartlyFilledRoundsUseTheLibrary) {
   EXPECT_TRUE(matmul_takes_own_product(layer(4096, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(1280, 3072, 1024), 90));
   EXPECT_FALSE(matmul_takes_own_product(layer(2048, 3072, 1024), 90));

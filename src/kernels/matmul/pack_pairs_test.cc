@@ -73,7 +73,7 @@ TEST(PackPairs, MatchesTheReferenceBitForBitOnEveryInstructionSet) {
   EXPECT_GE(cases, 7 * 6 * 4 * 2);
 }
 
-TEST(PackPairs, PutsPairsOfTermsSideBySide) {
+TEST(PackPairs, PutsPairsOfTermsNextToEachOther) {
   // Packs B[k = 3, n = 2], computed by hand, in tiles of 16 columns.
   const std::vector<float> b = {1, 2, 3, 4, 5, 6};
   const PairTiles tiles = tiles_of(3, 16);

@@ -38,7 +38,7 @@ void check(int64_t rows, int64_t columns, Tf32PartOrder order, Tf32PartPlace pla
   EXPECT_TRUE(test::compare_bits(out, want).ok());
 }
 
-TEST(SplitTf32Cuda, TheBitsOfTheReference) {
+TEST(SplitTf32Cuda, HasTheBitsOfTheReference) {
   for (const auto order : {Tf32PartOrder::kLowHighHigh, Tf32PartOrder::kHighLowHigh}) {
     for (const auto place : {Tf32PartPlace::kAlongRows, Tf32PartPlace::kAlongColumns}) {
       check(37, 64, order, place);

@@ -17,7 +17,7 @@ bool is_tf32(float x) {
   return (std::bit_cast<uint32_t>(x) & 0x1fffu) == 0;
 }
 
-TEST(SplitTf32, NamedNumbers) {
+TEST(SplitTf32, KnownNumbers) {
   EXPECT_EQ(split_tf32(1.0f).high, 1.0f);
   EXPECT_EQ(split_tf32(1.0f).low, 0.0f);
   // A tie rounds to the even neighbour, and the remainder is negative if that is larger.

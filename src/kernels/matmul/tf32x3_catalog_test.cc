@@ -25,7 +25,7 @@ std::string reason(const Problem& problem) {
   return "not refused";
 }
 
-TEST(Tf32x3Catalog, TakesLargeProductsOfThoseWhoAskForIt) {
+TEST(Tf32x3Catalog, TakesLargeProductsIfRequested) {
   const Selection selection = select_kernel(problem_of(2048, 1024, 4096));
   ASSERT_NE(selection.row, nullptr);
   EXPECT_EQ(selection.row->implementation, "matmul_cuda_tf32x3");
@@ -37,7 +37,7 @@ TEST(Tf32x3Catalog, TakesLargeProductsOfThoseWhoAskForIt) {
 }
 
 // The parts of the operands come in addition to the library's workspace, whatever its size.
-TEST(Tf32x3Catalog, AnotherWorkspaceIsInTheScratch) {
+TEST(Tf32x3Catalog, ScratchIncludesTheChosenWorkspace) {
   for (const int64_t bytes : {int64_t{0}, int64_t{4} << 20}) {
     Problem problem = problem_of(2048, 1024, 4096);
     problem.dims.emplace_back("workspace", bytes);

@@ -28,7 +28,7 @@ uint64_t hash_of_bytes(const void* data, size_t size) {
   return fnv1a(std::string_view(static_cast<const char*>(data), size));
 }
 
-TEST(Quantization, CodesAreThoseOfBitsAndBytes) {
+TEST(Quantization, CodesEqualThoseOfBitsAndBytes) {
   EXPECT_EQ(hash_of_bytes(scale_numbers().data(), 1024), kScaleNumbersHash);
   int checked = 0;
   for (const BitsAndBytesValues& values : kValues) {
@@ -59,7 +59,7 @@ TEST(Quantization, CodesAreThoseOfBitsAndBytes) {
 
 // The error of an element is at most half of the widest gap between two codes times the block's absmax and,
 // with double quantization, half a gap of the scales' numbers in addition.
-TEST(Quantization, NumbersComeBackNear) {
+TEST(Quantization, DequantizedNumbersAreCloseToTheWeights) {
   for (const QuantizedFormat format :
        {QuantizedFormat::kNf4, QuantizedFormat::kFp4, QuantizedFormat::kInt8}) {
     for (const int64_t parts : {1, 3}) {
