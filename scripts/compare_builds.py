@@ -3,6 +3,7 @@
 
     scripts/compare_builds.py plans OLD NEW [--jobs N] [--quick]
     scripts/compare_builds.py runs  OLD NEW [--jobs N] [--quick] [--device cpu|cuda:0]
+    scripts/compare_builds.py speed OLD NEW [--device cpu|cuda:0] [--pairs N]
 
 OLD and NEW are paths of the program `plimsoll`. The change between them must not change results, so every difference is
 an error and the exit code is 1.
@@ -12,6 +13,9 @@ plans  For every preset of OLD, for a CPU and for two GPUs: `plan --json` with n
        are. A set that OLD refuses must be refused by NEW with the same exit code.
 runs   Trains a tiny model with every method alone and with random sets, and compares every file that holds weights or
        optimizer states byte by byte, and the log of losses without its times.
+speed  Trains the models of bench/gpu/compare.py (of bench/cpu/compare.py on a CPU) with both programs in turn, prints the
+       median tokens per second of the second half of the steps, and compares losses and planned memory. A row that is more
+       than 1 % slower is reported; on a busy machine it may be noise, so repeat it alone.
 
 The methods are read from src/plan/search/methods.cc, so that a new one is compared as well. Times and names of a program's
 parts are not compared: RENAMED lists keys and values that may differ.
@@ -25,6 +29,7 @@ import os
 import pathlib
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -134,16 +139,72 @@ def compare_runs(old, new, words):
     return old_code, "no file was written" if old_code == 0 and not old_files else None
 
 
+LARGE, BASE, MINI = "bert-large-uncased", "bert-base-uncased", "MiniLM-L6-H384-uncased"
+GPU_ROWS = {"BERT-large 32 x 512 bf16": (LARGE, 32, 512, 30, ["--bf16"]),
+            "BERT-large 32 x 512 tf32": (LARGE, 32, 512, 16, ["--tf32", "True"]),
+            "BERT-large 32 x 512 fp32": (LARGE, 32, 512, 8, []),
+            "BERT-large 4 x 512 fp32": (LARGE, 4, 512, 30, []),
+            "BERT-large 4 x 512 tf32x3": (LARGE, 4, 512, 30, ["--matmul_precision", "tf32x3"]),
+            "BERT-large 4 x 512 fp16": (LARGE, 4, 512, 120, ["--fp16"]),
+            "BERT-large 1 x 512, accumulation 4, fp16": (LARGE, 1, 512, 80, ["--fp16", "--gradient_accumulation_steps", "4"]),
+            "BERT-large 4 x 512 fp32, offloaded optimizer": (LARGE, 4, 512, 16, ["--offload_optimizer"]),
+            "BERT-base 32 x 32 bf16": (BASE, 32, 32, 400, ["--bf16"])}
+CPU_ROWS = {"BERT-base 8 x 128 fp32": (BASE, 8, 128, 6, []), "MiniLM 32 x 128 fp32": (MINI, 32, 128, 10, [])}
+
+
+def speed_of(program, row, device, folder):
+    model, batch, length, steps, words = row
+    samples = batch * steps * (4 if "--gradient_accumulation_steps" in words else 1)
+    result = run(program, ["train", "--config_name", model, "--dataset_name", "dummy", "--dummy_num_samples", str(samples),
+                           "--dummy_seq_length", str(length), "--per_device_train_batch_size", str(batch), "--max_steps", str(steps),
+                           "--logging_steps", str(steps // 2), "--save_strategy", "no", "--learning_rate", "1e-5", "--device", device,
+                           "--output_dir", "out", *words], folder)
+    log = pathlib.Path(folder) / "out/log.jsonl"
+    if result.returncode or not log.exists():
+        return None, f"exit {result.returncode}: {result.stderr[-300:].strip()}", None
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    steps_of = [record for record in records if "tokens_per_second" in record]
+    memory = json.loads((pathlib.Path(folder) / "out/memory.json").read_text())
+    return (steps_of[-1]["tokens_per_second"], [record.get("loss") for record in steps_of],
+            {key: memory.get(key) for key in ("arena_bytes", "arena_high_water_bytes")})
+
+
+def compare_speed(old, new, options):
+    different = 0
+    print(f"{'row':<46} {'OLD':>10} {'NEW':>10}  NEW/OLD  losses, memory")
+    for name, row in (GPU_ROWS if options.device.startswith("cuda") else CPU_ROWS).items():
+        speeds, results = {old: [], new: []}, {}
+        for i in range(options.pairs):
+            for program in ((old, new) if i % 2 == 0 else (new, old)):
+                with tempfile.TemporaryDirectory() as folder:
+                    speed, losses, memory = speed_of(program, row, options.device, folder)
+                speeds[program].append(speed)
+                results[program] = (losses, memory)
+        if None in speeds[old] + speeds[new]:
+            print(f"{name:<46} failed: {results[old][0]} | {results[new][0]}", flush=True)
+            different += 1
+            continue
+        ratio = statistics.median(speeds[new]) / statistics.median(speeds[old])
+        same = results[old] == results[new]
+        different += ratio < 0.99 or not same
+        print(f"{name:<46} {statistics.median(speeds[old]):10.0f} {statistics.median(speeds[new]):10.0f}  {ratio:7.4f}  "
+              f"{'equal' if same else 'DIFFERENT ' + first_difference(list(results[old]), list(results[new]))}", flush=True)
+    return different
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["plans", "runs"])
+    parser.add_argument("what", choices=["plans", "runs", "speed"])
     parser.add_argument("old", type=pathlib.Path)
     parser.add_argument("new", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--quick", action="store_true", help="no pairs, and 20 random sets instead of 100")
-    parser.add_argument("--device", default="cpu", help="of runs")
+    parser.add_argument("--device", default="cpu", help="of runs and speed")
+    parser.add_argument("--pairs", type=int, default=3, help="of speed")
     options = parser.parse_args()
     old, new = str(options.old.resolve()), str(options.new.resolve())
+    if options.what == "speed":
+        sys.exit(1 if compare_speed(old, new, options) else 0)
     table = methods()
     sets = method_sets(table, options.quick)
     if options.what == "plans":
