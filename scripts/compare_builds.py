@@ -35,7 +35,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100-80gb"], ["--device", "v100-16gb"]]
+DEVICES = [["--device", "cpu", "--num_threads", "4"], ["--device", "h100"], ["--device", "v100-16gb"]]
 PRESETS = ["bert-base-uncased", "bert-large-uncased", "distilbert-base-cased", "MiniLM-L6-H384-uncased"]
 # Keys of plan.json that hold times or words.
 IGNORED_KEYS = {"build_ms", "estimated_ms", "passes", "version", "provenance"}
