@@ -48,11 +48,11 @@ void measure(const std::string& precision, int64_t tokens, CudaDevice& device, c
     const TunedProduct* tuned = table.find(key);
     const auto count = static_cast<double>(planned.second);
     if (tuned == nullptr) {
-      fmt::print("{:<54} {:>4} not measured\n", product_key_text(key), planned.second);
+      fmt::print("{:<54} {:>4} not measured\n", format_product_key(key), planned.second);
       continue;
     }
     const auto operations = static_cast<double>(matmul_flops(planned.first.problem));
-    fmt::print("{:<54} {:>4} {:>9.4f} {:>9.4f} {:>5.1f}% {:>7.1f}  {}\n", product_key_text(key),
+    fmt::print("{:<54} {:>4} {:>9.4f} {:>9.4f} {:>5.1f}% {:>7.1f}  {}\n", format_product_key(key),
                planned.second, tuned->first_ms, tuned->ms, 100.0 * (1.0 - tuned->ms / tuned->first_ms),
                1e-9 * operations / tuned->ms, tuned->words);
     first += count * tuned->first_ms;

@@ -118,10 +118,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string_vi
 
 // A value as text, as it would be given on the command line; "" if not set; "***" for a secret that is set.
 // Errors: kUsage for a name that does not exist.
-std::string argument_text(const Arguments& arguments, std::string_view name);
+std::string format_argument(const Arguments& arguments, std::string_view name);
 enum class WhichArguments { kAll, kNotDefault };
 // Lines `name = value`, in the order of declaration.
-std::string arguments_text(const Arguments& arguments, WhichArguments which);
+std::string format_arguments(const Arguments& arguments, WhichArguments which);
 
 // All settings as a JSON object, one per line, in the order of declaration. Secrets are left out.
 std::string arguments_json(const Arguments& arguments);

@@ -17,13 +17,13 @@ struct ProgressContext {
 };
 
 // A bar of at most `columns` columns for a terminal; and one plain line.
-std::string progress_bar_text(const StepInfo& info, const ProgressContext& context, int columns = 100);
-std::string progress_line_text(const StepInfo& info, const ProgressContext& context);
+std::string format_progress_bar(const StepInfo& info, const ProgressContext& context, int columns = 100);
+std::string format_progress_line(const StepInfo& info, const ProgressContext& context);
 
 // "***** train metrics *****" and a line per metric, as Hugging Face prints them.
-std::string metrics_text(std::string_view split, const MetricMap& metrics);
+std::string format_metrics(std::string_view split, const MetricMap& metrics);
 
 // Memory predicted, held and measured, with the verdict.
-std::string memory_text(const MemoryFigures& figures);
+std::string format_memory(const MemoryFigures& figures);
 
 }  // namespace plimsoll

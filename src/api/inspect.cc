@@ -33,7 +33,7 @@ std::string inspect_safetensors(const std::string& path) {
   for (const StoredTensor& tensor : file.tensors()) {
     elements += tensor.num_elements();
     tensors += fmt::format("  {:<72} {:>5} {}\n", tensor.name, stored_type_name(tensor.type),
-                           shape_text(tensor.shape));
+                           format_shape(tensor.shape));
   }
   return fmt::format("{}: {}, {}, {}\n{}", path, counted(file.size_bytes(), "byte"),
                      counted(file.tensors().size(), "tensor"), counted(elements, "element"), tensors);

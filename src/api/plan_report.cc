@@ -16,11 +16,11 @@ PlanReport make_plan_report(const Plan& plan, Savings savings) {
   report.fits = plan.fits();
   report.build_ms = plan.build_ms;
   report.table = plan_table(plan);
-  if (savings == Savings::kPlan && report.fits) report.savings = savings_text(plan, cheapest_savings(plan));
+  if (savings == Savings::kPlan && report.fits) report.savings = format_savings(plan, cheapest_savings(plan));
   report.modules = module_table(plan);
   report.why = plan_why(plan);
   report.json = plan_json(plan);
-  if (std::string text = stopped_passes_text(plan); !text.empty()) report.notes.push_back(std::move(text));
+  if (std::string text = format_stopped_passes(plan); !text.empty()) report.notes.push_back(std::move(text));
   for (const WidthAdvice& advice : width_advice(plan)) report.notes.push_back(format_advice(advice));
   return report;
 }

@@ -30,19 +30,19 @@ ProgressFigures figures_of(const StepInfo& info, const ProgressContext& context)
 
 }  // namespace
 
-std::string progress_bar_text(const StepInfo& info, const ProgressContext& context, int columns) {
+std::string format_progress_bar(const StepInfo& info, const ProgressContext& context, int columns) {
   return progress_bar(figures_of(info, context), static_cast<size_t>(std::max(columns, 20)));
 }
 
-std::string progress_line_text(const StepInfo& info, const ProgressContext& context) {
+std::string format_progress_line(const StepInfo& info, const ProgressContext& context) {
   return progress_line(figures_of(info, context));
 }
 
-std::string metrics_text(std::string_view split, const MetricMap& metrics) {
+std::string format_metrics(std::string_view split, const MetricMap& metrics) {
   return metrics_block(split, metrics);
 }
 
-std::string memory_text(const MemoryFigures& figures) {
+std::string format_memory(const MemoryFigures& figures) {
   return memory_outcome_table(figures);
 }
 

@@ -200,7 +200,7 @@ void check_device(const Arguments& a) {
 void refuse_what_is_not_here(const Arguments& arguments) {
   for (const Setting& setting : settings()) {
     if (setting.info.status == ArgumentStatus::kRefused && !is_inert(arguments, setting)) {
-      throw_error(ErrorCode::kUsage, "--{} {}: {}", setting.info.name, value_text(arguments, setting),
+      throw_error(ErrorCode::kUsage, "--{} {}: {}", setting.info.name, format_value(arguments, setting),
                   setting.info.note);
     }
   }

@@ -190,7 +190,7 @@ TEST(ResolveArguments, ChecksOptimizerAndDevice) {
 // A value other than the default and not false, as text, for any setting.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;
-  const std::string text = value_text(defaults, setting);
+  const std::string text = format_value(defaults, setting);
   if (setting.is_flag()) return text == "True" ? "False" : "True";
   if (setting.info.type == "integer" || setting.info.type == "number") return "7";
   if (setting.info.type == "key=value") return "key=7";

@@ -31,7 +31,7 @@ void append_wrapped(std::string& out, std::string_view text, size_t indent) {
 }
 
 // What may be given for a setting: its interval, its choices, or "".
-std::string range_text(const ArgumentInfo& info) {
+std::string format_range(const ArgumentInfo& info) {
   if (info.range.find('|') == std::string_view::npos) return std::string(info.range);
   return fmt::format("{}", fmt::join(split_choices(info.range), ", "));
 }
@@ -40,7 +40,8 @@ void append_setting(std::string& out, const ArgumentInfo& info) {
   const bool is_flag = info.type == "flag";
   out += fmt::format("  --{}{}{}\n", info.name, is_flag ? "" : " ", is_flag ? "" : info.type);
   std::string text(info.help);
-  if (const std::string range = range_text(info); !range.empty()) text += fmt::format(" One of: {}.", range);
+  if (const std::string range = format_range(info); !range.empty())
+    text += fmt::format(" One of: {}.", range);
   if (info.range.starts_with('[') || info.range.starts_with('(')) {
     text = fmt::format("{} Range {}.", info.help, info.range);
   }
@@ -137,7 +138,7 @@ void append_group_page(std::string& out, ArgumentGroup group) {
                           info.unit != "flag" && info.unit != "repeatable";
     out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} |\n", info.name, info.type,
                        has_unit ? fmt::format(", {}", info.unit) : std::string{}, escaped(info.default_text),
-                       escaped(range_text(info)), to_string(info.origin), to_string(info.status),
+                       escaped(format_range(info)), to_string(info.origin), to_string(info.status),
                        escaped(meaning));
   }
 }
@@ -200,7 +201,7 @@ const std::vector<ArgumentInfo>& argument_table() {
     std::vector<ArgumentInfo> rows;
     for (const Setting& setting : settings()) {
       rows.push_back(setting.info);
-      rows.back().default_text = value_text(defaults, setting);
+      rows.back().default_text = format_value(defaults, setting);
     }
     return rows;
   }();
@@ -261,20 +262,20 @@ std::string arguments_markdown() {
   return out;
 }
 
-std::string argument_text(const Arguments& arguments, std::string_view name) {
+std::string format_argument(const Arguments& arguments, std::string_view name) {
   const Setting* setting = find_setting(name);
   if (setting == nullptr) {
     throw_error(ErrorCode::kUsage, "{}: there is no such setting{}", name, did_you_mean_setting(name));
   }
-  const std::string text = value_text(arguments, *setting);
+  const std::string text = format_value(arguments, *setting);
   return setting->is_secret() && !text.empty() ? "***" : text;
 }
 
-std::string arguments_text(const Arguments& arguments, WhichArguments which) {
+std::string format_arguments(const Arguments& arguments, WhichArguments which) {
   std::string out;
   for (const Setting& setting : settings()) {
     if (which == WhichArguments::kNotDefault && is_default(arguments, setting)) continue;
-    out += fmt::format("{} = {}\n", setting.info.name, argument_text(arguments, setting.info.name));
+    out += fmt::format("{} = {}\n", setting.info.name, format_argument(arguments, setting.info.name));
   }
   return out;
 }
@@ -293,7 +294,7 @@ std::vector<ArgumentDifference> diff_arguments(const Arguments& before, const Ar
   for (const Setting& setting : settings()) {
     if (setting.is_secret() || value_json(before, setting) == value_json(after, setting)) continue;
     differences.push_back(
-        {std::string(setting.info.name), value_text(before, setting), value_text(after, setting)});
+        {std::string(setting.info.name), format_value(before, setting), format_value(after, setting)});
   }
   return differences;
 }

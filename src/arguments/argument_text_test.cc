@@ -41,13 +41,13 @@ TEST(ArgumentsHelp, TakesAGroupOrAName) {
 
 TEST(ArgumentsText, PrintsResolvedValues) {
   Arguments arguments = parse({"--seed", "7", "--hub_token", "hf_abc", "--optim_args", "b=2,a=1"}).arguments;
-  EXPECT_EQ(arguments_text(arguments, WhichArguments::kNotDefault),
+  EXPECT_EQ(format_arguments(arguments, WhichArguments::kNotDefault),
             "seed = 7\noptim_args = a=1,b=2\nhub_token = ***\n");
-  EXPECT_NE(arguments_text(arguments, WhichArguments::kAll).find("learning_rate = 5e-05\n"),
+  EXPECT_NE(format_arguments(arguments, WhichArguments::kAll).find("learning_rate = 5e-05\n"),
             std::string::npos);
-  EXPECT_EQ(argument_text(arguments, "bf16"), "False");
-  EXPECT_EQ(argument_text(arguments, "eval_steps"), "");
-  EXPECT_EQ(usage_error([&] { argument_text(arguments, "sead"); }),
+  EXPECT_EQ(format_argument(arguments, "bf16"), "False");
+  EXPECT_EQ(format_argument(arguments, "eval_steps"), "");
+  EXPECT_EQ(usage_error([&] { format_argument(arguments, "sead"); }),
             "sead: there is no such setting, did you mean 'seed'?");
 }
 
@@ -57,14 +57,14 @@ Arguments all_changed() {
   for (const Setting& setting : settings()) {
     if (setting.is_secret()) continue;
     std::string text = "word";
-    if (setting.is_flag()) text = value_text(arguments, setting) == "True" ? "False" : "True";
+    if (setting.is_flag()) text = format_value(arguments, setting) == "True" ? "False" : "True";
     if (setting.info.type == "integer") text = "7";
     if (setting.info.type == "number") text = "0.30000000000000004";
     if (setting.info.type == "list") text = "a,b";
     if (setting.info.type == "key=value")
       text = "number=0.1,exponent=1e-4,word=cosine,flag=true,big=123456789012345678901";
     for (std::string_view choice : split_choices(setting.info.range)) {
-      if (setting.info.type == "text" && choice != value_text(arguments, setting)) text = choice;
+      if (setting.info.type == "text" && choice != format_value(arguments, setting)) text = choice;
     }
     set_from_text(arguments, setting, text, setting.info.name);
   }

@@ -70,7 +70,7 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
                 assignment.where, result.arguments.warmup_steps);
   }
   if (old.kind == NameKind::kPeft) return;
-  const std::string value = setting->is_secret() ? "..." : value_text(result.arguments, *setting);
+  const std::string value = setting->is_secret() ? "..." : format_value(result.arguments, *setting);
   result.warnings.push_back(
       fmt::format("{} is an old name, read as --{} {}", assignment.where, old.replacement, value));
 }

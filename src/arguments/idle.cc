@@ -149,7 +149,7 @@ std::vector<std::string> idle_notes(const Arguments& arguments) {
     if (is_default(arguments, *setting)) continue;
     if (const std::string reason = rule.reason(arguments); !reason.empty()) {
       notes.push_back(
-          fmt::format("--{} {} has no effect: {}", rule.name, value_text(arguments, *setting), reason));
+          fmt::format("--{} {} has no effect: {}", rule.name, format_value(arguments, *setting), reason));
     }
   }
   return notes;

@@ -271,7 +271,7 @@ TEST(ArgumentTable, EveryOldValueIsReadAsAnotherAndWarnsOnce) {
     ASSERT_NE(setting, nullptr) << old.setting;
     const ParseResult result =
         parse_arguments(std::vector<std::string>{"--" + std::string(old.setting), std::string(old.value)});
-    EXPECT_EQ(value_text(result.arguments, *setting), old.replacement);
+    EXPECT_EQ(format_value(result.arguments, *setting), old.replacement);
     EXPECT_TRUE(result.explicitly_set.contains(std::string(old.setting)));
     ASSERT_EQ(result.warnings.size(), 1u) << old.value;
     EXPECT_EQ(result.warnings[0], fmt::format("--{0} {1} is an old name, read as --{0} {2}", old.setting,

@@ -142,7 +142,7 @@ bool is_used(RunCommand command, const ArgumentInfo& info) {
   return command == RunCommand::kEvaluate || !has(kEvaluationOnly, info.name);
 }
 
-std::string others_text(RunCommand command) {
+std::string describe_other_commands(RunCommand command) {
   if (command == RunCommand::kPlan)
     return "\nEvery other argument of train is taken too and changes nothing in a plan (train --help).\n";
   return fmt::format(
@@ -170,7 +170,7 @@ std::string command_help(RunCommand command, std::string_view topic) {
     return arguments_help(topic);
   const std::string text =
       help_of(topic, [command](const ArgumentInfo& info) { return is_used(command, info); });
-  return text + others_text(command);
+  return text + describe_other_commands(command);
 }
 
 std::string unused_note(RunCommand command, const std::set<std::string>& given) {

@@ -370,7 +370,7 @@ void set_from_json(Arguments& arguments, const Setting& setting, const Json& val
   check_range(arguments, setting, where);
 }
 
-std::string value_text(const Arguments& arguments, const Setting& setting) {
+std::string format_value(const Arguments& arguments, const Setting& setting) {
   return std::visit([&](auto member) { return to_text(arguments.*member); }, setting.member);
 }
 

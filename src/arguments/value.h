@@ -27,7 +27,7 @@ void set_from_json(Arguments& arguments, const Setting& setting, const nlohmann:
                    std::string_view where);
 
 // The value as the command line would give it; "" if not set.
-std::string value_text(const Arguments& arguments, const Setting& setting);
+std::string format_value(const Arguments& arguments, const Setting& setting);
 // The value such that set_from_json reads it back; null if an optional is not set.
 nlohmann::ordered_json value_json(const Arguments& arguments, const Setting& setting);
 

@@ -78,7 +78,7 @@ class Bench {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
                                    "--json",        words_.output_dir + "/device.json"};
-    for (const std::string& word : device_words()) words.push_back(word);
+    for (const std::string& word : device_arguments()) words.push_back(word);
     Child child(words, words_.output_dir + "/device.log");
     while (child.is_running(1000)) {
     }
@@ -163,7 +163,7 @@ class Bench {
   }
 
   // Of the words those that say where to run.
-  std::vector<std::string> device_words() const {
+  std::vector<std::string> device_arguments() const {
     std::vector<std::string> words;
     for (size_t i = 0; i < words_.more.size(); ++i) {
       const std::string& word = words_.more[i];
@@ -176,7 +176,7 @@ class Bench {
 
   // Whether the words name a GPU: --device cuda:N.
   bool is_for_gpu() const {
-    const std::vector<std::string> words = device_words();
+    const std::vector<std::string> words = device_arguments();
     return std::any_of(words.begin(), words.end(), [](const std::string& word) {
       return word.starts_with("cuda") || word.starts_with("--device=cuda");
     });
@@ -335,7 +335,7 @@ int run_one(const std::vector<std::string>& words) {
   metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
   if (arguments.do_eval) trainer.save_metrics("eval", trainer.evaluate());
   trainer.save_metrics("train", metrics);
-  print(memory_text(trainer.memory()));
+  print(format_memory(trainer.memory()));
   return 0;
 }
 

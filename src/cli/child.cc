@@ -82,13 +82,13 @@ bool Child::is_running(int wait_ms) {
   return false;
 }
 
-std::string Child::log_text() const {
+std::string Child::read_log() const {
   std::ifstream file(log_, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 std::string Child::last_line() const {
-  const std::string text = log_text();
+  const std::string text = read_log();
   const size_t end = text.find_last_not_of('\n');
   if (end == std::string::npos) return {};
   const size_t before = text.find_last_of('\n', end);
@@ -97,7 +97,7 @@ std::string Child::last_line() const {
 }
 
 std::string Child::said_after(const std::string& start) const {
-  const std::string text = "\n" + log_text();
+  const std::string text = "\n" + read_log();
   const size_t at = text.rfind("\n" + start);
   if (at == std::string::npos) return {};
   const size_t first = at + 1 + start.size();

@@ -29,7 +29,7 @@ class Child {
   std::string said_after(const std::string& start) const;
 
  private:
-  std::string log_text() const;
+  std::string read_log() const;
 
   pid_t pid_ = -1;
   std::string log_;

@@ -45,7 +45,7 @@ void write_predictions(Trainer& trainer, const Arguments& arguments) {
       metrics[key + "_mm"] = value;
     }
   }
-  print(metrics_text("predict", metrics));
+  print(format_metrics("predict", metrics));
   trainer.save_metrics("predict", metrics);
 }
 
@@ -56,7 +56,7 @@ int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks
   std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();
-    print(metrics_text("eval", metrics));
+    print(format_metrics("eval", metrics));
     trainer.save_metrics("eval", metrics);
   }
   if (arguments.do_predict || task == Task::kPredict) write_predictions(trainer, arguments);

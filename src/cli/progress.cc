@@ -34,7 +34,7 @@ void Progress::on_step_end(const StepInfo& info, TrainControl&) {
   tokens_per_second_ = tokens_per_second_ == 0 ? now : 0.9 * tokens_per_second_ + 0.1 * now;
   last_ = info;
   if (!bar_) return;
-  std::fprintf(stderr, "\r\033[K%s", progress_bar_text(info, context(), terminal_columns()).c_str());
+  std::fprintf(stderr, "\r\033[K%s", format_progress_bar(info, context(), terminal_columns()).c_str());
   std::fflush(stderr);
   bar_drawn_ = true;
 }
@@ -51,7 +51,7 @@ void Progress::on_log(const LogRecord& record) {
     if (bar_) return;
     StepInfo info = last_;
     info.loss = get("loss");
-    say(progress_line_text(info, context()));
+    say(format_progress_line(info, context()));
     return;
   }
   std::string text = "eval @ " + std::to_string(record.step) + ":";

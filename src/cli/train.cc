@@ -84,8 +84,8 @@ void release_signals() {
 }
 
 // The last line: what lies in the output folder, and what was left alone there.
-std::string outcome_text(const Arguments& arguments, const TrainOutput& output,
-                         const std::vector<std::string>& written) {
+std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
+                             const std::vector<std::string>& written) {
   if (output.was_complete) {
     return arguments.output_dir + ": training was complete at step " + std::to_string(output.step) +
            ", its results are as they were";
@@ -137,7 +137,7 @@ int run_train(const std::vector<std::string>& words) {
   MetricMap metrics = output.metrics;
   if (!output.was_complete || !std::filesystem::exists(arguments.output_dir + "/train_results.json")) {
     metrics["epoch"] = output.log_history.empty() ? 0.0 : output.log_history.back().epoch;
-    print(metrics_text("train", metrics));
+    print(format_metrics("train", metrics));
     trainer.save_metrics("train", metrics);
   }
   trainer.save_model(arguments.output_dir);
@@ -146,13 +146,13 @@ int run_train(const std::vector<std::string>& words) {
   if (arguments.do_eval) {
     MetricMap evaluation = trainer.evaluate();
     evaluation["epoch"] = metrics["epoch"];
-    print(metrics_text("eval", evaluation));
+    print(format_metrics("eval", evaluation));
     trainer.save_metrics("eval", evaluation);
   }
   if (arguments.do_predict) write_predictions(trainer, arguments);
   if (arguments.profile) print(trainer.profile_table());
-  print(memory_text(trainer.memory()));
-  print(outcome_text(arguments, output, written));
+  print(format_memory(trainer.memory()));
+  print(describe_outcome(arguments, output, written));
   return 0;
 }
 

@@ -76,7 +76,7 @@ TEST(Tuning, TakesTheFastest) {
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     for (const Bucket& bucket : (*program)->ladder) {
       for (const auto& [key, planned] : products_of(**program, bucket, plan.request))
-        EXPECT_NE(table.find(key), nullptr) << product_key_text(key);
+        EXPECT_NE(table.find(key), nullptr) << format_product_key(key);
     }
   }
 }

@@ -30,7 +30,7 @@ int64_t gpu_constant_bytes(std::span<const int64_t> beside_arenas) {
   return most + kOtherShapesBytes;
 }
 
-std::string gpu_constant_words(const MeasuredGpuConstant& constant) {
+std::string describe_gpu_constant(const MeasuredGpuConstant& constant) {
   return fmt::format("measured here on {}, {}, driver {}", constant.date, constant.card, constant.driver);
 }
 

@@ -31,7 +31,7 @@ struct MeasuredGpuConstant {
 int64_t gpu_constant_bytes(std::span<const int64_t> beside_arenas);
 
 // "measured here on 2026-11-23, NVIDIA H200, driver 580.159.04".
-std::string gpu_constant_words(const MeasuredGpuConstant& constant);
+std::string describe_gpu_constant(const MeasuredGpuConstant& constant);
 
 // JSON with the schema's version.
 std::string gpu_constant_json(const MeasuredGpuConstant& constant);

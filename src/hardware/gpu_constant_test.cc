@@ -41,7 +41,7 @@ TEST(GpuConstant, TextRoundTripsAndSaysItsSource) {
   const MeasuredGpuConstant constant{
       .card = "NVIDIA X", .driver = "580.1", .build = "a build", .date = "2026-11-23", .bytes = 560 * kMiB};
   EXPECT_EQ(parse_gpu_constant(gpu_constant_json(constant), "memory"), constant);
-  EXPECT_EQ(gpu_constant_words(constant), "measured here on 2026-11-23, NVIDIA X, driver 580.1");
+  EXPECT_EQ(describe_gpu_constant(constant), "measured here on 2026-11-23, NVIDIA X, driver 580.1");
 }
 
 TEST(GpuConstant, RefusesWhatItCannotUse) {

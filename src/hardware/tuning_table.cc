@@ -81,7 +81,7 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
                          .num_candidates = json.get<int>(entry, "candidates"),
                          .words = json.get<std::string>(entry, "words")};
     if (!table.products.emplace(key, std::move(product)).second) {
-      throw_error(ErrorCode::kBadData, "{}: the product {} is there twice", source, product_key_text(key));
+      throw_error(ErrorCode::kBadData, "{}: the product {} is there twice", source, format_product_key(key));
     }
   }
   return table;
@@ -95,7 +95,7 @@ double ratio(int64_t a, int64_t b) {
 
 }  // namespace
 
-std::string product_key_text(const ProductKey& key) {
+std::string format_product_key(const ProductKey& key) {
   return fmt::format("{} x {} x {} {}", key.m, key.n, key.k, key.form);
 }
 

@@ -39,7 +39,7 @@ struct ProductKey {
 };
 
 // "16384 x 1024 x 4096 nt bf16*bf16->bf16".
-std::string product_key_text(const ProductKey& key);
+std::string format_product_key(const ProductKey& key);
 
 struct TunedProduct {
   std::array<uint8_t, kTunedAlgorithmBytes> algorithm = {};

@@ -37,7 +37,7 @@ void take_gpu_constant(const std::string& card, const std::string& driver, const
     const MeasuredGpuConstant constant = parse_gpu_constant(read_text_file(files, path, kMost), path);
     if (constant.card != card || constant.driver != driver || constant.build != build) return;
     gpu.constant_bytes = constant.bytes;
-    gpu.constant_provenance = gpu_constant_words(constant);
+    gpu.constant_provenance = describe_gpu_constant(constant);
   } catch (const Error& error) {
     warnings.push_back(std::string(error.what()) + "; the device constant of the table is taken");
   }

@@ -110,7 +110,7 @@ class Merge {
     throw_error(
         ErrorCode::kBadData,
         "{}: the tensor '{}' has the shape {}, {} is wanted: the adapter {} does not belong to the base {}",
-        folder.path(), located.tensor->name, shape_text(located.tensor->shape), shape_text(shape),
+        folder.path(), located.tensor->name, format_shape(located.tensor->shape), format_shape(shape),
         adapter_.path(), base_.path());
   }
 

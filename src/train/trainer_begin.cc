@@ -52,7 +52,7 @@ void read_weights(Executor& executor, const OpenCheckpoint& checkpoint) {
         ErrorCode::kBadData,
         "{}: the tensor '{}' has the shape {}, this run's model needs {}; resume with the model and the "
         "labels of that run",
-        checkpoint.path, first.name, shape_text(first.found), shape_text(first.wanted));
+        checkpoint.path, first.name, format_shape(first.found), format_shape(first.wanted));
   }
   if (!report.missing.empty()) {
     throw_error(ErrorCode::kBadData,

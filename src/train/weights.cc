@@ -200,7 +200,7 @@ void load_adapter(Executor& executor, const ModelFolder& folder) {
                 "{}: the tensor '{}' has the shape {}, this model needs {}: the adapter is of another base "
                 "model, rank "
                 "or number of labels; take the base that its {} names",
-                folder.path(), first.stored_name, shape_text(first.found), shape_text(first.wanted),
+                folder.path(), first.stored_name, format_shape(first.found), format_shape(first.wanted),
                 kAdapterConfigFile);
   }
   if (!report.missing.empty() || !report.unused.empty()) {

@@ -72,13 +72,13 @@ TEST(Driver, NothingOfItIsLinked) {
   }
 }
 
-std::vector<std::string> plan_words(const char* device) {
+std::vector<std::string> plan_arguments(const char* device) {
   return {"--config_name", "bert-large-uncased", "--max_seq_length", "512", "--bf16", "--device", device};
 }
 
 // The libraries of the driver that the program opens for a plan, where there is a driver to open.
 std::vector<std::string> opened_by_a_plan(const char* device) {
-  std::vector<std::string> words = plan_words(device);
+  std::vector<std::string> words = plan_arguments(device);
   words.insert(words.begin(), "plan");
   std::erase(words, "--bf16");
   const ProcessResult result =
@@ -110,7 +110,7 @@ TEST(Driver, APlanForACardOfTheTableOpensNothingOfIt) {
 }
 
 TEST(Driver, APlanForACardOfTheTableMakesNoCallOfIt) {
-  const Arguments arguments = parse_arguments(plan_words("h200")).arguments;
+  const Arguments arguments = parse_arguments(plan_arguments("h200")).arguments;
   const RunSetup setup = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system());
   const Plan plan = build_plan(setup.request);
   EXPECT_TRUE(plan.is_on_gpu());

@@ -68,7 +68,7 @@ std::string refusal(const Method& a, const Method& b, KernelDevice device) {
   }
 }
 
-std::string effect_words(MethodEffect effect) {
+std::string describe_effect(MethodEffect effect) {
   switch (effect) {
     case MethodEffect::kSameBits:
       return "the same bits";
@@ -215,7 +215,7 @@ std::string page() {
     text += "| " + std::string(method.name) + " | `";
     for (size_t i = 0; i < method.words.size(); ++i)
       text += (i == 0 ? "" : " ") + std::string(method.words[i]);
-    text += "` | " + effect_words(method.effect) + " | " + std::string(method.help) + " |\n";
+    text += "` | " + describe_effect(method.effect) + " | " + std::string(method.help) + " |\n";
   }
   std::vector<std::string> notes;
   text += "\n## On a GPU\n\nOf compute capability 8.0 or later.\n\n" + matrix(KernelDevice::kCuda, notes);

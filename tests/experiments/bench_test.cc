@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
-Words bench_words(const TestFolder& folder, const Words& more) {
+Words bench_arguments(const TestFolder& folder, const Words& more) {
   Words words{"bench",
               "--output_dir",
               folder.path("out"),
@@ -59,9 +59,9 @@ nlohmann::json table_of(const TestFolder& folder) {
 TEST(Bench, MakesTheTableAndItsFiles) {
   const TestFolder folder("bench_table");
   write_tiny_model(folder);
-  const ProcessResult result =
-      run_plimsoll(bench_words(folder, {"--experiments", "--only", "gradient accumulation,SGD,8-bit AdamW"}),
-                   folder.path("log"));
+  const ProcessResult result = run_plimsoll(
+      bench_arguments(folder, {"--experiments", "--only", "gradient accumulation,SGD,8-bit AdamW"}),
+      folder.path("log"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const nlohmann::json table = table_of(folder);
   const nlohmann::json& rows = table.at("rows");
@@ -161,7 +161,7 @@ TEST(Bench, AGpuThatIsNotThereIsTheDevicesFault) {
 TEST(Bench, GoesOnAfterItWasKilled) {
   const TestFolder folder("bench_kill");
   write_tiny_model(folder);
-  const Words words = bench_words(folder, {"--experiments", "--only", "SGD,batch"});
+  const Words words = bench_arguments(folder, {"--experiments", "--only", "SGD,batch"});
   const std::string first_row = folder.path("out") + "/rows/01-vanilla-batch-4/row.json";
   {
     Process bench(words, folder.path("log"));
@@ -187,9 +187,9 @@ TEST(Bench, ASweepsValuesMayHaveCommas) {
   const TestFolder folder("bench_commas");
   write_tiny_model(folder);
   const ProcessResult result = run_plimsoll(
-      bench_words(folder,
-                  {"--dataset_name", "dummy", "--max_steps", "2", "--sweep", "seed=1,2", "--sweep",
-                   "optim_args=momentum_dtype=float32;momentum_dtype=bfloat16,variance_dtype=bfloat16"}),
+      bench_arguments(folder,
+                      {"--dataset_name", "dummy", "--max_steps", "2", "--sweep", "seed=1,2", "--sweep",
+                       "optim_args=momentum_dtype=float32;momentum_dtype=bfloat16,variance_dtype=bfloat16"}),
       folder.path("log"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const nlohmann::json table = table_of(folder).at("rows");
@@ -223,7 +223,7 @@ TEST(Bench, APeerThatCannotRunIsSaidBeforeAnyRow) {
   write_tiny_model(folder);
   std::ofstream(folder.path("peer.sh")) << "echo 'ModuleNotFoundError: no module' >&2; exit 1\n";
   const auto refused = [&](const Words& more, const Words& expected) {
-    Words words = bench_words(folder, {"--experiments", "--peer"});
+    Words words = bench_arguments(folder, {"--experiments", "--peer"});
     words.insert(words.end(), more.begin(), more.end());
     const ProcessResult result = run_plimsoll(words, folder.path("log"));
     EXPECT_EQ(result.exit_code, 2) << result.output;
@@ -252,8 +252,8 @@ TEST(Bench, APeerStandsBesideEachRowThatItHas) {
          "esac\n"
          "printf '{\"samples_per_s\": 2.5, \"measured_bytes\": 1048576, \"refused\": \"\"}' > \"$1\"\n";
   const Words words =
-      bench_words(folder, {"--experiments", "--only", "SGD,selective", "--peer", "--peer_python", "/bin/sh",
-                           "--peer_script", folder.path("peer.sh")});
+      bench_arguments(folder, {"--experiments", "--only", "SGD,selective", "--peer", "--peer_python",
+                               "/bin/sh", "--peer_script", folder.path("peer.sh")});
   const ProcessResult result = run_plimsoll(words, folder.path("log"));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   std::map<std::string, nlohmann::json> peers;
@@ -282,8 +282,9 @@ TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
         << "case \"$*\" in --check) exit 0 ;; *" << hangs_for << "*) exec sleep 100 ;; esac\n"
         << "printf '{\"samples_per_s\": 2.5, \"measured_bytes\": 1048576, \"refused\": \"\"}' > \"$1\"\n";
   };
-  const Words words = bench_words(folder, {"--experiments", "--only", "Adagrad", "--peer", "--peer_python",
-                                           "/bin/sh", "--peer_script", folder.path("peer.sh")});
+  const Words words =
+      bench_arguments(folder, {"--experiments", "--only", "Adagrad", "--peer", "--peer_python", "/bin/sh",
+                               "--peer_script", folder.path("peer.sh")});
   peer("adagrad_8bit");
   const std::vector<Experiment> all = document_experiments(ExperimentDevice::kCpu, {});
   const auto row = std::ranges::find(all, "8-bit Adagrad", &Experiment::name);
@@ -307,7 +308,7 @@ TEST(Bench, GoesOnWithTheRowWhosePeerWasKilled) {
 TEST(Bench, StopsAtASignalAndSaysHowToGoOn) {
   const TestFolder folder("bench_stop");
   write_tiny_model(folder);
-  Process bench(bench_words(folder, {"--experiments", "--max_steps", "100000"}), folder.path("log"));
+  Process bench(bench_arguments(folder, {"--experiments", "--max_steps", "100000"}), folder.path("log"));
   const std::string started = folder.path("out") + "/rows/01-vanilla-batch-4/log.jsonl";
   for (int waited = 0; !fs::exists(started) && waited < 30000; ++waited) sleep_us(1000);
   bench.send(SIGINT);

@@ -52,7 +52,7 @@ std::set<std::string> check_commands(const FitReport& report, const Words& words
   return methods;
 }
 
-Words tiny_words(const TestFolder& folder) {
+Words tiny_arguments(const TestFolder& folder) {
   return {"--config_name",
           folder.path("model"),
           "--dataset_name",
@@ -77,7 +77,7 @@ bool is_searched(const FitReport& report, std::string_view method) {
 TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
   const TestFolder folder("fit_every");
   write_tiny_model(folder);
-  const Words words = tiny_words(folder);
+  const Words words = tiny_arguments(folder);
   const FitReport report =
       fit_run({.arguments = arguments_of(words), .effective_batch_size = 8, .with_other_paths = true});
   EXPECT_GE(check_commands(report, words, folder).size(), 4u);
@@ -98,7 +98,7 @@ TEST(Fit, TrainTakesEveryAnswerAndHoldsWhatItSays) {
 TEST(Fit, TrainTakesTheAnswersOfALimit) {
   const TestFolder folder("fit_train");
   write_tiny_model(folder);
-  const Words words = tiny_words(folder);
+  const Words words = tiny_arguments(folder);
   // What one of a few layers needs that has to be computed again, or else to update in fewer bytes.
   FitOptions options{.arguments = arguments_of(words), .effective_batch_size = 64, .with_other_paths = true};
   const FitReport all = fit_run(options);
@@ -253,7 +253,7 @@ TEST(Fit, SaysOnceWhatAUserHasToFillIn) {
   const TestFolder folder("fit_fill_in");
   write_tiny_model(folder);
   const std::string whole =
-      fit_run({.arguments = arguments_of(tiny_words(folder)), .effective_batch_size = 8}).table;
+      fit_run({.arguments = arguments_of(tiny_arguments(folder)), .effective_batch_size = 8}).table;
   EXPECT_FALSE(contains(whole, "FILE")) << "random data needs none: " << whole;
 }
 

@@ -27,14 +27,14 @@ std::vector<std::string> environment(const std::string& machine, const std::stri
   return {"LD_LIBRARY_PATH=" + driver_folder(kind), "PLIMSOLL_FAKE_GPUS=" + machine};
 }
 
-std::vector<std::string> monitor_words(std::vector<std::string> words) {
+std::vector<std::string> monitor_arguments(std::vector<std::string> words) {
   words.insert(words.begin(), "monitor");
   return words;
 }
 
 ProcessResult monitor(const std::string& machine, const std::vector<std::string>& words,
                       const std::string& kind = "driver") {
-  return run_plimsoll(monitor_words(words), log_file(), 60000, environment(machine, kind));
+  return run_plimsoll(monitor_arguments(words), log_file(), 60000, environment(machine, kind));
 }
 
 bool holds(const std::string& text, const std::string& part) {
@@ -126,7 +126,7 @@ TEST_F(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
 
 // Ends the watch once it has said enough.
 ProcessResult watch(const std::vector<std::string>& words, int64_t num_lines, int signal) {
-  Process process(monitor_words(words), log_file(), environment("several"));
+  Process process(monitor_arguments(words), log_file(), environment("several"));
   const auto lines = [&] { return std::ranges::count(process.output(), '\n'); };
   for (int i = 0; i < 20000 && process.is_running() && lines() < num_lines; ++i) sleep_us(1000);
   EXPECT_GE(lines(), num_lines);
@@ -184,7 +184,7 @@ TEST_F(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
 }
 
 TEST_F(MonitorCommand, AFullDiskEndsTheWatch) {
-  Process process(monitor_words({"--watch", "0.05"}), log_file(), environment("one"), "/dev/full");
+  Process process(monitor_arguments({"--watch", "0.05"}), log_file(), environment("one"), "/dev/full");
   const ProcessResult result = process.wait(20000);
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 7) << result.output;

@@ -40,8 +40,8 @@ ExampleRun run_example(const std::string& words) {
 }
 
 // Words of the example, and of plimsoll train.
-std::string dummy_words(const std::string& model, const std::string& output_dir, int steps,
-                        const std::vector<std::string>& more) {
+std::string dummy_arguments(const std::string& model, const std::string& output_dir, int steps,
+                            const std::vector<std::string>& more) {
   std::string words = "--config_name " + model +
                       " --dataset_name dummy --dummy_num_samples 64 --dummy_seq_length 16 --max_steps " +
                       std::to_string(steps) + " --output_dir " + output_dir;
@@ -58,8 +58,8 @@ int64_t planned_by_train(const std::string& words) {
 TEST(OwnLoop, RunsAndLearns) {
   const testing::TestFolder folder("own_loop");
   const std::string model = testing::write_tiny_model(folder, 0.0);
-  const ExampleRun run = run_example(
-      dummy_words(model, folder.path("out"), 40, {"--learning_rate 1e-3 --gradient_accumulation_steps 2"}));
+  const ExampleRun run = run_example(dummy_arguments(
+      model, folder.path("out"), 40, {"--learning_rate 1e-3 --gradient_accumulation_steps 2"}));
   ASSERT_EQ(run.exit_code, 0) << run.output;
   double first = 0;
   double last = 0;
@@ -83,14 +83,15 @@ TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
        {"", "--gradient_accumulation_steps 1", "--gradient_checkpointing True", "--optim adamw_8bit",
         "--bf16 --gradient_checkpointing True --optim adamw_8bit"}) {
     SCOPED_TRACE(methods);
-    const ExampleRun run = run_example(dummy_words(model, folder.path("out"), 3, {common, methods}));
+    const ExampleRun run = run_example(dummy_arguments(model, folder.path("out"), 3, {common, methods}));
     // In the program's own words where this CPU multiplies no bf16.
     if (run.exit_code == 2 && methods.starts_with("--bf16")) {
       EXPECT_NE(run.output.find("this CPU multiplies no bf16"), std::string::npos) << run.output;
       continue;
     }
     ASSERT_EQ(run.exit_code, 0) << run.output;
-    const int64_t planned = planned_by_train(dummy_words(model, folder.path("dry"), 3, {common, methods}));
+    const int64_t planned =
+        planned_by_train(dummy_arguments(model, folder.path("dry"), 3, {common, methods}));
     ASSERT_GT(planned, 0);
     EXPECT_EQ(run.number_after("planned: "), planned) << run.output;
     EXPECT_EQ(run.number_after("held: "), planned) << run.output;
@@ -108,9 +109,9 @@ TEST(OwnLoop, AnOptimizerOfOnesOwnHoldsWhatTrainPlans) {
   const std::string common = "--use_cpu --learning_rate 1e-2 --optim sgd --optim_args momentum=0.9 ";
   std::vector<double> losses;
   for (const std::string more : {"", "--gradient_checkpointing True"}) {
-    const ExampleRun run = run_example(dummy_words(model, folder.path("out"), 20, {common, more}));
+    const ExampleRun run = run_example(dummy_arguments(model, folder.path("out"), 20, {common, more}));
     ASSERT_EQ(run.exit_code, 0) << run.output;
-    const int64_t planned = planned_by_train(dummy_words(model, folder.path("dry"), 20, {common, more}));
+    const int64_t planned = planned_by_train(dummy_arguments(model, folder.path("dry"), 20, {common, more}));
     ASSERT_GT(planned, 0);
     EXPECT_EQ(run.number_after("planned: "), planned) << run.output;
     EXPECT_EQ(run.number_after("held: "), planned) << run.output;

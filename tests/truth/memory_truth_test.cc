@@ -42,7 +42,7 @@ std::string write_rows(const TestFolder& folder, int64_t num_rows) {
   return path;
 }
 
-std::vector<std::string> train_words(const TestFolder& folder, std::vector<std::string> more) {
+std::vector<std::string> train_arguments(const TestFolder& folder, std::vector<std::string> more) {
   std::vector<std::string> words = {"train",
                                     "--config_name",
                                     folder.path("model"),
@@ -69,10 +69,10 @@ void expect_held_within_plan(const TestFolder& folder, const char* what) {
 TEST(Memory, ManyLabelsAreInThePlan) {
   const TestFolder folder("many_labels");
   write_model(folder);
-  ASSERT_EQ(run_plimsoll(train_words(folder, {"--dataset_name", "dummy", "--num_labels", "100000",
-                                              "--dummy_num_samples", "16", "--dummy_seq_length", "8",
-                                              "--per_device_train_batch_size", "2", "--max_steps", "2",
-                                              "--save_strategy", "epoch"}),
+  ASSERT_EQ(run_plimsoll(train_arguments(folder, {"--dataset_name", "dummy", "--num_labels", "100000",
+                                                  "--dummy_num_samples", "16", "--dummy_seq_length", "8",
+                                                  "--per_device_train_batch_size", "2", "--max_steps", "2",
+                                                  "--save_strategy", "epoch"}),
                          folder.path("log"), 60000)
                 .exit_code,
             0)
@@ -84,8 +84,8 @@ TEST(Memory, ALargeFileIsInThePlan) {
   const TestFolder folder("large_file");
   const std::string model = write_model(folder);
   const std::string rows = write_rows(folder, 1000000);
-  std::vector<std::string> words = train_words(folder, {"--tokenizer_name", model, "--train_file", rows,
-                                                        "--max_steps", "2", "--max_seq_length", "12"});
+  std::vector<std::string> words = train_arguments(folder, {"--tokenizer_name", model, "--train_file", rows,
+                                                            "--max_steps", "2", "--max_seq_length", "12"});
   const ProcessResult result = run_plimsoll(words, folder.path("log"), 300000);
   ASSERT_EQ(result.exit_code, 0) << result.output;
   expect_held_within_plan(folder, "80 MB of TSV");
@@ -105,26 +105,26 @@ TEST(Memory, ALargeFileIsInThePlan) {
 TEST(Memory, TheLogOfManyStepsIsInThePlan) {
   const TestFolder folder("many_steps");
   write_tiny_model(folder);
-  const ProcessResult result = run_plimsoll(train_words(folder, {"--dataset_name",
-                                                                 "dummy",
-                                                                 "--dummy_num_samples",
-                                                                 "4",
-                                                                 "--dummy_seq_length",
-                                                                 "2",
-                                                                 "--per_device_train_batch_size",
-                                                                 "1",
-                                                                 "--logging_steps",
-                                                                 "1",
-                                                                 "--max_steps",
-                                                                 "40000",
-                                                                 "--config_overrides",
-                                                                 "num_hidden_layers=1",
-                                                                 "--save_strategy",
-                                                                 "steps",
-                                                                 "--save_steps",
-                                                                 "20000",
-                                                                 "--num_threads",
-                                                                 "1"}),
+  const ProcessResult result = run_plimsoll(train_arguments(folder, {"--dataset_name",
+                                                                     "dummy",
+                                                                     "--dummy_num_samples",
+                                                                     "4",
+                                                                     "--dummy_seq_length",
+                                                                     "2",
+                                                                     "--per_device_train_batch_size",
+                                                                     "1",
+                                                                     "--logging_steps",
+                                                                     "1",
+                                                                     "--max_steps",
+                                                                     "40000",
+                                                                     "--config_overrides",
+                                                                     "num_hidden_layers=1",
+                                                                     "--save_strategy",
+                                                                     "steps",
+                                                                     "--save_steps",
+                                                                     "20000",
+                                                                     "--num_threads",
+                                                                     "1"}),
                                             folder.path("log"), 300000);
   ASSERT_EQ(result.exit_code, 0) << result.output;
   expect_held_within_plan(folder, "40,000 steps logged");
@@ -136,8 +136,8 @@ TEST(Memory, PredictionsAreWrittenAsTheyCome) {
   const TestFolder folder("many_predictions");
   const std::string model = write_model(folder);
   const std::string rows = write_rows(folder, 200000);
-  ASSERT_EQ(run_plimsoll(train_words(folder, {"--tokenizer_name", model, "--train_file", rows, "--max_steps",
-                                              "1", "--max_train_samples", "16"}),
+  ASSERT_EQ(run_plimsoll(train_arguments(folder, {"--tokenizer_name", model, "--train_file", rows,
+                                                  "--max_steps", "1", "--max_train_samples", "16"}),
                          folder.path("log"), 300000)
                 .exit_code,
             0);
@@ -162,10 +162,10 @@ TEST(Memory, EpochsWithoutNumberArePlannedInTime) {
   const TestFolder folder("many_epochs");
   write_tiny_model(folder);
   for (const char* strategy : {"random", "sequential", "group_by_length"}) {
-    const ProcessResult result =
-        run_plimsoll(train_words(folder, {"--dataset_name", "dummy", "--max_steps", "1000000000", "--dry_run",
-                                          "--dummy_seq_length", "16", "--train_sampling_strategy", strategy}),
-                     folder.path("log"), 20000);
+    const ProcessResult result = run_plimsoll(
+        train_arguments(folder, {"--dataset_name", "dummy", "--max_steps", "1000000000", "--dry_run",
+                                 "--dummy_seq_length", "16", "--train_sampling_strategy", strategy}),
+        folder.path("log"), 20000);
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_FALSE(result.timed_out) << strategy;
     EXPECT_LT(result.peak_bytes, 200 << 20);

@@ -61,7 +61,7 @@ Words method_words_of(RunsOn device, uint64_t number) {
   return words;
 }
 
-Words draw_method_words(RunsOn device, Draw& draw) {
+Words draw_method_arguments(RunsOn device, Draw& draw) {
   Words words{"--gradient_accumulation_steps", std::to_string(draw.between(1, 3))};
   const bool in_backward = draw.one_in(5);
   if (in_backward) append(words, {"--optimizer_in_backward", "True"});

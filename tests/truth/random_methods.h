@@ -25,7 +25,7 @@ Words method_words_of(RunsOn device, uint64_t number);
 
 // The others: accumulation, clipping, updates in the backward pass, what is computed again or lies in the
 // host's memory, which part is trained, the loss in chunks, types of copies and gradients.
-Words draw_method_words(RunsOn device, Draw& draw);
+Words draw_method_arguments(RunsOn device, Draw& draw);
 
 // Of `plimsoll eval` on a GPU: in which 16 bits, by the number.
 Words evaluation_words_of(uint64_t number);

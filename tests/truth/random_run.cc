@@ -90,7 +90,7 @@ std::string write_texts(const std::string& path, Draw& draw, int64_t num_rows, i
   return path;
 }
 
-Words dummy_words(int64_t num_rows, int64_t length, int64_t num_labels) {
+Words dummy_arguments(int64_t num_rows, int64_t length, int64_t num_labels) {
   Words words{"--dataset_name", "dummy"};
   append(words, "dummy_num_samples", num_rows);
   append(words, "dummy_seq_length", length);
@@ -114,7 +114,7 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
   const int64_t num_labels = draw.between(2, 5);
   Words words;
   if (draw.coin()) {
-    words = dummy_words(num_rows, length, num_labels);
+    words = dummy_arguments(num_rows, length, num_labels);
     const int64_t max_steps = draw.between(1, 4);
     append(words, "max_steps", max_steps);
     append_evaluation(words, draw, {"--eval_strategy", "steps", "--eval_steps", std::to_string(max_steps)});
@@ -140,7 +140,7 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
 // Batches of one size, often enough for every segment to be captured and replayed.
 Words draw_deep_training(Draw& draw) {
   const int64_t length = draw.between(16, 128);
-  Words words = dummy_words(24, length, draw.between(2, 5));
+  Words words = dummy_arguments(24, length, draw.between(2, 5));
   append(words, "max_steps", draw.between(3, 4));
   append(words, "per_device_train_batch_size", draw.between(1, 4));
   append(words, "per_device_eval_batch_size", draw.between(1, 4));
@@ -216,7 +216,7 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
   RandomRun run;
   for (;;) {
     Words methods = only_evaluates ? evaluation_words_of(number / 8) : method_words_of(device, number);
-    if (!only_evaluates) append(methods, draw_method_words(device, draw));
+    if (!only_evaluates) append(methods, draw_method_arguments(device, draw));
     ++run.num_draws;
     run.words = words;
     append(run.words, methods);
@@ -278,7 +278,7 @@ void expect_held(const MemoryTruth& truth) {
   const std::string figures = fmt::format(
       "{} ({} readings, {:.1f} ms apart at most); of the plan {:.1f} MiB are the arena and {:.1f} captured "
       "programs",
-      held_text(truth), held.num_readings, held.longest_gap_ms, mib(truth.planned_arena_bytes),
+      describe_held(truth), held.num_readings, held.longest_gap_ms, mib(truth.planned_arena_bytes),
       mib(truth.planned_graph_bytes));
   EXPECT_LE(held.most_bytes, planned) << "the card held more than was planned: " << figures;
   EXPECT_GE(held.most_bytes, planned - std::max<int64_t>(planned / 100, 64 * kMiB))
@@ -331,7 +331,7 @@ void expect_truth(const MemoryTruth& truth) {
   EXPECT_GE(truth.measured_bytes, truth.predicted_bytes - slack);
 }
 
-std::string held_text(const MemoryTruth& truth) {
+std::string describe_held(const MemoryTruth& truth) {
   std::string text = fmt::format("planned {:.1f} MiB, held {:.1f} at most", mib(truth.planned_total_bytes),
                                  mib(truth.held ? truth.held->most_bytes : truth.measured_bytes));
   if (truth.has_memory_file) text += fmt::format(", {:.1f} at the end", mib(truth.measured_bytes));

@@ -62,6 +62,6 @@ MemoryTruth memory_of(const TestFolder& folder, const Words& words);
 void expect_truth(const MemoryTruth& truth);
 
 // "planned 642.1 MiB, held 611.3 at most, 611.3 at the end": of a run on a GPU.
-std::string held_text(const MemoryTruth& truth);
+std::string describe_held(const MemoryTruth& truth);
 
 }  // namespace plimsoll::testing

@@ -41,7 +41,7 @@ TEST(TruthGpu, RandomRunsHoldWhatWasPlanned) {
     expect_truth(truth);
     num_draws += run.num_draws;
     std::printf("figure: truth %llu: %s; %s\n", static_cast<unsigned long long>(number),
-                held_text(truth).c_str(), run.summary.c_str());
+                describe_held(truth).c_str(), run.summary.c_str());
     std::fflush(stdout);
     if (!truth.held) continue;
     const int64_t below = truth.planned_total_bytes - truth.held->most_bytes;

@@ -28,7 +28,7 @@ TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
     const MemoryTruth truth = memory_of(folder, run.words);
     expect_truth(truth);
     const std::string figures =
-        truth.is_on_gpu ? held_text(truth)
+        truth.is_on_gpu ? describe_held(truth)
                         : fmt::format("arena {}, high water {}, beside the arena predicted {}, measured {}",
                                       truth.arena_bytes, truth.high_water_bytes, truth.constant_bytes,
                                       truth.measured_bytes - truth.arena_bytes);

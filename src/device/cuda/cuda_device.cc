@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 // As NVML prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
-std::string uuid_text(const cudaUUID_t& uuid) {
+std::string format_uuid(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
@@ -28,7 +28,7 @@ CudaDeviceInfo info_of(int ordinal) {
   PLIMSOLL_CUDA(cudaGetDeviceProperties(&properties, ordinal));
   CudaDeviceInfo info{.ordinal = ordinal,
                       .name = properties.name,
-                      .uuid = uuid_text(properties.uuid),
+                      .uuid = format_uuid(properties.uuid),
                       .sm = properties.major * 10 + properties.minor,
                       .num_multiprocessors = properties.multiProcessorCount,
                       .total_bytes = static_cast<int64_t>(properties.totalGlobalMem)};

@@ -38,7 +38,7 @@ std::string_view segment_name(Segment segment) {
 }
 
 std::string type_text(const ValueType& type) {
-  return std::string(dtype_name(type.dtype)) + shape_text(type.shape);
+  return std::string(dtype_name(type.dtype)) + format_shape(type.shape);
 }
 
 Graph::Graph(std::string name) : name_(std::move(name)) {}

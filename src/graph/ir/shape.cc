@@ -56,7 +56,7 @@ bool Shape::depends_on_bucket() const {
   return false;
 }
 
-std::string shape_text(const Shape& shape) {
+std::string format_shape(const Shape& shape) {
   std::string text = "[";
   for (int i = 0; i < shape.rank(); ++i) {
     if (i > 0) text += ",";

@@ -103,6 +103,6 @@ class Shape {
 };
 
 // "[T,384]", "[]".
-std::string shape_text(const Shape& shape);
+std::string format_shape(const Shape& shape);
 
 }  // namespace plimsoll

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kWritingPrefix = "tmp-";
 constexpr std::string_view kRemovingPrefix = "tmp-removed-";
 
-std::string run_state_text(const std::string& state_json) {
+std::string format_run_state(const std::string& state_json) {
   const nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion},
                                {"state", parse_untrusted_json(state_json, std::string(kRunStateFile))}};
   return python_json(text, 2) + "\n";
@@ -46,9 +46,9 @@ void write_files(FileSystem& files, const std::string& folder, int64_t step,
   if (!contents.run_state_json.empty()) {
     manifest.files.push_back(
         write_safetensors(files, join_path(folder, kOptimizerFile), contents.optimizer_tensors));
-    write_text(kRunStateFile, run_state_text(contents.run_state_json));
+    write_text(kRunStateFile, format_run_state(contents.run_state_json));
   }
-  write_synced_file(files, join_path(folder, kManifestFile), internal::manifest_text(manifest));
+  write_synced_file(files, join_path(folder, kManifestFile), internal::format_manifest(manifest));
 }
 
 // Renames first, so that a half-removed folder never has the name of a checkpoint, on the disk neither.

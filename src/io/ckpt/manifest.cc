@@ -52,7 +52,7 @@ bool Manifest::lists(std::string_view name) const {
   return std::ranges::find(files, name, &WrittenFile::name) != files.end();
 }
 
-std::string manifest_text(const Manifest& manifest) {
+std::string format_manifest(const Manifest& manifest) {
   nlohmann::json text = {{"schema_version", kCheckpointSchemaVersion}, {"step", manifest.step}};
   if (!manifest.run.id.empty()) text["run"] = {{"id", manifest.run.id}, {"started", manifest.run.started}};
   text["files"] = nlohmann::json::array();

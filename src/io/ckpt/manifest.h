@@ -24,9 +24,9 @@ struct Manifest {
   bool lists(std::string_view name) const;
 };
 
-std::string manifest_text(const Manifest& manifest);
+std::string format_manifest(const Manifest& manifest);
 
-// Errors: kBadData for anything but what manifest_text writes, and for a schema version that is not ours.
+// Errors: kBadData for anything but what format_manifest writes, and for a schema version that is not ours.
 Manifest parse_manifest(std::string_view text, const std::string& file);
 
 // The manifest of a checkpoint folder. Errors: as above; kBadData if there is none.

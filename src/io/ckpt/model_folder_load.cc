@@ -40,7 +40,7 @@ View at_row(const WantedTensor& wanted) {
   std::string list;
   for (const ShapeMismatch& mismatch : mismatched) {
     list += fmt::format("\n  {}: {} in the checkpoint, {} in the model", mismatch.stored_name,
-                        shape_text(mismatch.found), shape_text(mismatch.wanted));
+                        format_shape(mismatch.found), format_shape(mismatch.wanted));
   }
   throw_error(
       ErrorCode::kBadData,
@@ -154,7 +154,7 @@ std::string describe_load(const LoadReport& report, std::string_view model_name,
         model_name, folder);
     for (const ShapeMismatch& mismatch : report.mismatched) {
       text += fmt::format("- {}: found shape {} in the checkpoint and {} in the model instantiated\n",
-                          mismatch.name, shape_text(mismatch.found), shape_text(mismatch.wanted));
+                          mismatch.name, format_shape(mismatch.found), format_shape(mismatch.wanted));
     }
     text += fmt::format("{}\n", kTrainFirst);
   }

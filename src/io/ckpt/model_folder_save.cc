@@ -44,7 +44,7 @@ bool is_shard_name(std::string_view name) {
                             [](char c, char p) { return p == '#' ? c >= '0' && c <= '9' : c == p; });
 }
 
-std::string index_text(const std::vector<Shard>& shards) {
+std::string format_index(const std::vector<Shard>& shards) {
   nlohmann::json index;
   int64_t num_parameters = 0;
   int64_t size_bytes = 0;
@@ -95,7 +95,7 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
     record(write_safetensors(files, path_of(name), shards[i].tensors), name);
   }
   if (shards.size() > 1)
-    record(write_synced_file(files, path_of(kWeightsIndexFile), index_text(shards)), kWeightsIndexFile);
+    record(write_synced_file(files, path_of(kWeightsIndexFile), format_index(shards)), kWeightsIndexFile);
   return written;
 }
 

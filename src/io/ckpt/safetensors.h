@@ -150,6 +150,6 @@ WrittenFile write_safetensors(FileSystem& files, const std::string& path,
                               const std::map<std::string, std::string>& metadata = kPytorchMetadata);
 
 // "[2, 3]", for messages.
-std::string shape_text(std::span<const int64_t> shape);
+std::string format_shape(std::span<const int64_t> shape);
 
 }  // namespace plimsoll

@@ -191,12 +191,12 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
   if (!bits) {
     throw_error(ErrorCode::kBadData,
                 "{}: tensor {}: its shape {} overflows 64 bits. The file is damaged or hostile", file,
-                quoted_name(tensor.name), shape_text(tensor.shape));
+                quoted_name(tensor.name), format_shape(tensor.shape));
   }
   if (*bits % 8 != 0) {
     throw_error(ErrorCode::kBadData,
                 "{}: tensor {}: shape {} of {} takes {} bits, which is no whole number of bytes", file,
-                quoted_name(tensor.name), shape_text(tensor.shape), stored_type_name(tensor.type), *bits);
+                quoted_name(tensor.name), format_shape(tensor.shape), stored_type_name(tensor.type), *bits);
   }
   if (tensor.end < tensor.begin) {
     throw_error(ErrorCode::kBadData,
@@ -209,7 +209,7 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
                 "{}: tensor {}: shape {} of {} takes {} bytes, but data_offsets [{}, {}] span {}. The header "
                 "is wrong; "
                 "save or download the file again",
-                file, quoted_name(tensor.name), shape_text(tensor.shape), stored_type_name(tensor.type),
+                file, quoted_name(tensor.name), format_shape(tensor.shape), stored_type_name(tensor.type),
                 *bits / 8, tensor.begin, tensor.end, tensor.end - tensor.begin);
   }
 }
@@ -321,7 +321,7 @@ StoredType to_stored_type(DType dtype) {
   return StoredType::kU8;
 }
 
-std::string shape_text(std::span<const int64_t> shape) {
+std::string format_shape(std::span<const int64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 

@@ -34,8 +34,8 @@ std::vector<const TensorSource*> canonical_order(std::span<const TensorSource> t
 }
 
 // Length and JSON, padded with spaces so that the data begins at a multiple of 8.
-std::string header_text(std::span<const TensorSource* const> order,
-                        const std::map<std::string, std::string>& metadata) {
+std::string format_header(std::span<const TensorSource* const> order,
+                          const std::map<std::string, std::string>& metadata) {
   std::string json = "{";
   if (!metadata.empty()) json += "\"__metadata__\":" + nlohmann::json(metadata).dump();
   int64_t offset = 0;
@@ -81,7 +81,7 @@ int64_t TensorSource::num_elements() const {
   int64_t product = 1;
   for (const int64_t size : shape) {
     PLIMSOLL_CHECK(size >= 0 && !__builtin_mul_overflow(product, size, &product), "tensor '{}' has shape {}",
-                   name, shape_text(shape));
+                   name, format_shape(shape));
   }
   return product;
 }
@@ -90,7 +90,7 @@ WrittenFile write_safetensors(FileSystem& files, const std::string& path,
                               std::span<const TensorSource> tensors,
                               const std::map<std::string, std::string>& metadata) {
   const std::vector<const TensorSource*> order = canonical_order(tensors);
-  const std::string header = header_text(order, metadata);
+  const std::string header = format_header(order, metadata);
   const auto file = files.create(path);
   HashStream128 hash;
   hash.update(header);

@@ -24,7 +24,7 @@ void check_index(std::string_view text) {
 void check_manifest(std::string_view text) {
   const internal::Manifest manifest = internal::parse_manifest(text, "fuzz");
   for (const WrittenFile& file : manifest.files) PLIMSOLL_CHECK(file.name.find('/') == std::string::npos);
-  const internal::Manifest again = internal::parse_manifest(internal::manifest_text(manifest), "fuzz");
+  const internal::Manifest again = internal::parse_manifest(internal::format_manifest(manifest), "fuzz");
   PLIMSOLL_CHECK(again.step == manifest.step && again.files.size() == manifest.files.size());
 }
 

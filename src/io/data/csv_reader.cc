@@ -46,7 +46,7 @@ class CsvParser {
   FieldEnd end_field();
   void consume_line_end();
   void finish_row(int64_t num_fields, size_t row_begin, int64_t line);
-  std::string row_text(int64_t num_fields, size_t row_begin) const;
+  std::string format_row(int64_t num_fields, size_t row_begin) const;
   [[noreturn]] void fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) const;
   [[noreturn]] void fail_open_quote(TextPlace opened, size_t cell_begin) const;
 
@@ -160,7 +160,7 @@ void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
 }
 
 // The row's fields with the delimiters between them, which were dropped when the fields moved together.
-std::string CsvParser::row_text(int64_t num_fields, size_t row_begin) const {
+std::string CsvParser::format_row(int64_t num_fields, size_t row_begin) const {
   std::string text;
   size_t begin = row_begin;
   const size_t first = ends.size() - static_cast<size_t>(num_fields);
@@ -181,7 +181,7 @@ void CsvParser::fail_ragged(int64_t num_fields, size_t row_begin, int64_t line) 
   const bool too_many = num_fields > static_cast<int64_t>(columns.size());
   throw_at_line(name_, line, "this row has {} {}, the header has {}: {}\n  the row's text: {}\n  {}",
                 num_fields, num_fields == 1 ? "field" : "fields", columns.size(), expected,
-                excerpt(row_text(num_fields, row_begin)),
+                excerpt(format_row(num_fields, row_begin)),
                 too_many ? (options_.delimiter == '\t' ? "put a field that holds a tab in double quotes"
                                                        : "put a field that holds a comma in double quotes")
                          : "put a field that holds a line end in double quotes, or fill the missing fields");

@@ -64,7 +64,7 @@ class ClassLookup {
   std::unordered_map<std::string, int32_t> ids_;
 };
 
-std::string unseen_text(const std::string& label, const ClassLookup& lookup) {
+std::string describe_unseen_label(const std::string& label, const ClassLookup& lookup) {
   switch (lookup.origin()) {
     case LabelOrigin::kTrainingData:
       return fmt::format(
@@ -88,7 +88,7 @@ std::string unseen_text(const std::string& label, const ClassLookup& lookup) {
 
 [[noreturn]] void fail_unseen(const TextSplit& split, int64_t row, std::string_view label,
                               const ClassLookup& lookup) {
-  fail_at_row(split, row, unseen_text(excerpt(label), lookup));
+  fail_at_row(split, row, describe_unseen_label(excerpt(label), lookup));
 }
 
 Labels encode_classes(const TextSplit& split, const LabelScheme& scheme, LabelUse use) {

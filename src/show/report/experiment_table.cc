@@ -41,7 +41,7 @@ std::string name_column(std::string_view name, size_t width = kNameWidth) {
   return shifted;
 }
 
-std::string row_text(const ExperimentRow& row, const ExperimentFigures& reference) {
+std::string format_row(const ExperimentRow& row, const ExperimentFigures& reference) {
   const ExperimentFigures& f = *row.figures;
   return fmt::format(
       "{} {:>7.1f} {:>8} {:>9} {:>8} {:>9} {:>5.2f} x {:>4.0f} %\n", name_column(row.experiment.name),
@@ -121,7 +121,7 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
 
 // How far predictions are off, in words; then the same with the first row taken as a measurement of what the
 // device reaches of what was predicted, so that the order of the rows is seen apart from their level.
-std::string prediction_words(const std::vector<ExperimentRow>& rows) {
+std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
   const ExperimentSummary summary = summarize(rows);
   const PredictionErrors& all = summary.predictions;
   if (all.rows == 0) return {};
@@ -159,7 +159,7 @@ std::string experiment_table(const std::vector<ExperimentRow>& rows) {
                         std::string(kNameWidth, ' '), "", "measured", "predicted", "measured", "predicted",
                         "speed", "memory");
     for (const ExperimentRow& row : rows) {
-      if (row.figures) text += row_text(row, reference);
+      if (row.figures) text += format_row(row, reference);
     }
   }
   for (const ExperimentRow& row : rows) {
@@ -174,7 +174,7 @@ std::string experiment_table(const std::vector<ExperimentRow>& rows) {
     text += "  " + wrapped(row.experiment.name + ": " + row.refused, 98, 4);
   }
   if (has_evaluation(rows)) text += evaluation_table(rows);
-  return text + peer_table(rows) + prediction_words(rows);
+  return text + peer_table(rows) + describe_prediction(rows);
 }
 
 std::string experiment_summary(const std::vector<ExperimentRow>& rows) {

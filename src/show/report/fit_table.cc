@@ -22,7 +22,7 @@ constexpr size_t kMostRows = 12;
 constexpr size_t kMethodsWidth = 30;
 constexpr size_t kMethodsWidthOfCards = 26;
 
-std::string methods_text(const FitRow& row) {
+std::string format_methods(const FitRow& row) {
   return row.methods.empty() ? "as it is" : fmt::format("{}", fmt::join(row.methods, ", "));
 }
 
@@ -44,7 +44,7 @@ std::string_view effect_word(const FitRow& row) {
 }
 
 // With a star where weights are all that there is of them.
-std::string trains_text(const FitRow& row) {
+std::string format_trainable(const FitRow& row) {
   return std::string(effect_word(row)) + (lacks_masters(row) ? "*" : "");
 }
 
@@ -88,7 +88,7 @@ std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableCo
 }
 
 // What their commands have in common is said once.
-std::string commands_text(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
+std::string format_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   std::string text = "to run the first:\n  " + command_of(*rows.front(), context) + "\n";
   if (!context.to_fill_in.empty()) text += wrapped("where " + context.to_fill_in);
@@ -98,7 +98,7 @@ std::string commands_text(const std::vector<const FitRow*>& rows, const FitTable
 }
 
 // Cards that run the same words.
-std::string card_commands_text(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
+std::string format_card_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_words;
   for (const FitRow* row : rows) {
@@ -129,7 +129,8 @@ std::vector<std::string> method_lines(const FitRow& row, size_t width) {
 }
 
 // Text before and behind the names; further lines stand below the first.
-std::string row_text(const std::string& before, const FitRow& row, size_t width, const std::string& behind) {
+std::string format_row(const std::string& before, const FitRow& row, size_t width,
+                       const std::string& behind) {
   const std::vector<std::string> lines = method_lines(row, width);
   std::string text = before + left_aligned(lines.front(), width) + behind + "\n";
   for (size_t i = 1; i < lines.size(); ++i) text += std::string(before.size(), ' ') + lines[i] + "\n";
@@ -143,12 +144,13 @@ std::string card_table(const std::vector<const FitRow*>& rows, int64_t epoch_sam
   size_t rank = 0;
   for (const FitRow* row : rows) {
     const double hours = static_cast<double>(epoch_samples) / row->samples_per_s / 3600;
-    text += row_text(fmt::format("{:>4}  {:<10} {:>11}  ", ++rank, row->device,
-                                 fmt::format("{} x {}", row->micro_batch, row->accumulation)),
-                     *row, kMethodsWidthOfCards,
-                     fmt::format(" {:<8} {:>6} {:>9} {:>9.2f} {:>7}", trains_text(*row),
-                                 (row->total_bytes + kMiB - 1) / kMiB, short_number(row->samples_per_s),
-                                 hours, row->epoch_cost > 0 ? fmt::format("{:.2f}", row->epoch_cost) : "-"));
+    text +=
+        format_row(fmt::format("{:>4}  {:<10} {:>11}  ", ++rank, row->device,
+                               fmt::format("{} x {}", row->micro_batch, row->accumulation)),
+                   *row, kMethodsWidthOfCards,
+                   fmt::format(" {:<8} {:>6} {:>9} {:>9.2f} {:>7}", format_trainable(*row),
+                               (row->total_bytes + kMiB - 1) / kMiB, short_number(row->samples_per_s), hours,
+                               row->epoch_cost > 0 ? fmt::format("{:.2f}", row->epoch_cost) : "-"));
   }
   return text;
 }
@@ -157,16 +159,16 @@ bool has_own_row(const std::vector<const FitRow*>& rows) {
   return std::ranges::any_of(rows, [](const FitRow* row) { return row->methods.empty(); });
 }
 
-std::string method_table_text(const std::vector<const FitRow*>& rows) {
+std::string format_method_table(const std::vector<const FitRow*>& rows) {
   std::string text = fmt::format("{:>4} {:>11}  {:<{}} {:<8} {:>6} {:>9} {:>9} {:>7} {:>7}\n", "rank",
                                  "micro x acc", "methods", kMethodsWidth, "trains", "MiB", "samples/s",
                                  has_own_row(rows) ? "vs. as is" : "vs. first", "largest", "longest");
   size_t rank = 0;
   for (const FitRow* row : rows) {
-    text += row_text(
+    text += format_row(
         fmt::format("{:>4} {:>11}  ", ++rank, fmt::format("{} x {}", row->micro_batch, row->accumulation)),
         *row, kMethodsWidth,
-        fmt::format(" {:<8} {:>6} {:>9} {:>7.2f} x {:>7} {:>7}", trains_text(*row),
+        fmt::format(" {:<8} {:>6} {:>9} {:>7.2f} x {:>7} {:>7}", format_trainable(*row),
                     (row->total_bytes + kMiB - 1) / kMiB, short_number(row->samples_per_s),
                     row->relative_speed, count_or_dash(row->largest_batch),
                     count_or_dash(row->longest_sequence)));
@@ -175,7 +177,7 @@ std::string method_table_text(const std::vector<const FitRow*>& rows) {
 }
 
 // What the words of the column mean, of those that are in it.
-std::string effects_text(const std::vector<const FitRow*>& rows) {
+std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });
   };
@@ -191,17 +193,17 @@ std::string effects_text(const std::vector<const FitRow*>& rows) {
 
 std::string below_the_table(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
-  if (context.compares_cards) return effects_text(rows);
+  if (context.compares_cards) return format_effects(rows);
   std::string text = has_own_row(rows)
                          ? "vs. as is: speed over that of the run without further methods; "
                          : "vs. first: speed over that of the first row, for the run does not fit "
                            "without further methods; ";
   text +=
       "largest: batch that fits without accumulation; longest: tokens of a sequence that fit with this split";
-  return wrapped(text, 100, 4) + effects_text(rows);
+  return wrapped(text, 100, 4) + format_effects(rows);
 }
 
-std::string not_fitting_text(const FitReport& report, const FitTableContext& context) {
+std::string format_not_fitting(const FitReport& report, const FitTableContext& context) {
   std::string text;
   for (const FitRow& row : report.rows) {
     if (row.micro_batch > 0) continue;
@@ -209,7 +211,7 @@ std::string not_fitting_text(const FitReport& report, const FitTableContext& con
     const std::string line =
         context.compares_cards
             ? fmt::format("nothing fits on {}, where the smallest run needs {} MiB: {}", row.device, mib,
-                          methods_text(row))
+                          format_methods(row))
             : fmt::format("the run without further methods does not fit: it needs {} MiB at the least", mib);
     text += wrapped(line, 100, 4);
   }
@@ -226,12 +228,12 @@ nlohmann::json count_or_null(int64_t count) {
 std::string fit_table(const FitReport& report, const FitTableContext& context) {
   const std::vector<const FitRow*> rows = chosen_rows(report, context);
   std::string text = wrapped(context.subject) + "\n";
-  text += context.compares_cards ? card_table(rows, context.epoch_samples) : method_table_text(rows);
-  text += below_the_table(rows, context) + not_fitting_text(report, context);
+  text += context.compares_cards ? card_table(rows, context.epoch_samples) : format_method_table(rows);
+  text += below_the_table(rows, context) + format_not_fitting(report, context);
   std::istringstream lines(report.refused);
   for (std::string line; std::getline(lines, line);) text += wrapped(line, 100, 4);
   text += wrapped(report.searched, 100, 4);
-  text += context.compares_cards ? card_commands_text(rows, context) : commands_text(rows, context);
+  text += context.compares_cards ? format_card_commands(rows, context) : format_commands(rows, context);
   return text +
          fmt::format("{} plans, {:.0f} a second; samples/s are estimates (docs/MEMORY.md says what of)\n",
                      report.num_plans, report.plans_per_s);

@@ -10,8 +10,8 @@ namespace plimsoll {
 namespace {
 
 std::string row(std::string_view label, int64_t predicted, int64_t held, int64_t measured) {
-  return left_aligned(fmt::format("  {}", label), 29) + right_aligned(mib_text(predicted), 12) +
-         right_aligned(mib_text(held), 12) + right_aligned(mib_text(measured), 12) + "\n";
+  return left_aligned(fmt::format("  {}", label), 29) + right_aligned(format_mib(predicted), 12) +
+         right_aligned(format_mib(held), 12) + right_aligned(format_mib(measured), 12) + "\n";
 }
 
 std::string verdict(const MemoryFigures& figures) {
@@ -24,7 +24,7 @@ std::string verdict(const MemoryFigures& figures) {
   if (figures.measured_peak_bytes > figures.predicted_total_bytes) {
     return fmt::format(
         "the process took {} MiB more than predicted: this is a bug in Plimsoll, please report it\n",
-        mib_text(figures.measured_peak_bytes - figures.predicted_total_bytes));
+        format_mib(figures.measured_peak_bytes - figures.predicted_total_bytes));
   }
   return fmt::format("the process peaked at {:.1f} % of what was predicted\n",
                      predicted > 0 ? 100.0 * measured / predicted : 0.0);

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kLabelWidth = 29;
 
 // ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
-std::string trainable_words(const Plan& plan) {
+std::string describe_trainable(const Plan& plan) {
   int64_t trainable_bytes = 0;
   int64_t bytes = 0;
   for (const WeightSpec& spec : plan.weights) {
@@ -32,7 +32,7 @@ std::string trainable_words(const Plan& plan) {
   }
   const auto mib = [](int64_t n) { return static_cast<double>(n) / 1048576.0; };
   return fmt::format(", {} trainable ({:.1f} %; {:.1f} of {:.1f} MiB of weights)",
-                     count_text(plan.num_trainable_parameters()),
+                     format_count(plan.num_trainable_parameters()),
                      100.0 * static_cast<double>(plan.num_trainable_parameters()) /
                          static_cast<double>(plan.num_parameters()),
                      mib(trainable_bytes), mib(bytes));
@@ -44,9 +44,10 @@ std::string title(const Plan& plan) {
   const std::string name =
       request.labels.model.empty() ? request.model.config.model_type : request.labels.model;
   std::string first = fmt::format("{} for sequence classification, {} parameters, {}", name,
-                                  count_text(plan.num_parameters()), precision_words(request));
-  if (plan.train) first += ", " + optimizer_words(request.update.optimizer);
-  if (plan.train && plan.num_trainable_parameters() < plan.num_parameters()) first += trainable_words(plan);
+                                  format_count(plan.num_parameters()), describe_precision(request));
+  if (plan.train) first += ", " + describe_optimizer(request.update.optimizer);
+  if (plan.train && plan.num_trainable_parameters() < plan.num_parameters())
+    first += describe_trainable(plan);
   std::string text =
       fmt::format("batch {} x {} ({} tokens)", bucket.sequences, bucket.longest, bucket.tokens);
   if (plan.train && request.batches.accumulation_steps > 1) {
@@ -121,7 +122,8 @@ std::string gradient_label(const Plan& plan) {
         if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
       }
     }
-    for (DType dtype : found) types += fmt::format("{}{}", types.empty() ? "" : ", ", precision_words(dtype));
+    for (DType dtype : found)
+      types += fmt::format("{}{}", types.empty() ? "" : ", ", describe_precision(dtype));
   }
   const std::string name(purpose_name(Purpose::kGradients));
   return types.empty() ? name : fmt::format("{} ({})", name, types);
@@ -156,7 +158,7 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   for (const PhaseMemory& phase : anatomy.phases) lines[0] += right_aligned(phase_name(phase.phase), width);
   for (const Row& row : memory_rows(plan, anatomy)) {
     lines.push_back(left_aligned("  " + row.label, kLabelWidth));
-    for (int64_t bytes : row.bytes) lines.back() += right_aligned(mib_text(bytes), width);
+    for (int64_t bytes : row.bytes) lines.back() += right_aligned(format_mib(bytes), width);
   }
   std::string text;
   for (size_t i = 0; i < lines.size(); ++i)
@@ -164,17 +166,17 @@ std::string memory_table(const Plan& plan, const MemoryAnatomy& anatomy, Charact
   return text;
 }
 
-std::string constant_words(const Plan& plan, const MemoryAnatomy& anatomy) {
+std::string describe_constant(const Plan& plan, const MemoryAnatomy& anatomy) {
   std::vector<std::string> parts;
   for (const ConstantLine& line : anatomy.constants) {
-    if (line.bytes > 0) parts.push_back(line.name + " " + mib_text(line.bytes));
+    if (line.bytes > 0) parts.push_back(line.name + " " + format_mib(line.bytes));
   }
   if (parts.empty()) return "";
   const std::string source = plan.is_on_gpu() ? "; " + plan.request.device.gpu.constant_provenance : "";
   return wrapped(fmt::format("device constant: {} MiB{}", fmt::join(parts, ", "), source));
 }
 
-std::string peak_words(const MemoryAnatomy& anatomy) {
+std::string describe_peak(const MemoryAnatomy& anatomy) {
   const PhaseMemory& phase = anatomy.phases[anatomy.largest];
   const PeakPlace* peak = anatomy.peak_of(phase.phase);
   if (peak == nullptr) return "";
@@ -184,17 +186,17 @@ std::string peak_words(const MemoryAnatomy& anatomy) {
                              peak->position + 1, peak->num_ops));
 }
 
-std::string arena_words(const Plan& plan) {
+std::string describe_arena(const Plan& plan) {
   const double above = 100.0 * (static_cast<double>(plan.arena_bytes) /
                                     static_cast<double>(std::max<int64_t>(plan.lower_bound_bytes, 1)) -
                                 1.0);
   return fmt::format(
       "arena {} MiB, taken once at the start; {:.1f} % above the lower bound of this schedule ({})\n",
-      mib_text(plan.arena_bytes), above, mib_text(plan.lower_bound_bytes));
+      format_mib(plan.arena_bytes), above, format_mib(plan.lower_bound_bytes));
 }
 
 // What lies in the host's memory, by purpose.
-std::string host_words(const Plan& plan) {
+std::string describe_host(const Plan& plan) {
   if (plan.host_arena_bytes == 0) return "";
   PurposeBytes bytes{};
   for (const PersistentBuffer& buffer : plan.persistent) {
@@ -205,17 +207,17 @@ std::string host_words(const Plan& plan) {
   for (int p = 0; p < kNumPurposes; ++p) {
     const int64_t part = bytes[static_cast<size_t>(p)];
     if (part > 0)
-      parts.push_back(fmt::format("{} {}", purpose_name(static_cast<Purpose>(p)), mib_text(part)));
+      parts.push_back(fmt::format("{} {}", purpose_name(static_cast<Purpose>(p)), format_mib(part)));
   }
   return wrapped(fmt::format(
       "pinned host memory {} MiB, taken once too: {}; {:.1f} % above the lower bound ({})",
-      mib_text(plan.host_arena_bytes), fmt::join(parts, ", "),
+      format_mib(plan.host_arena_bytes), fmt::join(parts, ", "),
       100.0 * (static_cast<double>(plan.host_arena_bytes) / static_cast<double>(plan.host_lower_bound_bytes) -
                1.0),
-      mib_text(plan.host_lower_bound_bytes)));
+      format_mib(plan.host_lower_bound_bytes)));
 }
 
-std::string formula_words(const Plan& plan) {
+std::string describe_formulas(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
   for (const QuotedFormula& formula : parameters.quoted) {
     if (!formula.applies) continue;
@@ -242,14 +244,14 @@ std::string operations_table(const Plan& plan) {
             right_aligned(fmt::format("{:.1f}", sums.flops / 1e9), 12) +
             right_aligned(fmt::format("{:.1f}", sums.bytes / 1e9), 12) +
             right_aligned(fmt::format("{:.1f}", sums.ms), 12) +
-            right_aligned(share_text(sums.ms, total.ms), 9) + "\n";
+            right_aligned(format_share(sums.ms, total.ms), 9) + "\n";
   }
   text += fmt::format("about {} samples/s", short_number(operations.samples_per_s()));
   if (plan.train) {
     text += fmt::format("; forward {}, backward {}, optimizer {}",
-                        share_text(operations.segment(Segment::kForward).ms, total.ms),
-                        share_text(operations.segment(Segment::kBackward).ms, total.ms),
-                        share_text(operations.segment(Segment::kOptimizer).ms, total.ms));
+                        format_share(operations.segment(Segment::kForward).ms, total.ms),
+                        format_share(operations.segment(Segment::kBackward).ms, total.ms),
+                        format_share(operations.segment(Segment::kOptimizer).ms, total.ms));
   }
   return text + "\n" +
          wrapped(fmt::format("estimate, {}; rates of {}",
@@ -260,19 +262,19 @@ std::string operations_table(const Plan& plan) {
 std::string verdict(const Plan& plan) {
   const int64_t needed = plan.total_bytes();
   if (!plan.request.memory_limit_bytes)
-    return fmt::format("\nneeds {} MiB; no --memory_limit is given\n", mib_text(needed));
+    return fmt::format("\nneeds {} MiB; no --memory_limit is given\n", format_mib(needed));
   const int64_t limit = *plan.request.memory_limit_bytes;
   if (needed > limit) {
-    return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {}\n", mib_text(needed),
-                       mib_text(limit), format_shortage(needed - limit));
+    return fmt::format("\nwill not fit: {} MiB needed, {} MiB allowed, short by {}\n", format_mib(needed),
+                       format_mib(limit), format_shortage(needed - limit));
   }
-  return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) stay free\n", mib_text(needed),
-                     mib_text(limit), mib_text(limit - needed),
-                     share_text(static_cast<double>(limit - needed), static_cast<double>(limit)));
+  return fmt::format("\nfits: {} MiB needed, {} MiB allowed, {} MiB ({}) stay free\n", format_mib(needed),
+                     format_mib(limit), format_mib(limit - needed),
+                     format_share(static_cast<double>(limit - needed), static_cast<double>(limit)));
 }
 
 // "3.4 x faster" and "2.1 x slower" where it is much, else "+12 % time" or "same time".
-std::string time_words(double relative_time) {
+std::string describe_time(double relative_time) {
   const double percent = 100.0 * (relative_time - 1.0);
   if (relative_time > 0 && relative_time <= 0.67) return fmt::format("{:.1f} x faster", 1.0 / relative_time);
   if (relative_time >= 2) return fmt::format("{:.1f} x slower", relative_time);
@@ -282,7 +284,7 @@ std::string time_words(double relative_time) {
 
 }  // namespace
 
-std::string_view precision_words(DType dtype) {
+std::string_view describe_precision(DType dtype) {
   switch (dtype) {
     case DType::kF64:
       return "fp64";
@@ -297,16 +299,16 @@ std::string_view precision_words(DType dtype) {
   }
 }
 
-std::string precision_words(const PlanRequest& request) {
+std::string describe_precision(const PlanRequest& request) {
   if (!request.precision.activation_dtype || *request.precision.activation_dtype == request.precision.dtype)
-    return std::string(precision_words(request.precision.dtype)) +
+    return std::string(describe_precision(request.precision.dtype)) +
            (request.precision.fp32_products == Fp32Products::kF32
                 ? std::string()
                 : fmt::format(" ({} products)", fp32_products_name(request.precision.fp32_products)));
-  return fmt::format("{} mixed", precision_words(*request.precision.activation_dtype));
+  return fmt::format("{} mixed", describe_precision(*request.precision.activation_dtype));
 }
 
-std::string optimizer_words(const OptimizerConfig& optimizer) {
+std::string describe_optimizer(const OptimizerConfig& optimizer) {
   switch (optimizer.kind) {
     case OptimizerKind::kAdamW:
       return "AdamW";
@@ -332,18 +334,18 @@ std::string optimizer_words(const OptimizerConfig& optimizer) {
 
 std::string plan_table(const Plan& plan, Characters characters) {
   const MemoryAnatomy anatomy = memory_anatomy(plan);
-  return title(plan) + memory_table(plan, anatomy, characters) + constant_words(plan, anatomy) +
-         peak_words(anatomy) + arena_words(plan) + host_words(plan) + formula_words(plan) +
+  return title(plan) + memory_table(plan, anatomy, characters) + describe_constant(plan, anatomy) +
+         describe_peak(anatomy) + describe_arena(plan) + describe_host(plan) + describe_formulas(plan) +
          operations_table(plan) + recompute_table(plan) + verdict(plan);
 }
 
-std::string savings_text(const Plan& plan, const std::vector<Suggestion>& savings) {
+std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings) {
   if (savings.empty()) return "";
   std::string text = "cheapest ways to go further, each planned (time a sample, estimated):\n";
   for (const Suggestion& saving : savings) {
     std::string line =
-        fmt::format("{}: -{} MiB, {}", saving.arguments, mib_text(plan.total_bytes() - saving.total_bytes),
-                    time_words(saving.relative_time));
+        fmt::format("{}: -{} MiB, {}", saving.arguments, format_mib(plan.total_bytes() - saving.total_bytes),
+                    describe_time(saving.relative_time));
     if (!saving.note.empty()) line += "; " + saving.note;
     text += "  " + wrapped(line, 98, 4);
   }
@@ -366,11 +368,11 @@ std::string module_table(const Plan& plan) {
     if (empty) continue;
     text +=
         left_aligned("  " + (module.module.empty() ? "(no module)" : shortened(module.module, 36)), label) +
-        right_aligned(module.num_parameters == 0 ? "-" : count_text(module.num_parameters), 11) +
-        right_aligned(mib_text(module.weight_bytes), 9) + right_aligned(mib_text(module.state_bytes), 9) +
-        right_aligned(mib_text(module.gradient_bytes_at_most), 11) +
-        right_aligned(mib_text(module.saved_bytes_at_most), 9) +
-        right_aligned(mib_text(module.temporary_bytes_at_most), 11) + "\n";
+        right_aligned(module.num_parameters == 0 ? "-" : format_count(module.num_parameters), 11) +
+        right_aligned(format_mib(module.weight_bytes), 9) + right_aligned(format_mib(module.state_bytes), 9) +
+        right_aligned(format_mib(module.gradient_bytes_at_most), 11) +
+        right_aligned(format_mib(module.saved_bytes_at_most), 9) +
+        right_aligned(format_mib(module.temporary_bytes_at_most), 11) + "\n";
   }
   return text + "gradients, saved and temporary: each module's own highest sum, not all at the same time\n";
 }

@@ -18,7 +18,7 @@ std::string plan_table(const Plan& plan, Characters characters = Characters::kUn
 // The cheapest ways to use less memory, after the table: what to type, the bytes that a plan made for it
 // saves, what it does to the time of a sample. At most 100 columns, newline at the end; empty without
 // savings.
-std::string savings_text(const Plan& plan, const std::vector<Suggestion>& savings);
+std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings);
 
 // `--modules`: weights, states, gradients, saved and temporary bytes of every module of the model.
 std::string module_table(const Plan& plan);
@@ -29,13 +29,13 @@ std::string plan_why(const Plan& plan);
 
 // With --stop_after_pass: which passes do not run, and which do all the same because the run needs them. One
 // line without a newline; "" without.
-std::string stopped_passes_text(const Plan& plan);
+std::string format_stopped_passes(const Plan& plan);
 
 // "fp32", "bf16": an element type as users of training frameworks write it.
-std::string_view precision_words(DType dtype);
+std::string_view describe_precision(DType dtype);
 // "fp32"; "bf16 mixed" where weights stay in fp32.
-std::string precision_words(const PlanRequest& request);
+std::string describe_precision(const PlanRequest& request);
 // "AdamW", "SGD with momentum 0.9".
-std::string optimizer_words(const OptimizerConfig& optimizer);
+std::string describe_optimizer(const OptimizerConfig& optimizer);
 
 }  // namespace plimsoll

@@ -39,7 +39,7 @@ TEST(PlanTable, NeverWiderThanAHundredColumns) {
   for (PlanRequest request : all_plan_cases()) {
     if (printed % 3 == 0) request.memory_limit_bytes = 1000 + printed * 10'000'000;
     const Plan plan = build_plan(request);
-    const std::string savings = savings_text(plan, cheapest_savings(plan));
+    const std::string savings = format_savings(plan, cheapest_savings(plan));
     for (const std::string& text : {plan_table(plan), module_table(plan), plan_why(plan), savings}) {
       for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100u) << line;
       EXPECT_TRUE(text.empty() || text.ends_with('\n'));
@@ -59,8 +59,8 @@ TEST(PlanTable, ShowsTheAnatomyToTheDigit) {
   std::vector<std::string> totals;
   std::vector<std::string> weights;
   for (const PhaseMemory& phase : anatomy.phases) {
-    totals.push_back(mib_text(phase.total_bytes));
-    weights.push_back(mib_text(phase.by_purpose[index_of(Purpose::kWeights)]));
+    totals.push_back(format_mib(phase.total_bytes));
+    weights.push_back(format_mib(phase.by_purpose[index_of(Purpose::kWeights)]));
   }
   EXPECT_EQ(cells(table, "  total"), totals);
   EXPECT_EQ(cells(table, "  model weights"), weights);
@@ -137,8 +137,8 @@ TEST(SavingsText, SaysWhatToTypeWhatItSavesAndWhatItCosts) {
       "    effective batch; gradients then accumulate",
       "  --optim sgd: -1.0 MiB, same time",
       "  --slow: -1.0 MiB, 2.5 x slower"};
-  EXPECT_EQ(lines_of(savings_text(plan, savings)), expected);
-  EXPECT_EQ(savings_text(plan, {}), "");
+  EXPECT_EQ(lines_of(format_savings(plan, savings)), expected);
+  EXPECT_EQ(format_savings(plan, {}), "");
 }
 
 TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
@@ -155,15 +155,15 @@ TEST(PlanWhy, NamesKernelsPassesSavedValuesAndFormulas) {
 
 TEST(PlanWhy, SaysWhichPassesDoNotRunAndWhichDoAllTheSame) {
   PlanRequest request = small_request();
-  EXPECT_EQ(stopped_passes_text(build_plan(request)), "");
+  EXPECT_EQ(format_stopped_passes(build_plan(request)), "");
   request.batches.accumulation_steps = 2;
   request.passes.stop_after = "recompute";
   request.passes.disabled = {"reorder"};
-  EXPECT_EQ(stopped_passes_text(build_plan(request)),
+  EXPECT_EQ(format_stopped_passes(build_plan(request)),
             "--stop_after_pass recompute: left out are dead_code, in_place");
   request.passes.stop_after = kStopAfterNone;
   const Plan plan = build_plan(request);
-  EXPECT_EQ(stopped_passes_text(plan),
+  EXPECT_EQ(format_stopped_passes(plan),
             "--stop_after_pass none: left out are unread_rows, fuse, common_subexpression, recompute, "
             "dead_code, in_place; accumulate runs all the same, for --gradient_accumulation_steps above 1");
   EXPECT_NE(plan_why(plan).find(" ms, needed\n"), std::string::npos) << plan_why(plan);

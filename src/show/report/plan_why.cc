@@ -26,7 +26,7 @@ bool is_plan_only(const PlanRequest& request) {
   return request.device.kind == KernelDevice::kCuda && request.device.gpu.sm < kOldestSmOfReleases;
 }
 
-std::string kernels_text(const ProgramPlan& program, const PlanRequest& request) {
+std::string format_kernels(const ProgramPlan& program, const PlanRequest& request) {
   std::map<std::pair<std::string, std::string>, Choice> choices;
   for (size_t i = 0; i < program.ops.size(); ++i) {
     const OpPlan& op = program.ops[i];
@@ -57,13 +57,13 @@ std::string kernels_text(const ProgramPlan& program, const PlanRequest& request)
 }
 
 std::string product_line(const ProductKey& key, int64_t count, const std::string& words) {
-  return left_aligned("  " + product_key_text(key), 66) + right_aligned(fmt::format("{} x", count), 8) +
+  return left_aligned("  " + format_product_key(key), 66) + right_aligned(fmt::format("{} x", count), 8) +
          "\n      " + wrapped(words, 94, 8);
 }
 
 // How each product of the largest bucket is done: by the library as the tuning table says, or by a kernel of
 // this program.
-std::string products_text(const ProgramPlan& program, const PlanRequest& request) {
+std::string format_products(const ProgramPlan& program, const PlanRequest& request) {
   const auto products = products_of(program, program.bucket, request);
   const auto own = own_products_of(program, program.bucket, request);
   if (products.empty() && own.empty()) return "";
@@ -101,7 +101,7 @@ std::string products_text(const ProgramPlan& program, const PlanRequest& request
   return text + "\n";
 }
 
-std::string passes_text(const ProgramPlan& program) {
+std::string format_passes(const ProgramPlan& program) {
   std::string text = fmt::format("passes of {}\n", program.name);
   for (const PassRecord& pass : program.passes) {
     text += left_aligned("  " + pass.name, 34);
@@ -112,19 +112,19 @@ std::string passes_text(const ProgramPlan& program) {
   return text;
 }
 
-std::string saved_text(const Plan& plan) {
+std::string format_saved(const Plan& plan) {
   const std::vector<SavedKind> kinds = saved_kinds(plan);
   if (kinds.empty()) return "";
   std::string text =
       "saved for the backward pass, at the peak                                    values      MiB\n";
   for (const SavedKind& kind : kinds) {
     text += left_aligned("  " + shortened(kind.values + " " + kind.type, 72), 74) +
-            right_aligned(fmt::format("{}", kind.count), 8) + right_aligned(mib_text(kind.bytes), 9) + "\n";
+            right_aligned(fmt::format("{}", kind.count), 8) + right_aligned(format_mib(kind.bytes), 9) + "\n";
   }
   return text;
 }
 
-std::string formulas_text(const Plan& plan) {
+std::string format_formulas(const Plan& plan) {
   const ParameterBytes parameters = parameter_bytes(plan);
   std::string text = "formulas that people quote, bytes a parameter (> for this run)\n";
   for (const QuotedFormula& formula : parameters.quoted) {
@@ -137,7 +137,7 @@ std::string formulas_text(const Plan& plan) {
 }
 
 // Where the updates stand of a run that keeps states on the host, and why.
-std::string update_place_text(const Plan& plan) {
+std::string format_update_place(const Plan& plan) {
   if (!plan.train || !plan.train->update_place) return "";
   const UpdatePlace& place = *plan.train->update_place;
   const auto ms = [](double value) { return fmt::format("{:.1f} ms a step", value); };
@@ -150,7 +150,7 @@ std::string update_place_text(const Plan& plan) {
 }
 
 // Which segments a GPU holds captured at most.
-std::string captured_text(const Plan& plan) {
+std::string format_captured(const Plan& plan) {
   if (!plan.is_on_gpu()) return "";
   std::vector<std::string> parts;
   const auto add = [&](const char* name, const ProgramPlan& program, int buckets,
@@ -160,7 +160,7 @@ std::string captured_text(const Plan& plan) {
             ? fmt::format("none of {}", name)
             : fmt::format("{} of {} in {}, {} MiB", counted(graphs.count, "graph"), name,
                           counted(std::min<int64_t>(buckets, std::ssize(program.ladder)), "bucket"),
-                          mib_text(graphs.bytes)));
+                          format_mib(graphs.bytes)));
   };
   const CapturedBuckets& buckets = plan.request.captured_buckets;
   if (plan.train) add("training", *plan.train, buckets.train, plan.gpu_constant.train_graphs);
@@ -174,7 +174,7 @@ std::string captured_text(const Plan& plan) {
 
 }  // namespace
 
-std::string stopped_passes_text(const Plan& plan) {
+std::string format_stopped_passes(const Plan& plan) {
   const PassOptions& options = plan.request.passes;
   const std::optional<ProgramPlan>& program = plan.train ? plan.train : plan.evaluate;
   if (options.stop_after.empty() || !program) return "";
@@ -194,13 +194,13 @@ std::string plan_why(const Plan& plan) {
   std::string text;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
     if (!*program) continue;
-    text += kernels_text(**program, plan.request) + "\n" + products_text(**program, plan.request) +
-            passes_text(**program) + "\n";
+    text += format_kernels(**program, plan.request) + "\n" + format_products(**program, plan.request) +
+            format_passes(**program) + "\n";
   }
-  text += update_place_text(plan) + captured_text(plan);
-  const std::string saved = saved_text(plan);
+  text += format_update_place(plan) + format_captured(plan);
+  const std::string saved = format_saved(plan);
   if (!saved.empty()) text += saved + "\n";
-  return text + formulas_text(plan);
+  return text + format_formulas(plan);
 }
 
 }  // namespace plimsoll

@@ -112,16 +112,16 @@ void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
   for (size_t p = kNumPurposes; p-- > 0;) {
     if (!shown[p]) continue;
     plot.legend_entry(kPurposeColours[p], "area", purpose_name(static_cast<Purpose>(p)));
-    plot.legend_entry("none", "area", fmt::format("at the peak {} MiB", mib_text(phase.by_purpose[p])));
+    plot.legend_entry("none", "area", fmt::format("at the peak {} MiB", format_mib(phase.by_purpose[p])));
   }
 }
 
 std::string caption_of(const Plan& plan, const Bucket& bucket) {
   const std::string model =
       plan.request.labels.model.empty() ? plan.request.model.config.model_type : plan.request.labels.model;
-  std::string text = fmt::format("{}, {}, batch {} x {} ({} tokens)", model, precision_words(plan.request),
+  std::string text = fmt::format("{}, {}, batch {} x {} ({} tokens)", model, describe_precision(plan.request),
                                  bucket.sequences, bucket.longest, bucket.tokens);
-  if (plan.train) text += ", " + optimizer_words(plan.request.update.optimizer);
+  if (plan.train) text += ", " + describe_optimizer(plan.request.update.optimizer);
   if (plan.train && plan.request.batches.accumulation_steps > 1) {
     text += fmt::format(", one of {} micro-batches", plan.request.batches.accumulation_steps);
   }
@@ -162,7 +162,7 @@ std::string memory_plot(const Plan& plan) {
                 .y_label = "live bytes in the arena, MiB",
                 .caption = caption_of(plan, program.bucket)},
                0, columns.total_ms, 0, 1.08 * arena);
-  plot.horizontal_mark(arena, fmt::format("arena {} MiB", mib_text(plan.arena_bytes)));
+  plot.horizontal_mark(arena, fmt::format("arena {} MiB", format_mib(plan.arena_bytes)));
   stack(plot, columns, *phase);
   for (Segment segment : {Segment::kForward, Segment::kBackward, Segment::kOptimizer}) {
     const double start = columns.segment_start[index_of(segment)];

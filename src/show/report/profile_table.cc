@@ -29,11 +29,11 @@ std::string row(std::string_view label, const std::array<OpTotals, kNumSegments>
     text += right_aligned(part.ms > 0 ? fmt::format("{:.2f}", part.ms) : "-", 11);
   }
   return text + right_aligned(fmt::format("{:.2f}", sum.ms), 11) +
-         right_aligned(share_text(sum.ms, all_ms), 8) + right_aligned(rate(sum.flops, sum.ms), 10) +
+         right_aligned(format_share(sum.ms, all_ms), 8) + right_aligned(rate(sum.flops, sum.ms), 10) +
          right_aligned(rate(sum.bytes, sum.ms), 9) + "\n";
 }
 
-std::string slowest_text(const std::vector<OpEstimate>& ops, std::span<const double> ms, double all_ms) {
+std::string format_slowest(const std::vector<OpEstimate>& ops, std::span<const double> ms, double all_ms) {
   std::vector<size_t> order(ops.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ms[a] > ms[b]; });
@@ -49,13 +49,14 @@ std::string slowest_text(const std::vector<OpEstimate>& ops, std::span<const dou
   for (size_t i : order) {
     const auto runs = static_cast<double>(ops[i].runs_per_step);
     text += left_aligned(name_of(i), width) + right_aligned(fmt::format("{:.2f}", ms[i]), 9) +
-            right_aligned(share_text(ms[i], all_ms), 8) + right_aligned(rate(ops[i].flops * runs, ms[i]), 9) +
+            right_aligned(format_share(ms[i], all_ms), 8) +
+            right_aligned(rate(ops[i].flops * runs, ms[i]), 9) +
             right_aligned(rate(ops[i].bytes * runs, ms[i]), 9) + "  " + shortened(ops[i].output, rest) + "\n";
   }
   return text;
 }
 
-std::string steps_text(const ProfileContext& context) {
+std::string describe_steps(const ProfileContext& context) {
   const int64_t first = context.num_first_steps;
   if (context.num_steps > 0) {
     return fmt::format("mean of {} step{}{}\n", context.num_steps, context.num_steps == 1 ? "" : "s",
@@ -71,7 +72,7 @@ std::string steps_text(const ProfileContext& context) {
 }
 
 // "contractions run at 61 % of the device's products, everything else at 74 % of its memory".
-std::string ceilings_text(const Measured& measured, const ProfileContext& context) {
+std::string format_ceilings(const Measured& measured, const ProfileContext& context) {
   OpTotals products;
   OpTotals others;
   for (int g = 0; g < kNumOpGroups; ++g) {
@@ -122,8 +123,8 @@ std::string profile_table(const std::vector<OpEstimate>& ops, std::span<const do
     text += fmt::format("a step takes {:.2f} ms; {:.2f} ms of it lie outside the ops\n", context.step_ms,
                         std::max(0.0, context.step_ms - all_ms));
   }
-  return text + steps_text(context) + ceilings_text(measured, context) + "\n" +
-         slowest_text(ops, ms_per_step, all_ms);
+  return text + describe_steps(context) + format_ceilings(measured, context) + "\n" +
+         format_slowest(ops, ms_per_step, all_ms);
 }
 
 }  // namespace plimsoll

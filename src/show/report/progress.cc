@@ -13,7 +13,7 @@ constexpr size_t kWidestBar = 30;
 constexpr size_t kNarrowestBar = 6;
 
 // Four significant digits, trailing zeros kept so that the line does not jump: "1.042", "0.0312", "12.31".
-std::string loss_text(double loss) {
+std::string format_loss(double loss) {
   if (!std::isfinite(loss)) return fmt::format("{}", loss);
   const double magnitude = std::fabs(loss);
   return magnitude >= 100  ? fmt::format("{:.1f}", loss)
@@ -28,15 +28,15 @@ std::string head(const ProgressFigures& figures) {
 }
 
 std::vector<std::string> parts(const ProgressFigures& figures) {
-  std::vector<std::string> list{"loss " + loss_text(figures.loss),
+  std::vector<std::string> list{"loss " + format_loss(figures.loss),
                                 fmt::format("|g| {:.2g}", figures.grad_norm),
                                 fmt::format("lr {:.1e}", figures.learning_rate)};
-  list.push_back(grouped_text(std::llround(std::clamp(figures.tokens_per_s, 0.0, 1e15))) + " tok/s");
+  list.push_back(format_grouped(std::llround(std::clamp(figures.tokens_per_s, 0.0, 1e15))) + " tok/s");
   if (figures.model_flops_utilization)
     list.push_back(fmt::format("MFU {:.0f} %", 100.0 * *figures.model_flops_utilization));
   if (figures.memory_bytes > 0)
     list.push_back(fmt::format("{:.0f} MiB", static_cast<double>(figures.memory_bytes) / 1048576.0));
-  list.push_back(clock_text(figures.elapsed_s) + " < " + clock_text(figures.remaining_s));
+  list.push_back(format_clock(figures.elapsed_s) + " < " + format_clock(figures.remaining_s));
   return list;
 }
 

@@ -53,20 +53,20 @@ TEST(Progress, FitsAnyTerminal) {
 }
 
 TEST(Quantities, ReadAsPeopleWrite) {
-  EXPECT_EQ(mib_text(0), "-");
-  EXPECT_EQ(mib_text(1340575744), "1278.5");
-  EXPECT_EQ(count_text(335143938), "335.1M");
-  EXPECT_EQ(count_text(812), "812");
-  EXPECT_EQ(grouped_text(1234567), "1,234,567");
-  EXPECT_EQ(grouped_text(-123), "-123");
-  EXPECT_EQ(grouped_text(-1234), "-1,234");
-  EXPECT_EQ(clock_text(3723.9), "1:02:03");
-  EXPECT_EQ(clock_text(-1), "?");
+  EXPECT_EQ(format_mib(0), "-");
+  EXPECT_EQ(format_mib(1340575744), "1278.5");
+  EXPECT_EQ(format_count(335143938), "335.1M");
+  EXPECT_EQ(format_count(812), "812");
+  EXPECT_EQ(format_grouped(1234567), "1,234,567");
+  EXPECT_EQ(format_grouped(-123), "-123");
+  EXPECT_EQ(format_grouped(-1234), "-1,234");
+  EXPECT_EQ(format_clock(3723.9), "1:02:03");
+  EXPECT_EQ(format_clock(-1), "?");
   EXPECT_EQ(short_number(0.17788), "0.178");
   EXPECT_EQ(short_number(4071.7), "4072");
-  EXPECT_EQ(share_text(1, 400), "0.2 %");
-  EXPECT_EQ(share_text(94, 100), "94 %");
-  EXPECT_EQ(share_text(1, 0), "-");
+  EXPECT_EQ(format_share(1, 400), "0.2 %");
+  EXPECT_EQ(format_share(94, 100), "94 %");
+  EXPECT_EQ(format_share(1, 0), "-");
   EXPECT_EQ(wrapped("one two three four", 9), "one two\n  three\n  four\n");
   EXPECT_EQ(wrapped("a-word-that-is-long b", 5), "a-word-that-is-long\n  b\n");
   EXPECT_EQ(wrapped("", 5), "\n");

@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-std::string mib_text(int64_t bytes) {
+std::string format_mib(int64_t bytes) {
   return bytes == 0 ? "-" : fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576.0);
 }
 
-std::string count_text(int64_t count) {
+std::string format_count(int64_t count) {
   const auto value = static_cast<double>(count);
   if (count >= 1'000'000'000) return fmt::format("{:.2f}G", value / 1e9);
   if (count >= 1'000'000) return fmt::format("{:.1f}M", value / 1e6);
@@ -19,7 +19,7 @@ std::string count_text(int64_t count) {
   return fmt::format("{}", count);
 }
 
-std::string grouped_text(int64_t value) {
+std::string format_grouped(int64_t value) {
   const std::string digits = fmt::format("{}", value);
   const size_t first = digits.starts_with('-') ? 1 : 0;
   std::string text;
@@ -30,7 +30,7 @@ std::string grouped_text(int64_t value) {
   return text;
 }
 
-std::string clock_text(double seconds) {
+std::string format_clock(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "?";
   const auto whole = static_cast<int64_t>(seconds);
   const int64_t hours = whole / 3600;
@@ -50,7 +50,7 @@ std::string short_number(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-std::string share_text(double part, double whole) {
+std::string format_share(double part, double whole) {
   if (!(whole > 0)) return "-";
   const double percent = 100.0 * part / whole;
   return percent >= 0.95 || percent == 0 ? fmt::format("{:.0f} %", percent)

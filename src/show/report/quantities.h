@@ -12,17 +12,17 @@ namespace plimsoll {
 enum class Characters : uint8_t { kUnicode, kAscii };
 
 // "1278.4" MiB; "-" for none.
-std::string mib_text(int64_t bytes);
+std::string format_mib(int64_t bytes);
 // "335.1M", "22.7M", "4.4k", "812".
-std::string count_text(int64_t count);
+std::string format_count(int64_t count);
 // "9,412".
-std::string grouped_text(int64_t value);
+std::string format_grouped(int64_t value);
 // "1:12", "1:02:03"; "?" for a negative or not finite number of seconds.
-std::string clock_text(double seconds);
+std::string format_clock(double seconds);
 // Three significant digits without an exponent where that is short: "12.1", "0.184", "4072".
 std::string short_number(double value);
 // "94 %", "0.2 %"; "-" where the whole is 0.
-std::string share_text(double part, double whole);
+std::string format_share(double part, double whole);
 
 // Words of a sentence in lines of at most `width` columns, broken at blanks; lines after the first are
 // indented. Newline at the end. A word that is longer stays whole.

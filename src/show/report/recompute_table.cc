@@ -24,7 +24,7 @@ std::string name_of(const Recomputation& first, const Recomputation& last) {
   return first.block + "-" + last.block.substr(dot == std::string::npos ? 0 : dot + 1);
 }
 
-std::string ops_text(const Recomputation& row) {
+std::string format_ops(const Recomputation& row) {
   std::string text;
   for (const auto& [op, count] : row.ops) {
     text += (text.empty() ? "" : ", ") + (count > 1 ? fmt::format("{} {}", count, op) : op);
@@ -56,16 +56,16 @@ std::string recompute_table(const Plan& plan) {
     }
     const std::string line =
         left_aligned(shortened(name_of(rows[begin], rows[end - 1]), kNameWidth - 3), kNameWidth - 2) +
-        right_aligned(mib_text(sum.kept_bytes), 9) + right_aligned(mib_text(sum.again_bytes), 9) +
+        right_aligned(format_mib(sum.kept_bytes), 9) + right_aligned(format_mib(sum.again_bytes), 9) +
         right_aligned(fmt::format("{:.1f}", sum.flops / 1e9), 10) +
-        right_aligned(fmt::format("{:.2f}", sum.ms), 9) + right_aligned(share_text(sum.ms, step_ms), 8);
-    text += "  " + wrapped(line + "  " + ops_text(rows[begin]), 98, kNameWidth);
+        right_aligned(fmt::format("{:.2f}", sum.ms), 9) + right_aligned(format_share(sum.ms, step_ms), 8);
+    text += "  " + wrapped(line + "  " + format_ops(rows[begin]), 98, kNameWidth);
     begin = end;
   }
-  return text + left_aligned("  all", kNameWidth) + right_aligned(mib_text(all.kept_bytes), 9) +
-         right_aligned(mib_text(all.again_bytes), 9) +
+  return text + left_aligned("  all", kNameWidth) + right_aligned(format_mib(all.kept_bytes), 9) +
+         right_aligned(format_mib(all.again_bytes), 9) +
          right_aligned(fmt::format("{:.1f}", all.flops / 1e9), 10) +
-         right_aligned(fmt::format("{:.2f}", all.ms), 9) + right_aligned(share_text(all.ms, step_ms), 8) +
+         right_aligned(fmt::format("{:.2f}", all.ms), 9) + right_aligned(format_share(all.ms, step_ms), 8) +
          "\n";
 }
 

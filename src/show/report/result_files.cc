@@ -24,7 +24,7 @@ bool is_whole(double value) {
 }
 
 // Python's str(timedelta): "0:01:02", "1 day, 0:00:00".
-std::string timedelta_text(double seconds) {
+std::string format_timedelta(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
   const auto hundredths = static_cast<int64_t>(std::fabs(seconds - static_cast<double>(whole)) * 100);
   const int64_t days = whole / 86400;
@@ -41,14 +41,14 @@ nlohmann::json record_json(const LogRecord& record) {
 }
 
 // Python's str of a float or an int; it has words for what JSON has not.
-std::string python_text(const nlohmann::json& value) {
+std::string format_python(const nlohmann::json& value) {
   return value.is_number_float() ? python_float(value.get<double>()) : value.dump();
 }
 
 std::string shown(const std::string& key, double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
   if (key.find("_mem_") != std::string::npos) return fmt::format("{}MB", static_cast<int64_t>(value) >> 20);
-  if (key.find("_runtime") != std::string::npos) return timedelta_text(value);
+  if (key.find("_runtime") != std::string::npos) return format_timedelta(value);
   if (key == "total_flos")
     return fmt::format("{}GF", static_cast<int64_t>(std::floor(std::trunc(value) / 1073741824.0)));
   const nlohmann::json json = metric_json(key, value);
@@ -116,7 +116,7 @@ std::string log_line(const LogRecord& record) {
   std::string line = "{";
   for (const auto& [key, value] : object.items()) {
     if (line.size() > 1) line += ", ";
-    line += nlohmann::json(key).dump() + ": " + python_text(value);
+    line += nlohmann::json(key).dump() + ": " + format_python(value);
   }
   return line + "}\n";
 }

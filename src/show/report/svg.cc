@@ -17,7 +17,7 @@ constexpr int kTop = 50;
 constexpr int kRows = 320;
 constexpr int kLegendLeft = kLeft + SvgPlot::kColumns + 20;
 
-std::string tick_text(double value, double step) {
+std::string format_tick(double value, double step) {
   if (std::fabs(value) < step * 1e-6) return "0";
   if (std::fabs(value) >= 1e6 || step < 1e-4) return fmt::format("{:.3g}", value);
   const int decimals = step >= 1 ? 0 : static_cast<int>(std::ceil(-std::log10(step) - 1e-9));
@@ -70,11 +70,11 @@ SvgPlot::SvgPlot(PlotText text, double x_low, double x_high, double y_low, doubl
       "plot of [{}, {}] x [{}, {}]", x_low, x_high, y_low, y_high);
 }
 
-std::string SvgPlot::x_text(double x) const {
+std::string SvgPlot::format_x(double x) const {
   return fmt::format("{:.1f}", kLeft + kColumns * (x - x_low_) / (x_high_ - x_low_));
 }
 
-std::string SvgPlot::y_text(double y) const {
+std::string SvgPlot::format_y(double y) const {
   return fmt::format("{:.1f}", kTop + kRows * (y_high_ - y) / (y_high_ - y_low_));
 }
 
@@ -83,7 +83,7 @@ void SvgPlot::line(const std::vector<PlotPoint>& points, std::string_view colour
   bool pen_down = false;
   for (const auto& [x, y] : points) {
     const bool finite = std::isfinite(x) && std::isfinite(y);
-    if (finite) path += fmt::format("{}{} {}", pen_down ? "L" : "M", x_text(x), y_text(y));
+    if (finite) path += fmt::format("{}{} {}", pen_down ? "L" : "M", format_x(x), format_y(y));
     pen_down = finite;
   }
   if (path.empty()) return;
@@ -94,8 +94,8 @@ void SvgPlot::line(const std::vector<PlotPoint>& points, std::string_view colour
 void SvgPlot::dots(const std::vector<PlotPoint>& points, std::string_view colour) {
   for (const auto& [x, y] : points) {
     if (!std::isfinite(x) || !std::isfinite(y)) continue;
-    body_ +=
-        fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.5\" fill=\"{}\"/>\n", x_text(x), y_text(y), colour);
+    body_ += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.5\" fill=\"{}\"/>\n", format_x(x), format_y(y),
+                         colour);
   }
 }
 
@@ -104,25 +104,25 @@ void SvgPlot::area(const std::vector<PlotPoint>& lower, const std::vector<PlotPo
   if (lower.empty() || upper.empty()) return;
   std::string path;
   for (const auto& [x, y] : upper)
-    path += fmt::format("{}{} {}", path.empty() ? "M" : "L", x_text(x), y_text(y));
+    path += fmt::format("{}{} {}", path.empty() ? "M" : "L", format_x(x), format_y(y));
   for (auto it = lower.rbegin(); it != lower.rend(); ++it)
-    path += fmt::format("L{} {}", x_text(it->first), y_text(it->second));
+    path += fmt::format("L{} {}", format_x(it->first), format_y(it->second));
   body_ += fmt::format("<path d=\"{}Z\" fill=\"{}\"/>\n", path, colour);
 }
 
 void SvgPlot::vertical_mark(double x, std::string_view word) {
   marks_ += fmt::format(
       "<path d=\"M{0} {1}V{2}\" stroke=\"#333333\" stroke-width=\"1\" stroke-dasharray=\"3 3\"/>\n",
-      x_text(x), kTop, kTop + kRows);
-  marks_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" dx=\"4\">{}</text>\n", x_text(x), kTop - 6,
-                        xml_escaped(word));
+      format_x(x), kTop, kTop + kRows);
+  marks_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" dx=\"4\">{}</text>\n", format_x(x),
+                        kTop - 6, xml_escaped(word));
 }
 
 void SvgPlot::horizontal_mark(double y, std::string_view word) {
   marks_ += fmt::format(
       "<path d=\"M{0} {1}H{2}\" stroke=\"#333333\" stroke-width=\"1\" stroke-dasharray=\"6 3\"/>\n", kLeft,
-      y_text(y), kLeft + kColumns);
-  marks_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>\n", kLegendLeft, y_text(y),
+      format_y(y), kLeft + kColumns);
+  marks_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>\n", kLegendLeft, format_y(y),
                         xml_escaped(word));
 }
 
@@ -146,14 +146,14 @@ void SvgPlot::append_axes(std::string& out) const {
     return ticks.size() > 1 ? ticks[1] - ticks[0] : 1.0;
   };
   for (double y : y_ticks) {
-    out += fmt::format("<path d=\"M{} {}h{}\" stroke=\"#dddddd\" stroke-width=\"1\"/>\n", kLeft, y_text(y),
+    out += fmt::format("<path d=\"M{} {}h{}\" stroke=\"#dddddd\" stroke-width=\"1\"/>\n", kLeft, format_y(y),
                        kColumns);
     out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"end\" dy=\"4\">{}</text>\n",
-                       kLeft - 8, y_text(y), tick_text(y, step(y_ticks)));
+                       kLeft - 8, format_y(y), format_tick(y, step(y_ticks)));
   }
   for (double x : x_ticks) {
     out += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"12\" text-anchor=\"middle\">{}</text>\n",
-                       x_text(x), kTop + kRows + 18, tick_text(x, step(x_ticks)));
+                       format_x(x), kTop + kRows + 18, format_tick(x, step(x_ticks)));
   }
   out += fmt::format("<path d=\"M{} {}v{}h{}\" fill=\"none\" stroke=\"#333333\" stroke-width=\"1\"/>\n",
                      kLeft, kTop, kRows, kColumns);

@@ -54,8 +54,8 @@ class SvgPlot {
   std::string finish() const;
 
  private:
-  std::string x_text(double x) const;
-  std::string y_text(double y) const;
+  std::string format_x(double x) const;
+  std::string format_y(double y) const;
   void append_axes(std::string& out) const;
 
   PlotText text_;
