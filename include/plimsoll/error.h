@@ -1,8 +1,8 @@
 // Errors that a user of Plimsoll can meet. Thread-safe: values only.
 //
-// A fault of the user or of the world throws plimsoll::Error; a broken invariant of ours throws
-// plimsoll::InternalError (through PLIMSOLL_CHECK). The command line turns the code into the process's exit
-// code.
+// A fault of the user or of the environment throws plimsoll::Error. A violated invariant of Plimsoll throws
+// an Error with code kInternal (through PLIMSOLL_CHECK). The command line uses the code as the exit code of
+// the process.
 #pragma once
 
 #include <stdexcept>
@@ -11,23 +11,24 @@
 
 namespace plimsoll {
 
-// The value of each code is the exit code of the command line.
+// The kinds of errors. The value of each is the exit code of the command line.
 enum class ErrorCode : int {
-  kInternal = 1,     // our bug
+  kInternal = 1,     // a bug in Plimsoll
   kUsage = 2,        // usage or configuration
-  kWillNotFit = 3,   // the plan exceeds the memory that is allowed
-  kBadData = 4,      // bad data file, tokenizer or checkpoint
+  kWillNotFit = 3,   // the plan exceeds the memory limit
+  kBadData = 4,      // invalid data file, tokenizer or checkpoint
   kNotFinite = 5,    // loss or gradient is not finite
-  kInterrupted = 6,  // interrupted by a signal, state saved
+  kInterrupted = 6,  // interrupted by a signal; the state was saved
   kDevice = 7,       // the device, the operating system or a peer failed
 };
 
-// The message says what is wrong, where (file:line for data), both values, and what to do next.
+// An error with a message that states the problem, the place (file:line for data), the two values that
+// disagree, and the remedy.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
   ErrorCode code() const { return code_; }
-  // The same error with one line of context in front, "context: message".
+  // Returns the same error with the message "context: message".
   Error with_context(const std::string& context) const { return Error(code_, context + ": " + what()); }
 
  private:

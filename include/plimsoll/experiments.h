@@ -1,8 +1,10 @@
-// The table of experiments: a row per method or combination of methods, with the speed and the memory of its
-// run, predicted beside measured. This header has the data and the texts that are made of it. It runs
-// nothing: to fill a row, start `plimsoll train` with the row's Experiment::words, one process for each row,
-// as `plimsoll bench` does. Values and pure functions, unless a function says that it reads or writes files;
-// thread-safe.
+// The table of experiments: one row per method or combination of methods, with predicted and measured speed
+// and memory.
+//
+// This header contains the data and the reports made from it. It does not run anything. To fill a row, start
+// `plimsoll train` with the row's Experiment::words in a process of its own, as `plimsoll bench` does.
+// Thread-safe: values and pure functions, except for the functions whose comments say that they read or write
+// files.
 #pragma once
 
 #include <cstdint>
@@ -17,122 +19,126 @@
 
 namespace plimsoll {
 
-// One run, before it is done.
+// Describes one run that is to be measured.
 struct Experiment {
-  std::string name;  // for people: "gradient accumulation, 1 x 4"
-  std::string key;   // a name for its folder
-  // What the run changes against the table's first row. A row that changes one thing shows what that does.
+  std::string name;  // name for people: "gradient accumulation, 1 x 4"
+  std::string key;   // name of the run's folder
+  // The differences from the first row of the table. A row with one difference shows the effect of that
+  // method.
   std::vector<std::string> methods;
   std::vector<std::string> words;  // the arguments of `plimsoll train`, without output_dir
-  std::string note;  // what differs from the source, such as bf16 in place of fp16; may be empty
+  std::string note;                // differences from the source, such as bf16 instead of fp16; may be empty
   bool operator==(const Experiment&) const = default;
 };
 
-// What a run did. Bytes are measured as the device counts them: of the process on a CPU, of the card on a
-// GPU.
+// The results of a run. Bytes are measured as the device counts them: for the process on a CPU, for the card
+// on a GPU.
 struct ExperimentFigures {
-  double seconds = 0;                  // of the whole training, as Trainer's train_runtime
-  double samples_per_s = 0;            // in the steady state, after a third of the steps
-  double predicted_samples_per_s = 0;  // of the plan
-  int64_t measured_bytes = 0;          // at the peak; context included
+  double seconds = 0;                  // duration of the training, the same as Trainer's train_runtime
+  double samples_per_s = 0;            // in the steady state, measured after a third of the steps
+  double predicted_samples_per_s = 0;  // from the plan
+  int64_t measured_bytes = 0;          // at the peak, including the device's context
   int64_t predicted_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t high_water_bytes = 0;
   double loss = 0;  // mean over the run
   std::string model = {};
-  std::string device = {};  // "cuda:0, NVIDIA H200", or "cpu: " and what it is called, threads and vectors
+  std::string device = {};  // "cuda:0, NVIDIA H200", or "cpu: " with the model, threads and vector width
   int64_t sequence_length = 0;
-  bool is_calibrated = false;  // whether the prediction of speed is by a calibration of this CPU
-  std::string date = {};       // when the run ended, as ExperimentOrigin's
-  MetricMap evaluation;        // with --do_eval
+  bool is_calibrated = false;  // true if a calibration of this CPU was used to predict the speed
+  std::string date = {};       // end of the run, in the format of ExperimentOrigin::date
+  MetricMap evaluation;        // filled only with --do_eval
   bool operator==(const ExperimentFigures&) const = default;
 };
 
-// The same run by Hugging Face's Trainer.
+// The results of the same run with Hugging Face's Trainer.
 struct PeerFigures {
   double samples_per_s = 0;
   int64_t measured_bytes = 0;
-  std::string refused;  // why it did not run; "" where it did
+  std::string refused;  // the reason if it did not run, otherwise empty
   bool operator==(const PeerFigures&) const = default;
 };
 
 struct ExperimentRow {
   Experiment experiment;
   std::optional<ExperimentFigures> figures;
-  std::string refused;  // why there are no figures, in the program's words
+  std::string refused;  // the reason if there are no figures, as printed by the program
   std::optional<PeerFigures> peer;
   bool operator==(const ExperimentRow&) const = default;
 };
 
-// When and where a table was made, and by what.
+// The date, machine and program that produced a table.
 struct ExperimentOrigin {
   std::string date;     // UTC: "2026-11-25T09:30:00Z"
-  std::string version;  // of the program
-  std::string build;    // tells this build of the program from others
-  std::string cpu;      // with what its vectors and matrices compute in
-  std::string driver;   // of the GPU; "" where no row ran on one
+  std::string version;  // version of the program
+  std::string build;    // identifies this build of the program
+  std::string cpu;      // with its vector and matrix instructions
+  std::string driver;   // GPU driver; empty if no row ran on a GPU
 };
-// The origin of a table that is made now, on this machine. Asks the GPU's driver if a row ran on a GPU.
+// Returns the origin of a table that is made now on this machine. Asks the GPU driver if a row ran on a GPU.
 ExperimentOrigin experiment_origin(const std::vector<ExperimentRow>& rows);
 
 enum class ExperimentDevice { kCpu, kGpu };
 
-// The rows of `plimsoll bench --experiments`: first the nine experiments of Hugging Face's page on training
-// on one GPU, in that page's order, then those that Plimsoll adds. On a GPU they train BERT-large on
-// sequences of 512 tokens, in batches of 4 unless the row changes that; on a CPU they train MiniLM, a model
-// of six layers, so that all rows together take minutes. `more` has further arguments of `plimsoll train`:
-// they are added to the words of every row and override these.
+// Returns the rows of `plimsoll bench --experiments`: first the nine experiments of Hugging Face's page on
+// training on one GPU, in the order of that page, then the rows that Plimsoll adds. On a GPU they train
+// BERT-large on sequences of 512 tokens, with batches of 4 if the row does not set another size. On a CPU
+// they train MiniLM, a model of six layers, so that all rows together take minutes. `more` contains further
+// arguments of `plimsoll train`, which override the arguments of every row.
 std::vector<Experiment> document_experiments(ExperimentDevice device, const std::vector<std::string>& more);
 
-// A row for each combination of values. Each of `sweeps` names an argument and its values:
+// Returns one row per combination of values. Each element of `sweeps` names an argument and its values:
 // "per_device_train_batch_size=8,16". Values that contain commas are separated by ';':
-// "lora_target_modules=all-linear;query,value". The first row has the first value of every sweep; from
-// row to row the last sweep changes fastest. Errors: kUsage for what is not
-// NAME=VALUE,..., for a NAME that is no argument, for commas without a ';' where the argument takes a list or
-// key=value, and for more than 1000 rows.
+// "lora_target_modules=all-linear;query,value". The first row has the first value of every sweep, and the
+// last sweep varies fastest. Errors: kUsage if an element is not NAME=VALUE,..., if NAME is not an argument,
+// if values of a list or key=value argument contain commas but no ';', and for more than 1000 rows.
 std::vector<Experiment> sweep_experiments(const std::vector<std::string>& sweeps,
                                           const std::vector<std::string>& more);
 
-// Runs that measure how long ops take on this CPU: ten steps of the model of document_experiments() in fp32
-// and, where the CPU has bf16 products, ten in bf16. Arguments in `more` are added, but do not override those
-// that these runs set themselves.
+// Returns the runs that measure how long each kind of op takes on this CPU: ten steps of the model of
+// document_experiments() in fp32 and, if the CPU has bf16 products, ten in bf16. The arguments in `more` are
+// added, but do not override the arguments that these runs set.
 std::vector<Experiment> calibration_runs(const std::vector<std::string>& more);
 
-// The calibration that those runs measured, from their output folders, as the JSON that --calibration reads:
-// for every kind of op the time that it took over the time that was estimated. Reads files. Errors: kBadData
-// where one is missing or broken.
+// Computes the calibration from the output folders of the calibration runs: for each kind of op, the ratio of
+// measured to estimated time. Returns the JSON that --calibration reads. Reads files. Errors: kBadData if a
+// file is missing or invalid.
 std::string calibration_json(const std::vector<std::string>& folders);
 
-// Writes that JSON to the place in the user's cache where `--calibration auto` looks. Returns the path.
-// Errors: kDevice where it cannot be written; kUsage where `environment` has no cache.
+// Writes the calibration to the place in the user's cache where `--calibration auto` looks for it. Returns
+// the path. Errors: kDevice if the file cannot be written; kUsage if `environment` does not define a cache.
 std::string keep_calibration(const std::string& json, const std::map<std::string, std::string>& environment);
 
-// Runs that measure what a process holds on a GPU beside its arena: six steps of BERT-base in fp32 and six in
-// fp16. `more` names the device; its arguments override all of these runs' own but the precision.
+// Returns the runs that measure how much GPU memory a process holds outside its arena: six steps of BERT-base
+// in fp32 and six in fp16. `more` names the device; its arguments override all arguments of these runs except
+// the precision.
 std::vector<Experiment> gpu_constant_runs(const std::vector<std::string>& more);
 
-// Writes what those runs measured, from their output folders, to the user's cache, where plans for the same
-// card, driver and build of the program find it. Returns the path. Reads files and asks the driver. Errors:
-// kBadData where a file is missing or broken; kDevice; kUsage where others used the card meanwhile, and where
-// the environment has no cache.
+// Writes the results of those runs, read from their output folders, to the user's cache. Later plans for the
+// same card, driver and build of the program use them. Returns the path. Reads files and asks the driver.
+// Errors: kBadData if a file is missing or invalid; kDevice; kUsage if other processes used the card during
+// the runs, or if the environment does not define a cache.
 std::string keep_gpu_constant(const std::vector<std::string>& folders,
                               const std::map<std::string, std::string>& environment);
 
-// What a run left in its output folder: plan.json, memory.json, log.jsonl, train_results.json,
-// eval_results.json where there is one. Reads files. Errors: kBadData where one is missing or broken.
+// Reads the results of a run from its output folder: plan.json, memory.json, log.jsonl, train_results.json,
+// and eval_results.json if it exists. Errors: kBadData if a file is missing or invalid.
 ExperimentFigures read_experiment(const std::string& folder);
 
-// A row as JSON and back, so that `plimsoll bench` can go on after it was stopped. Errors: kBadData.
+// Converts a row to JSON and back, so that `plimsoll bench` can resume after an interruption. Errors:
+// kBadData.
 std::string experiment_row_json(const ExperimentRow& row);
 ExperimentRow parse_experiment_row(std::string_view text, std::string_view source);
 
-// What a peer's script wrote: {"samples_per_s": ..., "measured_bytes": ..., "refused": ""}. Errors: kBadData.
+// Parses the output of a script that measured another program: {"samples_per_s": ..., "measured_bytes": ...,
+// "refused": ""}. Errors: kBadData.
 PeerFigures parse_peer_figures(std::string_view text, std::string_view source);
 
-// Texts of a finished table. Requires: at least one row.
+// The reports of a finished table. Requires: at least one row.
 struct ExperimentReport {
-  std::string table;    // for people: rows, refusals, the peer's column where there is one
-  std::string summary;  // which method helps speed and which memory, counted from the rows, in words
+  std::string table;  // for people: rows, refusals, and a column for the other program if it was measured
+  // sentences on which methods improve speed and which save memory, computed from the rows
+  std::string summary;
   std::string json;
   std::string csv;
   std::string svg;  // memory and speed by method
@@ -140,8 +146,8 @@ struct ExperimentReport {
 ExperimentReport make_experiment_report(const std::vector<ExperimentRow>& rows,
                                         const ExperimentOrigin& origin);
 
-// The same plot as a PNG file. Returns false, and writes nothing, where the program is built without cairo.
-// Errors: kDevice.
+// Writes the same plot as a PNG file. Returns false and writes nothing if the program was built without
+// cairo. Errors: kDevice.
 bool write_experiment_png(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin,
                           const std::string& path);
 

@@ -1,8 +1,8 @@
-// Finds what fits into a given memory of a given device, which this machine need not have: the largest batch,
-// the longest sequence, the best split of an effective batch into micro-batches, and the fastest set of
-// methods. Every answer was planned by the code that `plan` and `train` use, so that a run with the same
-// arguments holds what the answer says. Pure functions that read the files which the arguments name;
-// thread-safe.
+// Finds the runs that fit into a given memory of a given device, which this machine need not have: the
+// largest batch, the longest sequence, the best split of an effective batch into micro-batches, and the
+// fastest set of methods. Every answer is planned by the same code as `plan` and `train`, so a run with these
+// arguments holds exactly the stated memory. The functions are pure except that they read the files that the
+// arguments name. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,59 +18,64 @@
 namespace plimsoll {
 
 struct CardPrice {
-  std::string device;   // as --device takes it
-  double per_hour = 0;  // in any money, the same for all cards
+  std::string device;   // name as --device takes it
+  double per_hour = 0;  // in any currency, the same for all cards
 };
-// Lines "NAME,PRICE" or "NAME PRICE"; empty lines and those that begin with # are left out. Errors: kUsage
-// with the line.
+// Parses lines of the form "NAME,PRICE" or "NAME PRICE". Empty lines and lines that begin with # are ignored.
+// Errors: kUsage; the message names the line.
 std::vector<CardPrice> parse_prices(std::string_view text, std::string_view source);
 
 struct FitOptions {
-  // Model, length, device and all else of a run; memory_limit is the memory that it may take.
+  // Model, sequence length, device and the other settings of the run. memory_limit is the memory that the run
+  // may use.
   Arguments arguments;
-  // Sequences of an optimizer step; default: what the arguments' batch and accumulation make.
+  // Number of sequences per optimizer step. Default: the product of the batch size and the accumulation steps
+  // in `arguments`.
   std::optional<int64_t> effective_batch_size = {};
-  // Devices to compare; default: the arguments' own. "all": every card that plans can be made for.
+  // Devices to compare. Default: the device in `arguments`. "all" selects every card in the table of devices.
   std::vector<std::string> devices = {};
-  std::vector<CardPrice> prices = {};  // with several devices
-  int64_t epoch_samples = 100000;      // of the epoch whose cost is compared
-  // Whether to try methods too that change what is learned, such as SGD or LoRA (MethodEffect::kOtherPath).
+  std::vector<CardPrice> prices = {};  // used with several devices
+  int64_t epoch_samples = 100000;      // number of samples in the epoch whose cost is compared
+  // Also try methods that change the result of training, such as SGD or LoRA (MethodEffect::kOtherPath).
   bool with_other_paths = false;
 };
 
 struct FitRow {
   std::string device;
-  std::vector<std::string> methods;  // names of method_table(); empty: the arguments as they are
-  // What they do to the numbers of this run: kSameSums, kRounding or kOtherPath.
+  std::vector<std::string> methods;  // names from method_table(); empty if the arguments are unchanged
+  // The numerical effect of the methods: kSameSums, kRounding or kOtherPath.
   MethodEffect effect = MethodEffect::kSameSums;
-  int64_t micro_batch = 0;   // per_device_train_batch_size; 0: nothing fits, and the rest is not set
+  // per_device_train_batch_size; 0 if nothing fits, and the fields below are then not set
+  int64_t micro_batch = 0;
   int64_t accumulation = 0;  // gradient_accumulation_steps
   int64_t total_bytes = 0;   // planned
   double samples_per_s = 0;  // estimated
-  // samples_per_s over that of the row without methods, or over the first row's where that does not fit.
+  // Speed relative to the row without methods, or relative to the first row if that row does not fit.
   double relative_speed = 0;
-  // Both are looked for in the first twelve rows of a device, and are 0 in the others.
-  int64_t largest_batch = 0;           // that fits without accumulation
-  int64_t longest_sequence = 0;        // that fits with this split
-  int64_t smallest_bytes = 0;          // where nothing fits: the least that this set of methods needs
-  double epoch_cost = 0;               // in the money of the prices; 0 without one for the device
-  std::vector<std::string> arguments;  // that differ from those asked about: what to add to a command
+  // These two fields are computed for the first twelve rows of a device and are 0 in the others.
+  int64_t largest_batch = 0;     // the largest batch that fits without accumulation
+  int64_t longest_sequence = 0;  // the longest sequence that fits with this split
+  int64_t smallest_bytes = 0;    // if nothing fits: the smallest memory that this set of methods needs
+  double epoch_cost = 0;         // in the currency of the prices; 0 without a price for the device
+  // arguments that differ from the request and have to be added to the command
+  std::vector<std::string> arguments;
 };
 
 struct FitReport {
-  // Those that fit, best first: the fastest sets of methods of which none has a method that it can do
-  // without. Then the run as it is, where that does not fit.
+  // The rows that fit, fastest first. A set of methods is listed only if it would not fit without each of its
+  // methods. The unchanged run follows if it does not fit.
   std::vector<FitRow> rows;
   int64_t num_plans = 0;
   double plans_per_s = 0;
   std::string table;     // for people
   std::string json;      // for programs
-  std::string refused;   // methods that the device or the run's arguments rule out, and why; may be empty
-  std::string searched;  // between which sets of methods was chosen
+  std::string refused;   // methods that the device or the arguments rule out, with the reasons; may be empty
+  std::string searched;  // describes the sets of methods that were compared
 };
 
-// Errors: kUsage and kBadData for the arguments; kWillNotFit where no row fits, with what the smallest run of
-// all sets of methods needs. Cost: one to three seconds for BERT-large and a device: hundreds of plans.
+// Finds the fastest ways to run within the memory limit. Errors: kUsage and kBadData for the arguments;
+// kWillNotFit if no row fits, and the message states the smallest memory that any set of methods needs. Cost:
+// one to three seconds per device for BERT-large (hundreds of plans).
 FitReport fit_run(const FitOptions& options, const Environment& environment = {});
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Looking into files: checkpoints, data files, tokenizers; and tokenizing lines of text. Thread-safe.
+// Describes checkpoints, data files and tokenizers, and tokenizes lines of text. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,12 @@ namespace plimsoll {
 
 struct Inspection {
   std::string text;  // lines for people
-  // False for a checkpoint whose files are not what its manifest says; the text says which.
+  // False for a checkpoint with files that do not match its manifest; `text` names them.
   bool is_whole = true;
 };
 
-// How a data file is read, in the words of the arguments of a run, and where hub names are looked up.
+// How a data file is read, with the argument names of a training run, and the environment for looking up hub
+// names.
 struct InspectOptions {
   std::vector<std::string> text_column_names = {};
   std::string label_column_name = "label";
@@ -24,24 +25,24 @@ struct InspectOptions {
   Environment environment = {};
 };
 
-// What is in a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl), a
-// tokenizer folder or a file of a run (log.jsonl, plan.json, memory.json and their like); a hub name stands
-// for its folder in the local cache. Columns and labels of a data file are read as training reads them; where
-// training refuses the file, the text says so.
-// Errors: kBadData, kUsage.
+// Describes a model folder, a checkpoint, a .safetensors file, a data file (.csv, .tsv, .json, .jsonl), a
+// tokenizer folder or a file that a run wrote (log.jsonl, plan.json, memory.json and similar). A hub name
+// selects its folder in the local cache. Columns and labels of a data file are read in the same way as for
+// training. If training would refuse the file, the text contains the reason. Errors: kBadData, kUsage.
 Inspection inspect_path(const std::string& path, const InspectOptions& options = {});
 
 // A tokenizer read from a Hugging Face folder.
 class LineTokenizer {
  public:
-  // `name` is a folder or a hub name in the local cache; `environment` says where that is. Errors: kBadData,
-  // kUsage.
+  // Reads the tokenizer. `name` is a folder or a hub name in the local cache that `environment` defines.
+  // Errors: kBadData, kUsage.
   explicit LineTokenizer(const std::string& name, const Environment& environment = {});
   ~LineTokenizer();
-  // {"ids": [...], "offsets": [[begin, end], ...]}: offsets in code points, as Hugging Face's.
-  // Errors of this and the next: kBadData for a line that is not UTF-8 (the byte and its offset).
+  // Returns {"ids": [...], "offsets": [[begin, end], ...]}. Offsets count code points, as in Hugging Face's
+  // tokenizers. Errors: kBadData for a line that is not valid UTF-8; the message names the byte and its
+  // offset.
   std::string encode_json(std::string_view line) const;
-  // Tokens with their ids, for people.
+  // Returns the tokens with their ids, formatted for people. Errors: as encode_json().
   std::string encode_for_people(std::string_view line) const;
 
  private:

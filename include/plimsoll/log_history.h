@@ -1,9 +1,9 @@
-// The log of a run: one record for each time that something was logged or evaluated, kept compactly, since a
-// long run logs hundreds of thousands of times. A sequence of LogRecord values; a record is made when it is
-// asked for. Values; not thread-safe while it grows.
+// The log of a run: one record per log entry or evaluation. The records are stored compactly because a long
+// run logs hundreds of thousands of times. The class behaves as a sequence of LogRecord values, which are
+// created on access. Not thread-safe while records are added.
 //
-// Memory: 32 bytes a record, 10 a value and 4 a word, in blocks that are never copied; a name and a text are
-// kept once.
+// Memory: 32 bytes per record, 10 per value and 4 per word, in blocks that are never copied. Each distinct
+// name and text is stored once.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct LogRecord {
   int64_t step = 0;
   double epoch = 0;
   MetricMap values;    // loss, grad_norm, learning_rate; or eval_loss, eval_accuracy, ...
-  WordMap words = {};  // what is no number: gpu_throttle
+  WordMap words = {};  // values that are not numbers: gpu_throttle
 };
 
 class LogHistory {
@@ -78,7 +78,7 @@ class LogHistory {
   struct Entry {
     int64_t step = 0;
     double epoch = 0;
-    size_t end = 0;  // of its values
+    size_t end = 0;  // end index of the values
     size_t end_of_words = 0;
   };
   struct Word {

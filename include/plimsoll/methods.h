@@ -1,6 +1,6 @@
-// The methods by which a run uses less memory or less time, as data: their names, the arguments that switch
-// each on, where each applies and what it does to the numbers. `plimsoll bench`, `plimsoll fit`,
-// docs/COMBINATIONS.md and the tests of combinations read this one table. Constants; thread-safe.
+// The methods that reduce the memory or the time of a run, as data: their names, the arguments that enable
+// them, the devices they apply to, and their numerical effect. `plimsoll bench`, `plimsoll fit`,
+// docs/COMBINATIONS.md and the tests of combinations use this one table. Thread-safe: constants.
 #pragma once
 
 #include <string_view>
@@ -8,30 +8,31 @@
 
 namespace plimsoll {
 
-// What a method does to the numbers of training.
+// The effect of a method on the numbers of a training run.
 enum class MethodEffect {
-  kSameBits,   // the same bits as without it
-  kSameSums,   // the same sums in another order
-  kRounding,   // numbers of another precision
-  kOtherPath,  // another optimizer or fewer parameters: what is learned differs
+  kSameBits,   // bit-identical to a run without the method
+  kSameSums,   // the same sums in a different order
+  kRounding,   // a different precision
+  kOtherPath,  // a different optimizer or fewer parameters, so the learned model differs
 };
 
 struct Method {
   std::string_view name;                // "bf16"
-  std::vector<std::string_view> words;  // the arguments of `plimsoll train` that switch it on
-  // Methods of one kind, "precision" or "optimizer", are alternatives: a search tries one of them at a time.
+  std::vector<std::string_view> words;  // the arguments of `plimsoll train` that enable it
+  // Methods of the same kind ("precision" or "optimizer") exclude each other, so a search tries at most one
+  // of them.
   std::string_view kind;
   MethodEffect effect = MethodEffect::kSameBits;
-  std::string_view not_on_cpu = {};  // why it has no meaning on a CPU; "" where it has
-  std::string_view not_in_fit = {};  // why `plimsoll fit` does not look at it; "" where it does
-  std::string_view help = {};        // a sentence
+  std::string_view not_on_cpu = {};  // the reason if it does not apply to a CPU, otherwise empty
+  std::string_view not_in_fit = {};  // the reason if `plimsoll fit` does not try it, otherwise empty
+  std::string_view help = {};        // one sentence
 };
 
-// Every method that this version has, in the order in which tables show them.
+// Returns every method of this version, in the order in which tables show them.
 const std::vector<Method>& method_table();
-// False where two of the methods set the same argument, which can hold the value of one of them only.
+// Returns false if two of the methods set the same argument, which can hold only one of their values.
 bool set_different_arguments(const std::vector<const Method*>& methods);
-// The method of that name, or nullptr.
+// Returns the method with this name, or nullptr.
 const Method* find_method(std::string_view name);
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
-// The GPUs of this machine: their memory, load and clocks, and what they can do. These are the figures of
-// nvidia-smi, read from the driver's management library, which is loaded at run time. Nothing is changed on a
-// card. A Monitor is used by one thread.
+// Reports the memory, load, clocks and capabilities of this machine's GPUs. These are the figures of
+// nvidia-smi, read from the driver's management library (NVML), which is loaded at run time. The monitor
+// changes no setting of a card. A Monitor may be used by one thread only.
 #pragma once
 
 #include <memory>
@@ -11,33 +11,35 @@
 namespace plimsoll {
 
 struct MonitorOptions {
-  // "" every GPU; "1" the GPU that nvidia-smi calls 1; "cuda:1" the second of CUDA_VISIBLE_DEVICES.
+  // The GPU to show: "" for all, "1" for the GPU with index 1 in nvidia-smi, "cuda:1" for the second device
+  // in CUDA_VISIBLE_DEVICES.
   std::string device = {};
-  bool with_capabilities = false;  // fp16, bf16, tf32, fp8: yes or no, and why
-  // Whether to measure, once, the memory of an empty CUDA context on each GPU that is shown. This process
-  // then makes one there.
+  bool with_capabilities = false;  // report support for fp16, bf16, tf32 and fp8, with the reasons
+  // Measure, once, the memory of an empty CUDA context on each GPU that is shown. This creates a context
+  // there in the current process.
   bool with_context = false;
-  // The driver's management library, by name or path.
+  // Name or path of the driver's management library.
   std::string library = "libnvidia-ml.so.1";
 };
 
 // One sample, in three formats.
 struct MonitorReport {
-  std::string table;  // for people: a block of rows a GPU
-  std::string lines;  // for a log that grows: one line a GPU
-  std::string json;   // for programs: one object on one line, no newline
+  std::string table;  // for people: a block of rows per GPU
+  std::string lines;  // for a growing log: one line per GPU
+  std::string json;   // for programs: one object on one line without a newline
 };
 
 class Monitor {
  public:
-  // Errors: kUsage where `device` is neither a number nor cuda:N; kDevice where there is no such GPU. With
-  // `device` "" a machine without a driver or a GPU is no error: reports show the host, and say why no GPU.
+  // Opens the management library. Errors: kUsage if `device` is neither a number nor cuda:N; kDevice if that
+  // GPU does not exist. If `device` is empty, a machine without a driver or a GPU is not an error: reports
+  // then show the host and the reason why there is no GPU.
   explicit Monitor(MonitorOptions options = {});
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Cost: some 10 ms a GPU.
+  // Takes one sample. Cost: about 10 ms per GPU.
   MonitorReport sample() const;
 
  private:

@@ -1,4 +1,4 @@
-// Texts for people, as the command line prints them. Pure functions; thread-safe.
+// Formats figures for people, as the command line prints them. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace plimsoll {
 
-// What stands beside a step in a progress line.
+// Additional figures of a progress line.
 struct ProgressContext {
   double tokens_per_second = 0;
   int64_t memory_bytes = 0;  // planned
   double elapsed_s = 0;
-  double remaining_s = -1;  // negative: not known
+  double remaining_s = -1;  // negative if unknown
 };
 
-// A bar of at most `columns` columns for a terminal; and one plain line.
+// Formats a step as a progress bar of at most `columns` columns for a terminal, or as one plain line.
 std::string format_progress_bar(const StepInfo& info, const ProgressContext& context, int columns = 100);
 std::string format_progress_line(const StepInfo& info, const ProgressContext& context);
 
-// "***** train metrics *****" and a line per metric, as Hugging Face prints them.
+// Formats "***** train metrics *****" and one line per metric, as Hugging Face prints them.
 std::string format_metrics(std::string_view split, const MetricMap& metrics);
 
-// Memory predicted, held and measured, with the verdict.
+// Formats the predicted, allocated and measured memory, and states if the prediction was right.
 std::string format_memory(const MemoryFigures& figures);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Which settings of a run (arguments.h) mean something to which command: all of them to train, fewer to the
-// others. Thread-safe: pure functions.
+// The settings (arguments.h) that each command uses: training uses all of them, the other commands use fewer.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <set>
@@ -14,16 +14,17 @@ enum class RunCommand { kTrain, kPlan, kEvaluate, kPredict };
 // "train", "plan", "eval", "predict".
 std::string_view to_string(RunCommand command);
 
-// Whether a setting changes what the command does or prints. Errors: kUsage for a name that does not exist.
+// Returns true if the setting changes the work or the output of the command. Errors: kUsage for an unknown
+// name.
 bool is_used_by(RunCommand command, std::string_view name);
 
-// arguments_help with what the command uses, and a line on the others. With "all" or a setting's name as
-// topic it is the same for every command. Errors: as arguments_help.
+// Returns arguments_help for the settings that the command uses, and a line about the others. With "all" or
+// the name of a setting as topic, the text is the same for every command. Errors: as arguments_help.
 std::string command_help(RunCommand command, std::string_view topic = "");
 
-// A note that names the settings among `given` which kEvaluate or kPredict does not use; "" where it uses all
-// of them. Always "" for kTrain, which uses all, and for kPlan, which may be given the settings of a training
-// run as they are.
+// Returns a note with the settings in `given` that kEvaluate or kPredict does not use, or an empty string if
+// it uses all of them. The result is always empty for kTrain, which uses all settings, and for kPlan, which
+// accepts all settings of a training run.
 std::string unused_note(RunCommand command, const std::set<std::string>& given);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// What a program sees of a run while it goes on: figures of a step, metrics, callbacks. Values; thread-safe
-// unless said.
+// The data that a program receives during a run: figures of a step, metrics, and callbacks. Thread-safe:
+// values.
 #pragma once
 
 #include <cstdint>
@@ -12,74 +12,77 @@
 
 namespace plimsoll {
 
-// Environment variables with their values, for the functions that need them: HF_HOME, HF_HUB_CACHE,
-// HUGGINGFACE_HUB_CACHE, XDG_CACHE_HOME and HOME say where caches are. The library never reads the process's
-// environment itself.
+// Environment variables for the functions that look up caches: HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
+// XDG_CACHE_HOME and HOME. The library never reads the environment of the process itself.
 using Environment = std::map<std::string, std::string>;
 
-// The figures of one optimizer step, complete when it is done.
+// The figures of one optimizer step, complete at the end of the step.
 struct StepInfo {
-  int64_t step = 0;  // optimizer steps done
+  int64_t step = 0;  // optimizer steps completed
   int64_t max_steps = 0;
-  double epoch = 0;          // fraction of the data seen
+  double epoch = 0;          // progress through the data, in epochs
   double loss = 0;           // mean over the real samples of this step
   double grad_norm = 0;      // before clipping
   double learning_rate = 0;  // used by this step
   int64_t num_tokens = 0;    // real tokens of this step
   int64_t num_sequences = 0;
-  int64_t num_rows_computed = 0;  // tokens of the buckets that ran: the real ones and the unused tail
-  // Time since the previous step ended (for the first: since training began), excluding evaluation and
-  // checkpointing; includes callbacks and logging. The log's tokens_per_second is over the sum of these.
+  int64_t num_rows_computed = 0;  // tokens of the buckets that ran: real tokens and the unused tail
+  // Time since the end of the previous step (for the first step: since the start of training). It excludes
+  // evaluation and checkpoints and includes callbacks and logging. tokens_per_second in the log is computed
+  // from the sum of these times.
   double step_ms = 0;
-  // The part of step_ms in which the run waited for a batch while the device had nothing to do.
+  // The part of step_ms in which the device was idle because the run waited for a batch.
   double data_wait_ms = 0;
-  // fp16 only: the factor that the loss was multiplied by for the backward pass.
+  // For fp16: the factor by which the loss was multiplied for the backward pass.
   double loss_scale = 1;
-  // fp16 only: the gradients overflowed. This step changed no weight, and the loss scale is halved for the
-  // next.
+  // For fp16: true if the gradients overflowed. The step then changed no weight, and the next step uses half
+  // the loss scale.
   bool skipped = false;
-  // Floating-point operations of this step's matrix products and attention, forward and backward. What was
-  // computed again to save memory does not count.
+  // Floating-point operations of the matrix products and the attention of this step, forward and backward.
+  // Recomputation is not counted.
   double model_flops = 0;
-  // The rate of the device's data sheet for such operations in the run's precision; 0 where there is none.
+  // The rate for such operations in the data sheet of the device, in the precision of the run; 0 if unknown.
   double peak_flops_per_s = 0;
 };
 
-// What a callback may ask of the training loop. All flags are false again when the next step ends.
+// Requests of a callback to the training loop. All flags are reset at the end of the next step.
 struct TrainControl {
-  bool stop = false;      // end after this step
+  bool stop = false;      // stop after this step
   bool evaluate = false;  // evaluate after this step
   bool save = false;      // save a checkpoint after this step
   bool log = false;       // write a log record after this step
 };
 
-// Derive from this to watch or steer a run. Called from the thread that trains; what it throws ends the run.
+// Base class for code that observes or controls a run. The training thread calls its functions. An exception
+// ends the run.
 class Callback {
  public:
   virtual ~Callback() = default;
   virtual void on_train_begin(int64_t /*max_steps*/) {}
   virtual void on_step_end(const StepInfo& /*info*/, TrainControl& /*control*/) {}
   virtual void on_log(const LogRecord& /*record*/) {}
-  // Metrics carry the prefix "eval_".
+  // The keys of the metrics begin with "eval_".
   virtual void on_evaluate(const StepInfo& /*info*/, const MetricMap& /*metrics*/,
                            TrainControl& /*control*/) {}
   virtual void on_save(const std::string& /*path*/) {}
-  // A line for people about something that slows the run down: a GPU that lowers its clocks for want of power
-  // or cooling (once for each cause), an fp16 step that was skipped because its gradients overflowed, time
-  // lost waiting for data.
+  // Receives a line for people about something that slows the run down: a GPU that reduces its clocks because
+  // of power or temperature (once per cause), an fp16 step that was skipped because its gradients overflowed,
+  // or time lost waiting for data.
   virtual void on_warning(const std::string& /*text*/) {}
-  // Between the batches of an evaluation or a prediction.
+  // Called between the batches of an evaluation or a prediction.
   virtual void on_evaluate_progress(int64_t /*rows_done*/, int64_t /*num_rows*/) {}
   virtual void on_train_end() {}
-  // For resuming: what this callback must remember. The text is kept in the checkpoint under its name.
+  // These functions support resuming: state() returns the data that the callback needs, and the checkpoint
+  // stores it under name().
   virtual std::string name() const { return {}; }
   virtual std::string state() const { return {}; }
   virtual void restore(const std::string& /*state*/) {}
 };
 
-// Stops when a metric has not improved by more than `threshold` in `patience` evaluations in a row. `metric`
-// is a key of the metrics of on_evaluate(), such as "eval_loss". Errors: on_evaluate() throws kUsage where
-// the metrics do not have that key; restore() throws kBadData for a text that state() did not write.
+// Stops the run when a metric has not improved by more than `threshold` in `patience` consecutive
+// evaluations. `metric` is a key of the metrics of on_evaluate(), such as "eval_loss". Errors: on_evaluate()
+// throws kUsage if the metrics do not contain that key; restore() throws kBadData for a text that state() did
+// not write.
 class EarlyStopping : public Callback {
  public:
   EarlyStopping(std::string metric, bool greater_is_better, int64_t patience, double threshold = 0.0);
@@ -98,12 +101,12 @@ class EarlyStopping : public Callback {
   int64_t evaluations_without_improvement_ = 0;
 };
 
-// How a run ended.
+// The result of a run.
 struct TrainOutput {
   int64_t step = 0;
-  bool interrupted = false;  // request_stop() ended it; the state is saved
-  // The run to resume had already finished: no step was done, its files in output_dir are unchanged, and
-  // `metrics` are those of the whole run.
+  bool interrupted = false;  // request_stop() ended the run; the state is saved
+  // True if the resumed run had already finished. In this case no step ran, the files in output_dir are
+  // unchanged, and `metrics` describes the complete run.
   bool was_complete = false;
   // train_loss, train_runtime (seconds), train_samples_per_second, train_steps_per_second, epoch, ...
   MetricMap metrics;
@@ -112,24 +115,26 @@ struct TrainOutput {
   LogHistory log_history;
 };
 
-// Scores per row, in the order of the file.
+// The scores of one row. Predictions are in the order of the file.
 struct Prediction {
   std::vector<float> logits;  // one per label
-  std::string label;          // the most likely class; for regression and multi-label: the values as text
+  std::string label;  // the most likely class; for regression and multi-label tasks, the values as text
 };
 
-// The bytes of a run, planned and observed.
+// The planned and observed memory of a run, in bytes.
 struct MemoryFigures {
   int64_t predicted_total_bytes = 0;
   int64_t arena_bytes = 0;
-  // Observed: where the used part of the arena ends, in units of 64 bytes (256 on a GPU). Used are bytes that
-  // were written, and scratch that was given to a kernel which ran.
+  // Observed end of the used part of the arena, rounded up to 64 bytes (256 on a GPU). Used bytes are bytes
+  // that were written and the scratch memory of kernels that ran.
   int64_t arena_high_water_bytes = 0;
-  // Observed: where the written part alone ends. It may be less, for a kernel need not write all its scratch.
+  // Observed end of the written part of the arena. It can be smaller because a kernel need not write all its
+  // scratch memory.
   int64_t arena_written_bytes = 0;
   int64_t lower_bound_bytes = 0;
   int64_t constant_bytes = 0;
-  int64_t measured_peak_bytes = 0;  // the process's VmHWM; on a GPU what NVML counts, less what others hold
+  // VmHWM of the process; on a GPU NVML's figure without the memory of other processes
+  int64_t measured_peak_bytes = 0;
 };
 
 }  // namespace plimsoll
