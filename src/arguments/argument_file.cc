@@ -46,7 +46,7 @@ std::string read_text(const std::string& path) {
   return std::move(text).str();
 }
 
-// Where in a text something stands. Lines and columns count from 1, columns in code points.
+// A position in a text. Lines and columns count from 1, columns in code points.
 struct Position {
   size_t line = 1;
   size_t column = 1;
@@ -65,7 +65,7 @@ Position position_of(std::string_view text, size_t offset) {
   return position;
 }
 
-// What a line holds up to and with the byte at the offset: its end, where it is long.
+// Returns the line up to and including the byte at the offset, shortened at the start if it is long.
 std::string line_until(std::string_view text, size_t offset) {
   constexpr size_t kShown = 40;
   text = text.substr(0, offset + 1);
@@ -77,7 +77,7 @@ std::string line_until(std::string_view text, size_t offset) {
   return fmt::format("'{}{}'", begin > first ? "..." : "", text.substr(begin));
 }
 
-// A file's name, and with it the line for messages, unless the text has no lines that a user could look up.
+// The text of a file with its name and, for messages, the line numbers, if the user can look up lines.
 class Source {
  public:
   Source(std::string_view name, std::string_view text, SourceLines lines)
@@ -87,14 +87,14 @@ class Source {
     return lines_ == SourceLines::kSay ? fmt::format("{}:{}", name_, line) : std::string(name_);
   }
   std::string at_offset(size_t offset) const { return at_line(position_of(text_, offset).line); }
-  // Syntax is looked for by column too.
+  // Syntax errors are located by line and column.
   std::string at_character(size_t offset) const {
     const Position position = position_of(text_, offset);
     return lines_ == SourceLines::kSay
                ? fmt::format("{}:{}:{}", name_, position.line, position.column)
                : fmt::format("{}: line {}, column {}", name_, position.line, position.column);
   }
-  // Bytes that no reader takes. Errors: kUsage.
+  // Refuses bytes that no reader accepts. Errors: kUsage.
   void require_text(std::string_view language) const {
     if (const size_t nul = text_.find('\0'); nul != std::string_view::npos) {
       throw_error(ErrorCode::kUsage, "{}: not {}: a NUL byte (0x00); a file of settings is text in UTF-8",
@@ -114,9 +114,10 @@ class Source {
   SourceLines lines_;
 };
 
-// What is wrong with a text that is no JSON. The library's message is "... while parsing value - unexpected
-// '}'; last read: '...'; expected ..." behind a number and a place of its own; what was read is shown from
-// the text. `num_taken` bytes were read, `key` was the last setting.
+// Throws the error for text that is not valid JSON. The library's message is "... while parsing value -
+// unexpected '}'; last read: '...'; expected ..." after a number and a position; the text that was last read
+// is taken from the source instead. `num_taken` is the number of bytes that were read, `key` the last
+// setting.
 [[noreturn]] void fail_json(const Source& source, size_t num_taken, const std::string& key,
                             const Json::exception& error) {
   const std::string_view text = source.text();
@@ -139,22 +140,22 @@ class Source {
               line_until(text, at));
 }
 
-// A key for a message; one that is longer than any setting's name is cut.
+// Returns a key for a message. A key longer than any name of a setting is shortened.
 std::string_view shown(const std::string& key) {
   size_t end = std::min<size_t>(key.size(), 64);
   while (end < key.size() && is_utf8_continuation(key[end])) --end;
   return std::string_view(key).substr(0, end);
 }
 
-// The offset of the last byte of a line.
+// Returns the offset of the last byte of a line.
 size_t end_of_line(std::string_view text, size_t line) {
   size_t end = text.find('\n');
   for (; line > 1 && end != std::string_view::npos; --line) end = text.find('\n', end + 1);
   return std::min(end, text.size());
 }
 
-// A YAML value as JSON in which every scalar is a text. Aliases can form a cycle or a bomb: depth and size
-// are limited.
+// Converts a YAML value to JSON in which every scalar is a text. Depth and size are limited because aliases
+// can form a cycle or grow exponentially.
 Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, size_t& num_nodes) {
   constexpr size_t kMaxNodes = 10000;
   if (depth > kMaxDepth || ++num_nodes > kMaxNodes) {
@@ -178,8 +179,9 @@ Json yaml_to_json(const YAML::Node& node, const std::string& where, int depth, s
   return Json(nullptr);
 }
 
-// yaml-cpp's parser finds one empty document after the other where a token stands that begins none, such as a
-// comma outside of brackets, and LoadAll() keeps them all until memory ends.
+// Stops yaml-cpp if it makes no progress. At a token that cannot start a document, such as a comma outside of
+// brackets, its parser finds one empty document after the other, and LoadAll() would store them until memory
+// runs out.
 class DocumentsAdvance final : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark& mark) override {

@@ -1,5 +1,5 @@
-// Settings in JSON and YAML, as layers of assignments. Thread-safe: pure functions but for reading the file
-// named.
+// Reads settings in JSON and YAML as layers of assignments. Thread-safe: pure functions except for reading
+// the named file.
 #pragma once
 
 #include <string>
@@ -10,18 +10,19 @@
 
 namespace plimsoll {
 
-// Whether a word names a file of settings by its ending: .json, .yaml or .yml.
+// Returns true if the word names a file of settings, that is, ends in .json, .yaml or .yml.
 bool is_argument_file(std::string_view word);
 
-// Reads a file by its ending. Errors: kUsage if it cannot be read, is over 16 MiB, or is not one object of
-// settings.
+// Reads a file in the format that its name implies. Errors: kUsage if it cannot be read, is larger than 16
+// MiB, or is not a single object of settings.
 std::vector<Assignment> read_argument_file(const std::string& path);
 
-// Whether a text has lines that a user can look up. One that a program wrote, or a part of a larger file, has
-// none.
+// Selects if messages contain line numbers. A text that a program wrote, or that is part of a larger file,
+// has no lines that the user could look up.
 enum class SourceLines { kSay, kOmit };
 
-// The same for text; `name` and the line open every message. Objects may nest at most 32 deep.
+// Reads settings from a text. Every message starts with `name` and the line. Objects may be nested at most 32
+// deep.
 std::vector<Assignment> read_argument_json(std::string_view text, std::string_view name, SourceLines lines);
 std::vector<Assignment> read_argument_yaml(const std::string& text, std::string_view name);
 

@@ -1,4 +1,4 @@
-// Settings in JSON and YAML files.
+// Tests of settings in JSON and YAML files.
 #include "arguments/argument_file.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using test::error_of;
 using test::parse;
 using test::usage_error;
 
-// A file in the build folder that lives as long as the test.
+// A file in the build folder that is removed at the end of the test.
 class TextFile {
  public:
   TextFile(const std::string& name, const std::string& text)
@@ -117,7 +117,7 @@ TEST(ArgumentFile, UnknownKeysNameTheFileAndTheNearestName) {
             "run.json: no_do_train: there is no such settin");
 }
 
-// The message for a file of this text, from its name on.
+// Returns the message for a file with this text, starting at the name of the file.
 std::string file_error(const std::string& name, const std::string& text,
                        const std::vector<std::string>& words = {}) {
   const TextFile file(name, text);
@@ -166,7 +166,7 @@ TEST(ArgumentFile, EveryFaultOfAYamlFileNamesItsLine) {
   EXPECT_EQ(file_error("a.yaml", "seed: 1\nmax_steps: [1, 2\n"),
             "a.yaml:3: not YAML: end of sequence flow not found, at 'max_steps: [1, 2'; expected lines of "
             "`setting: value`");
-  // yaml-cpp's LoadAll() does not come back from a comma alone.
+  // yaml-cpp's LoadAll() does not terminate for a single comma.
   EXPECT_EQ(
       file_error("a.yaml", "\n,"),
       "a.yaml:2: not YAML: what stands here begins nothing, at ','; expected lines of `setting: value`");

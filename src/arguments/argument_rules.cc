@@ -1,5 +1,5 @@
-// What settings mean for each other: contradictions, what this version refuses, and defaults that depend on
-// others.
+// Rules between settings: contradictions, settings that this version refuses, and defaults that depend on
+// other settings.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// A setting that asks for nothing, so that there is nothing to refuse or to remark.
+// Returns true if the setting requests nothing, so that it needs neither a refusal nor a note.
 bool is_inert(const Arguments& arguments, const Setting& setting) {
   if (is_default(arguments, setting)) return true;
   const auto* flag = std::get_if<std::optional<bool> Arguments::*>(&setting.member);
@@ -54,7 +54,7 @@ void check_contradictions(const Arguments& a) {
   }
 }
 
-// The two names of gradient checkpointing as one setting.
+// Merges the two names of gradient checkpointing into one setting.
 std::optional<bool> checkpointing(const Arguments& a) {
   if (a.gradient_checkpointing && a.activation_checkpointing &&
       *a.gradient_checkpointing != *a.activation_checkpointing) {
@@ -144,7 +144,7 @@ void check_output(const Arguments& a) {
                 "--output_dir is empty; name a folder, or leave it out for trainer_output");
 }
 
-// Data comes from one place: a data set by its name or files.
+// Checks that data comes from one source: a data set with a name, or files.
 void check_data(const Arguments& a) {
   if (a.dataset_name.empty()) return;
   const bool is_dummy = a.dataset_name == "dummy";
@@ -164,7 +164,7 @@ void check_data(const Arguments& a) {
     throw_error(ErrorCode::kUsage, "--dataset_name {} and --{} {} exclude each other; give one of them",
                 a.dataset_name, name, file);
   };
-  // A folder of GLUE may go with files of one's own to evaluate and to predict.
+  // A GLUE folder may be combined with other files for evaluation and prediction.
   exclude("train_file", a.train_file);
   if (!is_dummy) return;
   exclude("validation_file", a.validation_file);
@@ -236,7 +236,7 @@ void resolve_strategies(Arguments& a) {
   }
 }
 
-// What needs an evaluation while training, by name, or "".
+// Returns the setting that requires evaluations during training, or an empty string.
 std::string needs_evaluation(const Arguments& a) {
   if (a.lr_scheduler_type == "reduce_lr_on_plateau" || a.lr_scheduler_type == "greedy") {
     return "--lr_scheduler_type " + a.lr_scheduler_type;
@@ -259,7 +259,7 @@ void check_best_model(const Arguments& a) {
   }
   if (a.eval_strategy != "steps") return;
   const double eval_steps = *a.eval_steps;
-  // Shares are compared in millionths, as Hugging Face compares them.
+  // Fractions are compared in millionths, as Hugging Face compares them.
   const bool are_shares = eval_steps < 1.0 && a.save_steps < 1.0;
   const bool is_mixed = !are_shares && (eval_steps < 1.0 || a.save_steps < 1.0);
   const double scale = are_shares ? 1e6 : 1.0;
@@ -292,13 +292,14 @@ void resolve_words(Arguments& a) {
   }
 }
 
-// The type of the activations of such a run, by BitsAndBytesConfig's names.
+// Returns the type of the activations of the run, with the names of BitsAndBytesConfig.
 std::string_view activation_type(const Arguments& a) {
   if (a.bf16 || a.dtype == "bfloat16") return "bfloat16";
   return a.fp16 ? "float16" : "float32";
 }
 
-// Numbers in 4 bits become numbers of that type before a product, which needs both operands in one.
+// Checks the compute type of 4-bit weights. They are converted to it before a product, and both operands of a
+// product must have the same type.
 void check_compute_type(const Arguments& a) {
   const std::string& wanted = a.bnb_4bit_compute_dtype;
   const std::string_view has = activation_type(a);
@@ -328,7 +329,7 @@ void check_layers(const Arguments& a) {
   }
 }
 
-// One setting of adapters asks for them; the rank is then PEFT's.
+// Fills in the rank if any adapter setting is present; the default rank is that of PEFT.
 void resolve_adapter(Arguments& a) {
   if (a.lora_bias != "none") {
     throw_error(

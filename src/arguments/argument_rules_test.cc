@@ -1,4 +1,4 @@
-// What settings mean for each other: one test for each rule.
+// Tests of the rules between settings, one test per rule.
 #include <gtest/gtest.h>
 
 #include "arguments/argument_table.h"
@@ -187,7 +187,7 @@ TEST(ResolveArguments, ChecksOptimizerAndDevice) {
   }
 }
 
-// A value other than the default and not false, as text, for any setting.
+// Returns, for any setting, a text of a value that differs from the default and from false.
 std::string another_value(const Setting& setting) {
   const Arguments defaults;
   const std::string text = format_value(defaults, setting);
@@ -207,7 +207,8 @@ TEST(ResolveArguments, EverySettingWithoutEffectGetsOneNote) {
     Arguments arguments;
     set_from_text(arguments, setting, another_value(setting), setting.info.name);
     const std::vector<std::string> notes = resolve_arguments(arguments);
-    // A flag without a default that is set to true, everything else that differs from its default.
+    // The setting is a flag without a default that is set to true, or any other setting that differs from its
+    // default.
     ASSERT_EQ(notes.size(), 1u) << setting.info.name;
     EXPECT_EQ(notes[0], "--" + std::string(setting.info.name) +
                             " has no effect here: " + std::string(setting.info.note));
@@ -238,7 +239,7 @@ TEST(ResolveArguments, EveryRefusedSettingSaysWhy) {
   EXPECT_NO_THROW(parse({"--no_push_to_hub", "--no_fp16", "--no_gradient_checkpointing"}));
 }
 
-// What is wanted, beside what, and what the message says.
+// Each case has the requested type, the other settings, and the expected message.
 TEST(ResolveArguments, TheTypeThatFourBitsAreMultipliedInIsThatOfTheActivations) {
   const auto words = [](const char* wanted, std::vector<std::string> more) {
     more.insert(more.end(), {"--load_in_4bit", "--lora_r", "8", "--bnb_4bit_compute_dtype", wanted});
@@ -274,7 +275,7 @@ TEST(ResolveArguments, TheTypeThatFourBitsAreMultipliedInIsThatOfTheActivations)
   }
 }
 
-// Adapters are asked for by what chooses their modules too.
+// Options that select modules also request adapters.
 TEST(ResolveArguments, WhatLeavesModulesOutAsksForAdapters) {
   EXPECT_EQ(parse({"--exclude_modules", "query"}).arguments.lora_r, 8);
   EXPECT_EQ(parse({"--layers_to_transform", "0,1"}).arguments.lora_r, 8);

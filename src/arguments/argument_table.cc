@@ -22,8 +22,8 @@ std::string_view type_name() {
   return "key=value";
 }
 
-// Edits are insertion, deletion, replacement, and the swap of two neighbours (optimal string alignment
-// distance).
+// Computes the optimal string alignment distance. Edits are insertion, deletion, replacement, and swapping
+// two neighbours.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), size_t{0});
@@ -41,7 +41,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-// The candidate with the fewest edits, or "" if more than a third of the word would have to change.
+// Returns the candidate with the fewest edits, or an empty string if more than a third of the word would
+// change.
 std::string_view nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
   constexpr size_t kLongestName = 64;
   if (word.size() > kLongestName) return {};
@@ -62,7 +63,7 @@ std::string question(std::string_view best) {
   return best.empty() ? std::string{} : fmt::format(", did you mean '{}'?", best);
 }
 
-// What other trainers call a setting; only ever used to suggest a name.
+// Names of settings in other training programs, used only for suggestions.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kForeignNames = {{
     {"lr", "learning_rate"},
     {"batch_size", "per_device_train_batch_size"},
@@ -169,7 +170,7 @@ std::string did_you_mean_setting(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Setting& setting : settings()) names.push_back(setting.info.name);
   if (const std::string_view best = nearest(name, names); !best.empty()) return question(best);
-  // A piece of a long name is far from it by edits and yet near in meaning.
+  // Part of a long name needs many edits although its meaning is near.
   if (name.size() >= 4) {
     for (std::string_view candidate : names) {
       if (candidate.find(name) != std::string_view::npos) return question(candidate);

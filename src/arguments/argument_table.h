@@ -1,7 +1,7 @@
-// The table of settings as data: where each one lives in Arguments, how to find it by name, and what became
+// The table of settings as data: the field of Arguments for each setting, lookup by name, and the translation
 // of old names.
 //
-// Not the parser and not the text forms of values (value.h). Thread-safe: immutable after first
+// It contains neither the parser nor the text forms of values (value.h). Thread-safe: immutable after first
 // use.
 #pragma once
 
@@ -21,50 +21,50 @@ using ArgumentMember =
                  std::optional<double> Arguments::*, StringList Arguments::*, KeyValues Arguments::*>;
 
 struct Setting {
-  ArgumentInfo info;  // default_text is filled in by argument_table() only
+  ArgumentInfo info;  // only argument_table() fills in default_text
   ArgumentMember member;
 
-  // Takes no value on the command line, or True and False.
+  // Returns true if the setting takes either no value or True or False on the command line.
   bool is_flag() const;
   bool is_list() const { return std::holds_alternative<StringList Arguments::*>(member); }
   bool is_secret() const { return info.unit == "secret"; }
 };
 
-// In the order of declaration.
+// Returns all settings in the order of declaration.
 const std::vector<Setting>& settings();
-// Null if there is no such name.
+// Returns the setting with this name, or null.
 const Setting* find_setting(std::string_view name);
 
-// kOld: of Transformers before version 5, or of the example scripts then; read with a warning. kPeft: what
-// LoraConfig calls a setting; read without one.
+// The source of an alternative name. kOld: Transformers or the example scripts before version 5; accepted
+// with a warning. kPeft: the name in LoraConfig; accepted without a warning.
 enum class NameKind : uint8_t { kOld, kPeft };
 
-// A name that is read as another.
+// An alternative name of a setting.
 struct OldName {
   std::string_view name;
-  std::string_view replacement;  // "" if it is ignored
+  std::string_view replacement;  // empty if the setting is ignored
   std::string_view
-      true_value;  // what the replacement becomes if the old flag is true; "" if the value is carried over
+      true_value;  // value of the replacement if the old flag is true; if empty, the value is kept
   bool is_flag;
-  std::string_view note;  // for an ignored name: why
+  std::string_view note;  // for an ignored setting: the reason
   NameKind kind = NameKind::kOld;
 };
 const std::vector<OldName>& old_names();
 const OldName* find_old_name(std::string_view name);
 
-// A value of Transformers before version 5 that has another name now.
+// A value of Transformers before version 5 that has a new name.
 struct OldValue {
   std::string_view setting;
   std::string_view value;
   std::string_view replacement;
 };
 const std::vector<OldValue>& old_values();
-// Null if it is none.
+// Returns the row for this old value, or null.
 const OldValue* find_old_value(std::string_view setting, std::string_view value);
 
-// The words of "a|b|c".
+// Splits the choices of "a|b|c".
 std::vector<std::string_view> split_choices(std::string_view choices);
-// did_you_mean() among the names of settings, which knows a few names of other tools, such as lr.
+// Applies did_you_mean() to the names of settings. It also knows a few names of other tools, such as lr.
 std::string did_you_mean_setting(std::string_view name);
 
 }  // namespace plimsoll

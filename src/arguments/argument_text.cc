@@ -1,4 +1,4 @@
-// Settings for people: --help, the documentation page, resolved values, JSON and differences.
+// Formats settings for people: --help, the documentation page, resolved values, JSON and differences.
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kColumns = 100;
 
-// Appends words in lines of at most kColumns, every line behind `indent` blanks.
+// Appends words in lines of at most kColumns, each indented by `indent` blanks.
 void append_wrapped(std::string& out, std::string_view text, size_t indent) {
   std::string line;
   while (!text.empty()) {
@@ -30,7 +30,7 @@ void append_wrapped(std::string& out, std::string_view text, size_t indent) {
   out += std::string(indent, ' ') + line + "\n";
 }
 
-// What may be given for a setting: its interval, its choices, or "".
+// Returns the permitted values of a setting: its interval, its choices, or an empty string.
 std::string format_range(const ArgumentInfo& info) {
   if (info.range.find('|') == std::string_view::npos) return std::string(info.range);
   return fmt::format("{}", fmt::join(split_choices(info.range), ", "));
@@ -52,7 +52,7 @@ void append_setting(std::string& out, const ArgumentInfo& info) {
   append_wrapped(out, text, 8);
 }
 
-// The names of one status, in alphabetical order.
+// Returns the names with one status in alphabetical order.
 std::string names_with(ArgumentStatus status) {
   std::set<std::string_view> names;
   for (const ArgumentInfo& info : argument_table()) {
@@ -143,7 +143,7 @@ void append_group_page(std::string& out, ArgumentGroup group) {
   }
 }
 
-// How many names of each origin there are, by what is done with them.
+// Appends a table with the number of names per origin and status.
 void append_counts(std::string& out) {
   out += "| from | implemented | no effect | refused | all |\n|---|---|---|---|---|\n";
   for (const ArgumentOrigin origin : {ArgumentOrigin::kTrainer, ArgumentOrigin::kScript,
@@ -183,7 +183,7 @@ void append_old_names_page(std::string& out) {
   }
 }
 
-// A topic as it is given, --learning-rate or learning_rate.
+// Normalizes a topic that is given as --learning-rate or learning_rate.
 std::string topic_name(std::string_view topic) {
   while (topic.starts_with('-')) topic.remove_prefix(1);
   std::string name(topic);
@@ -285,7 +285,8 @@ std::string arguments_json(const Arguments& arguments) {
   for (const Setting& setting : settings()) {
     if (!setting.is_secret()) object[std::string(setting.info.name)] = value_json(arguments, setting);
   }
-  // Readers of settings refuse bytes that are not UTF-8; where a program sets them itself they become U+FFFD.
+  // Readers of settings refuse bytes that are not valid UTF-8. If a program sets such a value directly, the
+  // bytes become U+FFFD.
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

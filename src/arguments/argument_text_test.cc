@@ -1,4 +1,4 @@
-// Help, the documentation page, dumps and differences.
+// Tests of help, the documentation page, dumps and differences.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -51,7 +51,7 @@ TEST(ArgumentsText, PrintsResolvedValues) {
             "sead: there is no such setting, did you mean 'seed'?");
 }
 
-// Something other than the default for every setting, within its range.
+// Returns settings that all differ from their defaults and are within their ranges.
 Arguments all_changed() {
   Arguments arguments;
   for (const Setting& setting : settings()) {

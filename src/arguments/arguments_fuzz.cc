@@ -1,6 +1,6 @@
-// Fuzzes what reads settings: the words of a command line, files of JSON and of YAML. Anything but settings
-// or an Error of usage is a finding; so are settings that change when they are written and read again. The
-// first byte picks the reader.
+// Fuzzes the readers of settings: the words of a command line, JSON files and YAML files. A finding is any
+// outcome other than settings or a usage error, and settings that change when they are written and read
+// again. The first byte selects the reader.
 #include <cstddef>
 #include <cstdint>
 #include <sstream>
@@ -17,7 +17,8 @@
 namespace plimsoll {
 namespace {
 
-// The words of a command line, one a line. Words that name files are left out: the file system is no input.
+// Returns the words of a command line, one per line. Words that name files are skipped because the fuzzer
+// does not use the file system.
 std::vector<std::string> words_of(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream lines(text);

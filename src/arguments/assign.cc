@@ -27,7 +27,7 @@ void set_value(const Assignment& assignment, const Setting& setting, ParseResult
   result.explicitly_set.emplace(setting.info.name);
 }
 
-// The value of an old flag; null and false are the same.
+// Returns the value of an old flag; null counts as false.
 bool flag_value(const Assignment& assignment) {
   if (assignment.value.is_null()) return false;
   if (assignment.value.is_boolean()) return assignment.value.get<bool>();
@@ -75,7 +75,8 @@ void set_old(const Assignment& assignment, const OldName& old, bool replacement_
       fmt::format("{} is an old name, read as --{} {}", assignment.where, old.replacement, value));
 }
 
-// Settings are kept as JSON beside what a run writes, which is UTF-8. Files are checked when they are read.
+// Checks that a value is valid UTF-8, because settings are saved as JSON with the results of a run. Values in
+// files are checked when the file is read.
 void require_utf8(const Assignment& assignment) {
   for (const std::string* text : {&assignment.name, assignment.value.get_ptr<const std::string*>()}) {
     const size_t at = text == nullptr ? 0 : find_invalid_utf8(*text);

@@ -1,5 +1,5 @@
-// The text of --help for a part of the settings: what arguments_help and command_help share. Thread-safe:
-// pure functions.
+// Formats the text of --help for a subset of the settings. arguments_help and command_help share it.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace plimsoll {
 
-// As arguments_help, of the settings that `is_wanted` chooses; of a group in which it chooses none, a line
-// that says so. Errors: kUsage for a topic that does not exist.
+// Formats the help as arguments_help does, for the settings that `is_wanted` selects. A group without a
+// selected setting gets a line that says so. Errors: kUsage for an unknown topic.
 std::string help_of(std::string_view topic, const std::function<bool(const ArgumentInfo&)>& is_wanted);
 
-// Whether the topic is one setting, of now or of old, and no group of them.
+// Returns true if the topic is the current or old name of one setting, not of a group.
 bool is_setting_topic(std::string_view topic);
 
 }  // namespace plimsoll

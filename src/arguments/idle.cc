@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// Why a setting that differs from its default changes nothing, or "" where it counts.
+// Returns the reason why a setting that differs from its default has no effect, or an empty string if it has
+// one.
 using Reason = std::string (*)(const Arguments& arguments);
 
 struct IdleRule {
@@ -60,7 +61,7 @@ std::string of_evaluations(const Arguments& a) {
   return "nothing is evaluated while training: --eval_strategy steps or epoch does";
 }
 
-// In the order of declaration. Intervals of 0 say that nothing is wanted.
+// The rules in the order of declaration. An interval of 0 disables the action, so it is not reported.
 constexpr IdleRule kRules[] = {
     {"max_seq_length",
      [](const Arguments& a) -> std::string {
@@ -103,7 +104,7 @@ constexpr IdleRule kRules[] = {
     {"bnb_4bit_compute_dtype", of_four_bits},
     {"logging_steps",
      [](const Arguments& a) -> std::string {
-       // Evaluations without a number of their own take this one.
+       // Evaluations without their own interval use this one.
        const bool paces_evaluations = a.eval_strategy == "steps" && a.eval_steps == a.logging_steps;
        if (a.logging_strategy == "steps" || a.logging_steps == 0.0 || paces_evaluations) return {};
        return fmt::format("--logging_strategy is {}; steps logs every so many", a.logging_strategy);

@@ -1,7 +1,7 @@
-// Settings that are given and change nothing in a training run because of others that are given or are not.
+// Finds settings that were given but have no effect in a training run because of other settings.
 //
-// Not what this program never looks at: such a setting has its note in the table (arguments.inc). Hugging
-// Face's Trainer takes all of these without a word. Thread-safe: a pure function.
+// Settings that the program never uses are not covered here: their notes are in the table (arguments.inc).
+// Hugging Face's Trainer accepts all of these settings without a message. Thread-safe: a pure function.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// A note for each, in the order of declaration: the setting, its value, why nothing follows from it and what
-// would make it count. Requires: resolve_arguments(arguments) was called.
+// Returns one note per such setting, in the order of declaration: the setting, the reason why it has no
+// effect, and what would give it an effect. Requires: resolve_arguments(arguments) was called.
 std::vector<std::string> idle_notes(const Arguments& arguments);
 
 }  // namespace plimsoll

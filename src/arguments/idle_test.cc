@@ -1,5 +1,5 @@
-// Settings that change nothing beside the others: what is said of each, and that nothing is said where it
-// counts.
+// Tests of settings that have no effect in combination with others: the note for each, and that no note
+// appears if the setting has an effect.
 #include "arguments/idle.h"
 
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@ using test::parse;
 using Words = std::vector<std::string>;
 
 struct Case {
-  Words idle;        // what is given in vain
-  Words more;        // beside what
-  Words counts;      // beside what it is not in vain
-  std::string note;  // behind the name and the value
+  Words idle;        // settings without an effect
+  Words more;        // the settings they are combined with
+  Words counts;      // settings with which they have an effect
+  std::string note;  // the rest of the note after the name
 };
 
 Words joined(const Words& a, const Words& b) {
@@ -148,7 +148,7 @@ TEST(IdleNotes, NothingIsSaidWhereTheSettingCounts) {
   }
 }
 
-// What resolving fills in by itself was not given by anybody.
+// A value that resolve_arguments filled in was not given by the user.
 TEST(IdleNotes, FilledInSettingsGetNone) {
   for (const Words& words :
        {Words{"--eval_strategy", "epoch", "--save_strategy", "epoch", "--load_best_model_at_end"},

@@ -1,4 +1,4 @@
-// The reader of command lines: words to layers.
+// Reads command lines into layers of settings.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -14,27 +14,27 @@ namespace plimsoll {
 namespace {
 
 bool is_option(std::string_view word) {
-  // "-1" and "-.5" are values.
+  // The words "-1" and "-.5" are values.
   return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0 &&
          word[1] != '.';
 }
 
-// How many words an option may take, and what it looks like.
+// The number of words that an option may take, and its form.
 struct Option {
   std::string name;
   std::string where;
   bool is_flag = false;
   bool is_list = false;
-  bool is_repeatable = false;    // lists add up
-  bool may_stand_alone = false;  // a flag, or a text that then means True
+  bool is_repeatable = false;    // the lists of repeated options are concatenated
+  bool may_stand_alone = false;  // a flag, or a text for which no value means True
   bool is_negated = false;
 };
 
-// Which line of which file a setting comes from; "" for one from the command line.
+// The file and line that a setting comes from; empty for the command line.
 using Places = std::map<std::string, std::string, std::less<>>;
 
-// What is wrong between settings names them as on the command line. For those that stand in files it says
-// where: before the message for the first, behind it for others.
+// Adds the origin of settings to a message that names them as on the command line. The position of the first
+// setting that comes from a file goes before the message, those of the others after it.
 std::string with_places(const std::string& message, const Places& places) {
   std::string first;
   std::string others;
@@ -206,7 +206,7 @@ class CommandLine {
   std::span<const std::string> words_;
   const ParseOptions& options_;
   size_t next_ = 0;
-  std::string last_flag_;  // a flag that stood alone before the word being read
+  std::string last_flag_;  // a flag without a value before the current word
   std::vector<std::string> files_;
   std::vector<Assignment> layer_;
   Places places_;

@@ -1,4 +1,4 @@
-// The table against Hugging Face's names, and the reader of command lines.
+// Compares the table with Hugging Face's names, and tests the reader of command lines.
 #include "plimsoll/arguments.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 using test::error_of;
 using test::parse;
 
-// The fields of transformers 5.23's TrainingArguments that its constructor takes.
+// The fields of transformers 5.23's TrainingArguments that its constructor accepts.
 constexpr std::array kTrainingArguments = {"output_dir",
                                            "per_device_train_batch_size",
                                            "num_train_epochs",
@@ -136,7 +136,7 @@ constexpr std::array kTrainingArguments = {"output_dir",
                                            "resume_from_checkpoint",
                                            "local_rank"};
 
-// Those of the script run_glue.
+// The arguments of the script run_glue.
 constexpr std::array kRunGlue = {"model_name_or_path",
                                  "config_name",
                                  "tokenizer_name",
@@ -159,7 +159,8 @@ constexpr std::array kRunGlue = {"model_name_or_path",
                                  "validation_file",
                                  "test_file"};
 
-// Those of the first release of version 5, which users' documents count as 110, and what later releases add.
+// The settings of the first release of version 5, of which its documentation lists 110, and those of later
+// releases.
 constexpr std::array kSinceVersion5 = {"activation_checkpointing", "activation_checkpointing_kwargs",
                                        "dataloader_multiprocessing_context", "dataloader_in_order"};
 
@@ -212,7 +213,7 @@ TEST(ArgumentTable, EveryIntervalRefusesNanAndAWrongSide) {
   EXPECT_GT(num_intervals, 30);
 }
 
-// What LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23) are commonly given.
+// The common arguments of LoraConfig (peft 0.21) and BitsAndBytesConfig (transformers 5.23).
 TEST(ArgumentTable, KnowsTheNamesOfPeftAndBitsandbytes) {
   for (const char* name : {"r",
                            "target_modules",
@@ -259,7 +260,7 @@ TEST(ArgumentTable, EveryOldNameLeadsSomewhereAndWarnsOnce) {
                                                    : "4");
     if (replaced == "lora_bias") words.back() = "none";
     const ParseResult result = parse_arguments(words);
-    // PEFT's are names of today.
+    // The names from PEFT are current names, so they cause no warning.
     EXPECT_EQ(result.warnings.size(), old.kind == NameKind::kOld ? 1u : 0u) << old.name;
   }
 }
@@ -424,7 +425,8 @@ TEST(ParseArguments, ReadsPeftsNames) {
   EXPECT_EQ(error_of({"--r", "0"}), "--r: 0 is outside [1, 65536]");
 }
 
-// What only its default is taken for, in any case; a flag among texts by any word for it.
+// A refused setting accepts only its default, in upper or lower case; for a flag among texts, any word for
+// that value.
 TEST(ParseArguments, TakesTheDefaultsOfPeftAndRefusesTheRest) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"--task_type", "seq_cls"},
                                                 {"--peft_type", "lora"},

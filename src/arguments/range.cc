@@ -23,7 +23,7 @@ struct Interval {
   bool low_open, high_open;
 };
 
-// Reads "[0, 1)". The table is ours, so a bad text is our bug; a test reads every one of them.
+// Parses "[0, 1)". The table is part of the program, so an invalid text is a bug; a test parses all of them.
 Interval parse_interval(std::string_view text) {
   const size_t comma = text.find(',');
   PLIMSOLL_CHECK(

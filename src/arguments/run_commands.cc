@@ -16,8 +16,8 @@ namespace {
 
 using Names = std::span<const std::string_view>;
 
-// What only training does. The groups "learning rate and schedule" and "saving and resuming" are left out
-// whole.
+// Settings that only training uses. The groups "learning rate and schedule" and "saving and resuming" are
+// excluded as a whole.
 constexpr std::string_view kTrainingOnly[] = {
     "train_file",
     "max_train_samples",
@@ -73,14 +73,14 @@ constexpr std::string_view kTrainingOnly[] = {
     "early_stopping_threshold",
 };
 
-// What an evaluation uses beyond predicting.
+// Settings that evaluation uses in addition to those of prediction.
 constexpr std::string_view kEvaluationOnly[] = {
     "validation_file", "max_eval_samples",    "do_eval", "label_smoothing_factor", "prediction_loss_only",
     "report_to",       "skip_memory_metrics",
 };
 
-// What is no part of a plan: values that no size or operation depends on, and what happens while a run goes
-// on.
+// Settings that do not affect a plan: no size or operation depends on them, or they concern only the
+// execution of a run.
 constexpr std::string_view kNotPlanned[] = {
     "run_name",
     "dry_run",
@@ -117,7 +117,7 @@ bool has(Names names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A name that is mistyped above would count as used.
+// Returns true if all names above exist. A misspelled name would count as used.
 bool names_exist() {
   for (const Names names : {Names(kTrainingOnly), Names(kEvaluationOnly), Names(kNotPlanned)}) {
     for (std::string_view name : names) PLIMSOLL_CHECK(find_setting(name) != nullptr, "no setting {}", name);
@@ -178,7 +178,7 @@ std::string unused_note(RunCommand command, const std::set<std::string>& given) 
   std::vector<std::string> unused;
   for (const std::string& name : given) {
     const Setting* setting = find_setting(name);
-    // Others have a note or a refusal of their own.
+    // Other settings have their own note or refusal.
     const bool is_here = setting != nullptr && setting->info.status == ArgumentStatus::kImplemented;
     if (is_here && name != "report_to" && !is_used(command, setting->info)) unused.push_back("--" + name);
   }

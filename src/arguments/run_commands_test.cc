@@ -1,4 +1,4 @@
-// Which command uses which settings: help and notes.
+// Tests of the settings that each command uses: help and notes.
 #include "plimsoll/run_commands.h"
 
 #include <fmt/format.h>

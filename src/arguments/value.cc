@@ -81,7 +81,7 @@ struct ByteSuffix {
   std::string_view name;
   double factor;
 };
-// A bare letter is the power of two, as in other tools that take a memory limit.
+// A single letter is a power of two, as in other tools that take a memory limit.
 constexpr double kKi = 1024.0;
 constexpr std::array<ByteSuffix, 14> kByteSuffixes = {{{"", 1},
                                                        {"b", 1},
@@ -111,7 +111,7 @@ std::optional<int64_t> bytes_from_text(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
-// Words separated by commas; blanks around them do not count, empty words are dropped.
+// Splits words at commas. Blanks around words are ignored, and empty words are dropped.
 StringList list_from_text(std::string_view text) {
   StringList words;
   while (!text.empty()) {
@@ -153,14 +153,15 @@ KeyValues pairs_from_text(std::string_view text, std::string_view where) {
   return pairs;
 }
 
-// Settings with choices also take the flags that stand for "no" and "all": YAML reads a bare `no` as a flag.
+// Parses a choice. Settings with choices also accept flags for "no" and "all", because YAML reads a bare `no`
+// as a flag.
 std::string choice_from_text(const Setting& setting, std::string_view text) {
   const auto choices = split_choices(setting.info.range);
   const auto is_choice = [&](std::string_view word) {
     return std::ranges::find(choices, word) != choices.end();
   };
   if (is_choice(text)) return std::string(text);
-  // MRPC is mrpc, as run_glue reads it.
+  // The name MRPC means mrpc, as in run_glue.
   if (std::string word = lower(text); setting.info.name == "task_name" && is_choice(word)) return word;
   if (const auto flag = bool_from_text(text)) {
     const std::string_view word = *flag ? "all" : "no";
@@ -195,7 +196,7 @@ void from_text(std::string& value, const Setting& setting, std::string_view text
   if (setting.info.unit == "flag") {
     if (const auto flag = bool_from_text(text)) value = *flag ? "True" : "False";
   }
-  // What is refused but for its default: a name such as LORA, which people also write small.
+  // A refused setting accepts only its default, for example LORA, which may be written in lower case.
   if (setting.info.status != ArgumentStatus::kRefused) return;
   const std::string& only = default_arguments().*std::get<std::string Arguments::*>(setting.member);
   if (lower(value) == lower(only)) value = only;
@@ -259,7 +260,7 @@ void from_json(StringList& value, const Setting& setting, const Json& json, std:
     value = list_from_text(json.get_ref<const std::string&>());
     return;
   }
-  // PEFT's files have the numbers of layers, or one, as numbers.
+  // PEFT's files contain the numbers of layers, or a single one, as JSON numbers.
   const auto is_layer = [&](const Json& word) {
     return setting.info.unit == "layers" && word.is_number_unsigned();
   };
@@ -324,7 +325,7 @@ Json to_json(const T& value) {
   } else if constexpr (std::is_same_v<T, KeyValues>) {
     Json object = Json::object();
     for (const auto& [key, word] : value) {
-      // A number goes out as one if it comes back as the same text.
+      // A number is written as a number if its text is reproduced exactly.
       const Json number = Json::parse(word, nullptr, /*allow_exceptions=*/false);
       object[key] = number.is_number() && number.dump() == word ? number : Json(word);
     }

@@ -1,7 +1,7 @@
-// The values of settings as text and as JSON, both ways, and the range of each.
+// Converts the values of settings to and from text and JSON.
 //
-// Knows one setting at a time; what settings mean for each other is resolve_arguments. Thread-safe: pure
-// functions. `where` opens every error message: "--learning_rate", or "run.yaml:3: learning_rate".
+// These functions handle one setting at a time; rules between settings are in resolve_arguments. Thread-safe:
+// pure functions. Every error message starts with `where`: "--learning_rate", or "run.yaml:3: learning_rate".
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,23 +12,23 @@
 
 namespace plimsoll {
 
-// 'text' for a message, cut after 60 bytes.
+// Returns 'text' in quotes for a message, cut after 60 bytes.
 std::string in_quotes(std::string_view text);
 
-// yes/true/t/y/on/1 and no/false/f/n/off/0, in any case; anything else is no value.
+// Parses yes/true/t/y/on/1 and no/false/f/n/off/0 in upper or lower case. Returns nothing for any other word.
 std::optional<bool> bool_from_text(std::string_view text);
 
-// Reads a value as the command line gives it. Errors: kUsage with the expected type and the text.
+// Reads a value in command-line form. Errors: kUsage; the message contains the expected type and the text.
 void set_from_text(Arguments& arguments, const Setting& setting, std::string_view text,
                    std::string_view where);
-// Reads a value of a JSON document; null means the default. Errors: kUsage with the expected type and the
-// type found.
+// Reads a value of a JSON document; null means the default. Errors: kUsage; the message contains the expected
+// and the actual type.
 void set_from_json(Arguments& arguments, const Setting& setting, const nlohmann::ordered_json& value,
                    std::string_view where);
 
-// The value as the command line would give it; "" if not set.
+// Formats the value in command-line form; empty if it is not set.
 std::string format_value(const Arguments& arguments, const Setting& setting);
-// The value such that set_from_json reads it back; null if an optional is not set.
+// Returns the value in the form that set_from_json reads; null if an optional is not set.
 nlohmann::ordered_json value_json(const Arguments& arguments, const Setting& setting);
 
 bool is_default(const Arguments& arguments, const Setting& setting);

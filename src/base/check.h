@@ -1,6 +1,7 @@
-// Checks of our own invariants, on in every build, and the checked narrowing of integers. Thread-safe.
+// Checks of internal invariants, enabled in every build, and checked narrowing of integers. Thread-safe.
 //
-// A failed check is our bug (exit code 1). Faults of the user or the world throw plimsoll::Error instead.
+// A failed check is a bug in Plimsoll (exit code 1). Faults of the user or the environment throw
+// plimsoll::Error instead.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,16 +14,16 @@
 
 namespace plimsoll {
 
-// Throws Error{kInternal} with file, line, the condition's text and the message.
+// Throws Error{kInternal} with the file, the line, the text of the condition and the message.
 [[noreturn]] void fail_check(const char* file, int line, const char* condition, const std::string& message);
 
-// Throws Error{code} with a message formatted as fmt::format does.
+// Throws Error{code} with a message that is formatted by fmt::format.
 template <typename... Args>
 [[noreturn]] void throw_error(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The value as type To. Errors: kInternal if it does not fit.
+// Returns the value as type To. Errors: kInternal if it does not fit.
 template <std::integral To, std::integral From>
 constexpr To narrow(From value) {
   if (!std::in_range<To>(value)) {
@@ -33,7 +34,7 @@ constexpr To narrow(From value) {
 
 }  // namespace plimsoll
 
-// PLIMSOLL_CHECK(condition) or PLIMSOLL_CHECK(condition, "format", args...).
+// Usage: PLIMSOLL_CHECK(condition) or PLIMSOLL_CHECK(condition, "format", args...).
 #define PLIMSOLL_CHECK(condition, ...)                                                                \
   do {                                                                                                \
     if (!(condition)) [[unlikely]] {                                                                  \

@@ -1,4 +1,4 @@
-// A count with its noun, for people: "1 row", "2 rows". Thread-safe: pure functions.
+// Formats a count with its noun, for people: "1 row", "2 rows". Thread-safe: pure functions.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// Requires: the noun's plural ends in s.
+// Requires: the plural of the noun ends in s.
 template <typename Count>
 std::string counted(Count count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == Count{1} ? "" : "s");

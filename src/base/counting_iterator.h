@@ -1,6 +1,6 @@
-// An iterator over a text that leaves the number of bytes taken where a message can find it: the library that
-// parses JSON tells a position only of the errors that it finds itself. Thread-safety: a value; the count is
-// the caller's.
+// An iterator over a text that counts the bytes it has passed. The JSON library reports a position only for
+// the errors that it finds itself; this count gives every message a position. Thread-safety: a value; the
+// caller owns the count.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,8 @@ uint16_t f32_to_f16(float value) {
   if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);   // NaN
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or above
   if (magnitude < 0x38800000u) {
-    // Below the smallest normal number: the unit in the last place is 2^-24. Adding 2^-24 * 2^23 * 1.0 in
-    // fp32 would do it too; nearbyint states the rounding.
+    // The value is subnormal, so the unit in the last place is 2^-24. Adding 2^-24 * 2^23 * 1.0 in fp32 would
+    // round in the same way; nearbyint makes the rounding explicit.
     const float scaled = std::bit_cast<float>(magnitude) * 16777216.0f;
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(scaled)));
   }

@@ -1,4 +1,4 @@
-// Element types of tensors and the conversions between 16-bit and 32-bit floating point. Thread-safe: pure
+// Element types of tensors, and conversions between 16-bit and 32-bit floating point. Thread-safe: pure
 // functions.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace plimsoll {
 
 enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8 };
 
-// Bytes of one element.
+// Returns the size of one element in bytes.
 constexpr int64_t dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -33,7 +33,7 @@ constexpr bool is_floating(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
 }
 
-// "f64", "f32", "bf16", "f16", "i64", "i32", "u8": the names of the graph's text form.
+// Returns the name used in the text form of graphs: "f64", "f32", "bf16", "f16", "i64", "i32" or "u8".
 constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -54,10 +54,11 @@ constexpr std::string_view dtype_name(DType dtype) {
   return "?";
 }
 
-// The inverse of dtype_name; nothing if the name is unknown.
+// Returns the type with this name, or nothing if the name is unknown.
 std::optional<DType> parse_dtype(std::string_view name);
 
-// bfloat16: the upper half of an fp32. Rounds to nearest, ties to even; a NaN stays a (quiet) NaN.
+// Converts to bfloat16, the upper half of an fp32. Rounds to nearest, ties to even; a NaN stays a (quiet)
+// NaN.
 constexpr uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x0040u);
@@ -68,7 +69,7 @@ constexpr float bf16_to_f32(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// IEEE binary16. Rounds to nearest, ties to even; overflow gives infinity; subnormals are kept.
+// Converts to IEEE binary16. Rounds to nearest, ties to even; overflow gives infinity; subnormals are kept.
 uint16_t f32_to_f16(float value);
 float f16_to_f32(uint16_t bits);
 

@@ -16,7 +16,7 @@ TEST(DType, NamesRoundTrip) {
   EXPECT_FALSE(parse_dtype("f128"));
 }
 
-// Every 16-bit pattern survives the way to fp32 and back (NaNs stay NaNs).
+// Checks that every 16-bit pattern survives the conversion to fp32 and back (NaNs stay NaNs).
 TEST(DType, EverySixteenBitPatternRoundTrips) {
   for (uint32_t i = 0; i < 65536; ++i) {
     const auto bits = static_cast<uint16_t>(i);
@@ -36,8 +36,8 @@ TEST(DType, EverySixteenBitPatternRoundTrips) {
 }
 
 TEST(DType, RoundsToNearestTiesToEven) {
-  EXPECT_EQ(f32_to_bf16(1.0f + 1.0f / 256), 0x3f80);  // tie, even below
-  EXPECT_EQ(f32_to_bf16(1.0f + 3.0f / 256), 0x3f82);  // tie, even above
+  EXPECT_EQ(f32_to_bf16(1.0f + 1.0f / 256), 0x3f80);  // tie, the even value is below
+  EXPECT_EQ(f32_to_bf16(1.0f + 3.0f / 256), 0x3f82);  // tie, the even value is above
   EXPECT_EQ(f32_to_bf16(std::nextafter(1.0f + 1.0f / 256, 2.0f)), 0x3f81);
   EXPECT_EQ(f32_to_f16(1.0f + 1.0f / 2048), 0x3c00);
   EXPECT_EQ(f32_to_f16(1.0f + 3.0f / 2048), 0x3c02);

@@ -19,7 +19,7 @@ struct ErrnoText {
   const char* advice;
 };
 
-// What a person can do about the failures that disks really have.
+// Advice for the failures that occur on real disks.
 constexpr ErrnoText kErrnoTexts[] = {
     {ENOENT, "ENOENT", "check the path"},
     {ENOTDIR, "ENOTDIR", "a part of the path before the last is not a folder; check the path"},
@@ -56,8 +56,7 @@ std::string compose(FileOperation operation, const std::string& path, int error_
                      std::generic_category().message(error_number), name, advice);
 }
 
-// A missing or forbidden input is the user's bad data; whatever else the system reports is the machine's
-// fault.
+// A missing or unreadable input is invalid user data. All other failures are faults of the machine.
 ErrorCode classify(FileOperation operation, int error_number) {
   const bool reads = operation == FileOperation::kOpenRead || operation == FileOperation::kRead ||
                      operation == FileOperation::kStatus || operation == FileOperation::kList ||
@@ -129,7 +128,7 @@ std::string join_path(std::string_view folder, std::string_view name) {
 }
 
 namespace {
-// "a/b//" names the same folder as "a/b".
+// Removes trailing slashes, because "a/b//" names the same folder as "a/b".
 std::string_view without_trailing_slashes(std::string_view path) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   return path;
@@ -220,7 +219,7 @@ WrittenFile hash_file(FileSystem& files, const std::string& path) {
 }
 
 std::string temporary_path(const std::string& path) {
-  // A count tells those of this process apart, its number those of several processes.
+  // The count makes the name unique within this process, the process number between processes.
   static std::atomic<uint64_t> count{0};
   const std::string name =
       fmt::format("{}{}-{}-{}", kTemporaryPrefix, file_name(path), ::getpid(), count.fetch_add(1));
@@ -237,7 +236,7 @@ void replace_file(FileSystem& files, const std::string& path, std::string_view c
     try {
       files.remove_file(temporary);
     } catch (const FileError&) {
-      // It was never made, or the disk fails again: the first error is the one to report.
+      // The temporary file was not created, or the disk failed again. The first error is reported.
     }
     throw;
   }
@@ -257,7 +256,7 @@ void make_folders(FileSystem& files, const std::string& path) {
 void remove_tree(FileSystem& files, const std::string& path) {
   const std::string parent = parent_folder(path);
   const std::string name = file_name(path);
-  // The parent's list says what the entry itself is; status() would follow a link out of the tree.
+  // The parent's list contains the kind of the entry itself; status() would follow a link out of the tree.
   if (!files.status(parent)) return;
   const std::vector<FolderEntry> entries = files.list(parent);
   const auto entry = std::ranges::find(entries, name, &FolderEntry::name);

@@ -1,19 +1,18 @@
-// Files and folders with explicit durability: the one door to the disk for everything that Plimsoll must not
-// lose, and an interface, so that tests put a disk behind it that fails or loses power at any call
-// (base/file_fault.h).
+// Files and folders with explicit durability. All data that Plimsoll must not lose goes through this
+// interface. Tests replace it with a disk that fails or loses power at any call (base/file_fault.h).
 //
-// What it is not: no mapping of files into memory and no hidden buffers. A read goes by pread into the
-// caller's memory and a write goes out of it, so that the memory of the process stays as planned.
+// It does not map files into memory and has no hidden buffers: pread reads directly into the caller's memory
+// and write writes directly from it, so the memory of the process stays as planned.
 //
-// Durability follows POSIX and assumes no more. Written bytes survive a crash after File::sync(); a name
-// (created, renamed, removed) survives after sync_folder() of the folder that holds it.
+// Durability relies on POSIX only. Written bytes survive a crash after File::sync(). A name that was created,
+// renamed or removed survives after sync_folder() of its folder.
 //
-// Thread-safety: a FileSystem may be used by several threads; pread on one File may be called by several
-// threads at once, everything else on a File by one. Paths are UTF-8 byte strings with '/' between folders.
+// Thread-safety: several threads may use one FileSystem and call pread on one File. All other functions of a
+// File may be called by one thread at a time. Paths are UTF-8 byte strings with '/' between folders.
 //
-// Errors: every function throws FileError on a failure of the operating system. Its message names the
-// operation, the path, the system's text and what to do. Code kBadData for an input that is missing or may
-// not be read, else kDevice.
+// Errors: every function throws FileError if the operating system reports a failure. The message names the
+// operation, the path, the system's text and the remedy. The code is kBadData for an input that is missing or
+// not readable, otherwise kDevice.
 #pragma once
 
 #include <cstddef>
@@ -49,13 +48,13 @@ enum class FileOperation : uint8_t {
   kReadLink,
 };
 
-// "open", "create", "write"...: the word that messages and traces use.
+// Returns the verb that messages and traces use: "open", "create", "write", ...
 std::string_view file_operation_name(FileOperation operation);
 
-// An Error that remembers what the operating system said.
+// An Error that stores the failed operation and the error number of the operating system.
 class FileError : public Error {
  public:
-  // Composes the message "cannot <operation> '<path>': <text> (<NAME>); <what to do>".
+  // Creates the message "cannot <operation> '<path>': <text> (<NAME>); <what to do>".
   FileError(FileOperation operation, const std::string& path, int error_number);
   FileOperation operation() const { return operation_; }
   int error_number() const { return error_number_; }
@@ -69,7 +68,7 @@ enum class FileKind : uint8_t { kFile, kFolder, kLink, kOther };
 
 struct FolderEntry {
   std::string name;
-  FileKind kind = FileKind::kFile;  // of the entry itself: a symbolic link is kLink
+  FileKind kind = FileKind::kFile;  // kind of the entry itself: a symbolic link is kLink
 };
 
 struct FileStatus {
@@ -77,17 +76,17 @@ struct FileStatus {
   int64_t size_bytes = 0;
 };
 
-// An open file. Closed by the destructor without a report; a writer calls sync() and close() to learn of late
-// errors.
+// An open file. The destructor closes it and ignores errors; a writer must call sync() and close() to learn
+// of late errors.
 class File {
  public:
   virtual ~File() = default;
-  // Reads from `offset` until destination is full or the file ends. Returns the number of bytes read.
+  // Reads from `offset` until the destination is full or the file ends. Returns the number of bytes read.
   virtual int64_t pread(std::span<std::byte> destination, int64_t offset) const = 0;
-  // Appends all of `bytes` after what this File has written so far.
+  // Appends all of `bytes` to the data that was written through this File.
   virtual void write(std::span<const std::byte> bytes) = 0;
-  // Returns when what was written is on the disk. After an error the file must be written anew: the kernel
-  // may have dropped the bytes, and a second sync would report success.
+  // Returns when the written data is on the disk. After an error the file must be written again from the
+  // start: the kernel may have dropped the bytes, and a second sync would report success.
   virtual void sync() = 0;
   virtual void close() = 0;
   virtual int64_t size_bytes() const = 0;
@@ -98,82 +97,84 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual std::unique_ptr<File> open_read(const std::string& path) = 0;
-  // A new empty file, or an existing one cut to nothing.
+  // Creates a file, or truncates an existing one to zero bytes.
   virtual std::unique_ptr<File> create(const std::string& path) = 0;
-  // An existing or new file; writes go to its end.
+  // Opens an existing file or creates it. Writes append to its end.
   virtual std::unique_ptr<File> open_append(const std::string& path) = 0;
-  // Of what the path leads to, through symbolic links; nothing if nothing is there.
+  // Returns the status of the file that the path refers to, following symbolic links, or nothing if it does
+  // not exist.
   virtual std::optional<FileStatus> status(const std::string& path) = 0;
-  // Sorted by name, without "." and "..".
+  // Returns the entries sorted by name, without "." and "..".
   virtual std::vector<FolderEntry> list(const std::string& folder) = 0;
-  // Makes one folder; its parent exists. No error if a folder is there already.
+  // Creates one folder. Its parent must exist. An existing folder is not an error.
   virtual void make_folder(const std::string& path) = 0;
-  // Atomic; replaces a file, a link or an empty folder at `to`.
+  // Renames atomically. Replaces a file, a link or an empty folder at `to`.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void sync_folder(const std::string& path) = 0;
-  // Removes a file or a symbolic link (never what it leads to).
+  // Removes a file or a symbolic link (never the target of the link).
   virtual void remove_file(const std::string& path) = 0;
   // Removes an empty folder.
   virtual void remove_folder(const std::string& path) = 0;
-  // A symbolic link at `path` whose text is `target`.
+  // Creates a symbolic link at `path` that refers to `target`.
   virtual void make_link(const std::string& target, const std::string& path) = 0;
-  // The text of a symbolic link; nothing if `path` is no link or does not exist.
+  // Returns the target of a symbolic link, or nothing if `path` is not a link or does not exist.
   virtual std::optional<std::string> read_link(const std::string& path) = 0;
 };
 
-// The machine's own file system.
+// Returns the file system of this machine.
 FileSystem& posix_file_system();
 
-// "folder/name"; just the name when the folder is empty.
+// Returns "folder/name", or only the name if the folder is empty.
 std::string join_path(std::string_view folder, std::string_view name);
-// The folder that holds `path` ("." if it has no '/'), and its last part.
+// Return the folder that contains `path` ("." if the path has no '/') and the last component of the path.
 std::string parent_folder(std::string_view path);
 std::string file_name(std::string_view path);
 
-// Bytes that are hashed, copied or converted at once. The only memory that the functions below take of their
-// own.
+// Size of the chunks in which files are hashed, copied or converted. The functions below allocate no more
+// than this.
 inline constexpr int64_t kFileChunkBytes = 256 * 1024;
 
-// The whole of a text file. Errors: kBadData if it is larger than max_bytes (both values are named).
+// Reads a complete text file. Errors: kBadData if it is larger than max_bytes; the message states both sizes.
 std::string read_text_file(FileSystem& files, const std::string& path, int64_t max_bytes);
 
-// Fills destination from `offset`. Errors: kBadData if the file ends before (what it was for, wanted, found).
+// Fills the destination with the bytes from `offset`. Errors: kBadData if the file is too short; the message
+// states `what` the bytes are for and both sizes.
 void read_exactly(const File& file, std::span<std::byte> destination, int64_t offset, std::string_view what);
 
-// Name, size and hash of a file that was written.
+// The name, size and hash of a file that was written.
 struct WrittenFile {
   std::string name;
   int64_t size_bytes = 0;
   Hash128 hash;
 };
 
-// Creates `path` with this content and syncs the file (not its folder).
+// Creates `path` with this content and syncs the file, but not its folder.
 WrittenFile write_synced_file(FileSystem& files, const std::string& path, std::string_view content);
 
-// Copies a file byte for byte in bounded chunks and syncs the copy (not its folder).
+// Copies a file in bounded chunks and syncs the copy, but not its folder.
 WrittenFile copy_synced_file(FileSystem& files, const std::string& from, const std::string& to);
 
-// Names of files that are being written begin with this, so that what a killed process leaves can be told and
-// removed.
+// Prefix of the names of unfinished files. Files with this prefix that a killed process left can be
+// recognized and removed.
 inline constexpr std::string_view kTemporaryPrefix = ".plimsoll-tmp-";
 
-// A name beside `path`, in the same folder, to write to before it is renamed to `path`. No two calls give the
-// same one, in this process or in others of this machine. Thread-safe.
+// Returns a temporary name in the folder of `path`, to be renamed to `path` later. Every call returns a
+// different name, within this process and between the processes of this machine. Thread-safe.
 std::string temporary_path(const std::string& path);
 
-// Replaces `path` so that a crash at any moment leaves the old content or the new: temporary name, sync,
-// rename, sync of the folder. For files up to the size of a string. A failure leaves the old content and
-// nothing else.
+// Replaces `path` such that a crash at any moment leaves either the old or the new content: writes to a
+// temporary name, syncs, renames, and syncs the folder. The content must fit into a string. If it fails, the
+// old content remains and no other file is left.
 void replace_file(FileSystem& files, const std::string& path, std::string_view content);
 
-// Hash of a whole file, read in bounded chunks.
+// Computes the hash of a complete file, which is read in bounded chunks.
 WrittenFile hash_file(FileSystem& files, const std::string& path);
 
-// Makes the folder and every missing one above it; each new name is synced in its parent.
+// Creates the folder and its missing parents, and syncs each parent.
 void make_folders(FileSystem& files, const std::string& path);
 
-// Removes a file, a link, or a folder with all that it holds. Links are not followed. Nothing there is no
-// error.
+// Removes a file, a link, or a folder with its content. Links are not followed. It is not an error if `path`
+// does not exist.
 void remove_tree(FileSystem& files, const std::string& path);
 
 }  // namespace plimsoll

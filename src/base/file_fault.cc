@@ -59,7 +59,7 @@ void FaultyFileSystem::before(FileOperation operation, const std::string& path, 
   const bool power_goes = call == power_at_;
   const bool fails = fail_at_ >= 0 && (persistent_ ? call >= fail_at_ : call == fail_at_);
   if (!power_goes && !fails) return;
-  // A disk that is full still removes files.
+  // A full disk can still remove files.
   const bool removes = operation == FileOperation::kRemoveFile || operation == FileOperation::kRemoveFolder;
   if (!power_goes && persistent_ && removes) return;
   if (partly) partly();

@@ -1,5 +1,5 @@
-// A disk for tests: files in memory with POSIX's durability and no more, and a wrapper that fails or stops at
-// any call.
+// A disk for tests: a file system in memory that guarantees only POSIX durability, and a wrapper that fails
+// or stops at any call.
 //
 // Not linked into the product. Not thread-safe.
 #pragma once
@@ -16,33 +16,34 @@
 
 namespace plimsoll {
 
-// What is left on the disk after the power went. POSIX allows each of these, and everything between.
+// The state of the disk after a power failure. POSIX permits each of these and everything between them.
 enum class AfterCrash : uint8_t {
-  kKeepAll,        // all calls reached the disk: what a killed process leaves
-  kLoseUnsynced,   // names and bytes that were not synced are gone
-  kKeepNamesOnly,  // names are there, bytes that were not synced are gone (a journal of metadata only)
-  kTornData,       // names are there, half of the bytes that were not synced are
-  kInnerFirst,  // changes in folders without folders are there, unsynced names in the folders above them are
-                // gone
+  kKeepAll,        // all calls reached the disk, as after a killed process
+  kLoseUnsynced,   // names and bytes that were not synced are lost
+  kKeepNamesOnly,  // all names exist, but bytes that were not synced are lost (a journal of metadata only)
+  kTornData,       // all names exist, and half of the bytes that were not synced
+  // changes in the innermost folders are kept, but names in their parents that were not synced are lost
+  kInnerFirst,
 };
 
 inline constexpr AfterCrash kAllCrashes[] = {AfterCrash::kKeepAll, AfterCrash::kLoseUnsynced,
                                              AfterCrash::kKeepNamesOnly, AfterCrash::kTornData,
                                              AfterCrash::kInnerFirst};
 
-// A file system in memory that knows which bytes and which names are durable. Starts with an empty durable
-// folder "/". Paths that do not begin with '/' count from there; "." and ".." as in POSIX, symbolic links
-// too.
+// A file system in memory that tracks which bytes and names are durable. It starts with an empty durable
+// folder "/". Paths without a leading '/' are relative to that folder. ".", ".." and symbolic links work as
+// in POSIX.
 class MemoryFileSystem final : public FileSystem {
  public:
   MemoryFileSystem();
   ~MemoryFileSystem() override;
 
-  // The state after a power failure now; what is left is durable. Open files must not be used any more.
+  // Sets the state after a power failure at this moment. Everything that remains is durable. Open files must
+  // not be used afterwards.
   void crash(AfterCrash policy);
-  // An independent copy of everything, open files excluded.
+  // Returns an independent copy of everything except open files.
   std::unique_ptr<MemoryFileSystem> clone() const;
-  // Flips one bit, as a failing disk does.
+  // Flips one bit, as a failing disk might do.
   void damage(const std::string& path, int64_t byte);
 
   std::unique_ptr<File> open_read(const std::string& path) override;
@@ -66,27 +67,29 @@ class MemoryFileSystem final : public FileSystem {
   std::shared_ptr<Node> root_;
 };
 
-// Thrown where the power goes. Not an Error and not a std::exception, so that no handler mistakes it for a
-// failure that the program lives to handle; every later call on the same FaultyFileSystem throws it again.
+// Thrown at a simulated power failure. It is neither an Error nor a std::exception, so no handler can mistake
+// it for a failure that the program survives. Every later call on the same FaultyFileSystem throws it again.
 struct PowerLoss {};
 
-// Passes every call on to another file system, counts and records them, and fails one as told.
+// Forwards every call to another file system, counts and records the calls, and injects the configured
+// failure.
 class FaultyFileSystem final : public FileSystem {
  public:
   explicit FaultyFileSystem(FileSystem& inner) : inner_(inner) {}
 
-  // Call number `call` (from 0, over all calls that change or sync something) fails with this errno; a write
-  // puts half of its bytes first, as a disk that runs full does.
+  // Makes call number `call` fail with this errno. Calls that change or sync something are counted from 0. A
+  // failing write first writes half of its bytes, as a full disk does.
   void fail_at(int64_t call, int error_number) { fail_at_ = call, error_number_ = error_number; }
-  // From then on all such calls fail with it: a disk that stays full.
+  // Makes all such calls from this one on fail, as on a disk that stays full.
   void fail_from(int64_t call, int error_number) { fail_at(call, error_number), persistent_ = true; }
-  // The power goes just before call number `call` has an effect (a write puts half of its bytes first).
+  // Simulates a power failure just before call number `call` takes effect (a write first writes half of its
+  // bytes).
   void lose_power_at(int64_t call) { power_at_ = call; }
 
-  // Every read of a file at this path fails with this errno.
+  // Makes every read of the file at this path fail with this errno.
   void fail_reads_of(const std::string& path, int error_number) { bad_reads_[path] = error_number; }
 
-  // Calls so far that change or sync something, as "write tmp-x/model.safetensors 128".
+  // Returns the calls so far that changed or synced something, as "write tmp-x/model.safetensors 128".
   const std::vector<std::string>& trace() const { return trace_; }
   int64_t num_calls() const { return static_cast<int64_t>(trace_.size()); }
 
@@ -103,8 +106,8 @@ class FaultyFileSystem final : public FileSystem {
   void make_link(const std::string& target, const std::string& path) override;
   std::optional<std::string> read_link(const std::string& path) override;
 
-  // For the files it opens: records the call, then throws if this is the one to fail. `partly` runs before it
-  // throws.
+  // Called by the files that this object opens: records the call, then throws if this call must fail.
+  // `partly` runs before the exception is thrown.
   void before(FileOperation operation, const std::string& path, const std::string& detail,
               const std::function<void()>& partly = {});
   void check_power() const;

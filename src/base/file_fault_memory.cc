@@ -8,11 +8,11 @@
 
 namespace plimsoll {
 
-// Invariant: a file is durable up to `synced_data`, a folder with `synced_entries`; what a durable entry
-// leads to has been reached by that name at the time of the sync, whatever it is called now.
+// Invariant: a file is durable up to `synced_data`, a folder with `synced_entries`. The target of a durable
+// entry had that name at the time of the sync, whatever its current name is.
 struct MemoryFileSystem::Node {
   FileKind kind = FileKind::kFile;
-  std::string data;  // of a file; the target of a link, which is durable with its name
+  std::string data;  // content of a file, or target of a link, which is durable together with its name
   std::string synced_data;
   std::map<std::string, std::shared_ptr<Node>> entries;
   std::map<std::string, std::shared_ptr<Node>> synced_entries;
@@ -21,7 +21,7 @@ struct MemoryFileSystem::Node {
 struct MemoryFileSystem::Place {
   std::shared_ptr<Node> folder;  // null for "/" itself
   std::string name;
-  std::shared_ptr<Node> node;  // null if nothing has that name
+  std::shared_ptr<Node> node;  // null if the name does not exist
 };
 
 namespace {
@@ -63,7 +63,7 @@ bool holds_folders(const Node& node) {
   return std::ranges::any_of(node.entries, is_folder) || std::ranges::any_of(node.synced_entries, is_folder);
 }
 
-// Applies a crash to a node that is still reachable, then to all below it.
+// Applies a crash to a node that is still reachable, and then to its descendants.
 void crash_node(Node& node, AfterCrash policy) {
   if (node.kind == FileKind::kFile) {
     switch (policy) {
@@ -90,13 +90,14 @@ void crash_node(Node& node, AfterCrash policy) {
   node.synced_entries = node.entries;
 }
 
-// Copies keep identity: a node that is reachable twice (as a current and as a durable entry) stays one node.
+// Copies a node and its descendants. A node that is reachable twice, as a current and as a durable entry,
+// stays one node.
 std::shared_ptr<Node> clone_node(const std::shared_ptr<Node>& node,
                                  std::map<const Node*, std::shared_ptr<Node>>& copies) {
   auto& copy = copies[node.get()];
   if (copy) return copy;
   copy = std::make_shared<Node>();
-  std::shared_ptr<Node> result = copy;  // The reference dies when the map grows.
+  std::shared_ptr<Node> result = copy;  // the reference becomes invalid when the map grows
   result->kind = node->kind;
   result->data = node->data;
   result->synced_data = node->synced_data;

@@ -19,7 +19,7 @@ namespace {
   throw FileError(operation, path, error_number);
 }
 
-// Linux moves at most 0x7ffff000 bytes in one call; a smaller limit keeps a call interruptible.
+// Linux transfers at most 0x7ffff000 bytes per call; a smaller limit keeps a call interruptible.
 constexpr size_t kMaxBytesPerCall = size_t{1} << 30;
 
 class PosixFile final : public File {
@@ -62,7 +62,7 @@ class PosixFile final : public File {
 
   void close() override {
     const int descriptor = std::exchange(descriptor_, -1);
-    // After EINTR Linux has closed the descriptor all the same, and closing it again could hit another
+    // Linux has closed the descriptor even if close returned EINTR. Closing it again could close another
     // thread's file.
     if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR) fail(FileOperation::kClose, path_);
   }
@@ -123,7 +123,7 @@ class PosixFileSystem final : public FileSystem {
       if (name == "." || name == "..") continue;
       struct stat status {};
       if (::fstatat(::dirfd(stream.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) continue;  // Somebody removed it between the two calls.
+        if (errno == ENOENT) continue;  // another process removed it between the two calls
         fail(FileOperation::kList, join_path(folder, name));
       }
       entries.push_back({name, kind_of_mode(status.st_mode)});
@@ -149,7 +149,8 @@ class PosixFileSystem final : public FileSystem {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) fail(FileOperation::kSyncFolder, path);
     PosixFile folder(descriptor, path);
-    // Some network file systems have no such call for folders (EINVAL) and make names durable by themselves.
+    // Some network file systems do not support this call for folders (EINVAL); their names are durable
+    // without it.
     if (::fsync(descriptor) != 0 && errno != EINVAL) fail(FileOperation::kSyncFolder, path);
   }
 
@@ -182,8 +183,7 @@ class PosixFileSystem final : public FileSystem {
     } while (descriptor < 0 && errno == EINTR);
     if (descriptor < 0) fail(operation, path);
     auto file = std::make_unique<PosixFile>(descriptor, path);
-    // Opening a folder for reading succeeds, and only the first read would fail, with a message that
-    // misleads.
+    // Opening a folder for reading succeeds, and the first read would fail with a misleading message.
     struct stat status {};
     if (::fstat(descriptor, &status) != 0) fail(operation, path);
     if (S_ISDIR(status.st_mode)) throw FileError(operation, path, EISDIR);

@@ -26,7 +26,7 @@ std::string message_of(const std::function<void()>& call, ErrorCode code) {
   return {};
 }
 
-// Both file systems do the same for the same calls.
+// Both file systems must behave in the same way.
 void exercise(FileSystem& files, const std::string& root) {
   const std::string folder = join_path(root, "a/b");
   make_folders(files, folder);
@@ -189,7 +189,7 @@ TEST(MemoryFileSystem, OnlyWhatWasSyncedSurvives) {
     after->crash(policy);
     EXPECT_EQ(read_text_file(*after, "/d/f", 100), text);
   }
-  // A rename that was not synced may be undone.
+  // A rename that was not synced may be lost.
   files.rename("/d/f", "/d/g");
   const auto undone = files.clone();
   undone->crash(AfterCrash::kLoseUnsynced);
@@ -197,7 +197,7 @@ TEST(MemoryFileSystem, OnlyWhatWasSyncedSurvives) {
   EXPECT_FALSE(undone->status("/d/g"));
 }
 
-// At every call and after every kind of crash there is the old content or the new.
+// After a crash of any kind at any call, the file has either the old or the new content.
 TEST(File, ReplaceIsAtomic) {
   int64_t num_calls = 1;
   for (int64_t call = 0; call < num_calls; ++call) {
@@ -222,7 +222,7 @@ TEST(File, ReplaceIsAtomic) {
   EXPECT_EQ(num_calls, 7) << "create, write, sync, close, rename, sync folder";
 }
 
-// A disk that refuses leaves the old content, and no temporary file that a later run would meet.
+// A disk that refuses a write leaves the old content and no temporary file that a later run would find.
 TEST(File, ReplaceThatFailsLeavesTheOldFileAlone) {
   for (int64_t call = 0; call < 5; ++call) {
     MemoryFileSystem disk;

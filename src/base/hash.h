@@ -1,7 +1,8 @@
-// Content hashes: XXH3 of 64 and 128 bits, through libxxhash. Not cryptographic: they find damage, not
-// malice.
+// Content hashes: XXH3 with 64 and 128 bits, computed by libxxhash. The hashes are not cryptographic: they
+// detect damage, not manipulation.
 //
-// Free functions are thread-safe; a stream belongs to one thread at a time and owns its state (under 1 KiB).
+// The free functions are thread-safe. A stream may be used by one thread at a time and owns its state (under
+// 1 KiB).
 #pragma once
 
 #include <compare>
@@ -21,25 +22,26 @@ struct Hash128 {
   auto operator<=>(const Hash128&) const = default;
 };
 
-// XXH3 of the bytes, equal to what a stream over the same bytes gives and to what `xxhsum -H3` / `-H2` print.
+// Return the XXH3 hash of the bytes, equal to the result of a stream over the same bytes and to the output of
+// `xxhsum -H3` and `-H2`.
 uint64_t hash64(std::span<const std::byte> bytes);
 uint64_t hash64(std::string_view text);
 Hash128 hash128(std::span<const std::byte> bytes);
 Hash128 hash128(std::string_view text);
 
-// Lower-case hexadecimal, most significant digit first, always 16 or 32 digits.
+// Formats a hash as 16 or 32 lower-case hexadecimal digits, most significant digit first.
 std::string to_hex(uint64_t hash);
 std::string to_hex(const Hash128& hash);
-// The inverse of to_hex; nothing unless the text is exactly 32 hexadecimal digits.
+// Parses the result of to_hex. Returns nothing if the text is not exactly 32 hexadecimal digits.
 std::optional<Hash128> parse_hash128(std::string_view hex);
 
-// The hash of bytes that arrive in pieces; where the pieces end does not matter.
+// Computes the hash of bytes that arrive in pieces. The boundaries between the pieces do not matter.
 class HashStream64 {
  public:
   HashStream64();
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text);
-  // The hash of everything so far; more may follow.
+  // Returns the hash of everything so far; more data may follow.
   uint64_t digest() const;
 
  private:

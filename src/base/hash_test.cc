@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Published test vectors of XXH3 with seed 0.
+// The published test vectors of XXH3 with seed 0.
 TEST(Hash, KnownValues) {
   EXPECT_EQ(to_hex(hash64("")), "2d06800538d394c2");
   EXPECT_EQ(to_hex(hash128("")), "99aa06d3014798d86001c324468d497f");

@@ -1,5 +1,6 @@
-// The values of --optim: every name that Hugging Face's Trainer knows (OptimizerNames of its
-// training_args.py), what it means here, or why it is refused. Pure data; thread-safe.
+// The values of --optim: every name that Hugging Face's Trainer knows (OptimizerNames in its
+// training_args.py), with the optimizer that it selects here or the reason why it is refused. Thread-safe:
+// pure data.
 #pragma once
 
 #include <span>
@@ -9,12 +10,12 @@ namespace plimsoll {
 
 struct OptimizerName {
   std::string_view name;
-  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, or adamw_8bit, lion_8bit,
-  // sgd_8bit, adagrad_8bit. Empty where the name is refused.
+  // The optimizer that runs under this name: adamw, sgd, adafactor, adagrad, lion, adamw_8bit, lion_8bit,
+  // sgd_8bit or adagrad_8bit. Empty if the name is refused.
   std::string_view runs = {};
-  // Whether its states lie in the host's memory: on a GPU they are copied for each update.
+  // True if its states are stored in host memory; on a GPU they are copied for each update.
   bool is_paged = false;
-  // Where it is refused: why, and the nearest name that runs.
+  // For a refused name: the reason, and the nearest name that is supported.
   std::string_view reason = {};
   std::string_view nearest = {};
 
@@ -22,7 +23,7 @@ struct OptimizerName {
 };
 
 std::span<const OptimizerName> optimizer_names();
-// The row of that name; null if there is none.
+// Returns the row with this name, or null if the name is unknown.
 const OptimizerName* find_optimizer_name(std::string_view name);
 
 }  // namespace plimsoll

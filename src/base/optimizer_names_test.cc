@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// OptimizerNames of transformers 5.23 (training_args.py), in its order.
+// OptimizerNames of transformers 5.23 (training_args.py), in the same order.
 constexpr std::string_view kTrainerNames[] = {"adamw_torch",
                                               "adamw_torch_fused",
                                               "adamw_torch_xla",

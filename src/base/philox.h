@@ -1,17 +1,19 @@
 // Counter-based random numbers: Philox4x32 (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as
 // 1, 2, 3", SC 2011, section 5.2). Thread-safe: pure functions. The same (seed, step, site, element) gives
-// the same number on every device, so that a recomputed dropout mask is the same mask and none is stored.
+// the same number on every device. A recomputed dropout mask is therefore the same mask, and no mask is
+// stored.
 //
-// The numbering that every kernel on every device follows, bit for bit:
+// Every kernel on every device uses this numbering, bit for bit:
 //   key     = {low 32 bits of seed, high 32 bits of seed}
 //   counter = {low 32 bits of block, high 32 bits of block, site, step}
-// `site` names the op that draws (one per dropout in the graph), `step` is the number of the micro-batch in
-// the run.
+// `site` identifies the op that draws (one per dropout in the graph). `step` is the number of the micro-batch
+// in the run.
 //
-// General use (philox_element): ten rounds, block = element / 4, and the number of `element` is lane
-// (element % 4) of the output, 32 bits. Dropout and stochastic rounding (random_half): seven rounds, the
-// fewest of Philox4x32 that pass BigCrush (table 2 of the paper), block = element / 8, and the number of
-// `element` is 16 bits: of lane (element / 2 % 4) the low half where the element is even, else the high half.
+// General use (philox_element): ten rounds, block = element / 4, and the number of `element` is lane (element
+// % 4) of the output, 32 bits. Dropout and stochastic rounding (random_half): seven rounds, the smallest
+// number for which Philox4x32 passes BigCrush (table 2 of the paper), block = element / 8. The number of
+// `element` has 16 bits: the low half of lane (element / 2 % 4) if the element is even, otherwise the high
+// half.
 #pragma once
 
 #include <array>
@@ -25,7 +27,7 @@ inline constexpr uint32_t kPhiloxM1 = 0xCD9E8D57u;
 inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u;
 inline constexpr uint32_t kPhiloxW1 = 0xBB67AE85u;
 
-// Four 32-bit numbers for one counter and key.
+// Returns four 32-bit numbers for one counter and key.
 template <int kRounds>
 constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < kRounds; ++round) {
@@ -43,14 +45,15 @@ constexpr std::array<uint32_t, 4> philox4x32_10(std::array<uint32_t, 4> counter,
   return philox4x32<10>(counter, key);
 }
 
-// Who draws: the run's seed, the micro-batch's number and the op's site.
+// Identifies the source of random numbers: the seed of the run, the number of the micro-batch and the site of
+// the op.
 struct RandomSite {
   uint64_t seed = 0;
   uint32_t step = 0;
   uint32_t site = 0;
 };
 
-// The four numbers of elements 4*block .. 4*block+3.
+// Returns the four numbers of elements 4*block to 4*block+3.
 constexpr std::array<uint32_t, 4> philox_block(const RandomSite& where, uint64_t block) {
   return philox4x32_10(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), where.site, where.step},
@@ -64,7 +67,8 @@ constexpr uint32_t philox_element(const RandomSite& where, uint64_t element) {
 inline constexpr int kHalfRounds = 7;
 inline constexpr uint64_t kHalvesOfBlock = 8;
 
-// The four words with the numbers of elements 8*block .. 8*block+7, the low half of a word first.
+// Returns the four words with the numbers of elements 8*block to 8*block+7; the low half of a word comes
+// first.
 constexpr std::array<uint32_t, 4> random_halves(const RandomSite& where, uint64_t block) {
   return philox4x32<kHalfRounds>(
       {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), where.site, where.step},
@@ -76,16 +80,16 @@ constexpr uint16_t random_half(const RandomSite& where, uint64_t element) {
   return static_cast<uint16_t>(element % 2 == 0 ? word & 0xffffu : word >> 16);
 }
 
-// Dropout keeps an element when its number is at least this: round(p * 2^16), at most 2^16 - 1. An element is
-// so dropped with probability p rounded to 16 bits, off by at most 2^-17 = 7.6e-6 (up to p = 1 - 2^-16).
-// Requires 0 <= p < 1.
+// Returns the smallest number for which dropout keeps an element: round(p * 2^16), at most 2^16 - 1. The
+// probability of dropping an element is thus p rounded to 16 bits, with an error of at most 2^-17 = 7.6e-6
+// (up to p = 1 - 2^-16). Requires: 0 <= p < 1.
 inline uint32_t dropout_threshold(double p) {
   const double scaled = std::nearbyint(p * 65536.0);
   return scaled >= 65535.0 ? 65535u : static_cast<uint32_t>(scaled);
 }
 
-// What a kept element is multiplied by: fp32 of 1 / (1 - p) for the p that is drawn, so that the expectation
-// of what dropout gives is what it was given.
+// Returns the factor for kept elements: 1 / (1 - p) in fp32, with the rounded p, so that the expectation of
+// the output of dropout equals its input.
 inline float dropout_scale(double p) {
   return static_cast<float>(65536.0 / (65536.0 - static_cast<double>(dropout_threshold(p))));
 }

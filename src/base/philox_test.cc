@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Known answers of the Random123 distribution (kat_vectors, philox4x32 10).
+// Known answers from the Random123 distribution (kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -15,7 +15,7 @@ TEST(Philox, KnownAnswers) {
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-// Of the same file, philox4x32 7.
+// Known answers from the same file (philox4x32 7).
 TEST(Philox, KnownAnswersOfSevenRounds) {
   EXPECT_EQ(philox4x32<7>({0, 0, 0, 0}, {0, 0}),
             (std::array<uint32_t, 4>{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}));
@@ -41,14 +41,15 @@ TEST(Philox, DropoutKeepsTheRightShare) {
   constexpr int64_t kDraws = 1 << 20;
   for (int64_t i = 0; i < kDraws; ++i)
     kept += random_half(where, static_cast<uint64_t>(i)) >= threshold ? 1 : 0;
-  // The standard deviation of the share is sqrt(0.09 / 2^20) = 2.9e-4; five of them.
+  // The tolerance is five standard deviations; the standard deviation of the fraction is sqrt(0.09 / 2^20) =
+  // 2.9e-4.
   EXPECT_NEAR(static_cast<double>(kept) / kDraws, 0.9, 1.5e-3);
   EXPECT_EQ(dropout_threshold(0.0), 0u);
   EXPECT_EQ(dropout_scale(0.0), 1.0f);
   EXPECT_EQ(dropout_threshold(0.5), 32768u);
   EXPECT_EQ(dropout_scale(0.5), 2.0f);
   EXPECT_EQ(dropout_threshold(0.999999), 65535u);
-  // What is dropped and what the rest is multiplied by belong together.
+  // The probability of dropping and the scale of the kept elements must match.
   for (const double p : {0.1, 0.3, 0.00001, 0.9999}) {
     const double dropped = static_cast<double>(dropout_threshold(p)) / 65536.0;
     EXPECT_NEAR(dropped, p, 0x1p-17);

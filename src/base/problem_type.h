@@ -1,4 +1,4 @@
-// What a sequence classifier is asked: Hugging Face's `problem_type`. Thread-safe: pure functions.
+// The task of a sequence classifier, called `problem_type` by Hugging Face. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace plimsoll {
 
 enum class ProblemType : uint8_t { kSingleLabel, kMultiLabel, kRegression };
 
-// As config.json writes it.
+// Returns the name in config.json.
 constexpr std::string_view problem_type_name(ProblemType type) {
   switch (type) {
     case ProblemType::kSingleLabel:
@@ -22,7 +22,7 @@ constexpr std::string_view problem_type_name(ProblemType type) {
   return "?";
 }
 
-// The inverse; nothing for another word.
+// Returns the type with this name, or nothing for any other word.
 constexpr std::optional<ProblemType> find_problem_type(std::string_view word) {
   for (ProblemType type : {ProblemType::kSingleLabel, ProblemType::kMultiLabel, ProblemType::kRegression}) {
     if (problem_type_name(type) == word) return type;

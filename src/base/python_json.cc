@@ -10,8 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// ASCII only; the library escapes the same characters in the same way as Python. Bytes that are not UTF-8
-// become U+FFFD.
+// Escapes to ASCII; the library escapes the same characters as Python and in the same way. Bytes that are not
+// valid UTF-8 become U+FFFD.
 std::string python_string(const std::string& text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
@@ -24,7 +24,7 @@ void append_python(std::string& out, const Json& value, int indent, int depth) {
   if (value.is_object() && !value.empty()) {
     out.push_back('{');
     const char* separator = "";
-    for (const auto& [key, member] : value.items()) {  // Sorted: the object is a std::map.
+    for (const auto& [key, member] : value.items()) {  // sorted, because the object is a std::map
       out.append(separator);
       new_line(depth + 1);
       out.append(python_string(key));

@@ -1,4 +1,4 @@
-// Expected texts are those of Python 3.11's repr and json.dumps.
+// The expected texts are the output of Python 3.11's repr and json.dumps.
 #include "base/python_json.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Work that several threads share, for the short time of one call. Not for kernels, whose threads are those
-// of device/cpu/parallel.h.
+// Distributes the work of one call over several threads. Kernels do not use it; their threads are those of
+// device/cpu/parallel.h.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace plimsoll {
 
-// Calls work(i) on threads 0 to num_threads - 1, of which 0 is the caller's, and returns when all have ended.
-// Where the system refuses a thread, fewer are called: whatever there is to do has to be shared out while it
-// is done (by a counter, say), so that those that there are do all of it. 0 threads are as 1. Requires: work
-// does not throw.
+// Calls work(i) on threads 0 to num_threads - 1, where thread 0 is the caller, and returns when all calls
+// have returned. If the system refuses to create a thread, fewer calls are made. The work must therefore be
+// distributed dynamically, for example by a counter, so that the existing threads do all of it. 0 threads
+// count as 1. Requires: work does not throw.
 template <typename Work>
 void run_on_threads(size_t num_threads, const Work& work) {
   std::vector<std::jthread> threads;
@@ -21,7 +21,7 @@ void run_on_threads(size_t num_threads, const Work& work) {
   try {
     for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&work, i] { work(i); });
   } catch (const std::system_error&) {
-    // At a limit of the system's; the caller's own thread is always there.
+    // The system's limit is reached; the thread of the caller always runs.
   }
   work(size_t{0});
 }

@@ -33,7 +33,7 @@ TEST(RunOnThreads, NoThreadsAreAsOne) {
   EXPECT_EQ(calls, 1);
 }
 
-// Leaves the process room for next to no further stack: a thread's takes 8 MiB of addresses.
+// Limits the address space so that almost no further thread stack fits: a stack takes 8 MiB of addresses.
 void limit_addresses() {
   int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -42,7 +42,7 @@ void limit_addresses() {
   if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(3);
 }
 
-// 64 threads want 512 MiB. Exit code 0: all 1000 pieces of the work are done, by fewer than 64.
+// 64 threads would need 512 MiB. Exit code 0 means that fewer than 64 threads did all 1000 pieces of work.
 [[noreturn]] void share_out_work_with_few_threads() {
   limit_addresses();
   std::atomic<int> next{0};

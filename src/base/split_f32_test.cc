@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// Every upper half with lower halves at and around the tie, and a stride through the rest.
+// Tests every upper half with lower halves at and around the tie, and with a stride through the rest.
 TEST(SplitF32, GivesBackEveryBit) {
   int64_t ties = 0, checked = 0;
   for (uint32_t upper = 0; upper < 65536; ++upper) {
@@ -25,7 +25,7 @@ TEST(SplitF32, GivesBackEveryBit) {
       ASSERT_EQ(std::bit_cast<uint32_t>(join_f32(parts)), upper << 16 | low);
       ++checked;
       if (low == 0x8000) {
-        // A tie goes away from zero.
+        // A tie is rounded away from zero.
         ++ties;
         ASSERT_GT(std::fabs(high), std::fabs(value));
       } else {
@@ -60,7 +60,7 @@ TEST(SplitF32, SpecialValues) {
   for (const float value : {kInfinity, -kInfinity, 0.0f, -0.0f, std::numeric_limits<float>::max()}) {
     EXPECT_EQ(std::bit_cast<uint32_t>(join_f32(split_f32(value))), std::bit_cast<uint32_t>(value));
   }
-  // What a GPU writes for a NaN, whose bits would carry over into a zero.
+  // This is the NaN that a GPU writes; rounding its bits would carry over into a zero.
   const float nan = std::bit_cast<float>(0x7fffffffu);
   EXPECT_TRUE(std::isnan(bf16_to_f32(split_f32(nan).high)));
 }

@@ -1,14 +1,14 @@
-// Units that more than one room counts in.
+// Units that several rooms use.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll {
 
-// Bytes of a MiB.
+// The number of bytes in a MiB.
 inline constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Whole MiB in so many bytes, what is left over dropped, as nvidia-smi counts.
+// Converts bytes to MiB, rounded down as in nvidia-smi.
 constexpr int64_t whole_mib(int64_t bytes) {
   return bytes / kMiB;
 }

@@ -1,5 +1,5 @@
-// Where a text stops being UTF-8: for readers that refuse what is not, each with a message of its own.
-// Not a converter. Thread-safe: pure functions.
+// Finds invalid UTF-8, for readers that refuse it with their own messages. It does not convert text.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace plimsoll {
 
-// Whether a byte is the second or a later one of a code point.
+// Returns true if the byte is the second or a later byte of a code point.
 constexpr bool is_utf8_continuation(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0u) == 0x80u;
 }
 
-// Bytes of the valid sequence at the front, or 0. Requires: the text is not empty.
+// Returns the number of bytes of the valid sequence at the start, or 0 if it is invalid. Requires: the text
+// is not empty.
 constexpr size_t utf8_sequence_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -28,7 +29,8 @@ constexpr size_t utf8_sequence_length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
-// The offset of the first byte that is not UTF-8; the size of the text where all of it is.
+// Returns the offset of the first byte that is not valid UTF-8, or the size of the text if all of it is
+// valid.
 constexpr size_t find_invalid_utf8(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {

@@ -1,5 +1,5 @@
-// Raw typed views, the only form in which kernels see memory: a pointer and an element type, no shape (shapes
-// are in each kernel's argument struct), no ownership. Thread-safe: values only.
+// Raw typed views, the only form in which kernels access memory: a pointer and an element type. Views have no
+// shape (shapes are in the argument struct of each kernel) and no ownership. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct DTypeOf<uint8_t> {
   static constexpr DType value = DType::kU8;
 };
 
-// A 16-bit float as it lies in memory.
+// The memory representation of a 16-bit float.
 struct BF16 {
   uint16_t bits;
 };
@@ -48,7 +48,7 @@ struct DTypeOf<F16> {
   static constexpr DType value = DType::kF16;
 };
 
-// What a kernel reads. Null (`!view`) where an optional operand is absent.
+// An input of a kernel. It is null (`!view`) if an optional operand is absent.
 struct ConstView {
   const void* data = nullptr;
   DType dtype = DType::kF32;
@@ -61,7 +61,7 @@ struct ConstView {
                    dtype_name(DTypeOf<T>::value));
     return static_cast<const T*>(data);
   }
-  // Element i converted to double, for references and tests. Cost: a switch per element.
+  // Returns element i converted to double, for references and tests. Cost: a switch per element.
   double load(int64_t i) const {
     switch (dtype) {
       case DType::kF64:
@@ -83,13 +83,13 @@ struct ConstView {
   }
 };
 
-// What a kernel writes (and may read when its contract says so).
+// An output of a kernel, which may also be read if the contract of the kernel says so.
 struct View {
   void* data = nullptr;
   DType dtype = DType::kF32;
 
   explicit operator bool() const { return data != nullptr; }
-  operator ConstView() const { return {data, dtype}; }  // NOLINT: a View is readable wherever a ConstView is
+  operator ConstView() const { return {data, dtype}; }  // NOLINT: a View can be read like a ConstView
   template <typename T>
   T* as() const {
     PLIMSOLL_CHECK(dtype == DTypeOf<T>::value, "view of {} written as {}", dtype_name(dtype),
@@ -97,7 +97,7 @@ struct View {
     return static_cast<T*>(data);
   }
   double load(int64_t i) const { return ConstView(*this).load(i); }
-  // Rounds to nearest, ties to even, through fp32 for the 16-bit types.
+  // Stores element i. Rounds to nearest, ties to even, through fp32 for the 16-bit types.
   void store(int64_t i, double value) const {
     switch (dtype) {
       case DType::kF64:
@@ -125,7 +125,7 @@ struct View {
   }
 };
 
-// What a gradient-producing kernel does with its destination.
+// Selects if a kernel that computes a gradient overwrites its destination or adds to it.
 enum class Accumulate : uint8_t { kOverwrite, kAdd };
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// What the tests of settings share: parsing words, and the message of the error that words raise. Tests only.
+// Shared code of the tests of settings: parses words and returns the message of the error that they raise.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ inline ParseResult parse(const std::vector<std::string>& words) {
   return parse_arguments(words);
 }
 
-// Runs `body`, which must raise kUsage, and returns the message.
+// Runs `body`, which must throw kUsage, and returns the message.
 template <typename Body>
 std::string usage_error(const Body& body) {
   try {

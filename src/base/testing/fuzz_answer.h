@@ -1,4 +1,4 @@
-// What the libFuzzer programs share. For those alone. Thread-safe: no state.
+// Shared code of the libFuzzer programs. Thread-safe: no state.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// Calls `call`: a value is an answer, and so is an Error of one of these codes. Any other fault leaves the
-// function, and is a finding.
+// Runs `call`. Both a normal return and an Error with one of these codes are accepted. Any other exception
+// leaves the function and is a finding of the fuzzer.
 template <typename Call>
 void expect_value_or(std::initializer_list<ErrorCode> codes, Call&& call) {
   try {
