@@ -1,23 +1,23 @@
-// Checkpoints of a run: `checkpoint-N` folders that Hugging Face's from_pretrained opens and that a run
-// resumes from bitwise.
+// Checkpoints of a run: `checkpoint-N` folders that Hugging Face's from_pretrained can open and from which a
+// run resumes bit for bit.
 //
-// Invariants, each held by tests that stop the disk at every call:
-//  1. A folder named checkpoint-N is complete: it got that name by one rename, after every file in it was
+// Invariants, each tested by stopping the disk at every call:
+//  1. A folder named checkpoint-N is complete. It gets that name by one rename, after every file in it was
 //     synced and the manifest with all sizes and hashes was written last.
-//  2. Saving, rotating and cleaning never harm another checkpoint: none is removed before a newer one is
+//  2. Saving, rotation and cleaning never harm another checkpoint: none is removed before a newer one is
 //     committed.
-//  3. Removing starts with a rename, so that a half-removed folder never has the name of a checkpoint.
-//  4. `best` and `last` lead to a complete checkpoint once they exist (saving the same step a second time
-//     takes their target away for the moment between two renames).
-//  5. Rotation removes checkpoints of the run that saved last, and of no other.
+//  3. Removal starts with a rename, so a partly removed folder never has the name of a checkpoint.
+//  4. Once `best` and `last` exist, they refer to a complete checkpoint. The only exception: a second save of
+//     the same step removes their target for the moment between two renames.
+//  5. Rotation removes only checkpoints of the run that saved last.
 //
-// Several runs may have left checkpoints in one output folder: each carries the identity of its run.
+// Several runs may have left checkpoints in one output folder; each checkpoint contains the identity of its
+// run.
 //
-// Names in the output folder: checkpoint-N; tmp-checkpoint-N while being written; tmp-removed-checkpoint-N
-// while being removed; checkpoint-N.replaced while a second save of step N takes its place; best and last,
-// symbolic links.
+// Names in the output folder: checkpoint-N; tmp-checkpoint-N during writing; tmp-removed-checkpoint-N during
+// removal; checkpoint-N.replaced while a second save of step N replaces it; best and last, symbolic links.
 //
-// Thread-safety: one writer per output folder; readers at any time. Errors: FileError from the disk,
+// Thread-safety: one writer per output folder; any number of readers. Errors: FileError from the disk,
 // kBadData.
 #pragma once
 
@@ -45,14 +45,15 @@ struct NamedText {
   std::string text;
 };
 
-// Which run a checkpoint belongs to. A run that resumes keeps the identity of the one that it continues.
+// The run that a checkpoint belongs to. A resumed run keeps the identity of the run that it continues.
 struct RunIdentity {
-  std::string id;       // 16 hexadecimal digits, drawn when the run began; empty: an earlier version's
-  std::string started;  // "2026-11-21T08:15:30.123456Z": in this form, later is greater
+  // 16 hexadecimal digits, drawn at the start of the run; empty in checkpoints of earlier versions
+  std::string id;
+  std::string started;  // "2026-11-21T08:15:30.123456Z"; in this form a later time is a greater text
   friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
 };
 
-// Takes a text piece by piece, so that a long one never lies in memory as a whole.
+// Receives a text piece by piece, so that a long text is never in memory as a whole.
 using PutText = std::function<void(std::string_view piece)>;
 
 struct StreamedText {
@@ -63,25 +64,25 @@ struct StreamedText {
 struct CheckpointContents {
   RunIdentity run;
   ModelContents model;
-  // Empty vector and empty texts: a checkpoint of the model only (`--save_only_model`), which cannot be
-  // resumed from.
+  // Both empty: the checkpoint contains only the model (`--save_only_model`) and cannot be resumed from.
   std::vector<TensorSource> optimizer_tensors;
-  std::string run_state_json;          // any JSON value; returned by open_checkpoint with equal value
-  std::string trainer_state_json;      // written as it is
-  std::vector<NamedText> extra;        // further small files, written as they are
+  std::string run_state_json;          // any JSON value; open_checkpoint returns an equal value
+  std::string trainer_state_json;      // written unchanged
+  std::vector<NamedText> extra;        // further small files, written unchanged
   std::vector<StreamedText> streamed;  // further files of any length
 };
 
-// Writes output_folder/checkpoint-<step>, which exists and is durable when this returns. The output folder is
-// made if need be. A failure removes the temporary folder (to give a full disk its room back), leaves every
-// other checkpoint alone, and the error says so. Returns the path.
+// Writes output_folder/checkpoint-<step>, which is complete and durable when this function returns. Creates
+// the output folder if necessary. On a failure it removes the temporary folder (to free space on a full disk)
+// and leaves every other checkpoint unchanged, which the error message states. Returns the path.
 std::string save_checkpoint(FileSystem& files, const std::string& output_folder, int64_t step,
                             const CheckpointContents& contents);
 
 enum class VerifyDepth : uint8_t { kSizes, kHashes };
 
-// Nothing if the folder is a complete checkpoint; else the reason why it is not, in one line. kSizes costs a
-// status call per file; kHashes reads everything. Errors: none for a bad checkpoint, whatever is in it.
+// Checks a checkpoint. Returns nothing if the folder is a complete checkpoint, otherwise the reason in one
+// line. kSizes costs one status call per file; kHashes reads all data. Errors: none, whatever a damaged
+// checkpoint contains.
 std::optional<std::string> find_damage(FileSystem& files, const std::string& folder, VerifyDepth depth);
 
 struct SkippedCheckpoint {
@@ -90,33 +91,35 @@ struct SkippedCheckpoint {
 };
 
 struct NewestCheckpoint {
-  std::string path;  // empty if none verifies
+  std::string path;  // empty if no checkpoint can be verified
   int64_t step = -1;
   RunIdentity run;
-  std::vector<SkippedCheckpoint> skipped;  // newer ones that do not verify, newest first
+  std::vector<SkippedCheckpoint> skipped;  // newer checkpoints that failed verification, newest first
 };
 
-// The newest checkpoint that verifies by hash and can be resumed from: the last step of the run that began
-// last. Those whose manifest cannot be read belong to no run; they are skipped where their step is higher.
-// Reads only. A folder that does not exist has none.
+// Finds the newest checkpoint that can be verified and resumed from: the last step of the run that started
+// last. Checkpoints with an unreadable manifest belong to no run; they are reported as skipped if their step
+// is higher. Only reads. A folder that does not exist has no checkpoints.
 NewestCheckpoint find_newest_verified(FileSystem& files, const std::string& output_folder,
                                       VerifyDepth depth = VerifyDepth::kHashes);
 
 struct ListedCheckpoint {
   std::string path;
   int64_t step = 0;
-  std::optional<RunIdentity> run;  // nothing: its manifest is missing or cannot be read
+  std::optional<RunIdentity> run;  // empty if the manifest is missing or unreadable
   bool has_manifest = false;
 };
 
-// Every folder named checkpoint-N, by rising step; whole or damaged, ours or not. Reads manifests only.
+// Lists all folders named checkpoint-N by increasing step, complete or damaged, of any run. Reads only the
+// manifests.
 std::vector<ListedCheckpoint> list_checkpoints(FileSystem& files, const std::string& output_folder);
 
-// Writes a text that comes in pieces, and syncs the file (not its folder).
+// Writes a text that arrives in pieces and syncs the file, but not its folder.
 WrittenFile write_streamed_file(FileSystem& files, const std::string& path,
                                 const std::function<void(const PutText& put)>& write);
 
-// An opened checkpoint of a run. Does not verify hashes: find_newest_verified or find_damage did.
+// A checkpoint that was opened for resuming. Its hashes are not verified here; find_newest_verified or
+// find_damage must be called first.
 struct OpenCheckpoint {
   std::string path;
   int64_t step = 0;
@@ -126,28 +129,30 @@ struct OpenCheckpoint {
   std::string run_state_json;
 };
 
-// Errors: kBadData if a part is missing, of another schema version, or not JSON.
+// Opens a checkpoint. Errors: kBadData if a part is missing, has another schema version, or is not JSON.
 OpenCheckpoint open_checkpoint(FileSystem& files, const std::string& folder);
 
-// Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the one
-// just saved) and `best` (may be empty) are never removed, so limit 1 may leave two. Damaged ones go first.
-// Checkpoints of other runs and folders without a manifest that can be read are not counted and not touched.
-// Does nothing unless `committed` verifies by size. Returns the paths removed. Requires: limit >= 1.
+// Removes the oldest checkpoints of the run that saved `committed` until `limit` remain. `committed` (the
+// checkpoint just saved) and `best` (may be empty) are never removed, so two may remain with limit 1. Damaged
+// checkpoints are removed first. Checkpoints of other runs and folders without a readable manifest are
+// neither counted nor removed. Does nothing if the file sizes in `committed` do not match its manifest.
+// Returns the removed paths. Requires: limit >= 1.
 std::vector<std::string> rotate_checkpoints(FileSystem& files, const std::string& output_folder,
                                             int64_t limit, const std::string& committed,
                                             const std::string& best);
 
-// Removes what a killed run left behind: temporary folders, links and files, and replaced checkpoints whose
-// replacement is complete. Call it at the start of a run, before the first save. Returns the paths removed.
+// Removes leftovers of a killed run: temporary folders, links and files, and replaced checkpoints whose
+// replacement is complete. Must be called at the start of a run, before the first save. Returns the removed
+// paths.
 std::vector<std::string> remove_leftovers(FileSystem& files, const std::string& output_folder);
 
-// Points output_folder/<link> ("best", "last") at a checkpoint of the same folder, atomically and durably.
-// Returns false where the file system has no symbolic links or a folder bears the name; nothing is lost then
-// but the convenience.
+// Makes output_folder/<link> ("best", "last") refer to a checkpoint in the same folder, atomically and
+// durably. Returns false if the file system has no symbolic links or a folder has this name; only the
+// shortcut is missing then.
 bool point_link(FileSystem& files, const std::string& output_folder, std::string_view link,
                 const std::string& checkpoint_path);
 
-// The step of a folder named checkpoint-N (any path before it); nothing for every other name.
+// Returns the step of a folder named checkpoint-N, with any path before the name, or nothing for other names.
 std::optional<int64_t> checkpoint_step(std::string_view path);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// The invariants of checkpoint.h on a disk that fails, is full, or loses power, at every call of a save, a
-// second save of the same step, a rotation and a clean-up.
+// Tests the invariants of checkpoint.h on a disk that fails, is full, or loses power at every call of a save,
+// a second save of the same step, a rotation and a clean-up.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 
 using Action = std::function<void(FileSystem&)>;
 
-// What a run does at a saving step.
+// Does the work of a run at a step that saves.
 void save_link_and_rotate(FileSystem& files, int64_t step) {
   const std::string path = CheckpointFixture(step).save(files);
   point_link(files, "/out", "last", path);
   rotate_checkpoints(files, "/out", 1, path, "/out/checkpoint-2");
 }
 
-// Steps 2 (best) and 4 (last) were saved.
+// Returns a disk on which steps 2 (best) and 4 (last) were saved.
 std::unique_ptr<MemoryFileSystem> disk_with_two_checkpoints() {
   auto disk = std::make_unique<MemoryFileSystem>();
   CheckpointFixture(2).save(*disk);
@@ -32,8 +32,9 @@ std::unique_ptr<MemoryFileSystem> disk_with_two_checkpoints() {
   return disk;
 }
 
-// A checkpoint of one of these steps verifies, holds the right bits and is found; every folder named
-// checkpoint-N is complete; links lead to complete checkpoints; and a run that starts here works.
+// Checks that a checkpoint of one of these steps can be verified and found and contains the right bits, that
+// every folder named checkpoint-N is complete, that links refer to complete checkpoints, and that a run can
+// start from this disk.
 void expect_sound(MemoryFileSystem& disk, const std::vector<int64_t>& steps, bool links_may_dangle) {
   const NewestCheckpoint newest = find_newest_verified(disk, "/out");
   ASSERT_NE(newest.path, "");
@@ -66,9 +67,9 @@ void expect_sound_after_every_crash(const MemoryFileSystem& disk, const std::vec
   }
 }
 
-// Runs the action with the power lost before call 0, 1, 2... until it goes through; one of `steps` is then
-// the newest. Once it is through, the last of them is, whatever happens to the power. Returns the number of
-// calls.
+// Runs the action with a power failure before call 0, 1, 2, ... until it succeeds; after each failure one of
+// `steps` is the newest. After success the last of them is the newest, also after a later power failure.
+// Returns the number of calls.
 int64_t lose_power_at_every_call(const MemoryFileSystem& start, const Action& action,
                                  const std::vector<int64_t>& steps, bool links_may_dangle) {
   for (int64_t call = 0;; ++call) {
@@ -109,7 +110,7 @@ TEST(CheckpointFault, PowerLossWhileSavingAStepAgain) {
 }
 
 TEST(CheckpointFault, PowerLossWhileCleaning) {
-  // A disk on which everything that can be left over is.
+  // The disk contains every kind of leftover.
   const auto disk = disk_with_two_checkpoints();
   CheckpointFixture(4).save(*disk);
   disk->rename("/out/checkpoint-4", "/out/checkpoint-4.replaced");
@@ -124,8 +125,9 @@ TEST(CheckpointFault, PowerLossWhileCleaning) {
   EXPECT_GT(num_calls, 5);
 }
 
-// ENOSPC and EIO at every call, once and for good: the earlier checkpoints still load, the error has the code
-// of the device, names file, cause and remedy, and a full disk gets its room back.
+// Lets every call fail with ENOSPC and EIO, once or permanently. The earlier checkpoints can still be loaded,
+// the error has the code for the device and names the file, the cause and the remedy, and the space on a full
+// disk is freed.
 TEST(CheckpointFault, FailingAndFullDisks) {
   int64_t num_failures = 0;
   for (const int error_number : {ENOSPC, EIO}) {
@@ -182,7 +184,7 @@ TEST(CheckpointFault, FailuresWhileRotatingAndLinkingHarmNothing) {
   EXPECT_GT(num_failures, 10);
 }
 
-// A disk that cannot be read: the checkpoint is skipped with the reason, and the one before it is taken.
+// An unreadable checkpoint is skipped with a reason, and the previous one is used.
 TEST(CheckpointFault, UnreadableCheckpointsAreSkipped) {
   const auto disk = disk_with_two_checkpoints();
   FaultyFileSystem files(*disk);

@@ -1,4 +1,4 @@
-// Verifying, choosing and opening checkpoints. Nothing here writes.
+// Verifies, selects and opens checkpoints. Nothing here writes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Candidate {
   bool replaced = false;
   std::string path;
   std::optional<internal::Manifest> manifest = {};
-  std::string reason = {};  // why there is no manifest
+  std::string reason = {};  // the reason why there is no manifest
 };
 
 std::vector<Candidate> find_candidates(FileSystem& files, const std::string& output_folder) {
@@ -47,8 +47,8 @@ std::vector<Candidate> find_candidates(FileSystem& files, const std::string& out
   return candidates;
 }
 
-// The run that began last comes first, of one run the last step, of one step the folder itself before the one
-// that it replaced. Requires: both have manifests.
+// Orders candidates: the run that started last comes first; within a run the last step; within a step the
+// folder itself before the one that it replaced. Requires: both have manifests.
 bool is_newer(const Candidate& a, const Candidate& b) {
   if (a.manifest->run != b.manifest->run) {
     const RunIdentity& x = a.manifest->run;
@@ -74,7 +74,7 @@ std::optional<std::string> file_damage(FileSystem& files, const std::string& fol
                      to_hex(found), to_hex(listed.hash));
 }
 
-// Why a run cannot resume from it, whether or not it is whole.
+// Returns the reason why a run cannot resume from this checkpoint, even if it is complete.
 std::optional<std::string> why_not_resumable(const internal::Manifest& manifest, int64_t step) {
   if (manifest.step != step) {
     return fmt::format("its manifest says step {}: the folder was renamed", manifest.step);
@@ -94,7 +94,7 @@ std::optional<int64_t> checkpoint_step(std::string_view path) {
   const std::string_view digits = std::string_view(name).substr(kFolderPrefix.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Only the canonical spelling: "checkpoint-08" would be a second name of step 8.
+  // Only the canonical form counts: "checkpoint-08" would be a second name of step 8.
   if (error != std::errc() || end != digits.data() + digits.size() || fmt::format("{}", step) != digits ||
       step < 0) {
     return std::nullopt;

@@ -1,5 +1,5 @@
-// What checkpoints hold, how they are chosen, rotated and cleaned, and the order of the system calls. The
-// disk that fails and the disk that loses power are in checkpoint_fault_test.cc.
+// Tests the content, selection, rotation and cleaning of checkpoints, and the order of the system calls. The
+// tests with a failing disk and with power failures are in checkpoint_fault_test.cc.
 #include "io/ckpt/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(Checkpoint, HoldsWhatWasSaved) {
   EXPECT_TRUE(fixture.equals(opened));
 }
 
-// The bytes of a state survive: 64-bit integers, doubles in full, names beyond ASCII.
+// A state is restored exactly: 64-bit integers, doubles with all digits, names beyond ASCII.
 TEST(Checkpoint, RunStateIsExact) {
   MemoryFileSystem files;
   CheckpointFixture fixture(1);
@@ -85,7 +85,7 @@ TEST(Checkpoint, OrderOfSystemCalls) {
   };
   expect_file("config.json", size_of("config.json"));
   expect_file("vocab.txt", size_of("vocab.txt"));
-  // Header, then the tensors in the format's order; each is one chunk here.
+  // The header is followed by the tensors in the order of the format; each is one chunk here.
   const auto header_of = [&](const std::string& name, int64_t data_bytes) {
     return std::to_string(disk.status("/out/checkpoint-2/" + name)->size_bytes - data_bytes);
   };
@@ -129,7 +129,7 @@ TEST(Checkpoint, NewestThatVerifiesIsChosenAndOthersAreExplained) {
     EXPECT_NE(newest.skipped[i].reason.find(skipped[i].second), std::string::npos)
         << newest.skipped[i].reason;
   }
-  // By sizes alone the flipped bit is not seen.
+  // A flipped bit cannot be detected by sizes alone.
   EXPECT_EQ(find_newest_verified(files, "/out", VerifyDepth::kSizes).step, 14);
 }
 
@@ -230,7 +230,7 @@ TEST(Checkpoint, SavingAStepAgainReplacesIt) {
 TEST(Checkpoint, RotationKeepsTheNewestAndTheBest) {
   MemoryFileSystem files;
   for (const int64_t step : {2, 4, 6, 8, 10}) CheckpointFixture(step).save(files);
-  make_folders(files, "/out/checkpoint-3");  // Not ours: no manifest.
+  make_folders(files, "/out/checkpoint-3");  // not a checkpoint of ours: it has no manifest
   EXPECT_EQ(rotate_checkpoints(files, "/out", 5, "/out/checkpoint-10", ""), std::vector<std::string>{});
   EXPECT_EQ(rotate_checkpoints(files, "/out", 3, "/out/checkpoint-10", "/out/checkpoint-2"),
             (std::vector<std::string>{"/out/checkpoint-4", "/out/checkpoint-6"}));
@@ -271,7 +271,7 @@ TEST(Checkpoint, RotationLeavesOtherRunsAlone) {
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-6", ""),
             (std::vector<std::string>{"/out/checkpoint-2", "/out/checkpoint-4"}));
   EXPECT_EQ(names_in(files, "/out"), "checkpoint-1 checkpoint-100 checkpoint-3 checkpoint-5 checkpoint-6 ");
-  // Checkpoints of earlier versions are one run, as they were then.
+  // Checkpoints of earlier versions count as one run.
   EXPECT_EQ(rotate_checkpoints(files, "/out", 1, "/out/checkpoint-5", ""), std::vector<std::string>{});
 }
 
@@ -371,7 +371,7 @@ TEST(Checkpoint, Names) {
   }
 }
 
-// On the real disk too.
+// Repeats the test on the real disk.
 TEST(Checkpoint, RealDisk) {
   const test::ScratchFolder scratch;
   const std::string& root = scratch.path();
@@ -381,7 +381,7 @@ TEST(Checkpoint, RealDisk) {
   EXPECT_EQ(find_damage(files, path, VerifyDepth::kHashes), std::nullopt);
   EXPECT_TRUE(point_link(files, fixture.output, "last", path));
   EXPECT_TRUE(fixture.equals(open_checkpoint(files, join_path(fixture.output, "last"))));
-  // A folder of the user's that bears the link's name stays, and nothing is left beside it.
+  // A folder of the user with the name of the link is kept, and no other files remain.
   files.make_folder(join_path(fixture.output, "best"));
   EXPECT_FALSE(point_link(files, fixture.output, "best", path));
   EXPECT_EQ(files.status(join_path(fixture.output, "best"))->kind, FileKind::kFolder);

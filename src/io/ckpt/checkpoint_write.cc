@@ -1,4 +1,4 @@
-// Saving, rotating and cleaning checkpoints. The order of the calls is the content; checkpoint_test.cc holds
+// Saves, rotates and cleans up checkpoints. The order of the calls is essential; checkpoint_test.cc verifies
 // it.
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ std::string format_run_state(const std::string& state_json) {
   return python_json(text, 2) + "\n";
 }
 
-// Every file of the checkpoint, each synced, the manifest last.
+// Writes and syncs every file of the checkpoint, the manifest last.
 void write_files(FileSystem& files, const std::string& folder, int64_t step,
                  const CheckpointContents& contents) {
   internal::Manifest manifest;
@@ -51,7 +51,8 @@ void write_files(FileSystem& files, const std::string& folder, int64_t step,
   write_synced_file(files, join_path(folder, kManifestFile), internal::format_manifest(manifest));
 }
 
-// Renames first, so that a half-removed folder never has the name of a checkpoint, on the disk neither.
+// Renames the folder first, so that a partly removed folder never has the name of a checkpoint, not even on
+// the disk after a crash.
 void remove_checkpoint(FileSystem& files, const std::string& path) {
   const std::string parent = parent_folder(path);
   const std::string removing = join_path(parent, std::string(kRemovingPrefix) + file_name(path));
@@ -61,18 +62,17 @@ void remove_checkpoint(FileSystem& files, const std::string& path) {
   remove_tree(files, removing);
 }
 
-// What is being cleaned up after a failure must not hide that failure.
+// Runs a clean-up after a failure. An error of the clean-up must not hide the first failure.
 template <typename Call>
 void best_effort(Call&& call) {
   try {
     call();
-  } catch (
-      const Error&) {  // NOLINT(bugprone-empty-catch): the leftover is removed at the start of the next run
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the next run removes the leftover
   }
 }
 
-// Gives the finished temporary folder its name. A checkpoint of the same step is moved aside before and
-// removed after.
+// Gives the finished temporary folder its final name. An existing checkpoint of the same step is moved aside
+// before and removed afterwards.
 void commit(FileSystem& files, const std::string& output_folder, const std::string& temporary,
             const std::string& path) {
   const std::string replaced = path + std::string(internal::kReplacedSuffix);
@@ -102,8 +102,8 @@ bool is_leftover_name(std::string_view name) {
   return false;
 }
 
-// A folder that moved aside for a second save of its step: gone if that save was finished, back if it was
-// not.
+// Handles a folder that was moved aside for a second save of its step: removes it if that save was finished,
+// otherwise restores its name.
 void settle_replaced(FileSystem& files, const std::string& output_folder, const std::string& name,
                      std::vector<std::string>& removed) {
   const std::string replaced = join_path(output_folder, name);
@@ -123,7 +123,7 @@ struct RotationEntry {
   std::string path;
 };
 
-// The run's checkpoints in the order in which they should go: damaged ones first, then by age.
+// Returns the checkpoints of the run in the order of removal: damaged ones first, then by age.
 std::vector<RotationEntry> rotation_order(FileSystem& files, const std::string& output_folder,
                                           const RunIdentity& run) {
   std::vector<RotationEntry> order;
@@ -239,7 +239,7 @@ bool point_link(FileSystem& files, const std::string& output_folder, std::string
   try {
     files.rename(temporary, path);
   } catch (const FileError& error) {
-    // Somebody's own folder or file bears the name: it stays.
+    // A folder or file of the user has this name, so it is kept.
     if (error.error_number() != EISDIR && error.error_number() != ENOTEMPTY && error.error_number() != EEXIST)
       throw;
     remove_tree(files, temporary);

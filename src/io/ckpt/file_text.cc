@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// The length of the valid UTF-8 sequence at the start of text; 0 if it is invalid.
+// Returns the length of the valid UTF-8 sequence at the start of the text, or 0 if it is invalid.
 size_t utf8_length(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = at(0);

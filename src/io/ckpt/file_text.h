@@ -1,4 +1,4 @@
-// Text from files as messages show it. Thread-safety: pure functions.
+// Formats text from files for messages. Thread-safety: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace plimsoll {
 
-// Text from a file as it can stand in a message: control characters and invalid UTF-8 as \xNN, cut at 120
-// bytes.
+// Makes text from a file safe for a message: writes control characters and invalid UTF-8 as \xNN and cuts the
+// text at 120 bytes.
 std::string printable(std::string_view text);
-// The same in single quotes.
+// Does the same and adds single quotes.
 std::string quoted_name(std::string_view name);
 
-// "line 3, column 7" of a byte offset. Columns count bytes, from 1.
+// Returns the position of a byte offset as "line 3, column 7". Columns count bytes from 1.
 std::string text_position(std::string_view text, size_t offset);
 
 }  // namespace plimsoll

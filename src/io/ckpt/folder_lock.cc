@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// "process 123", or what can be said where the file does not tell.
+// Returns "process 123", or a general text if the file contains no process number.
 std::string holder(int descriptor) {
   char text[32];
   const ssize_t length = pread(descriptor, text, sizeof text, 0);

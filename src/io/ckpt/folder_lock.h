@@ -1,9 +1,10 @@
-// Holds an output folder for one run: two that wrote into one folder would take each other's checkpoints
-// away.
+// Locks an output folder for one run. Two runs that write into one folder would remove each other's
+// checkpoints.
 //
-// It is a lock of the kernel's on FOLDER/.plimsoll.lock, so a process that dies, however it dies, holds
-// nothing. The file stays and says who held the folder last. Where a file system knows no such locks (some
-// network file systems), nothing is held and nobody is refused. Not thread-safe; the object owns the lock.
+// The kernel holds the lock on FOLDER/.plimsoll.lock, so it is released when the process ends for any reason.
+// The file remains and contains the number of the last process that held the lock. If a file system does not
+// support such locks (some network file systems do not), nothing is locked and no run is refused. Not
+// thread-safe; the object owns the lock.
 #pragma once
 
 #include <string>
@@ -14,7 +15,8 @@ inline constexpr const char* kLockFile = ".plimsoll.lock";
 
 class FolderLock {
  public:
-  // Requires: the folder exists. Errors: kUsage, naming the file and the process that holds it; FileError.
+  // Locks the folder. Requires: the folder exists. Errors: kUsage, with the file and the process that holds
+  // the lock; FileError.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

@@ -1,8 +1,8 @@
-// The guarded JSON event parser below parse_untrusted_json and the safetensors header: one place that decides
-// what malformed, hostile or ambiguous text is. Events, not values, so that a header of 100 MB needs no tree
-// of 1 GB.
+// The guarded JSON event parser used by parse_untrusted_json and the safetensors header. All rules about
+// malformed, malicious and ambiguous text are here. It produces events instead of values, so that a header of
+// 100 MB needs no tree of 1 GB.
 //
-// Internal to io/ckpt. Thread-safety: pure. Errors: kBadData naming the file, line and column.
+// Internal to io/ckpt. Thread-safety: pure. Errors: kBadData; the message names the file, line and column.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,16 +19,16 @@
 
 namespace plimsoll::internal {
 
-// Deeper nesting than any configuration has; the limit keeps recursion over the value bounded.
+// Deeper than any real configuration. The limit bounds the recursion over the value.
 inline constexpr int kMaxJsonDepth = 64;
 
-// Base of event handlers. A derived class supplies the events; each returns true, or refuse(why).
+// Base class of event handlers. A derived class implements the events; each returns true or refuse(why).
 class GuardedEvents {
  public:
   bool binary(nlohmann::json::binary_t&) { return refuse("binary value"); }
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 7: what is wrong": the number means
-    // nothing to a user and the position is given by us.
+    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 7: reason". The
+    // number is of no use to a user, and the position is added here.
     std::string_view what = error.what();
     const auto remove_through = [&what](std::string_view mark) {
       const size_t found = what.find(mark);
@@ -36,7 +36,7 @@ class GuardedEvents {
     };
     remove_through("] ");
     if (what.starts_with("parse error at")) remove_through(": ");
-    // What follows is the token, raw and of any length.
+    // The rest of the text is the token, unescaped and of any length.
     return refuse("not valid JSON: " + printable(what.substr(0, what.find("; last read"))));
   }
   const std::string& failure() const { return failure_; }
@@ -57,7 +57,7 @@ class GuardedEvents {
   bool check_finite(double value, const std::string& text) {
     return std::isfinite(value) || refuse("number " + quoted_name(text) + " is out of range");
   }
-  // Containers that are open.
+  // Returns the number of open containers.
   int depth() const { return depth_; }
 
  private:
@@ -71,11 +71,11 @@ class GuardedEvents {
               text_position(text, offset), why);
 }
 
-// Sends the events of the text to `events`. The library keeps its state on the heap: no input can exhaust the
-// stack.
+// Passes the events of the text to `events`. The library stores its state on the heap, so no input can
+// exhaust the stack.
 template <typename Events>
 void parse_guarded(std::string_view text, const std::string& file, Events& events) {
-  // The library takes a NUL byte for the end of the text and skips a byte-order mark; neither is JSON.
+  // The library treats a NUL byte as the end of the text and skips a byte-order mark; neither is valid JSON.
   const size_t nul = text.find('\0');
   if (nul != std::string_view::npos) fail_json(file, text, nul, "not valid JSON: a NUL byte");
   if (text.starts_with("\xef\xbb\xbf")) {

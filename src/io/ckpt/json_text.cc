@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Builds the value while it watches depth and keys.
+// Builds the value and checks depth and keys at the same time.
 class GuardedBuilder : public internal::GuardedEvents {
  public:
   bool null() { return put(nullptr); }
@@ -60,7 +60,7 @@ class GuardedBuilder : public internal::GuardedEvents {
   }
 
   Json root_;
-  std::vector<Json*> open_;  // Stays valid: a container does not grow while one inside it is open.
+  std::vector<Json*> open_;  // the pointers stay valid: a container does not grow while one inside it is open
   std::string key_;
 };
 

@@ -1,4 +1,4 @@
-// plimsoll_manifest.json: what a checkpoint consists of, with the size and hash of every file. Written last.
+// plimsoll_manifest.json lists the files of a checkpoint with their sizes and hashes. It is written last.
 //
 // Internal to io/ckpt. Thread-safety: pure functions.
 #pragma once
@@ -13,7 +13,7 @@
 
 namespace plimsoll::internal {
 
-// Behind the name of a whole checkpoint that stands aside while one of its step takes its place.
+// Suffix of a complete checkpoint that is moved aside while a new one of the same step replaces it.
 inline constexpr std::string_view kReplacedSuffix = ".replaced";
 
 struct Manifest {
@@ -26,10 +26,11 @@ struct Manifest {
 
 std::string format_manifest(const Manifest& manifest);
 
-// Errors: kBadData for anything but what format_manifest writes, and for a schema version that is not ours.
+// Parses a manifest. Errors: kBadData for any text that format_manifest would not write, and for an unknown
+// schema version.
 Manifest parse_manifest(std::string_view text, const std::string& file);
 
-// The manifest of a checkpoint folder. Errors: as above; kBadData if there is none.
+// Reads the manifest of a checkpoint folder. Errors: as parse_manifest; kBadData if there is no manifest.
 Manifest read_manifest(FileSystem& files, const std::string& folder);
 
 }  // namespace plimsoll::internal

@@ -1,4 +1,4 @@
-// Opening a model folder and finding what it holds.
+// Opens a model folder and finds its files.
 #include "io/ckpt/model_folder.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMaxConfigBytes = 16 * 1024 * 1024;
 constexpr int64_t kMaxIndexBytes = 256 * 1024 * 1024;
 
-// Files that Hugging Face's tokenizers write next to a model, over all versions and tokenizer classes.
+// Files that Hugging Face's tokenizers write next to a model, in all versions and tokenizer classes.
 constexpr std::string_view kTokenizerFiles[] = {
     "added_tokens.json",
     "bpe.codes",
@@ -50,7 +50,7 @@ bool is_file(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFile;
 }
 
-// Says what was found instead of weights, and what to do.
+// Throws an error that names the files found instead of weights and the remedy.
 [[noreturn]] void fail_without_weights(FileSystem& files, const std::string& folder) {
   for (const ForeignWeights& foreign : kForeignWeights) {
     if (!is_file(files, join_path(folder, foreign.file))) continue;
@@ -76,7 +76,7 @@ bool is_file(FileSystem& files, const std::string& path) {
               folder, kWeightsFile, kWeightsIndexFile);
 }
 
-// The file of a shard stays inside the folder, whatever the index says.
+// Checks that the file of a shard is inside the folder, whatever the index contains.
 void check_shard_name(const std::string& shard, const std::string& tensor, const std::string& file) {
   const auto refuse = [&](const char* why) {
     throw_error(
@@ -95,7 +95,7 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   }
 }
 
-// Every tensor lies where the index says, and nowhere else.
+// Checks that each tensor is in the file that the index names, and in no other.
 void check_index_against_files(const std::map<std::string, std::string>& weight_map,
                                const std::map<std::string, SafetensorsFile>& shards,
                                const std::string& index_path) {
@@ -147,7 +147,7 @@ std::vector<SafetensorsFile> open_weights(FileSystem& files, const std::string& 
   std::vector<SafetensorsFile> opened;
   const std::string single = join_path(folder, single_name);
   const std::string index_path = join_path(folder, kWeightsIndexFile);
-  // As in transformers, the single file wins where both are.
+  // If both exist, the single file is used, as in transformers.
   if (is_file(files, single)) {
     opened.push_back(SafetensorsFile::open(files, single));
   } else if (is_file(files, index_path)) {

@@ -1,4 +1,4 @@
-// Loading wanted tensors from a model folder, and saying what did not match.
+// Loads the requested tensors from a model folder and reports mismatches.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// The old names of a layer norm's weight and bias.
+// Returns the old name of a layer norm's weight or bias.
 std::string old_norm_name(const std::string& name) {
   for (const auto& [now, before] :
        {std::pair<std::string_view, std::string_view>{"LayerNorm.weight", "LayerNorm.gamma"},
@@ -50,14 +50,14 @@ View at_row(const WantedTensor& wanted) {
       folder, mismatched.size(), list);
 }
 
-// In the order of the names, as Hugging Face lists them.
+// Joins names in sorted order, as Hugging Face lists them.
 std::string join_names(std::vector<std::string> names) {
   std::ranges::sort(names);
   for (std::string& name : names) name = quoted_name(name);
   return fmt::format("[{}]", fmt::join(names, ", "));
 }
 
-// The words that people know from transformers 4, and search for.
+// The wording of transformers 4, which users know and search for.
 constexpr std::string_view kTrainFirst =
     "You should probably TRAIN this model on a down-stream task to be able to use it for predictions and "
     "inference.";
@@ -111,7 +111,7 @@ LoadReport ModelFolder::load(std::span<const WantedTensor> wanted, const LoadOpt
     if (!used.contains(name) && !std::ranges::any_of(options.ignored_suffixes, ends_so))
       report.unused.push_back(name);
   }
-  // In the order in which the data lies on the disk.
+  // Tensors are read in the order of their data on the disk.
   std::ranges::stable_sort(pairs, {},
                            [](const Pair& pair) { return std::pair(pair.stored.file, pair.stored.tensor); });
   for (const Pair& pair : pairs) {

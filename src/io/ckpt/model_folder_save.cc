@@ -1,4 +1,4 @@
-// Writing a model folder that Hugging Face's from_pretrained opens.
+// Writes a model folder that Hugging Face's from_pretrained can open.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ struct Shard {
   int64_t size_bytes = 0;
 };
 
-// In the given order, a new shard where the next tensor would exceed the limit. A tensor above the limit is
-// alone.
+// Splits the tensors into shards in the given order. A new shard starts if the next tensor would exceed the
+// limit. A tensor larger than the limit gets its own shard.
 std::vector<Shard> split_into_shards(const std::vector<TensorSource>& tensors, int64_t max_shard_bytes) {
   PLIMSOLL_CHECK(max_shard_bytes > 0, "shards of {} bytes", max_shard_bytes);
   std::vector<Shard> shards(1);
@@ -37,7 +37,7 @@ std::string shard_name(size_t i, size_t count, std::string_view single = kWeight
   return count == 1 ? std::string(single) : fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, count);
 }
 
-// "model-00001-of-00003.safetensors"
+// Returns true for names such as "model-00001-of-00003.safetensors".
 bool is_shard_name(std::string_view name) {
   constexpr std::string_view kPattern = "model-#####-of-#####.safetensors";
   return std::ranges::equal(name, kPattern,
@@ -59,8 +59,8 @@ std::string format_index(const std::vector<Shard>& shards) {
   return python_json(index, 2) + "\n";
 }
 
-// Writes the files as folder/<prefix><name>; the names in the result are without the prefix. Small files come
-// first, the weights after them, the index of the weights last.
+// Writes the files as folder/<prefix><name>; the names in the result omit the prefix. Small files are written
+// first, then the weights, and the index of the weights last.
 std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string& folder,
                                            const std::string& prefix, const ModelContents& contents) {
   const bool is_adapter = !contents.adapter_config_text.empty();
@@ -87,7 +87,7 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
     record(write_synced_file(files, path_of(kAdapterConfigFile), python_json(adapter, 2) + "\n"),
            kAdapterConfigFile);
   }
-  // An adapter is one file, whatever its size.
+  // An adapter is always a single file.
   const std::vector<Shard> shards = split_into_shards(
       contents.tensors, is_adapter ? std::numeric_limits<int64_t>::max() : contents.max_shard_bytes);
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -99,8 +99,8 @@ std::vector<WrittenFile> write_with_prefix(FileSystem& files, const std::string&
   return written;
 }
 
-// Weights of an earlier save that the new one does not replace. The single file goes first: readers prefer it
-// to shards.
+// Returns the weight files of an earlier save that the new one does not replace. The single file comes first,
+// because readers prefer it to shards.
 std::vector<std::string> stale_weights(FileSystem& files, const std::string& folder,
                                        const std::vector<WrittenFile>& written) {
   std::vector<std::string> stale;
@@ -117,7 +117,8 @@ std::vector<std::string> stale_weights(FileSystem& files, const std::string& fol
   return stale;
 }
 
-// Gives a full disk its room back. A disk that refuses even this has already been reported.
+// Removes temporary files to free space on a full disk. If the disk refuses this too, the first failure has
+// already been reported.
 void remove_temporary_files(FileSystem& files, const std::string& folder) {
   try {
     for (const FolderEntry& entry : files.list(folder)) {
@@ -139,8 +140,8 @@ void save_model_folder(FileSystem& files, const std::string& folder, const Model
   make_folders(files, folder);
   std::vector<WrittenFile> written;
   try {
-    // Carried files may lie in the folder already, even be the same files: they are copied to their temporary
-    // names before anything is replaced.
+    // Files to copy may already be in the folder, or even be the same files. They are therefore copied to
+    // their temporary names before anything is replaced.
     written = write_with_prefix(files, folder, prefix, contents);
   } catch (const Error& error) {
     remove_temporary_files(files, folder);

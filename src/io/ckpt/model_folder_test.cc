@@ -23,7 +23,7 @@ std::string failure_of(const std::function<void()>& call) {
   return "accepted";
 }
 
-// Tensors with memory of their own.
+// Tensors with their own memory.
 struct Tensors {
   std::vector<TensorSource> sources;
   std::vector<std::vector<float>> memory;
@@ -113,7 +113,7 @@ TEST(ModelFolder, LoadsWhatIsWantedAndReportsTheRest) {
     EXPECT_NE(text.find("- classifier.weight: found shape [2, 4] in the checkpoint and [3, 4] in the model"),
               std::string::npos);
     EXPECT_EQ(describe_load({}, "X", folder), "");
-    // To the letter what transformers 4 says, so that a search for it finds the answers that there are.
+    // The text is exactly that of transformers 4, so that a web search finds the existing answers.
     LoadReport fresh;
     fresh.unused = {"cls.predictions.bias"};
     fresh.missing = {"classifier.weight", "classifier.bias"};
@@ -196,7 +196,7 @@ TEST(ModelFolder, TokenizerFilesAreFoundAndCarriedByteForByte) {
   save_model_folder(files, "/to", contents);
   EXPECT_EQ(read_text_file(files, "/to/vocab.txt", 100), odd);
   EXPECT_EQ(ModelFolder::open(files, "/to").tokenizer_files(), model.tokenizer_files());
-  // Saving into the folder the files come from leaves them as they are.
+  // Saving into the folder from which the files come leaves them unchanged.
   save_model_folder(files, "/from", contents);
   EXPECT_EQ(read_text_file(files, "/from/vocab.txt", 100), odd);
 }
@@ -284,8 +284,8 @@ TEST(ModelFolder, IndexAndShardsMustAgree) {
       std::string::npos);
 }
 
-// A full or failing disk at any call: before the renames the earlier save is untouched, and the message says
-// so.
+// A disk that is full or fails at any call before the renames leaves the earlier save unchanged, and the
+// message says so.
 TEST(ModelFolder, FailuresWhileSavingLeaveTheEarlierSave) {
   const Tensors tensors = some_tensors();
   int64_t num_failures = 0;

@@ -1,14 +1,15 @@
-// The safetensors file format: a strict writer and a reader that checks everything before it trusts anything.
+// The safetensors file format: a strict writer, and a reader that validates all data before it is used.
 //
-// A file is: u64 little-endian N, N bytes of JSON, data. The JSON maps names to {dtype, shape, data_offsets};
-// offsets count from the start of the data, follow each other without holes or overlaps, and end exactly
-// where the file ends. The reader takes any order of names, whitespace around the JSON, data that is not
-// aligned, and types that Plimsoll cannot compute with (they are listed, reading them is an error). It never
-// maps a file and never casts a pointer into it.
+// A file consists of N as u64 little-endian, N bytes of JSON, and the data. The JSON maps names to {dtype,
+// shape, data_offsets}. Offsets count from the start of the data, are contiguous without gaps or overlaps,
+// and end exactly at the end of the file. The reader accepts names in any order, whitespace around the JSON,
+// unaligned data, and types that Plimsoll cannot compute with (they are listed, but reading them is an
+// error). It never maps a file into memory and never casts a pointer into it.
 //
-// Thread-safety: a SafetensorsFile is immutable once open; read() may be called by several threads at once.
-// Ownership: it owns the open file; tensors are read into the caller's memory and written out of it.
-// Errors: kBadData, with file, tensor, offset, both values and what to do; FileError from the disk.
+// Thread-safety: a SafetensorsFile is immutable after opening; several threads may call read() at once.
+// Ownership: it owns the open file. Tensors are read directly into the caller's memory and written directly
+// from it. Errors: kBadData with the file, the tensor, the offset, both values and the remedy; FileError from
+// the disk.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@
 
 namespace plimsoll {
 
-// Element types of the format, in the format's own order, by which the writer sorts.
+// Element types of the format. The order is that of the format, and the writer sorts by it.
 enum class StoredType : uint8_t {
   kBool,
   kF4,
@@ -55,12 +56,12 @@ enum class StoredType : uint8_t {
 
 inline constexpr int kNumStoredTypes = 22;
 
-// Bits of one element (4 and 6 exist).
+// Returns the number of bits of one element (4 and 6 are possible).
 int stored_type_bits(StoredType type);
-// "F32", "BF16"...: the word in the file.
+// Returns the name in the file: "F32", "BF16", ...
 std::string_view stored_type_name(StoredType type);
 std::optional<StoredType> parse_stored_type(std::string_view name);
-// The type of ours with the same bytes (BOOL is read as u8); nothing if there is none.
+// Returns the DType with the same representation (BOOL is read as u8), or nothing if there is none.
 std::optional<DType> stored_type_dtype(StoredType type);
 StoredType to_stored_type(DType dtype);
 
@@ -72,23 +73,23 @@ struct StoredTensor {
   int64_t end = 0;
 
   int64_t num_elements() const;
-  // Of the outermost dimension; 1 for rank 0.
+  // Returns the outermost dimension; 1 for rank 0.
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
 };
 
 struct SafetensorsHeader {
   int64_t data_offset = 0;            // bytes from the start of the file
-  std::vector<StoredTensor> tensors;  // in the order of their data
+  std::vector<StoredTensor> tensors;  // in the order of their data in the file
   std::map<std::string, std::string> metadata;
 };
 
 inline constexpr int64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// The header's JSON, checked against the size of the file. `file` is the name for messages. Pure.
+// Parses the header's JSON and checks it against the size of the file. `file` is the name for messages. Pure.
 SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t file_size_bytes,
                                            const std::string& file);
 
-// Rows [first, first + count) of the outermost dimension.
+// The rows [first, first + count) of the outermost dimension.
 struct RowRange {
   int64_t first = 0;
   int64_t count = 0;
@@ -96,8 +97,8 @@ struct RowRange {
 
 class SafetensorsFile {
  public:
-  // Reads and checks the header; the data stays on the disk. Memory: the header's text while it is parsed,
-  // then the list.
+  // Reads and checks the header; the data stays on the disk. Memory: the text of the header during parsing,
+  // then the list of tensors.
   static SafetensorsFile open(FileSystem& files, const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -106,12 +107,12 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const StoredTensor* find(std::string_view name) const;
 
-  // Reads all of a tensor into contiguous memory of num_elements() elements of destination.dtype. Equal types
-  // go straight into the destination; f16, bf16, f32 and f64 convert into each other (round to nearest, ties
-  // to even; to a 16-bit type through fp32) through kFileChunkBytes of memory. Errors: kBadData if the types
-  // do not convert.
+  // Reads a complete tensor into contiguous memory for num_elements() elements of destination.dtype. Equal
+  // types are read directly into the destination. f16, bf16, f32 and f64 are converted to each other (round
+  // to nearest, ties to even; to a 16-bit type through fp32) with a buffer of kFileChunkBytes. Errors:
+  // kBadData if the types cannot be converted.
   void read(const StoredTensor& tensor, View destination) const;
-  // The same for a range of rows. Requires: the range lies in the tensor.
+  // Does the same for a range of rows. Requires: the range is inside the tensor.
   void read_rows(const StoredTensor& tensor, RowRange rows, View destination) const;
 
  private:
@@ -120,36 +121,36 @@ class SafetensorsFile {
   int64_t size_bytes_ = 0;
   std::unique_ptr<File> file_;
   SafetensorsHeader header_;
-  std::map<std::string_view, size_t> by_name_;  // views of the names in header_
+  std::map<std::string_view, size_t> by_name_;  // the keys are views of the names in header_
 };
 
-// A tensor to write: its bytes lie at `data`, or `fill` makes them. The writer owns neither.
+// A tensor to write. Its bytes are either at `data` or produced by `fill`. The writer owns neither.
 struct TensorSource {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
   const void* data = nullptr;
-  // For weights that do not lie in memory as they are stored (packed, on a device, master in two halves):
-  // fills `bytes` with the tensor's bytes from `offset_bytes` on. Called with consecutive ranges of at most
-  // kFileChunkBytes, in order.
+  // For weights whose memory layout differs from the stored one (packed, on a device, or an fp32 master in
+  // two halves): fills `bytes` with the bytes of the tensor starting at `offset_bytes`. Called in order for
+  // consecutive ranges of at most kFileChunkBytes.
   std::function<void(int64_t offset_bytes, std::span<std::byte> bytes)> fill = {};
 
   int64_t num_elements() const;
   int64_t size_bytes() const { return num_elements() * dtype_bytes(dtype); }
 };
 
-// Without it Hugging Face's loader refuses the file.
+// Hugging Face's loader refuses a file without this entry.
 inline const std::map<std::string, std::string> kPytorchMetadata = {{"format", "pt"}};
 
-// Creates the file, writes the tensors in the format's canonical order (type descending, then name), syncs it
-// and returns size and hash, computed while writing. The same tensors give the same bytes. Requires: names
-// are distinct valid UTF-8 and none is "__metadata__". Memory: the header, and kFileChunkBytes if a source
-// has `fill`.
+// Creates the file, writes the tensors in the canonical order of the format (type descending, then name) and
+// syncs it. Returns the size and the hash, which is computed during writing. Equal tensors give equal bytes.
+// Requires: the names are distinct, valid UTF-8, and not "__metadata__". Memory: the header, and
+// kFileChunkBytes if a source has `fill`.
 WrittenFile write_safetensors(FileSystem& files, const std::string& path,
                               std::span<const TensorSource> tensors,
                               const std::map<std::string, std::string>& metadata = kPytorchMetadata);
 
-// "[2, 3]", for messages.
+// Formats a shape for messages: "[2, 3]".
 std::string format_shape(std::span<const int64_t> shape);
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
-// Fuzzes the safetensors reader: the header's text alone, and a whole file whose tensors are then read.
-// Anything but a value or an Error with code kBadData is a finding, and so is a tensor that does not lie
-// inside the file.
+// Fuzzes the safetensors reader: the text of the header alone, and a complete file whose tensors are then
+// read. A finding is anything other than a value or an Error with code kBadData, and a tensor outside the
+// file.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -46,7 +46,7 @@ void read_all(std::string_view content) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  // The first two bytes are how much data follows the rest as header.
+  // The first two bytes are the number of data bytes that follow; the rest of the input is the header.
   const int64_t num_data_bytes = data[0] + 256 * data[1];
   const std::string_view json = text.substr(2);
   plimsoll::expect_value_or({plimsoll::ErrorCode::kBadData},

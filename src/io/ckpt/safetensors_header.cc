@@ -1,4 +1,4 @@
-// The list of types and the header: everything of the format that is text.
+// The list of types, and the parsing of the header.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -31,7 +31,7 @@ constexpr TypeRow kTypes[kNumStoredTypes] = {
 constexpr std::string_view kMetadataKey = "__metadata__";
 constexpr int64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
-// A tensor as the JSON describes it, before any check across its members.
+// A tensor as described in the JSON, before checks across its members.
 struct RawTensor {
   StoredTensor tensor;
   bool has_type = false;
@@ -39,8 +39,7 @@ struct RawTensor {
   bool has_offsets = false;
 };
 
-// Takes the events of a header. Members of a tensor that the format does not know are skipped, whatever they
-// hold.
+// Handles the events of a header. Unknown members of a tensor are skipped, whatever they contain.
 class HeaderEvents : public internal::GuardedEvents {
  public:
   bool null() {
@@ -123,7 +122,7 @@ class HeaderEvents : public internal::GuardedEvents {
  private:
   bool in_metadata() const { return depth() == 2 && key_ == kMetadataKey; }
   bool in_list() const { return depth() == 3 && (member_ == "shape" || member_ == "data_offsets"); }
-  // Inside a member that the format does not know.
+  // Returns true inside a member that the format does not define.
   bool skipping() const {
     return depth() >= 2 && key_ != kMetadataKey && member_ != "dtype" && member_ != "shape" &&
            member_ != "data_offsets";
@@ -164,8 +163,8 @@ class HeaderEvents : public internal::GuardedEvents {
 
   std::set<std::string, std::less<>> names_;
   std::set<std::string, std::less<>> members_;
-  std::string key_;     // the name at depth 1
-  std::string member_;  // the name at depth 2
+  std::string key_;     // the key at depth 1
+  std::string member_;  // the key at depth 2
   RawTensor current_;
   int num_offsets_ = 0;
 };
@@ -176,10 +175,10 @@ std::optional<int64_t> checked_product(int64_t a, int64_t b) {
   return product;
 }
 
-// Shape, type and offsets of one tensor fit together.
+// Checks that the shape, type and offsets of one tensor are consistent.
 void check_extent(const StoredTensor& tensor, const std::string& file) {
   std::optional<int64_t> elements = 1;
-  // A zero anywhere makes the tensor empty, even where the other sizes would overflow.
+  // A zero dimension makes the tensor empty, even if the product of the other dimensions overflows.
   if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) {
     elements = 0;
   } else {
@@ -214,7 +213,7 @@ void check_extent(const StoredTensor& tensor, const std::string& file) {
   }
 }
 
-// The tensors, sorted by offset, follow each other without holes and overlaps.
+// Checks that the tensors, sorted by offset, are contiguous without gaps or overlaps.
 void check_contiguous(const std::vector<StoredTensor>& tensors, const std::string& file) {
   int64_t expected = 0;
   const StoredTensor* previous = nullptr;
@@ -242,7 +241,7 @@ void check_file_size(const SafetensorsHeader& header, int64_t file_size_bytes, c
   }
   const int64_t expected = header.data_offset + data_bytes;
   if (expected > file_size_bytes) {
-    // Name the first tensor that is not all there, not the last one.
+    // The message names the first incomplete tensor, not the last one.
     const auto cut = std::ranges::find_if(header.tensors, [&](const StoredTensor& tensor) {
       return header.data_offset + tensor.end > file_size_bytes;
     });

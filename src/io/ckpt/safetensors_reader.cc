@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The header's length and the data are little-endian, and so is every machine that Plimsoll runs on.
+// The length of the header and the data are little-endian, like every machine that Plimsoll supports.
 static_assert(std::endian::native == std::endian::little);
 
 struct Impostor {
@@ -21,7 +21,7 @@ struct Impostor {
   const char* what;
 };
 
-// What is often found under the name of a safetensors file, and what to do about it.
+// Other content that is often found in files with the extension of safetensors, and the remedy.
 constexpr Impostor kImpostors[] = {
     {"version https://git-lfs",
      "is a Git LFS pointer, not the weights themselves: run `git lfs pull` in its folder"},
@@ -40,7 +40,7 @@ void refuse_impostor(std::string_view start, const std::string& path) {
   }
 }
 
-// The header's JSON, after the checks that need no JSON.
+// Returns the header's JSON, after the checks that need no parsing.
 std::string read_header_text(const File& file, int64_t size_bytes) {
   const std::string& path = file.path();
   std::array<char, 32> start{};
@@ -97,7 +97,7 @@ void store_element(void* base, int64_t i, double value) {
   if constexpr (kType == DType::kF16) static_cast<uint16_t*>(base)[i] = f32_to_f16(static_cast<float>(value));
 }
 
-// Calls body with the type as a constant. Requires: one of the four floating types.
+// Calls body with the type as a constant. Requires: one of the four floating-point types.
 template <typename Body>
 void with_floating(DType dtype, Body&& body) {
   switch (dtype) {
@@ -114,7 +114,8 @@ void with_floating(DType dtype, Body&& body) {
   }
 }
 
-// Through double, which holds every value of the four types; to 16 bits it rounds to fp32 first.
+// Converts through double, which represents every value of the four types exactly; conversions to 16 bits
+// first round to fp32.
 void convert(std::span<const std::byte> source, DType source_type, View destination, int64_t first) {
   with_floating(source_type, [&](auto from) {
     with_floating(destination.dtype, [&](auto to) {

@@ -230,7 +230,7 @@ TEST(Safetensors, TypesRoundTrip) {
   }
 }
 
-// The exact bytes, so that no change of the writer goes unseen.
+// Compares the exact bytes, so that every change of the writer is detected.
 TEST(Safetensors, WritesCanonicalBytes) {
   MemoryFileSystem files;
   const float a[2] = {1.0f, -2.0f};
@@ -261,7 +261,7 @@ TEST(Safetensors, WritesCanonicalBytes) {
 TEST(Safetensors, LargeTensorsRoundTripFromMemoryAndFromFill) {
   MemoryFileSystem files;
   const int64_t rows = 333;
-  const int64_t columns = 777;  // about a megabyte: several chunks, the last one partial
+  const int64_t columns = 777;  // about a megabyte: several chunks, the last one incomplete
   const auto values = random_values<float>("large", rows * columns);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   int64_t expected_offset = 0;
@@ -373,7 +373,8 @@ TEST(Safetensors, WriterRefusesTwoTensorsOfOneName) {
   EXPECT_THROW(write_safetensors(files, "/t", tensors), Error);
 }
 
-// Every single-byte change of a small file is refused or read without harm (run under ASan and UBSan).
+// Every change of a single byte of a small file is either refused or read without memory errors (run under
+// ASan and UBSan).
 TEST(Safetensors, EveryOneByteChangeIsHandled) {
   const std::string good = file_of(
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})",

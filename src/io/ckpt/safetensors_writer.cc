@@ -16,7 +16,8 @@ std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump();
 }
 
-// The canonical order: types descending, so that data of wide types is aligned; then names.
+// Returns the tensors in canonical order: by type, descending, so that data of wide types is aligned, then by
+// name.
 std::vector<const TensorSource*> canonical_order(std::span<const TensorSource> tensors) {
   std::vector<const TensorSource*> order;
   std::set<std::string_view> names;
@@ -33,7 +34,7 @@ std::vector<const TensorSource*> canonical_order(std::span<const TensorSource> t
   return order;
 }
 
-// Length and JSON, padded with spaces so that the data begins at a multiple of 8.
+// Returns the length and the JSON, padded with spaces so that the data starts at a multiple of 8.
 std::string format_header(std::span<const TensorSource* const> order,
                           const std::map<std::string, std::string>& metadata) {
   std::string json = "{";

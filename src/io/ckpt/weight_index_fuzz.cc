@@ -1,5 +1,5 @@
-// Fuzzes what reads JSON of unknown origin: the index of shards, the manifest, and configurations that are
-// written again. Anything but a value or an Error with code kBadData is a finding; so is a shard outside the
+// Fuzzes the readers of untrusted JSON: the index of shards, the manifest, and configurations that are
+// written again. A finding is anything other than a value or an Error with code kBadData, a shard outside the
 // folder, and a configuration that changes when it is written and read again.
 #include <cstdint>
 #include <string>

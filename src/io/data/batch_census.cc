@@ -41,7 +41,7 @@ BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walke
   }
   census.num_batches = num_epochs * sampler.batches_per_epoch();
   if (walked == num_epochs) return census;
-  // Epochs have the same rows, all but those that a short last batch drops.
+  // All epochs have the same rows, except for the rows that are dropped with an incomplete last batch.
   census.total_tokens = census.total_tokens / walked * num_epochs;
   census.total_sequences = census.total_sequences / walked * num_epochs;
   if (alike) return census;

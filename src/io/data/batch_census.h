@@ -1,5 +1,5 @@
-// How large the batches of a run will be, before it runs: what the planner sizes buckets with. Thread-safe:
-// pure functions.
+// Computes the sizes of a run's batches before it starts. The planner derives the bucket sizes from them.
+// Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +19,36 @@ struct BatchSize {
 };
 
 struct BatchCensus {
-  BatchSize largest;  // each of the three is the largest over all batches, not those of one batch
-  // Token counts and how many of the batches that were walked have each; rising.
+  BatchSize largest;  // each of the three is the maximum over all batches, not the values of one batch
+  // Pairs of a token count and the number of visited batches with this count, in increasing order.
   std::vector<std::pair<int64_t, int64_t>> counts;
-  int64_t num_walked = 0;  // batches in `counts`
+  int64_t num_walked = 0;  // number of batches in `counts`
   int64_t num_batches = 0;
-  int64_t total_tokens = 0;  // of all batches; where the last rows of an epoch are dropped and not every
-                             // epoch was walked, those that were stand for the others
+  // of all batches; extrapolated from the visited epochs if incomplete last batches are dropped and not every
+  // epoch was visited
+  int64_t total_tokens = 0;
   int64_t total_sequences = 0;
-  // Whether every batch was walked. Where not, largest.tokens is that of the longest rows in one batch, which
-  // no order exceeds.
+  // True if every batch was visited. Otherwise largest.tokens is the sum of the longest rows that fit into
+  // one batch, an upper bound for every order.
   bool is_exact = true;
 
-  // Counts one batch more. For tests, and for count_batches.
+  // Adds one batch. For tests and for count_batches.
   void add(const BatchSize& batch);
 };
 
-// So many rows are walked at most, but an epoch at least: half a second's work.
+// The maximum number of rows to visit, about half a second of work. At least one epoch is always visited.
 inline constexpr int64_t kMaxWalkedRows = int64_t{1} << 24;
 
-// Counts the batches of epochs [0, num_epochs). Epochs in sequence are all alike, one is walked. Shuffled
-// ones are walked as long as they have kMaxWalkedRows rows together; beyond that the largest batch is a
-// bound. Cost: one permutation and one pass over the rows for each epoch that is walked. Memory: a few words
-// a row and a distinct count, whatever the number of epochs. Requires: num_epochs >= 0.
+// Counts the batches of epochs [0, num_epochs). Sequential epochs are identical, so only one is visited.
+// Shuffled epochs are visited until kMaxWalkedRows rows are reached; after that the largest batch is an upper
+// bound. Cost: one permutation and one pass over the rows per visited epoch. Memory: a few words per row and
+// per distinct count, independent of the number of epochs. Requires: num_epochs >= 0.
 BatchCensus count_batches(Sampler sampler, int64_t num_epochs, int64_t max_walked_rows = kMaxWalkedRows);
 
-// Tokens of the longest rows in one batch.
+// Returns the number of tokens of the longest rows in one batch.
 int64_t largest_batch_tokens(std::span<const int32_t> lengths, int64_t batch_size);
 
-// Without data: every batch is batch x maximum length.
+// Returns the batch size if no data is available: every batch has batch_size sequences of maximum length.
 BatchSize largest_batch_without_data(int64_t batch_size, int64_t max_seq_length);
 
 }  // namespace plimsoll

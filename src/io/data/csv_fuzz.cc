@@ -1,5 +1,5 @@
-// Feeds bytes to the CSV and TSV readers, with every combination of options, and walks what comes out. The
-// only faults allowed are plimsoll::Error of bad data. The first byte picks the options.
+// Passes bytes to the CSV and TSV readers with every combination of options and reads the resulting table.
+// The only permitted errors are plimsoll::Error for invalid data. The first byte selects the options.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -16,8 +16,8 @@ int64_t code_points(std::string_view text) {
                        [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; });
 }
 
-// Walks the text once. Cells are moved to the front of the same memory as they are read: a cell is never
-// longer than what it was read from, so the write position never passes the read position.
+// Parses the text in one pass. Cells are moved to the front of the same memory as they are read. A cell is
+// never longer than its source, so the write position never passes the read position.
 class CsvParser {
  public:
   CsvParser(TextFile& file, const CsvOptions& options)
@@ -79,7 +79,8 @@ bool CsvParser::skip_empty_lines() {
   return read_ < text_.size();
 }
 
-// What follows a field. Requires: the read position is at a delimiter, a line end or the end of the text.
+// Returns the kind of the end of a field. Requires: the read position is at a delimiter, a line end or the
+// end of the text.
 CsvParser::FieldEnd CsvParser::end_field() {
   if (read_ == text_.size()) {
     return FieldEnd::kFile;
@@ -159,7 +160,8 @@ void CsvParser::fail_open_quote(TextPlace opened, size_t cell_begin) const {
                 hint);
 }
 
-// The row's fields with the delimiters between them, which were dropped when the fields moved together.
+// Returns the fields of the row with the delimiters between them, which were dropped when the fields were
+// moved together.
 std::string CsvParser::format_row(int64_t num_fields, size_t row_begin) const {
   std::string text;
   size_t begin = row_begin;
@@ -222,7 +224,7 @@ void CsvParser::read_header() {
     begin = end;
     header_tabs_ += std::count(columns.back().begin(), columns.back().end(), '\t');
     if (columns.back().empty()) {
-      // pandas writes its index without a name, and reads a column without one under this name.
+      // pandas writes its index without a name, and reads a column without a name under this name.
       columns.back() = fmt::format("Unnamed: {}", columns.size() - 1);
     }
   }
@@ -251,7 +253,8 @@ void CsvParser::read_rows() {
 }  // namespace
 
 Table read_csv(TextFile file, const CsvOptions& options) {
-  // The same bytes are other texts under other rules, and whoever caches what is made of them must see that.
+  // The same bytes give different texts with different options, so the hash that caches use must include the
+  // options.
   const uint64_t rules[] = {file.content_hash, static_cast<uint64_t>(options.delimiter),
                             static_cast<uint64_t>(options.quotes), static_cast<uint64_t>(options.header),
                             static_cast<uint64_t>(options.ragged)};

@@ -1,14 +1,14 @@
 // Reads CSV (RFC 4180) and tab-separated text into a Table. Thread-safe: pure functions.
 //
-// Quoting. With QuoteRule::kRfc4180, the rule for .csv and for generic .tsv (what pandas, and so Hugging
-// Face's "csv" loader with delimiter="\t", does): a field that begins with a quote ends at the next single
-// quote, may hold delimiters and line ends, and writes a quote as two. A quote inside a field that does not
-// begin with one is an ordinary character. Unlike pandas, text after a closing quote is an error: it is
-// almost always a quote that was not doubled. With QuoteRule::kNone, the rule for the files of the GLUE
-// tasks, quotes are ordinary characters (their sentences hold unpaired ones) and a field ends at the next
-// delimiter or line end.
+// Quoting. QuoteRule::kRfc4180 is the rule for .csv and for generic .tsv, as in pandas and thus in Hugging
+// Face's "csv" loader with delimiter="\t". A field that begins with a quote ends at the next single quote,
+// may contain delimiters and line ends, and represents a quote as two quotes. A quote inside a field that
+// does not begin with one is an ordinary character. Unlike in pandas, text after a closing quote is an error,
+// because it almost always means that a quote was not doubled. QuoteRule::kNone is the rule for the files of
+// the GLUE tasks: quotes are ordinary characters (the sentences contain unpaired ones), and a field ends at
+// the next delimiter or line end.
 //
-// Lines end with LF, CRLF or a lone CR. Empty lines between rows are skipped, as pandas does.
+// Lines end with LF, CRLF or a single CR. Empty lines between rows are skipped, as in pandas.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ namespace plimsoll {
 
 enum class QuoteRule { kRfc4180, kNone };
 enum class HeaderRule { kFirstRow, kGiven };
-// What to do with a row that has not as many fields as the header: refuse it, or (GLUE's own files) fill the
-// missing ones with kNull and drop those that are too many.
+// The treatment of a row whose number of fields differs from the header: refuse it, or (for GLUE's own files)
+// fill missing fields with kNull and drop excess ones.
 enum class RaggedRule { kError, kFill };
 
 struct CsvOptions {
@@ -33,10 +33,10 @@ struct CsvOptions {
   std::vector<std::string> given_columns;  // with HeaderRule::kGiven
 };
 
-// Parses the text. The table reuses the file's memory: cells are compacted in place, so that the peak is the
-// file's size plus the index of cells. Errors: kBadData with file:line for a ragged row, a quote that is
-// never closed, text after a closing quote, two columns of one name, a column without a name, a file with a
-// header only.
+// Parses the text. The table reuses the memory of the file and moves the cells together in place, so the peak
+// is the size of the file plus the index of cells. Errors: kBadData with file:line for a row with the wrong
+// number of fields, a quote that is not closed, text after a closing quote, two columns with the same name, a
+// column without a name, and a file that contains only a header.
 Table read_csv(TextFile file, const CsvOptions& options = {});
 
 }  // namespace plimsoll

@@ -131,7 +131,7 @@ TEST(CsvReader, SaysWhatIsWrongAndWhere) {
   }
 }
 
-// Writes random tables with every quoting that is allowed and reads them back.
+// Writes random tables with every permitted form of quoting and reads them back.
 TEST(CsvReader, ReadsBackRandomTables) {
   TestRandom random;
   const std::vector<std::string> pieces = {"a", "bc", "\"", "\n",       "\r", "\r\n",

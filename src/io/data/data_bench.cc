@@ -1,5 +1,5 @@
-// What reading, ordering and assembling cost: bytes/s of the readers, rows/s of an epoch's order, tokens/s of
-// batches.
+// Measures reading, ordering and assembling: bytes per second of the readers, rows per second of the order of
+// an epoch, and tokens per second of batches.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -43,7 +43,7 @@ std::string jsonl_bytes() {
   return bytes;
 }
 
-// The copy of the file that each round reads is made outside of the time.
+// The copy of the file that each iteration reads is made outside of the measured time.
 void bench_csv(benchmark::State& state) {
   const std::string bytes = csv_bytes(state.range(0) != 0);
   for (auto _ : state) {

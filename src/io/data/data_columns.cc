@@ -7,7 +7,8 @@
 namespace plimsoll {
 namespace {
 
-// An index that pandas wrote has no name in the file. Nobody means it as text, and run_glue fails on it.
+// Returns true for the name of an index column written by pandas, which has no name in the file. It is never
+// meant as text, and run_glue fails on it.
 bool is_unnamed(const std::string& column) {
   return column.starts_with("Unnamed: ");
 }
@@ -16,7 +17,7 @@ bool looks_like_index(const std::string& column) {
   return column == "id" || column == "idx" || column == "index" || column == "guid" || column == "ID";
 }
 
-// Where the names of the columns stand: JSON has those of its first row.
+// Returns the file and the line that defines the columns; for JSON this is the first row.
 std::string place_of_columns(const Table& table) {
   if (!table.is_typed() || table.num_rows() == 0) return table.file_name();
   return fmt::format("{}:{}", table.file_name(), table.line(0));
@@ -28,7 +29,7 @@ std::string first_row_hint(const Table& table) {
                           : "";
 }
 
-// Tab-separated text in a .csv file is the commonest reason for a missing column.
+// Returns a hint for the most frequent cause of a missing column: tab-separated text in a .csv file.
 std::string separator_hint(const Table& table) {
   if (table.num_columns() == 1 && table.columns()[0].find('\t') != std::string::npos) {
     return "\n  the header holds tabs: name the file .tsv if it is tab-separated";

@@ -24,7 +24,7 @@ TEST(Columns, ArePickedAsRunGlueDoes) {
   const struct {
     const char* header;
     const char* first;
-    const char* second;  // "" for a single text
+    const char* second;  // empty for a single text
   } cases[] = {
       {"sentence1,sentence2,label", "sentence1", "sentence2"},
       {"idx,label,sentence2,x,sentence1", "sentence1", "sentence2"},
@@ -34,7 +34,7 @@ TEST(Columns, ArePickedAsRunGlueDoes) {
       {"premise,label,hypothesis,note", "premise", "hypothesis"},
       {"sentence1,label,other", "sentence1", "other"},
       {"id,text,label", "id", "text"},
-      {",text,label", "text", ""},  // pandas' index column
+      {",text,label", "text", ""},  // the index column of pandas
   };
   for (const auto& c : cases) {
     const std::string header = c.header;
@@ -72,7 +72,7 @@ TEST(Columns, SayWhatIsExpectedAndFound) {
   EXPECT_NE(error("a\tlabel\n1\t2\n", {{"a"}, "label"}).find("the header holds tabs: name the file .tsv"),
             std::string::npos);
   EXPECT_NE(error("a;label\n1;2\n", {{"a"}, "label"}).find("semicolons"), std::string::npos);
-  // What to write, then why it may be that it is not found.
+  // The message first names the option to use and then the possible cause.
   EXPECT_EQ(
       error_of([&] { require_label_column(csv("a;label\n1;2\n"), "label"); }),
       "4: f.csv: no column 'label' for the labels among 'a;label'; call it so, or name it with "

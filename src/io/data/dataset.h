@@ -1,4 +1,4 @@
-// A split that is ready for batches: tokens and labels. Thread-safe once built.
+// A split that is ready for batches: tokens and labels. Thread-safe after construction.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Dataset {
   Labels labels;  // empty for a split without labels
 
   int64_t num_rows() const { return tokens.num_rows(); }
-  // Bytes held, as the memory plan reports them.
+  // Returns the number of bytes in memory, as the memory plan reports it.
   int64_t held_bytes() const;
 };
 

@@ -9,11 +9,11 @@
 namespace plimsoll {
 namespace {
 
-// Sites of the random numbers: far from those that ops of a graph count up from zero.
+// Sites of the random numbers, far from those of a graph's ops, which count up from zero.
 constexpr uint32_t kIdSite = 0xDA7A0100u;
 constexpr uint32_t kLabelSite = 0xDA7A0101u;
 
-// An integer in [0, range) from 32 random bits. The bias is below range / 2^32.
+// Returns an integer in [0, range) from 32 random bits. The bias is below range / 2^32.
 uint32_t scaled(uint32_t bits, uint32_t range) {
   return static_cast<uint32_t>((static_cast<uint64_t>(bits) * range) >> 32);
 }

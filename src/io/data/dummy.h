@@ -1,5 +1,5 @@
-// The data set that Hugging Face's performance guides measure with: sequences of random ids, two labels.
-// Thread-safe: a pure function.
+// The data set of Hugging Face's performance guides: sequences of random ids with two labels. Thread-safe: a
+// pure function.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct DummyOptions {
   uint64_t seed = 42;
 };
 
-// Every sequence has the same length and no special tokens; labels are drawn evenly. Errors: kUsage for a
-// count below one or an empty range of ids.
+// Creates sequences of equal length without special tokens; labels are evenly distributed. Errors: kUsage for
+// a count below one or an empty range of ids.
 Dataset make_dummy_dataset(const DummyOptions& options = {});
-// Its held_bytes(), without making it.
+// Returns held_bytes() of such a data set without creating it.
 int64_t dummy_dataset_bytes(const DummyOptions& options);
 
 }  // namespace plimsoll

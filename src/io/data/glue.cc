@@ -113,8 +113,8 @@ std::string split_file(const GlueTask& task, GlueSplit split) {
   return "";
 }
 
-// MRPC as its authors publish it: one file for training and validation, and the pairs of ids that are
-// validation.
+// Returns MRPC's file as its authors publish it: one file for training and validation, and the pairs of ids
+// of the validation rows.
 std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
   if (task.name != "mrpc") {
     return "";
@@ -122,8 +122,8 @@ std::string mrpc_source_file(const GlueTask& task, GlueSplit split) {
   return split == GlueSplit::kTest ? "msr_paraphrase_test.txt" : "msr_paraphrase_train.txt";
 }
 
-// CoLA's own files for training and validation begin with a row; a file that somebody made of them may have a
-// header.
+// Returns true if the text has a header. CoLA's own files for training and validation start with a row, but
+// files derived from them may have a header.
 bool begins_with_header(std::string_view text) {
   const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
   bool has_sentence = false;
@@ -155,7 +155,7 @@ std::string pair_key(std::string_view first, std::string_view second) {
   return fmt::format("{}\t{}", first, second);
 }
 
-// Keeps the training or the validation rows of MRPC's one file.
+// Keeps the training or the validation rows of MRPC's single file.
 void split_mrpc(TextSplit& rows, const std::filesystem::path& ids_file, GlueSplit split) {
   CsvOptions options;
   options.delimiter = '\t';
@@ -224,7 +224,7 @@ ColumnChoice glue_columns(const GlueTask& task, const Table& table) {
   const auto has = [&](std::string_view name) {
     return name.empty() || table.find_column(std::string(name)) >= 0;
   };
-  // GLUE's own names come first; where neither is there, they are what the message asks for.
+  // GLUE's own names are tried first. If neither set exists, the message asks for GLUE's.
   const bool is_hub = !(has(task.first_column) && has(task.second_column)) && has(task.hub_first_column) &&
                       has(task.hub_second_column);
   ColumnChoice columns;

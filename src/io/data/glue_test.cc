@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// One small file for each task, in the task's own layout, and what its first row must be.
+// A small file for each task in the task's own layout, and the expected first row.
 struct GlueCase {
   const char* task;
   const char* file;
@@ -19,8 +19,8 @@ struct GlueCase {
   const char* bytes;
   int64_t num_rows;
   const char* first;
-  const char* second;  // "" for single sentences
-  double label;        // id, or value of a regression; -1: no labels
+  const char* second;  // empty for single sentences
+  double label;        // id, or value of a regression; -1 if there are no labels
 };
 
 const GlueCase kCases[] = {
@@ -56,7 +56,7 @@ const GlueCase kCases[] = {
      "b", 1},
 };
 
-// Copies from Hugging Face's hub call some columns otherwise, and give CoLA a header.
+// Copies from Hugging Face's hub use other names for some columns and give CoLA a header.
 TEST(Glue, TakesTheColumnsOfTheHubsCopies) {
   const test::ScratchFolder folder;
   const GlueCase cases[] = {
@@ -105,7 +105,7 @@ TEST(Glue, ReadsEveryTasksOwnFiles) {
     } else {
       EXPECT_EQ(labels.classes[0], static_cast<int32_t>(c.label));
     }
-    // The task's own folder works as well as the one that holds it.
+    // The folder of the task and its parent are both accepted.
     EXPECT_EQ(glue_file(task, root / task.folder, c.split), root / c.file);
   }
 }

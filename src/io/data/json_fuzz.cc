@@ -1,5 +1,5 @@
-// Feeds bytes to the JSON and JSONL readers and walks what comes out, labels included. The only faults
-// allowed are plimsoll::Error of bad data. The first byte picks the reader and the problem type.
+// Passes bytes to the JSON and JSONL readers and reads the resulting table and its labels. The only permitted
+// errors are plimsoll::Error for invalid data. The first byte selects the reader and the problem type.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-// Takes every event and keeps the place of the first error: simdjson is fast but does not say where it
-// stopped.
+// Accepts every event and stores the position of the first error. simdjson is fast but does not report where
+// it stopped.
 class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -28,8 +28,8 @@ class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return leave(); }
   bool start_array(std::size_t) override { return enter(); }
   bool end_array() override { return leave(); }
-  // The position is that behind what does not fit: one byte, or a string, whose beginning is what a reader
-  // looks for.
+  // The position is after the unexpected token: one byte, or a string, whose start is more useful to the
+  // reader.
   bool parse_error(std::size_t position, const std::string& token,
                    const nlohmann::detail::exception&) override {
     const bool is_string = token.size() >= 2 && token.front() == '"' && token.back() == '"';
@@ -47,12 +47,12 @@ class ErrorFinder : public nlohmann::json_sax<nlohmann::json> {
   int64_t depth_ = 0;
 };
 
-// Parses one row after the other into a table.
+// Parses rows one after the other into a table.
 class RowParser {
  public:
   explicit RowParser(const TextFile& file) : file_(file) {}
 
-  // The row is file.bytes[begin, end), which begins on the line.
+  // Adds the row in file.bytes[begin, end), which begins on this line.
   void add_row(size_t begin, size_t end, int64_t line);
   Table finish();
 
@@ -211,7 +211,7 @@ Table RowParser::finish() {
   return std::move(*table_);
 }
 
-// Requires: the scanner is at '['.
+// Reads the rows of an array. Requires: the scanner is at '['.
 void read_rows(JsonScanner& scanner, RowParser& rows) {
   scanner.take('[', "'['");
   scanner.skip_space();
@@ -315,8 +315,8 @@ bool looks_like_jsonl(const TextFile& file) {
   const simdjson::simdjson_result<simdjson::dom::element> parsed = parser.parse(padded);
   const bool rest_is_empty = text.find_first_not_of(" \t\r\n", newline) == std::string_view::npos;
   if (parsed.error() != simdjson::SUCCESS) {
-    // A document over several lines begins with an object that its first line does not close; a bad row of
-    // JSONL does.
+    // A document with several lines begins with an object that its first line does not close. A malformed row
+    // of JSONL does close it.
     return first_line.find('}') != std::string_view::npos && !rest_is_empty;
   }
   const simdjson::dom::element document = parsed.value_unsafe();

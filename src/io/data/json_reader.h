@@ -1,12 +1,12 @@
 // Reads JSON and JSONL into a Table. Thread-safe: pure functions.
 //
-// JSON: an array of objects, or an object whose "data" is one. JSONL: one object a line, empty lines skipped.
-// The columns are the keys of the first object, in its order; a later object may leave keys out (kNull) or
-// give them in another order; a key that the first object has not is ignored, since no column can be chosen
-// by it.
+// JSON: an array of objects, or an object whose "data" is such an array. JSONL: one object per line; empty
+// lines are skipped. The columns are the keys of the first object in its order. A later object may omit keys
+// (kNull) or have another order. A key that the first object does not have is ignored, because no column can
+// be selected by it.
 //
-// Each row is parsed by itself (simdjson), so that memory beside the table is the file and one row, and every
-// error has a line. Values may be nested at most kMaxJsonDepth deep.
+// Each row is parsed separately (simdjson), so the memory in addition to the table is the file and one row,
+// and every error has a line. Values may be nested at most kMaxJsonDepth deep.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,13 @@ namespace plimsoll {
 
 inline constexpr int64_t kMaxJsonDepth = 32;
 
-// Errors (both): kBadData with file:line:column for a syntax error (NaN and Infinity are named), a row that
-// is not an object, a key given twice, an empty object, nesting too deep, no rows.
+// Read a file. Errors: kBadData with file:line:column for a syntax error (NaN and Infinity are named), a row
+// that is not an object, a duplicate key, an empty object, too deep nesting, and a file without rows.
 Table read_json(const TextFile& file);
 Table read_jsonl(const TextFile& file);
 
-// True if a text that begins with an object is one object a line, false if the object is the whole document.
+// Returns true if a text that begins with an object has one object per line, and false if the object is the
+// whole document.
 bool looks_like_jsonl(const TextFile& file);
 
 // An item of a list.
@@ -35,7 +36,7 @@ struct JsonItem {
   CellKind kind = CellKind::kNull;
   std::string text;
 };
-// Nothing where the text is no list of JSON; a kList cell always is one.
+// Parses a JSON list. Returns nothing if the text is not one; a kList cell always is.
 std::optional<std::vector<JsonItem>> find_json_list(std::string_view text);
 
 }  // namespace plimsoll

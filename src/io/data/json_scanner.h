@@ -1,5 +1,5 @@
-// Finds the values of a JSON text without judging them. For json_reader.cc. One thread; it refers to the
-// file.
+// Finds the boundaries of values in a JSON text without validating them. For json_reader.cc. For one thread;
+// refers to the file.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ inline bool is_json_space(char byte) {
   return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
-// Finds where rows begin and end by brackets and strings alone; RowParser judges what is between. Not
-// recursive, so that depth costs no stack.
+// Finds the boundaries of rows from brackets and strings alone; RowParser validates the content. It is not
+// recursive, so nesting uses no stack.
 class JsonScanner {
  public:
   explicit JsonScanner(const TextFile& file) : file_(file), text_(file.bytes) {}
@@ -34,7 +34,7 @@ class JsonScanner {
     }
     ++at_;
   }
-  // Moves behind a value and returns where it began.
+  // Moves past a value and returns its start.
   size_t skip_value();
   std::string_view take_key();
   size_t offset() const { return at_; }

@@ -1,4 +1,4 @@
-// How one label cell is read. For labels.cc and label_encoding.cc. Thread-safe: pure functions.
+// Reads one label cell. For labels.cc and label_encoding.cc. Thread-safe: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace plimsoll {
 
-// The whole text, blanks around it aside, as a number; a leading '+' is allowed.
+// Parses the complete text, except for surrounding blanks, as an integer; a leading '+' is allowed.
 std::optional<int64_t> as_integer(std::string_view text);
-// Takes "nan" and "inf" too: the caller refuses them by name.
+// Parses a number. Also accepts "nan" and "inf", which the caller refuses with a specific message.
 std::optional<double> as_number(std::string_view text);
 
-// The name of a class: the text, or the canonical form of an integer. Requires: with `integers`, the text is
-// one.
+// Returns the name of a class: the text, or the canonical form of an integer. Requires: with `integers`, the
+// text is an integer.
 std::string class_name(std::string_view text, bool integers);
 
-// Throws kBadData with the row's file:line.
+// Throws kBadData with the file:line of the row.
 [[noreturn]] void fail_at_row(const TextSplit& split, int64_t row, const std::string& message);
 
-// Null, or text of nothing but blanks.
+// Returns true if the label is null or contains only blanks.
 bool is_label_missing(const TextSplit& split, int64_t row);
 
-// A list of JSON, or text that is written as one, in brackets.
+// Returns true if the label is a JSON list, or text in brackets that looks like one.
 bool is_label_list(const TextSplit& split, int64_t row);
 
-// The text as a number that fp32 holds. Errors: kBadData with the row's file:line.
+// Parses the text as a number that is finite in fp32. Errors: kBadData with the file:line of the row.
 double finite_number(const TextSplit& split, int64_t row, std::string_view text);
 
-// The items of a multi-label cell: of a list, or of text separated by the delimiter. true and false are 1 and
-// 0, of kind kBool. Errors: kBadData with the row's file:line for an item that is no label, and for text that
-// begins with '[' and is no list of JSON.
+// Returns the items of a multi-label cell: the items of a list, or text separated by the delimiter. true and
+// false are 1 and 0 with kind kBool. Errors: kBadData with the file:line of the row for an item that is not a
+// label, and for text that begins with '[' but is not a JSON list.
 std::vector<JsonItem> label_items(const TextSplit& split, int64_t row, char delimiter);
 
 }  // namespace plimsoll

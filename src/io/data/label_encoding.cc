@@ -1,4 +1,4 @@
-// The second half of labels.h: from label cells to ids and values.
+// The second half of labels.h: converts label cells to ids and values.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// Turns names into ids. Known classes are looked up in a table made once a split.
+// Converts names to ids. The table of known classes is created once per split.
 class ClassLookup {
  public:
   explicit ClassLookup(const LabelScheme& scheme) : scheme_(scheme) {
@@ -172,8 +172,8 @@ Labels encode_values(const TextSplit& split, const LabelScheme& scheme, LabelUse
   return labels;
 }
 
-// Whether a file that goes with a model's own list of labels writes vectors of 0 and 1 in the place of names
-// or ids: the model may have been trained on vectors, and does not say so.
+// Returns true if the file uses vectors of 0 and 1 instead of the names or ids of a model's own label list.
+// The model may have been trained with vectors, but its configuration does not say so.
 bool writes_vectors(const TextSplit& split, const LabelScheme& scheme) {
   return scheme.accepts_ids && scheme.id_of("0") < 0 && scheme.id_of("1") < 0 &&
          survey_lists(split, scheme.delimiter).are_vectors();

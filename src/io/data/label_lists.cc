@@ -25,7 +25,8 @@ void drop_repeats(std::vector<std::string>& names) {
   names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
-// Text without brackets holds names; 1,0,0 is a vector that somebody took for one of targets.
+// Refuses a text without brackets that looks like a vector. Such a text contains names, but 1,0,0 was
+// probably meant as a vector of targets.
 void refuse_bare_vector(const TextSplit& split, int64_t row, const std::vector<JsonItem>& items) {
   if (is_label_list(split, row)) return;
   std::vector<std::string> names;

@@ -1,15 +1,15 @@
-// Whether lists of numbers are sets of classes or vectors of targets, 0 or 1 a class. For labels.cc and
-// label_encoding.cc. Thread-safe: pure functions.
+// Decides if lists of numbers are sets of classes or vectors of targets with one 0 or 1 per class. For
+// labels.cc and label_encoding.cc. Thread-safe: pure functions.
 //
-// A file does not say what its lists mean: [0, 1] is the set of the classes 0 and 1, or a target for each of
-// two classes of which the second holds. Lists are vectors where
-//   1. any item is a float, true or false; or
-//   2. any list of nothing but 0 and 1 repeats one of them, which no set does; or
-//   3. every item of every list is 0 or 1, and the lists all have one length of two or more, or one of them
-//      is [1, 0]: as sets, each row would have every class, or one would not be in order.
-// Else they are sets: lists of other numbers, and lists of 0 and 1 such as [0], [1], [0, 1], or [0] and [1],
-// which as vectors would differ in length, or have one target and say what a single class says. A class in
-// quotes is never a target, so ["0", "1"] is a set in any case.
+// A file does not define the meaning of its lists: [0, 1] is the set of the classes 0 and 1, or a target for
+// each of two classes of which the second is true. Lists are vectors in these cases:
+//   1. Any item is a float, true or false.
+//   2. Any list of only 0 and 1 contains one of them twice, which a set does not.
+//   3. Every item of every list is 0 or 1, and either all lists have the same length of two or more, or one
+//      list is [1, 0]. As sets, each row would have every class, or one set would not be in order.
+// Otherwise they are sets: lists with other numbers, and lists of 0 and 1 such as [0], [1], [0, 1], or only
+// [0] and [1]. As vectors, these would have different lengths, or one target each, which is what a single
+// class expresses. A class in quotes is never a target, so ["0", "1"] is always a set.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,26 @@
 
 namespace plimsoll {
 
-// What one pass over the lists finds.
+// The result of one pass over the lists.
 struct LabelLists {
-  std::vector<std::string> names;  // every item as text, in no order, maybe more than once
+  std::vector<std::string> names;  // every item as text, unordered, possibly with duplicates
   bool all_integers = true;
-  bool any_float = false;       // or true or false
+  bool any_float = false;       // a float, true or false
   bool all_binary = true;       // every item is the number 0 or 1
-  bool any_repeat = false;      // some list of nothing but 0 and 1 has one of them twice
-  bool any_descending = false;  // some list is [1, 0]
+  bool any_repeat = false;      // a list of only 0 and 1 contains one of them twice
+  bool any_descending = false;  // one of the lists is [1, 0]
   bool equal_widths = true;
   size_t width = 0;  // of the first list
 
   bool are_vectors() const;
 };
 
-// Rows without a label are left out. Errors: kBadData with file:line for a cell that is no list of labels.
+// Examines all lists; rows without a label are skipped. Errors: kBadData with file:line for a cell that is
+// not a list of labels.
 LabelLists survey_lists(const TextSplit& split, char delimiter);
 
-// Throws kBadData with the file:line of the first row whose list is not as long as the first row's or holds
-// another number than 0 and 1. Requires: are_vectors() of the split's lists.
+// Throws kBadData with the file:line of the first row whose list has another length than that of the first
+// row or contains a number other than 0 and 1. Requires: are_vectors() of the split's lists.
 void require_vectors(const TextSplit& split, char delimiter);
 
 }  // namespace plimsoll

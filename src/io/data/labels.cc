@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// What one label is when no problem type is asked for.
+// Returns the kind of one label if no problem type is requested.
 CellKind scalar_kind(const TextSplit& split, int64_t row) {
   const CellKind kind = split.label_kind(row);
   if (kind != CellKind::kText || split.table().is_typed()) {
@@ -30,7 +30,7 @@ void sort_names(std::vector<std::string>& names, bool as_integers) {
     std::sort(names.begin(), names.end(),
               [](const std::string& a, const std::string& b) { return *as_integer(a) < *as_integer(b); });
   } else {
-    // UTF-8 bytes sort as their code points do.
+    // Sorting UTF-8 bytes gives the order of the code points.
     std::sort(names.begin(), names.end());
   }
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -127,8 +127,8 @@ struct LabelKinds {
   bool all_integers = true;
 };
 
-// One pass over the labels: what they are, and the first row that does not go with those before it (JSON
-// only).
+// Examines the labels in one pass: returns their kind and the first row that does not match the rows before
+// it (JSON only).
 LabelKinds survey(const TextSplit& train) {
   LabelKinds kinds;
   std::optional<bool> first_numeric;
@@ -156,7 +156,7 @@ LabelKinds survey(const TextSplit& train) {
   return kinds;
 }
 
-// A CSV column is a column of numbers only if every label is one.
+// Returns true if every label is a number; otherwise a CSV column contains names.
 bool all_numbers(const TextSplit& train) {
   for (int64_t row = 0; row < train.num_rows(); ++row) {
     const CellKind kind = scalar_kind(train, row);
@@ -255,7 +255,7 @@ bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_
       return false;
     }
     taken[static_cast<size_t>(found - names.begin())] = true;
-    *found = name;  // as the data spells it
+    *found = name;  // the spelling of the data
   }
   const auto is_integer = [](const std::string& name) { return as_integer(name).has_value(); };
   scheme.integer_names = scheme.integer_names && std::all_of(names.begin(), names.end(), is_integer);

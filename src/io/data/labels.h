@@ -1,12 +1,12 @@
-// What the labels of a data set are, and their numbers. Thread-safe: pure functions and values.
+// Determines the labels of a data set and converts them to numbers. Thread-safe: pure functions and values.
 //
-// Inference, as Hugging Face's run_glue does it: all labels integers: classes, sorted as numbers; numbers
-// with at least one float: regression; else classes, sorted as strings (by code point). Lists (JSON): lists
-// of class names mean multi-label, lists of 0 and 1 one target a class (a multi-hot vector; label_lists.h has
-// the rule that tells them from sets of the classes 0 and 1), or several regression targets when regression
-// is asked for. In CSV, TSV and strings of JSON a multi-label cell, only when that problem type is asked for,
-// holds class names separated by LabelOptions::delimiter, or begins with '[' and is such a list; an empty
-// cell has no class.
+// Inference works as in Hugging Face's run_glue. If all labels are integers, they are classes sorted as
+// numbers. If they are numbers and at least one is a float, the task is regression. Otherwise they are
+// classes sorted as strings (by code point). In JSON, lists of class names mean multi-label. Lists of 0 and 1
+// mean one target per class (a multi-hot vector; label_lists.h defines how they are distinguished from sets
+// of the classes 0 and 1), or several regression targets if regression is requested. In CSV, TSV and JSON
+// strings, a multi-label cell exists only if that problem type is requested. It contains class names
+// separated by LabelOptions::delimiter, or begins with '[' and is such a list; an empty cell has no class.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,36 @@
 
 namespace plimsoll {
 
-// Errors: kUsage for another word.
+// Parses the name of a problem type. Errors: kUsage for an unknown word.
 ProblemType parse_problem_type(std::string_view word);
 
 struct LabelOptions {
-  std::optional<ProblemType> problem;  // absent: inferred
+  std::optional<ProblemType> problem;  // if absent, inferred from the labels
   char delimiter = ',';                // between the labels of a multi-label cell
 };
 
-// Where the labels of a scheme come from: what a message about an unknown one calls them.
+// The source of a scheme's labels, named in messages about unknown labels.
 enum class LabelOrigin : uint8_t { kTrainingData, kModel, kTask };
 
 struct LabelScheme {
   LabelOrigin origin = LabelOrigin::kTrainingData;
   ProblemType problem = ProblemType::kSingleLabel;
-  std::vector<std::string> names;  // id2label: the class of id i; empty for regression and multi-hot vectors
-  int64_t num_labels = 0;          // classes, or regression targets
+  std::vector<std::string> names;  // id2label: name of each id; empty for regression and multi-hot vectors
+  int64_t num_labels = 0;          // number of classes or regression targets
   char delimiter = ',';
-  bool integer_names = false;  // classes are integers: "07" is 7
-  bool accepts_ids = false;    // a file may write the id of a class for its name (GLUE)
-  // The id of class i when the model's config has an order of its own; else empty.
+  bool integer_names = false;  // classes are integers: "07" means 7
+  bool accepts_ids = false;    // a file may contain the id of a class instead of its name (GLUE)
+  // The id of class i if the model's configuration defines its own order, otherwise empty.
   std::vector<int64_t> ids;
 
-  // The id of a class, or -1. Requires: classes have names.
+  // Returns the id of a class, or -1. Requires: the classes have names.
   int64_t id_of(std::string_view name) const;
-  // id2label as config.json writes it: names by id.
+  // Returns id2label as in config.json: names in the order of their ids.
   std::vector<std::string> names_by_id() const;
 };
 
-// Labels of a split, ready for batches: `classes` for single-label problems, else `values`, num_labels of
-// them a row.
+// The labels of a split, ready for batches: `classes` for single-label problems, otherwise `values` with
+// num_labels entries per row.
 struct Labels {
   std::vector<int32_t> classes;
   std::vector<float> values;
@@ -60,42 +60,42 @@ struct Labels {
   bool empty() const { return classes.empty() && values.empty(); }
 };
 
-// A label that has no class: rows to predict. Losses and metrics skip it.
+// The label of a row without a class, for prediction. Losses and metrics ignore it.
 inline constexpr int32_t kNoLabel = -100;
 
-// The scheme of the training split. Errors: kBadData with file:line for a missing, non-finite or mixed label,
-// for fewer than one class, or when the labels are not what the problem type that was asked for needs.
+// Infers the scheme from the training split. Errors: kBadData with file:line for a missing, non-finite or
+// mixed label, if there are no classes, or if the labels do not match the requested problem type.
 LabelScheme infer_labels(const TextSplit& train, const LabelOptions& options = {});
 
-// Classes in an order that is known beforehand, a model's or GLUE's. With integers, the file writes ids
-// instead of names.
+// Creates a scheme from classes with a known order, from a model or GLUE. With integers, the file contains
+// ids instead of names.
 LabelScheme given_labels(std::vector<std::string> names, LabelOrigin origin = LabelOrigin::kModel);
 
-// Takes the order of a model that was fine-tuned before (label2id of its config.json) if it has the same
-// classes, compared without case; returns false and changes nothing otherwise.
+// Takes the order of a model that was fine-tuned before (label2id in its config.json) if it has the same
+// classes, compared without case. Otherwise returns false and changes nothing.
 bool take_model_order(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id);
 
-// Takes the list of a model that was fine-tuned before, if it has all classes of the scheme, compared without
-// case, and more: a file may hold a part of them. Returns false and changes nothing otherwise.
+// Takes the label list of a model that was fine-tuned before if it contains all classes of the scheme,
+// compared without case, and more, because a file may contain only some of the classes. Otherwise returns
+// false and changes nothing.
 bool take_model_list(LabelScheme& scheme, const std::vector<std::string>& model_names_by_id);
 
 enum class LabelUse {
-  kRequired,  // a label that the scheme has not is an error
-  kOptional,  // to predict: -1 and empty cells become kNoLabel (values: NaN)
+  kRequired,  // an unknown label is an error
+  kOptional,  // for prediction: -1 and empty cells become kNoLabel (values: NaN)
 };
 
-// Errors: kBadData with file:line for a label that the scheme has not (the known ones are listed), is
-// missing, or is not a finite number where one is needed.
+// Encodes the labels of a split. Errors: kBadData with file:line for an unknown label (the message lists the
+// known ones), a missing label, and a value that is not a finite number where one is required.
 Labels encode_labels(const TextSplit& split, const LabelScheme& scheme, LabelUse use = LabelUse::kRequired);
 
-// The share of the commonest class and its id, for the majority baseline and the warning about one-sided
-// labels.
+// The most frequent class and its share, for the majority baseline and the warning about unbalanced labels.
 struct LabelBalance {
-  std::vector<int64_t> counts;  // rows of each class
+  std::vector<int64_t> counts;  // number of rows per class
   int64_t majority = 0;
   double majority_share = 0.0;
 };
-// Requires: single-label.
+// Counts the classes. Requires: single-label.
 LabelBalance label_balance(const Labels& labels, int64_t num_labels);
 
 }  // namespace plimsoll

@@ -20,7 +20,7 @@ TextSplit split_of(Table table) {
   return TextSplit(std::move(table), columns);
 }
 
-// A CSV file with these labels, the first in line 2.
+// Returns a CSV file with these labels, the first on line 2.
 TextSplit csv_labels(const Names& labels) {
   std::string bytes = "text,label\n";
   for (const std::string& label : labels) {
@@ -29,7 +29,7 @@ TextSplit csv_labels(const Names& labels) {
   return split_of(read_csv(text_file_from_memory("train.csv", bytes)));
 }
 
-// A JSONL file with these labels as they stand, the first in line 1.
+// Returns a JSONL file with these labels unchanged, the first on line 1.
 TextSplit json_labels(const Names& labels) {
   std::string bytes;
   for (const std::string& label : labels) {
@@ -105,13 +105,13 @@ TEST(Labels, FollowTheProblemTypeThatIsAskedFor) {
   EXPECT_EQ(encode_labels(targets, two).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
-// [0, 1] is a set of two classes or a vector of two targets; label_lists.h has the rule.
+// The list [0, 1] is a set of two classes or a vector of two targets; label_lists.h defines the rule.
 TEST(Labels, ListsOfZeroAndOneAreVectorsOrSets) {
   const Names classes = {"0", "1"};
   const struct {
     const char* name;
     Names labels;
-    Names names;  // empty: vectors
+    Names names;  // empty for vectors
     int64_t num_labels;
     std::vector<float> values;
   } cases[] = {
@@ -150,7 +150,7 @@ TEST(Labels, ATextInBracketsIsAList) {
   EXPECT_EQ(encode_labels(values, regression).values, (std::vector<float>{1.5f, 2, 0, -1}));
 }
 
-// A model that was trained on vectors names its classes LABEL_0, ...; its labels are ids or vectors.
+// A model that was trained with vectors has classes LABEL_0, ...; its labels are ids or vectors.
 TEST(Labels, VectorsGoWithAModelsOwnLabels) {
   LabelScheme scheme = given_labels({"LABEL_0", "LABEL_1", "LABEL_2"});
   scheme.problem = ProblemType::kMultiLabel;

@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// A slot is as large as the largest batch; the caller's buffer is as large as the bucket that the batch runs
-// in.
+// Copies one array of a batch. A slot has the size of the largest batch; the caller's buffer has the size of
+// the bucket in which the batch runs.
 template <typename T>
 void copy_and_fill(std::span<const T> from, size_t used, std::span<T> to, T fill) {
   std::copy_n(from.begin(), used, to.begin());
@@ -126,7 +126,7 @@ void Loader::assemble(Slot& slot, const BatchBuffers& out) {
 void Loader::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    // Batches are claimed in order, so one at the end means that all that follow are too.
+    // Batches are claimed in order, so after the end of the data every later claim is at the end too.
     may_claim_.wait(lock, [this] {
       const bool has_slot = num_claimed_ < num_consumed_ + static_cast<int64_t>(slots_.size());
       return stop_ || at_end() || has_slot;
@@ -185,7 +185,7 @@ bool Loader::next(const BatchBuffers& out, BatchInfo& info) {
   if (slot.failure != nullptr) {
     std::rethrow_exception(slot.failure);
   }
-  // No worker touches a ready slot, so the copy needs no lock.
+  // No worker accesses a ready slot, so the copy needs no lock.
   lock.unlock();
   copy_batch(slot.batch.buffers(), slot.info, data_.labels.width, out);
   info = slot.info;

@@ -1,8 +1,8 @@
-// Batches in order, assembled ahead by worker threads. One thread calls next(); the data set must outlive the
-// loader.
+// Provides batches in order, prepared in advance by worker threads. Only one thread may call next(). The data
+// set must outlive the loader.
 //
-// With any number of workers the order and the bits are the same: a worker claims the next batch of the
-// sampler under a lock and writes it into the slot of its number. All memory is taken by the constructor;
+// The order and the bits do not depend on the number of workers: a worker claims the next batch of the
+// sampler under a lock and writes it into the slot with its number. The constructor allocates all memory;
 // next() and the workers allocate nothing.
 #pragma once
 
@@ -20,27 +20,27 @@
 namespace plimsoll {
 
 struct LoaderOptions {
-  int num_workers = 0;          // 0: next() assembles by itself
-  int prefetch_factor = 2;      // batches ahead for each worker
-  DataPosition start;           // where a resumed run goes on
-  int64_t num_epochs = -1;      // epochs are numbered from 0: end before this one; -1: never
-  int32_t position_offset = 0;  // what the first token of a sequence has as its position
+  int num_workers = 0;          // 0: next() assembles the batch itself
+  int prefetch_factor = 2;      // number of batches in advance per worker
+  DataPosition start;           // position from which a run resumes
+  int64_t num_epochs = -1;      // end before the epoch with this number, counted from 0; -1: never
+  int32_t position_offset = 0;  // position of the first token of a sequence
 };
 
 class Loader {
  public:
-  // Capacity is that of the largest batch that will come (batch_census.h tells it), for the workers' slots.
-  // Requires: num_workers >= 0, prefetch_factor >= 1; the sampler's rows are the data set's. Errors: kDevice
-  // if the operating system has no thread left.
+  // `capacity` is the size of the largest batch to come (see batch_census.h) and determines the slots of the
+  // workers. Requires: num_workers >= 0, prefetch_factor >= 1, and the sampler has the rows of the data set.
+  // Errors: kDevice if the operating system cannot create a thread.
   Loader(const Dataset& data, Sampler sampler, const BatchCapacity& capacity, const LoaderOptions& options);
-  // Stops and joins the workers.
+  // Stops the workers and waits for their end.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Writes the next batch into `out` and returns true, or returns false at the end. `out` may be another one
-  // in each call. Requires: the buffers hold `capacity`. Errors: kUsage for a batch that is larger, at its
-  // turn and again at every call that follows: it is of an epoch that the plan does not cover.
+  // Writes the next batch into `out` and returns true, or returns false at the end. `out` may differ between
+  // calls. Requires: the buffers have the size `capacity`. Errors: kUsage for a larger batch, thrown when it
+  // is next and in every later call: it belongs to an epoch that the plan does not cover.
   bool next(const BatchBuffers& out, BatchInfo& info);
 
  private:
@@ -50,14 +50,15 @@ class Loader {
     int64_t num_rows = 0;
     BatchInfo info;
     bool ready = false;
-    std::exception_ptr failure;  // of this batch, for its turn
+    std::exception_ptr failure;  // error of this batch, thrown when it is next
   };
 
   void work();
-  // The sampler's next batch into the slot. Requires: the lock is held, the sampler is not at the end.
+  // Takes the next batch of the sampler into the slot. Requires: the lock is held, the sampler is not at the
+  // end.
   void claim(Slot& slot);
   void assemble(Slot& slot, const BatchBuffers& out);
-  // Errors: kUsage for more tokens or rows than the capacity.
+  // Checks the size of a batch. Errors: kUsage if it has more tokens or rows than the capacity.
   void require_room(std::span<const int32_t> rows, const DataPosition& position) const;
   bool at_end() const;
   void stop();

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// Rows of random lengths with ids and types that tell row and place.
+// Returns rows of random lengths whose ids and types identify the row and the position.
 Dataset random_data(TestRandom& random, int64_t num_rows, int64_t label_width) {
   std::vector<uint16_t> ids;
   std::vector<uint8_t> types;
@@ -85,7 +85,7 @@ TEST(Batch, ABatchThatDoesNotFitIsOurBug) {
   EXPECT_TRUE(error_of([&] { assemble_batch(data, rows, batch.buffers()); }).starts_with("1: "));
 }
 
-// All that a loader gives, byte for byte.
+// Everything that a loader returns, byte for byte.
 struct Trace {
   std::vector<BatchInfo> infos;
   std::vector<int32_t> ints;
@@ -180,8 +180,8 @@ TEST(Loader, StopsCleanlyInTheMiddle) {
   }
 }
 
-// A batch that is larger than planned fails at its turn, not when a worker meets it ahead, and says what to
-// do.
+// A batch larger than planned fails when it is next, not when a worker prepares it, and the message contains
+// the remedy.
 TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
   TestRandom random;
   const Dataset data = random_data(random, 50, 0);
@@ -192,7 +192,7 @@ TEST(Loader, RefusesABatchThatIsLargerThanPlannedAtItsTurn) {
     return trace(data, sampler, options);
   }();
   int64_t before =
-      0;  // the largest of the batches before the first that is larger than all of them, not counting two
+      0;  // the largest batch before the first one that exceeds all of them, except for the first two
   size_t turn = 0;
   for (size_t i = 0; i < all.infos.size(); ++i) {
     const int64_t tokens = all.infos[i].num_tokens;
@@ -255,7 +255,7 @@ TEST(Dummy, IsWhatTheArgumentsSay) {
   EXPECT_TRUE(error_of([&] { make_dummy_dataset(other); }).starts_with("2: "));
 }
 
-// The token count of each batch that was walked.
+// Returns the token count of each visited batch.
 std::vector<int64_t> listed(const BatchCensus& census) {
   std::vector<int64_t> tokens;
   for (const auto& [count, batches] : census.counts)
@@ -289,7 +289,7 @@ TEST(BatchCensus, CountsWhatTheLoaderGives) {
   EXPECT_EQ(largest_batch_without_data(8, 128), (BatchSize{1024, 8, 128}));
 }
 
-// However many epochs there are, the count ends soon, and no batch of any of them is larger than it says.
+// Counting ends early for any number of epochs, and no batch of any epoch exceeds the result.
 TEST(BatchCensus, EpochsWithoutNumberAreBounded) {
   TestRandom random;
   const Dataset data = random_data(random, 101, 0);

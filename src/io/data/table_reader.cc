@@ -13,7 +13,7 @@ namespace plimsoll {
 int64_t peak_reading_bytes(const Table& table) {
   std::error_code unknown;
   const auto size = std::filesystem::file_size(table.file_name(), unknown);
-  // Of a pipe only what came out of it is known; it was read into a text that doubles as it grows.
+  // For a pipe only the amount of data read is known; it was read into a text that doubles as it grows.
   const int64_t file_bytes = unknown ? 2 * table.held_bytes() : static_cast<int64_t>(size);
   const int64_t rows = table.num_rows();
   const int64_t cells = rows * table.num_columns();

@@ -1,4 +1,5 @@
-// Reads a data file into a Table by its extension. Thread-safe: a pure function of the file.
+// Reads a data file into a Table, in the format that its extension implies. Thread-safe: a pure function of
+// the file.
 #pragma once
 
 #include <filesystem>
@@ -7,14 +8,14 @@
 
 namespace plimsoll {
 
-// .csv: CSV. .tsv and .tab: tab-separated with CSV's quotes (csv_reader.h says why). .jsonl and .ndjson:
-// JSONL. .json: an array of objects, {"data": [...]}, or JSONL, as Hugging Face's "json" loader takes all
-// three. Errors: kUsage for another extension; kBadData as the readers.
+// Reads a file: .csv is CSV; .tsv and .tab are tab-separated with CSV's quotes (csv_reader.h explains why);
+// .jsonl and .ndjson are JSONL; .json is an array of objects, {"data": [...]}, or JSONL, since Hugging Face's
+// "json" loader accepts all three. Errors: kUsage for another extension; kBadData as the readers.
 Table read_table(const std::filesystem::path& path);
 
-// The most that reading its file into this table held at once, an estimate from above: CSV is compacted where
-// it was read and its places are listed in vectors that double as they grow; JSON is copied out of its text,
-// into a text that doubles as well.
+// Returns an upper estimate of the memory that was used to read the file of this table. CSV cells are moved
+// together in place, and their positions are stored in vectors that double as they grow. JSON is copied out
+// of its text into a text that doubles as well.
 int64_t peak_reading_bytes(const Table& table);
 
 }  // namespace plimsoll

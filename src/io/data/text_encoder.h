@@ -1,5 +1,5 @@
-// What the data room needs of a tokenizer: tokenizer_encoder.h bridges to io/text, tests implement small
-// ones. Thread-safety: an encoder may be used by several threads at once, each session by one.
+// The interface of a tokenizer for the data room. tokenizer_encoder.h adapts io/text to it, and tests
+// implement small ones. Thread-safety: several threads may use an encoder, and one thread a session.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,20 @@ class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
 
-  // The buffers of one thread. The encoder outlives its sessions.
+  // The buffers of one thread. The encoder must outlive its sessions.
   class Session {
    public:
     virtual ~Session() = default;
-    // Appends the ids and token types of a text or a pair, special tokens included, at most max_length of
-    // them; returns how many tokens were cut (0: nothing was). Requires: ids and types have one length;
-    // appends as many to each.
+    // Appends the ids and token types of a text or a pair, including special tokens, at most max_length in
+    // total. Returns the number of tokens that were cut. Requires: ids and types have equal lengths; the same
+    // number of elements is appended to both.
     virtual int64_t encode(std::string_view first, std::optional<std::string_view> second, int64_t max_length,
                            std::vector<int32_t>& ids, std::vector<int32_t>& types) = 0;
   };
   virtual std::unique_ptr<Session> new_session() const = 0;
 
-  // Changes when encode would give other ids for any text: the hash of the tokenizer's files and settings.
+  // Returns a hash of the tokenizer's files and settings. It changes if encode would return other ids for any
+  // text.
   virtual uint64_t content_hash() const = 0;
 };
 

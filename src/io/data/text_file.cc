@@ -70,7 +70,7 @@ TextFile read_data_file(const std::filesystem::path& path) {
     throw_error(ErrorCode::kBadData, "{}: cannot open the file: {}; check its name and rights", name,
                 std::strerror(errno));
   }
-  // A pipe has no size: it is read in pieces.
+  // A pipe has no size, so it is read in pieces.
   const std::streamoff size = stream.tellg();
   std::string bytes;
   if (size >= 0) {

@@ -32,7 +32,7 @@ TEST(TextFile, SaysWhatIsWrongAndWhere) {
       {"a\xC0\xAF", "4: f.csv:1:2: byte 0xC0 is not valid UTF-8"},     // overlong
       {"\xED\xA0\x80", "4: f.csv:1:1: byte 0xED is not valid UTF-8"},  // surrogate
       {"\xF4\x90\x80\x80", "4: f.csv:1:1: byte 0xF4 is not valid"},    // above U+10FFFF
-      {"cut \xE2\x82", "4: f.csv:1:5: byte 0xE2 is not valid UTF-8"},  // cut short
+      {"cut \xE2\x82", "4: f.csv:1:5: byte 0xE2 is not valid UTF-8"},  // incomplete
   };
   for (const auto& c : cases) {
     const std::string error = error_of([&] { text_file_from_memory("f.csv", c.bytes); });

@@ -1,5 +1,5 @@
-// A split (train, validation, test) before it is tokenised: a table, the rows of it that count, and its
-// columns. Thread-safe once built. A TextSplit owns its table.
+// A split (train, validation, test) before tokenization: a table, the rows of it that are used, and its
+// columns. Thread-safe after construction. A TextSplit owns its table.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace plimsoll {
 
 class TextSplit {
  public:
-  // Every row of the table, with columns that must be there.
-  // Errors: kBadData with file:line for a text cell that is not text (a number, null, a list: JSON only), for
-  // a column that the table has not (both lists of columns are in the message).
+  // Uses every row of the table and the given columns. Errors: kBadData with file:line for a text cell that
+  // is not text (a number, null or a list; only in JSON), and for a column that the table does not have (the
+  // message contains both lists of columns).
   TextSplit(Table table, const ColumnChoice& columns);
-  // As above, but rows with a kNull cell in a column that is used are left out and counted (GLUE's own files
-  // have some).
+  // Does the same, but skips and counts rows with a kNull cell in a used column (some rows of GLUE's own
+  // files have one).
   static TextSplit skipping_incomplete_rows(Table table, const ColumnChoice& columns);
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
-  // Of the whole file, with the line of the first; 0 where there is none.
+  // Counts for the whole file, and the line of the first such row, or 0 if there is none.
   int64_t num_skipped_rows() const { return num_skipped_; }
   int64_t first_skipped_line() const { return first_skipped_line_; }
   int64_t num_empty_texts() const { return num_empty_; }
@@ -33,7 +33,7 @@ class TextSplit {
   bool is_pair() const { return second_ >= 0; }
   bool has_label() const { return label_ >= 0; }
   const Table& table() const { return table_; }
-  // The table and the list of its rows, capacities included.
+  // Returns the memory of the table and the list of its rows, including unused capacity.
   int64_t held_bytes() const {
     return table_.held_bytes() + static_cast<int64_t>(rows_.capacity() * sizeof(int64_t));
   }
@@ -45,11 +45,11 @@ class TextSplit {
   CellKind label_kind(int64_t row) const { return table_.kind(rows_[index(row)], label_); }
   int64_t line(int64_t row) const { return table_.line(rows_[index(row)]); }
   int64_t table_row(int64_t row) const { return rows_[index(row)]; }
-  // What the texts depend on: the file's content and which columns and rows of it are read. Labels are not in
-  // it.
+  // Returns a hash of everything that determines the texts: the content of the file and the columns and rows
+  // that are used. Labels are not included.
   uint64_t text_hash() const;
 
-  // Keeps the first `count` rows, as --max_train_samples does. Requires: count >= 1.
+  // Keeps the first `count` rows, as for --max_train_samples. Requires: count >= 1.
   void keep_first(int64_t count);
   // Keeps the rows for which keep(row) is true, in order.
   template <typename Keep>

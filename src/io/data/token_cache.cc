@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::array<char, 8> kMagic = {'P', 'L', 'M', 'T', 'O', 'K', '0', '1'};
 
-// The file: this header, then offsets, ids, types, each as in memory.
+// A file consists of this header followed by the offsets, ids and types in their memory representation.
 struct Header {
   std::array<char, 8> magic{};
   uint32_t version = 0;
@@ -30,7 +30,7 @@ struct Header {
   int64_t has_types = 0;
   TruncationCount truncation;
   uint64_t payload_hash = 0;
-  uint64_t header_hash = 0;  // of all the above
+  uint64_t header_hash = 0;  // hash of all fields above
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) == 96 && alignof(Header) == 8);
 
@@ -38,14 +38,14 @@ uint64_t hash_header(const Header& header) {
   return hash64(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, header_hash)));
 }
 
-// The hash of several pieces is the hash of their hashes, so that none is copied.
+// Returns the hash of several pieces as the hash of their hashes, so that nothing is copied.
 template <typename... Spans>
 uint64_t hash_pieces(const Spans&... spans) {
   const uint64_t hashes[] = {hash64(std::as_bytes(spans))...};
   return hash64(std::as_bytes(std::span(hashes)));
 }
 
-// Says why the header is not that of the key's file, or nothing.
+// Returns the reason why the header does not belong to the key's file, or an empty string.
 std::string header_fault(const Header& header, const TokenCacheKey& key, int64_t file_bytes) {
   if (header.magic != kMagic) {
     return "it is not a token cache";
@@ -161,7 +161,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
   const std::string temporary = temporary_path(path);
   try {
     make_folders(files, parent_folder(path));
-    // Not synced: what a crash leaves half written does not pass the hashes and is built again.
+    // The file is not synced: if a crash leaves it incomplete, its hash does not match and it is built again.
     const std::unique_ptr<File> file = files.create(temporary);
     file->write(std::as_bytes(std::span(&header, 1)));
     file->write(std::as_bytes(tokens.offsets()));
@@ -175,7 +175,7 @@ std::string write_token_cache(FileSystem& files, const std::string& path, const 
     try {
       files.remove_file(temporary);
     } catch (const FileError&) {
-      // It was never made, or the disk that failed before fails again: the first error is the one to report.
+      // The temporary file was not created, or the disk failed again. The first error is reported.
     }
     return error.what();
   }

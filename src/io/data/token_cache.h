@@ -1,9 +1,11 @@
-// Token ids kept on disk between runs. A file's name is the hash of all that its content depends on: the data
-// file's bytes, the columns and rows read, the tokenizer, the maximum length and the version of this format.
-// Several processes may use one folder at once: a file is written beside its place and renamed into it.
+// Token ids that are kept on disk between runs. The name of a file is the hash of everything that determines
+// its content: the bytes of the data file, the used columns and rows, the tokenizer, the maximum length and
+// the version of this format. Several processes may use one folder at once, because a file is written under a
+// temporary name and then renamed.
 //
-// A cache never makes a run fail: a file that is missing, stale, cut short or damaged (its hash is checked on
-// every read) is built again, and one that cannot be written is reported as such and done without.
+// The cache never makes a run fail. A file that is missing, outdated, incomplete or damaged (its hash is
+// checked on every read) is built again. If it cannot be written, this is reported and the run continues
+// without it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,7 @@ struct TokenCacheKey {
   int64_t num_rows = 0;
 
   uint64_t hash() const;
-  // "tokens-0123456789abcdef.bin"
+  // Returns a name such as "tokens-0123456789abcdef.bin".
   std::string file_name() const;
 };
 
@@ -36,22 +38,22 @@ enum class CacheOutcome { kHit, kBuilt, kRebuilt, kNotSaved };
 struct CachedTokens {
   TokenSet tokens;
   CacheOutcome outcome = CacheOutcome::kBuilt;
-  std::string detail;  // why it was rebuilt, or why it was not saved
+  std::string detail;  // reason why it was rebuilt or not saved
 };
 
 enum class CacheUse { kReadAndWrite, kRewrite };
 
-// Tokenises the split and keeps the ids in the folder, which is created if missing; or reads them from there,
-// unless they are to be written anew. Errors: those of tokenize_split.
+// Tokenizes the split and stores the ids in the folder, which is created if necessary, or reads them from
+// there if `use` permits it. Errors: as tokenize_split.
 CachedTokens tokenize_cached(const TextSplit& split, const TextEncoder& encoder,
                              const TokenizeOptions& options, const std::string& folder,
                              FileSystem& files = posix_file_system(), CacheUse use = CacheUse::kReadAndWrite);
 
-// The parts. read_token_cache returns nothing when the file is not as it should be and says why, or says
-// nothing when there is no file.
+// Reads a file. Returns nothing if the file is missing or invalid; `why_not` is set only if it is invalid.
 std::optional<TokenSet> read_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                                          std::string& why_not);
-// Returns an empty string, or why the file could not be written; nothing of it is left then.
+// Writes a file. Returns an empty string, or the reason why it could not be written; in that case no part of
+// it remains.
 std::string write_token_cache(FileSystem& files, const std::string& path, const TokenCacheKey& key,
                               const TokenSet& tokens);
 

@@ -145,8 +145,8 @@ TEST(TokenCache, AFolderThatCannotBeWrittenIsDoneWithout) {
   EXPECT_EQ(result.tokens.num_rows(), 3);
 }
 
-// The disk is full, or broken, from any call on: the tokens come all the same, and what is left is never
-// taken for whole.
+// On a disk that is full or fails from any call on, the tokens are still returned, and an incomplete file is
+// never used.
 TEST(TokenCache, AFailingDiskCostsOnlyTheCache) {
   const TextSplit split = split_of(kRows);
   const LetterEncoder encoder;

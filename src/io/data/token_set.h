@@ -1,8 +1,8 @@
-// The token ids of a split in compact form: all sequences end to end, no padding. Thread-safe once built; it
-// owns its memory.
+// The token ids of a split in compact form: all sequences concatenated, without padding. Thread-safe after
+// construction; owns its memory.
 //
-// Memory, exactly held_bytes(): 2 bytes a token when every id is below 65536, else 4; 1 more when any token
-// type is not 0; 8 a row.
+// Memory, exactly held_bytes(): 2 bytes per token if every id is below 65536, otherwise 4; 1 more if any
+// token type is not 0; 8 per row.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace plimsoll {
 
 struct TruncationCount {
-  int64_t rows = 0;    // rows that were cut
-  int64_t tokens = 0;  // tokens that were cut off them
+  int64_t rows = 0;    // number of rows that were cut
+  int64_t tokens = 0;  // number of tokens that were cut
   bool operator==(const TruncationCount&) const = default;
 };
 
@@ -32,7 +32,7 @@ class TokenSet {
   bool has_types() const { return !types_.empty(); }
   bool is_narrow() const { return wide_.empty(); }
   int64_t held_bytes() const;
-  // The length of each row, as samplers want them.
+  // Returns the length of each row, in the form that samplers need.
   std::vector<int32_t> lengths() const;
 
   // Write length(row) values. Requires: 0 <= row < num_rows().
@@ -45,8 +45,8 @@ class TokenSet {
   std::span<const uint8_t> types() const { return types_; }
   std::span<const int64_t> offsets() const { return offsets_; }
 
-  // Takes parts that were made elsewhere. Requires: the invariants: offsets begin with 0, never fall, end
-  // with the number of ids; one of narrow and wide is empty; types is empty or has one entry an id.
+  // Creates a set from existing parts. Requires: offsets begin with 0, never decrease, and end with the
+  // number of ids; one of narrow and wide is empty; types is empty or has one entry per id.
   static TokenSet from_parts(std::vector<uint16_t> narrow, std::vector<int32_t> wide,
                              std::vector<uint8_t> types, std::vector<int64_t> offsets,
                              TruncationCount truncation);

@@ -15,11 +15,11 @@
 namespace plimsoll {
 namespace {
 
-// Rows are handed out in runs of this many: enough to keep threads apart, few enough to share the work
-// evenly.
+// Threads take this number of rows at a time: enough to keep them independent, few enough to balance the
+// work.
 constexpr int64_t kRowsPerPart = 256;
 
-// The tokens of one run of rows, with as few bytes an id as they allow.
+// The tokens of one part of the rows, with the smallest number of bytes per id.
 struct Part {
   std::vector<uint16_t> narrow_ids;
   std::vector<int32_t> wide_ids;
@@ -29,7 +29,7 @@ struct Part {
   std::exception_ptr failure;
 };
 
-// What a thread needs for itself.
+// The data of one thread.
 struct Worker {
   std::unique_ptr<TextEncoder::Session> session;
   std::vector<int32_t> ids;
@@ -51,8 +51,9 @@ class Tokenizing {
       workers.push_back({encoder_.new_session(), {}, {}});
     }
     run_on_threads(num_workers, [&](size_t i) { work(workers[i]); });
-    // Parts are handed out in order and a part that is begun is finished, so all before a bad one have been
-    // looked at: the first failure is that of the first bad row, with any number of threads.
+    // Parts are assigned in order, and a started part is always finished, so all parts before an invalid one
+    // were processed. The first failure is therefore that of the first invalid row, for any number of
+    // threads.
     for (const Part& part : parts_) {
       if (part.failure != nullptr) {
         std::rethrow_exception(part.failure);

@@ -1,4 +1,4 @@
-// Tokenises a split on several threads. The result does not depend on the number of threads.
+// Tokenizes a split on several threads. The result does not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace plimsoll {
 struct TokenizeOptions {
   int64_t max_seq_length = 128;
   int num_threads = 1;
-  // Called now and then, from any of the threads but never from two at once, with the rows done so far. May
-  // be empty.
+  // Called from time to time with the number of finished rows, from any of the threads but never from two at
+  // once. May be empty.
   std::function<void(int64_t rows_done)> progress;
 };
 
-// Requires: max_seq_length >= 1, num_threads >= 1. Errors: what the encoder throws, with file:line of the row
-// in front; if several rows are bad, the first of them. Memory: the result, and once more its ids while the
-// threads' parts are joined.
+// Tokenizes all rows. Requires: max_seq_length >= 1, num_threads >= 1. Errors: those of the encoder, preceded
+// by the file:line of the row; if several rows are invalid, the first of them. Memory: the result, and its
+// ids once more while the parts of the threads are joined.
 TokenSet tokenize_split(const TextSplit& split, const TextEncoder& encoder, const TokenizeOptions& options);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The tokenizer of io/text as the data room wants it. Thread-safe. The tokenizer must outlive the encoder.
+// Adapts the tokenizer of io/text to the data room. Thread-safe. The tokenizer must outlive the encoder.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ class TokenizerEncoder : public TextEncoder {
  public:
   explicit TokenizerEncoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  // Pairs are cut longest first, as run_glue has it. Errors of encode: those of Tokenizer::append.
+  // Creates a session. Pairs are truncated longest first, as in run_glue. Errors of encode: as
+  // Tokenizer::append.
   std::unique_ptr<Session> new_session() const override;
   uint64_t content_hash() const override { return tokenizer_.content_hash().low; }
 

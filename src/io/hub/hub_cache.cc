@@ -16,8 +16,8 @@ bool is_folder(FileSystem& files, const std::string& path) {
   return status && status->kind == FileKind::kFolder;
 }
 
-// As Python's os.path.expanduser, but for "~name": without a home the "~" stays, and an empty one is the
-// root.
+// Expands a path as Python's os.path.expanduser, except for "~name". Without a home directory the "~"
+// remains, and an empty one means the root.
 std::string expand_home(const std::string& path, const HubEnvironment& environment) {
   if ((!path.starts_with("~/") && path != "~") || !environment.home) return path;
   std::string home = *environment.home;
@@ -39,13 +39,13 @@ bool is_name_part(std::string_view part) {
          part.find("--") == std::string_view::npos;
 }
 
-// Branches, tags and commits; never a way out of the folder.
+// Returns true for branches, tags and commits, which must not lead out of the folder.
 bool is_revision(std::string_view revision) {
   return !revision.empty() && revision.front() != '/' && revision.find("..") == std::string_view::npos &&
          revision.find('\0') == std::string_view::npos;
 }
 
-// models--org--name
+// Returns the folder name in the form models--org--name.
 std::string repository_folder(std::string_view name) {
   std::string folder = "models--";
   for (const char c : name) {
@@ -58,7 +58,7 @@ std::string repository_folder(std::string_view name) {
   return folder;
 }
 
-// Two ways to get it: into the cache, where it is found under its name, or into a folder.
+// Describes two ways to get a model: into the cache, where its name finds it, or into a folder.
 std::string how_to_get(const std::string& name, const std::string& revision, const FolderArgument& argument) {
   const bool main = revision == "main";
   const std::string folder = file_name(name);
@@ -72,7 +72,7 @@ std::string how_to_get(const std::string& name, const std::string& revision, con
       argument.name);
 }
 
-// The commit that a branch or tag leads to; the revision itself where it is a commit.
+// Returns the commit of a branch or tag, or the revision itself if it is a commit.
 std::string commit_of(FileSystem& files, const std::string& repository, const std::string& revision) {
   const std::string ref = join_path(join_path(repository, "refs"), revision);
   const auto status = files.status(ref);

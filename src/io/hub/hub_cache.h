@@ -1,7 +1,8 @@
-// Finds a model by its hub name ("org/name") in the cache that Hugging Face's own tools keep on this machine.
+// Finds a model by its hub name ("org/name") in the cache that Hugging Face's own tools maintain on this
+// machine.
 //
-// What it is not: no network and no reading of the environment; the caller passes the values of the
-// variables. Thread-safety: pure apart from reading the file system.
+// It uses no network and does not read the environment; the caller passes the values of the variables.
+// Thread-safety: pure except for reading the file system.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@
 
 namespace plimsoll {
 
-// The argument whose value is looked for, and what its folder holds, in words for messages.
+// An argument that names a folder, and a description of the folder's content for messages.
 struct FolderArgument {
   std::string_view name;
   std::string_view holds;
@@ -28,37 +29,37 @@ inline constexpr FolderArgument kAdapterArgument{
     .name = "--adapter_name_or_path",
     .holds = "an adapter is a folder with adapter_config.json and adapter_model.safetensors"};
 
-// Values of the environment variables of the same names; nothing where unset. An empty one counts as unset,
-// but for HOME, which then is the root, as in Hugging Face's tools.
+// Values of the environment variables with the same names; no value if unset. An empty variable counts as
+// unset, except for HOME, where it means the root, as in Hugging Face's tools.
 struct HubEnvironment {
   std::optional<std::string> hf_hub_cache;           // HF_HUB_CACHE
   std::optional<std::string> huggingface_hub_cache;  // HUGGINGFACE_HUB_CACHE, the older name
   std::optional<std::string> hf_home;                // HF_HOME
   std::optional<std::string> xdg_cache_home;         // XDG_CACHE_HOME
-  std::optional<std::string> home;                   // HOME, or what the password database has in its place
+  std::optional<std::string> home;                   // HOME, or the home directory in the password database
 };
 
-// Those of a process, by name.
+// Extracts these variables from the environment of a process.
 HubEnvironment hub_environment(const std::map<std::string, std::string>& environment);
 
-// The folder with the models--org--name folders: HF_HUB_CACHE, else HUGGINGFACE_HUB_CACHE, else HF_HOME/hub,
-// else XDG_CACHE_HOME/huggingface/hub, else HOME/.cache/huggingface/hub. "~/" at the start of a value is
-// HOME.
+// Returns the folder that contains the models--org--name folders: HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE,
+// HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub or HOME/.cache/huggingface/hub; the first variable that is set
+// decides. "~/" at the start of a value means HOME.
 std::string hub_cache_folder(const HubEnvironment& environment);
 
-// True if the text can be the name of a hub repository: one or two parts of letters, digits, '-', '_' and
-// '.'.
+// Returns true if the text has the form of a hub repository's name: one or two parts of letters, digits, '-',
+// '_' and '.'.
 bool is_hub_name(std::string_view text);
 
-// The folder of a snapshot: models--org--name/snapshots/<commit>, where the revision is a branch, a tag or a
-// commit. Errors: kBadData if it is not in the cache; the message says how to get it and where it was looked
-// for.
+// Returns the folder of a snapshot, models--org--name/snapshots/<commit>, for a revision that is a branch, a
+// tag or a commit. Errors: kBadData if it is not in the cache; the message explains how to get it and where
+// it was searched.
 std::string find_in_hub_cache(FileSystem& files, const HubEnvironment& environment, const std::string& name,
                               const std::string& revision = "main",
                               const FolderArgument& argument = kModelArgument);
 
-// What the value of such an argument means: a folder on this machine if it is one, else a hub name. Errors:
-// kBadData as above, and if the text is neither.
+// Resolves the value of such an argument: a folder on this machine if it exists, otherwise a hub name.
+// Errors: kBadData as above, and if the text is neither.
 std::string resolve_model_folder(FileSystem& files, const HubEnvironment& environment,
                                  const std::string& name_or_path, const std::string& revision = "main",
                                  const FolderArgument& argument = kModelArgument);

@@ -38,7 +38,8 @@ TEST(HubCache, FolderFollowsTheVariables) {
   EXPECT_EQ(hub_cache_folder(environment), "/old") << "empty is unset";
 }
 
-// What os.path.expanduser of Python 3.11 makes of "~/.cache/huggingface/hub" and of HF_HOME with these HOMEs.
+// The results of os.path.expanduser in Python 3.11 for "~/.cache/huggingface/hub" and for HF_HOME with these
+// values of HOME.
 TEST(HubCache, FolderWithOddHomes) {
   HubEnvironment environment;
   EXPECT_EQ(hub_cache_folder(environment), "~/.cache/huggingface/hub") << "nobody knows a home";

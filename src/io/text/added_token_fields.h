@@ -1,4 +1,4 @@
-// Added tokens as the JSON files write them.
+// Reads the added tokens in JSON files.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,20 @@
 
 namespace plimsoll::text {
 
-// A token and the id that the file states for it, if it does.
+// A token and its id, if the file states one.
 struct StatedToken {
   AddedToken token;
   std::optional<int32_t> id;
 };
 
-// An object with "content" and the five properties, and maybe "id". Absent properties are false, except
-// "normalized", which is then the opposite of "special", as in Hugging Face's AddedToken.
+// Reads an object with "content", the five properties, and possibly "id". Absent properties are false, except
+// for "normalized", whose default is the opposite of "special", as in Hugging Face's AddedToken.
 StatedToken read_added_token(const JsonFields& fields);
 
-// A string, which stands for a special token that is matched in the raw text, or an object as above.
+// Reads either a string, which means a special token matched in the raw text, or an object as above.
 StatedToken read_special_token(const Json& value, const std::string& where, const std::string& name);
 
-// Checked conversion of an id. Errors: kBadData unless 0 <= id < 2^31 - 1.
+// Converts an id. Errors: kBadData if not 0 <= id < 2^31 - 1.
 int32_t checked_id(int64_t id, const std::string& name);
 
 }  // namespace plimsoll::text

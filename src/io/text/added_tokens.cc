@@ -27,7 +27,7 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && has_flag(text, 0, kWordCharacter);
 }
 
-// Where the white space at the end of the text starts.
+// Returns the position at which the white space at the end of the text starts.
 size_t trailing_space(std::string_view text) {
   while (!text.empty()) {
     const size_t last = start_of_last_code_point(text);
@@ -37,7 +37,7 @@ size_t trailing_space(std::string_view text) {
   return text.size();
 }
 
-// Bytes of white space at the front of the text.
+// Returns the number of bytes of white space at the start of the text.
 size_t leading_space(std::string_view text) {
   size_t i = 0;
   while (i < text.size() && has_flag(text, i, kWhitespace)) i += decode_valid_utf8(text.data() + i).num_bytes;
@@ -72,7 +72,7 @@ bool AddedTokenMatcher::surely_absent(std::string_view text) const {
 }
 
 void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* parts) const {
-  size_t done = 0;  // everything before is in parts
+  size_t done = 0;  // the text before this position is in `parts`
   size_t at = 0;
   while (at < text.size()) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {
@@ -96,7 +96,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     }
     const AddedToken& token = patterns_[static_cast<size_t>(trie_.value(longest))].token;
     size_t begin = at, end = match_end;
-    at = match_end;  // the search goes on after the match itself, whatever is swallowed or refused
+    // the search continues after the match itself, whatever white space was included or match refused
+    at = match_end;
     if (ignore_special_ && token.special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
@@ -107,8 +108,8 @@ void AddedTokenMatcher::split(std::string_view text, std::vector<TextPart>* part
     if (begin < end) parts->push_back({token.id, begin, end});
     done = end;
   }
-  // An overlap (see the header) may end before or after the last token did; only what no token reached is
-  // left.
+  // An overlap (see the header) may end before or after the end of the last token. Only text that no token
+  // reached remains.
   if (done < text.size()) parts->push_back({TextPart::kPlainText, done, text.size()});
 }
 

@@ -1,8 +1,8 @@
-// Finds added tokens in a text before the model sees it: leftmost, longest first, then the conditions of each
-// token.
+// Finds added tokens in a text before the model processes it: the leftmost, longest match first, then the
+// conditions of each token.
 //
-// The reference does this in two passes over different texts (raw, then normalised): one matcher for each
-// pass. Immutable once built; thread-safe. Owns its tokens.
+// Hugging Face's tokenizers do this in two passes over different texts (raw, then normalized), with one
+// matcher per pass. Immutable after construction; thread-safe. Owns its tokens.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace plimsoll::text {
 
-// Part of a text: an added token, or text in between (id is kPlainText).
+// Part of a text: an added token, or the text between tokens (id is kPlainText).
 struct TextPart {
   static constexpr int32_t kPlainText = -1;
   int32_t id = kPlainText;
@@ -27,25 +27,26 @@ struct TextPart {
 class AddedTokenMatcher {
  public:
   struct Pattern {
-    std::string text;  // what is matched; for normalised tokens their normalised form
+    std::string text;  // the text to match; for normalized tokens their normalized form
     AddedToken token;
   };
-  // Requires: patterns have distinct texts, none empty. `ignore_special` leaves special tokens in the text.
+  // Requires: the texts of the patterns are distinct and not empty. `ignore_special` leaves special tokens in
+  // the text.
   AddedTokenMatcher(std::vector<Pattern> patterns, bool ignore_special);
 
   bool empty() const { return patterns_.empty(); }
-  // Whether no part of the text can match: the quick answer for almost every text.
+  // Returns true if no part of the text can match. This is the fast answer for almost every text.
   bool surely_absent(std::string_view text) const;
-  // Appends the parts of the text in order, plain text included, empty parts left out. Parts may overlap
-  // where a token that swallows white space to its right is followed by one that starts with it, as in the
-  // reference.
+  // Appends the parts of the text in order, including plain text, without empty parts. Parts can overlap if a
+  // token that includes white space on its right is followed by one that starts with white space, as in
+  // Hugging Face's tokenizers.
   void split(std::string_view text, std::vector<TextPart>* parts) const;
 
  private:
   std::vector<Pattern> patterns_;
   ByteTrie trie_;
-  std::array<bool, 256> starts_{};  // bytes with which a pattern starts
-  int only_start_ = -1;             // that byte, if there is only one
+  std::array<bool, 256> starts_{};  // first bytes of the patterns
+  int only_start_ = -1;             // the first byte, if all patterns share it
   bool ignore_special_;
 };
 

@@ -8,7 +8,7 @@
 namespace plimsoll::text {
 namespace {
 
-// The steps, each as the reference does it. A code point that a step inserts shares the source of the one
+// The steps as Hugging Face's tokenizers do them. A code point that a step inserts has the source of the one
 // before it.
 
 void clean(SourcedText* text) {
@@ -34,8 +34,8 @@ void space_cjk(SourcedText* text) {
   *text = std::move(out);
 }
 
-// NFD. Sorting moves code points but not their sources: the reference replays "replaces the next code point"
-// and "is inserted after it" in the sorted order, and so does this.
+// Applies NFD. Sorting moves code points but not their sources: Hugging Face's tokenizers replay "replaces
+// the next code point" and "is inserted after it" in the sorted order, and so does this function.
 void decompose(SourcedText* text) {
   struct Part {
     int rank;
@@ -61,7 +61,7 @@ void decompose(SourcedText* text) {
     begin = end;
   }
   SourcedText out;
-  size_t next = 0;  // code points of the input that were replaced so far
+  size_t next = 0;  // number of input code points that were replaced so far
   for (const Part& part : parts) {
     if (!part.inserted) ++next;
     out.push(part.value, text->source[next == 0 ? 0 : next - 1]);
@@ -93,7 +93,7 @@ constexpr uint64_t repeat(uint8_t byte) {
   return byte * 0x0101010101010101u;
 }
 
-// Lower case of eight ASCII bytes: a byte's top bit is set by an addition exactly if the byte is in 'A'..'Z'.
+// Lower-cases eight ASCII bytes. The addition sets the top bit of a byte exactly if the byte is in 'A'..'Z'.
 constexpr uint64_t lower_ascii(uint64_t bytes) {
   const uint64_t at_least_a = bytes + repeat(0x80 - 'A');
   const uint64_t above_z = bytes + repeat(0x80 - 'Z' - 1);
@@ -101,7 +101,8 @@ constexpr uint64_t lower_ascii(uint64_t bytes) {
   return bytes | upper >> 2;
 }
 
-// Whether any of eight bytes is below 0x20, 0x7F or above: whatever needs more than a change of case.
+// Returns true if any of eight bytes is below 0x20 or at least 0x7F, so that it needs more than a change of
+// case.
 constexpr bool has_control_or_high(uint64_t bytes) {
   const uint64_t below_space = (bytes - repeat(0x20)) & ~bytes;
   const uint64_t above_tilde = bytes + repeat(1);
@@ -144,7 +145,7 @@ BertNormalizer::Action BertNormalizer::action_by_flags(uint8_t flags) const {
   return kKeep;
 }
 
-// Pages that have equal flags are shared; a shared page gets copied when the first mapping is set in it.
+// Pages with equal flags are shared; a shared page is copied when the first mapping is set in it.
 void BertNormalizer::fill_entries() {
   const UnicodeTable& unicode = UnicodeTable::get();
   std::vector<int> made(unicode.num_pages(), -1);
@@ -195,7 +196,7 @@ void BertNormalizer::fill_entries() {
   }
 }
 
-// All the steps for a code point that stands alone; what reordering needs is kReorder's.
+// Applies all steps to a code point on its own. Code points that need reordering have the action kReorder.
 void BertNormalizer::map_code_point(char32_t c, std::u32string* out) const {
   const UnicodeTable& unicode = UnicodeTable::get();
   out->clear();
@@ -250,7 +251,7 @@ void BertNormalizer::run_steps(SourcedText* text) const {
   if (spec_.lowercase) lower(text);
 }
 
-// Succeeds where every byte gives one byte.
+// Returns true if every byte maps to exactly one byte.
 bool BertNormalizer::normalize_ascii(std::string_view text, NormalizedText* out) const {
   out->bytes.resize(text.size());
   out->source.clear();
@@ -283,8 +284,8 @@ int32_t BertNormalizer::normalize(std::string_view text, int32_t first_code_poin
                                   NormalizedText* out) const {
   out->first_code_point = first_code_point;
   if (normalize_ascii(text, out)) return static_cast<int32_t>(text.size());
-  // No code point grows by more than a factor of 15, and nearly none grows: room for the worst is made as it
-  // comes.
+  // A code point grows by a factor of at most 15, and almost none grows. Space for the worst case is
+  // allocated only when it is needed.
   size_t capacity = text.size() + text.size() / 2 + 64;
   out->bytes.resize(capacity);
   out->source.resize(capacity);

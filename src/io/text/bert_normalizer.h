@@ -1,10 +1,10 @@
-// BertNormalizer: cleans, spaces Chinese characters, strips accents and lower-cases a text, and remembers for
-// every byte of the result which code point of the text it came from.
+// BertNormalizer: cleans a text, puts spaces around Chinese characters, strips accents and lower-cases, and
+// records for every byte of the result the code point of the text from which it came.
 //
-// Two ways that agree: `normalize` makes one pass with a table of what becomes of each code point;
-// `normalize_in_steps` does what the reference does, step after step, and serves where canonical reordering
-// matters (a combining character that is no nonspacing mark) and as the reference of the tests. Immutable
-// once built; thread-safe.
+// There are two implementations with equal results. `normalize` makes one pass with a table that maps each
+// code point. `normalize_in_steps` does the same steps as Hugging Face's tokenizers one after the other; it
+// handles texts that need canonical reordering (a combining character that is not a nonspacing mark) and is
+// the reference in tests. Immutable after construction; thread-safe.
 #pragma once
 
 #include <array>
@@ -18,16 +18,16 @@
 
 namespace plimsoll::text {
 
-// A normalised text. `source` has an entry per byte: the code point of the original text, counted from
-// `first_code_point` of the call; it is empty where byte i came from code point first_code_point + i (ASCII,
-// nothing dropped).
+// A normalized text. `source` has one entry per byte: the index of the code point in the original text,
+// starting at `first_code_point` of the call. It is empty if byte i came from code point first_code_point + i
+// (ASCII, nothing dropped).
 struct NormalizedText {
   std::string bytes;
   std::vector<int32_t> source;
   int32_t first_code_point = 0;
 };
 
-// Code points and where each came from: the form in which the steps work.
+// Code points with their sources, the data on which the steps operate.
 struct SourcedText {
   std::u32string code_points;
   std::vector<int32_t> source;
@@ -46,16 +46,16 @@ class BertNormalizer {
  public:
   explicit BertNormalizer(const NormalizerSpec& spec);
 
-  // Normalises `text`, the part of a longer text that starts at code point first_code_point. Requires: valid
-  // UTF-8. Returns the number of code points in `text`. Overwrites `out`, reusing its memory.
+  // Normalizes `text`, the part of a longer text that starts at code point first_code_point. Requires: valid
+  // UTF-8. Returns the number of code points in `text`. Overwrites `out` and reuses its memory.
   int32_t normalize(std::string_view text, int32_t first_code_point, NormalizedText* out) const;
 
-  // The same result, slowly.
+  // Computes the same result step by step, which is slower.
   int32_t normalize_in_steps(std::string_view text, int32_t first_code_point, NormalizedText* out) const;
 
  private:
-  // What becomes of a code point. The table holds the action in the low bits and the place in mapped_ above
-  // them.
+  // The action for a code point. A table entry contains the action in its low bits and the index into mapped_
+  // above them.
   enum Action : uint16_t { kKeep, kDrop, kSpace, kSpaced, kMap, kHangul, kReorder };
   static constexpr int kActionBits = 3;
   struct Mapped {
@@ -77,11 +77,11 @@ class BertNormalizer {
 
   NormalizerSpec spec_;
   bool strips_accents_;
-  std::array<uint8_t, 128> ascii_{};  // the byte that an ASCII byte becomes
+  std::array<uint8_t, 128> ascii_{};  // the byte that an ASCII byte is mapped to
   std::array<bool, 128> ascii_dropped_{};
   std::vector<uint16_t> page_of_;
   std::vector<uint16_t> entries_;
-  std::vector<bool> is_shared_;  // per page: several ranges of code points use it
+  std::vector<bool> is_shared_;  // per page: several ranges of code points share it
   std::vector<Mapped> mapped_;
 };
 

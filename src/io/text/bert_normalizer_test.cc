@@ -9,7 +9,7 @@ namespace {
 
 const std::vector<std::string> kSettings = {"uncased", "cased", "cased_stripped", "uncased_accents", "raw"};
 
-// A generator of our own: the same texts on every machine (splitmix64, seeded by the test's name).
+// Our own generator gives the same texts on every machine (splitmix64, seeded by the name of the test).
 class Random {
  public:
   explicit Random(std::string_view name) : state_(hash64(name)) {}
@@ -96,8 +96,8 @@ TEST(BertNormalizerTest, EveryAsciiByteAtEveryPlaceOfAWord) {
 
 TEST(BertNormalizerTest, ReorderingMovesCharactersButNotTheirSources) {
   const BertNormalizer normalizer(normalizer_setting("cased_stripped"));
-  // U+302E (a spacing mark, class 224) sorts behind U+0316 (class 220), which is then dropped; its source is
-  // the place that it took in the sorted text.
+  // U+302E (a spacing mark, class 224) is sorted after U+0316 (class 220), which is then dropped. Its source
+  // is its position in the sorted text.
   NormalizedText text;
   normalizer.normalize("a\u302E\u0316", 0, &text);
   EXPECT_EQ(text.bytes, "a\u302E");

@@ -7,9 +7,9 @@
 
 namespace plimsoll::text {
 
-// Places nodes into cells. Free cells form a ring in the order in which they appeared: nodes with one child
-// take the oldest, which fills gaps; nodes with several try a bounded number of the newest, which bounds the
-// time.
+// Places nodes into cells. Free cells form a ring in the order in which they appeared. Nodes with one child
+// take the oldest free cell, which fills gaps. Nodes with several children try a bounded number of the
+// newest, which bounds the time.
 class ByteTrie::Builder {
  public:
   Builder(ByteTrie& trie, std::vector<std::pair<std::string_view, int32_t>> entries)
@@ -94,7 +94,7 @@ class ByteTrie::Builder {
       ++at.first;
     }
     if (at.first == at.last) return;
-    // Keys are sorted, so the keys that share the next byte lie side by side.
+    // The keys are sorted, so keys with the same next byte are adjacent.
     num_bytes_ = 0;
     for (size_t i = at.first; i < at.last; ++i) {
       const unsigned char byte = byte_of(i, at.depth);

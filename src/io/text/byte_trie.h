@@ -1,9 +1,10 @@
 // A constant map from byte strings to numbers that can be walked byte by byte: a double-array trie (Aoe, "An
-// Efficient Digital Search Algorithm by Using a Double-Array Structure", IEEE TSE 15(9), 1989, with XOR in
-// place of the sum).
+// Efficient Digital Search Algorithm by Using a Double-Array Structure", IEEE TSE 15(9), 1989, with XOR
+// instead of the sum).
 //
-// What it is for: longest-prefix matching, in the vocabulary (word_piece.h) and among added tokens
-// (added_tokens.h). Immutable once built; thread-safe. Owns its cells, keeps no reference to the keys.
+// It is used for longest-prefix matching, in the vocabulary (word_piece.h) and among added tokens
+// (added_tokens.h). Immutable after construction; thread-safe. Owns its cells and keeps no reference to the
+// keys.
 #pragma once
 
 #include <cstdint>
@@ -20,37 +21,37 @@ class ByteTrie {
   static constexpr Node kNone = 0xFFFFFFFFu;
   static constexpr int32_t kNoValue = -1;
 
-  // A trie of nothing.
+  // Creates an empty trie.
   ByteTrie();
-  // Requires: keys are distinct, values are not negative. Cost: O(bytes of all keys) time and memory.
+  // Requires: the keys are distinct and the values not negative. Cost: time and memory proportional to the
+  // bytes of all keys.
   explicit ByteTrie(std::vector<std::pair<std::string_view, int32_t>> entries);
 
-  // The node that `byte` leads to, or kNone. Requires: node is not kNone.
+  // Returns the node reached by `byte`, or kNone. Requires: node is not kNone.
   Node child(Node node, unsigned char byte) const {
     const Node next = (cells_[node].base & kBaseMask) ^ byte;
     return cells_[next].parent == node ? next : kNone;
   }
-  // Whether a key ends at this node.
+  // Returns true if a key ends at this node.
   bool has_value(Node node) const { return (cells_[node].base & ~kBaseMask) != 0; }
-  // The number of the key that ends at this node, or kNoValue.
+  // Returns the value of the key that ends at this node, or kNoValue.
   int32_t value(Node node) const { return values_[node]; }
-  // The node that a whole string leads to from `node`, or kNone.
+  // Returns the node reached from `node` by a complete string, or kNone.
   Node walk(Node node, std::string_view text) const {
     for (size_t i = 0; i < text.size() && node != kNone; ++i) {
       node = child(node, static_cast<unsigned char>(text[i]));
     }
     return node;
   }
-  // The number of the key, or kNoValue.
+  // Returns the value of the key, or kNoValue.
   int32_t find(std::string_view key) const {
     const Node node = walk(kRoot, key);
     return node == kNone ? kNoValue : value(node);
   }
 
  private:
-  // Invariant 1: the number of cells is a multiple of 256, so that base ^ byte is always a cell.
-  // Invariant 2: the top bit of base says that the cell has a value; the root and free cells have parent
-  // kNone.
+  // Invariant 1: the number of cells is a multiple of 256, so base ^ byte is always a valid cell. Invariant
+  // 2: the top bit of base means that the cell has a value; the root and free cells have parent kNone.
   static constexpr uint32_t kBaseMask = 0x7FFFFFFFu;
   struct Cell {
     uint32_t base = 0;

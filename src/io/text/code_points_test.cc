@@ -1,5 +1,5 @@
-// Every Unicode code point, in three contexts and under each setting, with a vocabulary that tells all of
-// them apart: the hash of ids and offsets equals that of Hugging Face's tokenizer.
+// Tests every Unicode code point in three contexts and with each setting, using a vocabulary that
+// distinguishes all of them: the hash of ids and offsets equals that of Hugging Face's tokenizer.
 #include <gtest/gtest.h>
 
 #include "io/text/testing/tokenizer_fixtures.h"

@@ -1,4 +1,4 @@
-// Encoding: added tokens, normalisation, words, truncation, template.
+// Encodes texts: added tokens, normalization, words, truncation, template.
 #include <algorithm>
 #include <limits>
 
@@ -9,7 +9,7 @@
 
 namespace plimsoll::text {
 
-// The first byte after the word that starts at `begin`, which is no white space.
+// Returns the end of the word that starts at `begin`, which is not white space.
 size_t TokenizerImpl::word_end(std::string_view bytes, size_t begin) const {
   size_t i = begin;
   while (i < bytes.size()) {
@@ -61,7 +61,7 @@ void TokenizerImpl::encode_words(const NormalizedText& text, size_t begin, size_
   }
 }
 
-// Encodes text that holds no token of the first pass; returns its number of code points.
+// Encodes text without tokens of the first pass. Returns its number of code points.
 int32_t TokenizerImpl::encode_plain(std::string_view text, int32_t first_code_point, Offsets offsets,
                                     ScratchImpl& scratch, Sequence* out) const {
   NormalizedText& normalized = scratch.normalized;
@@ -107,7 +107,7 @@ void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchI
   }
   scratch.raw_parts.clear();
   raw_tokens_.split(text, &scratch.raw_parts);
-  // Parts may overlap by white space (AddedTokenMatcher::split), so the position may have to go back.
+  // Parts can overlap by white space (AddedTokenMatcher::split), so the position may have to move back.
   size_t byte = 0;
   int64_t code_point = 0;
   const auto position = [&](size_t to) {
@@ -129,7 +129,7 @@ void TokenizerImpl::encode_text(std::string_view text, Offsets offsets, ScratchI
 
 namespace {
 
-// The tokens [begin, begin + count) of a sequence that truncation keeps.
+// The tokens [begin, begin + count) of a sequence that remain after truncation.
 struct Kept {
   const Sequence* sequence;
   size_t begin;
@@ -141,7 +141,7 @@ Kept keep(const Sequence& sequence, int64_t count, TextSide side) {
   return {&sequence, side == TextSide::kLeft ? sequence.ids.size() - kept : 0, kept};
 }
 
-// Room for `more` elements at once; doubles, so that many small appends stay linear.
+// Reserves space for `more` elements. The capacity doubles, so that many small appends take linear time.
 template <typename T>
 void make_room(std::vector<T>* vector, size_t more) {
   const size_t needed = vector->size() + more;

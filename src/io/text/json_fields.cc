@@ -10,7 +10,7 @@ Json parse_json(const std::string& text, const std::string& where) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    // Malformed, or a number that no type holds.
+    // The text is malformed or contains a number that no type can represent.
     throw_error(ErrorCode::kBadData, "{} is not valid JSON: {}; copy the file again from where it came",
                 where, error.what());
   }

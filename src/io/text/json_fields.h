@@ -1,8 +1,9 @@
-// Typed access to the fields of a JSON object, with errors that name the file, the field, and what was found.
+// Typed access to the fields of a JSON object, with errors that name the file, the field, and the value that
+// was found.
 //
-// null counts as absent, as in the files that this reads. Of a key that occurs twice the last value counts,
-// as in Hugging Face's readers. Thread-safe: values and free functions. A JsonFields refers to a document
-// that outlives it.
+// null counts as absent, as in the files of tokenizers. If a key occurs twice, the last value is used, as in
+// Hugging Face's readers. Thread-safe: values and free functions. A JsonFields refers to a document that must
+// outlive it.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +16,29 @@ namespace plimsoll::text {
 
 using Json = nlohmann::json;
 
-// Errors: kBadData with `where`, line and column, if the text is not JSON. Nesting of any depth is safe.
+// Parses a text. Errors: kBadData with `where`, line and column if the text is not JSON. Any depth of nesting
+// is safe.
 Json parse_json(const std::string& text, const std::string& where);
 
 class JsonFields {
  public:
-  // `path` names the object inside the document ("model"), empty for the document itself.
-  // Errors: kBadData if the value is no object.
+  // `path` is the name of the object inside the document ("model"), or empty for the document itself. Errors:
+  // kBadData if the value is not an object.
   JsonFields(const Json& value, std::string where, std::string path);
 
-  // The field, or null pointer where it is absent or null.
+  // Returns the field, or a null pointer if it is absent or null.
   const Json* find(const std::string& key) const;
   bool has_key(const std::string& key) const { return object_.contains(key); }
 
-  // The field's value, nothing where it is absent or null. Errors: kBadData if it has another type or does
-  // not fit.
+  // Return the value of the field, or nothing if it is absent or null. Errors: kBadData if it has another
+  // type or is out of range.
   std::optional<std::string> text(const std::string& key) const;
   std::optional<bool> flag(const std::string& key) const;
   std::optional<int64_t> integer(const std::string& key) const;
   std::optional<JsonFields> object(const std::string& key) const;
   const Json* array(const std::string& key) const;
 
-  // "tokenizer.json: model.vocab": what messages start with.
+  // Returns the start of messages: "tokenizer.json: model.vocab".
   std::string name_of(const std::string& key) const;
   const Json& json() const { return object_; }
   const std::string& where() const { return where_; }

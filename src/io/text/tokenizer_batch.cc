@@ -1,4 +1,4 @@
-// Encoding of many texts on several threads.
+// Encodes many texts on several threads.
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -11,10 +11,11 @@
 namespace plimsoll {
 namespace {
 
-// Texts that a thread takes at once: enough to make the counter cheap, few enough to even out long texts.
+// The number of texts that a thread takes at a time: large enough to make the counter cheap, small enough to
+// balance long texts.
 constexpr size_t kTextsAtOnce = 32;
 
-// The error of the first text in order that has one, whichever thread met it.
+// Stores the error of the first text in order that has one, whichever thread finds it.
 class FirstError {
  public:
   void record(size_t text, std::exception_ptr error) {
@@ -41,7 +42,7 @@ std::vector<Encoding> Tokenizer::encode_batch(std::span<const TextPair> texts, c
   std::vector<Encoding> results(texts.size());
   std::atomic<size_t> next{0};
   FirstError first_error;
-  // A worker passes over texts after a failed one that are not handed out yet, never over one before it.
+  // A worker skips texts after a failed one that are not yet assigned, but never a text before it.
   std::atomic<size_t> stop{texts.size()};
   const auto work = [&](size_t /*thread*/) {
     TokenizerScratch scratch;

@@ -1,5 +1,5 @@
-// A folder's files put together, as transformers does: the vocabulary's file first, then
-// tokenizer_config.json, then the older special_tokens_map.json and added_tokens.json.
+// Combines the files of a folder as transformers does: the vocabulary file first, then tokenizer_config.json,
+// then the older special_tokens_map.json and added_tokens.json.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -14,10 +14,10 @@
 namespace plimsoll::text {
 namespace {
 
-// In the order in which transformers adds them, with BERT's defaults.
+// The roles in the order in which transformers adds their tokens, with BERT's defaults.
 struct Role {
   const char* key;
-  const char* fallback;  // null: none
+  const char* fallback;  // null if there is none
 };
 constexpr std::array<Role, 7> kRoles = {{{"bos_token", nullptr},
                                          {"eos_token", nullptr},
@@ -27,20 +27,20 @@ constexpr std::array<Role, 7> kRoles = {{{"bos_token", nullptr},
                                          {"cls_token", "[CLS]"},
                                          {"mask_token", "[MASK]"}}};
 
-// Classes of transformers that are BERT's tokenizer under another name.
+// Classes in transformers that are BERT's tokenizer with another name.
 constexpr std::array<std::string_view, 12> kBertClasses = {
     "BertTokenizer",       "DistilBertTokenizer",        "ElectraTokenizer",
     "MobileBertTokenizer", "ConvBertTokenizer",          "SqueezeBertTokenizer",
     "LxmertTokenizer",     "LayoutLMTokenizer",          "RetriBertTokenizer",
     "RealmTokenizer",      "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer"};
 
-// Above this, model_max_length means "none" (Hugging Face writes 1e30).
+// A larger model_max_length means "none" (Hugging Face writes 1e30).
 constexpr double kNoMaxLength = 1e12;
 
-// Tokens that the files beside the vocabulary name.
+// Tokens named in files other than the vocabulary.
 struct NamedTokens {
   std::map<int64_t, StatedToken> by_id;        // added_tokens_decoder or added_tokens.json
-  std::map<std::string, StatedToken> by_role;  // absent from the map: not named
+  std::map<std::string, StatedToken> by_role;  // not in the map if not named
   std::vector<StatedToken> extra;
 };
 
@@ -81,7 +81,7 @@ void read_settings(const JsonFields& config, TokenizerSpec* spec) {
   normalizer.lowercase = config.flag("do_lower_case").value_or(normalizer.lowercase);
   normalizer.handle_chinese_chars =
       config.flag("tokenize_chinese_chars").value_or(normalizer.handle_chinese_chars);
-  // Here null says something: as lowercase.
+  // Here null has a meaning: the same as lowercase.
   if (config.has_key("strip_accents")) normalizer.strip_accents = config.flag("strip_accents");
   spec->model_max_length = read_max_length(config);
   spec->padding_side = read_side(config, "padding_side", spec->padding_side);
@@ -125,7 +125,7 @@ void read_decoder(const JsonFields& config, NamedTokens* named) {
   }
 }
 
-// added_tokens.json: {"<token>": id}. Tokens with a role are special and matched in the raw text.
+// Reads added_tokens.json: {"<token>": id}. Tokens with a role are special and matched in the raw text.
 void read_added_tokens_file(const JsonFields& file, NamedTokens* named) {
   std::set<std::string> special;
   for (const auto& entry : named->by_role) special.insert(entry.second.token.content);
@@ -146,7 +146,7 @@ void read_added_tokens_file(const JsonFields& file, NamedTokens* named) {
   }
 }
 
-// Adds what the files name to what tokenizer.json lists.
+// Adds the tokens named in the other files to those that tokenizer.json lists.
 void add_named_tokens(const NamedTokens& named, TokenizerSpec* spec) {
   std::vector<int32_t> stated(spec->added_tokens.size(), -1);
   std::set<std::string> known;
@@ -182,7 +182,7 @@ void add_named_tokens(const NamedTokens& named, TokenizerSpec* spec) {
   resolve_added_tokens(stated, spec);
 }
 
-// The id of a token that a BERT model cannot do without.
+// Returns the id of a token that a BERT model requires.
 int32_t vocab_id(const TokenizerSpec& spec, const char* role) {
   const std::string& token = spec.special_tokens.at(role);
   for (const auto& [text, id] : spec.model.vocab) {
@@ -253,7 +253,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     read_decoder(config, &named);
     has_decoder = config.has_key("added_tokens_decoder");
   }
-  // The older files count only where the newer field is missing.
+  // The older files are used only if the newer field is missing.
   if (files.special_tokens_map && !has_decoder) {
     const Json document = parse_json(*files.special_tokens_map, where(kSpecialTokensMapJson));
     read_roles(JsonFields(document, where(kSpecialTokensMapJson), ""), &named);
@@ -262,7 +262,7 @@ TokenizerSpec parse_tokenizer_files(const TokenizerFiles& files) {
     const Json document = parse_json(*files.added_tokens, where(kAddedTokensJson));
     read_added_tokens_file(JsonFields(document, where(kAddedTokensJson), ""), &named);
   }
-  // tokenizer.json alone is the whole truth; with another file beside it, transformers' roles apply.
+  // A single tokenizer.json is complete; if another file exists, transformers' roles apply.
   if (!files.tokenizer_json || files.tokenizer_config || files.special_tokens_map) {
     add_named_tokens(named, &spec);
   }

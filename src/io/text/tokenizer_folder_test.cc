@@ -1,4 +1,4 @@
-// What the files of a folder say, and what is wrong with them.
+// Tests the files of a folder, and errors in them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -104,7 +104,7 @@ TEST(TokenizerFolderTest, BertProcessingIsATemplate) {
   EXPECT_EQ(got.content_hash(), want.content_hash());
 }
 
-// A file that is wrong, and a part of the message that it deserves.
+// An invalid folder, and a part of the message that it must cause.
 struct BadFolder {
   std::string name;
   std::function<TokenizerFiles()> files;

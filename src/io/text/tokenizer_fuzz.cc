@@ -1,9 +1,9 @@
-// libFuzzer target: the readers of a tokenizer's files, and encoding with whatever they accept.
+// libFuzzer target: the readers of the tokenizer's files, and encoding with every tokenizer that they accept.
 //
-// The first byte chooses the file that the input is, and the options; a 0x1E byte separates the file from the
-// text. What must hold for any input: an Error{kBadData} or a tokenizer; equal lengths; offsets inside the
-// text, in order within a token; no more than max_length tokens; the same tokens from the slow normaliser's
-// steps (tested elsewhere).
+// The first byte selects the file and the options; a 0x1E byte separates the file from the text. For any
+// input, the result must be an Error{kBadData} or a tokenizer with these properties: equal lengths; offsets
+// inside the text and in order within a token; at most max_length tokens. The slow implementation of the
+// normalizer is compared elsewhere.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -40,7 +40,7 @@ TokenizerFiles files_of(uint8_t choice, std::string file) {
       files.added_tokens = std::move(file);
       break;
     default:
-      break;  // the fixed vocabulary, and the whole input is text
+      break;  // the fixed vocabulary; the complete input is text
   }
   return files;
 }
@@ -68,7 +68,7 @@ void fuzz(const uint8_t* data, size_t size) {
   try {
     const Tokenizer tokenizer(parse_tokenizer_files(files_of(choice, file)));
     check_encoding(tokenizer.encode(text), text, {});
-    // Templates of the input may repeat a text, so a limit binds only where they do not.
+    // Templates in the input may repeat a text, so a limit holds only for those that do not.
     if (choice % 6 == 0) return;
     const EncodeOptions options{.max_length = choice / 6 % 16,
                                 .truncation_side = choice & 0x80 ? TextSide::kLeft : TextSide::kRight};

@@ -1,4 +1,4 @@
-// Building a tokenizer from its description.
+// Builds a tokenizer from its description.
 #include "io/text/tokenizer_impl.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace plimsoll::text {
 namespace {
 
-// The classes of BertPreTokenizer.
+// Returns the byte classes of BertPreTokenizer.
 std::array<ByteClass, 256> make_byte_classes() {
   std::array<ByteClass, 256> classes{};
   for (size_t c = 0; c < 256; ++c) {
@@ -25,7 +25,7 @@ std::array<ByteClass, 256> make_byte_classes() {
 std::vector<AddedTokenMatcher::Pattern> patterns_of(const TokenizerSpec& spec,
                                                     const BertNormalizer& normalizer, bool normalized) {
   std::vector<AddedTokenMatcher::Pattern> patterns;
-  std::map<std::string, std::string> seen;  // pattern to token
+  std::map<std::string, std::string> seen;  // from pattern to token
   NormalizedText text;
   for (const AddedToken& token : spec.added_tokens) {
     if (token.normalized != normalized) continue;

@@ -1,5 +1,5 @@
-// Inside a Tokenizer: what is built from a description, and how a text becomes tokens. Only the tokenizer's
-// own sources include this. Immutable once built; thread-safe with a ScratchImpl per thread.
+// The implementation of a Tokenizer: the data built from a description, and the encoding. Only the sources of
+// the tokenizer include it. Immutable after construction; thread-safe with one ScratchImpl per thread.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace plimsoll::text {
 
-// Tokens of one text of a pair.
+// The tokens of one text of a pair.
 struct Sequence {
   std::vector<int32_t> ids;
   std::vector<TextSpan> offsets;
@@ -28,7 +28,7 @@ struct Sequence {
   }
 };
 
-// What a byte of a normalised text means to BertPreTokenizer.
+// The meaning of a byte of normalized text for BertPreTokenizer.
 enum class ByteClass : uint8_t { kWord, kSpace, kPunctuation, kNotAscii };
 
 struct ScratchImpl {

@@ -1,4 +1,4 @@
-// tokenizer.json: the file that Hugging Face's `tokenizers` writes.
+// Reads tokenizer.json, the file that Hugging Face's `tokenizers` writes.
 #include <algorithm>
 #include <limits>
 
@@ -24,7 +24,7 @@ std::string type_of(const JsonFields& fields) {
   return fields.text("type").value_or("(none)");
 }
 
-// A field that the format demands.
+// Returns a required field.
 template <typename T>
 T required(const JsonFields& fields, const char* key, std::optional<T> value) {
   if (!value) {
@@ -57,7 +57,7 @@ WordPieceSpec read_model(const JsonFields& root) {
   if (!fields)
     throw_error(ErrorCode::kBadData, "{} is missing; copy the file again from where it came",
                 root.name_of("model"));
-  // Old files leave the type of a WordPiece model out.
+  // Old files omit the type of a WordPiece model.
   if (const auto type = fields->text("type"); type && *type != "WordPiece") unsupported(root, "model", *type);
   WordPieceSpec spec;
   spec.unk_token = required(*fields, "unk_token", fields->text("unk_token"));
@@ -74,7 +74,7 @@ WordPieceSpec read_model(const JsonFields& root) {
   for (const auto& [token, id] : vocab.json().get_ref<const Json::object_t&>()) {
     if (id.is_number_integer() && id >= 0 && id < std::numeric_limits<int32_t>::max()) {
       spec.vocab.emplace_back(token, id.get<int32_t>());
-    } else {  // says what is wrong
+    } else {  // throws the error
       checked_id(required(vocab, token.c_str(), vocab.integer(token)), vocab.name_of(token));
     }
   }
@@ -158,7 +158,7 @@ std::vector<TemplatePiece> read_template(const JsonFields& processor, const char
   return result;
 }
 
-// ["[SEP]", 102]
+// Reads a token such as ["[SEP]", 102].
 std::vector<int32_t> read_bert_token(const JsonFields& processor, const char* key) {
   const Json* pair = processor.array(key);
   if (pair == nullptr || pair->size() != 2 || !(*pair)[0].is_string() || !(*pair)[1].is_number_integer()) {

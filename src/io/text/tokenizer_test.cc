@@ -1,5 +1,5 @@
-// The tokenizer against Hugging Face's, through fixtures; and what no fixture shows: threads, reuse, hashes,
-// invalid UTF-8.
+// Compares the tokenizer with Hugging Face's by fixtures, and tests what fixtures cannot show: threads,
+// reuse, hashes, invalid UTF-8.
 #include "io/text/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -161,7 +161,7 @@ TEST(TokenizerTest, AppendsBehindWhatIsThere) {
   EXPECT_EQ(first.num_cut, 1);
   const Encoding before = all;
   EXPECT_THROW(tokenizer.append({"x", "y"}, {.max_length = 2}, scratch, &all), Error);
-  EXPECT_EQ(all.ids, before.ids);  // an error leaves it as it was
+  EXPECT_EQ(all.ids, before.ids);  // an error leaves it unchanged
   const AppendedTokens second = tokenizer.append({"the \xE4\xB8\xAD", "foo"}, {}, scratch, &all);
   EXPECT_EQ(second.num_tokens, 6);
   const Encoding pair = tokenizer.encode_pair("the \xE4\xB8\xAD", "foo");
@@ -176,8 +176,8 @@ TEST(TokenizerTest, AppendsBehindWhatIsThere) {
 
 TEST(TokenizerTest, InvalidUtf8CountsAsReplacementCharacters) {
   const Tokenizer tokenizer = make_tokenizer("uncased");
-  // Each maximal invalid part is one code point, as in Python: C3 before "h"; E2 82 and F0 9F 98 cut short; a
-  // lone FF.
+  // Each maximal invalid part is one code point, as in Python: C3 before "h"; the incomplete E2 82 and F0 9F
+  // 98; a single FF.
   const Encoding got = tokenizer.encode("\xC3hello \xE2\x82 \xF0\x9F\x98[SEP]\xFF\xFFworld");
   EXPECT_EQ(got.ids, tokenizer.encode("hello [SEP] world").ids);
   EXPECT_EQ(flat(got.offsets), (Ids{0, 0, 1, 6, 10, 15, 17, 22, 0, 0}));

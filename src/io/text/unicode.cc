@@ -12,7 +12,7 @@ namespace {
 
 #include "io/text/tables/unicode_tables.inc"
 
-// Pages of a run table: equal uniform pages are stored once.
+// Builds the pages from a run table; equal uniform pages are stored once.
 struct PageBuilder {
   std::vector<uint16_t> page_of;
   std::vector<uint8_t> flags;
@@ -34,7 +34,7 @@ struct PageBuilder {
   }
 };
 
-// Code point, length, values: as the generator writes mappings.
+// Reads mappings in the generator's format: code point, length, values.
 void read_mappings(std::span<const uint32_t> table, std::u32string* mapped_text,
                    std::vector<std::pair<char32_t, std::pair<size_t, size_t>>>* places) {
   for (size_t i = 0; i < table.size(); i += 2 + table[i + 1]) {
@@ -82,7 +82,7 @@ UnicodeTable::UnicodeTable() {
   }
 }
 
-// Unicode 15.0, section 3.12, "Arithmetic Decomposition Mapping".
+// Decomposes as described in Unicode 15.0, section 3.12, "Arithmetic Decomposition Mapping".
 static void decompose_hangul(char32_t syllable, std::u32string* out) {
   const char32_t index = syllable - 0xAC00;
   out->push_back(0x1100 + index / 588);
@@ -140,7 +140,8 @@ DecodedCodePoint decode_utf8(std::string_view text) {
   };
   const uint32_t b0 = byte(0);
   if (b0 < 0x80) return {b0, 1};
-  // The second byte's range depends on the first: no overlong forms, no surrogates, nothing above U+10FFFF.
+  // The range of the second byte depends on the first: no overlong forms, no surrogates, nothing above
+  // U+10FFFF.
   uint32_t length = 0, low = 0x80, high = 0xBF;
   if (b0 >= 0xC2 && b0 <= 0xDF) {
     length = 2;
@@ -208,14 +209,14 @@ bool is_ascii(std::string_view text) {
 
 bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {
-    // Text is mostly ASCII: eight bytes at a time while it lasts.
+    // Most text is ASCII, so eight bytes are processed at a time while possible.
     uint64_t word;
     if (text.size() >= 8 && (std::memcpy(&word, text.data(), 8), (word & 0x8080808080808080u) == 0)) {
       text.remove_prefix(8);
       continue;
     }
     const DecodedCodePoint c = decode_utf8(text);
-    // A true U+FFFD has three bytes, EF BF BD; an invalid part of three bytes starts with F0 to F4.
+    // A real U+FFFD has three bytes, EF BF BD; an invalid part of three bytes starts with F0 to F4.
     if (c.value == kReplacementCharacter && !(c.num_bytes == 3 && text[0] == '\xEF')) return false;
     text.remove_prefix(c.num_bytes);
   }

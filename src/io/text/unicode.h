@@ -1,9 +1,9 @@
-// What the reference tokenizer knows of Unicode: flags, lower case, canonical decomposition and combining
-// order of every code point, from tables that tables/make_unicode_tables.py took from it; and decoding and
-// encoding of UTF-8.
+// The Unicode data of Hugging Face's tokenizers: flags, lower case, canonical decomposition and combining
+// order of every code point, from tables that tables/make_unicode_tables.py extracted from it; and decoding
+// and encoding of UTF-8.
 //
-// Not a general Unicode library: the reference mixes several versions of Unicode, and so do these tables.
-// Thread-safe: the table is built once, on first use (about 1 ms), and constant from then on.
+// It is not a general Unicode library: Hugging Face's tokenizers mix several versions of Unicode, and so do
+// these tables. Thread-safe: the table is built once, on first use (about 1 ms), and is constant afterwards.
 #pragma once
 
 #include <cstddef>
@@ -15,48 +15,48 @@
 
 namespace plimsoll::text {
 
-// Bits of unicode_flags(); the generator writes the same numbers.
+// The bits of unicode_flags(). The generator writes the same numbers.
 enum CodePointFlags : uint8_t {
   kRemoved = 1,          // clean_text drops it
-  kWhitespace = 2,       // splits words and is dropped; clean_text maps it to a space unless kRemoved
-  kPunctuation = 4,      // a word of its own
-  kCjk = 8,              // handle_chinese_chars puts a space on either side
+  kWhitespace = 2,       // splits words and is dropped; clean_text maps it to a space if it is not kRemoved
+  kPunctuation = 4,      // forms a word of its own
+  kCjk = 8,              // handle_chinese_chars puts a space on each side
   kNonspacingMark = 16,  // strip_accents drops it
-  kLowercases = 32,      // has another lower case
+  kLowercases = 32,      // has a different lower case
   kDecomposes = 64,      // NFD changes it
-  kWordCharacter = 128,  // \w of the reference's regular expressions
+  kWordCharacter = 128,  // \w in the regular expressions of Hugging Face's tokenizers
 };
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 inline constexpr char32_t kNumCodePoints = 0x110000;
-// Code points of one page of a two-level table.
+// Number of code points per page of a two-level table.
 inline constexpr size_t kPageSize = 256;
 
 class UnicodeTable {
  public:
-  // The one table of the process.
+  // Returns the single table of the process.
   static const UnicodeTable& get();
 
   // Requires: code_point < kNumCodePoints.
   uint8_t flags(char32_t code_point) const {
     return flags_[size_t{page_of_[code_point / kPageSize]} * kPageSize + code_point % kPageSize];
   }
-  // The page of a code point's flags: kPageSize of them, and a number below num_pages() that equal uniform
-  // pages share.
+  // Returns the page of a code point's flags. A page has kPageSize flags; equal uniform pages share a number
+  // below num_pages().
   size_t page_number(char32_t code_point) const { return page_of_[code_point / kPageSize]; }
   size_t num_pages() const { return flags_.size() / kPageSize; }
-  // Appends the full canonical decomposition (the code point itself where there is none).
+  // Appends the full canonical decomposition (the code point itself if it has none).
   void decompose(char32_t code_point, std::u32string* out) const;
-  // Appends the lower case (the code point itself where it has none).
+  // Appends the lower case (the code point itself if it has none).
   void to_lower(char32_t code_point, std::u32string* out) const;
-  // The sorting key of canonical order: 0 for a starter.
+  // Returns the sort key of the canonical order; 0 for a starter.
   int combining_rank(char32_t code_point) const;
 
-  // Every code point with a decomposition (Hangul syllables aside) or a lower case.
+  // Returns every code point with a decomposition (except Hangul syllables) or a lower case.
   std::vector<char32_t> mapped_code_points() const;
-  // Every code point whose combining rank is not 0.
+  // Returns every code point whose combining rank is not 0.
   std::vector<char32_t> combining_code_points() const;
-  // Names the reference and its version; part of a tokenizer's content hash.
+  // Returns the name and version of the source of the tables, which is part of a tokenizer's content hash.
   static std::string_view source();
 
  private:
@@ -65,7 +65,7 @@ class UnicodeTable {
   std::vector<uint8_t> flags_;
   std::unordered_map<char32_t, std::u32string_view> lower_;
   std::unordered_map<char32_t, std::u32string_view> decompositions_;
-  std::u32string mapped_text_;  // what the views point into
+  std::u32string mapped_text_;  // storage of the views
 };
 
 constexpr bool is_hangul_syllable(char32_t c) {
@@ -77,11 +77,11 @@ struct DecodedCodePoint {
   uint32_t num_bytes = 0;
 };
 
-// Decodes the code point at the front. Requires: text is not empty. Invalid UTF-8 gives U+FFFD for the
+// Decodes the code point at the start. Requires: text is not empty. Invalid UTF-8 gives U+FFFD for the
 // maximal part of a valid sequence (Unicode 15.0, section 3.9, "U+FFFD Substitution of Maximal Subparts"), as
-// Python's decoder does.
+// in Python's decoder.
 DecodedCodePoint decode_utf8(std::string_view text);
-// As decode_utf8, and faster. Requires: text is valid UTF-8 and not empty.
+// Decodes as decode_utf8, but faster. Requires: text is valid UTF-8 and not empty.
 inline DecodedCodePoint decode_valid_utf8(const char* p) {
   const auto byte = [p](int i) { return static_cast<uint32_t>(static_cast<unsigned char>(p[i])); };
   const uint32_t b0 = byte(0);
@@ -90,7 +90,7 @@ inline DecodedCodePoint decode_valid_utf8(const char* p) {
   if (b0 < 0xF0) return {(b0 & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F), 3};
   return {(b0 & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F), 4};
 }
-// Writes 1 to 4 bytes, returns how many. Requires: a Unicode scalar value.
+// Writes 1 to 4 bytes and returns their number. Requires: a Unicode scalar value.
 uint32_t encode_utf8(char32_t code_point, char* out);
 void append_utf8(char32_t code_point, std::string* out);
 
@@ -98,7 +98,7 @@ bool is_valid_utf8(std::string_view text);
 bool is_ascii(std::string_view text);
 // Replaces every maximal invalid part by U+FFFD.
 void replace_invalid_utf8(std::string_view text, std::string* out);
-// Code points of valid UTF-8.
+// Returns the number of code points in valid UTF-8.
 int64_t count_code_points(std::string_view text);
 
 }  // namespace plimsoll::text

@@ -1,4 +1,4 @@
-// vocab.txt, and the ids of added tokens.
+// Reads vocab.txt and determines the ids of added tokens.
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -10,7 +10,7 @@
 namespace plimsoll::text {
 namespace {
 
-// Without the white space at its end. Requires: valid UTF-8.
+// Removes white space at the end of a line. Requires: valid UTF-8.
 std::string_view trim_end(std::string_view line) {
   while (!line.empty()) {
     size_t last = line.size() - 1;
@@ -49,7 +49,7 @@ std::vector<std::pair<std::string, int32_t>> parse_vocab_txt(std::string_view te
 
 void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spec) {
   PLIMSOLL_CHECK(stated.size() == spec->added_tokens.size());
-  // The vocabulary's ids of the few tokens that matter here.
+  // The ids in the vocabulary of the few tokens that matter here.
   std::unordered_map<std::string_view, int32_t> vocab;
   for (const AddedToken& token : spec->added_tokens) vocab[token.content] = -1;
   for (const auto& [token, id] : spec->model.vocab) {
@@ -77,7 +77,7 @@ void resolve_added_tokens(const std::vector<int32_t>& stated, TokenizerSpec* spe
           spec->where, token.content, stated[i], token.id, spec->model.vocab.size());
     }
     if (known != places.end()) {
-      settled[known->second] = token;  // the later properties count
+      settled[known->second] = token;  // the later properties override
     } else {
       places[token.content] = settled.size();
       settled.push_back(token);

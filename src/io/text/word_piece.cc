@@ -29,7 +29,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
     out->resize(first_token);
     out->push_back({unk_id_, static_cast<uint32_t>(word.size())});
   };
-  // A code point has at least one byte, so short words need no counting.
+  // A code point has at least one byte, so short words need not be counted.
   if (word.size() > max_chars_per_word_ &&
       count_code_points(word) > static_cast<int64_t>(max_chars_per_word_)) {
     return unknown();
@@ -37,7 +37,7 @@ void WordPiece::split(std::string_view word, std::vector<WordToken>* out) const 
   ByteTrie::Node root = ByteTrie::kRoot;
   size_t begin = 0;
   while (begin < word.size()) {
-    // Tokens and word are valid UTF-8, so a token that matches ends where a code point of the word ends.
+    // Tokens and the word are valid UTF-8, so a matching token ends at the end of a code point of the word.
     ByteTrie::Node node = root, longest = ByteTrie::kNone;
     size_t end = begin;
     for (size_t i = begin; i < word.size() && node != ByteTrie::kNone;) {

@@ -30,7 +30,7 @@ WordPieceSpec small_spec() {
 TEST(WordPieceTest, TakesTheLongestTokenEveryTime) {
   const WordPiece model(small_spec());
   EXPECT_EQ(split(model, "unaffable"), (std::vector<int32_t>{4, 4, 5, 9}));
-  EXPECT_EQ(split(model, "unaff"), (std::vector<int32_t>{0, 5}));  // greedy: no way back from "unaf"
+  EXPECT_EQ(split(model, "unaff"), (std::vector<int32_t>{0, 5}));  // greedy: it does not go back from "unaf"
   EXPECT_EQ(split(model, "aaa"), (std::vector<int32_t>{6, 1, 7, 2, 7, 3}));
   EXPECT_EQ(split(model, "b"), (std::vector<int32_t>{0, 1}));
 }
@@ -55,7 +55,7 @@ TEST(WordPieceTest, WorksWithoutContinuingTokensAndWithAnEmptyPrefix) {
 }
 
 TEST(ByteTrieTest, FindsWhatWasPutInAndNothingElse) {
-  // Keys with every byte, shared prefixes, prefixes of each other, and one key that is long.
+  // The keys contain every byte, shared prefixes, prefixes of each other, and one long key.
   std::map<std::string, int32_t> keys;
   uint64_t state = hash64("FindsWhatWasPutInAndNothingElse");
   for (int i = 0; i < 5000; ++i) {

@@ -1,4 +1,4 @@
-// A small checkpoint with every part, for the tests of this folder.
+// A small checkpoint with every part, for the tests in this folder.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// Two weights and two optimizer states whose values depend on the step and on `variant`; saved under
-// root/out.
+// Contains two weights and two optimizer states whose values depend on the step and on `variant`. It is saved
+// under root/out.
 class CheckpointFixture {
  public:
   explicit CheckpointFixture(int64_t step, const std::string& variant = "", const std::string& root = "/")
@@ -32,7 +32,7 @@ class CheckpointFixture {
     add(contents.optimizer_tensors, variant, "encoder.weight.exp_avg_sq", {12});
   }
 
-  // Writes the file to carry, once.
+  // Writes the file that is copied into the checkpoint, once.
   void prepare(FileSystem& files) const {
     if (files.status(join_path(source_, "vocab.txt"))) return;
     make_folders(files, source_);
@@ -45,7 +45,7 @@ class CheckpointFixture {
     return save_checkpoint(files, output, step_, contents);
   }
 
-  // The tensors of an opened checkpoint are these, bit for bit.
+  // Returns true if the tensors of an opened checkpoint equal these bit for bit.
   bool equals(const OpenCheckpoint& opened) const {
     bool equal = opened.step == step_;
     for (const TensorSource& tensor : contents.model.tensors) {

@@ -1,5 +1,4 @@
-// What the tests of this room share: a tokenizer of a few lines, random numbers and the words of errors. For
-// tests only.
+// Shared code of this room's tests: a small tokenizer, random numbers and messages of errors. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +19,8 @@
 
 namespace plimsoll {
 
-// [1] bytes of the first text [2], then bytes of the second [2] with type 1; ids of letters begin at
-// first_letter.
+// Encodes as [1], the bytes of the first text, [2], then the bytes of the second text, [2] with type 1. Ids
+// of letters begin at first_letter.
 class LetterEncoder : public TextEncoder {
  public:
   explicit LetterEncoder(int32_t first_letter = 10) : first_letter_(first_letter) {}
@@ -77,7 +76,7 @@ class LetterEncoder : public TextEncoder {
   int32_t first_letter_;
 };
 
-// Random integers whose seed is the running test's name.
+// Random integers, seeded with the name of the running test.
 class TestRandom {
  public:
   TestRandom() {
@@ -85,7 +84,7 @@ class TestRandom {
     const std::string name = fmt::format("{}.{}", test->test_suite_name(), test->name());
     where_.seed = hash64(name);
   }
-  // In [0, range).
+  // Returns an integer in [0, range).
   int64_t below(int64_t range) {
     return static_cast<int64_t>(
         (static_cast<uint64_t>(philox_element(where_, next_++)) * static_cast<uint64_t>(range)) >> 32);
@@ -97,7 +96,7 @@ class TestRandom {
   uint64_t next_ = 0;
 };
 
-// The message of the plimsoll::Error that the call throws, with the code as a number in front: "4: ...".
+// Returns the message of the plimsoll::Error that the call throws, preceded by its code: "4: ...".
 template <typename Call>
 std::string error_of(Call&& call) {
   try {

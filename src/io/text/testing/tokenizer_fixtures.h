@@ -1,4 +1,4 @@
-// The fixtures of the tokenizer's tests (fixtures/make_fixtures.py) and small tokenizers made of them. For
+// The fixtures of the tokenizer's tests (fixtures/make_fixtures.py), and small tokenizers made from them. For
 // tests only.
 #pragma once
 
@@ -28,7 +28,7 @@ inline nlohmann::json read_json_fixture(const std::string& name) {
   return nlohmann::json::parse(read_fixture(name));
 }
 
-// The settings under which the fixtures were made, by name.
+// Returns one of the settings with which the fixtures were made.
 inline NormalizerSpec normalizer_setting(const std::string& name) {
   const nlohmann::json value = read_json_fixture("made_with.json").at("settings").at(name);
   NormalizerSpec spec;
@@ -39,7 +39,7 @@ inline NormalizerSpec normalizer_setting(const std::string& name) {
   return spec;
 }
 
-// The folder bert/ with this normaliser.
+// Makes a tokenizer from the folder bert/ with this normalizer.
 inline Tokenizer make_tokenizer(const std::string& setting) {
   TokenizerSpec spec = parse_tokenizer_json(read_fixture("bert/tokenizer.json"), "tokenizer.json");
   spec.normalizer = normalizer_setting(setting);
@@ -55,8 +55,8 @@ inline std::vector<int32_t> flat(const std::vector<TextSpan>& offsets) {
   return result;
 }
 
-// The message of the Error{kBadData} or {kUsage} that `run` throws; empty, and a failed check of the
-// caller's, if none.
+// Returns the message of the Error with this code that `run` throws, or an empty string if it throws none, so
+// that the caller's check fails.
 template <typename Run>
 std::string error_message(Run&& run, ErrorCode code) {
   try {
