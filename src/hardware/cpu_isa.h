@@ -1,6 +1,6 @@
-// The instruction sets that kernels and plans tell apart on a CPU: pure data. What this machine has is
-// answered by device/cpu/cpu_features.h; a plan for another machine takes the level from that machine's
-// description. Thread-safe: values only.
+// The instruction sets that kernels and plans distinguish on a CPU: pure data. device/cpu/cpu_features.h
+// detects the instruction set of this machine; a plan for another machine takes the level from the
+// description of that machine. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace plimsoll {
 
-// Ordered: each level has everything of the levels below it.
+// The levels are ordered: each includes all levels below it.
 enum class CpuIsa : uint8_t {
   kBaseline,    // SSE2, or whatever the architecture guarantees
   kAvx2,        // AVX2, FMA and F16C
   kAvx512,      // AVX-512 F, BW, CD, DQ, VL
-  kAvx512Bf16,  // and AVX512_BF16: products of bf16 pairs summed in fp32
-  kAmx,         // and AMX tiles with bf16
+  kAvx512Bf16,  // also AVX512_BF16: products of bf16 pairs summed in fp32
+  kAmx,         // also AMX tiles with bf16
 };
 
 constexpr std::string_view cpu_isa_name(CpuIsa isa) {
@@ -33,7 +33,7 @@ constexpr std::string_view cpu_isa_name(CpuIsa isa) {
   return "?";
 }
 
-// Whether matrix products of bf16 run in hardware.
+// Returns true if matrix products of bf16 run in hardware.
 constexpr bool has_bf16_products(CpuIsa isa) {
   return isa >= CpuIsa::kAvx512Bf16;
 }

@@ -8,18 +8,19 @@
 namespace plimsoll {
 namespace {
 
-// Measured: oneDNN 2.6.3 on two cores of a Sapphire Rapids Xeon, products of 1024 rows with BERT's layer
-// sizes (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s in fp32 on AVX-512 and 700 to 2500 in bf16 on AMX for
-// both cores together; 1467 is the mean over the products of a whole training step of BERT-base. On two cores
-// of an H200's host (2026-11-23) those of MiniLM's steps ran at 915 beside other work, and at 562 on another
-// pair: what a core does in bf16 depends on the machine, and `plimsoll bench --calibrate` measures it. AdamW
-// over BERT-base's parameters streams 19 GB/s on the first machine.
+// Measured with oneDNN 2.6.3 on two cores of a Sapphire Rapids Xeon, for products of 1024 rows with BERT's
+// layer sizes (768 x 768 to 3072 x 768): 184 to 260 GFLOP/s in fp32 on AVX-512 and 700 to 2500 in bf16 on
+// AMX, for both cores together; 1467 is the mean over the products of a complete training step of BERT-base.
+// On two cores of an H200's host (2026-11-23) the products of MiniLM's steps ran at 915 while other work ran,
+// and at 562 on another pair. The rate of a core in bf16 thus depends on the machine; `plimsoll bench
+// --calibrate` measures it. AdamW over BERT-base's parameters streams 19 GB/s on the first machine.
 constexpr std::string_view kMeasured = "oneDNN 2.6.3 on two Sapphire Rapids cores";
-// Not measured. AVX2 has vectors half as wide and clocks a little higher; SSE2 a quarter as wide and no fused
-// multiply-add; AVX512_BF16 multiplies twice as many elements an instruction as fp32 does.
+// Estimated, not measured. AVX2 has vectors half as wide and slightly higher clocks. SSE2 has vectors a
+// quarter as wide and no fused multiply-add. AVX512_BF16 multiplies twice as many elements per instruction as
+// fp32.
 constexpr std::string_view kScaled = "scaled by vector width from Sapphire Rapids";
-// A thread of a Zen 4 (AMD EPYC) multiplies at 100 GFLOP/s in fp32 and 180 in bf16, in products of 256 to
-// 2048 rows with MiniLM's layer sizes: what scaling says, within 6 %.
+// A thread of a Zen 4 (AMD EPYC) reaches 100 GFLOP/s in fp32 and 180 in bf16, for products of 256 to 2048
+// rows with MiniLM's layer sizes. This agrees with the scaled values within 6 %.
 constexpr std::string_view kAsOnZen4 = "scaled from Sapphire Rapids, within 6 % of oneDNN on a Zen 4";
 
 constexpr std::array kTargets{

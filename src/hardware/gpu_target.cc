@@ -8,18 +8,18 @@
 namespace plimsoll {
 namespace {
 
-// NVML's `used` of version 2 beside arena and captured programs, on an H200 with driver 580 and CUDA 13.0:
-// 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone is
-// 527. The rest is for kernels of libraries that other shapes load.
+// NVML's `used` (version 2) outside the arena and captured programs, on an H200 with driver 580 and CUDA
+// 13.0: 528 to 533 MiB in runs of BERT-base and BERT-large in fp32, tf32 and bf16, of which the context alone
+// is 527. The rest is an allowance for library kernels that other shapes load.
 constexpr int64_t kConstant = 560 * kMiB;
 constexpr const char* kMeasuredConstant = "measured on 2026-11-21 on an H200, driver 580, CUDA 13.0";
 constexpr const char* kTakenConstant =
     "not measured on this card: an H200's of 2026-11-21, driver 580, CUDA 13.0";
 constexpr const char* kSheet = "NVIDIA's data sheet, dense";
 
-// Memory as nvidia-smi prints it; rates of the public data sheets, without sparsity. SXM forms where a card
-// has several. Links are PCI Express of 16 lanes as the sheets name its generation, 16 GB/s each way in the
-// third, 32 in the fourth and 64 in the fifth.
+// Memory as printed by nvidia-smi; rates from the public data sheets, without sparsity. For cards with
+// several forms, the SXM form. Links are PCI Express with 16 lanes of the generation named in the data sheet:
+// 16 GB/s each way for the third, 32 for the fourth and 64 for the fifth.
 const std::array kTargets{
     GpuTarget{"h200", "H200", 90, 143771 * kMiB, 4800, 67, 494, 989, 989, 64, kConstant, kSheet,
               kMeasuredConstant},
@@ -57,15 +57,16 @@ std::optional<GpuTarget> find_gpu_target(std::string_view name) {
 GpuTarget gpu_target_of(std::string_view cuda_name, int sm, int num_multiprocessors, int64_t memory_bytes) {
   for (const GpuTarget& target : kTargets) {
     if (cuda_name.find(target.product) == std::string_view::npos) continue;
-    // "L4" is a part of "L40S"; the capability and a memory within a tenth tell them apart.
+    // "L4" is a part of "L40S"; the compute capability and the memory (within a tenth) distinguish them.
     const double ratio = static_cast<double>(memory_bytes) / static_cast<double>(target.memory_bytes);
     if (target.sm != sm || ratio < 0.9 || ratio > 1.1) continue;
     GpuTarget found = target;
     found.memory_bytes = memory_bytes;
     return found;
   }
-  // A multiprocessor does 128 fp32 fused multiply-adds a cycle from compute capability 8.6 on (64 before, and
-  // on 9.0 128), at some 1.5 GHz; tensor cores four (consumer) to fifteen times as many.
+  // A multiprocessor executes 128 fp32 fused multiply-adds per cycle for compute capability 8.6 and later (64
+  // before, and 128 on 9.0), at about 1.5 GHz; tensor cores execute four times (consumer cards) to fifteen
+  // times as many.
   const double f32 = num_multiprocessors * (sm == 75 || sm == 80 ? 64 : 128) * 2 * 1.5e-3;
   return {.name = "cuda",
           .product = std::string(cuda_name),

@@ -32,8 +32,9 @@ TEST(GpuTarget, RowsAreWholeAndDistinct) {
   }
 }
 
-// NVIDIA's data sheets, dense, products in 16 bits accumulated in fp32: GB/s of memory; TFLOP/s of fp32, tf32
-// and bf16 or fp16. SXM forms; of the A10G the sheet of the card itself, whose fp32 is not the A10's 31.2.
+// NVIDIA's data sheets, dense, with 16-bit products accumulated in fp32: GB/s of memory; TFLOP/s of fp32,
+// tf32 and bf16 or fp16. SXM forms; for the A10G the sheet of the card itself, whose fp32 rate is not the
+// A10's 31.2.
 TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
   struct Sheet {
     const char* name;
@@ -55,7 +56,7 @@ TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
     const std::optional<GpuTarget> target = find_gpu_target(sheet.name);
     ASSERT_TRUE(target) << sheet.name;
     EXPECT_EQ(target->memory_gb_per_s, sheet.gb_per_s) << sheet.name;
-    // The table has whole TFLOP/s where a sheet has hundreds.
+    // The table contains whole TFLOP/s; data sheets have hundredths.
     EXPECT_NEAR(target->f32_tflops, sheet.f32, 0.01) << sheet.name;
     EXPECT_NEAR(target->tf32_tflops, sheet.tf32, 1) << sheet.name;
     EXPECT_NEAR(target->f16_tflops, sheet.f16, 1) << sheet.name;
@@ -63,7 +64,7 @@ TEST(GpuTarget, RatesAreThoseOfTheDataSheets) {
   }
 }
 
-// Whose constant it is, and of when.
+// The constant must name its card, driver and date.
 TEST(GpuTarget, TheConstantNamesCardDriverAndDate) {
   for (const GpuTarget& target : gpu_targets()) {
     for (const char* part : {"H200", "driver 580", "CUDA 13.0", "2026-11-21"})

@@ -1,6 +1,6 @@
-// The text of a file in which the program keeps what it measured: JSON with the version of its schema. What
-// is wrong with one is said in words of this program, with the name of the file and of the entry. Not for
-// files of others, which io/ckpt reads with more guards. Thread-safe: values only.
+// Reads a file in which the program stores its own measurements: JSON with the version of its schema. Error
+// messages name the file and the entry. Files from other sources are read by io/ckpt, which has stricter
+// checks. Thread-safe: values only.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,19 +13,19 @@ namespace plimsoll {
 struct MeasuredKind {
   std::string_view name = {};  // "calibration"
   int schema_version = 0;
-  std::string_view remedy = {};  // what a user can do about a file that is none; may be empty
+  std::string_view remedy = {};  // advice to the user for an invalid file; may be empty
 };
 
 class MeasuredJson {
  public:
-  // `source` names the file in errors. Errors, of every function: kBadData where the text is no JSON object
-  // of this version, an entry is not there or of another type.
+  // Parses the text. `source` is the name of the file in errors. Errors, of every function: kBadData if the
+  // text is not a JSON object of this version, or an entry is missing or has the wrong type.
   MeasuredJson(std::string_view text, std::string source, const MeasuredKind& kind);
 
   const nlohmann::json& top() const { return top_; }
-  // An entry of an object.
+  // Returns an entry of an object.
   const nlohmann::json& at(const nlohmann::json& object, const std::string& name) const;
-  // The same of an entry that is an object, and of one that is a text or a number.
+  // Return an entry that must be an object, or a text or number.
   const nlohmann::json& object_at(const nlohmann::json& object, const std::string& name) const;
   template <typename T>
   T get(const nlohmann::json& object, const std::string& name) const {

@@ -87,7 +87,7 @@ TuningTable table_of(const MeasuredJson& json, const Json& content, const std::s
   return table;
 }
 
-// How far apart two sizes are, as a ratio of at least 1.
+// Returns the ratio of two sizes, at least 1.
 double ratio(int64_t a, int64_t b) {
   const auto larger = static_cast<double>(std::max(a, b));
   return larger / static_cast<double>(std::max<int64_t>(std::min(a, b), 1));
@@ -107,7 +107,7 @@ const TunedProduct* TuningTable::find(const ProductKey& key) const {
 const TunedProduct* TuningTable::nearest(const ProductKey& key) const {
   const TunedProduct* best = nullptr;
   double best_ratio = 0;
-  // In the order of sizes, so the smaller one of two that are as near is met first.
+  // The entries are in the order of their sizes, so the smaller of two equally near ones comes first.
   for (auto it = products.lower_bound({.form = key.form}); it != products.end(); ++it) {
     const ProductKey& other = it->first;
     if (other.form != key.form) break;

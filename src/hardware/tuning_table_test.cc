@@ -79,12 +79,12 @@ TEST(TuningTable, NearestOfTheSameForm) {
   EXPECT_EQ(ms({.form = form, .m = 1900, .n = 1024, .k = 4096}), 0.1);
   EXPECT_EQ(ms({.form = form, .m = 1100, .n = 1024, .k = 4096}), 0.2);
   EXPECT_EQ(ms({.form = form, .m = 16, .n = 1024, .k = 4096}), 0.2);
-  // As far from one as from the other: the smaller.
+  // Both are equally near, so the smaller one is used.
   TuningTable two = table;
   two.products[{.form = form, .m = 4096, .n = 1024, .k = 4096}] = {.ms = 0.4};
   two.products.erase({.form = form, .m = 2048, .n = 1024, .k = 4096});
   EXPECT_EQ(two.nearest({.form = form, .m = 2048, .n = 1024, .k = 4096})->ms, 0.2);
-  // Two sizes differ, or the form.
+  // Two sizes differ, or the form differs.
   EXPECT_EQ(ms({.form = form, .m = 2047, .n = 1023, .k = 4096}), 0.0);
   EXPECT_EQ(ms({.form = "tn bf16*bf16->bf16", .m = 2048, .n = 1024, .k = 4096}), 0.0);
   EXPECT_EQ(table.find({.form = form, .m = 2047, .n = 1024, .k = 4096}), nullptr);
@@ -101,7 +101,7 @@ TEST(TuningTable, RefusesWhatIsDamaged) {
   expect_words("", {"cards/h200.json", "no tuning table"});
   expect_words("[1, 2]", {"no tuning table"});
   expect_words("{\"schema_version\": 1}", {"no tuning table", "xxh3"});
-  // Cut off at any place.
+  // The text is cut off at every possible position.
   int cuts = 0;
   for (size_t length = 0; length + 2 < good.size(); length += 37, ++cuts) {
     expect_words(good.substr(0, length), {"no tuning table"});

@@ -25,8 +25,8 @@ CpuArena::CpuArena(int64_t bytes, uint8_t fill) : bytes_(bytes), fill_(fill) {
                 "the system does not give an arena of {} bytes: {}. Free memory or plan a smaller run.",
                 bytes, std::strerror(errno));
   }
-  // Large pages where the system has them: fewer misses in the address translation, no change in what is
-  // held.
+  // Uses large pages if the system provides them: fewer misses in address translation, and the same amount of
+  // memory.
   madvise(block, static_cast<size_t>(mapped_bytes_), MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(block);
   const int64_t chunks = (mapped_bytes_ + kFillChunk - 1) / kFillChunk;

@@ -1,5 +1,5 @@
-// The one block of memory that a run takes on the CPU. Owns it; movable, not copyable. Not thread-safe while
-// it is filled.
+// The single block of memory that a run allocates on the CPU. Owns it; movable, not copyable. Not thread-safe
+// during construction.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace plimsoll {
 
-// What an arena holds before anything is written: a byte pattern that reads as NaN in every floating-point
-// type when it is 0xFF, so that a read before a write is seen.
+// The byte pattern of unwritten memory. 0xFF reads as NaN in every floating-point type, so a read before a
+// write is detected.
 inline constexpr uint8_t kArenaPoison = 0xFF;
 
 class CpuArena {
  public:
-  // Takes and fills `bytes` (rounded up to pages) with `fill` on all threads. Errors: kDevice when the system
-  // has no such block; the message names the bytes.
+  // Allocates `bytes` (rounded up to pages) and fills them with `fill` on all threads. Errors: kDevice if the
+  // system cannot provide the block; the message contains the size.
   explicit CpuArena(int64_t bytes, uint8_t fill = kArenaPoison);
   ~CpuArena();
   CpuArena(CpuArena&& other) noexcept;
@@ -24,8 +24,8 @@ class CpuArena {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // The end of the highest byte that differs from the fill pattern, up to the last page: what was really
-  // used, as observed. More than bytes() shows a write beyond the plan.
+  // Returns the end of the highest byte that differs from the fill pattern, up to the last page: the observed
+  // use. A value larger than bytes() means a write beyond the plan.
   int64_t written_bytes() const;
 
  private:

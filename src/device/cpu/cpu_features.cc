@@ -18,7 +18,7 @@ struct Registers {
   uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-// All zero if the CPU has no such leaf.
+// Returns zeros if the CPU does not have this leaf.
 Registers cpuid(uint32_t leaf, uint32_t subleaf) {
   Registers r;
   if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
@@ -32,14 +32,16 @@ constexpr uint64_t bit(int n) {
   return uint64_t{1} << n;
 }
 
-// Extended control register 0: the states that the operating system saves. Requires: CPUID says OSXSAVE.
+// Returns extended control register 0: the states that the operating system saves. Requires: CPUID reports
+// OSXSAVE.
 uint64_t saved_states() {
   uint32_t low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Linux, Documentation/arch/x86/xstate.rst: ARCH_REQ_XCOMP_PERM for the state of number 18, the tiles' data.
+// Requests the state with number 18, the data of the tiles (Linux, Documentation/arch/x86/xstate.rst:
+// ARCH_REQ_XCOMP_PERM).
 bool grants_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;
@@ -50,7 +52,8 @@ bool grants_tiles() {
 #endif
 }
 
-// Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, and volume 1, section 13.1.
+// Detects the level (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2A, CPUID, and
+// volume 1, section 13.1).
 CpuIsa detect() {
   const Registers leaf1 = cpuid(1, 0), leaf7 = cpuid(7, 0), leaf7_1 = cpuid(7, 1);
   if (!has_bits(leaf1.c, bit(27))) return CpuIsa::kBaseline;  // OSXSAVE

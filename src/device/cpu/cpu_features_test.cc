@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// The kernel lists a flag when the CPU has the feature and the kernel saves its state: a second opinion.
+// The operating system's kernel lists a flag if the CPU has the feature and the kernel saves its state; this
+// is an independent check.
 TEST(CpuFeatures, AgreesWithTheOperatingSystem) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   std::string line, flags;

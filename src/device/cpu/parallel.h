@@ -1,8 +1,8 @@
-// The one seam through which kernels use several CPU threads. OpenMP normally; std::thread when built for
+// The only way in which kernels use several CPU threads. It uses OpenMP, or std::thread in builds for
 // ThreadSanitizer, which does not understand OpenMP's barriers.
 //
-// Work is split by index, never by time: which thread runs an index may differ between runs, what an index
-// computes may not. A kernel whose sums cross indices combines partial results in index order.
+// Work is divided by index, never by time: the thread of an index may differ between runs, but its result may
+// not. A kernel with sums across indices combines partial results in the order of the indices.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-// Threads that parallel_for uses. set_num_threads is called once by the program before any kernel (Requires:
-// n >= 1).
+// Number of threads used by parallel_for. The program calls set_num_threads once before any kernel. Requires:
+// n >= 1.
 int num_threads();
 void set_num_threads(int n);
 
@@ -24,11 +24,11 @@ void parallel_for_erased(int64_t count, void (*body)(void* context, int64_t inde
 }
 
 // Calls body(index, thread) once for each index in [0, count); thread is in [0, num_threads()). Indices are
-// handed out one at a time in increasing order. Requires: body does not throw and does not call parallel_for.
-// Blocks until all are done.
+// assigned one at a time in increasing order. Blocks until all calls have returned. Requires: body does not
+// throw and does not call parallel_for.
 template <typename Body>
 void parallel_for(int64_t count, Body&& body) {
-  // Body is a reference where the caller keeps the lambda in a variable.
+  // Body is a reference type if the caller stores the lambda in a variable.
   using Callable = std::remove_reference_t<Body>;
   internal::parallel_for_erased(
       count,

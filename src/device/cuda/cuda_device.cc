@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// As NVML prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
+// Formats an identifier as NVML prints it: GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx.
 std::string format_uuid(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
@@ -52,7 +52,7 @@ std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none) {
                       ? "there is no NVIDIA driver, or it is too old for this program's CUDA"
                       : fmt::format("the NVIDIA driver shows no device ({})", cudaGetErrorString(error));
     }
-    // The error is not sticky; it must not be taken for a failed launch later.
+    // The error is not sticky, but it must not be mistaken for a failed launch later.
     static_cast<void>(cudaGetLastError());
     return {};
   }
@@ -84,7 +84,7 @@ CudaDevice::CudaDevice(int ordinal) {
 }
 
 CudaDevice::~CudaDevice() {
-  // A failure here has been reported by the call that caused it.
+  // The call that caused a failure has already reported it.
   if (stream_ != nullptr) static_cast<void>(cudaStreamDestroy(stream_));
 }
 

@@ -1,8 +1,8 @@
 // The NVIDIA GPUs that this process may use, and the memory, stream and copies of one of them. Host code
-// only; the same functions exist where the program was built without CUDA (src/device/none): there are no
-// devices then.
+// only. The same functions exist if the program is built without CUDA (src/device/none); there are no devices
+// then.
 //
-// Thread-safety: the free functions may be called from any thread; a CudaDevice is driven by one thread.
+// Thread-safety: any thread may call the free functions; a CudaDevice may be used by one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,38 +17,38 @@
 namespace plimsoll {
 
 struct CudaDeviceInfo {
-  int ordinal = 0;   // among the visible devices
+  int ordinal = 0;   // index among the visible devices
   std::string name;  // "NVIDIA H200"
-  std::string uuid;  // "GPU-...", as NVML and nvidia-smi print it
+  std::string uuid;  // "GPU-...", as printed by NVML and nvidia-smi
   int sm = 0;        // compute capability, 90 for 9.0
   int num_multiprocessors = 0;
   int64_t total_bytes = 0;
-  int driver_version = 0;  // as CUDA counts: 13000 for 13.0
+  int driver_version = 0;  // CUDA's number: 13000 for 13.0
   int runtime_version = 0;
 };
 
-// What CUDA reported or refused while a device was in use: kDevice.
+// An error that CUDA reported while a device was in use, with code kDevice.
 class GpuError : public Error {
  public:
   explicit GpuError(const std::string& message) : Error(ErrorCode::kDevice, message) {}
 };
 
-// Whether the program was built with CUDA at all.
+// Returns true if the program was built with CUDA.
 bool is_built_with_cuda();
 
-// In CUDA's order, CUDA_VISIBLE_DEVICES obeyed. Empty without a driver, without a device and without CUDA in
-// the build; `why_none`, where given, then says which of these in a sentence. Cost: opens the driver, some
-// 100 ms; makes no context.
+// Returns the devices in CUDA's order, respecting CUDA_VISIBLE_DEVICES. The list is empty without a driver,
+// without a device and in a build without CUDA; `why_none`, if given, then receives the reason as a sentence.
+// Cost: opens the driver, about 100 ms; creates no context.
 std::vector<CudaDeviceInfo> visible_cuda_devices(std::string* why_none = nullptr);
 
-// Whether the driver has been opened in this process: visible_cuda_devices() does, where there is one. It
-// takes some 25 MiB of the host's memory.
+// Returns true if the driver has been opened in this process, which visible_cuda_devices() does. The driver
+// uses about 25 MiB of host memory.
 bool is_cuda_driver_open();
 
-// One device in use. Owns its stream; its context lives until the process ends.
+// One device in use. Owns its stream. Its context exists until the process ends.
 class CudaDevice {
  public:
-  // Errors: kDevice when there is no such device or its context cannot be made.
+  // Opens the device. Errors: kDevice if it does not exist or its context cannot be created.
   explicit CudaDevice(int ordinal);
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
@@ -57,14 +57,14 @@ class CudaDevice {
   const CudaDeviceInfo& info() const { return info_; }
   CudaStream stream() const { return stream_; }
 
-  // Bytes that the driver says are free and in all, now.
+  // Returns the number of bytes that are free now, according to the driver.
   int64_t free_bytes() const;
 
-  // Copies in the order of the stream. The host memory is pinned, or the call waits.
+  // Copies in the order of the stream. If the host memory is not pinned, the call waits.
   void copy_to_device(void* device, const void* host, int64_t bytes);
   void copy_to_host(void* host, const void* device, int64_t bytes);
   void fill(void* device, uint8_t value, int64_t bytes);
-  // Waits for everything given to the stream. Errors: kDevice with what failed since the last wait.
+  // Waits for all work enqueued on the stream. Errors: kDevice for any failure since the last wait.
   void synchronize();
 
  private:
@@ -72,12 +72,12 @@ class CudaDevice {
   CudaStream stream_ = nullptr;
 };
 
-// The one block that a run takes on a GPU. Owns it; movable, not copyable.
+// The single block of memory that a run allocates on a GPU. Owns it; movable, not copyable.
 class CudaArena {
  public:
   CudaArena() = default;
-  // Takes `bytes` by one allocation and fills them, unless `fill` is nothing. Errors: GpuError when they are
-  // refused; the message names what was asked for, what is free and what to do.
+  // Allocates `bytes` at once and fills them if `fill` has a value. Errors: GpuError if the allocation fails;
+  // the message contains the requested and the free memory and the remedy.
   CudaArena(CudaDevice& device, int64_t bytes, std::optional<uint8_t> fill);
   ~CudaArena();
   CudaArena(CudaArena&& other) noexcept;
@@ -87,8 +87,8 @@ class CudaArena {
 
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  // The end of the highest byte that differs from the fill pattern: what was really used, as observed. Cost:
-  // copies the arena to the host, piece by piece.
+  // Returns the end of the highest byte that differs from the fill pattern: the observed use. Cost: copies
+  // the arena to the host in pieces.
   int64_t written_bytes(CudaDevice& device) const;
 
  private:
@@ -97,7 +97,7 @@ class CudaArena {
   uint8_t fill_ = 0;
 };
 
-// Host memory that the device copies from and to without a detour. Owns it; movable, not copyable.
+// Page-locked host memory, which the device can access directly. Owns it; movable, not copyable.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

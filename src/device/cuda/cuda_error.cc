@@ -6,8 +6,8 @@
 namespace plimsoll {
 
 void fail_cuda(cudaError_t error, const char* call, const char* file, int line) {
-  // CUDA keeps the last error until somebody asks for it. Left there, it would be reported again as that of
-  // the next launch, where a caller goes on with less memory, say.
+  // CUDA keeps the last error until it is read. If it stayed there, the next launch would report it again,
+  // for example after a caller has continued with less memory.
   static_cast<void>(cudaGetLastError());
   std::string free_text;
   if (error == cudaErrorMemoryAllocation) {

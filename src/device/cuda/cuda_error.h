@@ -1,13 +1,13 @@
-// Every call of the CUDA runtime is checked by PLIMSOLL_CUDA(call), every launch by check_launch(). Only for
-// sources that are built with CUDA. Thread-safe.
+// Error checks: PLIMSOLL_CUDA(call) for every call of the CUDA runtime, and PLIMSOLL_CHECK_LAUNCH for every
+// launch. Only for sources that are built with CUDA. Thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace plimsoll {
 
-// Throws GpuError with the call's text, CUDA's own name and words for the failure, and where it was
-// made. Memory that is refused is one too, with CUDA's count of what is free in the message.
+// Throws GpuError with the text of the call, CUDA's name and description of the failure, and the source
+// position. For a failed allocation the message also contains the free memory that CUDA reports.
 [[noreturn]] void fail_cuda(cudaError_t error, const char* call, const char* file, int line);
 
 inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
@@ -20,7 +20,7 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file, in
 
 #define PLIMSOLL_CUDA(call) ::plimsoll::check_cuda((call), #call, __FILE__, __LINE__)
 
-// After a kernel's launch: PLIMSOLL_CHECK_LAUNCH("gelu_fwd"). It sees a launch that was refused; what fails
-// while the kernel runs is seen by the next synchronising call.
+// Used after the launch of a kernel: PLIMSOLL_CHECK_LAUNCH("gelu_fwd"). It detects a launch that was refused;
+// the next synchronizing call detects failures during the execution.
 #define PLIMSOLL_CHECK_LAUNCH(kernel) \
   ::plimsoll::check_cuda(cudaGetLastError(), "launch of " kernel, __FILE__, __LINE__)

@@ -1,7 +1,7 @@
-// Events and streams of the CUDA runtime with an owner, so that a failure half-way through making several
-// leaves none behind. Only for sources that are built with CUDA. Errors of all calls: GpuError.
+// Owning wrappers for events and streams of the CUDA runtime, so that a failure while several are created
+// leaks none. Only for sources that are built with CUDA. Errors of all calls: GpuError.
 //
-// Thread-safety: as CUDA's own handles; objects are used by one thread at a time.
+// Thread-safety: as CUDA's own handles; an object may be used by one thread at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,10 +14,10 @@
 
 namespace plimsoll {
 
-// A mark in a stream: what was given to the stream before it. Owns the event; movable, not copyable.
+// A point in a stream after the work enqueued so far. Owns the event; movable, not copyable.
 class CudaEvent {
  public:
-  // Only events with times can be asked for ms_since(), and they cost a little more.
+  // Only events with times support ms_since(); they cost slightly more.
   enum class Times : uint8_t { kNo, kYes };
 
   explicit CudaEvent(Times times = Times::kNo) {
@@ -35,11 +35,11 @@ class CudaEvent {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  // Marks what the stream has been given so far. An event that was never recorded counts as reached.
+  // Marks the work enqueued on the stream so far. An event that was never recorded counts as reached.
   void record(CudaStream stream) { PLIMSOLL_CUDA(cudaEventRecord(event_, stream)); }
-  // What the stream is given from now on waits until the mark is reached.
+  // Makes later work on the stream wait until the event is reached.
   void hold_back(CudaStream stream) const { PLIMSOLL_CUDA(cudaStreamWaitEvent(stream, event_, 0)); }
-  // Returns when the mark is reached.
+  // Returns when the event is reached.
   void wait() const { PLIMSOLL_CUDA(cudaEventSynchronize(event_)); }
   bool is_reached() const {
     const cudaError_t state = cudaEventQuery(event_);
@@ -47,7 +47,7 @@ class CudaEvent {
     PLIMSOLL_CUDA(state);
     return true;
   }
-  // Milliseconds between two marks. Requires: both have times and were reached.
+  // Returns the milliseconds between two events. Requires: both have times and were reached.
   float ms_since(const CudaEvent& earlier) const {
     float milliseconds = 0;
     PLIMSOLL_CUDA(cudaEventElapsedTime(&milliseconds, earlier.event_, event_));
@@ -58,8 +58,8 @@ class CudaEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-// A stream beside the device's own, which does not wait for CUDA's default stream. Owns it; movable, not
-// copyable.
+// A stream in addition to the device's own, which does not wait for CUDA's default stream. Owns it; movable,
+// not copyable.
 class CudaSideStream {
  public:
   CudaSideStream() { PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }

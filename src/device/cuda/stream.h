@@ -1,5 +1,5 @@
-// A CUDA stream as host code passes it around, without CUDA's headers: the same type as cudaStream_t.
-// Work given to one stream runs in the order in which it was given. Not an owner.
+// A CUDA stream as host code passes it around without CUDA's headers; the same type as cudaStream_t. Work on
+// one stream runs in the order in which it was enqueued. Does not own the stream.
 #pragma once
 
 struct CUstream_st;

@@ -1,4 +1,4 @@
-// What device/cuda/cuda_device.h promises, where the program was built without CUDA.
+// Implements device/cuda/cuda_device.h if the program is built without CUDA.
 #include "base/check.h"
 #include "device/cuda/cuda_device.h"
 
