@@ -26,7 +26,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Under another name first, so that a file of that name is always whole.
+// Writes to a temporary name first, so that a file with the final name is always complete.
 void write_file(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".tmp";
   std::ofstream file(unfinished, std::ios::binary);
@@ -52,7 +52,7 @@ class Bench {
     if (words_.calibrate)
       return (is_for_gpu() ? calibrate_gpu() : calibrate()) ? 0 : static_cast<int>(ErrorCode::kInterrupted);
     if (words_.experiments || is_for_gpu()) device_ = device();
-    // What is wrong with the words is said before the first run.
+    // Errors in the arguments are reported before the first run.
     chosen_experiments();
     if (words_.peer && !ask_peer()) return static_cast<int>(ErrorCode::kInterrupted);
     if (device_ == ExperimentDevice::kCpu && words_.experiments && !calibrate())
@@ -73,7 +73,8 @@ class Bench {
   }
 
  private:
-  // A process asks, so that this one never opens a GPU, whose context would count in the memory of every row.
+  // Runs a process to find the device, so that this process never opens a GPU, whose context would count in
+  // the memory of every row.
   ExperimentDevice device() const {
     std::vector<std::string> words{own_program(),   "plan",
                                    "--config_name", "MiniLM-L6-H384-uncased",
@@ -96,7 +97,7 @@ class Bench {
     return only_experiments(all, words_.only);
   }
 
-  // Whether the peer can run is asked once, before any row. False where a signal came.
+  // Checks once, before the first row, that the other program can run. Returns false after a signal.
   bool ask_peer() const {
     const std::string log = words_.output_dir + "/peer_check.txt";
     Child child({words_.peer_python, words_.peer_script, "--check"}, log);
@@ -110,7 +111,7 @@ class Bench {
                                        "with --peer_python, or leave --peer out");
   }
 
-  // Why the peer ended as it did.
+  // Returns the reason why the other program failed.
   std::string peer_fault(const Child& child) const {
     if (child.exit_code() == 127) return words_.peer_python + " cannot be run";
     const std::string said = child.last_line();
@@ -118,8 +119,9 @@ class Bench {
            (said.empty() ? "ended with exit code " + std::to_string(child.exit_code()) : said);
   }
 
-  // Right before the rows, so that their predictions are of this machine as it is now. False where a signal
-  // came. With --calibrate it is kept for other calls, else for the rows.
+  // Calibrates right before the rows, so that their predictions match the current state of this machine. The
+  // result of --calibrate is kept for other commands; otherwise it is used only for the rows. Returns false
+  // after a signal.
   bool calibrate() {
     const bool is_given = std::any_of(words_.more.begin(), words_.more.end(), [](const std::string& word) {
       return word.starts_with("--calibration");
@@ -141,7 +143,7 @@ class Bench {
     return true;
   }
 
-  // A run of a calibration, whose folder is added. False where a signal came.
+  // Runs one calibration run and adds its folder. Returns false after a signal.
   bool run_alone(const Experiment& run, std::vector<std::string>& folders) {
     const std::string folder = words_.output_dir + "/calibration/" + run.key;
     Child child = start_run(run, folder);
@@ -151,8 +153,8 @@ class Bench {
     return true;
   }
 
-  // With the child's words and code; with that of our bugs where it has none of ErrorCode's, as after a
-  // signal.
+  // Throws an error with the message and code of the child, or kInternal if its exit code is not an
+  // ErrorCode, for example after a signal.
   [[noreturn]] static void fail_as(const Child& child, const std::string& context) {
     const int code = child.exit_code();
     const bool is_ours =
@@ -162,7 +164,7 @@ class Bench {
     throw Error(is_ours ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, "bench: " + context + said);
   }
 
-  // Of the words those that say where to run.
+  // Returns those arguments that select the device.
   std::vector<std::string> device_arguments() const {
     std::vector<std::string> words;
     for (size_t i = 0; i < words_.more.size(); ++i) {
@@ -174,7 +176,7 @@ class Bench {
     return words;
   }
 
-  // Whether the words name a GPU: --device cuda:N.
+  // Returns true if the arguments select a GPU: --device cuda:N.
   bool is_for_gpu() const {
     const std::vector<std::string> words = device_arguments();
     return std::any_of(words.begin(), words.end(), [](const std::string& word) {
@@ -182,7 +184,7 @@ class Bench {
     });
   }
 
-  // A process of its own for a run, in a folder that is empty but for its output.
+  // Starts a run in its own process, in a folder that contains nothing but its output.
   static Child start_run(const Experiment& run, const std::string& folder) {
     fs::remove_all(folder);
     fs::create_directories(folder);
@@ -227,7 +229,7 @@ class Bench {
     say(head + outcome(row));
   }
 
-  // A row that was run before by the same words.
+  // Reads the result of a row that was run before with the same arguments. Returns false if there is none.
   bool take_kept(ExperimentRow& row) const {
     const std::string path = folder_of(row) + "/row.json";
     if (!fs::exists(path)) return false;
@@ -237,7 +239,7 @@ class Bench {
     return true;
   }
 
-  // False where a signal came.
+  // Waits for the end of a process. Returns false after a signal.
   static bool wait_for(Child& child, const std::string& head) {
     const bool draws = is_terminal();
     while (child.is_running(draws ? 250 : 1000)) {
@@ -252,7 +254,7 @@ class Bench {
     return true;
   }
 
-  // "head: line" in the columns of the terminal: of a long head the end is left out, then of the line.
+  // Formats "head: line" for the width of the terminal. A long head is cut at its end, then the line.
   static std::string in_columns(const std::string& head, const std::string& line) {
     const auto columns = static_cast<size_t>(std::max(terminal_columns(), 20));
     std::string shown = head;
@@ -261,7 +263,7 @@ class Bench {
     return (shown + ": " + line).substr(0, columns);
   }
 
-  // What the program refuses is a result; anything else ends the bench.
+  // Records a refusal by the program as a result of the row; any other failure ends the bench.
   static void take_refusal(const Child& child, ExperimentRow& row) {
     const std::string said = child.said_after("plimsoll: ");
     const int code = child.exit_code();
@@ -321,12 +323,13 @@ class Bench {
   std::vector<ExperimentRow> rows_;
 };
 
-// A row's own process: a training as `train` does it, without the weights, which nobody reads.
+// Runs in the process of one row: trains as `train` does, but does not save the weights, which are not
+// needed.
 int run_one(const std::vector<std::string>& words) {
   const ParseResult parsed = parse_arguments(words);
   const Arguments& arguments = parsed.arguments;
   Trainer trainer(arguments, Task::kTrain, process_environment());
-  // The words are the bench's own: nobody wrote what there is to remark.
+  // The arguments were written by the bench, not by the user, so no remarks are printed.
   Remarks none({}, {});
   if (!show_and_start(trainer, arguments, none)) return 0;
   const TrainOutput output = trainer.train(say);

@@ -36,7 +36,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Texts between commas, or between semicolons where there are any; blanks around them do not count.
+// Splits a text at semicolons if it contains any, otherwise at commas. Blanks around the parts are ignored.
 std::vector<std::string> split(const std::string& text) {
   const char separator = text.find(';') != std::string::npos ? ';' : ',';
   std::vector<std::string> parts;
@@ -51,8 +51,8 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// The script of this program: installed beside it, in the source tree that it was built in, or in the one
-// that it is called from.
+// Returns the path of the script of this program: installed next to it, in the source tree in which it was
+// built, or in the current source tree.
 std::string own_peer_script() {
   const fs::path program = fs::path(own_program()).parent_path();
   const std::vector<fs::path> places{program / "../share/plimsoll/experiments_peer.py",

@@ -1,5 +1,5 @@
-// The words of `plimsoll bench`: what they ask for, its usage, and where the peer's script lies. Not
-// thread-safe: it looks at the file system.
+// Parses the command line of `plimsoll bench`, and contains its usage text. Not thread-safe: it accesses the
+// file system.
 #pragma once
 
 #include <string>
@@ -17,17 +17,18 @@ struct BenchWords {
   bool peer = false;
   std::string output_dir = "experiments";
   std::string peer_python = "python3";
-  std::string peer_script;  // where `peer`, a file that is there
+  std::string peer_script;  // with `peer`, an existing file
   std::vector<std::string> sweeps;
   std::vector<std::string> only;
-  std::vector<std::string> more;  // for every run
+  std::vector<std::string> more;  // additional arguments of every run
 };
 
-// Errors: kUsage for words that ask for nothing or for two things at once, and for a script that is nowhere.
+// Parses the command line. Errors: kUsage for words that request nothing or two things at once, and for a
+// script that does not exist.
 BenchWords read_bench_words(const std::vector<std::string>& words);
 
-// The first of the experiments and those whose name has one of the texts; all where there are none. Errors:
-// kUsage, with the names, for a text that none has.
+// Returns the first of the experiments and those whose name contains one of the texts, or all if there are no
+// texts. Errors: kUsage, with all names, for a text that no name contains.
 std::vector<Experiment> only_experiments(const std::vector<Experiment>& all,
                                          const std::vector<std::string>& texts);
 

@@ -20,7 +20,7 @@
 namespace plimsoll::cli {
 namespace {
 
-// In the child, between fork and exec: only what is safe there.
+// Runs in the child between fork and exec, where only async-signal-safe functions are permitted.
 [[noreturn]] void become(char* const* words, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);

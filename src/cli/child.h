@@ -1,4 +1,4 @@
-// A process of this same program, for work that must not share memory with other work. Not thread-safe.
+// A process of this program, for work that must not share memory with other work. Not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -8,24 +8,24 @@
 
 namespace plimsoll::cli {
 
-// The child ends with its parent, however that ends.
+// The child process ends when its parent ends for any reason.
 class Child {
  public:
-  // Starts `words[0]` with the others; what it prints goes to the file `log`, which is written anew. Errors:
-  // kDevice.
+  // Starts `words[0]` with the other words as arguments. Its output goes to the file `log`, which is
+  // overwritten. Errors: kDevice.
   Child(const std::vector<std::string>& words, std::string log);
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Whether it still runs, after at most so many milliseconds.
+  // Waits at most this number of milliseconds and returns true if the process is still running.
   bool is_running(int wait_ms);
-  // Requires: it no longer runs. 128 + the signal where one ended it.
+  // Returns the exit code, or 128 + the signal that ended the process. Requires: the process has ended.
   int exit_code() const { return exit_code_; }
-  // The last line of the log that is not empty.
+  // Returns the last line of the log that is not empty.
   std::string last_line() const;
-  // The last line of the log that begins with `start`, without it and with the lines that follow it up to the
-  // last that is not empty.
+  // Returns the part of the log after the last line start that equals `start`, up to the last line that is
+  // not empty.
   std::string said_after(const std::string& start) const;
 
  private:
@@ -36,7 +36,7 @@ class Child {
   int exit_code_ = -1;
 };
 
-// The path of this program.
+// Returns the path of this program.
 std::string own_program();
 
 }  // namespace plimsoll::cli

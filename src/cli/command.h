@@ -1,5 +1,5 @@
-// The subcommands of the program: a file each. This room sees only the public API; it alone prints, reads the
-// environment and decides the exit code.
+// The subcommands of the program, one file each. This room uses only the public API. It is the only room that
+// prints, reads the environment and determines the exit code.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::cli {
 
-// Words after the subcommand's name. Returns the exit code; throws plimsoll::Error.
+// Run a subcommand with the words after its name. Return the exit code. Errors: plimsoll::Error.
 int run_train(const std::vector<std::string>& words);
 int run_plan(const std::vector<std::string>& words);
 int run_eval(const std::vector<std::string>& words);
@@ -23,9 +23,9 @@ int run_bench(const std::vector<std::string>& words);
 int run_merge(const std::vector<std::string>& words);
 int run_monitor(const std::vector<std::string>& words);
 
-// Warnings and notes on a command line. They wait, because the first line of a run says its device and a
-// plan's reader looks at the end of it, and are said at the latest when this goes out of scope: before the
-// message of an error that ends the command.
+// Warnings and notes about a command line. They are delayed because the first line of a run names the device
+// and because the end of a plan's output is read first. They are printed at the latest when this object is
+// destroyed, before the message of an error that ends the command.
 class Remarks {
  public:
   Remarks(std::vector<std::string> warnings, std::vector<std::string> notes)
@@ -33,9 +33,9 @@ class Remarks {
   ~Remarks() { say_now(); }
   Remarks(const Remarks&) = delete;
   Remarks& operator=(const Remarks&) = delete;
-  // Others that wait with them.
+  // Adds further warnings and notes.
   void add(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
-  // Once: a second call says nothing.
+  // Prints everything once; a second call prints nothing.
   void say_now();
 
  private:
@@ -43,40 +43,40 @@ class Remarks {
   std::vector<std::string> notes_;
 };
 
-// The plan's table, with --modules and --why what they add; --json writes it to its file, or with - prints it
-// as JSON and nothing else.
+// Prints the table of the plan, and with --modules and --why the additional tables. --json writes the plan to
+// a file; --json - prints only JSON.
 void print_plan(const PlanReport& plan, const Arguments& arguments);
-// What every run begins with: device, data, warnings, the plan; then, unless --dry_run was given, the memory
-// is taken and the weights are read. Returns whether the run goes on.
+// Prints the start of every run: device, data, warnings and the plan. Then allocates the memory and reads the
+// weights, except with --dry_run. Returns true if the run continues.
 bool show_and_start(Trainer& trainer, const Arguments& arguments, Remarks& remarks);
 
-// Evaluates or predicts, as the task says; evaluating, --do_predict predicts as well. Returns the exit code.
+// Evaluates or predicts, depending on the task; an evaluation with --do_predict also predicts. Returns the
+// exit code.
 int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks);
 
-// Predicts the test data into output_dir/predict_results[_TASK].txt, MNLI's mismatched data into
-// _mnli-mm.txt, and says so; prints how fast that was, with metrics where there are labels, and saves it as
-// predict_results.json.
+// Predicts the test data into output_dir/predict_results[_TASK].txt, and MNLI's mismatched data into
+// _mnli-mm.txt. Prints the speed, and metrics if there are labels, and saves them as predict_results.json.
 void write_predictions(Trainer& trainer, const Arguments& arguments);
 
-// The variables that the library is told of.
+// Returns the environment variables that the library uses.
 Environment process_environment();
-// Whether standard error is a terminal.
+// Returns true if standard error is a terminal.
 bool is_terminal();
-// The columns of that terminal, at most 100; 100 where it does not say.
+// Returns the number of columns of that terminal, at most 100, or 100 if it is unknown.
 int terminal_columns();
-// A line on standard error: everything for people goes there or to standard output, results to standard
+// Prints a line to standard error. Messages for people go there or to standard output; results go to standard
 // output.
 void say(const std::string& line);
 void print(const std::string& text);
-// What --help of a command prints that takes the arguments of a run: its usage, then the arguments of the
-// topic that the command uses; of one group or one argument, that alone.
+// Prints --help of a command with the arguments of a run: its usage and the arguments of the topic that the
+// command uses, or only the arguments of one group or one argument.
 void print_arguments_help(RunCommand command, const std::string& usage, const std::string& topic);
-// Sends what was printed on its way: for somebody who waits for it.
+// Flushes the output for a reader that waits for it.
 void flush_output();
-// Whether standard output took no more at some time: the program then ends with kDevice, and what only prints
-// need not go on.
+// Returns true if writing to standard output has failed. The program then ends with kDevice, and code that
+// only prints can stop.
 bool output_is_lost();
-// Warnings and notes, one line each.
+// Prints warnings and notes, one line each.
 void say_all(const std::vector<std::string>& warnings, const std::vector<std::string>& notes);
 
 }  // namespace plimsoll::cli

@@ -5,18 +5,18 @@
 namespace plimsoll::cli {
 namespace {
 
-// A signal handler can reach only what is global.
+// A signal handler can access only global variables.
 bool came_in_ignored = false;
 void (*volatile sent_handler)(int) = nullptr;
 
 void on_sent_interrupt(int signal, siginfo_t* info, void*) {
-  // Above 0 the kernel speaks for itself: this one is the terminal's.
+  // A positive code means that the kernel sent the signal, on behalf of the terminal.
   if (info->si_code > 0) return;
   if (sent_handler != nullptr) {
     sent_handler(signal);
     return;
   }
-  // Pending until this handler returns.
+  // The signal stays pending until this handler returns.
   std::signal(signal, SIG_DFL);
   static_cast<void>(std::raise(signal));
 }

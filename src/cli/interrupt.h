@@ -1,18 +1,18 @@
-// SIGINT, and who sent it. A shell without job control starts what stands before '&' with SIGINT ignored, so
-// that Ctrl-C, which its terminal sends to every process of the group, ends the script and leaves that work
-// alone. Here such a Ctrl-C is not obeyed either; what a process sends, as `kill -INT` does, is. Not
-// thread-safe.
+// Handles SIGINT depending on its sender. A shell without job control starts commands before '&' with SIGINT
+// ignored, so that Ctrl-C, which the terminal sends to every process of the group, ends the script but not
+// that command. This program ignores such a Ctrl-C too, but obeys a signal that a process sends, for example
+// with `kill -INT`. Not thread-safe.
 #pragma once
 
 namespace plimsoll::cli {
 
-// Once, at the start of main: where SIGINT came in ignored, one that a process sends ends this one from here
-// on as it ends any other.
+// Must be called once at the start of main. If SIGINT was ignored at the start, a SIGINT sent by a process
+// ends this process from now on.
 void obey_sent_interrupts();
-// What SIGINT does from here on; null: it ends the process. `handler` does only what is safe in a signal
-// handler.
+// Sets the action of SIGINT; null means that it ends the process. `handler` may do only what is safe in a
+// signal handler.
 void on_interrupt(void (*handler)(int signal));
-// In a child between fork and exec: SIGINT is ignored again where it came in so.
+// Must be called in a child between fork and exec: ignores SIGINT again if it was ignored at the start.
 void ignore_interrupts_as_before();
 
 }  // namespace plimsoll::cli

@@ -23,7 +23,7 @@ namespace plimsoll::cli {
 
 namespace {
 
-// The home of the user of this process, by the password database; "" where it has none.
+// Returns the home directory of this process's user from the password database, or an empty string.
 std::string home_of_user() {
   std::vector<char> text(size_t{1} << 14);
   passwd entry{};
@@ -39,7 +39,7 @@ Environment process_environment() {
   for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME", "HOME"}) {
     if (const char* value = std::getenv(name)) environment[name] = value;
   }
-  // Services and containers are started without it; Python's tools look there too.
+  // Services and containers are started without HOME; Python's tools use the password database too.
   if (!environment.contains("HOME")) {
     if (std::string home = home_of_user(); !home.empty()) environment["HOME"] = std::move(home);
   }
@@ -54,13 +54,13 @@ int terminal_columns() {
   constexpr int kMost = 100;
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kMost;
-  // The last column stays free: some terminals begin a new line behind it.
+  // The last column stays empty, because some terminals start a new line after it.
   return std::min(kMost, size.ws_col - 1);
 }
 
 namespace {
 
-// Why standard output took no more, or 0. A stream forgets the reason with the next call.
+// The error number of a failed write to standard output, or 0. A stream forgets the reason at the next call.
 int output_fault = 0;
 
 void note_output(bool is_good) {
@@ -70,7 +70,7 @@ void note_output(bool is_good) {
 }  // namespace
 
 void say(const std::string& line) {
-  // Where both go to one file, lines stay in the order in which they were written.
+  // If both streams go to one file, the lines keep the order in which they were written.
   note_output(std::fflush(stdout) == 0);
   std::fprintf(stderr, "%s\n", line.c_str());
 }
@@ -188,7 +188,7 @@ int run(int argc, char** argv) {
   refuse_command(words[0]);
 }
 
-// What was printed counts as done only when it has left the process. A run that failed keeps its own code.
+// Output counts as written only after it was flushed. If the run failed, its own exit code is kept.
 int end_of_output(int exit_code) {
   note_output(std::fflush(stdout) == 0);
   if (output_fault == 0) return exit_code;
@@ -221,7 +221,7 @@ int run_and_report(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   plimsoll::cli::obey_sent_interrupts();
-  // A file over the limit of its size then cannot be written, which is said as on a full disk.
+  // Writing a file beyond the size limit then fails with an error like that of a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   return plimsoll::cli::end_of_output(plimsoll::cli::run_and_report(argc, argv));
 }

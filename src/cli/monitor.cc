@@ -29,7 +29,7 @@ struct MonitorWords {
   bool json = false;
 };
 
-// A day is more than anybody waits for a line; the limit keeps the clock's arithmetic small.
+// At most one day; the limit avoids overflow in the arithmetic of the clock.
 constexpr double kMaxSeconds = 86400;
 
 std::optional<double> seconds(const std::string& text) {
@@ -54,7 +54,7 @@ MonitorWords read_words(const std::vector<std::string>& words) {
     const std::string& word = words[i];
     const bool has_next = i + 1 < words.size();
     if (word == "--watch") {
-      // What follows is its value unless it is the next option.
+      // The next word is the value if it is not an option.
       const bool has_value = has_next && !words[i + 1].starts_with("--");
       read.watch_s = has_value ? checked_seconds(words[++i]) : 1.0;
     } else if (word.starts_with("--watch=")) {
@@ -78,19 +78,21 @@ MonitorWords read_words(const std::vector<std::string>& words) {
   return read;
 }
 
-// Sleeps unless one of the signals comes, or came since the last call. Requires: they are blocked.
+// Sleeps until the time is over or one of the signals arrives, also one that arrived since the last call.
+// Requires: the signals are blocked.
 bool is_ended_within(double wait_s, const sigset_t& signals) {
   timespec left{};
   left.tv_sec = static_cast<time_t>(wait_s);
   left.tv_nsec = static_cast<long>((wait_s - std::floor(wait_s)) * 1e9);
   while (true) {
     if (sigtimedwait(&signals, nullptr, &left) >= 0) return true;
-    // Stopped and continued by the shell: the sample may as well come early.
+    // The shell stopped and continued the process, so the sample may be early.
     if (errno == EAGAIN || errno == EINTR) return false;
   }
 }
 
-// On a terminal each table is written over the last one, without a blank moment in between.
+// On a terminal, each table overwrites the previous one without clearing the screen first, which would
+// flicker.
 std::string drawn_over(const std::string& table) {
   std::string text = "\033[H";
   for (const char c : table) {
@@ -101,7 +103,8 @@ std::string drawn_over(const std::string& table) {
 }
 
 void watch(const Monitor& monitor, const MonitorWords& words) {
-  // Waiting for the signals, not handling them: none can come between the look at a flag and the sleep.
+  // The signals are waited for instead of handled, so none can arrive between a check of a flag and the
+  // sleep.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

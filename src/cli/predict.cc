@@ -12,15 +12,15 @@ namespace plimsoll::cli {
 
 namespace {
 
-// A line as soon as it is there, so that memory does not grow with the rows; the file gets its name when it
-// is whole.
+// Writes each line immediately, so that memory does not grow with the number of rows. The file gets its final
+// name when it is complete.
 MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& folder,
                             const std::string& task) {
   const std::string path = folder + "/predict_results" + (task.empty() ? "" : "_" + task) + ".txt";
   const std::string unfinished = path + ".tmp";
   errno = 0;
   std::ofstream file(unfinished, std::ios::binary);
-  // run_glue's form: index and prediction.
+  // The format of run_glue: index and prediction.
   file << "index\tprediction\n";
   int64_t rows = 0;
   MetricMap metrics = trainer.predict(
@@ -39,7 +39,7 @@ MetricMap write_predictions(Trainer& trainer, TestSet set, const std::string& fo
 void write_predictions(Trainer& trainer, const Arguments& arguments) {
   MetricMap metrics = write_predictions(trainer, TestSet::kTest, arguments.output_dir, arguments.task_name);
   if (trainer.has_test_set(TestSet::kMismatched)) {
-    // Beside those of the other data under names that end as run_glue's.
+    // Metrics of the second set get run_glue's suffix.
     for (const auto& [key, value] : write_predictions(trainer, TestSet::kMismatched, arguments.output_dir,
                                                       arguments.task_name + "-mm")) {
       metrics[key + "_mm"] = value;
@@ -52,7 +52,7 @@ void write_predictions(Trainer& trainer, const Arguments& arguments) {
 int evaluate_and_predict(const Arguments& arguments, Task task, Remarks& remarks) {
   Trainer trainer(arguments, task, process_environment());
   if (!show_and_start(trainer, arguments, remarks)) return 0;
-  // A folder that cannot be made is found before the work, not after it.
+  // A folder that cannot be created must be reported before the work.
   std::filesystem::create_directories(arguments.output_dir);
   if (task == Task::kEvaluate) {
     const MetricMap metrics = trainer.evaluate();

@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: a bar on a terminal, plain lines elsewhere.
+// Shows the progress of a run to a person: a bar on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,8 @@ namespace plimsoll::cli {
 
 class Progress : public Callback {
  public:
-  // `plan_bytes` is shown beside the speed. Plain lines come every `logging_steps` (the log records).
+  // `plan_bytes` is shown next to the speed. Plain lines are printed every `logging_steps` (with the log
+  // records).
   Progress(bool bar, int64_t plan_bytes);
   void on_train_begin(int64_t max_steps) override;
   void on_step_end(const StepInfo& info, TrainControl& control) override;

@@ -9,7 +9,7 @@ namespace plimsoll::cli {
 
 void print_plan(const PlanReport& plan, const Arguments& arguments) {
   if (arguments.json == "-") {
-    // Alone, so that another program can read it from a pipe.
+    // Nothing else is printed, so that another program can read the JSON from a pipe.
     print(plan.json);
     return;
   }
@@ -34,7 +34,7 @@ bool show_and_start(Trainer& trainer, const Arguments& arguments, Remarks& remar
   say_all(trainer.plan().warnings, trainer.plan().notes);
   print_plan(trainer.plan(), arguments);
   if (arguments.dry_run) {
-    // Refuses before it takes anything: the same plan, the same words as a run's.
+    // A plan that does not fit is refused here with the message of a real run, before anything is allocated.
     if (!trainer.plan().fits) trainer.start();
     return false;
   }

@@ -17,28 +17,28 @@
 namespace plimsoll::cli {
 namespace {
 
-// A signal handler can reach only what is global, and a signal comes to any thread.
+// A signal handler can access only global variables, and a signal can arrive in any thread.
 std::atomic<Trainer*> running{nullptr};
 std::atomic<int> handlers_at_work{0};
 volatile std::sig_atomic_t signals_seen = 0;
 static_assert(std::atomic<Trainer*>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
               "a signal handler may take no lock");
 
-// While it lives, a signal asks the Trainer to stop: however the run ends, no handler has the Trainer in hand
-// when it goes.
+// While this object exists, a signal asks the Trainer to stop. Its destructor waits for running handlers, so
+// that none uses the Trainer afterwards.
 class StoppedBySignals {
  public:
   explicit StoppedBySignals(Trainer& trainer) { running = &trainer; }
   ~StoppedBySignals() {
     running = nullptr;
-    // One in this thread would be done, so these are others'.
+    // A handler in this thread would have returned, so the remaining ones run in other threads.
     while (handlers_at_work != 0) std::this_thread::yield();
   }
   StoppedBySignals(const StoppedBySignals&) = delete;
   StoppedBySignals& operator=(const StoppedBySignals&) = delete;
 };
 
-// Returns whether there is a run to stop.
+// Stops the run. Returns false if no run is active.
 bool stop_running() {
   ++handlers_at_work;
   Trainer* const trainer = running;
@@ -48,8 +48,8 @@ bool stop_running() {
 }
 
 void on_signal(int signal) {
-  // A terminal that closes says so more than once, by the kernel and by its shell: that is no wish to stop at
-  // once.
+  // A closing terminal sends SIGHUP more than once, from the kernel and from its shell; this is not a request
+  // to stop at once.
   static volatile std::sig_atomic_t hung_up = 0;
   if (signal == SIGHUP && (hung_up != 0 || signals_seen != 0)) return;
   if (signal == SIGHUP) {
@@ -57,33 +57,33 @@ void on_signal(int signal) {
   } else {
     signals_seen = signals_seen + 1;
   }
-  // As a shell says of a program that a signal ended: nothing was saved by it.
+  // The exit code that a shell reports for a program ended by a signal; nothing was saved.
   if (signals_seen > 1) _exit(128 + signal);
-  // What has ended is saved or has failed, and is telling so.
+  // The run has ended: it was saved or it failed, and its message is being printed.
   if (!stop_running()) return;
   constexpr char kText[] = "\nfinishing the step and saving; a second signal stops at once\n";
   static_cast<void>(!write(STDERR_FILENO, kText, sizeof kText - 1));
 }
 
-// From here on a signal ends the step, not the process.
+// Makes signals end the step instead of the process.
 void catch_signals() {
   on_interrupt(on_signal);
   std::signal(SIGTERM, on_signal);
-  // nohup ignores it, and that holds.
+  // nohup ignores SIGHUP, and this must stay so.
   if (std::signal(SIGHUP, on_signal) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  // Who read what this prints may be gone, as `tee` is after Ctrl-C. The write fails then; what was trained
-  // is saved.
+  // The reader of the output may have ended, for example `tee` after Ctrl-C. The write then fails, but the
+  // training state is saved.
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Everything is saved: a signal ends the program as it would any other.
+// Restores the default actions: everything is saved, so a signal ends the program.
 void release_signals() {
   on_interrupt(nullptr);
   std::signal(SIGTERM, SIG_DFL);
   if (std::signal(SIGHUP, SIG_DFL) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
-// The last line: what lies in the output folder, and what was left alone there.
+// Returns the last line of output: what was written to the output folder and what was left unchanged.
 std::string describe_outcome(const Arguments& arguments, const TrainOutput& output,
                              const std::vector<std::string>& written) {
   if (output.was_complete) {
@@ -122,7 +122,7 @@ int run_train(const std::vector<std::string>& words) {
   }
   Trainer trainer(arguments, Task::kTrain, process_environment());
   std::optional<StoppedBySignals> stopped_by_signals(std::in_place, trainer);
-  // A dry run has nothing to save, and its reader may leave: `train --dry_run | head`.
+  // A dry run has nothing to save, and its reader may end early: `train --dry_run | head`.
   if (!arguments.dry_run) catch_signals();
   if (!show_and_start(trainer, arguments, remarks)) return 0;
   const TrainOutput output = trainer.train(say);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// JSON has no number that is not finite.
+// JSON cannot represent infinity and NaN.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }

@@ -1,5 +1,5 @@
-// A row of the table of experiments as a JSON object and back, and the file of all rows. docs/EXPERIMENTS.md
-// says what its fields are. Pure; thread-safe.
+// Converts a row of the table of experiments to a JSON object and back, and writes the file with all rows.
+// docs/EXPERIMENTS.md describes the fields. Pure; thread-safe.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,14 +11,14 @@
 
 namespace plimsoll {
 
-// 2: date, program, machine and summary.
+// Version 2 added the date, program, machine and summary.
 inline constexpr int kExperimentJsonVersion = 2;
 
 nlohmann::json experiment_row_object(const ExperimentRow& row);
-// Of a version before 2 too. Errors: nlohmann::json::exception for what is no such object.
+// Parses a row, also of versions before 2. Errors: nlohmann::json::exception if the object has another form.
 ExperimentRow experiment_row_of(const nlohmann::json& object);
 
-// The file: where and when, the summary, the rows.
+// Returns the file: origin, summary and rows.
 std::string experiment_json(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 }  // namespace plimsoll

@@ -17,18 +17,18 @@ namespace {
 
 constexpr int kWidth = 1280;
 constexpr int kTop = 128;
-constexpr int kNames = 330;  // where the first panel begins
-constexpr int kPanel = 390;  // its width
+constexpr int kNames = 330;  // left edge of the first panel
+constexpr int kPanel = 390;  // width of a panel
 constexpr int kBetween = 84;
-constexpr int kLine = 16;       // of the caption
-constexpr double kNumber = 44;  // a number of four digits and its distance from the bar
+constexpr int kLine = 16;       // line height of the caption
+constexpr double kNumber = 44;  // width of a four-digit number and its distance from the bar
 constexpr std::string_view kInk = "#222222";
 constexpr std::string_view kPale = "#666666";
 constexpr std::string_view kGrey = "#dddddd";
 constexpr std::string_view kOurs = "#0072B2";
 constexpr std::string_view kPeers = "#E69F00";
 
-// The caption's columns at its size, and those of a name in one line and in two.
+// Number of columns of the caption in its font size, and of a name on one line and on two.
 constexpr size_t kCaptionColumns = 190;
 constexpr size_t kNameColumns = 44;
 constexpr size_t kSmallNameColumns = 54;
@@ -44,17 +44,17 @@ struct Band {
   std::string name;
   Bar memory;
   Bar speed;
-  std::string no_peer;  // what stands where the peer's bar would
+  std::string no_peer;  // text shown instead of the missing bar of the other program
 };
 
-// Heights of a row, and of the bars in it.
+// The heights of a row and of its bars.
 struct Heights {
   double row = 0;
   double bar = 0;
   double peer_bar = 0;
 };
 
-// Many rows are lower, so that the picture stays one that a slide can hold.
+// Returns the heights. With many rows they are lower, so that the picture still fits on a slide.
 Heights heights_of(size_t num_rows, bool has_peers) {
   if (has_peers) return num_rows > 20 ? Heights{31, 13, 11} : Heights{36, 16, 13};
   return num_rows > 24 ? Heights{23, 14, 0} : Heights{28, 18, 0};
@@ -79,7 +79,7 @@ std::vector<Band> bands_of(const std::vector<ExperimentRow>& rows) {
   return bands;
 }
 
-// A name in one line, or in two that are broken where a blank is nearest to its middle.
+// Returns a name on one line, or on two lines that are broken at the blank nearest to the middle.
 std::pair<std::string, std::string> lines_of(const std::string& name) {
   if (display_width(name) <= kNameColumns) return {name, ""};
   size_t at = std::string::npos;
@@ -123,7 +123,7 @@ class Drawing {
   }
 
  private:
-  // What was run, by what and when, and which rows are not shown.
+  // Returns the caption: what was run, by which program and when, and the rows that are not shown.
   std::vector<std::string> caption(const ExperimentOrigin& origin) const {
     std::string text = "one process each";
     if (!origin.version.empty())
@@ -217,7 +217,7 @@ class Drawing {
     const double mark = bar.predicted * scale;
     if (bar.predicted > 0)
       picture_.line(left + mark, y - 2, left + mark, y + heights_.bar + (has_peers_ ? 0 : 2), "#000000", 2.5);
-    // The number is the bar's: beside the bar, or behind a mark that would cross it.
+    // The number is next to the bar, or after a mark that would cross the number.
     const bool is_free = bar.predicted <= 0 || mark <= length || mark > length + kNumber;
     write_number(left + (is_free ? length : mark), y + heights_.bar / 2, short_number(bar.measured), kInk);
     if (!has_peers_) return;
@@ -228,7 +228,7 @@ class Drawing {
                  bar.peer ? short_number(*bar.peer) : band.no_peer, bar.peer ? kInk : kPale);
   }
 
-  // A text behind the end of a bar, on white, so that lines do not run through it.
+  // Writes a number after the end of a bar, on a white background so that lines do not cross it.
   void write_number(double end, double middle, const std::string& words, std::string_view colour) {
     const double size = has_peers_ ? 11 : 12;
     picture_.rectangle(end + 4, middle - size / 2 + 0.5, 0.58 * size * static_cast<double>(words.size()) + 4,

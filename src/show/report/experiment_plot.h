@@ -1,9 +1,8 @@
-// The picture of a table of experiments: memory and speed by method, as bars beside each other. Pure;
-// thread-safe.
+// Draws a table of experiments: memory and speed by method, as bars next to each other. Pure; thread-safe.
 //
-// Colours are those of Okabe and Ito (2008), told apart by people with any common form of colour blindness:
-// blue is this program, orange Hugging Face's Trainer where it ran the rows too. Predictions are marks across
-// the bars, so that they need no colour.
+// The colours are those of Okabe and Ito (2008), which people with any common form of colour blindness can
+// distinguish: blue for this program, orange for Hugging Face's Trainer if it ran the rows too. Predictions
+// are marks across the bars, so they need no colour.
 #pragma once
 
 #include <vector>
@@ -13,7 +12,7 @@
 
 namespace plimsoll {
 
-// Requires: at least one row. Rows without figures have no bars; the caption names them.
+// Draws the picture. Rows without figures have no bars; the caption names them. Requires: at least one row.
 Picture experiment_picture(const std::vector<ExperimentRow>& rows, const ExperimentOrigin& origin);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// What a table of experiments comes to: which method helps what, how far predictions were off. Counted from
-// the rows; texts of it are the table's (experiment_table.h) and the JSON file's. Pure; thread-safe.
+// Summarizes a table of experiments: the effect of each method, and the errors of the predictions. The texts
+// are made in experiment_table.h and in the JSON file. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +11,44 @@
 
 namespace plimsoll {
 
-// A row that changes one thing, as ratios to the first row that ran: above 1 is faster, and more memory.
+// A row with a single method, as ratios to the first row that ran. Values above 1 mean faster, and more
+// memory.
 struct MethodGain {
   std::string method;
   double speed = 0;
   double memory = 0;
 };
 
-// Predicted over measured, less one.
+// Errors of the predictions: predicted / measured - 1.
 struct PredictionErrors {
   int64_t rows = 0;
-  int64_t near = 0;  // within 15 %
-  double worst = 0;  // of speed, with its sign
+  int64_t near = 0;  // number of rows within 15 %
+  double worst = 0;  // largest error of the speed, with its sign
   double worst_memory = 0;
 };
 
 struct ExperimentSummary {
-  std::string reference = {};  // the first row that ran; "" where none did, and nothing else is there then
+  // the first row that ran; empty if no row ran, and all other fields are then empty too
+  std::string reference = {};
   std::vector<MethodGain> alone = {};
   std::string fastest = {};
   double fastest_samples_per_s = 0;
   std::string smallest = {};
   int64_t smallest_bytes = 0;
   PredictionErrors predictions = {};
-  // The same of the other rows, with all predictions times what the first row reached of its own.
+  // The same for the other rows, with all predictions multiplied by the ratio of measured to predicted speed
+  // of the first row.
   double scale = 0;
   PredictionErrors scaled = {};
-  bool is_calibrated = false;  // whether the predictions are by a calibration of this device
+  bool is_calibrated = false;  // true if a calibration of this device was used for the predictions
 };
 
 ExperimentSummary summarize(const std::vector<ExperimentRow>& rows);
 
-// The first row that ran, against which others are set; nullptr if none did.
+// Returns the first row that ran, the reference of the others, or nullptr if no row ran.
 const ExperimentRow* reference_row(const std::vector<ExperimentRow>& rows);
 
-// value / reference; 0 where there is no reference.
+// Returns value / reference, or 0 if there is no reference.
 double ratio(double value, double reference);
 
 }  // namespace plimsoll

@@ -22,8 +22,8 @@ std::string rate(double value) {
   return value > 0 ? short_number(value) : "-";
 }
 
-// A row's name before its figures, `width` columns wide. What is longer has lines of its own, so that rows
-// can be told apart by any part of their names.
+// Returns the name of a row before its figures, `width` columns wide. A longer name gets additional lines, so
+// that rows can be distinguished by any part of their names.
 std::string name_column(std::string_view name, size_t width = kNameWidth) {
   std::string text = wrapped(name, width, 2);
   text.pop_back();
@@ -56,13 +56,13 @@ bool has_evaluation(const std::vector<ExperimentRow>& rows) {
   });
 }
 
-// Names of metrics that rows have, without those of speed.
+// Returns the names of the metrics in the rows, without those for speed.
 std::set<std::string> metric_names(const std::vector<ExperimentRow>& rows) {
   std::set<std::string> names;
   for (const ExperimentRow& row : rows) {
     if (!row.figures) continue;
     for (const auto& [name, value] : row.figures->evaluation) {
-      // MNLI's second set has names of its own.
+      // Metrics of MNLI's second set have a suffix.
       const std::string_view stem(name.data(), name.size() - (name.ends_with("_mm") ? 3 : 0));
       const bool is_speed =
           stem.ends_with("_runtime") || stem.ends_with("_per_second") || stem.ends_with("_samples");
@@ -119,8 +119,9 @@ std::string peer_table(const std::vector<ExperimentRow>& rows) {
   return text;
 }
 
-// How far predictions are off, in words; then the same with the first row taken as a measurement of what the
-// device reaches of what was predicted, so that the order of the rows is seen apart from their level.
+// Describes the errors of the predictions, first as they are, then scaled by the first row, whose ratio of
+// measured to predicted speed applies to the device. The second shows the errors in the relation between
+// rows, independent of the level.
 std::string describe_prediction(const std::vector<ExperimentRow>& rows) {
   const ExperimentSummary summary = summarize(rows);
   const PredictionErrors& all = summary.predictions;

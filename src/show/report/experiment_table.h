@@ -1,4 +1,4 @@
-// The table of experiments as people read it, the words of its summary, and its lines for a spreadsheet.
+// Formats the table of experiments for people, the sentences of its summary, and the rows for a spreadsheet.
 // Pure; thread-safe.
 #pragma once
 
@@ -9,14 +9,14 @@
 
 namespace plimsoll {
 
-// At most 100 columns, newline at the end; a name that is longer than its column goes on in the next line.
-// Speed-up and saving are against the first row that has figures.
+// Formats the table with at most 100 columns and a newline at the end. A name longer than its column
+// continues on the next line. Speed-up and saving are relative to the first row with figures.
 std::string experiment_table(const std::vector<ExperimentRow>& rows);
-// Which method helps speed and which memory, and by how much: of rows that change one thing against the
-// first.
+// Describes which method improves speed and which saves memory, and by how much, from the rows with a single
+// method.
 std::string experiment_summary(const std::vector<ExperimentRow>& rows);
 
-// A file: a line per row under a line of names.
+// Returns a CSV file: a header and one line per row.
 std::string experiment_csv(const std::vector<ExperimentRow>& rows);
 
 }  // namespace plimsoll

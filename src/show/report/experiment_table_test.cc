@@ -68,7 +68,7 @@ TEST(ExperimentTable, ComparesEachRowWithTheFirstAndNamesWhatWasRefused) {
     EXPECT_LE(end - start, 100u) << table.substr(start, end - start);
 }
 
-// Of a calibrated CPU the first row is no calibration.
+// With a calibrated CPU, the first row is not used as a calibration.
 TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   std::vector<ExperimentRow> rows = four_rows();
   for (ExperimentRow& row : rows) {
@@ -81,7 +81,7 @@ TEST(ExperimentTable, SaysWhetherPredictionsAreCalibrated) {
   EXPECT_TRUE(contains(table, "3 of 3 others")) << table;
 }
 
-// Rows of a sweep begin alike and end alike.
+// The names of the rows of a sweep have the same start and the same end.
 TEST(ExperimentTable, LongNamesAreShownWhole) {
   std::vector<ExperimentRow> rows;
   for (const char* size : {"8", "16"}) {
@@ -97,7 +97,7 @@ TEST(ExperimentTable, LongNamesAreShownWhole) {
                             "\n  per_device_train_batch_size=8 fp16=0\n"})
     EXPECT_TRUE(contains(table, words)) << words << " in " << table;
   EXPECT_FALSE(contains(table, "..")) << table;
-  // The figures keep their columns.
+  // The figures stay in their columns.
   const size_t first = table.find("    12.8 ");
   ASSERT_NE(first, std::string::npos) << table;
   EXPECT_EQ(first - table.rfind('\n', first) - 1, 38u) << table;
@@ -141,7 +141,7 @@ TEST(ExperimentRows, AreReadBackAsTheyWereWritten) {
   for (const ExperimentRow& row : rows) EXPECT_EQ(parse_experiment_row(experiment_row_json(row), "row"), row);
   rows[0].figures->loss = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(std::isnan(parse_experiment_row(experiment_row_json(rows[0]), "row").figures->loss));
-  // As a version wrote them that had neither.
+  // A version without these two fields wrote the row.
   nlohmann::json older = experiment_row_object(rows[1]);
   older["figures"].erase("date");
   older["figures"].erase("is_calibrated");
@@ -209,11 +209,11 @@ TEST(ExperimentPicture, HasThePeersBars) {
   rows[1].peer = PeerFigures{.samples_per_s = 0, .measured_bytes = 0, .refused = "no bitsandbytes here"};
   const std::string svg = experiment_picture(rows, origin()).svg();
   EXPECT_EQ(xml_fault(svg), "");
-  // One row in two panels, and the legend.
+  // There is one row in two panels, and the legend.
   EXPECT_EQ(count(svg, "#E69F00"), 3u) << svg;
   EXPECT_EQ(count(svg, "#0072B2"), 9u) << svg;
   EXPECT_TRUE(contains(svg, "Trainer, measured")) << svg;
-  // Three rows in two panels.
+  // There are three rows in two panels.
   EXPECT_EQ(count(svg, "not run by Trainer"), 6u) << svg;
 }
 

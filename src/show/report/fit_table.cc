@@ -18,7 +18,7 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kMostRows = 12;
-// Of the columns of methods.
+// Widths of the columns with methods.
 constexpr size_t kMethodsWidth = 30;
 constexpr size_t kMethodsWidthOfCards = 26;
 
@@ -43,7 +43,7 @@ std::string_view effect_word(const FitRow& row) {
   return "other";
 }
 
-// With a star where weights are all that there is of them.
+// Returns the effect on training, with a star if there are no fp32 master weights.
 std::string format_trainable(const FitRow& row) {
   return std::string(effect_word(row)) + (lacks_masters(row) ? "*" : "");
 }
@@ -52,7 +52,7 @@ std::string count_or_dash(int64_t count) {
   return count > 0 ? fmt::format("{}", count) : "-";
 }
 
-// A word as a shell takes it for what it is.
+// Quotes a word for the shell if necessary.
 std::string quoted(const std::string& word) {
   return word.find_first_of("*?[ ") == std::string::npos ? word : "'" + word + "'";
 }
@@ -67,14 +67,14 @@ std::string command_of(const FitRow& row, const FitTableContext& context) {
   return "plimsoll train " + context.command + " " + words_of(row);
 }
 
-// Rows of a table that fit.
+// Returns the rows of a table that fit.
 std::span<const FitRow> shown_rows(const FitReport& report, size_t most) {
   const auto end = std::ranges::find(report.rows, 0, &FitRow::micro_batch);
   const auto count = std::min(static_cast<size_t>(end - report.rows.begin()), most);
   return std::span(report.rows).first(count);
 }
 
-// The fastest, then of the others those that train more alike than all before them.
+// Returns the fastest row, followed by rows that preserve more of the training than all rows before them.
 std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableContext& context) {
   std::vector<const FitRow*> rows;
   std::optional<MethodEffect> least;
@@ -87,7 +87,7 @@ std::vector<const FitRow*> chosen_rows(const FitReport& report, const FitTableCo
   return rows;
 }
 
-// What their commands have in common is said once.
+// Formats the commands; their common arguments are printed once.
 std::string format_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   std::string text = "to run the first:\n  " + command_of(*rows.front(), context) + "\n";
@@ -97,7 +97,7 @@ std::string format_commands(const std::vector<const FitRow*>& rows, const FitTab
   return text;
 }
 
-// Cards that run the same words.
+// Groups the cards that use the same arguments.
 std::string format_card_commands(const std::vector<const FitRow*>& rows, const FitTableContext& context) {
   if (rows.empty()) return {};
   std::vector<std::pair<std::string, std::vector<std::string>>> cards_by_words;
@@ -115,7 +115,8 @@ std::string format_card_commands(const std::vector<const FitRow*>& rows, const F
   return text;
 }
 
-// Names of methods in lines of so many columns, the first of them of the row, the others below it.
+// Returns the names of the methods in lines of at most `width` columns; the first line is part of the row,
+// the others follow it.
 std::vector<std::string> method_lines(const FitRow& row, size_t width) {
   std::vector<std::string> lines{""};
   const std::vector<std::string> names =
@@ -128,7 +129,7 @@ std::vector<std::string> method_lines(const FitRow& row, size_t width) {
   return lines;
 }
 
-// Text before and behind the names; further lines stand below the first.
+// Formats a row with the text before and after the names; further lines are aligned below the first.
 std::string format_row(const std::string& before, const FitRow& row, size_t width,
                        const std::string& behind) {
   const std::vector<std::string> lines = method_lines(row, width);
@@ -176,7 +177,7 @@ std::string format_method_table(const std::vector<const FitRow*>& rows) {
   return text;
 }
 
-// What the words of the column mean, of those that are in it.
+// Explains those words of the column that occur in it.
 std::string format_effects(const std::vector<const FitRow*>& rows) {
   const auto any = [&](std::string_view word) {
     return std::ranges::any_of(rows, [&](const FitRow* row) { return effect_word(*row) == word; });
@@ -218,7 +219,7 @@ std::string format_not_fitting(const FitReport& report, const FitTableContext& c
   return text;
 }
 
-// 0 is what a row has that was not asked.
+// A value of 0 means that it was not computed.
 nlohmann::json count_or_null(int64_t count) {
   return count > 0 ? nlohmann::json(count) : nlohmann::json(nullptr);
 }

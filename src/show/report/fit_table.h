@@ -1,4 +1,4 @@
-// The answers of `plimsoll fit` as people and programs read them. Pure; thread-safe.
+// Formats the results of `plimsoll fit` for people and for programs. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 namespace plimsoll {
 
 struct FitTableContext {
-  std::string subject;          // "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
-  std::string command;          // the words of the run that was asked about: "--train_file ... --bf16 True"
-  std::string to_fill_in = {};  // what of them a user has to write: "FILE: the training data"; may be empty
+  std::string subject;  // "bert-large-uncased, 512 tokens, 64 sequences a step, in 16384 MiB on l4"
+  std::string command;  // arguments of the run in question: "--train_file ... --bf16 True"
+  // arguments that the user must supply: "FILE: the training data"; may be empty
+  std::string to_fill_in = {};
   bool compares_cards = false;
   int64_t epoch_samples = 0;
 };
 
-// At most 100 columns but for the command to type; newline at the end.
+// Formats the table with at most 100 columns, except for the command to type, and a newline at the end.
 std::string fit_table(const FitReport& report, const FitTableContext& context);
 std::string fit_json(const FitReport& report, const FitTableContext& context);
 

@@ -41,7 +41,7 @@ const FitTableContext kOneDevice{.subject = "a model, on l4",
                                  .command = "--model_name_or_path MODEL --train_file FILE",
                                  .to_fill_in = "MODEL: a folder; FILE: the training data"};
 
-// Those whose names end alike among them.
+// Some of the names have the same end.
 TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
   FitReport report;
   for (const char* precision : {"bf16", "fp16", "pure_bf16"}) {
@@ -56,7 +56,7 @@ TEST(FitTable, EveryRowCanBeToldFromTheOthers) {
     if (line.starts_with("trains: ") || line.starts_with("vs. ")) break;
     if (contains(line, " x 2 ")) {
       if (!row.empty()) rows.insert(row);
-      row = line.substr(18);  // behind the rank
+      row = line.substr(18);  // after the rank
     } else if (!row.empty()) {
       row += line;
     }
@@ -101,7 +101,7 @@ TEST(FitTable, WhatIsToBeFilledInIsSaidOnce) {
             "plimsoll train --model_name_or_path MODEL --train_file FILE --bf16");
 }
 
-// Twelve rows, and the fastest that trains as the run does.
+// The table has twelve rows and the fastest row that trains like the run itself.
 TEST(FitTable, TheFastestThatTrainsAlikeIsThereHoweverSlow) {
   FitReport report;
   for (int i = 0; i < 14; ++i) report.rows.push_back(row_of({"sgd"}, 50 - i, MethodEffect::kOtherPath));

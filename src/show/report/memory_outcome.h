@@ -1,4 +1,4 @@
-// After a run: what was predicted, what was held, what was measured. Pure; thread-safe.
+// Compares the memory of a finished run: predicted, allocated and measured. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace plimsoll {
 
-// Arena, device constant and total as predicted before the run, as held by it, and as measured: the end of
-// what was in use of the arena, and the peak that the operating system saw. Ends with the verdict.
-// Newline at the end.
+// Formats arena, device constant and total as predicted before the run, as allocated, and as measured: the
+// end of the used part of the arena, and the peak seen by the operating system. Ends with the verdict and a
+// newline.
 std::string memory_outcome_table(const MemoryFigures& figures);
 
 }  // namespace plimsoll

@@ -77,7 +77,7 @@ std::string Picture::svg() const {
 
 namespace {
 
-// The functions of the library that pictures use, by the names of their headers.
+// The functions of the library that pictures use, with the names of its headers.
 #define PLIMSOLL_CAIRO_FUNCTIONS(apply)                                                                  \
   apply(image_surface_create) apply(surface_destroy) apply(surface_write_to_png) apply(status_to_string) \
       apply(create) apply(destroy) apply(scale) apply(paint) apply(set_source_rgb) apply(rectangle)      \
@@ -96,7 +96,8 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// Nothing where the library is not on this machine. It stays open: it is a library, and is used once.
+// Opens the library. Returns nothing if it is not installed. The library stays open because it may be used
+// again.
 std::optional<Cairo> open_cairo() {
   void* library = dlopen("libcairo.so.2", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;

@@ -1,9 +1,8 @@
-// A drawing of rectangles, lines and texts that can be kept as SVG and as PNG, so that both show the same.
-// PNG needs cairo: its headers when this is built, its library, opened at the first PNG, when it runs;
-// without either there is SVG alone. Not thread-safe while it is drawn on.
+// A drawing of rectangles, lines and texts that can be saved as SVG and as PNG with the same appearance. PNG
+// needs cairo: its headers at build time and its library at run time, which is opened for the first PNG.
+// Without either, only SVG is available. Not thread-safe while drawing.
 //
-// What it is not: a plot. Axes and their ticks are drawn by those who know what is shown
-// (experiment_plot.cc).
+// Axes and ticks are not part of it; the code that knows the data draws them (experiment_plot.cc).
 #pragma once
 
 #include <cstdint>
@@ -18,20 +17,20 @@ enum class TextWeight : uint8_t { kNormal, kBold };
 
 class Picture {
  public:
-  // Pixels; white.
+  // Creates a white picture; sizes are in pixels.
   Picture(int width, int height, std::string title);
 
-  // Colours are "#rrggbb".
+  // Draw a shape. Colours have the form "#rrggbb".
   void rectangle(double x, double y, double width, double height, std::string_view colour);
   void line(double x1, double y1, double x2, double y2, std::string_view colour, double width);
-  // (x, y) is on the base line of the text, at its start, middle or end.
+  // Draws a text whose base line contains (x, y) at the start, middle or end of the text.
   void text(double x, double y, std::string_view words, double size, std::string_view colour,
             TextAnchor anchor = TextAnchor::kStart, TextWeight weight = TextWeight::kNormal);
 
-  // The whole file. Newline at the end.
+  // Returns the complete SVG file with a newline at the end.
   std::string svg() const;
-  // Returns false where there is no cairo. `scale`: pixels of the file for one of the drawing. Errors:
-  // kDevice where the file cannot be written.
+  // Writes a PNG file. Returns false without cairo. `scale` is the number of pixels in the file per unit of
+  // the drawing. Errors: kDevice if the file cannot be written.
   bool write_png(const std::string& path, double scale = 2.0) const;
 
  private:

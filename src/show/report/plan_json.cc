@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// "saved_for_the_backward_pass" of "saved for the backward pass".
+// Converts "saved for the backward pass" to "saved_for_the_backward_pass".
 std::string key_of(std::string_view name) {
   std::string key;
   for (unsigned char c : name) key += std::isalnum(c) != 0 ? static_cast<char>(c) : '_';
@@ -192,7 +192,7 @@ Json request_json(const PlanRequest& request) {
   return object;
 }
 
-// The memory space that the arena lies in comes first; beside a GPU's there is the host's.
+// Lists the memory space of the arena first; for a GPU, host memory follows.
 Json spaces_json(const Plan& plan) {
   Json spaces = Json::array();
   spaces.push_back({{"name", plan.is_on_gpu() ? "cuda" : "cpu"},

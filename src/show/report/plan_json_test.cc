@@ -58,10 +58,11 @@ TEST(PlanJson, IsTheSameForTheSameRequest) {
   EXPECT_TRUE(text.ends_with("}\n"));
 }
 
-// States on the host: a space of its own in the object and a line in the table, and a step that waits for the
-// link.
+// With states on the host, the object has a second memory space, the table has another line, and the step
+// waits for the link.
 TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
-  // Of a small model the largest table's states are half of all, and two updates' states are on the card.
+  // In a small model the states of the largest table are half of all states, and the states of two updates
+  // are on the card.
   PlanRequest request = preset_request("bert-large-uncased", 8, 64);
   request.device.kind = KernelDevice::kCuda;
   request.device.gpu = *find_gpu_target("h200");
@@ -76,13 +77,13 @@ TEST(PlanJson, HasBothSpacesOfARunThatKeepsItsStatesOnTheHost) {
   EXPECT_EQ(json["total_bytes"], plan.arena_bytes + plan.constant_bytes());
   EXPECT_LT(json["total_bytes"], without["total_bytes"]);
   EXPECT_NE(plan_table(plan).find("pinned host memory"), std::string::npos);
-  // Both moments of every parameter go each way once, both ways at a time.
+  // Both moments of every parameter are transferred once in each direction, in both directions at once.
   const double one_way_ms =
       1e3 * static_cast<double>(plan.host_persistent_bytes) / (request.device.gpu.link_gb_per_s * 1e9);
   const double without_ms = without["estimate"]["ms"].get<double>();
   const double more_ms = json["estimate"]["ms"].get<double>() - without_ms;
-  // What is hidden of them is hidden beside the next forward pass, a third of the computation: the norm that
-  // every update waits for comes after the rest.
+  // Transfers can only overlap the next forward pass, a third of the computation, because every update waits
+  // for the norm, which is computed after everything else.
   EXPECT_GT(more_ms, one_way_ms - without_ms / 3);
   EXPECT_LT(more_ms, 3 * one_way_ms);
 }

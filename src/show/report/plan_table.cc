@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kLabelWidth = 29;
 
-// ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
+// Formats ", 0.59M trainable (0.2 %; 2.3 of 1278.5 MiB of weights)".
 std::string describe_trainable(const Plan& plan) {
   int64_t trainable_bytes = 0;
   int64_t bytes = 0;
@@ -57,7 +57,7 @@ std::string title(const Plan& plan) {
   return wrapped(first) + wrapped(text + ", on " + request.labels.device) + "\n";
 }
 
-// Eight heights of a bar, and nothing.
+// Draws a bar with one of eight heights, or nothing.
 std::string bar(double height, Characters characters) {
   static constexpr std::array<const char*, 9> kUnicodeBars{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   static constexpr std::array<const char*, 9> kAsciiBars{" ", "_", ".", ":", "-", "=", "+", "*", "#"};
@@ -65,7 +65,7 @@ std::string bar(double height, Characters characters) {
   return characters == Characters::kUnicode ? kUnicodeBars[level] : kAsciiBars[level];
 }
 
-// The transient bytes of one segment over its estimated time, relative to the peak.
+// Draws the transient bytes of one segment over its estimated time, relative to the peak.
 std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<double>& heights, Segment segment,
                       size_t cells, Characters characters) {
   double total_ms = 0;
@@ -88,7 +88,7 @@ std::string sparkline(const std::vector<OpEstimate>& ops, const std::vector<doub
   return line;
 }
 
-// What stands to the right of the memory table: how the train program fills and empties.
+// Returns the lines to the right of the memory table, which show the memory of the train program over time.
 std::vector<std::string> sparklines(const Plan& plan, Characters characters) {
   if (!plan.train) return {};
   const std::vector<OpEstimate> ops = estimate_ops(plan, *plan.train);
@@ -109,7 +109,7 @@ struct Row {
   std::vector<int64_t> bytes;
 };
 
-// "gradients (bf16, fp32)" where they are not all of the type that fp32 training has.
+// Returns "gradients (bf16, fp32)" if not all gradients are in fp32.
 std::string gradient_label(const Plan& plan) {
   std::string types;
   if (plan.train && plan.request.precision.activation_dtype) {
@@ -117,7 +117,7 @@ std::string gradient_label(const Plan& plan) {
     for (const Op& op : plan.train->graph.ops()) {
       if (op.def->name() != "global_norm") continue;
       for (ValueId id : op.inputs) {
-        // An output is the loss, whose finiteness counts too.
+        // The loss is an output; it is checked for finiteness too, but it is not a gradient.
         const Value& value = plan.train->graph.value(id);
         if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
       }
@@ -195,7 +195,7 @@ std::string describe_arena(const Plan& plan) {
       format_mib(plan.arena_bytes), above, format_mib(plan.lower_bound_bytes));
 }
 
-// What lies in the host's memory, by purpose.
+// Describes the content of host memory by purpose.
 std::string describe_host(const Plan& plan) {
   if (plan.host_arena_bytes == 0) return "";
   PurposeBytes bytes{};
@@ -273,7 +273,8 @@ std::string verdict(const Plan& plan) {
                      format_share(static_cast<double>(limit - needed), static_cast<double>(limit)));
 }
 
-// "3.4 x faster" and "2.1 x slower" where it is much, else "+12 % time" or "same time".
+// Formats a relative time: "3.4 x faster" or "2.1 x slower" for large differences, otherwise "+12 % time" or
+// "same time".
 std::string describe_time(double relative_time) {
   const double percent = 100.0 * (relative_time - 1.0);
   if (relative_time > 0 && relative_time <= 0.67) return fmt::format("{:.1f} x faster", 1.0 / relative_time);

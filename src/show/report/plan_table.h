@@ -1,5 +1,5 @@
-// The plan as a person reads it: the memory table, the operations table, the verdict, and how to
-// go further. Pure; thread-safe.
+// Formats the plan for people: the tables of memory and operations, the verdict, and further options. Pure;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -11,31 +11,32 @@
 
 namespace plimsoll {
 
-// At most 100 columns, newline at the end. What `plan`, `train --dry_run` and the start of every run print.
-// Cost: about a millisecond.
+// Formats the plan with at most 100 columns and a newline at the end. `plan`, `train --dry_run` and the start
+// of every run print it. Cost: about a millisecond.
 std::string plan_table(const Plan& plan, Characters characters = Characters::kUnicode);
 
-// The cheapest ways to use less memory, after the table: what to type, the bytes that a plan made for it
-// saves, what it does to the time of a sample. At most 100 columns, newline at the end; empty without
-// savings.
+// Formats the cheapest ways to save memory: the argument to add, the bytes saved according to a plan, and the
+// effect on the time per sample. At most 100 columns, with a newline at the end; empty without savings.
 std::string format_savings(const Plan& plan, const std::vector<Suggestion>& savings);
 
-// `--modules`: weights, states, gradients, saved and temporary bytes of every module of the model.
+// Formats the output of `--modules`: weights, states, gradients, saved and temporary bytes of every module of
+// the model.
 std::string module_table(const Plan& plan);
 
-// `--why`: each kernel and why faster ones declined, each pass with ops before and after, which values are
-// saved for the backward pass, and the formulas that people quote beside this plan.
+// Formats the output of `--why`: each kernel and the reasons why faster ones declined, each pass with the
+// number of ops before and after, the values saved for the backward pass, and common rules of thumb compared
+// to this plan.
 std::string plan_why(const Plan& plan);
 
-// With --stop_after_pass: which passes do not run, and which do all the same because the run needs them. One
-// line without a newline; "" without.
+// With --stop_after_pass, describes the passes that do not run and those that run because the run needs them.
+// One line without a newline; empty without that argument.
 std::string format_stopped_passes(const Plan& plan);
 
-// "fp32", "bf16": an element type as users of training frameworks write it.
+// Returns the name of an element type that users of training frameworks know: "fp32", "bf16".
 std::string_view describe_precision(DType dtype);
-// "fp32"; "bf16 mixed" where weights stay in fp32.
+// Describes the precision of a run: "fp32", or "bf16 mixed" if the weights stay in fp32.
 std::string describe_precision(const PlanRequest& request);
-// "AdamW", "SGD with momentum 0.9".
+// Describes an optimizer: "AdamW", "SGD with momentum 0.9".
 std::string describe_optimizer(const OptimizerConfig& optimizer);
 
 }  // namespace plimsoll

@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The figures of the first line that starts with this label.
+// Returns the figures of the first line that starts with this label.
 std::vector<std::string> cells(const std::string& table, const std::string& label) {
   for (const std::string& line : lines_of(table)) {
     if (!line.starts_with(label)) continue;
@@ -97,7 +97,7 @@ TEST(PlanTable, TheVerdictStandsLast) {
   EXPECT_TRUE(last_line(request).starts_with("fits: ")) << last_line(request);
   request.memory_limit_bytes = 1 << 20;
   EXPECT_TRUE(last_line(request).starts_with("will not fit: ")) << last_line(request);
-  // The refusal that follows it on the other stream has the same figures.
+  // The refusal that follows on the other stream contains the same figures.
   for (const int64_t limit : {int64_t{1} << 20, build_plan(request).total_bytes() - 1}) {
     request.memory_limit_bytes = limit;
     const std::string line = last_line(request);
@@ -190,7 +190,7 @@ TEST(PlanWhy, SaysHowEachProductIsDone) {
   for (const std::string& line : lines_of(why)) EXPECT_LE(display_width(line), 100u) << line;
 }
 
-// What a kernel of ours computes is a product too; in an evaluation some lie within an op of more.
+// Products computed by our own kernels are listed too; in an evaluation some of them are part of a larger op.
 TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   PlanRequest request = preset_request("bert-large-uncased", 32, 512);
   request.precision.activation_dtype = DType::kBF16;
@@ -198,7 +198,7 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   request.device.gpu = *find_gpu_target("h200");
   const Plan plan = build_plan(request);
   const std::string why = plan_why(plan);
-  // Of a layer, and of its gradients.
+  // These are the products of a layer and of its gradients.
   for (const char* product :
        {"\n  16384 x 3072 x 1024 nt bf16*bf16->bf16 ", "\n  16384 x 4096 x 1024 nt bf16*bf16->bf16 "}) {
     const size_t at = why.find(product);
@@ -209,7 +209,7 @@ TEST(PlanWhy, ListsTheProductsOfItsOwnKernels) {
   }
   for (const char* words : {" norm ", " gelu ", "within linear_norm_cuda, ", "within linear_gelu_cuda, "})
     EXPECT_NE(why.find(words, why.find("matrix products of evaluate")), std::string::npos) << words;
-  // Every product of training stands there, the library's or ours.
+  // The list contains every product of training, computed by the library or by our kernels.
   const auto is_matmul = [](const Op& op) { return op.def->name() == "matmul"; };
   int64_t counted = 0;
   for (const auto& [key, product] : products_of(*plan.train, plan.train->bucket, request))
@@ -234,7 +234,7 @@ TEST(PlanWhy, SaysHowProductsAreMeasured) {
       << "all of them were measured";
 }
 
-// Of a card: how many graphs there are and in how many buckets, in the table and in the object as in the plan.
+// For a GPU, the table and the object state the number of graphs and of buckets, as in the plan.
 TEST(PlanWhy, CountsCapturedPrograms) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;
@@ -264,7 +264,7 @@ TEST(PlanWhy, CountsCapturedPrograms) {
   EXPECT_EQ(said({}).find("captured programs"), std::string::npos);
 }
 
-// A card that no release has code for: its kernels are none that could run there.
+// No release contains code for this card, so none of its kernels could run on it.
 TEST(PlanWhy, SaysThatACardIsForPlansAlone) {
   PlanRequest request = small_request();
   request.device.kind = KernelDevice::kCuda;

@@ -15,13 +15,14 @@
 namespace plimsoll {
 namespace {
 
-// One implementation of one op, how often it was chosen, and which faster ones declined.
+// An implementation of an op, the number of times that it was chosen, and the faster ones that declined.
 struct Choice {
   int64_t count = 0;
   std::set<std::string> refusals;
 };
 
-// Releases have no code for older cards: what is listed then is what a newer one would run.
+// Returns true for cards that are too old for the code in releases; the list then shows the kernels of a
+// newer card.
 bool is_plan_only(const PlanRequest& request) {
   return request.device.kind == KernelDevice::kCuda && request.device.gpu.sm < kOldestSmOfReleases;
 }
@@ -61,8 +62,8 @@ std::string product_line(const ProductKey& key, int64_t count, const std::string
          "\n      " + wrapped(words, 94, 8);
 }
 
-// How each product of the largest bucket is done: by the library as the tuning table says, or by a kernel of
-// this program.
+// Describes how each product of the largest bucket is computed: by the library with the algorithm of the
+// tuning table, or by our own kernel.
 std::string format_products(const ProgramPlan& program, const PlanRequest& request) {
   const auto products = products_of(program, program.bucket, request);
   const auto own = own_products_of(program, program.bucket, request);
@@ -136,7 +137,7 @@ std::string format_formulas(const Plan& plan) {
   return text + "  " + wrapped(parameters.difference, 98);
 }
 
-// Where the updates stand of a run that keeps states on the host, and why.
+// Describes where the updates run if states are kept on the host, and why.
 std::string format_update_place(const Plan& plan) {
   if (!plan.train || !plan.train->update_place) return "";
   const UpdatePlace& place = *plan.train->update_place;
@@ -149,7 +150,7 @@ std::string format_update_place(const Plan& plan) {
   return wrapped(text, 98) + "\n";
 }
 
-// Which segments a GPU holds captured at most.
+// Lists the segments that a GPU captures at most.
 std::string format_captured(const Plan& plan) {
   if (!plan.is_on_gpu()) return "";
   std::vector<std::string> parts;

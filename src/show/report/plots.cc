@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// Okabe and Ito's colours, in the order of Purpose.
+// Okabe and Ito's colours in the order of Purpose.
 constexpr std::array<std::string_view, kNumPurposes> kPurposeColours{
     "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#F0E442", "#999999"};
 
@@ -29,7 +29,8 @@ std::vector<PlotPoint> points_of(const LogHistory& history, const std::string& k
   return points;
 }
 
-// A range that holds every finite value with a margin, from 0 where the values are not far above it.
+// Returns a range that contains every finite value with a margin. It starts at 0 if the values are not far
+// above it.
 std::pair<double, double> range_of(const std::vector<PlotPoint>& points) {
   double low = 0;
   double high = 0;
@@ -46,9 +47,10 @@ std::pair<double, double> range_of(const std::vector<PlotPoint>& points) {
   return {low == 0 ? 0 : low - margin, high + margin};
 }
 
-// What each column of the plot shows: of the ops that run within it, the one that holds the most.
+// The content of each column of the plot: among the ops that run within the column, the one with the most
+// memory.
 struct Columns {
-  std::vector<double> x;  // milliseconds, the start of each column and the end of the last
+  std::vector<double> x;  // milliseconds: the start of each column and the end of the last
   std::vector<PurposeBytes> bytes;
   std::array<double, kNumSegments> segment_start{};
   double total_ms = 0;
@@ -82,8 +84,8 @@ Columns columns_of(const Plan& plan, const ProgramPlan& program) {
   return columns;
 }
 
-// The upper edge of the first so many purposes in the stack, as steps: a point where a step starts and one
-// where it ends.
+// Returns the upper edge of the first `num_purposes` purposes in the stack as steps, with a point at the
+// start and at the end of each step.
 std::vector<PlotPoint> edge(const Columns& columns, size_t num_purposes) {
   std::vector<PlotPoint> points;
   for (size_t c = 0; c < columns.bytes.size(); ++c) {
@@ -108,7 +110,7 @@ void stack(SvgPlot& plot, const Columns& columns, const PhaseMemory& phase) {
     if (!shown[p]) continue;
     plot.area(edge(columns, p), edge(columns, p + 1), kPurposeColours[p]);
   }
-  // The legend stands in the order of the stack, its top first.
+  // The legend is in the order of the stack, from top to bottom.
   for (size_t p = kNumPurposes; p-- > 0;) {
     if (!shown[p]) continue;
     plot.legend_entry(kPurposeColours[p], "area", purpose_name(static_cast<Purpose>(p)));
@@ -141,7 +143,7 @@ std::string loss_plot(const LogHistory& history, const std::string& title, const
   SvgPlot plot({.title = title, .x_label = "optimizer step", .y_label = "loss", .caption = caption}, 0,
                last_step, low, high);
   plot.line(train, kPurposeColours[0], "");
-  // A line of one point is invisible.
+  // A line with a single point would be invisible.
   if (train.size() < 3) plot.dots(train, kPurposeColours[0]);
   plot.line(evaluation, kPurposeColours[5], "6 3");
   plot.dots(evaluation, kPurposeColours[5]);

@@ -1,4 +1,4 @@
-// The plots of a run as SVG texts: loss over steps, memory over a step. Pure; thread-safe.
+// The plots of a run as SVG: loss over steps, and memory over a step. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace plimsoll {
 
-// Training and evaluation loss (keys "loss" and "eval_loss" of the records) over optimizer steps. `caption`
-// says the device and what was run. A run without records gives a plot without lines.
+// Plots the training and evaluation loss (keys "loss" and "eval_loss" of the records) over optimizer steps.
+// `caption` describes the device and the run. A run without records gives a plot without lines.
 std::string loss_plot(const LogHistory& history, const std::string& title, const std::string& caption);
 
-// Live bytes over the estimated time of a step (one micro-batch and the optimizer), stacked by purpose, with
-// the arena's size as a line; of evaluation where the plan does not train. The caption names model, batch and
-// device.
+// Plots the live bytes over the estimated time of a step (one micro-batch and the optimizer), stacked by
+// purpose, with the size of the arena as a line. If the plan does not train, it plots the evaluation. The
+// caption names the model, the batch and the device.
 std::string memory_plot(const Plan& plan);
 
 }  // namespace plimsoll

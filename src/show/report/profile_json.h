@@ -1,7 +1,8 @@
-// profile.json: what every op of a step took, for programs. Pure; thread-safe.
+// profile.json: the time of every op of a step, for programs. Pure; thread-safe.
 //
 // {"num_steps", "step_ms", "ops": [{"op", "computes", "module", "segment", "group", "kernel", "ms", "runs",
-// "flops", "bytes"}]}, ops in the order of the schedule; "ms", "flops" and "bytes" are of all runs in a step.
+// "flops", "bytes"}]}, with ops in the order of the schedule; "ms", "flops" and "bytes" are sums over all
+// runs in a step.
 #pragma once
 
 #include <span>
@@ -12,7 +13,7 @@
 
 namespace plimsoll {
 
-// The operands of profile_table(). Two spaces of indent, a newline at the end.
+// Formats the data of profile_table() with an indent of two spaces and a newline at the end.
 std::string profile_json(const std::vector<OpEstimate>& ops, std::span<const double> ms_per_step,
                          const ProfileContext& context);
 

@@ -41,7 +41,7 @@ std::string format_slowest(const std::vector<OpEstimate>& ops, std::span<const d
   const auto name_of = [&](size_t i) {
     return fmt::format("  {}, {}", ops[i].op, segment_name(ops[i].segment));
   };
-  // As wide as the longest name asks for; what an op computes has the rest of the line.
+  // The column is as wide as the longest name; the description of the op gets the rest of the line.
   size_t width = 28;
   for (size_t i : order) width = std::max(width, name_of(i).size() + 1);
   const size_t rest = kLineWidth - (width + 37);
@@ -71,7 +71,7 @@ std::string describe_steps(const ProfileContext& context) {
                      first, first == 1 ? "" : "s");
 }
 
-// "contractions run at 61 % of the device's products, everything else at 74 % of its memory".
+// Formats "contractions run at 61 % of the device's products, everything else at 74 % of its memory".
 std::string format_ceilings(const Measured& measured, const ProfileContext& context) {
   OpTotals products;
   OpTotals others;

@@ -12,7 +12,8 @@ namespace {
 constexpr size_t kWidestBar = 30;
 constexpr size_t kNarrowestBar = 6;
 
-// Four significant digits, trailing zeros kept so that the line does not jump: "1.042", "0.0312", "12.31".
+// Formats four significant digits and keeps trailing zeros, so that the line does not change its width:
+// "1.042", "0.0312", "12.31".
 std::string format_loss(double loss) {
   if (!std::isfinite(loss)) return fmt::format("{}", loss);
   const double magnitude = std::fabs(loss);

@@ -1,5 +1,5 @@
-// Where a run stands: a line for a terminal that is drawn over itself, and a plain line for a log. Pure;
-// thread-safe. Whoever prints them adds carriage returns and newlines.
+// Formats the progress of a run: a line for a terminal that is overwritten, and a plain line for a log. Pure;
+// thread-safe. The caller adds carriage returns and newlines.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ struct ProgressFigures {
   double grad_norm = 0;
   double learning_rate = 0;
   double tokens_per_s = 0;                             // real tokens
-  std::optional<double> model_flops_utilization = {};  // 0 to 1; shown where it is known
+  std::optional<double> model_flops_utilization = {};  // 0 to 1; shown if known
   int64_t memory_bytes = 0;                            // planned
   double elapsed_s = 0;
-  double remaining_s = -1;  // negative: not known yet
+  double remaining_s = -1;  // negative if unknown
 };
 
-// "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 < 2:14":
-// never wider than `columns`; the bar takes what the figures leave, and figures at the end go first where
-// even they do not fit.
+// Formats "step  418/1195  35 % ━━━━╺─────  loss 1.042  |g| 3.1  lr 3.2e-05  9,412 tok/s  611 MiB  1:12 <
+// 2:14", never wider than `columns`. The bar uses the space that the figures leave. If the figures do not
+// fit, the last ones are omitted first.
 std::string progress_bar(const ProgressFigures& figures, size_t columns = 100,
                          Characters characters = Characters::kUnicode);
-// The same figures without a bar.
+// Formats the same figures without a bar.
 std::string progress_line(const ProgressFigures& figures);
 
 }  // namespace plimsoll

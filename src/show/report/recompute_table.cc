@@ -17,7 +17,7 @@ bool is_alike(const Recomputation& a, const Recomputation& b) {
   return a.kept_bytes == b.kept_bytes && a.again_bytes == b.again_bytes && a.ops == b.ops;
 }
 
-// "encoder.layer.0" and "encoder.layer.22" are "encoder.layer.0-22".
+// Returns "encoder.layer.0-22" for the range from "encoder.layer.0" to "encoder.layer.22".
 std::string name_of(const Recomputation& first, const Recomputation& last) {
   if (first.block == last.block) return first.block;
   const size_t dot = last.block.rfind('.');

@@ -1,4 +1,4 @@
-// What the backward pass computes again, as a person reads it. Pure; thread-safe.
+// Formats what the backward pass recomputes, for people. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace plimsoll {
 
-// For each block of the model, equal neighbours in one line: MiB kept and made again, operations, estimated
-// time, its share of the step, and the ops that run again. At most 100 columns, newline at the end; empty
-// where nothing but the default is asked for.
+// Formats one line per block of the model, with equal neighbouring blocks combined: MiB kept and recomputed,
+// operations, estimated time, its fraction of the step, and the recomputed ops. At most 100 columns, with a
+// newline at the end; empty if only the default is requested.
 std::string recompute_table(const Plan& plan);
 
 }  // namespace plimsoll

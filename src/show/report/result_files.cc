@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A double holds every whole number below this exactly.
+// A double represents every integer below this value exactly.
 constexpr double kLargestWhole = 9007199254740992.0;
 
 bool counts_whole(std::string_view key) {
@@ -23,7 +23,7 @@ bool is_whole(double value) {
   return std::fabs(value) < kLargestWhole && std::trunc(value) == value;
 }
 
-// Python's str(timedelta): "0:01:02", "1 day, 0:00:00".
+// Formats a duration as Python's str(timedelta): "0:01:02", "1 day, 0:00:00".
 std::string format_timedelta(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
   const auto hundredths = static_cast<int64_t>(std::fabs(seconds - static_cast<double>(whole)) * 100);
@@ -40,7 +40,7 @@ nlohmann::json record_json(const LogRecord& record) {
   return object;
 }
 
-// Python's str of a float or an int; it has words for what JSON has not.
+// Formats a number as Python's str of a float or an int, including values that JSON cannot represent.
 std::string format_python(const nlohmann::json& value) {
   return value.is_number_float() ? python_float(value.get<double>()) : value.dump();
 }
@@ -53,7 +53,8 @@ std::string shown(const std::string& key, double value) {
     return fmt::format("{}GF", static_cast<int64_t>(std::floor(std::trunc(value) / 1073741824.0)));
   const nlohmann::json json = metric_json(key, value);
   if (!json.is_number_float()) return json.dump();
-  // The decimal text nearest to the exact value, ties to even, as Python's round; then its shortest form.
+  // Rounds to the decimal number nearest to the exact value, ties to even, as Python's round; then takes its
+  // shortest form.
   return python_float(std::strtod(fmt::format("{:.4f}", value).c_str(), nullptr));
 }
 
@@ -76,7 +77,7 @@ void write_trainer_state(nlohmann::json state, const LogHistory& history,
   constexpr std::string_view kEmptyList = "\n  \"log_history\": []";
   state["log_history"] = nlohmann::json::array();
   const std::string text = python_json(state, 2) + "\n";
-  // No text within the state holds a line's end, so this is the key itself.
+  // No text in the state contains a line end, so this match is the key itself.
   const size_t list = text.find(kEmptyList) + kEmptyList.size() - 1;
   put(std::string_view(text).substr(0, list));
   bool is_first = true;

@@ -1,4 +1,5 @@
-// Expected texts are those of Python 3.11's json.dumps and of transformers' log_metrics for the same values.
+// The expected texts are the output of Python 3.11's json.dumps and of transformers' log_metrics for the same
+// values.
 #include "show/report/result_files.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ TEST(ResultFiles, EqualPythonsJson) {
             "    \"train_samples\": 3668\n"
             "}");
   EXPECT_EQ(results_json({}), "{}");
-  // MNLI's second set, whose names end as run_glue's.
+  // These metrics belong to MNLI's second set and have run_glue's suffix.
   EXPECT_EQ(results_json({{"predict_samples_mm", 2}}), "{\n    \"predict_samples_mm\": 2\n}");
 }
 

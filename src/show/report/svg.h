@@ -1,9 +1,9 @@
-// The pieces that our plots are made of: a frame with axes, lines, areas, a legend. Scalable Vector Graphics
-// as text; no library, no fonts but the viewer's own. One object draws one plot. Not thread-safe while it is
-// drawn on.
+// The components of the plots: a frame with axes, lines, areas and a legend. Writes Scalable Vector Graphics
+// as text, without a library, with the fonts of the viewer. One object draws one plot. Not thread-safe while
+// drawing.
 //
-// Colours are those of Okabe and Ito (2008), told apart by people with any common form of colour blindness;
-// lines differ in their dashes too.
+// The colours are those of Okabe and Ito (2008), which people with any common form of colour blindness can
+// distinguish; lines also differ in their dashes.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace plimsoll {
 
-// "&lt;" for "<" and so on; characters that XML does not allow become "?".
+// Escapes "<" as "&lt;" and so on; characters that XML does not permit become "?".
 std::string xml_escaped(std::string_view text);
 
-// Round numbers within [low, high], about `count` of them. Requires: low < high, both finite.
+// Returns round numbers within [low, high], about `count` of them. Requires: low < high, both finite.
 std::vector<double> round_ticks(double low, double high, int count);
 
 struct PlotText {
   std::string title = {};
   std::string x_label = {};
   std::string y_label = {};
-  std::string caption = {};  // under the plot: device and what was run
+  std::string caption = {};  // below the plot: device and run
 };
 
 using PlotPoint = std::pair<double, double>;
@@ -34,23 +34,23 @@ class SvgPlot {
   // Requires: low < high on both axes, all finite.
   SvgPlot(PlotText text, double x_low, double x_high, double y_low, double y_high);
 
-  // A line through the points; a gap where a point is not finite. `dashes` as SVG's stroke-dasharray, "" for
-  // none.
+  // Draws a line through the points, with a gap at points that are not finite. `dashes` is SVG's
+  // stroke-dasharray, empty for a solid line.
   void line(const std::vector<PlotPoint>& points, std::string_view colour, std::string_view dashes);
-  // Dots, for points that are few.
+  // Draws dots, for a small number of points.
   void dots(const std::vector<PlotPoint>& points, std::string_view colour);
-  // The area between two lines that run from left to right.
+  // Fills the area between two lines that run from left to right.
   void area(const std::vector<PlotPoint>& lower, const std::vector<PlotPoint>& upper,
             std::string_view colour);
-  // A vertical or horizontal mark with a word beside it.
+  // Draws a vertical or horizontal mark with a word next to it.
   void vertical_mark(double x, std::string_view word);
   void horizontal_mark(double y, std::string_view word);
   void legend_entry(std::string_view colour, std::string_view dashes, std::string_view word);
 
-  // Columns of the drawing area: finer detail is not visible.
+  // Width of the drawing area in pixels; finer detail is not visible.
   static constexpr int kColumns = 700;
 
-  // The whole file. Newline at the end.
+  // Returns the complete file with a newline at the end.
   std::string finish() const;
 
  private:
