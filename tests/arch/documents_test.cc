@@ -1,5 +1,5 @@
-// Holds the documents to what there is: links and named files exist, and the commands that they show use
-// arguments and subcommands that the program knows.
+// Checks the documents against the tree and the program: links and named files exist, and the commands that
+// they show use existing arguments and subcommands.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ std::vector<fs::path> documents() {
   return paths;
 }
 
-// Every TEST(Suite, Name) below tests/, as "Suite.Name".
+// Returns every TEST(Suite, Name) below tests/ as "Suite.Name".
 std::set<std::string> test_names() {
   const std::regex declaration(R"(\nTEST(?:_P)?\((\w+), (\w+)\))");
   std::set<std::string> names;
@@ -63,7 +63,7 @@ std::set<std::string> argument_names() {
   return names;
 }
 
-// From the program's own table, without running it.
+// Returns the subcommands from the program's own table, without running it.
 std::set<std::string> subcommand_names() {
   const std::string table = read(kRoot / "src/cli/main.cc");
   const std::regex row(R"re(\{"([a-z]+)", run_[a-z]+,)re");
@@ -72,7 +72,7 @@ std::set<std::string> subcommand_names() {
   return names;
 }
 
-// Commands of the program in indented blocks, lines that end in a backslash joined.
+// Returns the commands of the program in indented blocks; lines that end in a backslash are joined.
 std::vector<std::string> commands_in(const std::string& text) {
   std::vector<std::string> commands;
   std::istringstream lines(text);
@@ -112,8 +112,8 @@ TEST(Documents, LinksLeadSomewhere) {
 }
 
 TEST(Documents, NamedFilesExist) {
-  // `src/plan/compile/plan.h`, `docs/MEMORY.md`: what stands in backticks below one of these folders is a path
-  // of the tree.
+  // A text in backticks below one of these folders, such as `src/plan/compile/plan.h` or `docs/MEMORY.md`,
+  // must be a path of the tree.
   const std::regex name(R"(`((src|docs|include|tests|scripts|cmake|examples|bench)/[A-Za-z0-9_./-]+)`)");
   int names = 0;
   for (const fs::path& path : documents()) {
@@ -150,7 +150,7 @@ TEST(Documents, CommandsUseWhatTheProgramKnows) {
   EXPECT_GT(commands, 3);
 }
 
-// Each row of the table names a test, and every test that is named exists.
+// Each row of the table must name a test, and every named test must exist.
 TEST(Documents, PromisesAboutBitsNameTestsThatExist) {
   const std::set<std::string> tests = test_names();
   const std::string text = read(kRoot / "docs/DETERMINISM.md");

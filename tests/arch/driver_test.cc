@@ -1,5 +1,5 @@
-// What NVIDIA's driver brings is opened at run time and where it is needed alone: one program runs with it
-// and without it, and a plan needs none.
+// Libraries of NVIDIA's driver are opened at run time and only if needed: the same program runs with and
+// without the driver, and a plan needs none.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ T read_at(const std::string& bytes, size_t offset) {
   return value;
 }
 
-// The libraries that the dynamic section of a 64-bit ELF file names.
+// Returns the libraries that the dynamic section of a 64-bit ELF file names.
 std::vector<std::string> needed_by(const std::string& path) {
   const std::string bytes = bytes_of(path);
   const auto header = read_at<Elf64_Ehdr>(bytes, 0);
@@ -58,7 +58,7 @@ std::vector<std::string> needed_by(const std::string& path) {
 
 TEST(Driver, NothingOfItIsLinked) {
   std::vector<std::string> files{place("PLIMSOLL_PROGRAM", PLIMSOLL_BINARY_DIR "/plimsoll")};
-  // Not in every build.
+  // Some builds do not have this library.
   if (const std::string library = PLIMSOLL_BINARY_DIR "/libplimsoll.so"; std::filesystem::exists(library))
     files.push_back(library);
   for (const std::string& file : files) {
@@ -76,7 +76,7 @@ std::vector<std::string> plan_arguments(const char* device) {
   return {"--config_name", "bert-large-uncased", "--max_seq_length", "512", "--bf16", "--device", device};
 }
 
-// The libraries of the driver that the program opens for a plan, where there is a driver to open.
+// Returns the libraries of the driver that the program opens for a plan, if there is a driver.
 std::vector<std::string> opened_by_a_plan(const char* device) {
   std::vector<std::string> words = plan_arguments(device);
   words.insert(words.begin(), "plan");
@@ -88,7 +88,7 @@ std::vector<std::string> opened_by_a_plan(const char* device) {
   EXPECT_NE(result.output.find("model weights"), std::string::npos);
   std::vector<std::string> opened;
   for (const char* part : kOfTheDriver) {
-    // The linker's words for a file that it found and takes in; one that is only looked for has none of them.
+    // The linker prints this for a file that it found and loads, but not for one that it only searches for.
     const std::string taken = std::string("file=") + part;
     for (size_t at = result.output.find(taken); at != std::string::npos;
          at = result.output.find(taken, at + 1)) {

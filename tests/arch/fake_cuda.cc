@@ -1,5 +1,5 @@
-// A CUDA driver that has no function: who opens it learns that there is no GPU, and a test learns that it was
-// opened. Built as libcuda.so.1 in a folder of its own.
+// A CUDA driver without functions: a program that opens it finds no GPU, and a test can detect that it was
+// opened. Built as libcuda.so.1 in its own folder.
 extern "C" int plimsoll_fake_cuda() {
   return 0;
 }

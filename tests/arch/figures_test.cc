@@ -1,5 +1,5 @@
-// Holds the figures and lists of the documents to the program: subcommands, exit codes, counts of arguments,
-// and the tables of the plan that they show.
+// Checks the figures and lists in the documents against the program: subcommands, exit codes, counts of
+// arguments, and the tables of plans.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// What the program says to these words.
+// Returns the output of the program for these arguments.
 std::string said(const std::vector<std::string>& words) {
   const ProcessResult result = run_plimsoll(words, ::testing::TempDir() + "/plimsoll_figures_log");
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -42,7 +42,8 @@ std::set<std::string> subcommands() {
   return names;
 }
 
-// "0 done, 1 our bug, ...": the words of each code, after "Exit codes: " and up to the semicolon.
+// Parses "0 done, 1 our bug, ...": returns the text of each code, after "Exit codes: " and up to the
+// semicolon.
 std::map<int, std::string> exit_codes(const std::string& text) {
   std::map<int, std::string> codes;
   const size_t begin = text.find("Exit codes: ");
@@ -104,7 +105,8 @@ TEST(Figures, CountsOfArgumentsAreThoseOfTheTable) {
   EXPECT_NE(guide.find(sentence), std::string::npos) << "docs/GUIDE.md does not say: " << sentence;
 }
 
-// What plans call the oldest card that a release has code for, and --device's help the cards of the table.
+// The oldest card with code in releases must match the plans, and the cards in the help of --device must
+// match the table.
 TEST(Figures, TheOldestCardIsThatOfReleases) {
   const std::string cmake = read("cmake/PlimsollCuda.cmake");
   EXPECT_NE(
@@ -118,7 +120,7 @@ TEST(Figures, TheOldestCardIsThatOfReleases) {
   }
 }
 
-// The figures of a text's row that begins with these words, in the order of its columns.
+// Returns the figures of the row that begins with this name, in the order of its columns.
 std::vector<std::string> row_figures(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -130,8 +132,8 @@ std::vector<std::string> row_figures(const std::string& text, const std::string&
   return {};
 }
 
-// The plan that the documents show is the plan that the program makes; rows that depend on the machine are
-// left out.
+// The plan in the documents must be the plan that the program makes, except for rows that depend on the
+// machine.
 TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   const std::vector<std::string> words = {"--config_name",
                                           "bert-large-uncased",
@@ -145,7 +147,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
                                           "cpu"};
   const Arguments arguments = parse_arguments(words).arguments;
   PlanRequest request = prepare_run(arguments, RunPurpose::kPlan, {}, posix_file_system()).request;
-  // The CPU of the document: where the peak lies depends on the kernels' scratch.
+  // The CPU of the document is required, because the position of the peak depends on the scratch memory of
+  // kernels.
   request.device.isa = CpuIsa::kAvx512;
   const std::string plan = make_plan_report(build_plan(request), Savings::kLeaveOut).table;
   const std::string guide = read("docs/GUIDE.md");
@@ -159,8 +162,8 @@ TEST(Figures, TheTableOfThePlanIsThatOfTheProgram) {
   EXPECT_NE(plan.find("335.1M parameters"), std::string::npos);
 }
 
-// What docs/GUIDE.md says that a set of methods needs, by `fit`, is what a run with it plans; rates are
-// estimates.
+// The memory that docs/GUIDE.md states for a set of methods, from `fit`, must be the planned memory of a run
+// with it; rates are only estimates.
 TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
   const std::string guide = read("docs/GUIDE.md");
   const std::map<std::string, std::vector<std::string>> methods{
@@ -192,7 +195,7 @@ TEST(Figures, TheMemoryOfFitsRowsIsThatOfARun) {
       ASSERT_TRUE(methods.contains(name)) << "docs/GUIDE.md shows a row with " << name << ", unknown here";
       words.insert(words.end(), methods.at(name).begin(), methods.at(name).end());
     }
-    // Load, resume, train: rounded up, as fit rounds.
+    // The total is the largest of loading, resuming and training, rounded up as in fit.
     const std::vector<std::string> totals = row_figures(said(words), "total ");
     ASSERT_GE(totals.size(), 3u);
     EXPECT_EQ(std::ceil(std::stod(totals[2])), std::stod((*it)[4])) << "docs/GUIDE.md: " << (*it)[3];

@@ -1,4 +1,5 @@
-// Holds docs/ARCHITECTURE.md to the tree: every folder has a line in its table, and every line has a folder.
+// Checks docs/ARCHITECTURE.md against the tree: every folder has a line in its table, and every line has a
+// folder.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = PLIMSOLL_SOURCE_DIR;
 
-// The rows "| `path/` | text |" of the page, without the slash at the end.
+// Returns the folders of the rows "| `path/` | text |" of the page, without the slash at the end.
 std::set<std::string> listed_folders() {
   std::ifstream page(kRoot / "docs/ARCHITECTURE.md");
   std::set<std::string> folders;
@@ -33,7 +34,7 @@ bool holds_a_file(const fs::path& folder) {
   return false;
 }
 
-// What builds, runs and tools leave in the root; .gitignore has them too.
+// Returns true for folders that builds, runs and tools create in the root; .gitignore lists them too.
 bool is_left_behind(const std::string& name) {
   return name.starts_with("build") || name == "runs" || name == "data" ||
          (name.starts_with(".") && name != ".ci");
@@ -45,13 +46,15 @@ void add_folders(const std::string& parent, std::set<std::string>& found) {
     const bool at_root = parent.empty();
     if (!entry.is_directory() || entry.is_symlink() || !holds_a_file(entry.path())) continue;
     if (at_root && is_left_behind(name)) continue;
-    // Folders with one meaning in every room (the page explains them once), and the caches of interpreters.
+    // These are folders with the same meaning in every room (the page explains them once), and caches of
+    // interpreters.
     if (name == "fixtures" || name == "testing" || name == "__pycache__") continue;
     found.insert(at_root ? name : (fs::path(parent) / name).string());
   }
 }
 
-// Two levels below src/, one below the other folders: what is deeper is the affair of its room.
+// Returns the folders to two levels below src/ and one level below the other folders. Deeper folders belong
+// to their room.
 std::set<std::string> folders_of_the_tree() {
   std::set<std::string> found;
   add_folders("", found);

@@ -1,5 +1,5 @@
-// Holds the direction of the house: every #include under src/ and include/, and every library that another
-// links, must be an edge that src/LAYERS lists, and the edges must form no cycle.
+// Checks the direction of dependencies: every #include under src/ and include/, and every linked library,
+// must be an edge that src/LAYERS lists, and the edges must form no cycle.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,8 +37,8 @@ Layers read_layers() {
   return layers;
 }
 
-// The room of a file by the path from src/ (or "include"): the longest folder that LAYERS lists. A family's
-// catalog files are a layer of their own.
+// Returns the room of a file from its path below src/ (or "include"): the longest folder that LAYERS lists.
+// The catalog files of a kernel family form their own layer.
 std::string room_of(const Layers& layers, const std::string& path) {
   if (path.starts_with("plimsoll/")) return "include";
   const std::string stem = fs::path(path).stem().string();
@@ -96,7 +96,7 @@ TEST(Layers, EveryIncludeIsListed) {
           continue;
         }
         if (!fs::exists(kRoot / "src" / include) && !fs::exists(kRoot / "include" / include)) {
-          // A library's header that asks for quotes; ours must be written from src/ or include/.
+          // Headers of a library may use quotes; our own must be written relative to src/ or include/.
           EXPECT_TRUE(include.starts_with("hwy/"))
               << path << ": \"" << include << "\" is not written from src/ or include/";
           continue;
@@ -117,11 +117,11 @@ TEST(Layers, EveryIncludeIsListed) {
 }
 
 struct Library {
-  std::string room;  // of its first source
+  std::string room;  // room of its first source
   std::set<std::string> links;
 };
 
-// The libraries of src/**/CMakeLists.txt by name.
+// Returns the libraries in src/**/CMakeLists.txt by name.
 std::map<std::string, Library> libraries(const Layers& layers) {
   const std::regex call(R"re((?:plimsoll_library|target_link_libraries)\(([^)]*)\))re");
   std::map<std::string, Library> found;
@@ -148,14 +148,15 @@ std::map<std::string, Library> libraries(const Layers& layers) {
   return found;
 }
 
-// What a library links is as much an edge as what it includes: a room that is implemented above its users
-// would be one.
+// Linking a library is a dependency just as an include is. Without this test, a room could be implemented
+// above its users.
 TEST(Layers, EveryLinkIsListed) {
   const Layers layers = read_layers();
   const std::map<std::string, Library> all = libraries(layers);
   int edges = 0;
   for (const auto& [name, library] : all) {
-    // The command line is a client of the API: it includes nothing but its headers, and links what is behind.
+    // The command line is a client of the API: it includes only the API's headers, and links its
+    // implementation.
     if (library.room == "cli") continue;
     for (const std::string& link : library.links) {
       const auto target = all.find(link);
@@ -204,7 +205,7 @@ TEST(Layers, NoHomelessNames) {
   }
 }
 
-// No getenv, printing or exit outside src/cli.
+// Code outside src/cli must not call getenv, print or exit.
 TEST(Layers, OnlyTheCommandLineTouchesTheProcess) {
   int files = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "src")) {

@@ -1,4 +1,4 @@
-// Adapters that are spoiled, of another model or rank, and what would lose one.
+// Adapters that are damaged or belong to another model or rank, and operations that would lose an adapter.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -8,7 +8,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Predictions with a copy of the adapter in which something is changed.
+// Predicts with a copy of the adapter in which one file is changed.
 Case changed(std::string name, int exit_code, Words message,
              std::function<void(const Ground&, const std::string&)> change) {
   return {std::move(name), exit_code, std::move(message), [change = std::move(change)](const Ground& ground) {

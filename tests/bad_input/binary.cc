@@ -19,7 +19,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// The environment without what would let the program find models that this test did not make.
+// Returns the environment without the variables with which the program could find models that this test did
+// not create.
 std::vector<std::string> environment_of_test() {
   std::vector<std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {

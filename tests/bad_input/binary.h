@@ -1,7 +1,7 @@
-// Runs the real program in a process of its own, as a shell would, and keeps what it said.
+// Runs the real program in its own process, as a shell would, and stores its output.
 //
-// This is not a test framework: it asserts nothing. Thread-safety: distinct objects may be used from distinct
-// threads. Ownership: a Process owns its child; the destructor kills and reaps it.
+// It asserts nothing. Thread-safety: distinct objects may be used from distinct threads. Ownership: a Process
+// owns its child; the destructor kills and reaps it.
 #pragma once
 
 #include <sys/resource.h>
@@ -13,18 +13,19 @@
 namespace plimsoll::testing {
 
 struct ProcessResult {
-  int exit_code = -1;  // -1 when a signal ended it
+  int exit_code = -1;  // -1 if a signal ended it
   int signal = 0;
-  bool timed_out = false;  // it was killed because it went on for too long
-  int64_t peak_bytes = 0;  // the most that was resident, as the kernel counts it
-  std::string output;      // standard output and standard error, in the order in which they came
+  bool timed_out = false;  // it was killed because it ran too long
+  int64_t peak_bytes = 0;  // the maximum of resident memory according to the kernel
+  std::string output;      // standard output and standard error in the order of their arrival
 };
 
 class Process {
  public:
-  // Starts the program (tests/support/places.h) with these words; output goes to the file `log`, which is
-  // overwritten. Hugging Face's caches of this machine are hidden from it. `more`: NAME=VALUE texts that join
-  // the environment. `standard_output`: where that goes instead, so that the log holds standard error alone.
+  // Starts the program (tests/support/places.h) with these arguments. Its output goes to the file `log`,
+  // which is overwritten. Hugging Face's caches of this machine are hidden from it. `more` contains
+  // NAME=VALUE texts that are added to the environment. `standard_output` redirects standard output, so that
+  // the log contains only standard error.
   Process(const std::vector<std::string>& words, std::string log, const std::vector<std::string>& more = {},
           const std::string& standard_output = {});
   ~Process();
@@ -33,9 +34,9 @@ class Process {
 
   bool is_running();
   void send(int signal) const;
-  // Waits for the end, at most `limit_ms`; then SIGKILL and timed_out.
+  // Waits for the end, at most `limit_ms`; then kills the process and sets timed_out.
   ProcessResult wait(int limit_ms = 60000);
-  // What it has said so far.
+  // Returns the output so far.
   std::string output() const;
 
  private:
@@ -51,7 +52,7 @@ ProcessResult run_plimsoll(const std::vector<std::string>& words, const std::str
 
 void sleep_us(int64_t microseconds);
 
-// The value of a whole number in a flat JSON text such as memory.json; -1 if it is not there.
+// Returns the value of an integer in a flat JSON text such as memory.json, or -1 if it is missing.
 int64_t json_integer(const std::string& text, const std::string& name);
 
 }  // namespace plimsoll::testing

@@ -1,4 +1,4 @@
-// Commands: their names, their help, and what fit, inspect and tokenize are given.
+// Names of commands, their help, and the arguments of fit, inspect and tokenize.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -6,7 +6,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// A file of the good run, looked into.
+// Inspects a file of the valid run.
 Case inspect(std::string name, Words message, const std::string& file) {
   return {std::move(name), 0, std::move(message), [file](const Ground& ground) {
             return Words{"inspect", ground.run() + "/" + file};
@@ -101,7 +101,7 @@ std::vector<Case> inspect_cases() {
          weights.back() = static_cast<char>(weights.back() ^ 1);
          ground.file(std::filesystem::relative(checkpoint, ground.path("")).string() + "/model.safetensors",
                      weights);
-         // What comes after it is shown all the same.
+         // The paths after a damaged one are still shown.
          return Words{"inspect", checkpoint, ground.data()};
        }},
       {"InspectLogOfAGpu",

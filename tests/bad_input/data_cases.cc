@@ -1,4 +1,5 @@
-// Data files and what is made of them: tasks, caches, plans, columns. Their lines: reader_cases.cc.
+// Data files and everything derived from them: tasks, caches, plans, columns. reader_cases.cc tests their
+// lines.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"
@@ -6,7 +7,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// A run of a GLUE task on a file of this name and text, read and planned only.
+// A run of a GLUE task with a file of this name and content, which is only read and planned.
 Case task(std::string name, int exit_code, Words words, std::string file, std::string text, Words more) {
   return {std::move(name), exit_code, std::move(words),
           [file = std::move(file), text = std::move(text), more = std::move(more)](const Ground& ground) {
@@ -126,7 +127,7 @@ std::vector<Case> plan_cases() {
   };
 }
 
-// A file that is named but not asked for is said to be left out.
+// A file that is given but not used causes a note.
 std::vector<Case> unread_cases() {
   return {
       {"TrainFilesThatAreNotRead",
@@ -139,7 +140,7 @@ std::vector<Case> unread_cases() {
   };
 }
 
-// What inspect says of a data file is what training reads of it.
+// inspect shows what training reads of a data file.
 std::vector<Case> inspected_data_cases() {
   const auto inspect = [](std::string name, Words words, std::string file, std::string text, Words more) {
     return Case{
@@ -181,14 +182,14 @@ std::vector<Case> inspected_data_cases() {
   };
 }
 
-// Which columns are read where a model is used: "3 tokens" is one word alone, "5 tokens" a pair of them.
+// The columns that are read when a model is used: "3 tokens" is a single word, "5 tokens" a pair of words.
 std::vector<Case> column_cases() {
   const auto predict = [](const Ground& ground, const std::string& model, const std::string& file) {
     Words words = ground.predict(model);
     words[4] = file;
     return words;
   };
-  // By a model that was trained on the labels of the column 'kind'.
+  // Uses a model that was trained with the labels of the column 'kind'.
   const auto labels_of_kind = [](std::string name, Words words, std::string file, std::string text,
                                  Words more) {
     return Case{

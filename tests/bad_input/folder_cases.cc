@@ -1,5 +1,5 @@
-// Models, data, files of arguments and folders for results that are missing, wrong or in the way, and runs
-// that end because of what they read.
+// Models, data, argument files and output folders that are missing, invalid or in the way, and runs that fail
+// because of the data that they read.
 #include <filesystem>
 
 #include "tests/bad_input/ground.h"

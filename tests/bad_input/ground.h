@@ -1,4 +1,4 @@
-// Good files for the tests of bad input, and ways to spoil them.
+// Valid files for the tests of bad input, and functions that damage copies of them.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace plimsoll::testing {
 using Words = std::vector<std::string>;
 
 // A folder with a fine-tuned model (config.json, model.safetensors, vocab.txt, tokenizer_config.json), a run
-// with a checkpoint, a run that trained an adapter, and data. Made once, by training; a case copies what it
-// spoils.
+// with a checkpoint, a run that trained an adapter, and data. It is created once, by training; each case
+// copies what it changes.
 class Ground {
  public:
   Ground();
@@ -23,22 +23,22 @@ class Ground {
   const std::string& complaint() const { return complaint_; }
 
   std::string path(const std::string& name) const { return folder_.path(name); }
-  // The good ones.
+  // The valid files.
   std::string model() const { return path("model"); }
   std::string data() const { return path("train.tsv"); }
   std::string run() const { return path("run"); }
   std::string adapter() const { return path("adapter"); }
 
-  // A file of this text. Returns its path.
+  // Creates a file with this content. Returns its path.
   std::string file(const std::string& name, std::string_view text) const;
-  // A copy of the model's folder in which one file has this text; an empty name copies only.
+  // Copies the model's folder and replaces the content of one file; an empty name only copies.
   std::string model_with(const std::string& name, std::string_view text) const;
-  // A copy in which the first `from` in the file is `to`.
+  // Copies the folder and replaces the first `from` in the file by `to`.
   std::string model_replacing(const std::string& name, std::string_view from, std::string_view to) const;
   std::string model_without(const std::string& name) const;
-  // A copy of the weights' file, the header's JSON text changed and its length adjusted.
+  // Copies the file of the weights, changes the JSON text of its header and adjusts its length.
   std::string model_with_header(const std::function<void(std::string&)>& change) const;
-  // A copy of the run.
+  // Copies the run.
   std::string run_copy() const;
   std::string adapter_copy() const;
 
@@ -58,7 +58,7 @@ class Ground {
   mutable int copies_ = 0;
 };
 
-// One line of the table. What the program says must hold every word.
+// One line of the table. The output of the program must contain every word.
 struct Case {
   std::string name;
   int exit_code;
@@ -66,11 +66,11 @@ struct Case {
   std::function<Words(const Ground&)> command;
 };
 
-// A command as it stands.
+// A case with a complete command.
 Case words(std::string name, int exit_code, Words message, Words command);
-// A run over random ids, read and planned only.
+// A run on random ids that is only planned.
 Case argument(std::string name, int exit_code, Words message, Words more);
-// The command without its --dry_run.
+// Removes --dry_run from the command.
 Words undried(Words command);
 std::vector<Case> joined(const std::vector<std::vector<Case>>& tables);
 
@@ -85,7 +85,8 @@ std::vector<Case> folder_cases();
 std::vector<Case> adapter_cases();
 std::vector<Case> checkpoint_cases();
 
-// The first `from` in `text` becomes `to`; throws if it is not there, so that no case is spoiled in vain.
+// Replaces the first `from` in `text` by `to`. Throws if it does not occur, so that every case really changes
+// its input.
 void replace_first(std::string& text, std::string_view from, std::string_view to);
 
 }  // namespace plimsoll::testing

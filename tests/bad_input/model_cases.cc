@@ -1,4 +1,4 @@
-// Weights, configurations and tokenizers that are damaged, hostile or of another model.
+// Weights, configurations and tokenizers that are damaged, malicious or belong to another model.
 #include <cstring>
 #include <filesystem>
 
@@ -7,7 +7,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// A safetensors file with this header's text and so many bytes of data.
+// Returns a safetensors file with this header text and this number of data bytes.
 std::string safetensors(const std::string& header, size_t data_bytes, uint64_t claimed = 0) {
   const uint64_t length = claimed == 0 ? header.size() : claimed;
   std::string text(sizeof length, '\0');
@@ -48,7 +48,7 @@ Case tokenizer(std::string name, Words words, std::string file, std::string text
           }};
 }
 
-// A tokenizer.json with these entries in its vocabulary.
+// Returns a tokenizer.json with these entries in its vocabulary.
 std::string tokenizer_json(const std::string& entries) {
   return "{\"normalizer\": {\"type\": \"BertNormalizer\", \"clean_text\": true, \"handle_chinese_chars\": "
          "true, "
@@ -79,7 +79,7 @@ std::vector<Case> weight_cases() {
       weights("WeightsHeaderNoObject", 4, {"model.safetensors", "object"}, safetensors("[1, 2]", 0)),
       weights("WeightsHeaderDeep", 4, {"model.safetensors", "line 1", "'a'"},
               safetensors("{\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}", 0)),
-      // As torch.save writes them, bare and in a zip file; and what a download leaves that did not work.
+      // The formats of torch.save, plain and in a zip file, and the result of a failed download.
       weights("WeightsPickle", 4, {"model.safetensors", "Python pickle", "convert it"},
               std::string("\x80\x02}q\x01(X\x05\0\0\0alphaq\x02K\x01u.", 20) + std::string(100, 'z')),
       weights("WeightsZip", 4, {"model.safetensors", "zip archive", "convert it"},

@@ -1,6 +1,6 @@
-// docs/COMBINATIONS.md is generated from the table of methods and from what the program says to each pair:
-// this test writes it anew into the build folder and compares. It depends on no machine: GPUs are planned as
-// an H200, CPUs as one with AMX.
+// docs/COMBINATIONS.md is generated from the table of methods and the program's answer to each pair. This
+// test writes it to the build folder and compares. The result does not depend on the machine: GPUs are
+// planned as an H200, CPUs as one with AMX.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,12 +19,13 @@
 namespace plimsoll {
 namespace {
 
-// The first line of an error, without what names the device at hand.
+// Returns the first line of an error without the name of the current device.
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// What the program does with a method that has no meaning on a CPU: it refuses it, or a note says why not.
+// Returns the program's answer to a method that does not apply to a CPU: it either refuses it or explains in
+// a note why it has no effect.
 std::string on_cpu(const Method& method) {
   std::vector<std::string> words{"--config_name", "bert-base-uncased", "--use_cpu", "--num_threads", "2"};
   words.insert(words.end(), method.words.begin(), method.words.end());
@@ -40,7 +41,7 @@ std::string on_cpu(const Method& method) {
   }
 }
 
-// Why a pair is not possible; "" where it is.
+// Returns the reason why a pair is not possible, or an empty string.
 std::string refusal(const Method& a, const Method& b, KernelDevice device) {
   if (&a != &b && !set_different_arguments({&a, &b}))
     return "both are values of `" + std::string(a.words.front()) + "`, which holds one";
@@ -114,7 +115,7 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// What the program says to arguments that are no rows of the table.
+// Returns the program's answer to arguments that are not rows of the table.
 std::string refusals(const Refused& refused) {
   std::string text = "| arguments | the program says |\n|---|---|\n";
   for (const std::vector<std::string>& arguments : refused) {
@@ -128,7 +129,7 @@ std::string refusals(const Refused& refused) {
       said = first_line(error.what());
     }
     EXPECT_FALSE(said.empty()) << joined(arguments) << " is not refused";
-    // A pattern, not a word in italics.
+    // The asterisk is part of a pattern and must not start italics.
     for (size_t at = said.find('*'); at != std::string::npos; at = said.find('*', at + 2))
       said.insert(at, "\\");
     text += "| `" + joined(arguments) + "` | " + said + " |\n";
@@ -136,7 +137,7 @@ std::string refusals(const Refused& refused) {
   return text;
 }
 
-// What mathematics, the hardware or the arguments themselves rule out.
+// Combinations that mathematics, the hardware or the arguments themselves rule out.
 const Refused kRuledOut{{"--recompute_budget", "8GiB", "--gradient_checkpointing", "True"},
                         {"--recompute_budget", "8GiB", "--recompute", "selective"},
                         {"--recompute_budget", "8GiB", "--offload_activations"},
@@ -147,7 +148,7 @@ const Refused kRuledOut{{"--recompute_budget", "8GiB", "--gradient_checkpointing
                         {"--bf16", "--bf16_full_eval", "--fp16_full_eval"},
                         {"--bf16", "--gradient_dtype", "fp16"}};
 
-// What nobody has built here.
+// Combinations that are not implemented.
 const Refused kNotHere{{"--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_dtype", "bfloat16"},
                        {"--bf16", "--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_dtype", "float32"},
                        {"--freeze", "*query*"},
@@ -161,7 +162,7 @@ const Refused kNotHere{{"--lora_r", "8", "--load_in_4bit", "--bnb_4bit_compute_d
                        {"--load_in_8bit", "--llm_int8_enable_fp32_cpu_offload"},
                        {"--load_in_8bit", "--llm_int8_has_fp16_weight"}};
 
-// What update_by() of a loop of one's own says beside these arguments.
+// Returns the answer of update_by() in a custom loop to these arguments.
 std::string own_rules() {
   std::string text = "| arguments | update_by() says |\n|---|---|\n";
   const std::string folder = ::testing::TempDir() + "/plimsoll_own_rules";
@@ -248,7 +249,7 @@ TEST(CombinationsPage, IsWhatTheProgramSays) {
                              << "/COMBINATIONS.md " << PLIMSOLL_SOURCE_DIR << "/docs/COMBINATIONS.md";
 }
 
-// A method is reached by its name, and its words are arguments of the program.
+// A method can be found by its name, and its words are arguments of the program.
 TEST(Methods, HaveNamesAndArgumentsOfTheirOwn) {
   ASSERT_GE(method_table().size(), 4u);
   std::map<std::string_view, int> names;

@@ -29,10 +29,10 @@ bool is_in_16_bits(const Arguments& arguments) {
   return arguments.bf16 || arguments.fp16 || arguments.dtype != Arguments{}.dtype;
 }
 
-// What a method does to the losses of a run with these arguments, beside one without it that has what the
-// method asks for besides: values that are computed again have the same bits where nothing is rounded on its
-// way to memory, and an update in the backward pass is the update of a run that does not clip either. It
-// rounds with other noise, which is numbered by the ops that update.
+// Returns the effect of a method on the losses of a run, compared to a run without it that has the other
+// settings which the method requires. Recomputed values have the same bits if nothing is rounded when it is
+// stored, and an update in the backward pass equals the update of a run without clipping. Stochastic rounding
+// uses other noise, because the noise is numbered by the ops that update.
 MethodEffect effect_of(const Method& method, const Arguments& arguments) {
   if (method.kind == "recompute" && !is_in_16_bits(arguments)) return MethodEffect::kSameBits;
   if (method.name != "optimizer_in_backward") return method.effect;
@@ -44,14 +44,15 @@ Arguments with_what_it_asks_for(const Method& method, Arguments without) {
   return without;
 }
 
-// How far a loss of order 1 may be off where a method changes how it is computed. Another order of fp32 sums:
-// some hundred terms of 2^-24 each, grown over four steps of 1e-3. Another precision of activations: bf16
-// rounds to 2^-9 at some twenty places of two layers, errors adding like their root, sqrt(20) x 2^-9 = 0.9 %,
-// and the head's logits are below 1; three times that is allowed. Another order of sums where their results
-// are rounded to 16 bits: a hundred times 2^-24 beside a spacing of 2^-9 puts one result in 300 on the other
-// side of a tie, which is the root of 1/300 of an error of precision. Where products round their operands to
-// TF32's 11 bits: an error of precision is three times sqrt(20) x 2^-11 = 0.66 %, and the same difference
-// beside a spacing of 2^-10 moves one operand in 160, hence 0.66 % x sqrt(1/160) = 5e-4.
+// Returns the maximum difference of a loss of order 1 for a method that changes how it is computed. Another
+// order of fp32 sums: several hundred terms of 2^-24 each, which grow over four steps of 1e-3. Another
+// precision of activations: bf16 rounds to 2^-9 at about twenty places in two layers, and errors add like the
+// root of their number, sqrt(20) x 2^-9 = 0.9 %; the logits of the head are below 1; three times that is
+// allowed. Another order of sums whose results are rounded to 16 bits: a hundred times 2^-24 compared to a
+// spacing of 2^-9 puts one result in 300 on the other side of a tie, which gives the root of 1/300 of an
+// error of precision. If products round their operands to TF32's 11 bits, an error of precision is three
+// times sqrt(20) x 2^-11 = 0.66 %, and the same difference compared to a spacing of 2^-10 moves one operand
+// in 160, hence 0.66 % x sqrt(1/160) = 5e-4.
 double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   constexpr double kPrecision = 0.03, kOrder = 1e-5, kOrderIn16Bits = 0.002, kOrderInTf32 = 5e-4;
   if (effect == MethodEffect::kRounding) return kPrecision;
@@ -59,7 +60,7 @@ double tolerance_of(MethodEffect effect, const Arguments& arguments) {
   return arguments.tf32.value_or(false) ? kOrderInTf32 : kOrder;
 }
 
-// The end of the highest tensor of the plan.
+// Returns the end of the highest tensor of the plan.
 int64_t tensors_end(const Plan& plan) {
   int64_t end = plan.persistent_bytes;
   for (const std::optional<ProgramPlan>* program : {&plan.train, &plan.evaluate}) {
@@ -99,7 +100,7 @@ Arguments MethodRuns::arguments_of(const MethodSet& set, Dropout dropout, const 
   arguments.device = tiny.device;
   arguments.num_threads = shape_.threads;
   arguments.seed = shape_.seed;
-  // The same sequences a step with and without accumulation.
+  // The number of sequences per step is the same with and without accumulation.
   arguments.per_device_train_batch_size = (accumulates(set) ? 1 : 2) * shape_.micro_batch;
   arguments.max_steps = kSteps;
   arguments.learning_rate = 1e-3;
@@ -164,8 +165,8 @@ void MethodRuns::check_losses(const MethodSet& set) {
     SCOPED_TRACE("without " + std::string(method->name));
     MethodSet rest = set;
     rest.erase(std::find(rest.begin(), rest.end(), method));
-    if (!refusal(rest).empty()) continue;  // such as an option of another method
-    // Micro-batches draw other dropout masks; every other method draws the same.
+    if (!refusal(rest).empty()) continue;  // for example an option of another method
+    // Micro-batches use other dropout masks; all other methods use the same.
     const Dropout dropout = method->name == "accumulation" ? Dropout::kOff : Dropout::kOn;
     const Arguments arguments = arguments_of(set, dropout, "with");
     const std::vector<double> with = losses_of(arguments);
@@ -178,7 +179,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
     for (size_t i = 0; i < with.size(); ++i) {
       EXPECT_TRUE(std::isfinite(with[i])) << "step " << i + 1;
       if (effect == MethodEffect::kOtherPath) {
-        // Before the first update both have the same weights.
+        // Before the first update both runs have the same weights.
         if (i == 0) {
           EXPECT_NEAR(with[i], without[i], tolerance_of(MethodEffect::kRounding, arguments)) << "step 1";
         }
@@ -191,7 +192,7 @@ void MethodRuns::check_losses(const MethodSet& set) {
   }
 }
 
-// The plain references compute the whole set within what another order of sums explains. They run on CPUs.
+// The plain references compute the complete set within the error of another order of sums. They run on CPUs.
 void MethodRuns::check_references(const MethodSet& set) {
   const Arguments arguments = arguments_of(set, Dropout::kOn, "fast");
   if (arguments.device.starts_with("cuda")) return;
@@ -243,7 +244,8 @@ int MethodRuns::check_random_sets(int count, int first) {
   for (uint32_t draw = 0; draw < kMostDraws && checked < count; ++draw) {
     MethodSet set;
     for (uint32_t i = 0; i < methods.size(); ++i) {
-      // Of alternatives, as of optimizers, a set takes one: each is in about a third of the draws.
+      // A set contains at most one of several alternatives, such as optimizers; each method is in about a
+      // third of the draws.
       if (philox4x32_10({draw, i, 0, 0}, {17, 5})[0] % 3 == 0) set.push_back(methods[i]);
     }
     if (set.size() < 2 || !set_different_arguments(set)) continue;

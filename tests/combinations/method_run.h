@@ -1,4 +1,4 @@
-// Runs of a tiny model with a set of methods, and what every set of them promises.
+// Runs a tiny model with a set of methods and checks the guarantees that hold for every set.
 #pragma once
 
 #include <string>
@@ -12,39 +12,39 @@ namespace plimsoll::testing {
 
 using MethodSet = std::vector<const Method*>;
 
-// "bf16 + sgd"; "nothing" for an empty set.
+// Describes a set: "bf16 + sgd", or "nothing" for an empty set.
 std::string words_of(const MethodSet& set);
 
-// What a run is beside its methods.
+// The properties of a run other than its methods.
 struct RunShape {
-  int64_t micro_batch = 3;  // a step has two of them, or one batch of as many sequences
-  int64_t tokens = 12;      // of a sequence
+  int64_t micro_batch = 3;  // a step has two of them, or one batch with the same number of sequences
+  int64_t tokens = 12;      // tokens per sequence
   int64_t threads = 1;
   int64_t seed = 42;
 };
 
 class MethodRuns {
  public:
-  // Writes its models below `folder`, which outlives it.
+  // Writes its models below `folder`, which must outlive this object.
   explicit MethodRuns(const TestFolder& folder);
 
-  // Methods that this machine's device takes, in the order of the table; those that it refuses are in
-  // `refused`.
+  // Returns the methods that this machine's device supports, in the order of the table; the others are stored
+  // in `refused`.
   MethodSet available(std::vector<std::string>* refused = nullptr);
-  // Why the program refuses this set; "" where it does not.
+  // Returns the reason why the program refuses this set, or an empty string.
   std::string refusal(const MethodSet& set) const;
 
-  // Reports through GoogleTest:
-  //  1. The arena is the planned one to the byte, and is used to its last tensor.
-  //  2. Each method's losses are those of the set without it: bit for bit where it keeps the bits, within what
-  //     another order or another precision explains elsewhere; the first loss alone where it trains on
-  //     another path.
-  //  3. On a CPU the losses are those that the plain reference kernels compute, within another order of sums.
-  //  4. A run that stops and goes on ends with the same bits.
+  // Checks the following, reported through GoogleTest:
+  //  1. The arena has the planned size to the byte, and is used up to its last tensor.
+  //  2. The losses with each method equal those of the set without it: bit for bit if the method keeps the
+  //     bits, otherwise within the error of another order or precision; only the first loss if the method
+  //     changes the result of training.
+  //  3. On a CPU the losses equal those of the plain reference kernels, within the error of another order of sums.
+  //  4. A run that stops and resumes ends with the same bits.
   void check(const MethodSet& set);
-  // Of random sets of two methods or more that differ in methods or shape until so many were checked, each in
-  // a shape of its own, after the `first` of them; a set that is refused must be so by an argument's name.
-  // Returns how many were checked.
+  // Checks `count` random sets of two or more methods, starting after the first `first` ones. The sets differ
+  // in methods or shape, and each has its own shape. If a set is refused, the message must name an argument.
+  // Returns the number of checked sets.
   int check_random_sets(int count, int first = 0);
 
  private:

@@ -1,4 +1,4 @@
-// Every method alone and every pair of them, on the CPU and, as a test of the GPU, there.
+// Tests every method alone and every pair of methods, on the CPU and, in the GPU variant, on a GPU.
 #include <gtest/gtest.h>
 
 #include "tests/combinations/method_run.h"
@@ -27,7 +27,7 @@ TEST(Combinations, EveryPairKeepsItsPromisesOrIsRefusedByName) {
       if (!set_different_arguments(pair)) continue;
       const std::string why = runs.refusal(pair);
       if (!why.empty()) {
-        // A refusal says which argument is in the way.
+        // A refusal must name the conflicting argument.
         EXPECT_NE(why.find("--"), std::string::npos) << words_of(pair) << ": " << why;
         continue;
       }

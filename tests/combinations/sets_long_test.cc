@@ -1,4 +1,4 @@
-// Two hundred random larger sets of methods, in parts that can run beside one another.
+// Two hundred random larger sets of methods, in parts that can run in parallel.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The first of the random larger sets of methods: those of sets_long_test.cc that take no long time.
+// The first of the random larger sets of methods of sets_long_test.cc, which run quickly.
 #include <gtest/gtest.h>
 
 #include "tests/combinations/method_run.h"

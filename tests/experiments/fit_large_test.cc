@@ -1,4 +1,4 @@
-// `plimsoll fit` for models of the size that people ask about: some hundred plans a test.
+// Tests `plimsoll fit` with models of realistic size: some hundred plans per test.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -14,7 +14,7 @@
 namespace plimsoll::testing {
 namespace {
 
-// Without loss of generality a card that is not in this machine.
+// The card need not be in this machine.
 TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
   const Words words{"--config_name",    "bert-large-uncased",
                     "--max_seq_length", "512",
@@ -31,21 +31,21 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     EXPECT_EQ(row.micro_batch * row.accumulation, 64);
     EXPECT_LE(row.samples_per_s, last) << "ranked by speed";
     last = row.samples_per_s;
-    // The limits are those of the first twelve rows; three of them tell.
+    // The limits are computed for the first twelve rows; three of them are checked.
     if (checked == 3) continue;
-    // plan_run has room for an evaluation too; one of a single sequence needs no more than training.
+    // plan_run also plans an evaluation; with a single sequence it needs no more memory than training.
     const Words chosen = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     const PlanReport plan = plan_run(arguments_of(chosen));
     EXPECT_TRUE(plan.fits) << row.micro_batch << " x " << row.accumulation;
     EXPECT_LE(row.total_bytes, int64_t{12} << 30);
-    // That evaluation's captured programs: 4096 bytes an op, some 200 ops, 32 buckets.
+    // The captured programs of that evaluation: 4096 bytes per op, some 200 ops, 32 buckets.
     EXPECT_NEAR(static_cast<double>(plan.total_bytes), static_cast<double>(row.total_bytes), 32e6);
     EXPECT_GE(row.largest_batch, row.accumulation == 1 ? row.micro_batch : 1);
     EXPECT_GE(row.longest_sequence, 512);
     // One sequence more than the largest batch does not fit.
     Words more = joined(joined(words, row.arguments), {"--per_device_eval_batch_size", "1"});
     more = joined(more, {"--gradient_accumulation_steps", "1", "--per_device_train_batch_size"});
-    // Room for those captured programs.
+    // The limit leaves space for those captured programs.
     const Words roomier{std::to_string(row.largest_batch), "--memory_limit", "12320MiB"};
     EXPECT_TRUE(plan_run(arguments_of(joined(more, roomier))).fits);
     EXPECT_FALSE(
@@ -54,11 +54,11 @@ TEST(FitLarge, EveryAnswerForACardIsAPlanThatFits) {
     ++checked;
   }
   EXPECT_GE(checked, 2);
-  // How many a second, bench/plan says.
+  // bench/plan measures the number of plans per second.
   EXPECT_GT(report.num_plans, checked);
 }
 
-// Random data, so that a plan is that of a run that does not evaluate.
+// Uses random data, so that the plan is that of a run without evaluation.
 Words on_h200(const std::string& limit, const Words& more = {}) {
   return joined({"--config_name", "bert-large-uncased", "--dataset_name", "dummy", "--dummy_seq_length",
                  "512", "--dummy_num_samples", "64", "--max_seq_length", "512", "--device", "h200",
@@ -80,7 +80,7 @@ std::string refusal_of(const Words& words) {
   return {};
 }
 
-// The number before the first " MiB (" after these words.
+// Returns the number before the first " MiB (" after these words.
 int64_t mib_after(const std::string& text, const std::string& words) {
   const size_t at = text.find(words);
   EXPECT_NE(at, std::string::npos) << text;
@@ -94,7 +94,7 @@ Words split_words(const std::string& text) {
   return words;
 }
 
-// The smallest run of the documents: everything that fits the limit at which it does is found.
+// The minimum-memory run of the documents: at its limit, all sets of methods that fit are found.
 TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
   const Words smallest{"--dtype",
                        "bfloat16",
@@ -130,7 +130,8 @@ TEST(FitLarge, FindsWhatFitsWhereTheSmallestRunDoes) {
   }
 }
 
-// What a budget is refused with is true: no less fits, so much does, and so do the words that it gives.
+// The refusal of a budget is right: no smaller budget fits, the stated one does, and so do the suggested
+// arguments.
 TEST(FitLarge, SaysWhatIsMissingWhereNothingFits) {
   const std::string text = refusal_of(on_h200("1300MiB"));
   for (const char* words : {"nothing fits: 1300 MiB allowed", "short by ", "--memory ", "searched: "})
@@ -156,7 +157,7 @@ TEST(FitLarge, SaysWhatIsMissingWhereNothingFits) {
   EXPECT_EQ(hints, 2);
 }
 
-// The lines below "fits with" of a refusal, each with the words that it says.
+// Returns the suggestions in the lines below "fits with" of a refusal.
 std::vector<Words> fitting_words(const std::string& text) {
   std::vector<Words> found;
   size_t at = text.find("fits with");
@@ -170,11 +171,11 @@ std::vector<Words> fitting_words(const std::string& text) {
   return found;
 }
 
-// A refusal of `train`: where no change alone is enough, sets of methods are.
+// Tests a refusal of `train`: if no single change is enough, it suggests sets of methods.
 TEST(Refusal, GivesWordsWithWhichTheRunFits) {
   struct Case {
     Words words;
-    std::vector<std::string> expected;  // in one of the lines each
+    std::vector<std::string> expected;  // each must occur in one of the lines
   };
   const Words four{"--per_device_train_batch_size", "4"};
   const Words labels{"--config_name",

@@ -1,4 +1,4 @@
-// Command lines as the tests of `fit` put them together.
+// Command lines for the tests of `fit`.
 #pragma once
 
 #include <string>

@@ -1,9 +1,9 @@
-// Loaded before the C library into a program under test: the calls that change files below one folder are
-// counted, and one of them fails, or all from one on, as on a disk that is full or broken.
+// A library that is loaded before the C library into a program under test. It counts the calls that change
+// files below one folder and makes one of them fail, or all from one on, as on a full or defective disk.
 //
-// The environment says which: PLIMSOLL_FAIL_UNDER the folder, PLIMSOLL_FAIL_AT the number of the call from 0,
-// PLIMSOLL_FAIL_ERRNO the error, PLIMSOLL_FAIL_ON "once" or "always". Each call that fails is told on
-// standard error.
+// The environment configures it: PLIMSOLL_FAIL_UNDER is the folder, PLIMSOLL_FAIL_AT the number of the call
+// from 0, PLIMSOLL_FAIL_ERRNO the error, PLIMSOLL_FAIL_ON "once" or "always". Each failing call is reported
+// on standard error.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ const char* setting(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Whether this call must fail; errno is set then.
+// Returns true if this call must fail, and sets errno.
 bool fails(const char* what, const char* path) {
   static const char* const folder = setting("PLIMSOLL_FAIL_UNDER");
   if (*folder == '\0' || std::strncmp(path, folder, std::strlen(folder)) != 0) return false;

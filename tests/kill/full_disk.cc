@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 struct Failure {
   int error_number;
   const char* on;     // "once" or "always"
-  const char* words;  // of the message
+  const char* words;  // part of the message
 };
 constexpr Failure kFailures[kNumDiskFailures] = {{ENOSPC, "once", "No space left on device"},
                                                  {ENOSPC, "always", "No space left on device"},
@@ -41,11 +41,11 @@ void copy_run(const std::string& from, const std::string& to) {
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
 }
 
-// Two steps, then two more from them, without a failure: where every other run must arrive.
+// Two steps and then two more, without a failure: the result that every other run must reach.
 struct Reference {
   std::string model;
-  std::string begun;     // the folder after two steps
-  std::string expected;  // the weights after four
+  std::string begun;     // folder after two steps
+  std::string expected;  // weights after four steps
 };
 
 Reference make_reference(const TestFolder& folder) {
@@ -61,7 +61,8 @@ Reference make_reference(const TestFolder& folder) {
   return reference;
 }
 
-// The run that failed says so and left a checkpoint that verifies; it goes on to the same bits.
+// The failed run must report the failure and leave a valid checkpoint; resuming from it must give the same
+// bits.
 void expect_nothing_lost(const ProcessResult& failed, const Failure& failure, const std::string& run,
                          const TestFolder& folder, const Reference& reference) {
   EXPECT_EQ(failed.signal, 0);

@@ -1,6 +1,6 @@
-// A run whose disk is full or broken at one call, or from one call on: the program says what happened and
-// ends with the device's code, the checkpoint before it still verifies, and the run goes on from there to the
-// same bits.
+// Runs training on a disk that is full or defective at one call, or from one call on. The program must report
+// the failure and end with the exit code for the device, the checkpoint before it must stay valid, and the
+// run must resume from it with the same bits.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace plimsoll::testing {
 
-// ENOSPC and EIO, at one call and from one call on.
+// ENOSPC and EIO, each at one call and from one call on.
 inline constexpr int kNumDiskFailures = 4;
-// Whether failure `kind` (from 0) lasts: such a one differs from a moment's in what comes after, not in where
-// it begins.
+// Returns true if failure `kind` (from 0) is permanent. A permanent failure differs from a single one only in
+// the calls after the first failing one.
 bool disk_failure_lasts(int kind);
 
-// Lets failure `kind` strike at call `first` of those that change the output folder, in another run at call
-// `first + stride`, and so on to the last call. Reports through GoogleTest. Returns the number of runs in
+// Injects failure `kind` at call `first` of those that change the output folder, in another run at call
+// `first + stride`, and so on up to the last call. Reports through GoogleTest. Returns the number of runs in
 // which a call failed.
 int expect_failures_lose_nothing(const std::string& name, int kind, int64_t first, int64_t stride);
 

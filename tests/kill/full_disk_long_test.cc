@@ -1,5 +1,5 @@
-// ENOSPC and EIO at every call with which a run changes its output folder, and every seventh for good. Cases
-// are independent of each other: GTEST_TOTAL_SHARDS splits them over processes.
+// ENOSPC and EIO at every call with which a run changes its output folder, and permanent at every seventh.
+// The cases are independent: GTEST_TOTAL_SHARDS distributes them over processes.
 #include <gtest/gtest.h>
 
 #include "tests/kill/full_disk.h"

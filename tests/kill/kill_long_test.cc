@@ -1,5 +1,5 @@
-// Two hundred kills at random moments. Cases are independent of each other: GTEST_TOTAL_SHARDS splits them
-// over processes.
+// Two hundred kills at random moments. The cases are independent: GTEST_TOTAL_SHARDS distributes them over
+// processes.
 #include <gtest/gtest.h>
 
 #include "tests/kill/kill_run.h"

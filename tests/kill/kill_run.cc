@@ -24,7 +24,7 @@ uint64_t random_word(uint64_t seed, uint64_t index) {
   return words[0];
 }
 
-// The step of the newest checkpoint folder in `run`; 0 if there is none.
+// Returns the step of the newest checkpoint folder in `run`, or 0 if there is none.
 int64_t newest_step(const std::string& run) {
   constexpr std::string_view kPrefix = "checkpoint-";
   int64_t newest = 0;
@@ -41,8 +41,8 @@ int64_t newest_step(const std::string& run) {
   return newest;
 }
 
-// Starts the run and kills it `delay_us` after the checkpoint of `step` appears: at once, counted from the
-// start, if that checkpoint is there already, so that kills strike the restart as well.
+// Starts the run and kills it `delay_us` after the checkpoint of `step` appears. If that checkpoint already
+// exists, the delay counts from the start, so that kills also occur during the restart.
 ProcessResult run_and_kill(const std::vector<std::string>& words, const std::string& run,
                            const std::string& log, int64_t step, int64_t delay_us) {
   Process process(words, log);
@@ -52,7 +52,7 @@ ProcessResult run_and_kill(const std::vector<std::string>& words, const std::str
   return process.wait();
 }
 
-// The run ended with the bits of the whole one and left nothing half-written.
+// The run must end with the bits of the uninterrupted one and leave no incomplete files.
 void expect_same_end(const std::string& run, const std::string& whole) {
   const std::string last = "/checkpoint-" + std::to_string(kSteps);
   for (const std::string& file :
@@ -119,12 +119,13 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
   int killed = 0;
   int restarts = 0;
   const int64_t step_us = whole_us.count() / kSteps;
-  // A run may end before its kill comes: moments are drawn by step, so most do not, however fast it is.
+  // A run may end before it is killed. The moments are drawn by step, so most runs do not, whatever their
+  // speed.
   for (int round = 0; killed < kills; ++round) {
     ASSERT_LT(round, 2 * kills + 8) << "runs end before they are killed";
     const std::string run = folder.path("run" + std::to_string(round));
     const std::vector<std::string> words = killed_run(model, run, kSteps);
-    // A chain of kills until the run is through.
+    // Kills the run repeatedly until it is complete.
     bool through = false;
     while (!through) {
       const int64_t newest = newest_step(run);
@@ -134,7 +135,7 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
       const int64_t step = std::max<int64_t>(newest, 1) +
                            static_cast<int64_t>(random_word(seed, draw) %
                                                 static_cast<uint64_t>(std::max<int64_t>(kSteps - newest, 1)));
-      // Beyond a fresh checkpoint: anywhere in the next two steps. From the start: anywhere up to the next
+      // After a new checkpoint the moment is within the next two steps; after a start it is before the next
       // save.
       const int64_t span = step > newest ? 2 * step_us : whole_us.count() / 2;
       const int64_t delay = static_cast<int64_t>(random_word(seed, draw + 1) %
@@ -149,7 +150,8 @@ void expect_kills_change_nothing(const std::string& name, int kills, uint64_t se
         ASSERT_EQ(result.exit_code, 0) << result.output;
         through = true;
       }
-      // A run killed before it came so far says nothing; it never starts anew once there is a checkpoint.
+      // A run that was killed early printed nothing; if a checkpoint exists, it never starts from the
+      // beginning.
       if (goes_on) {
         EXPECT_EQ(result.output.find("starting from the beginning"), std::string::npos) << result.output;
         if (through) {

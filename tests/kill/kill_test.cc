@@ -1,4 +1,4 @@
-// A killed run goes on with the same bits; an interrupted one saves, says so and goes on.
+// A killed run resumes with the same bits. An interrupted one saves, reports it, and resumes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -21,7 +21,7 @@ TEST(Kill, EightKillsChangeNothing) {
   expect_kills_change_nothing("kill_quick", 8, 1);
 }
 
-// Long enough not to end before the signal comes.
+// Large enough that the run does not end before the signal arrives.
 constexpr int64_t kManySteps = 100000;
 
 void wait_for_checkpoint(Process& process, const std::string& run) {
@@ -56,7 +56,7 @@ TEST(Kill, AnInterruptSavesAndSaysHowToGoOn) {
   }
 }
 
-// As a shell without job control starts what stands before '&'.
+// Ignores SIGINT as a shell without job control does for a command before '&'.
 class IgnoredInterrupts {
  public:
   IgnoredInterrupts() : before_(std::signal(SIGINT, SIG_IGN)) {}
@@ -80,7 +80,7 @@ TEST(Kill, ARunInTheBackgroundObeysAnInterruptThatIsSent) {
   EXPECT_NE(result.output.find("interrupted at step "), std::string::npos) << result.output;
 }
 
-// What has nothing to save ends as any program does.
+// A command without data to save ends like any other program.
 TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   const TestFolder folder("interrupt_tokenize");
   const std::string pipe = folder.path("lines");
@@ -89,7 +89,7 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   write_uneven_rows(folder, 1);
   const IgnoredInterrupts ignored;
   Process process({"tokenize", "--tokenizer_name", model, pipe}, folder.path("log"));
-  // It has begun when it opens its file, and waits for a line that nobody writes.
+  // The process has started when it opens its file, and then waits for a line that is never written.
   int writer = -1;
   for (int i = 0; i < 20000 && writer < 0 && process.is_running(); ++i) {
     writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
@@ -103,7 +103,7 @@ TEST(Kill, OtherWorkInTheBackgroundEndsAtAnInterruptThatIsSent) {
   EXPECT_EQ(result.signal, SIGINT) << result.exit_code << result.output;
 }
 
-// Ctrl-C in the terminal of a script is for the script.
+// Ctrl-C in the terminal of a script is meant for the script.
 TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   const TestFolder folder("interrupt_terminal");
   const std::string run = folder.path("run");
@@ -123,7 +123,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
   }
   if (pid < 0) GTEST_SKIP() << "no pseudo-terminal can be opened here, /dev/pts is not mounted perhaps";
   std::string seen;
-  // Reads until the program has said this; what is not read would stop it.
+  // Reads until the program has printed this text. Unread output would block it.
   const auto read_until = [&](const std::string& text) {
     char piece[4096];
     while (seen.find(text) == std::string::npos) {
@@ -134,7 +134,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
     seen.clear();
     return true;
   };
-  // The terminal shows ^C when it has sent the signal, and lines of the log follow.
+  // The terminal shows ^C after it has sent the signal, and lines of the log follow.
   EXPECT_TRUE(read_until("loss "));
   ASSERT_EQ(write(terminal, "\x03", 1), 1);
   EXPECT_TRUE(read_until("^C"));
@@ -152,7 +152,7 @@ TEST(Kill, ARunInTheBackgroundDoesNotObeyItsTerminal) {
 }
 
 TEST(Kill, TheSecondInterruptStopsAtOnce) {
-  // A step of this run takes long, so that the first interrupt is still waiting for it to end.
+  // A step of this run takes long, so the program still waits for its end after the first interrupt.
   const TestFolder folder("interrupt_twice");
   const std::string model = write_tiny_model(folder);
   std::vector<std::string> words = killed_run(model, folder.path("run"), 3);
@@ -185,7 +185,7 @@ TEST(Kill, ATerminalThatClosesSaysSoTwiceAndTheRunIsSaved) {
 }
 
 TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
-  // Ctrl-C ends `tee` too, in `plimsoll train ... 2>&1 | tee log`.
+  // Ctrl-C also ends `tee` in `plimsoll train ... 2>&1 | tee log`.
   const TestFolder folder("interrupt_without_reader");
   const std::string model = write_tiny_model(folder);
   const std::string run = folder.path("run");
@@ -194,7 +194,7 @@ TEST(Kill, AnInterruptSavesWithNobodyLeftToReadWhatIsPrinted) {
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   ASSERT_GE(reader, 0);
   Process process(killed_run(model, run, kManySteps), pipe);
-  // Nobody writes to it again, so that reading it would not end.
+  // Nothing is written to it any more, so reading would not end.
   std::filesystem::remove(pipe);
   wait_for_checkpoint(process, run);
   close(reader);
@@ -217,7 +217,7 @@ TEST(Kill, ADryRunEndsQuietlyWithItsReader) {
   Process process(words, folder.path("log"), {}, pipe);
   close(reader);
   const ProcessResult result = process.wait();
-  // On a machine with other work it may have printed all before the reader left.
+  // If the machine is busy, it may have printed everything before the reader ended.
   EXPECT_TRUE(result.signal == SIGPIPE || result.exit_code == 0) << result.exit_code << result.output;
   EXPECT_EQ(result.output.find("cannot be written"), std::string::npos) << result.output;
 }

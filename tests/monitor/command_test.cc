@@ -1,4 +1,4 @@
-// `plimsoll monitor` as a process of its own, on machines that a driver of the test makes up.
+// Tests `plimsoll monitor` as a separate process, with machines that a fake driver simulates.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -97,7 +97,7 @@ TEST_F(MonitorCommand, AGpuThatIsAskedForAndAbsentIsAnError) {
     EXPECT_TRUE(holds(result.output, "--device 2: ")) << result.output;
   }
   EXPECT_TRUE(holds(monitor("several", {"--device", "2"}).output, "the driver lists 2 GPUs"));
-  // No real GPU is visible to this process, whatever the driver of the test says.
+  // No real GPU is visible to this process, whatever the fake driver reports.
   EXPECT_EQ(monitor("several", {"--device", "cuda:0"}).exit_code, 7);
 }
 
@@ -117,14 +117,14 @@ TEST_F(MonitorCommand, WordsThatItDoesNotKnow) {
   EXPECT_TRUE(holds(help.output, "--capabilities")) << help.output;
 }
 
-// CUDA cannot see the card that the driver of the test makes up, and the monitor says so.
+// CUDA cannot find the simulated card, and the monitor reports this.
 TEST_F(MonitorCommand, AContextThatCannotBeMadeIsNoError) {
   const ProcessResult result = monitor("one", {"--context"});
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_TRUE(holds(result.output, "  context       not measured: ")) << result.output;
 }
 
-// Ends the watch once it has said enough.
+// Ends the watch after a number of lines.
 ProcessResult watch(const std::vector<std::string>& words, int64_t num_lines, int signal) {
   Process process(monitor_arguments(words), log_file(), environment("several"));
   const auto lines = [&] { return std::ranges::count(process.output(), '\n'); };
@@ -156,14 +156,14 @@ TEST_F(MonitorCommand, WatchingInJsonIsAnObjectALine) {
   EXPECT_GE(samples, 3);
 }
 
-// A wait of a second, the default, must not keep Ctrl-C waiting for longer than that.
+// The default interval of one second must not delay Ctrl-C by more than that.
 TEST_F(MonitorCommand, WatchingEndsWithinItsWait) {
   const ProcessResult result = watch({"--watch"}, 2, SIGINT);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_FALSE(result.timed_out);
 }
 
-// Opening the driver takes memory that the plan of a run on a CPU does not count.
+// Opening the driver takes memory that the plan of a CPU run does not include.
 TEST_F(MonitorCommand, ARunOnACpuLeavesTheDriverClosed) {
   const std::string folder = ::testing::TempDir() + "/plimsoll_cpu_run_" + std::to_string(getpid());
   std::vector<std::string> with = environment("one");

@@ -1,4 +1,4 @@
-// The drivers that tests/monitor/fake_nvml.cc makes, and the machines that they can be. One thread.
+// The drivers of tests/monitor/fake_nvml.cc and the machines that they simulate. For one thread.
 #pragma once
 
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 namespace plimsoll::testing {
 
-// The folder of a driver, "driver" or "old_driver".
+// Returns the folder of a driver, "driver" or "old_driver".
 inline std::string driver_folder(const std::string& kind = "driver") {
   return std::string(PLIMSOLL_FAKE_DRIVERS) + "/" + kind;
 }
@@ -15,7 +15,7 @@ inline std::string driver_library(const std::string& kind = "driver") {
   return driver_folder(kind) + "/libnvidia-ml.so.1";
 }
 
-// Until it ends, the fake driver in this process is that of this machine.
+// During its lifetime, the fake driver in this process simulates this machine.
 class FakeMachine {
  public:
   explicit FakeMachine(const char* name) { setenv("PLIMSOLL_FAKE_GPUS", name, 1); }

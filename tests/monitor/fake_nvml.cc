@@ -1,14 +1,14 @@
-// A driver's management library that says what a test wants: the part of NVML that the program calls, with
-// figures by the name of a machine in the variable PLIMSOLL_FAKE_GPUS. Built as libnvidia-ml.so.1 in a folder
-// of its own, so that a test opens it by its path, and a process under test by LD_LIBRARY_PATH. With
-// PLIMSOLL_FAKE_OLD_DRIVER it lacks the functions of 2021.
+// A fake management library with the part of NVML that the program calls. The variable PLIMSOLL_FAKE_GPUS
+// selects the machine that determines its figures. Built as libnvidia-ml.so.1 in its own folder, so that a
+// test opens it by its path and a process under test by LD_LIBRARY_PATH. With PLIMSOLL_FAKE_OLD_DRIVER it
+// lacks the functions of 2021.
 //
 //   one          an H200 at work               several     two cards of different kinds
 //   none         a driver without a card       not_loaded  init fails
-//   mismatch     init fails after an update    denied      some figures need rights
-//   bare         a card that says little       lost        the second of two cards fell off the bus
-//   throttling   power cap, and too hot        braked      the supply asked for less
-//   crowded      more processes than asked for
+//   mismatch     init fails after an update    denied      some figures need permissions
+//   bare         a card with few figures       lost        the second of two cards fell off the bus
+//   throttling   power cap, and too hot        braked      the power supply requested less
+//   crowded      more processes than requested
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -39,7 +39,7 @@ bool has_two() {
   return is("several") || is("lost");
 }
 
-// The second card is a desktop's.
+// The second card is a desktop card.
 bool is_desktop(Device device) {
   return device->index == 1;
 }
@@ -118,7 +118,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned int* count, 
   const unsigned int room = *count;
   *count = number;
   if (room < number) return kInsufficientSize;
-  // Beyond the largest number of a process, so that no real name is found.
+  // The numbers are beyond the largest process number, so no real name is found.
   for (unsigned int i = 0; i < number; ++i)
     list[i] = {4200000 + i, i == 1 ? kUsedNotKnown : 10000 * kMiB / (is("crowded") ? 200 : 1), 0, 0};
   return kSuccess;
@@ -183,7 +183,7 @@ int nvmlDeviceGetFanSpeed(Device device, unsigned int* percent) {
   return is_desktop(device) ? give(percent, 30) : kNotSupported;
 }
 
-// The name before 2023: the later one is missing, as in drivers of that time.
+// The name before 2023; the later name is missing, as in drivers of that time.
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long long* bits) {
   if (is("bare")) return kNotSupported;
   *bits = is_desktop(device) ? 0x1 : is("throttling") ? 0x4c : is("braked") ? 0x88 : 0;

@@ -1,4 +1,4 @@
-// What is read of a GPU, through a driver that says what the test wants; as a table, as lines, as JSON.
+// Tests the figures of a GPU from a fake driver: as a table, as lines, as JSON.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ HostSample host() {
           .memory = {.total_bytes = 8192 * kMiB, .available_bytes = 4096 * kMiB}};
 }
 
-// As the machine of this name says.
+// Returns the sample of the machine with this name.
 MonitorSample sample_of(const char* name) {
   const FakeMachine machine(name);
   const Nvml nvml(driver_library());
@@ -38,7 +38,7 @@ std::string why_not(const std::string& library, const char* machine = "one") {
   const FakeMachine fake(machine);
   const Nvml nvml(library);
   EXPECT_FALSE(nvml.is_open());
-  // Nothing fails where nothing is open.
+  // No call fails if no library is open.
   EXPECT_TRUE(nvml.all().empty());
   EXPECT_TRUE(nvml.processes(kUuid).empty());
   EXPECT_FALSE(nvml.memory(kUuid) || nvml.load(kUuid) || nvml.cuda_version());

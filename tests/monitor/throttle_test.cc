@@ -1,4 +1,4 @@
-// Figures and warnings during a run, and the words for what holds clocks back.
+// Tests figures and warnings during a run, and the descriptions of reasons for reduced clocks.
 #include <gtest/gtest.h>
 
 #include "device/monitor/gpu_log.h"
@@ -54,7 +54,7 @@ TEST(GpuLog, FiguresOfTheRun) {
   EXPECT_EQ(record.words, (WordMap{{"gpu_throttle", "none"}}));
 }
 
-// A desktop's card has a fan, and stands idle.
+// A desktop card has a fan and is idle.
 TEST(GpuLog, TheFanOfACardThatHasOne) {
   const FakeMachine machine("several");
   const Nvml nvml(driver_library());

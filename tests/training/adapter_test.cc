@@ -1,5 +1,5 @@
-// Runs that train a part of a model, or adapters beside it: what they hold, what they save, and that they go
-// on bit for bit.
+// Tests runs that train a part of a model or adapters: their memory, the files that they save, and resuming
+// bit for bit.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -70,7 +70,8 @@ TEST(Lora, ResumesBitForBitBesideABaseInFourBits) {
   expect_resumes(arguments, folder, {"adapter_model.safetensors", "optimizer.safetensors"});
 }
 
-// The base's matrices: 4 bits a number with a byte for 64 of them, or 8 bits with four bytes for a row.
+// The matrices of the base need 4 bits per number with a byte per 64 numbers, or 8 bits with four bytes per
+// row.
 TEST(Lora, PlansTheBaseInItsBits) {
   const TestFolder folder("qlora_plan");
   const std::string base = write_tiny_base(folder);
@@ -87,15 +88,15 @@ TEST(Lora, PlansTheBaseInItsBits) {
   arguments.load_in_8bit = false;
   arguments.load_in_4bit = true;
   const int64_t four = weights_of(arguments);
-  // 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers, and the pooler's; small arrays end at multiples of 64
-  // bytes.
+  // There are 2 layers of 4 * 16 * 16 + 2 * 16 * 32 numbers, and those of the pooler; small arrays end at
+  // multiples of 64 bytes.
   const int64_t numbers = 2 * (4 * 16 * 16 + 2 * 16 * 32) + 16 * 16;
-  // On a GPU at multiples of 256: so much may be between codes or scales and what comes behind them.
+  // On a GPU they end at multiples of 256, which may leave gaps after codes or scales.
   const int64_t places = std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr ? 2 * 256 : 0;
   EXPECT_LT(eight, whole - 3 * numbers + 9 * 512);
   EXPECT_LT(four, whole - 3 * numbers + 9 * places);
   EXPECT_LT(four, eight);
-  // One layer of the two as it comes: 3.5 bytes a number more, less its scales.
+  // One of the two layers is not quantized: 3.5 bytes more per number, without its scales.
   arguments.llm_int8_skip_modules = {"encoder.layer.0", "classifier"};
   const int64_t layer = 4 * 16 * 16 + 2 * 16 * 32;
   EXPECT_GT(weights_of(arguments), four + 3 * layer - 4 * places);
@@ -136,7 +137,8 @@ TEST(Lora, GoesOnFromASavedAdapterAndMerges) {
   EXPECT_EQ(loss_of(adapter, ""), loss_of(base, adapter));
   EXPECT_NE(loss_of(base, ""), loss_of(base, adapter));
   merge_adapter({.adapter = adapter, .output_dir = folder.path("merged")});
-  // A weight of the merged model is rounded to fp32 once more; the dropout of the adapter is on in the other.
+  // A weight of the merged model is rounded to fp32 once more; the other model has the dropout of the
+  // adapter.
   Arguments plain = testing::tiny_arguments("", folder.path("plain"));
   plain.model_name_or_path = folder.path("merged");
   plain.save_strategy = "no";
@@ -203,7 +205,7 @@ TEST(Lora, SaysWhatIsWrong) {
   trainer.train();
   trainer.save_model(folder.path("adapter"));
 
-  // A base of another width.
+  // A base model with another width.
   std::filesystem::create_directories(folder.path("other"));
   std::ofstream(folder.path("other") + "/config.json")
       << R"({"model_type": "bert", "vocab_size": 150, "hidden_size": 8, "num_hidden_layers": 2,)"
@@ -219,7 +221,7 @@ TEST(Lora, SaysWhatIsWrong) {
   EXPECT_NE(shapes.find("the tensor 'base_model.model."), std::string::npos) << shapes;
   EXPECT_NE(shapes.find("[2, 16], this model needs [2, 8]"), std::string::npos) << shapes;
 
-  // Checkpoints of one kind do not carry on runs of the other.
+  // Checkpoints of one kind cannot be used to resume runs of the other.
   Arguments whole = testing::tiny_arguments("", folder.path("whole"));
   whole.model_name_or_path = base;
   whole.resume_from_checkpoint = folder.path("run") + "/checkpoint-1";

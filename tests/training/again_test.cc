@@ -1,5 +1,5 @@
-// train() of an object that has trained before: it begins anew, also where the run before ended by an error
-// in its middle; and where it is refused, nothing has changed.
+// Tests train() of an object that has trained before. It starts from the beginning, also if the previous run
+// ended with an error during a step. If it is refused, nothing has changed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -18,12 +18,12 @@ using testing::refusal;
 using testing::stable_log;
 using testing::TestFolder;
 
-// What a callback of a user may throw: no error of the library's.
+// An exception that a user's callback may throw, not an error of the library.
 struct Fault : std::runtime_error {
   Fault() : std::runtime_error("a callback's own error") {}
 };
 
-// Throws after step `step`, as long as it is armed.
+// Throws after step `step` while it is armed.
 class Faulty : public Callback {
  public:
   explicit Faulty(int64_t step) : step_(step) {}
@@ -51,8 +51,8 @@ std::string weights_of(Trainer& trainer, const TestFolder& folder) {
   return text;
 }
 
-// A run from the weights in FOLDER/between is what the object's next one must be, state for state: with
-// dropout, so that random draws count too.
+// A run from the weights in FOLDER/between must equal the object's next run, state for state, with dropout,
+// so that random numbers are tested too.
 void expect_next_begins_anew(Trainer& trainer, Arguments arguments, const TestFolder& folder) {
   trainer.save_model(folder.path("between"));
   const TrainOutput again = trainer.train();
@@ -86,7 +86,7 @@ TEST(Again, ARunBehindOneThatThrewBeginsAnew) {
   }
 }
 
-// Neither loop counted an update; but random numbers were drawn.
+// Neither loop counted an update, but random numbers were used.
 TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) {
     GTEST_SKIP() << "a rule of the host's own, which drops the step here, cannot reach weights on a GPU";
@@ -100,7 +100,7 @@ TEST(Again, ARunBehindAStepThatWasDroppedBeginsAnew) {
   expect_next_begins_anew(trainer, arguments, folder);
 }
 
-// A loop of one's own that goes on behind such a run has its updates behind it and all batches before it.
+// A custom loop that continues after such a run starts after its updates, with all batches still to come.
 TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   const TestFolder folder("again_own");
   Arguments arguments = arguments_of(folder);
@@ -109,7 +109,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
   trainer.add_callback(std::make_shared<Faulty>(3));
   EXPECT_THROW(trainer.train(), Fault);
   EXPECT_EQ(trainer.step(), 3);
-  // More than the run had planned for itself are batches of a loop without end.
+  // Batches beyond those that the run planned for itself continue without end.
   for (int i = 0; i < 3 * 22; ++i) EXPECT_GT(trainer.next_batch().num_sequences(), 0);
   trainer.forward_backward(first);
   trainer.update(1e-3);
@@ -119,7 +119,7 @@ TEST(Again, ALoopOfOnesOwnGoesOnBehindOneThatThrew) {
 TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   const TestFolder folder("again_lock");
   Arguments arguments = arguments_of(folder);
-  // There is none, and a line says so.
+  // No checkpoint exists, and a line says so.
   arguments.resume_from_checkpoint = "True";
   Trainer first(arguments);
   first.add_callback(std::make_shared<Faulty>(2));
@@ -130,7 +130,8 @@ TEST(Again, AFolderIsFreeWhenItsRunHasThrown) {
   EXPECT_EQ(third.train().step, arguments.max_steps);
 }
 
-// The same object's next run is another run: what the one before saved is not written over unasked.
+// The next run of the same object is another run: it does not overwrite the files of the previous one without
+// permission.
 TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
   const TestFolder folder("again_saved");
   Arguments arguments = arguments_of(folder);
@@ -150,14 +151,14 @@ TEST(Again, CheckpointsOfTheRunBeforeAreThoseOfAnother) {
     }
     const std::string message = refusal([&] { trainer.train(); }, ErrorCode::kUsage);
     EXPECT_NE(message.find("checkpoints of another run"), std::string::npos) << message;
-    // Another object goes on from them.
+    // Another object resumes from them.
     arguments.resume_from_checkpoint = "True";
     EXPECT_EQ(Trainer(arguments).train().step, arguments.max_steps);
     arguments.resume_from_checkpoint.clear();
   }
 }
 
-// Two steps of one's own, perhaps a run that is refused, and a third step.
+// Runs two custom steps, optionally a run that is refused, and a third step.
 std::string three_own_steps(const Arguments& arguments, const TestFolder& folder, bool tries_to_train) {
   Trainer trainer(arguments);
   for (int step = 0; step < 3; ++step) {
@@ -177,7 +178,7 @@ TEST(Again, ARunThatIsRefusedChangesNothing) {
   EXPECT_TRUE(three_own_steps(arguments, folder, true) == three_own_steps(arguments, folder, false));
 }
 
-// It has more labels: most tensors fit, and are read before the others are missed.
+// It has more labels: most tensors fit and are read before the others are found to be missing.
 TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
   const TestFolder folder("again_misfit");
   Arguments arguments = arguments_of(folder);
@@ -195,7 +196,7 @@ TEST(Again, ACheckpointThatDoesNotFitLeavesWeightsAsAtTheStart) {
   refusal([&] { trainer.train(); }, ErrorCode::kBadData);
   EXPECT_TRUE(weights_of(trainer, folder) == expected);
   refusal([&] { trainer.train(); }, ErrorCode::kBadData);
-  // The batch is still the object's own.
+  // The batch still belongs to the object.
   EXPECT_GT(trainer.forward_backward(batch), 0.0);
 }
 

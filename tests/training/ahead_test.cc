@@ -1,6 +1,6 @@
-// A run that reads what a step left while the next one is under way, as on a GPU, has the log, the weights
-// and the errors of one that reads it at once: also where a callback asks for an evaluation, a checkpoint or
-// the end between the two, and where the run goes on from there.
+// A run that reads the results of a step while the next one is running, as on a GPU, has the log, the weights
+// and the errors of one that reads them at once, also if a callback requests an evaluation, a checkpoint or
+// the end between the two, and if the run resumes from there.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using testing::TestFolder;
 
 enum class Reads : uint8_t { kAtOnce, kAhead };
 
-// Asks for everything that a callback may ask for, behind steps for which the loop itself does nothing.
+// Requests everything that a callback may request, after steps for which the loop itself does nothing.
 class Asks : public Callback {
  public:
   explicit Asks(int64_t stop_after) : stop_after_(stop_after) {}
@@ -195,7 +195,7 @@ class ThrowsOnce : public Callback {
   bool has_thrown_ = false;
 };
 
-// What was given ahead of the error is nobody's.
+// Work that was enqueued before the error is discarded.
 TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
   const TestFolder folder("ahead_threw");
   const std::string model = testing::write_tiny_model(folder);
@@ -221,7 +221,7 @@ TEST(Ahead, ARunBehindOneThatThrewIsThatOfOneReadAtOnce) {
   }
 }
 
-// Saves after every third step, and takes its time then.
+// Saves after every third step, slowly.
 class SavesSlowly : public Callback {
  public:
   static constexpr int64_t kInterval = 3;
@@ -235,7 +235,7 @@ class SavesSlowly : public Callback {
   std::vector<StepInfo> steps;
 };
 
-// Of each record of the log, in its order.
+// Returns the rates of the log's records, in order.
 std::vector<double> logged_rates(const LogHistory& log) {
   std::vector<double> rates;
   for (const LogRecord& record : log) {
@@ -245,7 +245,7 @@ std::vector<double> logged_rates(const LogHistory& log) {
   return rates;
 }
 
-// By the times of the steps since the record before.
+// Computes the rates from the times of the steps since the previous record.
 std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interval) {
   std::vector<double> rates;
   double ms = 0;
@@ -259,14 +259,14 @@ std::vector<double> rates_of(const std::vector<StepInfo>& steps, int64_t interva
   return rates;
 }
 
-// A save is in the time of no step. What the device was given ahead of it is in that of the step behind it,
-// though the device is done with that when the save is over.
+// The time of a save is not part of any step. Work that the device was given before the save belongs to the
+// step after it, even though the device has finished it when the save ends.
 TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
   const TestFolder folder("ahead_time");
   Arguments arguments = arguments_of(testing::write_tiny_model(folder), folder.path("run"));
   arguments.eval_strategy = "no";
   arguments.num_threads = 1;
-  // Forward and backward pass take most of a step.
+  // The forward and backward pass take most of a step.
   arguments.gradient_accumulation_steps = 1;
   arguments.per_device_train_batch_size = 64;
   arguments.dummy_num_samples = 256;
@@ -279,7 +279,7 @@ TEST(Ahead, ASaveNeitherLengthensNorShortensTheStepBehindIt) {
     Ran ran;
     train(arguments, reads, ran, slow);
     ASSERT_EQ(slow->steps.size(), 12u);
-    // The machine may hold a step up, but none does less than its work.
+    // The machine may delay a step, but none can take less time than its work.
     double least_ms = kSaveMs;
     double least_behind_save_ms = kSaveMs;
     for (const StepInfo& info : slow->steps) {

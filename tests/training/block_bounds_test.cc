@@ -1,6 +1,6 @@
-// What a loop of one's own does to gradients stays within them: where each buffer is a block of memory of its
-// own, the bytes behind its last element are somebody else's. Blocks get a guard zone here; a sanitizer has
-// zones of its own.
+// Changes that a custom loop makes to gradients must stay within them. If each buffer is its own block of
+// memory, the bytes after its last element belong to other data. Blocks have a guard zone here; a sanitizer
+// has its own zones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 
 namespace {
 
-// The bits of 1.0f, which whatever gradients are scaled by changes.
+// The bits of 1.0f, which any scaling of gradients changes.
 constexpr uint32_t kGuard = 0x3f800000;
 constexpr size_t kGuards = 16;
 
 std::atomic<int> num_damaged{0};
-std::atomic<int> num_of_three_labels{0};  // blocks of three fp32
+std::atomic<int> num_of_three_labels{0};  // blocks of three fp32 numbers
 
 }  // namespace
 
@@ -31,7 +31,7 @@ constexpr bool kHasGuards = true;
 
 namespace {
 
-// The size lies before the block, the guard zone behind it.
+// The size is stored before the block, the guard zone after it.
 size_t bytes_before(std::align_val_t alignment) {
   return std::max(static_cast<size_t>(alignment), sizeof(size_t));
 }
@@ -73,7 +73,8 @@ void operator delete(void* block, size_t /*bytes*/, std::align_val_t alignment) 
 namespace plimsoll {
 namespace {
 
-// Three batches where the setting counts on four: update() scales what they added up to. Returns the weights.
+// Runs three batches although the setting is four, so that update() scales the accumulated gradients. Returns
+// the weights.
 std::string after_three_of_four(const testing::TestFolder& folder, bool apart) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.num_labels = 3;
@@ -93,7 +94,7 @@ TEST(BlockBounds, ScalingGradientsLeavesWhatLiesBehindThem) {
   num_of_three_labels = 0;
   EXPECT_TRUE(after_three_of_four(folder, true) == together);
   EXPECT_EQ(num_damaged, 0);
-  // The classifier's bias, its gradient and its states are there.
+  // These are the classifier's bias, its gradient and its states.
   if (kHasGuards) {
     EXPECT_GE(num_of_three_labels, 4);
   }

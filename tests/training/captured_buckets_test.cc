@@ -1,6 +1,6 @@
-// What a GPU captures of a run is counted before it runs. The runs of this test are on the device at hand;
-// the buckets that they met are counted by their logs and compared with the plan for a card that need not be
-// there.
+// The segments that a GPU captures during a run are counted before it starts. The runs of this test use the
+// current device; the buckets that they use are counted from their logs and compared with the plan for a card
+// that need not be present.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 using testing::TestFolder;
 
-// How often a segment ran, by the tokens of its bucket.
+// The number of times that a segment ran, by the tokens of its bucket.
 using Runs = std::map<int64_t, int64_t>;
 
 int num_met_twice(const Runs& runs) {
@@ -38,7 +38,7 @@ int64_t bucket_of(const Bucket& largest, int64_t tokens) {
   return 0;
 }
 
-// Rows of 1 to `most_words` words, in an order that looks random.
+// Writes rows of 1 to `most_words` words in a pseudo-random order.
 std::string write_rows(const TestFolder& folder, const std::string& name, int num_rows, int most_words,
                        const std::string& even = "even", const std::string& odd = "odd") {
   std::ofstream file(folder.path(name));
@@ -51,7 +51,7 @@ std::string write_rows(const TestFolder& folder, const std::string& name, int nu
   return folder.path(name);
 }
 
-// Twelve steps of batches of three rows, each logged.
+// Twelve logged steps of batches of three rows.
 Arguments arguments_with_rows(const TestFolder& folder, int num_rows) {
   const std::string model = testing::write_tiny_model(folder);
   testing::write_uneven_rows(folder, num_rows);
@@ -78,8 +78,8 @@ CapturedBuckets planned_buckets(const TestFolder& folder, const Arguments& argum
   return planned_for_card(folder, arguments).request.captured_buckets;
 }
 
-// Of a run whose steps are a micro-batch each, behind step `first`: a record's share of rows without a token
-// tells the bucket.
+// For a run with one micro-batch per step, after step `first`: the fraction of rows without a token in a
+// record identifies the bucket.
 Runs runs_in_log(const Arguments& arguments, int64_t first) {
   Runs runs;
   int64_t seen = 0;
@@ -121,7 +121,8 @@ TEST(CapturedBuckets, AreThoseThatTheLogOfARunMeetsTwice) {
   EXPECT_GT(met_once, 2) << "what is met once is not captured";
 }
 
-// Forward and backward run with each micro-batch, the update in the bucket of its step's last one.
+// Forward and backward run for each micro-batch, the update in the bucket of the last micro-batch of its
+// step.
 TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   const TestFolder folder("captured_updates");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -153,7 +154,7 @@ TEST(CapturedBuckets, OfUpdatesAreThoseInWhichStepsEnd) {
   EXPECT_TRUE(differ);
 }
 
-// Nothing is captured yet where a run goes on: what is left of it counts, wherever it goes on.
+// After resuming, nothing is captured yet: only the remaining steps count, wherever the run resumes.
 TEST(CapturedBuckets, OfARunThatGoesOnAreThoseOfItsRest) {
   const TestFolder folder("captured_rest");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -191,7 +192,7 @@ int64_t num_logged(const LogHistory& log) {
   return count;
 }
 
-// Sets in order, each as often as it was gone through.
+// Adds the sets in order, each as often as it was used.
 void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t times, Runs& runs) {
   if (!data || times == 0) return;
   const std::vector<int32_t> lengths = data->tokens.lengths();
@@ -204,7 +205,7 @@ void add_runs(const RunSetup& setup, const std::optional<Dataset>& data, int64_t
   }
 }
 
-// Whatever asks for evaluations: the loop's are counted by the log, to which the end adds one.
+// Evaluations are counted for all their causes: those of the loop from the log, plus one at the end.
 TEST(CapturedBuckets, OfEvaluationAreThoseOfAllItsRunsTogether) {
   const TestFolder folder("captured_evaluation");
   const Arguments plain = [&] {
@@ -272,7 +273,7 @@ class StopInEvaluation : public Callback {
   int64_t now_ = 0;
 };
 
-// Evaluations that are left, the one that was cut off among them.
+// The remaining evaluations are counted, including the interrupted one.
 TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   const TestFolder folder("captured_cut_off");
   Arguments arguments = arguments_with_rows(folder, 20);
@@ -308,7 +309,7 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
     add_runs(setup, setup.evaluate, evaluations, runs);
     EXPECT_EQ(setup.request.captured_buckets.evaluate, num_met_twice(runs));
   }
-  // Epochs that are left, from the middle of one.
+  // The remaining epochs, starting within one.
   arguments.eval_strategy = "epoch";
   arguments.eval_steps.reset();
   arguments.save_strategy = "no";
@@ -329,7 +330,7 @@ TEST(CapturedBuckets, OfARunThatGoesOnEvaluateWhatIsLeft) {
   }
 }
 
-// Of a run that evaluates or predicts alone.
+// Buckets of a run that only evaluates or predicts.
 TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
   const TestFolder folder("captured_alone");
   Arguments arguments = arguments_with_rows(folder, 20);
@@ -355,7 +356,7 @@ TEST(CapturedBuckets, OfEvaluationAloneAreThoseOfOneRun) {
   }
 }
 
-// `plan`, `train --dry_run` and a run know the same data; without it evaluation may meet every bucket.
+// `plan`, `train --dry_run` and a run know the same data; without data, evaluation may use every bucket.
 TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
   const TestFolder folder("captured_same");
   Arguments arguments = arguments_with_rows(folder, 47);
@@ -386,7 +387,7 @@ TEST(CapturedBuckets, AreTheSameInAPlanAndInARun) {
             (CapturedBuckets{.train = 1, .update = 1, .evaluate = kMaxCapturedBuckets}));
 }
 
-// More epochs than are worth a look: alike ones are no more than three, others an upper bound.
+// For very many epochs, at most three identical ones are counted, and others have an upper bound.
 TEST(CapturedBuckets, OfManyEpochsAreBounded) {
   CountedRun run{.sampler = {.strategy = SamplingStrategy::kSequential, .batch_size = 3},
                  .train_lengths = {5, 9, 40, 7, 7, 7, 100, 1, 2, 12}};

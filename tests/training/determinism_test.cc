@@ -1,6 +1,5 @@
-// What runs that differ in threads or in kernels agree on: the same masks, the same order of data, and every
-// figure but for rounding. docs/DETERMINISM.md names these tests; equal bits are held by resume_test.cc and
-// tests/spine.
+// Runs with different threads or kernels agree in their masks, the order of their data, and every figure
+// except for rounding. docs/DETERMINISM.md names these tests; resume_test.cc and tests/spine test equal bits.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +41,7 @@ RunFigures run(const TestFolder& folder, const std::string& model, int64_t threa
   Arguments arguments = testing::tiny_arguments(model, folder.path("run"));
   arguments.num_threads = threads;
   arguments.kernels = kernels;
-  // A GPU has no references: what its kernels are compared with runs on the CPU.
+  // A GPU has no references: its kernels are compared with those on the CPU.
   if (kernels == "ref") arguments.device = "cpu";
   return run(folder, std::move(arguments));
 }
@@ -54,7 +53,7 @@ void expect_equal_bits(const RunFigures& a, const RunFigures& b) {
   EXPECT_EQ(a.weights, b.weights);
 }
 
-// In every precision that the device has.
+// Every precision of the device is tested.
 TEST(Determinism, TwoRunsGiveTheSameBits) {
   const TestFolder folder("twice");
   Arguments plain = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
@@ -84,12 +83,11 @@ TEST(Determinism, ThreadsChangeRoundingOnly) {
   const RunFigures one = run(folder, model, 1, "auto");
   const RunFigures two = run(folder, model, 2, "auto");
   expect_equal_but_for_rounding(one, two);
-  // Beside a GPU they make batches alone.
+  // With a GPU, CPU threads only prepare batches.
   if (tests_run_on_gpu()) expect_equal_bits(one, two);
 }
 
-// Plain loops without oneDNN and without SIMD: the farthest that another instruction set or another version
-// can be.
+// Plain loops without oneDNN and SIMD differ most from other instruction sets and versions.
 TEST(Determinism, KernelsChangeRoundingOnly) {
   const TestFolder folder("kernels");
   const std::string model = testing::write_tiny_model(folder);
@@ -99,7 +97,7 @@ TEST(Determinism, KernelsChangeRoundingOnly) {
   expect_equal_but_for_rounding(fast, plain);
 }
 
-// The measure is no rubber stamp: a run whose masks keep everything is far outside.
+// The measure detects differences: a run whose masks keep everything exceeds the limit clearly.
 TEST(Determinism, AnotherMaskIsSeen) {
   const TestFolder folder("mask");
   const RunFigures with = run(folder, testing::write_tiny_model(folder, 0.1), 1, "auto");

@@ -1,10 +1,10 @@
-// Makes the GPU of this process stop as one does that fails: every later call of CUDA returns an error. Only
-// for tests; nothing brings the context back.
+// Makes the GPU of this process fail: every later call of CUDA returns an error. Only for tests; the context
+// cannot be restored.
 #pragma once
 
 namespace plimsoll::testing {
 
-// Launches a kernel that traps, and does not wait for it.
+// Launches a kernel that traps, without waiting for it.
 void trap_gpu();
 
 }  // namespace plimsoll::testing

@@ -1,6 +1,6 @@
-// An interrupt in the middle of an evaluation: it ends after the batch in hand, the state is saved, and a run
-// that goes on makes up for the evaluation, with the log and the weights of one that was never stopped. And
-// which run a wish to stop holds for.
+// Tests an interrupt during an evaluation: the evaluation ends after the current batch, the state is saved,
+// and the resumed run completes the evaluation, with the log and the weights of an uninterrupted one. Also
+// tests which run a stop request applies to.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ using testing::read_file;
 using testing::stable_log;
 using testing::TestFolder;
 
-// Asks for a stop in the evaluation after step `step`.
+// Requests a stop in the evaluation after step `step`.
 class StopInEvaluation : public Callback {
  public:
   StopInEvaluation(Trainer& trainer, int64_t step) : trainer_(trainer), step_(step) {}
@@ -59,7 +59,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
   const TestFolder folder("interrupt_evaluation");
   const std::string model = testing::write_tiny_model(folder);
   const TrainOutput whole = Trainer(evaluating_arguments(model, folder.path("whole"))).train();
-  // Before the first step, between two, after the last.
+  // Before the first step, between two steps, and after the last one.
   for (const int64_t step : {0, 2, 6}) {
     SCOPED_TRACE("stopped in the evaluation after step " + std::to_string(step));
     Arguments arguments = evaluating_arguments(model, folder.path("stopped" + std::to_string(step)));
@@ -70,7 +70,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       const TrainOutput output = trainer.train();
       EXPECT_TRUE(output.interrupted);
       EXPECT_EQ(output.step, step);
-      // The plan stands there since the run began.
+      // The plan exists since the start of the run.
       EXPECT_NE(read_file(arguments.output_dir + "/plan.json").find("\"total_bytes\""), std::string::npos);
       trainer.save_reports(output);
       EXPECT_FALSE(read_file(arguments.output_dir + "/memory.json").empty());
@@ -92,7 +92,7 @@ TEST(Interrupt, EndsAnEvaluationAfterItsBatchAndGoesOnBitForBit) {
       ASSERT_FALSE(expected.empty());
       EXPECT_TRUE(read_file(arguments.output_dir + file) == expected) << file;
     }
-    // A checkpoint that the step had to save tells of the evaluation as well, once that was made up for.
+    // A checkpoint that had to be saved at this step also contains the evaluation after it was completed.
     EXPECT_NE(read_file(arguments.output_dir + "/checkpoint-2/trainer_state.json").find("\"step\": 2"),
               std::string::npos);
     const std::string state = read_file(arguments.output_dir + "/checkpoint-6/run_state.json");
@@ -105,7 +105,7 @@ Arguments repeated_arguments(const TestFolder& folder) {
   Arguments arguments = testing::tiny_arguments(testing::write_tiny_model(folder), folder.path("run"));
   arguments.max_steps = 4;
   arguments.save_strategy = "no";
-  // A run that is stopped is saved all the same.
+  // A run that is stopped is still saved.
   arguments.replace_checkpoints = true;
   return arguments;
 }
@@ -124,7 +124,7 @@ TEST(Interrupt, AskedForBeforeARunHoldsForThatOneAlone) {
   EXPECT_EQ(whole.step, arguments.max_steps);
 }
 
-// Asks for a stop after the second step, and throws.
+// Requests a stop after the second step, and throws.
 class StopAndThrow : public Callback {
  public:
   explicit StopAndThrow(Trainer& trainer) : trainer_(trainer) {}
@@ -152,7 +152,7 @@ TEST(Interrupt, EndsWithTheRunThatThrew) {
   EXPECT_EQ(whole.step, arguments.max_steps);
 }
 
-// Runs begin and end under the hand that asks.
+// Runs start and end while another thread requests stops.
 TEST(Interrupt, MayBeAskedForByAnyThreadAtAnyTime) {
   const TestFolder folder("interrupt_thread");
   const Arguments arguments = repeated_arguments(folder);

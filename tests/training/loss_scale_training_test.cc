@@ -1,6 +1,6 @@
-// A whole run in fp16, on a GPU or on the reference kernels: steps that overflow are skipped, counted and
-// told, the schedule waits for them, and a run that goes on from any checkpoint ends with the same bits,
-// scale included.
+// Tests a complete run in fp16, on a GPU or with the reference kernels: steps that overflow are skipped,
+// counted and reported, the schedule waits for them, and a run resumed from any checkpoint ends with the same
+// bits, including the scale.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using testing::read_file;
 using testing::stable_log;
 using testing::TestFolder;
 
-// Weights that are large enough for the first scale to overflow.
+// The weights are large enough for the first scale to overflow.
 Arguments fp16_arguments(const std::string& model, const std::string& output_dir) {
   Arguments arguments = testing::tiny_arguments(model, output_dir);
   if (std::getenv("PLIMSOLL_TEST_DEVICE") == nullptr) {
@@ -56,7 +56,7 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
     const StepInfo& step = watch->steps[i];
     EXPECT_EQ(step.loss_scale, std::ldexp(65536.0, -static_cast<int>(skipped)));
     EXPECT_EQ(std::isfinite(step.grad_norm), !step.skipped);
-    // Three steps of warm-up, which a skipped step does not move.
+    // There are three warm-up steps, which a skipped step does not advance.
     if (updates < 3) {
       EXPECT_NEAR(step.learning_rate, 1e-3 * updates / 3.0, 1e-12);
     }
@@ -86,7 +86,7 @@ TEST(LossScaledRun, SkippedStepsAreCountedAndToldAndResumedBitForBit) {
   }
 }
 
-// The scale belongs to fp16: a run in fp32 goes on without it, and one that changes to fp16 begins with a new
+// The scale belongs to fp16: a run in fp32 resumes without it, and one that changes to fp16 starts with a new
 // one.
 TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   const TestFolder folder("loss_scale_precision");
@@ -105,7 +105,7 @@ TEST(LossScaledRun, GoesOnInAnotherPrecision) {
   EXPECT_EQ(output.log_history[4].values.at("loss_scale"), 65536.0);
 }
 
-// An overflow that no scale mends ends the run with the reason: the gradient of a squared distance of a
+// An overflow that no scale prevents ends the run with the reason: the gradient of a squared distance of a
 // million.
 TEST(LossScaledRun, AnOverflowAtTheSmallestScaleEndsIt) {
   const TestFolder folder("loss_scale_smallest");

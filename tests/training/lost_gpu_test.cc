@@ -1,5 +1,6 @@
-// A GPU whose memory somebody else took, and one that fails in the middle of a run: what the error says, and
-// that what was saved is whole and goes on elsewhere. The last test loses the context of this process.
+// Tests a GPU whose memory another process uses, and one that fails during a run: the error message, and that
+// the saved files are complete and a run can resume elsewhere. The last test loses the context of this
+// process.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -41,12 +42,12 @@ TEST(ALostGpu, BeforeTheRunItsMemoryIsTaken) {
     }
   }
   ASSERT_EQ(cudaFree(taken), cudaSuccess);
-  // The same object starts once there is room.
+  // The same object can start when memory is free.
   trainer.start();
   EXPECT_EQ(trainer.train().step, 12);
 }
 
-// After step 3 the GPU stops.
+// The GPU fails after step 3.
 class Trap : public Callback {
  public:
   void on_step_end(const StepInfo& info, TrainControl&) override {

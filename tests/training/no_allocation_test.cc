@@ -1,7 +1,7 @@
-// A step takes nothing from the heap that has the size of a tensor: the arena is all there is. Counts every
-// call of the allocator by this process while steps run; those of libraries apart: of oneDNN, whose own
-// memory is a line of the plan, and of NVIDIA's driver, which is no part of this program. On a GPU what is free
-// on the card stays the same, too.
+// A step allocates nothing with the size of a tensor on the heap; the arena holds everything. The test counts
+// every call of the allocator by this process while steps run. It excludes oneDNN, whose memory is a line of
+// the plan, and NVIDIA's driver, which is not part of this program. On a GPU the free memory of the card must
+// not change either.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -37,7 +37,7 @@ bool is_in_library(const void* code) {
   return false;
 }
 
-// `caller`: the code that asked the allocator.
+// `caller` is the code that called the allocator.
 void note(size_t bytes, const void* caller) {
   if (!watching.load(std::memory_order_relaxed)) return;
   calls.fetch_add(1, std::memory_order_relaxed);
@@ -49,7 +49,7 @@ void note(size_t bytes, const void* caller) {
 
 }  // namespace
 
-// The C allocator's entry points, replaced for the whole program: libraries come through here too.
+// Replacements of the C allocator for the whole program, which libraries use too.
 // NOLINTBEGIN(bugprone-reserved-identifier): glibc's own names
 extern "C" {
 void* __libc_malloc(size_t bytes);
@@ -93,7 +93,7 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
   Batch batch = trainer.next_batch();
   std::optional<CudaDevice> card;
   if (std::getenv("PLIMSOLL_TEST_DEVICE") != nullptr) card.emplace(0);
-  // The first step binds kernels for its bucket, on a GPU the second captures them.
+  // The first step binds kernels for its bucket; on a GPU the second captures them.
   for (int step = 0; step < 3; ++step) {
     trainer.forward_backward(batch);
     trainer.update(1e-4);
@@ -109,13 +109,13 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
     EXPECT_EQ(card->free_bytes(), free_before) << "bytes that are free on the card: a step took some or gave "
                                                   "some back, or somebody else did meanwhile";
   }
-  // The smallest activation is 132 tokens x 16 x 4 bytes = 8448; queues and handles of libraries stay below 4
-  // KiB.
+  // The smallest activation has 132 tokens x 16 x 4 bytes = 8448 bytes; queues and handles of libraries stay
+  // below 4 KiB.
   EXPECT_LT(largest.load(), 4096u) << calls.load() << " calls";
   if (card) {
     std::printf("the driver's largest piece of the heap: %zu bytes\n", largest_of_library.load());
   } else {
-    // Below AVX-512 oneDNN packs operands into memory of its own; the plan counts it for the largest product.
+    // Below AVX-512 oneDNN packs operands into its own memory; the plan includes it for the largest product.
     const MatmulProblem largest_sizes{
         .m = 132, .n = 48, .k = 132, .num_threads = num_threads(), .isa = cpu_isa()};
     EXPECT_LE(largest_of_library.load(), static_cast<size_t>(matmul_library_bytes(largest_sizes)));
@@ -123,7 +123,7 @@ TEST(NoAllocation, StepsTakeNothingOfATensorsSize) {
       EXPECT_LT(largest_of_library.load(), 4096u);
     }
   }
-  // The counter works: allocations of every kind are seen.
+  // The counter works: allocations of every kind are detected.
   watching = true;
   void* probe = std::malloc(10000);
   const size_t seen = largest.load();

@@ -1,5 +1,5 @@
-// A loss that is not finite, on the device of the test: the run ends before it changes a weight, names the
-// first value that is not finite, and what was saved before stays.
+// Tests a loss that is not finite on the device of the test: the run ends before it changes a weight, names
+// the first value that is not finite, and earlier saves remain.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace {
 using testing::read_file;
 using testing::TestFolder;
 
-// The error of a run; "" where there is none.
+// Returns the error of a run, or an empty string.
 std::string failure_of(const Arguments& arguments) {
   try {
     Trainer(arguments).train();
@@ -55,14 +55,14 @@ TEST(NotFinite, ARateThatExplodesLeavesWhatWasSaved) {
   const std::string message = failure_of(arguments);
   EXPECT_NE(message.find("the weights were not changed"), std::string::npos) << message;
   EXPECT_NE(message.find("irst "), std::string::npos) << message;
-  // What it planned, how far it came and what it held stand there too.
+  // The message also contains the plan, the progress and the memory of the run.
   const auto text_of = [&](const char* file) { return read_file(folder.path("run") + file); };
   EXPECT_NE(text_of("/plan.json").find("\"total_bytes\""), std::string::npos);
   EXPECT_NE(text_of("/log.jsonl").find("\"loss\""), std::string::npos);
   const std::string held = text_of("/memory.json");
   EXPECT_NE(held.find("\"arena_high_water_bytes\""), std::string::npos) << held;
   EXPECT_EQ(held.find("\"arena_high_water_bytes\": 0,"), std::string::npos) << held;
-  // The step before it was saved and loads.
+  // The previous step was saved and can be loaded.
   ASSERT_TRUE(std::filesystem::exists(folder.path("run") + "/checkpoint-1"));
   arguments.resume_from_checkpoint = folder.path("run") + "/checkpoint-1";
   EXPECT_EQ(failure_of(arguments), message);

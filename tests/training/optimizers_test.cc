@@ -1,4 +1,5 @@
-// A whole run per optimizer: it learns, it holds what was planned, and it resumes to the same bits.
+// Tests a complete run per optimizer: it learns, it uses the planned memory, and it resumes with the same
+// bits.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,7 +23,7 @@ struct OptimizerRun {
   std::string optim;
   KeyValues optim_args;
   double learning_rate;
-  std::set<std::string> states;  // kinds of them that a checkpoint has
+  std::set<std::string> states;  // kinds of states in a checkpoint
 };
 
 const std::vector<OptimizerRun>& runs() {
@@ -49,7 +50,7 @@ const std::vector<OptimizerRun>& runs() {
   return list;
 }
 
-// Wide enough for states in 8 bits: every matrix of a layer has 4096 elements or more.
+// The model is wide enough for 8-bit states: every matrix of a layer has at least 4096 elements.
 std::string write_model(const TestFolder& folder) {
   std::filesystem::create_directories(folder.path("model"));
   std::ofstream(folder.path("model") + "/config.json")
@@ -69,7 +70,7 @@ Arguments arguments_of(const OptimizerRun& run, const std::string& model, const 
   return arguments;
 }
 
-// The kinds of states in a checkpoint: names up to the "/" in the header of its file.
+// Returns the kinds of states in a checkpoint: names up to the "/" in the header of its file.
 std::set<std::string> states_in(const std::string& checkpoint) {
   const std::string text = read_file(checkpoint + "/optimizer.safetensors");
   std::set<std::string> kinds;
@@ -95,7 +96,7 @@ TEST(Optimizers, EveryOneRunsWithinItsPlanAndResumesToTheSameBits) {
     const TrainOutput whole = trainer.train();
     ASSERT_EQ(whole.step, 6);
     ASSERT_FALSE(whole.log_history.empty());
-    // A kernel may leave the end of its scratch unwritten.
+    // A kernel may leave the end of its scratch memory unwritten.
     const MemoryFigures figures = trainer.memory();
     EXPECT_EQ(figures.arena_high_water_bytes, figures.arena_bytes);
     EXPECT_LE(figures.arena_written_bytes, figures.arena_bytes);
@@ -120,7 +121,7 @@ TEST(Optimizers, EveryOneLowersTheLoss) {
   const std::string model = write_model(folder);
   for (const OptimizerRun& run : runs()) {
     SCOPED_TRACE(run.optim);
-    // With warmup_init the rate starts at 1e-6: no step in sight learns.
+    // With warmup_init the rate starts at 1e-6, so none of these steps learns visibly.
     if (run.optim_args.contains("warmup_init")) continue;
     Arguments arguments = arguments_of(run, model, folder.path("run"));
     std::filesystem::remove_all(arguments.output_dir);
@@ -142,7 +143,7 @@ TEST(Optimizers, EveryOneLowersTheLoss) {
   }
 }
 
-// Adafactor's own rate is the one that is logged.
+// Adafactor's own rate is logged.
 TEST(Optimizers, TheRelativeStepIsInTheLog) {
   const TestFolder folder("optimizers_relative");
   OptimizerRun run = runs()[5];

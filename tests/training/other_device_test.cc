@@ -1,5 +1,5 @@
-// A checkpoint that was written on one device goes on on the other: the rest of the run is that of a run
-// which stayed, but for rounding. Needs a GPU.
+// A checkpoint from one device can be resumed on another: the rest of the run equals that of a run on one
+// device, except for rounding. Needs a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -45,8 +45,8 @@ TEST(OtherDevice, ACheckpointOfEitherGoesOnOnTheOther) {
   }
 }
 
-// What 16 bits keep on a GPU alone, halves of weights and a loss scale, is fp32 in a checkpoint or left
-// behind.
+// State that exists only for 16 bits on a GPU, halves of weights and a loss scale, is fp32 in a checkpoint or
+// omitted.
 TEST(OtherDevice, TheCpuGoesOnInFp32WhereTheGpuTrainedIn16Bits) {
   const TestFolder folder("other_precision");
   const std::string model = testing::write_tiny_model(folder);
@@ -66,8 +66,8 @@ TEST(OtherDevice, TheCpuGoesOnInFp32WhereTheGpuTrainedIn16Bits) {
     rest.resume_from_checkpoint = whole.output_dir + "/checkpoint-6";
     const RunFigures figures = train(rest);
     ASSERT_EQ(figures.losses.size(), 12u);
-    // A logit is of size 1 and bf16 rounds it by 2^-9 at most a product; a loss of two classes about ln 2
-    // moves by less than four of these. Weights of another run would be off in the first digit.
+    // A logit has size 1, and bf16 rounds it by at most 2^-9 per product. A loss of two classes of about ln 2
+    // changes by less than four of these. Weights of another run would differ in the first digit.
     for (size_t i = 0; i < 12; ++i) EXPECT_NEAR(figures.losses[i], in_fp32.losses[i], 0x1p-7) << i + 1;
   }
 }

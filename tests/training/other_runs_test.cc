@@ -1,5 +1,5 @@
-// What runs do to each other's checkpoints in one output folder: nothing, unless they are told; and what a
-// run says of the checkpoint that it goes on from and of the weights that it ends with.
+// Runs do not affect each other's checkpoints in one output folder without permission. Also tests what a run
+// reports about the checkpoint from which it resumes and the weights with which it ends.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -28,7 +28,7 @@ Told train(const Arguments& arguments) {
   return told;
 }
 
-// The message of the error of this code that the run ends with.
+// Returns the message of the error with this code with which the run ends.
 std::string refusal(const Arguments& arguments, ErrorCode code) {
   try {
     train(arguments);
@@ -59,7 +59,7 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
              "--replace_checkpoints"});
   EXPECT_TRUE(read_file(weights) == before);
 
-  // Told so, it takes the places that it needs and leaves the others alone.
+  // With permission, it replaces the checkpoints that it needs to and keeps the others.
   arguments.replace_checkpoints = true;
   arguments.max_steps = 2;
   arguments.save_total_limit = 1;
@@ -69,7 +69,7 @@ TEST(OtherRuns, AFolderWithCheckpointsOfAnotherRunIsRefused) {
   EXPECT_FALSE(fs::exists(folder.path("run") + "/checkpoint-1"));
   EXPECT_EQ(fs::read_symlink(folder.path("run") + "/last"), "checkpoint-2");
 
-  // The newest is that of the run that began last, whatever the steps.
+  // The newest checkpoint is that of the run that started last, whatever the steps.
   arguments.resume_from_checkpoint = "True";
   arguments.max_steps = 3;
   expect_in(train(arguments).lines, {"resuming from " + folder.path("run") + "/checkpoint-2: step 2 of 3",
@@ -93,7 +93,7 @@ TEST(OtherRuns, AFolderInUseIsRefused) {
   EXPECT_EQ(train(arguments).output.step, 12);
 }
 
-// A run that goes on in another folder finds the best checkpoint where it was left.
+// A run that resumes in another folder finds the best checkpoint where it was saved.
 TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   const TestFolder folder("best_elsewhere");
   const std::string model = testing::write_tiny_model(folder);
@@ -110,7 +110,7 @@ TEST(OtherRuns, TheBestCheckpointMayLieInAnotherFolder) {
   arguments.resume_from_checkpoint = folder.path("first") + "/checkpoint-3";
   arguments.output_dir = folder.path("second");
   arguments.max_steps = 5;
-  arguments.learning_rate = 3.0;  // nothing that comes is better
+  arguments.learning_rate = 3.0;  // no later evaluation is better
   arguments.lr_scheduler_type = "constant";
   arguments.warmup_steps = 0;
   {
@@ -152,7 +152,7 @@ TEST(OtherRuns, ARunSaysWhichWeightsItEndsWith) {
   expect_in(best.lines, {"stopped early, at step " + std::to_string(best.output.step) + " of 12",
                          "the weights are those of step ", "the best eval_loss was "});
 
-  // Every fourth step is saved, so the best need not be.
+  // Every fourth step is saved, so the best one may not be.
   arguments.early_stopping_patience.reset();
   arguments.output_dir = folder.path("unsaved");
   arguments.load_best_model_at_end = true;

@@ -1,5 +1,5 @@
-// Loops of a user's own over the engine: the example runs; the steps are the Trainer's bit for bit; what is
-// called in the wrong order says what to call first.
+// Tests custom training loops: the example runs, the steps equal those of the Trainer bit for bit, and calls
+// in the wrong order report the missing call.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -39,7 +39,7 @@ ExampleRun run_example(const std::string& words) {
   return run;
 }
 
-// Words of the example, and of plimsoll train.
+// Arguments of the example, and of plimsoll train.
 std::string dummy_arguments(const std::string& model, const std::string& output_dir, int steps,
                             const std::vector<std::string>& more) {
   std::string words = "--config_name " + model +
@@ -71,8 +71,8 @@ TEST(OwnLoop, RunsAndLearns) {
   EXPECT_TRUE(std::filesystem::exists(folder.path("out") + "/model.safetensors"));
 }
 
-// "Does this use the same amount of memory? Indeed it does": what the example plans and takes is what the
-// Trainer plans for the same arguments, to the byte, and it is used to its last kibibyte.
+// "Does this use the same amount of memory? Indeed it does": the memory that the example plans and allocates
+// equals the Trainer's plan for the same arguments to the byte, and it is used to its last kibibyte.
 TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
   const testing::TestFolder folder("own_loop_methods");
   const std::string model = testing::write_tiny_model(folder);
@@ -84,7 +84,7 @@ TEST(OwnLoop, HoldsWhatTrainPlansWithEveryMethod) {
         "--bf16 --gradient_checkpointing True --optim adamw_8bit"}) {
     SCOPED_TRACE(methods);
     const ExampleRun run = run_example(dummy_arguments(model, folder.path("out"), 3, {common, methods}));
-    // In the program's own words where this CPU multiplies no bf16.
+    // The program reports if this CPU does not support bf16 products.
     if (run.exit_code == 2 && methods.starts_with("--bf16")) {
       EXPECT_NE(run.output.find("this CPU multiplies no bf16"), std::string::npos) << run.output;
       continue;
@@ -122,7 +122,7 @@ TEST(OwnLoop, AnOptimizerOfOnesOwnHoldsWhatTrainPlans) {
   EXPECT_EQ(losses[0], losses[1]) << "computing again changes nothing";
 }
 
-// Rows of many lengths, a last batch that is short, dropout off where `dropout` is 0.
+// Rows of many lengths and an incomplete last batch; dropout is off if `dropout` is 0.
 Arguments uneven_arguments(const testing::TestFolder& folder, double dropout = 0.1) {
   Arguments arguments;
   arguments.config_name = testing::write_tiny_model(folder, dropout);
@@ -144,7 +144,7 @@ std::string weights_of(Trainer& trainer, const testing::TestFolder& folder) {
   return text;
 }
 
-// 23 rows in batches of 4: the sixth has 3, and every third step of two batches ends the epoch.
+// With 23 rows in batches of 4, the sixth has 3, and every third step of two batches ends the epoch.
 TEST(OwnLoop, MakesTheTrainersStepsBitForBit) {
   for (const int64_t accumulation : {1, 2, 4}) {
     SCOPED_TRACE(accumulation);
@@ -172,8 +172,8 @@ TEST(OwnLoop, MakesTheTrainersStepsBitForBit) {
   }
 }
 
-// The norm of the step's gradient and the weights after it, of `num_batches` batches under a setting that
-// allows `accumulation` of them.
+// Returns the norm of the step's gradient and the weights after it, for `num_batches` batches with a setting
+// that permits `accumulation` of them.
 std::pair<double, std::string> one_step(const testing::TestFolder& folder, int64_t accumulation,
                                         int num_batches) {
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -186,21 +186,22 @@ std::pair<double, std::string> one_step(const testing::TestFolder& folder, int64
   return {norm, weights_of(trainer, folder)};
 }
 
-// A step is the mean over the samples that it saw, however many batches the setting allows.
+// A step is the mean over its samples, however many batches the setting permits.
 TEST(OwnLoop, FewerBatchesThanTheSettingWeighTheSame) {
   const testing::TestFolder folder("own_loop_weight");
   const auto [norm, weights] = one_step(folder, 2, 2);
   ASSERT_GT(norm, 0.0);
-  // Half of the samples that the setting allows: scaling by a power of two rounds nothing.
+  // Half of the samples that the setting permits: scaling by a power of two rounds nothing.
   const auto [norm_of_4, weights_of_4] = one_step(folder, 4, 2);
   EXPECT_EQ(norm_of_4, norm);
   EXPECT_TRUE(weights_of_4 == weights);
-  // 8 of 12 samples: each gradient is rounded once more, by at most 2^-24 of itself, and so is their norm.
+  // With 8 of 12 samples each gradient is rounded once more, by at most 2^-24 of itself, and so is their
+  // norm.
   EXPECT_NEAR(one_step(folder, 3, 2).first, norm, 4.0 * std::ldexp(norm, -24));
 }
 
-// A loop that takes no notice of the end of an epoch: the step over it has 3 + 4 samples, and is that of one
-// batch of these 7.
+// A loop that ignores the end of an epoch: the step across it has 3 + 4 samples and equals that of one batch
+// of these 7.
 TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   const testing::TestFolder folder("own_loop_over");
   Arguments arguments = uneven_arguments(folder, 0.0);
@@ -226,8 +227,8 @@ TEST(OwnLoop, AStepOverTheEndOfAnEpochIsTheMeanOfItsSamples) {
   at_once.forward_backward(at_once.next_batch());
   const double expected = at_once.update(0.0);
   ASSERT_GT(expected, 0.0);
-  // Sums in another order: each side's norm is within 32 units of 2^-24 of exact arithmetic, as
-  // LargerBucket.ChangesRoundingOnly holds of gradients in fp32.
+  // The order of sums differs: the norm of each side is within 32 units of 2^-24 of exact arithmetic, as
+  // LargerBucket.ChangesRoundingOnly tests for gradients in fp32.
   EXPECT_NEAR(over.update(0.0), expected, 2 * 32 * 0x1p-24 * expected);
 }
 
@@ -285,8 +286,8 @@ TEST(OwnLoop, CallsInTheWrongOrderSayWhatToCallFirst) {
   }
 }
 
-// The rule of the library's own SGD, written by a user: the same weights. Without decay an update rounds once
-// or twice, in fp64 or fp32: a few units in the last place of weights below 1, over six steps.
+// The rule of the library's own SGD, written by a user, gives the same weights. Without decay an update
+// rounds once or twice, in fp64 or fp32: a few units in the last place of weights below 1 over six steps.
 TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
   for (const int64_t accumulation : {1, 2}) {
     SCOPED_TRACE(accumulation);
@@ -322,7 +323,7 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
       });
     }
     EXPECT_EQ(elements, ours.num_parameters());
-    // A rule without an effect shows the weights of both.
+    // A rule without effect shows the weights of both.
     for (Trainer* trainer : {&theirs, &ours}) {
       trainer->forward_backward(trainer->next_batch());
       trainer->update_by([&](const OwnParameter& parameter) {
@@ -331,8 +332,8 @@ TEST(OwnLoop, ARuleOfOnesOwnSeesGradientsWeightsAndStates) {
     }
     ASSERT_EQ(weights[0].size(), weights[1].size());
     ASSERT_FALSE(weights[0].empty());
-    // A weight below 2 is rounded by at most 2^-24 in each of six steps on either side, 12 x 2^-24 = 7.2e-7; the
-    // momentum's roundings times a rate of 1e-2 are below 1e-8.
+    // A weight below 2 is rounded by at most 2^-24 in each of six steps on either side, 12 x 2^-24 = 7.2e-7;
+    // the roundings of the momentum times a rate of 1e-2 are below 1e-8.
     for (size_t k = 0; k < weights[0].size(); ++k) {
       for (size_t i = 0; i < weights[0][k].size(); ++i)
         ASSERT_NEAR(weights[1][k][i], weights[0][k][i], 1e-6) << k << " " << i;
@@ -351,7 +352,7 @@ TEST(OwnLoop, ARuleIsRefusedWhereItCannotWork) {
   Trainer in_backward(arguments);
   in_backward.forward_backward(in_backward.next_batch());
   expect_usage([&] { in_backward.update_by(rule); }, "--optimizer_in_backward updates before");
-  // A model with tensors of 4096 elements, whose states have 8 bits.
+  // A model with tensors of 4096 elements, which have 8-bit states.
   arguments = Arguments{};
   arguments.config_name = "MiniLM-L6-H384-uncased";
   arguments.dataset_name = "dummy";
@@ -367,7 +368,7 @@ TEST(OwnLoop, ARuleIsRefusedWhereItCannotWork) {
   expect_usage([&] { eight_bit.update_by(rule); }, "not kept in fp32: give --optim sgd");
 }
 
-// A run after a loop of one's own, and one after a run, begin with an optimizer that remembers nothing.
+// A run after a custom loop, and one after another run, start with empty optimizer states.
 TEST(OwnLoop, TrainBeginsAnewAfterOtherSteps) {
   const testing::TestFolder folder("own_loop_anew");
   Arguments arguments = uneven_arguments(folder);
@@ -386,7 +387,7 @@ TEST(OwnLoop, TrainBeginsAnewAfterOtherSteps) {
   EXPECT_TRUE(weights_of(fresh, folder) == twice);
 }
 
-// Beyond the epochs that were planned a batch may be larger than all of them: refused, with the way out.
+// After the planned epochs a batch may be larger than all planned ones; it is refused, with the remedy.
 TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
   const testing::TestFolder folder("own_loop_beyond");
   Arguments arguments = uneven_arguments(folder);
@@ -404,7 +405,7 @@ TEST(OwnLoop, BatchesBeyondThePlanAreRefusedAtTheirTurn) {
         "--num_train_epochs or --max_steps");
     EXPECT_GE(done, 6);
     turns.push_back(done);
-    // Planned for, the same loop goes on.
+    // With a sufficient plan the same loop continues.
     arguments.max_steps = done + 1;
     Trainer planned(arguments);
     for (int i = 0; i <= done; ++i) planned.next_batch();

@@ -19,7 +19,7 @@ RunFigures figures_of(const TrainOutput& output, const std::string& model_folder
   const SafetensorsFile file =
       SafetensorsFile::open(posix_file_system(), model_folder + "/model.safetensors");
   for (const StoredTensor& tensor : file.tensors()) {
-    // The gradient of a key bias is exactly zero, so that AdamW makes steps of full size out of its rounding.
+    // The gradient of a key bias is exactly zero, so AdamW turns its rounding into steps of full size.
     if (tensor.name.ends_with("self.key.bias")) continue;
     std::vector<double> values(static_cast<size_t>(tensor.num_elements()));
     file.read(tensor, {values.data(), DType::kF64});
@@ -28,11 +28,10 @@ RunFigures figures_of(const TrainOutput& output, const std::string& model_folder
   return result;
 }
 
-// A loss and a norm are sums of some hundred products in fp32: a few units of 2^-24 in the first step. Twelve
-// steps of AdamW at 1e-3 carry that on; a gradient near zero turns a rounding into a part of a step, which is
-// why weights are compared as a whole. The limits are a hundred roundings, and a thousandth of the learning
-// rate's reach (12 * 1e-3 for an element); a mask or a row of data that differed would show in the second
-// digit.
+// A loss and a norm are sums of several hundred products in fp32: a few units of 2^-24 in the first step.
+// Twelve steps of AdamW at 1e-3 carry this on; a gradient near zero turns a rounding into part of a step, so
+// weights are compared as a whole. The limits are a hundred roundings, and a thousandth of the learning
+// rate's reach (12 * 1e-3 per element); a different mask or row of data would show in the second digit.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b) {
   ASSERT_EQ(a.losses.size(), 12u);
   ASSERT_EQ(b.losses.size(), 12u);

@@ -1,5 +1,5 @@
-// What two runs of the tiny model have in common where they differ in threads, kernels or device: every
-// figure but for rounding. Thread-safety: none needed, values only.
+// The figures of runs of the tiny model that may differ in threads, kernels or device, and must agree except
+// for rounding. Thread-safety: none needed, values only.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ struct RunFigures {
   std::vector<double> weights;
 };
 
-// Of the run's log, and of the weights in `model_folder`.
+// Figures from the log of the run and from the weights in `model_folder`.
 RunFigures figures_of(const TrainOutput& output, const std::string& model_folder);
 
-// Fails the test where they differ by more than rounding makes twelve steps differ. Requires: the runs have
+// Fails the test if they differ by more than rounding can cause in twelve steps. Requires: the runs have
 // twelve logged steps.
 void expect_equal_but_for_rounding(const RunFigures& a, const RunFigures& b);
 

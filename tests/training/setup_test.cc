@@ -1,5 +1,5 @@
-// What a run is set up with before its plan: the device of a plan, the model's folder, its labels; and the
-// metrics of MNLI's two sets.
+// Tests the inputs of a run before its plan: the device of a plan, the folder of the model, its labels; and
+// the metrics of MNLI's two sets.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Arguments arguments_with_file(const TestFolder& folder, const std::string& rows)
   return arguments;
 }
 
-// A card that is not in this machine, with data that is read.
+// The card is not in this machine, and the data is read.
 TEST(Setup, APlanThatReadsDataNeedsNoGpu) {
   const TestFolder folder("plan_for_card");
   const Arguments with_file = arguments_with_file(folder, "sentence,label\na b,x\nc,y\n");
@@ -76,8 +76,8 @@ std::string all_of(const std::vector<std::string>& lines) {
   return text;
 }
 
-// BERT-large with exact masters and everything else that can go in the host's memory: weights in bf16 and
-// embeddings in fp32 stay, and beside them a layer's backward pass and the states of some elements.
+// BERT-large with exact masters and everything possible in host memory: weights in bf16 and embeddings in
+// fp32 stay, with the backward pass of one layer and the states of some elements.
 TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
   const TestFolder folder("matmul_workspace");
   Arguments arguments;
@@ -113,7 +113,7 @@ TEST(Setup, AWorkspaceOfFourMiBPlansExactMastersWithinThirteenHundredMiB) {
     above = plan.total_bytes();
   }
   EXPECT_LE(above, 1300 * kMiB);
-  // A CPU's products take what their kernels ask for.
+  // The products of a CPU use the workspace that their kernels request.
   arguments.device = "cpu";
   arguments.offload_optimizer = arguments.offload_activations = false;
   const RunSetup on_cpu = setup_of(arguments, RunPurpose::kPlan);
@@ -158,7 +158,7 @@ TEST(Setup, AModelKeepsItsLabelsWhereTheDataHasAPartOfThem) {
   }
   EXPECT_EQ(Trainer(arguments).train().step, 1);
 
-  // A label of its own, or a head that is made anew: the data's list, as it stands.
+  // With a different label or a newly initialized head, the label list of the data is used unchanged.
   arguments.ignore_mismatched_sizes = true;
   EXPECT_EQ(setup_of(arguments, RunPurpose::kTrain).model.num_labels, 2);
   arguments.ignore_mismatched_sizes = false;
@@ -200,12 +200,13 @@ TEST(Setup, EachSetOfMnliHasItsOwnTimeAndRows) {
     }
   }
   EXPECT_TRUE(metrics.contains("eval_mem_cpu_alloc_delta_mm"));
-  // One batch each, three rows and one: the second's rates are of its own rows and time.
+  // Each set is one batch, with three rows and one row; the rates of the second are computed from its own
+  // rows and time.
   EXPECT_NEAR(metrics.at("eval_samples_per_second_mm") / metrics.at("eval_steps_per_second_mm"), 3.0, 0.1);
   EXPECT_NEAR(metrics.at("eval_samples_per_second") / metrics.at("eval_steps_per_second"), 1.0, 0.1);
 }
 
-// Two rows in batches of one make two micro-batches an epoch.
+// Two rows in batches of one are two micro-batches per epoch.
 TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   const TestFolder folder("unreached");
   Arguments arguments = arguments_with_file(folder, "sentence,label\na,x\nb,y\n");
@@ -244,7 +245,7 @@ TEST(Setup, ARunSaysWhatItsStepsDoNotReach) {
   EXPECT_EQ(said.find("more than an epoch"), std::string::npos) << said;
 }
 
-// Without a limit the machine's memory says that a larger micro-batch fits.
+// Without a limit, the memory of the machine shows that a larger micro-batch fits.
 TEST(Setup, ARunSaysThatItAccumulatesNeedlessly) {
   const TestFolder folder("needless");
   const std::string model = testing::write_tiny_model(folder);

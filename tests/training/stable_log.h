@@ -1,4 +1,4 @@
-// The log of a run as text, without what depends on the clock.
+// Formats the log of a run without values that depend on the clock.
 #pragma once
 
 #include <set>

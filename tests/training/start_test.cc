@@ -1,5 +1,5 @@
-// A start that fails leaves nothing half done: what is called next starts from the beginning, fails in the
-// same words while the fault is there, and works once it is mended.
+// A failed start leaves no partial state: the next call starts from the beginning, fails with the same
+// message while the fault exists, and works after it was corrected.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   arguments.save_strategy = "no";
   Trainer adapted(arguments);
   adapted.save_model(folder.path("adapter"));
-  // A tensor of another name, as long.
+  // A tensor with another name of the same length.
   const std::string file = folder.path("adapter") + "/adapter_model.safetensors";
   std::string text = read_file(file);
   const size_t at = text.find("lora_B");
@@ -52,7 +52,7 @@ TEST(Start, AnAdapterThatDoesNotFitIsRefusedEachTime) {
   EXPECT_FALSE(fs::exists(folder.path("saved")));
 }
 
-// The file is cut off behind its header between the construction and the start.
+// The file is truncated after its header between construction and start.
 TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
   const TestFolder folder("start_weights");
   const std::string base = write_tiny_base(folder);
@@ -71,7 +71,7 @@ TEST(Start, WeightsThatCannotBeReadAreReadOnceTheyAreWhole) {
     EXPECT_NE(message.find("model.safetensors"), std::string::npos) << message;
     EXPECT_EQ(refusal([&] { trainer.evaluate(); }, ErrorCode::kBadData), message);
     EXPECT_EQ(refusal([&] { trainer.start(); }, ErrorCode::kBadData), message);
-    // The same file, which the Trainer has open.
+    // The Trainer still has the same file open.
     std::ofstream(file, std::ios::binary) << whole;
     EXPECT_EQ(trainer.evaluate().at("eval_loss"), expected);
   }

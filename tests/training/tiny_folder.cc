@@ -50,7 +50,7 @@ Arguments tiny_arguments(const std::string& model, const std::string& output_dir
   arguments.logging_steps = 1;
   arguments.save_steps = 1;
   arguments.num_threads = 2;
-  // The same tests on a GPU: see CMakeLists.txt.
+  // The same tests run on a GPU: see CMakeLists.txt.
   if (const char* device = std::getenv("PLIMSOLL_TEST_DEVICE")) arguments.device = device;
   return arguments;
 }
@@ -62,7 +62,7 @@ std::string write_uneven_rows(const TestFolder& folder, int num_rows) {
   std::ofstream file(folder.path("rows.csv"));
   file << "sentence,label\n";
   for (int row = 0; row < num_rows; ++row) {
-    // A Weyl sequence: the same on every machine.
+    // A Weyl sequence gives the same numbers on every machine.
     const int mark = row * 17 % 31;
     const int num_words = mark % 3 == 0 ? 15 + mark % 6 : 1 + mark % 4;
     for (int word = 0; word < num_words; ++word) {

@@ -1,4 +1,5 @@
-// A model folder without weights and arguments for runs of some milliseconds, for tests of the training loop.
+// A model folder without weights, and arguments for runs of a few milliseconds, for tests of the training
+// loop.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +11,7 @@
 
 namespace plimsoll::testing {
 
-// A folder of this test alone, emptied first; removed when the object goes.
+// A folder for this test, emptied first and removed with the object.
 class TestFolder {
  public:
   explicit TestFolder(const std::string& name);
@@ -26,20 +27,21 @@ class TestFolder {
 // Writes FOLDER/model/config.json of a tiny BERT. Returns the folder.
 std::string write_tiny_model(const TestFolder& folder, double dropout = 0.1);
 
-// Twelve steps of two micro-batches over dummy data, with dropout and random order, a save after each.
+// Returns arguments for twelve steps of two micro-batches on dummy data, with dropout and random order, and a
+// save after each.
 Arguments tiny_arguments(const std::string& model, const std::string& output_dir);
 
-// Puts a vocabulary beside the model and writes rows of 1 to 20 words of one letter with two labels, a third
-// of them long, in an order that looks random. Returns the file.
+// Adds a vocabulary to the model and writes rows of 1 to 20 words of one letter with two labels, a third of
+// them long, in a pseudo-random order. Returns the file.
 std::string write_uneven_rows(const TestFolder& folder, int num_rows);
 
 std::string read_file(const std::string& path);
 
-// Writes FOLDER/base, a tiny model with weights, as one that adapters can be saved for. Returns the folder.
+// Writes FOLDER/base, a tiny model with weights, for which adapters can be saved. Returns the folder.
 std::string write_tiny_base(const TestFolder& folder);
 
-// The message of the error that a call ends with; a failure of the test where its code is another, or where
-// the call ends without one.
+// Returns the message of the error with which a call ends. The test fails if its code differs or the call
+// succeeds.
 std::string refusal(const std::function<void()>& call, ErrorCode code);
 
 }  // namespace plimsoll::testing

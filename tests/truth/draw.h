@@ -1,5 +1,5 @@
-// Numbers that depend on a seed and on how many were drawn before: the same on every machine, in the order of
-// the calls. Not thread-safe.
+// Random numbers that depend on a seed and the number of previous draws, equal on every machine. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace plimsoll::testing {
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t number) : seed_(seed), number_(number) {}
-  // Of low to high, both included.
+  // Returns an integer from low to high, both included.
   int64_t between(int64_t low, int64_t high) {
     const uint32_t word =
         philox4x32_10({static_cast<uint32_t>(number_), next_++, 0, 0}, {static_cast<uint32_t>(seed_), 11})[0];
@@ -19,7 +19,7 @@ class Draw {
   }
   bool coin() { return between(0, 1) == 1; }
   bool one_in(int64_t many) { return between(1, many) == 1; }
-  // An element of a list that is not empty.
+  // Returns an element of a list that is not empty.
   template <typename List>
   const auto& of(const List& list) {
     return list[static_cast<size_t>(between(0, static_cast<int64_t>(list.size()) - 1))];

@@ -23,7 +23,7 @@ int64_t nvml_used_bytes(const std::string& uuid) {
   return memory->used_bytes;
 }
 
-// The driver takes memory back a moment after a process has ended.
+// The driver frees memory with a delay after a process has ended.
 int64_t steady_bytes(const std::function<int64_t()>& used_bytes) {
   constexpr int kMostReadings = 100;
   constexpr std::chrono::milliseconds kApart{20};
@@ -61,7 +61,8 @@ void GpuGauge::watch() {
       const std::chrono::duration<double, std::milli> gap = now - last;
       held_.longest_gap_ms = std::max(held_.longest_gap_ms, gap.count());
       last = now;
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the last reading, of stop(), says why
+      // NOLINT(bugprone-empty-catch): the last reading, in stop(), reports the reason
+    } catch (const std::exception&) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -1,4 +1,4 @@
-// The gauge of truth_gpu_test.cc, on a card that a test makes up.
+// Tests the gauge of truth_gpu_test.cc with a simulated card.
 #include "tests/truth/gpu_gauge.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(GpuGauge, SeesTheMostThatWasHeldAndNotWhatOthersHold) {
   EXPECT_GT(held.longest_gap_ms, 0.0);
 }
 
-// Memory that goes back late is no memory of others.
+// Memory that is freed late must not count as memory of other processes.
 TEST(GpuGauge, WaitsUntilTheCardIsSteady) {
   std::atomic<int64_t> used{900};
   std::atomic<bool> falls{true};
@@ -61,7 +61,7 @@ TEST(GpuGauge, SaysWhyItCannotRead) {
     EXPECT_NE(std::string(error.what()).find("NVML does not say what the card GPU-0000"), std::string::npos)
         << error.what();
   }
-  // A single reading that fails is left out.
+  // A single failed reading is ignored.
   std::atomic<bool> fails{false};
   GpuGauge gauge([&]() -> int64_t {
     if (fails) throw std::runtime_error("busy");

@@ -1,6 +1,6 @@
-// What grows with the data or with the length of a run stands in the plan: names of many labels, a large file
-// while it is read, the log of many steps, the predictions for many rows, and a run of more epochs than
-// anybody can count.
+// Memory that grows with the data or the length of a run must be in the plan: names of many labels, a large
+// file while it is read, the log of many steps, the predictions for many rows, and a run with an enormous
+// number of epochs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string write_model(const TestFolder& folder) {
   return model;
 }
 
-// Rows of 80 bytes.
+// Writes rows of 80 bytes.
 std::string write_rows(const TestFolder& folder, int64_t num_rows) {
   std::string path = folder.path("rows.tsv");
   std::ofstream file(path);

@@ -5,8 +5,8 @@
 namespace plimsoll::testing {
 namespace {
 
-// Every update that there is, with states on the device and on the host. Their number has no divisor in
-// common with that of the precisions.
+// Every kind of update, with states on the device and on the host. Their number is coprime to that of the
+// precisions.
 const std::vector<Words>& optimizers() {
   static const std::vector<Words> all{
       {"--optim", "adamw_torch_fused"},
@@ -31,7 +31,7 @@ const std::vector<Words>& gpu_precisions() {
   return all;
 }
 
-// The references are slow, and compute fp32 alone here.
+// The references are slow, and compute only fp32 here.
 const std::vector<Words>& cpu_precisions() {
   static const std::vector<Words> all{{}, {"--bf16"}, {"--kernels", "ref"},
                                       {}, {"--bf16"}, {"--dtype", "bfloat16"}};

@@ -1,5 +1,5 @@
-// By what methods a random run trains: arguments of `plimsoll train` that the device has a meaning for. Some
-// sets of them contradict each other; who draws asks the program.
+// The methods of a random run: arguments of `plimsoll train` that apply to the device. Some sets contradict
+// each other; the caller asks the program.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ inline void append(Words& words, const std::string& name, int64_t value) {
   append(words, {"--" + name, std::to_string(value)});
 }
 
-// Precision and optimizer go by the number alone, so that numbers in a row have all of them: six precisions
-// on a GPU and thirteen optimizers meet in every pair. Any of them goes with the other.
+// Precision and optimizer depend only on the number, so consecutive numbers cover all of them: six precisions
+// on a GPU and thirteen optimizers occur in every pair. Any of them can be combined with the others.
 Words method_words_of(RunsOn device, uint64_t number);
 
-// The others: accumulation, clipping, updates in the backward pass, what is computed again or lies in the
-// host's memory, which part is trained, the loss in chunks, types of copies and gradients.
+// Draws the other methods: accumulation, clipping, updates in the backward pass, recomputation, host memory,
+// the trained part, the loss in chunks, types of copies and gradients.
 Words draw_method_arguments(RunsOn device, Draw& draw);
 
-// Of `plimsoll eval` on a GPU: in which 16 bits, by the number.
+// Arguments of `plimsoll eval` on a GPU: the 16-bit type, selected by the number.
 Words evaluation_words_of(uint64_t number);
 
 }  // namespace plimsoll::testing

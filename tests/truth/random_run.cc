@@ -42,8 +42,8 @@ Shape draw_shape(Draw& draw) {
   return shape;
 }
 
-// So many layers that what is captured of them weighs. Of those of BERT-base's size and more the deep ones
-// are left out: a run's time is that of making and saving its weights.
+// The model has many layers, so that its captured programs need considerable memory. Deep models of
+// BERT-base's size and more are excluded, because creating and saving their weights takes too long.
 Shape draw_deep_shape(Draw& draw) {
   constexpr int64_t kMostParameters = 160'000'000;
   Shape shape;
@@ -77,7 +77,7 @@ void write_vocabulary(const TestFolder& folder) {
   for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary << letter << "\n";
 }
 
-// Rows of 1 to `longest` words, so that batches fall into several buckets. Returns the data file.
+// Writes rows of 1 to `longest` words, so that batches use several buckets. Returns the data file.
 std::string write_texts(const std::string& path, Draw& draw, int64_t num_rows, int64_t longest,
                         int64_t num_labels) {
   std::ofstream rows(path);
@@ -98,7 +98,7 @@ Words dummy_arguments(int64_t num_rows, int64_t length, int64_t num_labels) {
   return words;
 }
 
-// Evaluation while training, which memory.json then counts, or at the end, or none.
+// Adds evaluation during training, which memory.json then includes, or at the end, or none.
 void append_evaluation(Words& words, Draw& draw, const Words& strategy) {
   if (draw.coin()) {
     append(words, strategy);
@@ -107,7 +107,7 @@ void append_evaluation(Words& words, Draw& draw, const Words& strategy) {
   }
 }
 
-// What is trained on, for how long and in which batches.
+// Draws the training data, the duration and the batches.
 Words draw_training(const TestFolder& folder, Draw& draw) {
   const int64_t num_rows = draw.between(20, 60);
   const int64_t length = draw.between(3, 100);
@@ -119,7 +119,7 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
     append(words, "max_steps", max_steps);
     append_evaluation(words, draw, {"--eval_strategy", "steps", "--eval_steps", std::to_string(max_steps)});
   } else {
-    // A whole epoch, so that the largest batch is among those that run.
+    // A complete epoch is needed, so that the largest batch runs.
     append(words, "num_train_epochs", 1);
     const int64_t num_other_rows = draw.between(num_labels, 20);
     const int64_t other_length = draw.between(3, 120);
@@ -137,7 +137,7 @@ Words draw_training(const TestFolder& folder, Draw& draw) {
   return words;
 }
 
-// Batches of one size, often enough for every segment to be captured and replayed.
+// Batches of one size, run often enough for every segment to be captured and replayed.
 Words draw_deep_training(Draw& draw) {
   const int64_t length = draw.between(16, 128);
   Words words = dummy_arguments(24, length, draw.between(2, 5));
@@ -152,8 +152,7 @@ Words draw_deep_training(Draw& draw) {
 Words draw_evaluation(const TestFolder& folder, Draw& draw) {
   const int64_t num_rows = draw.between(20, 60);
   const int64_t length = draw.between(3, 120);
-  constexpr int64_t num_labels =
-      2;  // the model's own, by the names that they have where config.json gives none
+  constexpr int64_t num_labels = 2;  // the model's own labels, with default names if config.json defines none
   write_vocabulary(folder);
   Words words{"--tokenizer_name", folder.path("model"), "--validation_file",
               write_texts(folder.path("texts.tsv"), draw, num_rows, length, num_labels)};
@@ -170,7 +169,7 @@ Plan plan_of(const Words& words) {
   return build_plan(prepare_run(arguments, purpose_of(words), {}, posix_file_system()).request);
 }
 
-// Why the program refuses these words; "" where it does not.
+// Returns the reason why the program refuses these arguments, or an empty string.
 std::string refusal_of(const Words& words) {
   try {
     plan_of(words);
@@ -192,7 +191,7 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
   Draw draw(seed, number);
   const bool on_gpu = device == RunsOn::kGpu;
   const bool only_evaluates = on_gpu && number % 8 == 5;
-  // Every precision has its turn: there are six.
+  // Each of the six precisions occurs.
   const bool is_deep = on_gpu && !only_evaluates && (number % 6 + number / 6) % 4 == 0;
   std::filesystem::create_directories(folder.path("model"));
   const Shape shape = is_deep ? draw_deep_shape(draw) : draw_shape(draw);
@@ -234,7 +233,8 @@ RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, R
 
 namespace {
 
-// What the plan says, built here from the same words. Returns the card's UUID, "" for a CPU.
+// Adds the figures of the plan, built here from the same arguments. Returns the card's UUID, or an empty
+// string for a CPU.
 std::string add_plan(const Words& words, MemoryTruth& truth) {
   const Arguments arguments = parse_arguments({words.begin() + 1, words.end()}).arguments;
   const Plan plan = plan_of(words);
@@ -261,7 +261,7 @@ double mib(int64_t bytes) {
   return static_cast<double>(bytes) / static_cast<double>(kMiB);
 }
 
-// The driver gives a card's memory out in pieces of two MiB.
+// The driver allocates the memory of a card in pieces of two MiB.
 constexpr int64_t kPiece = 2 * kMiB;
 
 void expect_held(const MemoryTruth& truth) {
@@ -286,7 +286,7 @@ void expect_held(const MemoryTruth& truth) {
   if (!truth.has_memory_file) return;
   EXPECT_GE(held.most_bytes + kPiece, truth.measured_bytes)
       << "the run says that it held more than was seen from outside: " << figures;
-  // An evaluation behind the last word of the run loads kernels of its own.
+  // An evaluation after the last measurement of the run loads further kernels.
   if (truth.evaluates_last) return;
   EXPECT_LE(held.most_bytes, truth.measured_bytes + truth.planned_graph_bytes + kPiece)
       << "what the run held at its end is not the most that it held: " << figures;
@@ -326,7 +326,7 @@ void expect_truth(const MemoryTruth& truth) {
   EXPECT_LE(truth.measured_bytes, truth.predicted_bytes);
   if (!truth.is_on_gpu) return;
   EXPECT_EQ(truth.predicted_bytes, truth.planned_total_bytes);
-  // What NVML counts comes within 1 % or 64 MiB of the prediction.
+  // NVML's figure is within 1 % or 64 MiB of the prediction.
   const int64_t slack = std::max<int64_t>(truth.predicted_bytes / 100, 64 * kMiB);
   EXPECT_GE(truth.measured_bytes, truth.predicted_bytes - slack);
 }

@@ -1,4 +1,4 @@
-// Runs of random shape by random methods, one process each, and what the plan promises about their memory.
+// Runs of random shape with random methods, one process each, and the plan's guarantees about their memory.
 #pragma once
 
 #include <cstdint>
@@ -13,55 +13,57 @@
 namespace plimsoll::testing {
 
 struct RandomRun {
-  Words words;          // of the whole command
+  Words words;          // of the complete command
   std::string summary;  // shape and methods, for people
-  int num_draws = 0;    // of methods: all but the last were refused by the program
+  int num_draws = 0;    // number of drawn sets; the program refused all but the last
 };
 
-// `plimsoll train`, and on a GPU every eighth number `plimsoll eval`, with a model's shape, batch, lengths,
-// loader, evaluation and methods drawn from (seed, number); its config.json and texts are written to
-// `folder`. On a GPU every fourth model has 12 to 24 layers. Throws where the program refuses many draws one
-// after the other, with its last reason.
+// Returns `plimsoll train`, and on a GPU for every eighth number `plimsoll eval`, with a model shape, batch,
+// lengths, loader, evaluation and methods drawn from (seed, number). Its config.json and texts are written to
+// `folder`. On a GPU every fourth model has 12 to 24 layers. Throws the last reason if the program refuses
+// many draws in a row.
 RandomRun random_run(const TestFolder& folder, uint64_t seed, uint64_t number, RunsOn device);
 
-// Where the tests of this process run: on the first GPU where PLIMSOLL_TEST_DEVICE is set.
+// Returns where the tests of this process run: on the first GPU if PLIMSOLL_TEST_DEVICE is set.
 RunsOn device_of_tests();
 
-// What one run was to hold, what it says that it held, and on a GPU what the card held meanwhile. Bytes.
+// The planned memory of a run, the memory that it reports, and on a GPU the memory in use on the card, in
+// bytes.
 struct MemoryTruth {
-  // Of the plan as this process builds it from the same words. What ran before memory.json was written: where
-  // its arena ends, and where its last tensor does; what lies behind that is scratch of kernels.
+  // From the plan that this process builds from the same arguments. For the programs that ran before
+  // memory.json was written: the end of their arena and of their last tensor; only scratch memory of kernels
+  // follows.
   bool is_on_gpu = false;
-  bool has_memory_file = true;  // not of `plimsoll eval`
-  bool evaluates_last = false;  // behind memory.json
+  bool has_memory_file = true;  // false for `plimsoll eval`
+  bool evaluates_last = false;  // after memory.json was written
   int64_t planned_arena_bytes = -1;
   int64_t planned_total_bytes = -1;
   int64_t planned_graph_bytes = -1;
   int64_t ran_end = -1;
   int64_t tensors_end = -1;
-  // Of memory.json.
+  // From memory.json.
   int64_t arena_bytes = -1;
   int64_t high_water_bytes = -1;
   int64_t written_bytes = -1;
   int64_t constant_bytes = -1;
   int64_t predicted_bytes = -1;
   int64_t measured_bytes = -1;
-  std::optional<GpuHeld> held = {};  // on a GPU
+  std::optional<GpuHeld> held = {};  // only on a GPU
   bool ok() const { return measured_bytes > 0 && arena_bytes > 0 && predicted_bytes > 0; }
 };
 
-// Runs it and reads memory.json from its output folder, FOLDER/out. On a GPU NVML is read meanwhile.
+// Runs it and reads memory.json from its output folder, FOLDER/out. On a GPU NVML is read during the run.
 MemoryTruth memory_of(const TestFolder& folder, const Words& words);
 
-// The arena is the planned one and in use up to the end of what ran, to the byte, and nothing is written
-// behind it. The last tensor is written to its end; behind it only scratch is, of which kernels may leave the
-// end unwritten (oneDNN asks for scratch by the shape of a product and does not write all of it). The process
-// never holds more than was predicted. On a GPU the most that NVML showed is that within 1 % or 64 MiB, and
-// what the run says at its end is the most: the arena is taken once, and of what is beside it only captured
-// programs are given back. Reports through GoogleTest.
+// Checks the following, reported through GoogleTest. The arena has the planned size and is used up to the end
+// of what ran, to the byte, and nothing is written after it. The last tensor is written to its end. Only
+// scratch memory follows, whose end kernels may leave unwritten (oneDNN requests scratch memory by the shape
+// of a product and does not write all of it). The process never uses more than predicted. On a GPU NVML's
+// maximum equals the prediction within 1 % or 64 MiB, and the figure that the run reports at its end is the
+// maximum: the arena is allocated once, and outside of it only captured programs are freed.
 void expect_truth(const MemoryTruth& truth);
 
-// "planned 642.1 MiB, held 611.3 at most, 611.3 at the end": of a run on a GPU.
+// Formats the memory of a run on a GPU: "planned 642.1 MiB, held 611.3 at most, 611.3 at the end".
 std::string describe_held(const MemoryTruth& truth);
 
 }  // namespace plimsoll::testing

@@ -1,5 +1,5 @@
-// The plan against NVML: random runs by every precision, every optimizer and every method on the first GPU,
-// one process each. Needs a card on which nobody else takes or gives back memory meanwhile.
+// Compares the plan with NVML: random runs with every precision, every optimizer and every method on the
+// first GPU, one process each. Needs a card on which no other process allocates or frees memory meanwhile.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

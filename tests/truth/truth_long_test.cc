@@ -1,7 +1,7 @@
-// The plan against the truth: two hundred small runs, and large ones that must also not be predicted too
-// high. Cases are independent of each other: GTEST_TOTAL_SHARDS splits them over processes. By hand, with
-// PLIMSOLL_TEST_DEVICE=cuda:0 and one process at a time, the two hundred run on a GPU, as those of
-// truth_gpu_test.cc do.
+// Compares the plan with measurements: two hundred small runs, and large ones whose prediction must not be
+// too high either. The cases are independent: GTEST_TOTAL_SHARDS distributes them over processes. To run the
+// two hundred on a GPU, as truth_gpu_test.cc does, set PLIMSOLL_TEST_DEVICE=cuda:0 and use one process at a
+// time.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST_P(TruthLong, TwoHundredRunsHoldWhatWasPlanned) {
 
 INSTANTIATE_TEST_SUITE_P(All, TruthLong, ::testing::Range(uint64_t{0}, kCases));
 
-// Runs over 500 MB whose batches all have the largest size.
+// Runs above 500 MB whose batches all have the largest size.
 TEST(TruthLarge, RunsUseNineTenthsOfWhatWasPredicted) {
   const TestFolder folder("truth_large");
   std::filesystem::create_directories(folder.path("model"));

@@ -1,4 +1,4 @@
-// The plan against the truth, in twelve runs.
+// Compares the plan with measurements in twelve runs.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
