@@ -67,11 +67,10 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
     const auto ended = static_cast<size_t>(op.attributes.integer_or("ended", 0));
     for (size_t k = 0; k < std::min(ended, to_host.size()); ++k) end_by(to_host[k], i);
     if (op.def != &copy_op()) continue;
-    const Space to = graph.value(op.outputs[0]).space;
+    const Space to = graph.value(op.outputs[CopyOp::kTo]).space;
     copies.push_back({.op = i, .end = static_cast<uint32_t>(graph.ops().size()), .to = to});
     if (to == Space::kHost) to_host.push_back(copies.size() - 1);
-    const auto count = static_cast<size_t>(op.attributes.integer("count"));
-    for (size_t k = 0; k < count; ++k) operand_of[op.inputs[k]].push_back(copies.size() - 1);
+    for (ValueId id : copied_values(op)) operand_of[id].push_back(copies.size() - 1);
     for (ValueId id : op.outputs) brought_by[id].push_back(copies.size() - 1);
   }
   return copies;

@@ -9,15 +9,14 @@
 namespace plimsoll {
 namespace {
 
-// What an op reads: of a copy's operands not those that it takes the place of or only waits for.
+// Returns the inputs that an op reads: of a copy, not those that it overwrites or waits for.
 std::span<const ValueId> read_by(const Op& op) {
-  const std::span<const ValueId> inputs = op.inputs;
-  if (op.def != &copy_op()) return inputs;
-  return inputs.first(static_cast<size_t>(op.attributes.integer("count")));
+  if (op.def != &copy_op()) return op.inputs;
+  return copied_values(op);
 }
 
 bool is_copy_to(const Graph& graph, const Op& op, Space space) {
-  return op.def == &copy_op() && graph.value(op.outputs[0]).space == space;
+  return op.def == &copy_op() && graph.value(op.outputs[CopyOp::kTo]).space == space;
 }
 
 }  // namespace
@@ -34,7 +33,7 @@ std::vector<bool> find_deferred_ops(const Graph& graph) {
   for (size_t i = 0; i < found.size(); ++i) {
     const Op& op = graph.ops()[i];
     found[i] = std::ranges::any_of(read_by(op), is_deferred) ||
-               (is_copy_to(graph, op, Space::kHost) && is_found(op.inputs[0]));
+               (is_copy_to(graph, op, Space::kHost) && is_found(op.inputs[CopyOp::kFrom]));
   }
   for (size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) continue;

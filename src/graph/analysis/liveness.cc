@@ -17,7 +17,7 @@ namespace {
 
 // Whether an op takes an operand for the place that it copies to, and does not read it.
 bool is_place(const Graph& graph, const Op& op, size_t input) {
-  if (op.def != &copy_op() || input < static_cast<size_t>(op.attributes.integer("count"))) return false;
+  if (op.def != &copy_op() || input < copied_values(op).size()) return false;
   return std::ranges::any_of(
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
@@ -75,8 +75,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
   }
   for (const CopyInFlight& copy : find_copies(graph)) {
     const Op& op = graph.ops()[copy.op];
-    const auto count = static_cast<std::ptrdiff_t>(op.attributes.integer("count"));
-    for (auto id = op.inputs.begin(); id != op.inputs.begin() + count; ++id) touch(*id, copy.end - 1);
+    for (ValueId id : copied_values(op)) touch(id, copy.end - 1);
     for (ValueId id : op.outputs) touch(id, copy.end - 1);
   }
   return lifetimes;

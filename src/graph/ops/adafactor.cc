@@ -14,6 +14,7 @@ namespace {
 class Adafactor final : public Update {
  public:
   std::string_view name() const override { return "adafactor"; }
+  OpWork work() const override { return OpWork::kFactoredUpdate; }
   // The gradient is read for the states, for the size of the update and for the update; the parameter once
   // more where it scales the rate.
   double bytes(const OpView& op, const Bucket& bucket) const override {

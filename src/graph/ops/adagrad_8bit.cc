@@ -10,6 +10,7 @@ namespace {
 class Adagrad8Bit final : public Update {
  public:
   std::string_view name() const override { return "adagrad_8bit"; }
+  OpWork work() const override { return OpWork::kUpdateOfCodes; }
 
  protected:
   int values_per_parameter(const OpView& op) const override { return 4 + copies(op); }

@@ -12,6 +12,7 @@ namespace {
 class Adamw8Bit final : public Update {
  public:
   std::string_view name() const override { return "adamw_8bit"; }
+  OpWork work() const override { return OpWork::kUpdateOfCodes; }
 
  protected:
   int values_per_parameter(const OpView& op) const override { return 6 + copies(op); }

@@ -23,6 +23,7 @@ class Attention final : public OpSchema, private AttentionOp {
   std::span<const InputOperand> inputs() const override { return kInputs; }
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
+  OpWork work() const override { return OpWork::kAttention; }
 
   std::vector<ValueType> output_types(const OpView& op) const override {
     const int64_t heads = op.attributes().integer("heads");
@@ -69,6 +70,7 @@ class AttentionBwd final : public OpSchema, private AttentionBwdOp {
   std::span<const InputOperand> inputs() const override { return kInputs; }
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kContraction; }
+  OpWork work() const override { return OpWork::kAttentionBackward; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     expect_operands(op.in_shape(kO) == op.in_shape(kDO), op, "qkv, cu_seqlens, rng, o[T,HD], lse, d_o[T,HD]");
     return {op.input(kQkv).type};

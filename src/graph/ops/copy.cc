@@ -19,6 +19,7 @@ class Copy final : public OpSchema, private CopyOp {
   std::span<const InputOperand> inputs() const override { return kInputs; }
   std::span<const OutputOperand> outputs() const override { return kOutputs; }
   OpGroup group() const override { return OpGroup::kDataMovement; }
+  OpWork work() const override { return OpWork::kCopy; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     const int n = count(op);
     const bool into = writes_older(op);
@@ -78,6 +79,10 @@ class Copy final : public OpSchema, private CopyOp {
 };
 
 }  // namespace
+
+std::span<const ValueId> copied_values(const Op& copy) {
+  return std::span(copy.inputs).first(static_cast<size_t>(copy.attributes.integer("count")));
+}
 
 const OpSchema& copy_op() {
   static const Copy op;

@@ -20,6 +20,14 @@ std::string_view op_group_name(OpGroup group) {
   return "?";
 }
 
+OpWork OpSchema::work() const {
+  return group() == OpGroup::kContraction ? OpWork::kProduct : OpWork::kElements;
+}
+
+bool OpSchema::is_update() const {
+  return work() == OpWork::kUpdate || work() == OpWork::kUpdateOfCodes || work() == OpWork::kFactoredUpdate;
+}
+
 double OpSchema::bytes(const OpView& op, const Bucket& bucket) const {
   double sum = 0;
   for (ValueId id : op.op.inputs) {

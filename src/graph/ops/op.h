@@ -19,6 +19,19 @@ namespace plimsoll {
 enum class OpGroup : uint8_t { kContraction, kNormalization, kElementWise, kDataMovement, kCommunication };
 std::string_view op_group_name(OpGroup group);
 
+// The kind of work by which the time of an op is estimated. kElements: each operand is read or written a few times, as by
+// element-wise ops, norms and losses.
+enum class OpWork : uint8_t {
+  kProduct,  // a contraction other than attention
+  kAttention,
+  kAttentionBackward,
+  kElements,
+  kUpdate,          // of parameters, by an optimizer
+  kUpdateOfCodes,   // with states in 8 bits
+  kFactoredUpdate,  // with sums over rows and columns (Adafactor)
+  kCopy,            // between memory spaces
+};
+
 // Floating-point operations and bytes read plus written, of one run in a bucket that is full.
 struct Cost {
   double flops = 0;
@@ -89,6 +102,12 @@ class OpSchema : public OpDef {
   virtual std::vector<ValueType> output_types(const OpView& op) const = 0;
 
   virtual OpGroup group() const = 0;
+  // By default kProduct for contractions and kElements for all others.
+  virtual OpWork work() const;
+  // Returns true for the op of an optimizer that updates parameters.
+  bool is_update() const;
+  bool is_copy() const { return work() == OpWork::kCopy; }
+  bool is_communication() const { return group() == OpGroup::kCommunication; }
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
   // Every operand read once and every output written once, unless the op says otherwise.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;

@@ -114,6 +114,20 @@ TEST(OperandTables, AccumulatingWithoutAFlagIsRefused) {
             std::string::npos);
 }
 
+TEST(OpWork, DefaultsFollowTheGroup) {
+  for (const OpSchema* op : all_ops()) {
+    const bool is_contraction = op->group() == OpGroup::kContraction;
+    const OpWork work = op->work();
+    const bool is_product =
+        work == OpWork::kProduct || work == OpWork::kAttention || work == OpWork::kAttentionBackward;
+    EXPECT_EQ(is_contraction, is_product) << op->name();
+    EXPECT_EQ(op->is_update(), op->inputs().front().name == "learning_rate") << op->name();
+  }
+  EXPECT_TRUE(adamw_8bit_op().is_update());
+  EXPECT_TRUE(copy_op().is_copy());
+  EXPECT_FALSE(cast_op().is_copy());
+}
+
 // Outputs that exist only under conditions: the gradients of a norm without residual and with dropout.
 TEST(OperandTables, ConditionalOutputsLeaveNoGap) {
   Graph graph;

@@ -288,6 +288,9 @@ const OpSchema& tanh_bwd_op();
 // The operands of a global_norm whose norm it is: all but the loss, whose finiteness counts alone.
 std::span<const ValueId> gradients_of_norm(const Op& norm);
 
+// The values that a copy reads: not those that it overwrites or only waits for.
+std::span<const ValueId> copied_values(const Op& copy);
+
 // Dropout with probability p at a site (base/philox.h); `rng` is i64[2]: seed, number of the micro-batch.
 struct DropoutSpec {
   double p = 0.0;

@@ -30,6 +30,7 @@ class Update : public OpSchema, public UpdateOp {
     return output % (values_per_parameter(op) - 1) == 0 ? kNewParameter : kNewState;
   }
   OpGroup group() const override { return OpGroup::kElementWise; }
+  OpWork work() const override { return OpWork::kUpdate; }
   std::vector<ValueType> output_types(const OpView& op) const override {
     const int stride = values_per_parameter(op);
     std::vector<ValueType> types;

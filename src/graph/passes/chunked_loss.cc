@@ -1,77 +1,61 @@
 #include <algorithm>
 #include <optional>
 
-#include "graph/analysis/dependence.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
+#include "graph/passes/rewriter.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{16} << 20;
-// Fewer rows would leave a product's tiles unfilled; chunks that are multiples of it begin where tiles do.
+// Fewer rows would leave the tiles of a product unfilled. Chunks of a multiple of these rows begin where tiles begin.
 constexpr int64_t kTileRows = 16;
 
-// Runs on a forward graph. What stands for the classifier's last product, a cast of its result and the loss
-// reads what these read, and stands where the loss stood.
+// Runs on a forward graph. The fused op replaces the classifier's last product, a cast of its result and the loss. It
+// reads their inputs and takes the place of the loss.
 class ChunkedLoss {
  public:
   ChunkedLoss(Graph& graph, const Bucket& bucket, int64_t most_bytes)
-      : graph_(graph), bucket_(bucket), most_bytes_(most_bytes), readers_(find_readers(graph)) {}
+      : rewriter_(graph), bucket_(bucket), most_bytes_(most_bytes) {}
 
   void run() {
-    std::vector<bool> dead(graph_.ops().size(), false);
-    for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
-      if (graph_.ops()[i].def != &softmax_cross_entropy_op()) continue;
-      const ValueId logits = graph_.ops()[i].inputs[0];
-      if (graph_.value(logits).bytes(bucket_) <= most_bytes_) continue;
-      std::optional<uint32_t> product = only_for(i, logits);
-      std::optional<uint32_t> cast;
-      if (product && graph_.ops()[*product].def == &cast_op()) {
-        cast = product;
-        product = only_for(*cast, graph_.ops()[*cast].inputs[0]);
-      }
-      if (!product || !is_linear(graph_.ops()[*product])) continue;
-      graph_.ops()[i] = fused(graph_.ops()[*product], graph_.ops()[i]);
-      dead[*product] = true;
-      if (cast) dead[*cast] = true;
+    for (uint32_t i = 0; i < rewriter_.num_ops(); ++i) {
+      if (!rewriter_.is(i, softmax_cross_entropy_op())) continue;
+      const ValueId logits = rewriter_.op(i).inputs[ClassLossOp::kLogits];
+      if (graph().value(logits).bytes(bucket_) <= most_bytes_) continue;
+      const auto cast = rewriter_.find_producer(i, logits, cast_op());
+      const auto product =
+          cast ? rewriter_.find_producer(*cast, rewriter_.op(*cast).inputs[CastOp::kX], matmul_op())
+               : rewriter_.find_producer(i, logits, matmul_op());
+      if (!product || !is_linear(rewriter_.op(*product))) continue;
+      rewriter_.replace(i, fused(rewriter_.op(*product), rewriter_.op(i)));
+      rewriter_.remove(*product);
+      if (cast) rewriter_.remove(*cast);
     }
-    std::vector<Op> ops;
-    for (size_t i = 0; i < graph_.ops().size(); ++i) {
-      if (!dead[i]) ops.push_back(std::move(graph_.ops()[i]));
-    }
-    graph_.replace_ops(std::move(ops));
-    graph_.drop_unused_values();
+    rewriter_.apply();
   }
 
  private:
-  // The op that produces a value which only `reader` reads.
-  std::optional<uint32_t> only_for(uint32_t reader, ValueId id) const {
-    const Value& value = graph_.value(id);
-    const auto& readers = readers_[index_of(id)];
-    const bool is_read_elsewhere = readers.size() != 1 || readers[0] != reader;
-    if (value.producer == kNoOp || value.storage != Storage::kTransient || is_read_elsewhere)
-      return std::nullopt;
-    return static_cast<uint32_t>(value.producer);
-  }
+  const Graph& graph() const { return rewriter_.graph(); }
 
-  // x w^T (+ bias) in the type of x, of rows that are no tokens.
+  // Returns true for x w^T (+ bias) in the type of x, if the rows of x are not tokens.
   bool is_linear(const Op& op) const {
-    return op.def == &matmul_op() && op.attributes.integer("ta") == 0 && op.attributes.integer("tb") == 1 &&
-           op.inputs[3] == kNoValue && !op.attributes.has("dtype") &&
-           !graph_.value(op.inputs[0]).type.shape.has_token_rows() &&
-           !graph_.value(op.inputs[1]).type.shape.depends_on_bucket();
+    return op.attributes.integer("ta") == 0 && op.attributes.integer("tb") == 1 &&
+           op.inputs[MatmulOp::kInto] == kNoValue && !op.attributes.has("dtype") &&
+           !graph().value(op.inputs[MatmulOp::kA]).type.shape.has_token_rows() &&
+           !graph().value(op.inputs[MatmulOp::kB]).type.shape.depends_on_bucket();
   }
 
   Op fused(const Op& product, const Op& loss) const {
-    const Value& logits = graph_.value(loss.inputs[0]);
+    const Value& logits = graph().value(loss.inputs[ClassLossOp::kLogits]);
     const int64_t rows = logits.type.shape[0].at(bucket_);
-    Op op{.def = &linear_cross_entropy_op(),
-          .inputs = {product.inputs[0], product.inputs[1], product.inputs[2], loss.inputs[1], loss.inputs[2]},
-          .outputs = loss.outputs,
-          .attributes = loss.attributes,
-          .segment = loss.segment,
-          .module = product.module};
+    Op op = op_instead_of(
+        loss, linear_cross_entropy_op(),
+        {product.inputs[MatmulOp::kA], product.inputs[MatmulOp::kB], product.inputs[MatmulOp::kBias],
+         loss.inputs[ClassLossOp::kLabels], loss.inputs[ClassLossOp::kDenominator]},
+        loss.attributes);
+    op.module = product.module;
     const int64_t row_bytes = rows > 0 ? logits.bytes(bucket_) / rows : 1;
     op.attributes.set("chunk_rows", loss_chunk_rows(rows, row_bytes));
     if (product.attributes.has("gradient_dtype"))
@@ -79,10 +63,9 @@ class ChunkedLoss {
     return op;
   }
 
-  Graph& graph_;
+  Rewriter rewriter_;
   Bucket bucket_;
   int64_t most_bytes_;
-  std::vector<std::vector<uint32_t>> readers_;
 };
 
 }  // namespace

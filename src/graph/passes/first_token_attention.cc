@@ -1,55 +1,58 @@
-#include "graph/analysis/dependence.h"
+#include <utility>
+
 #include "graph/ops/ops.h"
-#include "graph/passes/linear.h"
+#include "graph/passes/linear_pattern.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
 namespace {
 
-// Every row of its sequence, without dropout, and the sequences are those of the first tokens.
+// Returns true if every row attends to all rows of its sequence, without dropout, and if the sequences are those of
+// the first tokens.
 bool sees_all(const Op& attention, ValueId cu_seqlens) {
   return attention.attributes.integer("causal") == 0 && attention.attributes.integer("lse") == 0 &&
-         attention.attributes.number("p") == 0.0 && attention.inputs[1] == cu_seqlens;
+         attention.attributes.number("p") == 0.0 && attention.inputs[AttentionOp::kCuSeqlens] == cu_seqlens;
 }
 
-// Runs on a forward graph that is not differentiated, behind unread_rows, which leaves first_token as the one
-// reader of the last attention. The fused op stands where first_token stood.
+// Runs on a forward graph that is not differentiated, after unread_rows, which leaves first_token as the only reader of
+// the last attention. The fused op takes the place of first_token.
 void fuse_first_token_attention(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
-  const Readers readers = find_readers(graph);
-  std::vector<bool> dead(graph.ops().size(), false);
-  for (Op& op : graph.ops()) {
-    if (op.def != &first_token_op()) continue;
-    const auto attention = find_with_one_reader(graph, readers, op.inputs[0], attention_op());
-    if (!attention || !sees_all(graph.ops()[*attention], op.inputs[1])) continue;
-    const Op& all = graph.ops()[*attention];
-    const auto product = find_linear_with_one_reader(graph, readers, all.inputs[0], LinearBias::kWith);
+  Rewriter rewriter(graph);
+  for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
+    if (!rewriter.is(i, first_token_op())) continue;
+    const Op& first_token = rewriter.op(i);
+    const ValueId cu_seqlens = first_token.inputs[FirstTokenOp::kCuSeqlens];
+    const auto attention = rewriter.find_producer(i, first_token.inputs[FirstTokenOp::kX], attention_op());
+    if (!attention || !sees_all(rewriter.op(*attention), cu_seqlens)) continue;
+    const Op& all = rewriter.op(*attention);
+    const auto product = find_linear(rewriter, *attention, all.inputs[AttentionOp::kQkv], LinearBias::kWith);
     if (!product) continue;
-    const Op& qkv = graph.ops()[*product];
-    Op fused{
-        .def = &first_token_attention_op(),
-        .inputs = {qkv.inputs[0], qkv.inputs[1], qkv.inputs[2], op.inputs[1]},
-        .outputs = op.outputs,
-        .attributes = {{"heads", all.attributes.integer("heads")}, {"scale", all.attributes.number("scale")}},
-        .segment = op.segment,
-        .module = all.module};
+    const Op& qkv = rewriter.op(*product);
+    Op fused = op_instead_of(
+        first_token, first_token_attention_op(),
+        {qkv.inputs[MatmulOp::kA], qkv.inputs[MatmulOp::kB], qkv.inputs[MatmulOp::kBias], cu_seqlens},
+        {{"heads", all.attributes.integer("heads")}, {"scale", all.attributes.number("scale")}});
+    fused.module = all.module;
     if (!has_kernel({graph, fused})) continue;
-    op = std::move(fused);
-    dead[*attention] = dead[*product] = true;
+    rewriter.replace(i, std::move(fused));
+    rewriter.remove(*attention);
+    rewriter.remove(*product);
   }
-  remove_ops(graph, dead);
+  rewriter.apply();
 }
 
 }  // namespace
 
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel) {
-  return {.name = "first_token_attention",
-          .numerics = Numerics::kChanging,
-          .help =
-              "where no gradient is taken, the last attention is computed for first tokens alone, without "
-              "the keys and values of all others",
-          .run = [has_kernel = std::move(has_kernel)](Graph& graph) {
-            fuse_first_token_attention(graph, has_kernel);
-          }};
+  return {
+      .name = "first_token_attention",
+      .numerics = Numerics::kChanging,
+      .help =
+          "in programs without gradients, the last attention is computed for first tokens only, without the "
+          "keys and values of the others",
+      .run = [has_kernel = std::move(has_kernel)](Graph& graph) {
+        fuse_first_token_attention(graph, has_kernel);
+      }};
 }
 
 }  // namespace plimsoll

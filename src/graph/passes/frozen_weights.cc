@@ -18,8 +18,8 @@ void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) 
   for (const Op& op : graph.ops()) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] == kNoValue) continue;
-      const bool by_product =
-          op.def == &matmul_op() && i == 1 && graph.value(op.inputs[0]).type.dtype == dtype;
+      const bool by_product = op.def == &matmul_op() && i == MatmulOp::kB &&
+                              graph.value(op.inputs[MatmulOp::kA]).type.dtype == dtype;
       read[index_of(op.inputs[i])] = true;
       if (!by_product) lowers[index_of(op.inputs[i])] = false;
     }

@@ -1,31 +1,29 @@
-#include "graph/analysis/dependence.h"
+#include <utility>
+
 #include "graph/ops/ops.h"
-#include "graph/passes/linear.h"
+#include "graph/passes/linear_pattern.h"
 #include "graph/passes/pass.h"
 
 namespace plimsoll {
 namespace {
 
-// Runs on a forward graph that is not differentiated. The fused op stands where the activation stood.
+// Runs on a forward graph that is not differentiated. The fused op takes the place of the activation.
 void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& has_kernel) {
-  const auto readers = find_readers(graph);
-  std::vector<bool> dead(graph.ops().size(), false);
-  for (Op& op : graph.ops()) {
-    if (op.def != &bias_gelu_op()) continue;
-    const auto producer = find_linear_with_one_reader(graph, readers, op.inputs[0], LinearBias::kWithout);
+  Rewriter rewriter(graph);
+  for (uint32_t i = 0; i < rewriter.num_ops(); ++i) {
+    if (!rewriter.is(i, bias_gelu_op())) continue;
+    const Op& gelu = rewriter.op(i);
+    const auto producer = find_linear(rewriter, i, gelu.inputs[BiasGeluOp::kH], LinearBias::kWithout);
     if (!producer) continue;
-    const Op& product = graph.ops()[*producer];
-    Op fused{.def = &linear_gelu_op(),
-             .inputs = {product.inputs[0], product.inputs[1], op.inputs[1]},
-             .outputs = op.outputs,
-             .attributes = {},
-             .segment = op.segment,
-             .module = op.module};
+    const Op& product = rewriter.op(*producer);
+    Op fused = op_instead_of(
+        gelu, linear_gelu_op(),
+        {product.inputs[MatmulOp::kA], product.inputs[MatmulOp::kB], gelu.inputs[BiasGeluOp::kBias]});
     if (!has_kernel({graph, fused})) continue;
-    op = std::move(fused);
-    dead[*producer] = true;
+    rewriter.replace(i, std::move(fused));
+    rewriter.remove(*producer);
   }
-  remove_ops(graph, dead);
+  rewriter.apply();
 }
 
 }  // namespace
@@ -33,7 +31,7 @@ void fuse_linear_gelu(Graph& graph, const std::function<bool(const OpView&)>& ha
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel) {
   return {.name = "linear_gelu",
           .numerics = Numerics::kChanging,
-          .help = "where no gradient is taken, a product and the bias and GELU behind it are one op",
+          .help = "in programs without gradients, a product and the bias and GELU that follow it are one op",
           .run = [has_kernel = std::move(has_kernel)](Graph& graph) { fuse_linear_gelu(graph, has_kernel); }};
 }
 

@@ -4,8 +4,11 @@
 namespace plimsoll {
 namespace {
 
-bool is_loss(const Op& op) {
-  return op.def == &log_softmax_op() || op.def == &bce_with_logits_op() || op.def == &mse_op();
+// The input of a loss that is computed from activations, or -1 for any other op.
+int logits_input(const Op& op) {
+  if (op.def == &log_softmax_op()) return LogSoftmaxOp::kX;
+  if (op.def == &bce_with_logits_op() || op.def == &mse_op()) return ElementLossOp::kLogits;
+  return -1;
 }
 
 // Activations change their type where they are born, at the embeddings; every later type follows by
@@ -16,8 +19,9 @@ void lower_activations(Graph& graph, DType dtype) {
   std::vector<Op> old_ops = graph.ops();
   for (Op& op : old_ops) {
     if (op.def == &embedding_sum_op()) op.attributes.set("dtype", std::string(dtype_name(dtype)));
-    if (is_loss(op)) {
-      const ValueId logits = op.inputs[0];
+    if (const int input = logits_input(op); input >= 0) {
+      ValueId& read = op.inputs[static_cast<size_t>(input)];
+      const ValueId logits = read;
       const ValueType wanted{DType::kF32, graph.value(logits).type.shape};
       const std::string name = graph.value(logits).name;
       graph.rename(logits, graph.unique_name(name + "." + std::string(dtype_name(dtype))));
@@ -29,7 +33,7 @@ void lower_activations(Graph& graph, DType dtype) {
                      .attributes = {{"dtype", std::string(dtype_name(DType::kF32))}},
                      .segment = op.segment,
                      .module = op.module});
-      op.inputs[0] = cast;
+      read = cast;
     }
     const std::vector<ValueType> types = op.def->infer({graph, op});
     for (size_t i = 0; i < types.size(); ++i) graph.value(op.outputs[i]).type = types[i];

@@ -13,7 +13,7 @@ bool only_products_read(const Graph& graph, ValueId weight) {
   for (const Op& op : graph.ops()) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       if (op.inputs[i] != weight) continue;
-      if (op.def != &matmul_op() || i != 1) return false;
+      if (op.def != &matmul_op() || i != MatmulOp::kB) return false;
       any = true;
     }
   }
@@ -22,7 +22,7 @@ bool only_products_read(const Graph& graph, ValueId weight) {
 
 struct Arrays {
   const QuantizedWeight* weight = nullptr;
-  std::vector<ValueId> values;  // codes, scales, second scales, offsets
+  std::vector<ValueId> values;  // the inputs of dequantize
   int64_t rows = 0;
   int64_t columns = 0;
 };
@@ -59,18 +59,19 @@ void quantize(Graph& graph, const std::string& format, const std::vector<Quantiz
   const std::vector<Op> old_ops = graph.ops();
   graph.replace_ops({});
   for (Op op : old_ops) {
-    const auto arrays = op.def == &matmul_op() ? arrays_of.find(op.inputs[1]) : arrays_of.end();
+    const auto arrays = op.def == &matmul_op() ? arrays_of.find(op.inputs[MatmulOp::kB]) : arrays_of.end();
     if (arrays != arrays_of.end()) {
       graph.set_current_module(op.module);
       graph.set_segment(op.segment);
       const Arrays& held = arrays->second;
-      op.inputs[1] = emit(graph, dequantize_op(), held.values,
-                          {{"format", format},
-                           {"rows", held.rows},
-                           {"columns", held.columns},
-                           {"parts", held.weight->parts},
-                           {"dtype", std::string(dtype_name(graph.value(op.inputs[0]).type.dtype))}},
-                          held.weight->name + ".numbers");
+      op.inputs[MatmulOp::kB] =
+          emit(graph, dequantize_op(), held.values,
+               {{"format", format},
+                {"rows", held.rows},
+                {"columns", held.columns},
+                {"parts", held.weight->parts},
+                {"dtype", std::string(dtype_name(graph.value(op.inputs[MatmulOp::kA]).type.dtype))}},
+               held.weight->name + ".numbers");
     }
     graph.ops().push_back(std::move(op));
   }

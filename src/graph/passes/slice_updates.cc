@@ -40,7 +40,7 @@ class SliceUpdates {
         cut_update(*update, op);
       } else if (op.def == &global_norm_op()) {
         cut_norm(op);
-      } else if (op.def != &embedding_bwd_op() || !by_rows_.contains(op.outputs[0])) {
+      } else if (op.def != &embedding_bwd_op() || !by_rows_.contains(op.outputs[EmbeddingBwdOp::kDTable])) {
         ops_.push_back(op);
       }
     }
@@ -71,7 +71,7 @@ class SliceUpdates {
       return false;
     const Op& producer = graph_.op(value.producer);
     if (producer.def != &embedding_bwd_op() || producer.segment != Segment::kBackward ||
-        producer.inputs[2] != kNoValue) {
+        producer.inputs[EmbeddingBwdOp::kInto] != kNoValue) {
       return false;
     }
     const auto& readers = readers_[index_of(gradient)];
@@ -85,7 +85,7 @@ class SliceUpdates {
     const auto* update = dynamic_cast<const Update*>(op.def);
     if (update == nullptr || !update->is_element_wise()) return;
     const auto stride = static_cast<size_t>(update->stride({graph_, op}));
-    for (size_t i = 4; i < op.inputs.size(); i += stride) {
+    for (size_t i = UpdateOp::kParameter; i < op.inputs.size(); i += stride) {
       std::vector<Slice> slices = slices_of(op.inputs[i]);
       if (slices.size() > 1 && is_gradient_by_rows(op, op.inputs[i + 1]))
         by_rows_.emplace(op.inputs[i + 1],
@@ -135,7 +135,7 @@ class SliceUpdates {
           output = add_like(output, ".rows");
           graph_.value(output).storage = Storage::kTransient;
         }
-        joined.inputs.push_back(part.outputs[0]);
+        joined.inputs.push_back(part.outputs[GlobalNormOp::kNorm]);
         ops_.push_back(std::move(part));
       }
     }
@@ -148,8 +148,9 @@ class SliceUpdates {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
     };
     Op part = op;
-    part.inputs.assign(op.inputs.begin(), op.inputs.begin() + 4);
-    part.inputs.insert(part.inputs.end(), at(op.inputs, 4 + first * stride), at(op.inputs, 4 + end * stride));
+    part.inputs.assign(op.inputs.begin(), op.inputs.begin() + UpdateOp::kParameter);
+    part.inputs.insert(part.inputs.end(), at(op.inputs, UpdateOp::kParameter + first * stride),
+                       at(op.inputs, UpdateOp::kParameter + end * stride));
     part.outputs.assign(at(op.outputs, first * (stride - 1)), at(op.outputs, end * (stride - 1)));
     // Sites of noise follow each other as the parameters of the whole op do.
     if (op.attributes.has("noise_site"))
@@ -159,12 +160,13 @@ class SliceUpdates {
 
   void cut_update(const Update& update, const Op& op) {
     const auto stride = static_cast<size_t>(update.stride({graph_, op}));
-    const size_t count = (op.inputs.size() - 4) / stride;
+    const size_t count = (op.inputs.size() - UpdateOp::kParameter) / stride;
     size_t first = 0;  // of the parameters that stay together
     for (size_t k = 0; k < count && update.is_element_wise(); ++k) {
-      const std::vector<Slice> slices = slices_of(op.inputs[4 + k * stride]);
-      const bool is_cut = slices.size() > 1 &&
-                          (which_ == SlicedUpdates::kAll || by_rows_.contains(op.inputs[5 + k * stride]));
+      const std::vector<Slice> slices = slices_of(op.inputs[UpdateOp::kParameter + k * stride]);
+      const bool is_cut =
+          slices.size() > 1 &&
+          (which_ == SlicedUpdates::kAll || by_rows_.contains(op.inputs[UpdateOp::kGradient + k * stride]));
       if (!is_cut) continue;
       if (first < k) ops_.push_back(with_parameters(op, stride, first, k));
       add_slices(with_parameters(op, stride, k, k + 1), slices);
@@ -177,22 +179,26 @@ class SliceUpdates {
     }
   }
 
-  // `op` updates one parameter.
+  // The input of an update of which output k is the new version.
+  size_t replaced_input(const Op& op, size_t k) const {
+    return static_cast<size_t>(schema_of(op).writes_into({graph_, op}, static_cast<int>(k)));
+  }
+
+  // Requires: `op` updates one parameter.
   void add_slices(const Op& op, const std::vector<Slice>& slices) {
     Op part = op;
-    const ValueId gradient = op.inputs[5];
+    const ValueId gradient = op.inputs[UpdateOp::kGradient];
     for (const Slice& slice : slices) {
-      if (by_rows_.contains(gradient)) part.inputs[5] = add_rows(gradient, slice);
+      if (by_rows_.contains(gradient)) part.inputs[UpdateOp::kGradient] = add_rows(gradient, slice);
       set_slice(part.attributes, slice);
       part.outputs = op.outputs;
-      // Outputs are the new versions of all inputs but the gradient.
       for (size_t k = 0; k < op.outputs.size(); ++k) {
-        ValueId& older = part.inputs[k == 0 ? 4 : k + 5];
+        const ValueId older = part.inputs[replaced_input(op, k)];
         if (&slice != &slices.back()) part.outputs[k] = add_like(op.outputs[k], ".slice");
         graph_.value(part.outputs[k]).version_of = older;
       }
       ops_.push_back(part);
-      for (size_t k = 0; k < op.outputs.size(); ++k) part.inputs[k == 0 ? 4 : k + 5] = part.outputs[k];
+      for (size_t k = 0; k < op.outputs.size(); ++k) part.inputs[replaced_input(op, k)] = part.outputs[k];
     }
   }
 

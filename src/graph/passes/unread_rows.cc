@@ -27,8 +27,8 @@ class UnreadRows {
       for (ValueId& id : op.inputs) {
         if (const auto it = replacement.find(id); it != replacement.end()) id = it->second;
       }
-      if (op.def == &first_token_op() && is_born_narrow(op.inputs[0])) {
-        replacement.emplace(op.outputs[0], op.inputs[0]);
+      if (op.def == &first_token_op() && is_born_narrow(op.inputs[FirstTokenOp::kX])) {
+        replacement.emplace(op.outputs[FirstTokenOp::kY], op.inputs[FirstTokenOp::kX]);
         continue;
       }
       if (narrow_[i]) {
@@ -49,8 +49,8 @@ class UnreadRows {
   void find_narrow_ops() {
     for (size_t i = graph_.ops().size(); i-- > 0;) {
       const Op& op = graph_.ops()[i];
-      if (op.def == &first_token_op()) cu_seqlens_ = op.inputs[1];
-      narrow_[i] = graph_.value(op.outputs[0]).type.shape.has_token_rows() &&
+      if (op.def == &first_token_op()) cu_seqlens_ = op.inputs[FirstTokenOp::kCuSeqlens];
+      narrow_[i] = graph_.value(op.outputs.front()).type.shape.has_token_rows() &&
                    schema_of(op).works_row_by_row({graph_, op}) && only_first_rows_are_read(op);
     }
   }

@@ -135,7 +135,7 @@ class UpdatesAtUse {
       if (graph_.value(id).storage != Storage::kInput) std::ranges::replace(update.inputs, id, left(id));
     }
     update.segment = Segment::kForward;
-    update.module = graph_.value(root_of(graph_, update.outputs[0])).module;
+    update.module = graph_.value(root_of(graph_, update.outputs[UpdateOp::kNewParameter])).module;
   }
 
   std::vector<Op> reordered() {

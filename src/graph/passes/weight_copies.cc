@@ -25,10 +25,10 @@ void use_copies(Graph& graph, DType gradients) {
   std::vector<Op> ops = graph.ops();
   for (Op& op : ops) {
     if (op.def != &matmul_op()) continue;
-    const DType dtype = graph.value(op.inputs[0]).type.dtype;
+    const DType dtype = graph.value(op.inputs[MatmulOp::kA]).type.dtype;
     if (dtype == DType::kF32 || dtype == DType::kF64) continue;
-    use_copy(graph, op, 1, dtype);
-    use_copy(graph, op, 2, dtype);
+    use_copy(graph, op, MatmulOp::kB, dtype);
+    use_copy(graph, op, MatmulOp::kBias, dtype);
     if (gradients != dtype) op.attributes.set("gradient_dtype", std::string(dtype_name(gradients)));
   }
   graph.replace_ops(std::move(ops));

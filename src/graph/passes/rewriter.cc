@@ -1,0 +1,47 @@
+#include "graph/passes/rewriter.h"
+
+#include "graph/analysis/dependence.h"
+
+namespace plimsoll {
+
+Rewriter::Rewriter(Graph& graph)
+    : graph_(graph), readers_(find_readers(graph)), removed_(graph.ops().size(), false) {}
+
+std::optional<uint32_t> Rewriter::find_producer(uint32_t reader, ValueId id, const OpSchema& def) const {
+  if (id == kNoValue) return std::nullopt;
+  const Value& value = graph_.value(id);
+  if (value.producer == kNoOp || value.storage != Storage::kTransient) return std::nullopt;
+  const auto producer = static_cast<uint32_t>(value.producer);
+  const std::vector<uint32_t>& readers = readers_[index_of(id)];
+  if (!is(producer, def) || readers.size() != 1 || readers[0] != reader) return std::nullopt;
+  return producer;
+}
+
+bool Rewriter::is_unread(ValueId id) const {
+  return graph_.value(id).storage == Storage::kTransient && readers_[index_of(id)].empty();
+}
+
+void Rewriter::apply() {
+  std::vector<Op> ops;
+  ops.reserve(graph_.ops().size());
+  size_t next = 0;
+  for (uint32_t i = 0; i < num_ops(); ++i) {
+    for (; next < inserted_.size() && inserted_[next].first == i; ++next)
+      ops.push_back(std::move(inserted_[next].second));
+    if (!removed_[i]) ops.push_back(std::move(graph_.ops()[i]));
+  }
+  graph_.replace_ops(std::move(ops));
+  graph_.drop_unused_values();
+}
+
+Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
+                 Attributes attributes) {
+  return {.def = &def,
+          .inputs = std::move(inputs),
+          .outputs = replaced.outputs,
+          .attributes = std::move(attributes),
+          .segment = replaced.segment,
+          .module = replaced.module};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,52 @@
+// Pattern matching and replacement for passes that fuse ops: finds producers that feed one reader, and collects
+// replacements, insertions and removals by the positions of the original graph. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "graph/ops/op.h"
+
+namespace plimsoll {
+
+class Rewriter {
+ public:
+  // The rewriter refers to the graph, whose ops must not be added, removed or moved by others before apply().
+  explicit Rewriter(Graph& graph);
+
+  const Graph& graph() const { return graph_; }
+  uint32_t num_ops() const { return static_cast<uint32_t>(graph_.ops().size()); }
+  const Op& op(uint32_t at) const { return graph_.ops()[at]; }
+  // Returns true if the op at this position has the definition `def` and was not removed.
+  bool is(uint32_t at, const OpSchema& def) const { return !removed_[at] && op(at).def == &def; }
+
+  // Returns the position of the op that produces `id` if it has the definition `def` and if only the op at `reader`
+  // reads the value, which is transient.
+  std::optional<uint32_t> find_producer(uint32_t reader, ValueId id, const OpSchema& def) const;
+  // Returns true if no op reads the value, and neither does the host.
+  bool is_unread(ValueId id) const;
+
+  // Replaces the op at this position. The change is visible at once; removals and insertions are not.
+  void replace(uint32_t at, Op op) { graph_.ops()[at] = std::move(op); }
+  void remove(uint32_t at) { removed_[at] = true; }
+  // Requires: positions of calls ascend.
+  void insert_before(uint32_t at, Op op) { inserted_.emplace_back(at, std::move(op)); }
+
+  // Changes the graph accordingly and drops the values that no op reads or produces any more.
+  void apply();
+
+ private:
+  Graph& graph_;
+  std::vector<std::vector<uint32_t>> readers_;
+  std::vector<bool> removed_;
+  std::vector<std::pair<uint32_t, Op>> inserted_;
+};
+
+// Returns an op that produces what `replaced` produces, in its segment and module.
+Op op_instead_of(const Op& replaced, const OpSchema& def, std::vector<ValueId> inputs,
+                 Attributes attributes = {});
+
+}  // namespace plimsoll
