@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "graph/ir/text.h"
+#include "graph/ir/graph_text.h"
 #include "graph/ops/ops.h"
 #include "tests/spine/step_cases.h"
 #include "tests/spine/tiny_run.h"

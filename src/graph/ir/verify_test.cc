@@ -5,8 +5,8 @@
 
 #include <functional>
 
+#include "graph/ir/graph_text.h"
 #include "graph/ir/testing/test_ops.h"
-#include "graph/ir/text.h"
 
 namespace plimsoll {
 namespace {

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// The definition of that name, or null; the signature of OpLookup (graph/ir/text.h).
+// The definition of that name, or null; the signature of OpLookup (graph/ir/graph_text.h).
 const OpDef* find_op(std::string_view name);
 // Every definition, in alphabetical order.
 std::span<const OpSchema* const> all_ops();

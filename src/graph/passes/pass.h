@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graph/ir/graph.h"
-#include "graph/passes/recompute.h"
+#include "graph/passes/recompute_pass.h"
 #include "graph/passes/saved_transfers.h"
 #include "graph/passes/transfer_schedule.h"
 
@@ -85,41 +85,41 @@ struct PassInfo {
 };
 const std::vector<PassInfo>& all_passes();
 
-// precision.cc: 16-bit activations in a forward graph whose weights stay as they are.
+// precision_pass.cc: 16-bit activations in a forward graph whose weights stay as they are.
 Pass precision_pass(DType activations);
-// frozen_weights.cc: frozen weights that only products of `dtype` activations read are held in that type.
+// frozen_weights_pass.cc: frozen weights that only products of `dtype` activations read are held in that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
-// unread_rows.cc: rows that nobody reads are not computed. Behind the last attention a classifier reads only
+// unread_rows_pass.cc: rows that nobody reads are not computed. Behind the last attention a classifier reads only
 // the first token of each sequence. There dropout numbers its draws by the rows that are left.
 Pass unread_rows_pass();
-// fuse.cc: forward patterns into fused ops.
+// fuse_pass.cc: forward patterns into fused ops.
 Pass fuse_pass();
-// weight_copies.cc: products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,
+// weight_copies_pass.cc: products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,
 // for devices whose products take both operands in one type. Gradients of the copies have the type
 // `gradients`.
 Pass weight_copies_pass(DType gradients);
-// weight_copies.cc: 16-bit copies of matrices are made right before each product that reads one and live no
+// weight_copies_pass.cc: 16-bit copies of matrices are made right before each product that reads one and live no
 // longer, instead of being kept. In fp16 the copies have the same bits as kept ones; in bf16 they round ties
 // to even, while kept ones round them away from zero.
 Pass copies_at_use_pass(DType copies);
-// split_weights.cc: a weight of which only the 16-bit copy is read needs no fp32 master: the optimizer keeps
+// split_weights_pass.cc: a weight of which only the 16-bit copy is read needs no fp32 master: the optimizer keeps
 // just the 16 bits by which the copy differs from it (base/split_f32.h).
 Pass split_weights_pass(DType copies);
 // The name of a weight's 16-bit copy.
 std::string weight_copy_name(std::string_view weight, DType dtype);
-// common_subexpression.cc: two ops with equal inputs and attributes become one.
+// common_subexpression_pass.cc: two ops with equal inputs and attributes become one.
 Pass common_subexpression_pass();
 // The next four run in programs that take no gradients, and fuse where `has_kernel` says that a kernel
-// computes the fused op. linear_gelu.cc: a product and the bias and GELU behind it become one op.
+// computes the fused op. linear_gelu_pass.cc: a product and the bias and GELU behind it become one op.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_norm.cc: so do a product, its bias, the residual that is added and the norm behind them.
+// linear_norm_pass.cc: so do a product, its bias, the residual that is added and the norm behind them.
 Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_add.cc: so do a product and the residual that the norm behind it would add; the norm stays.
+// linear_add_pass.cc: so do a product and the residual that the norm behind it would add; the norm stays.
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
-// first_token_attention.cc: so do an attention of which only first tokens are read, and the product before
+// first_token_attention_pass.cc: so do an attention of which only first tokens are read, and the product before
 // it.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
-// chunked_loss.cc: where the logits of a training program take more than `most_bytes` in this bucket, they
+// chunked_loss_pass.cc: where the logits of a training program take more than `most_bytes` in this bucket, they
 // exist for some rows at a time: classifier and loss become one op.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
 // The least bytes of logits for which the pass is worth its price, which is computing two products of the
@@ -129,27 +129,27 @@ inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
 // The rows of a chunk: a quarter of all rows, but at most as many as take 16 MiB, and at least 16. Smaller
 // chunks would save little more, and would read the weight and write its gradient more often.
 int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes);
-// dead_code.cc: ops whose outputs nobody reads. `keep`: names of values that are read from outside.
+// dead_code_pass.cc: ops whose outputs nobody reads. `keep`: names of values that are read from outside.
 Pass dead_code_pass(std::vector<std::string> keep);
-// accumulate.cc: parameter gradients live across micro-batches and are added up in place by their producers.
+// accumulate_pass.cc: parameter gradients live across micro-batches and are added up in place by their producers.
 Pass accumulate_pass();
-// recompute.cc: values are computed again in the backward pass instead of being kept.
+// recompute_pass.cc: values are computed again in the backward pass instead of being kept.
 Pass recompute_pass(RecomputeChoice choice);
-// reorder.cc: an order of ops with a lower peak.
+// reorder_pass.cc: an order of ops with a lower peak.
 Pass reorder_pass(const Bucket& bucket);
-// slice_updates.cc: the update of a parameter with more than `most_elements` becomes several, of some rows
+// slice_updates_pass.cc: the update of a parameter with more than `most_elements` becomes several, of some rows
 // each. kAll: every update that treats each element alone. kOfLookedUpTables: those of embedding tables,
 // whose gradient then never exists as a whole.
 enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
-// in_place.cc: an output takes over the bytes of an input that dies there.
+// in_place_pass.cc: an output takes over the bytes of an input that dies there.
 Pass in_place_pass();
-// offload_activations.cc: values of at least `least_bytes` that are saved for the backward pass lie in the
+// offload_activations_pass.cc: values of at least `least_bytes` that are saved for the backward pass lie in the
 // host's memory until then. Where `room` says how much of the device a step leaves free, some of them stay.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room = {});
-// updates_at_use.cc: a step's updates run in the next step's forward pass, where weights are read first.
+// updates_at_use_pass.cc: a step's updates run in the next step's forward pass, where weights are read first.
 Pass updates_at_use_pass();
-// offload_states.cc: what only updates read lives in the host's memory and is copied to the device for each
+// offload_states_pass.cc: what only updates read lives in the host's memory and is copied to the device for each
 // update. Where `room` says how much of the device a step leaves free, it comes early.
 Pass offload_states_pass(MemoryHeadroom room = {});
 

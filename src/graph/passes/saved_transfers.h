@@ -1,5 +1,5 @@
 // The transfer schedule of saved activations: when each is copied to the host's memory and back, and which of them stay
-// on the device. offload_activations.cc inserts the copies accordingly. A pure function of numbers; thread-safe.
+// on the device. offload_activations_pass.cc inserts the copies accordingly. A pure function of numbers; thread-safe.
 #pragma once
 
 #include <cstddef>

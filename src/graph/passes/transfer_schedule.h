@@ -1,5 +1,5 @@
 // The transfer schedule of optimizer states: when the states of each update are copied from the host's memory to the
-// device, when they are copied back, and when their bytes on the device are free again. offload_states.cc inserts
+// device, when they are copied back, and when their bytes on the device are free again. offload_states_pass.cc inserts
 // the copies accordingly. Pure functions of numbers; thread-safe.
 #pragma once
 
@@ -90,7 +90,7 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
                                                 std::span<const Segment> segments,
                                                 const MemoryHeadroom& room);
 
-// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use.cc). The states of
+// transfer_schedule_forward.cc: the schedule if all updates run in the forward pass (updates_at_use_pass.cc). The states of
 // as many updates as fit next to the gradients are prefetched. The others are copied during the forward pass, each as
 // soon as there is memory, unless ops would wait longer for that; ops wait if activations need the bytes of states that
 // are still being copied back. Returns nothing if there is not enough memory.

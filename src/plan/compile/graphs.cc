@@ -7,7 +7,7 @@
 #include "graph/autodiff/autodiff.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
-#include "graph/passes/quantized_weights.h"
+#include "graph/passes/quantized_weights_pass.h"
 #include "kernels/quantization/quantization_catalog.h"
 #include "models/freeze.h"
 #include "plan/compile/activation_headroom.h"

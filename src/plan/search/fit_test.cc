@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "graph/ir/text.h"
+#include "graph/ir/graph_text.h"
 #include "hardware/gpu_target.h"
 #include "plan/anatomy/testing/plan_case.h"
 #include "plan/compile/graphs.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "graph/analysis/tail.h"
-#include "graph/ir/text.h"
+#include "graph/ir/graph_text.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"

@@ -1,4 +1,4 @@
-#include "graph/ir/text.h"
+#include "graph/ir/graph_text.h"
 
 #include <gtest/gtest.h>
 

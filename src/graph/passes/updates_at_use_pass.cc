@@ -6,7 +6,7 @@
 //   optimizer clip = ..(g)                        backward  g into g.left = ..
 //             w.1, m.1 = adamw(.., w, g, m)       optimizer clip.next into clip = ..(g)
 //
-// so that what is copied for them (offload_states.cc) goes beside the forward pass, and gradients die as
+// so that what is copied for them (offload_states_pass.cc) goes beside the forward pass, and gradients die as
 // activations are born. Gradients are deferred from one run to the next; scalars of their step, the clip
 // coefficient and whether it is finite, are outputs, which nobody writes before the next norm; learning rate
 // and step number are inputs that the host writes after the forward pass. Every update finds the values that

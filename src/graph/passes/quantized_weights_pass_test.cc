@@ -1,6 +1,6 @@
 // Weights that are held in 4 or 8 bits: codes under the weight's own name, scales beside it, numbers before
 // each product.
-#include "graph/passes/quantized_weights.h"
+#include "graph/passes/quantized_weights_pass.h"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 // bytes it takes, so that at most two updates' copies lie in the device's memory; where it is known, as early
 // as there is some, beside the backward pass too. One direction's traffic runs beside the other's and beside
 // the ops. Where it is known, the last updates' states may also stay on the device until the next step, whose
-// forward pass they go back beside; and where updates stand in the forward pass (updates_at_use.cc), the
+// forward pass they go back beside; and where updates stand in the forward pass (updates_at_use_pass.cc), the
 // first ones' states come in the step before and stay. Where an op updates a slice of a parameter
-// (slice_updates.cc), that slice alone is copied: `in k+1` reads, while `out k` writes beside it, other
+// (slice_updates_pass.cc), that slice alone is copied: `in k+1` reads, while `out k` writes beside it, other
 // elements of what lies on the host.
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "graph/passes/recompute.h"
+#include "graph/passes/recompute_pass.h"
 
 #include <algorithm>
 #include <unordered_map>

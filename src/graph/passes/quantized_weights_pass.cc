@@ -1,4 +1,4 @@
-#include "graph/passes/quantized_weights.h"
+#include "graph/passes/quantized_weights_pass.h"
 
 #include <map>
 

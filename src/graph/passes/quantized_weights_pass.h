@@ -1,4 +1,4 @@
-// The pass of quantized_weights.cc: matrices that nothing updates are held in 4 or 8 bits, and turned back
+// The pass of quantized_weights_pass.cc: matrices that nothing updates are held in 4 or 8 bits, and turned back
 // into numbers right before each product that reads them. The weight's name then stands for its codes; its
 // scales are persistent values beside it.
 #pragma once

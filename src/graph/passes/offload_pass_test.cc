@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "graph/analysis/liveness.h"
-#include "graph/ir/text.h"
+#include "graph/ir/graph_text.h"
 #include "graph/ir/verify.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/testing/pass_text.h"

@@ -5,7 +5,7 @@
 
 #include "graph/analysis/blocks.h"
 #include "graph/analysis/repeated.h"
-#include "graph/ir/text.h"
+#include "graph/ir/graph_text.h"
 #include "graph/ops/ops.h"
 #include "graph/passes/pass.h"
 
