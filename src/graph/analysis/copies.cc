@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// Whether two copies work on parts of a value that have no element in common.
+// Returns true for two copies of parts of a value that have no element in common.
 bool are_apart(const Op& a, const Op& b) {
   if (a.def != &copy_op() || b.def != &copy_op()) return false;
   const std::optional<Slice> one = slice_of(a.attributes), other = slice_of(b.attributes);
@@ -22,15 +22,15 @@ bool are_apart(const Op& a, const Op& b) {
 std::vector<CopyInFlight> find_copies(const Graph& graph) {
   std::vector<CopyInFlight> copies;
   if (std::ranges::none_of(graph.ops(), [](const Op& op) { return op.def == &copy_op(); })) return copies;
-  // The copies that hold a value, by the value: as an operand or as what they bring, and those that still
-  // bring other elements of it.
+  // The copies that use a value, by the value: as an operand, or as a result. Copies of other elements may still
+  // write the same result.
   std::unordered_map<ValueId, std::vector<size_t>> operand_of;
   std::unordered_map<ValueId, std::vector<size_t>> brought_by;
-  std::vector<size_t> to_host;  // of the segment
+  std::vector<size_t> to_host;  // the copies of this segment to the host
   const auto end_by = [&](size_t copy, uint32_t position) {
     copies[copy].end = std::min(copies[copy].end, position);
   };
-  // Ends those of a list that the op at this position disturbs; the others.
+  // Ends the copies of a list that the op at this position conflicts with, and returns the others.
   const auto disturb = [&](const std::vector<size_t>& list, uint32_t position) {
     std::vector<size_t> undisturbed;
     for (size_t copy : list) {
@@ -45,7 +45,7 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
   for (uint32_t i = 0; i < graph.ops().size(); ++i) {
     const Op& op = graph.ops()[i];
     if (i > 0 && graph.ops()[i - 1].segment != op.segment) {
-      // The segment of these copies is over, unless they ended before.
+      // Ends the copies of the previous segment, unless they ended before.
       for (size_t c = copies.size(); c-- > 0 && graph.ops()[copies[c].op].segment != op.segment;)
         end_by(c, i);
       to_host.clear();
@@ -56,7 +56,7 @@ std::vector<CopyInFlight> find_copies(const Graph& graph) {
     for (ValueId id : op.outputs) {
       const ValueId older = graph.value(id).version_of;
       if (older == kNoValue) continue;
-      // They go on reading, or writing, the bytes of what is now the newer version.
+      // Copies of other elements still read, or write, these bytes, which now belong to the newer version.
       if (const auto it = operand_of.find(older); it != operand_of.end()) {
         std::vector<size_t> undisturbed = disturb(it->second, i);
         if (!undisturbed.empty()) operand_of[id] = std::move(undisturbed);

@@ -1,6 +1,6 @@
-// Who must run before whom: data dependences, and readers of a value before the op that takes its bytes over.
-// Happens-before between ops that run on one stream in the order of the list; the liveness and schedule
-// analyses build on it.
+// The order that ops must keep: data dependences, and readers of a value before the op that takes over its bytes.
+// This is happens-before between ops that run on one stream in the order of the list; the analyses of liveness and
+// schedule build on it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace plimsoll {
 
-// For every op, the ops that must have finished before it starts, without repetition, in increasing order.
+// The ops that must have finished before each op starts, and those that wait for it, without repetition and in
+// increasing order.
 struct Dependences {
   std::vector<std::vector<uint32_t>> before;
   std::vector<std::vector<uint32_t>> after;
 };
 Dependences find_dependences(const Graph& graph);
 
-// For every value, the ops that read it.
+// Returns the ops that read each value.
 std::vector<std::vector<uint32_t>> find_readers(const Graph& graph);
 
 }  // namespace plimsoll

@@ -15,14 +15,15 @@ ValueId root_of(const Graph& graph, ValueId id) {
 
 namespace {
 
-// Whether an op takes an operand for the place that it copies to, and does not read it.
+// Returns true if a copy only overwrites this operand and does not read it.
 bool is_place(const Graph& graph, const Op& op, size_t input) {
   if (op.def != &copy_op() || input < copied_values(op).size()) return false;
   return std::ranges::any_of(
       op.outputs, [&](ValueId output) { return graph.value(output).version_of == op.inputs[input]; });
 }
 
-// Whether a version of a deferred value is, or stems from, one that was made without what the run before left.
+// Returns true if this version of a deferred value derives from one that was written without reading the content of
+// the run before.
 bool is_new(const Graph& graph, ValueId id) {
   for (; graph.value(id).version_of != kNoValue; id = graph.value(id).version_of) {
     const ValueId older = graph.value(id).version_of;
@@ -66,7 +67,7 @@ std::vector<Lifetime> find_lifetimes(const Graph& graph) {
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const ValueId id = op.inputs[k];
       if (id == kNoValue) continue;
-      // What the run before left in these bytes is not read by what takes them over.
+      // An op that overwrites the deferred content of the run before does not read it.
       const bool is_deferred = graph.value(root_of(graph, id)).storage == Storage::kDeferred;
       if (is_deferred && is_place(graph, op, k)) continue;
       touch(id, i);
@@ -101,7 +102,7 @@ std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num
     const int64_t bytes = (range.bytes + alignment - 1) / alignment * alignment;
     change[range.first] += bytes;
     change[range.last + 1] -= bytes;
-    // A deferred one goes on from the start.
+    // A deferred buffer is live from the start of the run too.
     if (range.first > range.last) change[0] += bytes;
   }
   int64_t sum = 0;

@@ -1,11 +1,9 @@
-// When the bytes of each transient value are in use. Values that are versions of one another share one
-// buffer.
+// When the bytes of each transient value are in use. Versions of one value share one buffer.
 //
-// A buffer is live from the position of its producer up to the last op that may still touch it: the last
-// reader in the list, or the op before the one that waits for a copy of it (copies.h). The positions are of
-// the schedule; an op starts when those before it are done, copies under way excepted, whose operands stay
-// live until the wait. So two buffers whose intervals do not meet are ordered by happens-before and may share
-// bytes.
+// A buffer is live from the position of its producer to the last op that may still touch it: the last reader in the
+// list, or the op before the one that waits for a copy of it (copies.h). Positions are those of the schedule. An op
+// starts when those before it are done, except copies that are under way; their operands stay live until an op waits
+// for them. So two buffers whose intervals do not overlap are ordered by happens-before and may share bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +13,35 @@
 
 namespace plimsoll {
 
-// One transient or deferred buffer: the root value (no version_of) and all its versions. A deferred one is live
-// from the op that makes it anew, reading nothing of what the run before left in it, to the end of the run,
-// and in the next run from its start to the last op that reads or changes what was left: its first position
-// lies behind its last.
+// One transient or deferred buffer: the root value (no version_of) and all its versions. A deferred buffer is live
+// from the op that writes it without reading the content of the run before, to the end of the run, and in the next
+// run from the start to the last op that reads or changes that content: its first position comes after its last.
 struct LiveRange {
   ValueId root = kNoValue;
-  int64_t bytes = 0;   // in the given bucket, the largest of its versions
-  uint32_t first = 0;  // position of the op that writes it first
-  uint32_t last = 0;   // position of the last op while which it may be read or written
+  int64_t bytes = 0;   // in the given bucket, of the largest version
+  uint32_t first = 0;  // position of the first op that writes it
+  uint32_t last = 0;   // position of the last op during which it may be read or written
 };
 
-// The same for buckets of any size: the positions are those of the graph alone.
+// The same for buckets of any size: positions depend on the graph alone.
 struct Lifetime {
   ValueId root = kNoValue;
   uint32_t first = 0;
   uint32_t last = 0;
   std::vector<ValueId> sizes =
-      {};  // of its versions one of each type: the largest of them in a bucket counts
+      {};  // one version of each type; the largest of them in a bucket determines the bytes
 };
 
-// Every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
+// Returns every transient and deferred buffer of a program in the order in which ops touch them. Requires: the graph
 // verifies.
 std::vector<Lifetime> find_lifetimes(const Graph& graph);
 LiveRange live_range(const Graph& graph, const Lifetime& lifetime, const Bucket& bucket);
 std::vector<LiveRange> find_live_ranges(const Graph& graph, const Bucket& bucket);
 
-// The value whose bytes `id` occupies in the end.
+// Returns the oldest version of a value: the one that owns the bytes.
 ValueId root_of(const Graph& graph, ValueId id);
 
-// Bytes live at each position; `alignment` rounds every buffer up.
+// Returns the bytes that are live at each position; `alignment` rounds every buffer up.
 std::vector<int64_t> live_bytes(const std::vector<LiveRange>& ranges, size_t num_positions,
                                 int64_t alignment);
 

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Of one id each: absent in both or of one type.
+// Returns true if each pair of values has one type, or is absent on both sides.
 bool same_types(const Graph& graph, const std::vector<ValueId>& a, const std::vector<ValueId>& b) {
   return std::ranges::equal(a, b, [&](ValueId left, ValueId right) {
     if (left == kNoValue || right == kNoValue) return left == right;
@@ -15,7 +15,7 @@ bool same_types(const Graph& graph, const std::vector<ValueId>& a, const std::ve
   });
 }
 
-bool alike(const Graph& graph, const Op& a, const Op& b) {
+bool is_same_kind(const Graph& graph, const Op& a, const Op& b) {
   return a.def == b.def && same_types(graph, a.inputs, b.inputs) && same_types(graph, a.outputs, b.outputs) &&
          a.attributes == b.attributes;
 }
@@ -45,7 +45,7 @@ OpKinds find_op_kinds(const Graph& graph) {
     const size_t hash = hash_of(graph, op);
     const auto [begin, end] = by_hash.equal_range(hash);
     const auto it = std::find_if(begin, end, [&](const auto& entry) {
-      return alike(graph, op, graph.ops()[kinds.first_op[entry.second]]);
+      return is_same_kind(graph, op, graph.ops()[kinds.first_op[entry.second]]);
     });
     if (it != end) {
       kinds.of_op.push_back(it->second);

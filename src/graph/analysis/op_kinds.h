@@ -1,6 +1,6 @@
-// Ops of a graph that are alike: the same definition, attributes and types of operands and results, whatever
-// the values are called. What a catalog says of one of them, in any bucket, it says of all, and so does a
-// table of rates. Layers repeat each other, so the kinds are far fewer than the ops. A pure function;
+// Kinds of ops in a graph. Two ops are of one kind if they have the same definition, the same attributes and the same
+// types of operands and results, whatever their values are called. The kernel and the estimated time of one of them,
+// in any bucket, are those of all. Layers repeat each other, so there are far fewer kinds than ops. A pure function;
 // thread-safe.
 #pragma once
 
@@ -12,10 +12,11 @@
 namespace plimsoll {
 
 struct OpKinds {
-  std::vector<uint32_t> of_op;     // of each op
-  std::vector<uint32_t> first_op;  // of each kind, the position of its first op; ascending
+  std::vector<uint32_t> of_op;     // the kind of each op
+  std::vector<uint32_t> first_op;  // the position of the first op of each kind; ascending
 };
 
+// Returns the kinds in the order of their first ops.
 OpKinds find_op_kinds(const Graph& graph);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Follows what the unused tail rows of every value hold through a program, and refuses a program in which a
-// reduction would read rows that are not zero.
+// Follows the content of the unused tail rows of every value through a program, and refuses a program in which a
+// reduction would read tail rows that are not zero.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-// The tail state of every value. Errors: kInternal naming the op and operand that would read a tail that is
-// not zero.
+// Returns the tail state of every value. Errors: kInternal naming the op and the operand that would read a tail that
+// is not zero.
 std::vector<Tail> find_tails(const Graph& graph);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Reverse-mode differentiation, graph to graph: appends backward ops to a forward graph. It knows no
-// optimizer, and no op by name: each op builds its own gradient (OpSchema::gradient). Not thread-safe.
+// Reverse-mode differentiation of a graph: appends backward ops to a forward graph. It knows no optimizer and no op
+// by name: each op builds its own gradient (OpSchema::gradient). Not thread-safe.
 #pragma once
 
 #include <span>
@@ -9,11 +9,11 @@
 
 namespace plimsoll {
 
-// Appends the backward segment for d(loss)/d(wanted). Returns the gradients in the order of `wanted`,
-// kNoValue where the loss does not depend on a value; they are marked as parameter gradients. Several uses of
-// a value are summed in the order in which the backward pass meets them (fp32 or wider, one add each).
-// What the pass starts from is 1, or the value `seed` of the loss's type: gradients are then that many times
-// as large. Requires: `loss` has one element. Errors: kInternal where an op on the way has no gradient.
+// Appends the backward segment for d(loss)/d(wanted). Returns the gradients in the order of `wanted`, or kNoValue for
+// a value on which the loss does not depend, and marks them as parameter gradients. If a value is used several times,
+// the terms are summed in the order in which the backward pass meets them (in fp32 or wider, one addition each). The
+// gradient of the loss is 1, or the value `seed`, which has the type of the loss: all gradients are then scaled by
+// it. Requires: `loss` has one element. Errors: kInternal if an op on the way has no gradient.
 std::vector<ValueId> add_backward(Graph& graph, ValueId loss, std::span<const ValueId> wanted,
                                   ValueId seed = kNoValue);
 

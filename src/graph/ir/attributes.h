@@ -1,5 +1,5 @@
-// Named constants of an op: integers, numbers and words. Thread-safe: values only. Kept sorted by name, so
-// that two ops with the same attributes compare and print alike.
+// Named constants of an op: integers, numbers and words. They are sorted by name, so that two ops with the same
+// attributes compare equal and print the same text. Thread-safe: values only.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class Attributes {
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
   double number(std::string_view name) const { return get<double>(name); }
   const std::string& word(std::string_view name) const { return get<std::string>(name); }
-  // The integer, or the fallback where it is absent.
+  // Returns the integer, or `fallback` if the attribute is absent.
   int64_t integer_or(std::string_view name, int64_t fallback) const {
     const AttributeValue* value = find(name);
     return value == nullptr ? fallback : std::get<int64_t>(*value);

@@ -142,7 +142,7 @@ void Graph::drop_unused_values() {
     for (ValueId id : op.outputs) used[index_of(id)] = true;
   }
   for (size_t i = values_.size(); i-- > 0;) {
-    // An unused version of a persistent value belonged to an op that is gone.
+    // Drops an unused version of a persistent value too: the op that produced it was removed.
     if (values_[i].version_of != kNoValue && values_[i].producer == kNoOp) used[i] = false;
   }
   if (std::find(used.begin(), used.end(), false) == used.end()) return;

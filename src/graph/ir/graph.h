@@ -1,16 +1,16 @@
-// The intermediate representation: a program as an ordered list of ops over typed values. It knows no list of
-// ops, no device and no address. Not thread-safe while it is being changed.
+// The intermediate representation: a program as an ordered list of ops over typed values. It knows no list of ops, no
+// device and no address. Not thread-safe while it is being changed.
 //
 // Invariants (verify.h checks them):
-//  1. Ops stand in an order in which every value is produced before it is read; that order is the schedule.
-//  2. A value has one producer, or none when it lives across programs (weights, states, persistent gradients)
-//     or is written by the host (inputs).
-//  3. A value with `version_of` set occupies the bytes of that value and replaces its content; every other
-//     reader of the older version stands before its producer.
+//  1. Every value is produced before an op reads it; the order of the ops is the schedule.
+//  2. A value has one producer, or none if it lives across programs (weights, states, persistent gradients) or if the
+//     host writes it (inputs).
+//  3. A value with `version_of` set occupies the bytes of that value and replaces its content; every other reader of
+//     the older version comes before its producer.
 //  4. Names are unique. A persistent value is the same bytes in every program that declares its name.
-//  5. Every op's outputs have the types that its definition infers.
-//  6. A value lies in one memory space, a newer version in that of the older. Ops work on values of the
-//     device; those that cross spaces, copies, may read and write values of the host too.
+//  5. The outputs of every op have the types that its definition infers.
+//  6. A value is in one memory space, and a newer version is in the space of the older one. Ops work on values of the
+//     device; only copies, which cross spaces, also read and write values of the host.
 #pragma once
 
 #include <cstdint>
@@ -43,29 +43,29 @@ constexpr size_t index_of(ModuleId id) {
   return static_cast<size_t>(id);
 }
 
-// Where a value lives.
+// The lifetime and the owner of a value.
 enum class Storage : uint8_t {
-  kTransient,       // born and dead within one run of the program
+  kTransient,       // produced and used within one run of the program
   kWeight,          // persistent: a parameter of the model
   kOptimizerState,  // persistent
   kGradient,        // persistent: a gradient that accumulates over micro-batches
   kInput,           // written by the host before each run
   kOutput,          // read by the host after each run
-  kDeferred,        // left by one run of the program for the next, its bytes others' in between
+  kDeferred,  // written by one run of the program and read by the next; other values use its bytes in between
 };
 constexpr bool is_persistent(Storage storage) {
   return storage == Storage::kWeight || storage == Storage::kOptimizerState || storage == Storage::kGradient;
 }
 std::string_view storage_name(Storage storage);
 
-// Which memory a value lies in: the device's, or the host's beside it, from which the device copies.
+// The memory that a value is in: that of the device, or that of the host, from which the device copies.
 enum class Space : uint8_t { kDevice, kHost };
 inline constexpr int kNumSpaces = 2;
 constexpr size_t index_of(Space space) {
   return static_cast<size_t>(space);
 }
 
-// Which part of a step an op belongs to. Segments run in the order of the step schedule, which is plan data.
+// The part of a step that an op belongs to. Segments run in the order of the step schedule, which is plan data.
 enum class Segment : uint8_t { kForward, kBackward, kOptimizer };
 std::string_view segment_name(Segment segment);
 
@@ -93,8 +93,8 @@ struct Value {
 class OpDef;
 
 struct Op {
-  const OpDef* def = nullptr;   // not owned; definitions live as long as the program
-  std::vector<ValueId> inputs;  // kNoValue where an optional operand is absent
+  const OpDef* def = nullptr;   // not owned; definitions live until the process ends
+  std::vector<ValueId> inputs;  // kNoValue for an absent optional operand
   std::vector<ValueId> outputs;
   Attributes attributes;
   Segment segment = Segment::kForward;
@@ -110,13 +110,13 @@ class Graph {
   // Declares a value without a producer. Errors: kInternal if the name is taken.
   ValueId add_value(std::string_view name, ValueType type, Storage storage);
 
-  // Appends an op; infers the types of its outputs and names them (`output_names` may be shorter than the
-  // list of outputs; the rest are named after the op). Errors: kInternal where the definition refuses its
-  // operands. The returned index stays valid until ops are replaced.
+  // Appends an op, infers the types of its outputs and names them. `output_names` may be shorter than the list of
+  // outputs; the others are named after the op. The returned index stays valid until ops are replaced. Errors:
+  // kInternal if the definition refuses the operands.
   OpId add_op(const OpDef& def, std::vector<ValueId> inputs, Attributes attributes = {},
               std::span<const std::string> output_names = {});
 
-  // Ops and values added from now on belong to this segment and module.
+  // Sets the segment and the module of the ops and values that are added from now on.
   void set_segment(Segment segment) { segment_ = segment; }
   Segment segment() const { return segment_; }
   void set_module(std::string_view module);
@@ -132,17 +132,17 @@ class Graph {
   const std::vector<std::string>& modules() const { return modules_; }
   const std::string& module_name(ModuleId id) const { return modules_[index_of(id)]; }
 
-  // The value of that name, or kNoValue.
+  // Returns the value of that name, or kNoValue.
   ValueId find(std::string_view name) const;
   ValueId input(std::string_view name) const { return required(name, Storage::kInput); }
-  // A name that is not taken: the stem, or the stem with a number.
+  // Returns a name that is not taken: the stem, or the stem with a number.
   std::string unique_name(std::string_view stem);
   void rename(ValueId id, std::string_view name);
 
-  // Replaces the ops (same values) and sets every producer anew. Values that no op produces or reads any more
-  // stay.
+  // Replaces the ops, but not the values, and sets every producer anew. Values that no op produces or reads any more
+  // remain.
   void replace_ops(std::vector<Op> ops);
-  // Drops values that are transient and neither produced nor read; renumbers the rest.
+  // Drops transient values that no op produces or reads, and renumbers the rest.
   void drop_unused_values();
 
  private:
@@ -152,7 +152,7 @@ class Graph {
   std::vector<Op> ops_;
   std::vector<Value> values_;
   std::vector<std::string> modules_{""};
-  // Looked up by views: names of ops and modules are asked for without copies.
+  // Hash tables that are searched by string views, without copies of the names.
   struct NameHash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
@@ -166,7 +166,7 @@ class Graph {
   ModuleId module_{0};
 };
 
-// One op within its graph: what a definition's rules look at.
+// One op within its graph, for the rules of its definition.
 struct OpView {
   const Graph& graph;
   const Op& op;
@@ -181,16 +181,16 @@ struct OpView {
   const Attributes& attributes() const { return op.attributes; }
 };
 
-// The definition of an op as the IR sees it: a name and a rule for the types of its outputs. src/graph/ops
-// adds gradient, cost and the rest.
+// The definition of an op as the IR sees it: a name and a rule for the types of its outputs. src/graph/ops adds the
+// gradient, the cost and the rest.
 class OpDef {
  public:
   virtual ~OpDef() = default;
   virtual std::string_view name() const = 0;
-  // Types of the outputs. `op.outputs` is not yet filled. Errors: kInternal with both sides where operands do
-  // not match.
+  // Returns the types of the outputs; `op.outputs` is not filled yet. Errors: kInternal with both sides if operands
+  // do not match.
   virtual std::vector<ValueType> infer(const OpView& op) const = 0;
-  // Output i occupies the bytes of the returned input (a new version of it), or -1.
+  // Returns the input whose bytes output i occupies as its new version, or -1.
   virtual int writes_into(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);
@@ -213,7 +213,7 @@ class OpDef {
     static_cast<void>(output);
     return Space::kDevice;
   }
-  // Whether its operands may lie in the host's memory.
+  // Returns true if the operands may be in the host's memory.
   virtual bool crosses_spaces() const { return false; }
 };
 

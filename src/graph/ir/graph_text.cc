@@ -46,7 +46,7 @@ std::string op_text(const Graph& graph, const Op& op) {
   return line + "\n";
 }
 
-// A cursor over one line.
+// Reads one line from left to right.
 class Line {
  public:
   Line(std::string_view text, int number) : text_(text), number_(number) {}
@@ -195,7 +195,8 @@ void parse_op(Graph& graph, Line& line, OpLookup lookup) {
       value.space = graph.value(older).space;
     }
     if ((value.space == Space::kHost) != outputs[i].is_on_host) {
-      line.fail(fmt::format("'%{}' lies in the host's memory in one of text and '{}'", value.name, op_name));
+      line.fail(
+          fmt::format("'%{}' is in the host's memory in only one of the text and '{}'", value.name, op_name));
     }
     if (outputs[i].is_output) value.storage = Storage::kOutput;
     value.is_parameter_gradient = outputs[i].is_gradient;

@@ -1,4 +1,4 @@
-// The text form of a graph: what tests compare, passes dump and people read.
+// The text form of a graph: tests compare it, and the pass manager dumps it.
 //
 //   graph train {
 //     weight %encoder.weight: f32[384,384]
@@ -8,8 +8,8 @@
 //     %v: f32[384] into %old !gradient = accumulate(%old, _, %d)
 //   }
 //
-// `into %old`: a new version that occupies the bytes of %old. `_`: an absent optional operand. Module names
-// hold no space.
+// `into %old` marks a new version that occupies the bytes of %old. `_` is an absent optional operand. Module names
+// contain no space.
 #pragma once
 
 #include <string>
@@ -21,11 +21,11 @@ namespace plimsoll {
 
 std::string print_graph(const Graph& graph);
 
-// Looks a definition up by name; null if there is none.
+// Finds a definition by its name. Returns null if there is none.
 using OpLookup = const OpDef* (*)(std::string_view name);
 
-// The graph of a text. Errors: kUsage with the line number where the text is wrong or a stated type is not
-// the inferred one.
+// Parses a graph. Errors: kUsage with the line number if the text is malformed or a stated type differs from the
+// inferred one.
 Graph parse_graph(std::string_view text, OpLookup lookup);
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// Everything that the text form has.
+// A graph with every element of the text form.
 constexpr const char* kAll =
     "graph all {\n"
     "  input %x: f32[T,384]\n"
@@ -44,7 +44,7 @@ TEST(GraphText, RoundTripsAllOfIt) {
   EXPECT_EQ(graph.value(graph.find("w")).type.shape[0].at({.tokens = 5, .sequences = 2}), 20);
 }
 
-// The message for a text with this line in place of the op's.
+// Returns the error message for the text with this line instead of the line of the op.
 std::string refusal(const std::string& line) {
   const std::string text = "graph g {\n  input %x: f32[T,4]\n" + line + "\n}\n";
   try {
@@ -65,7 +65,7 @@ TEST(GraphText, SaysWhichLineIsWrongAndWhy) {
       {"  %y: f33[T,4] = sum(%x, _)", "unknown element type 'f33'"},
       {"  %y: f32[Q,4] = sum(%x, _)", "a dimension is not readable"},
       {"  %y: f32[T,4] into %z = sum(%x, _)", "unknown value '%z'"},
-      {"  %y: f32[T,4] !host = sum(%x, _)", "'%y' lies in the host's memory in one of text and 'sum'"},
+      {"  %y: f32[T,4] !host = sum(%x, _)", "'%y' is in the host's memory in only one of the text and 'sum'"},
       {"  %y: f32[T,4] = sum(%x, _) {p=one}", "an attribute is not readable"},
       {"  %y: f32[T,4] = sum(%x, _", "'%' expected"},
       {"  y: f32[T,4] = sum(%x, _)", "'%' expected"},

@@ -1,8 +1,8 @@
 // Shapes whose sizes may depend on the bucket that a batch runs in. Thread-safe: values only.
 //
-// A program is built once and bound per bucket: a dimension is an affine function of one symbol, so that one
-// graph, one schedule and one layout serve the whole ladder. Sizes never shrink when a bucket grows
-// (Requires: factor >= 0), hence the layout of the largest bucket is valid for every other.
+// A program is built once and bound per bucket: a dimension is an affine function of one symbol, so that one graph,
+// one schedule and one layout serve all buckets. Sizes never shrink when a bucket grows (Requires: factor >= 0),
+// hence the layout of the largest bucket is valid for every other.
 #pragma once
 
 #include <array>
@@ -20,8 +20,7 @@ namespace plimsoll {
 // T: tokens of the bucket (rows). B: sequences of the bucket.
 enum class Symbol : uint8_t { kNone, kTokens, kSequences };
 
-// What a bucket holds at most. `longest` bounds the length of one sequence; no shape depends on it, scratch
-// may.
+// The capacity of a bucket. `longest` bounds the length of one sequence; scratch may depend on it, but no shape does.
 struct Bucket {
   int64_t tokens = 0;
   int64_t sequences = 0;
@@ -59,7 +58,7 @@ inline constexpr Dim kDimB{1, Symbol::kSequences};
 
 // "T", "4*T", "B+1", "384".
 std::string dim_text(const Dim& dim);
-// The inverse of dim_text; nothing if the text is not a dimension.
+// Parses the result of dim_text(). Returns nothing if the text is not a dimension.
 std::optional<Dim> parse_dim(std::string_view text);
 
 // At most four dimensions, row-major. The empty shape is a scalar of one element.
@@ -81,7 +80,7 @@ class Shape {
     PLIMSOLL_CHECK(rank_ > 0);
     return dims_[static_cast<size_t>(rank_) - 1];
   }
-  // Whether the rows of this shape are tokens, so that a bucket's unused tail rows exist in it.
+  // Returns true if the rows of this shape are tokens, so that it has tail rows, which a batch may leave unused.
   bool has_token_rows() const { return rank_ > 0 && dims_[0].symbol == Symbol::kTokens; }
   bool depends_on_bucket() const;
   int64_t elements(const Bucket& bucket) const {

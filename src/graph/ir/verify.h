@@ -8,11 +8,11 @@
 
 namespace plimsoll {
 
-// The first broken invariant in words (op, value and both sides), or nothing. Cost: linear in ops and
+// Returns a description of the first broken invariant (op, value and both sides), or nothing. Cost: linear in ops and
 // operands.
 std::optional<std::string> find_violation(const Graph& graph);
 
-// Errors: kInternal, "after pass X: ..." with the violation.
+// Throws kInternal with the violation if an invariant is broken; `when` is for example "after pass X".
 void verify(const Graph& graph, std::string_view when);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Every invariant of a graph, broken by hand, is found and named.
+// Breaks each invariant of a graph by hand and expects the verifier to find and name it.
 #include "graph/ir/verify.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// A weight that is read, then replaced by its update.
+// A step that reads a weight and then updates it.
 constexpr const char* kStep =
     "graph g {\n"
     "  input %x: f32[T,4]\n"
@@ -33,7 +33,7 @@ std::string violation(const std::function<void(Graph&)>& breaks) {
   return find_violation(graph).value_or("none");
 }
 
-// The ops in this order, some perhaps left out or twice.
+// Puts the ops into this order, which may leave some out or repeat some.
 void reorder(Graph& graph, const std::vector<size_t>& order) {
   std::vector<Op> ops;
   ops.reserve(order.size());
@@ -111,7 +111,7 @@ TEST(Verify, AVersionInAnotherMemory) {
 
 TEST(Verify, OnlyCopiesReadTheHostsMemory) {
   const auto move = [](Graph& graph) { graph.value(graph.find("x")).space = Space::kHost; };
-  EXPECT_EQ(violation(move), "op 0 'sum' works on 'x', which lies in the host's memory");
+  EXPECT_EQ(violation(move), "op 0 'sum' works on 'x', which is in the host's memory");
   EXPECT_EQ(violation([&](Graph& graph) {
               move(graph);
               graph.ops()[0] = {.def = &testing::kFetch,
@@ -128,7 +128,7 @@ TEST(Verify, ANameThatLeadsElsewhere) {
             "the name 'x' does not lead to its value");
 }
 
-// Who broke it, in which graph, and what.
+// The message names the pass, the graph and the violation.
 TEST(Verify, ThrowsWithAllThatIsKnown) {
   Graph graph = step();
   reorder(graph, {1, 0, 2});

@@ -1,5 +1,5 @@
-// accumulate(into, flag, d): into = flag ? into + d : d, in the bytes of `into`; for gradients that their
-// producer cannot accumulate itself.
+// accumulate(into, flag, d): into = flag ? into + d : d, in the bytes of `into`. Used for gradients whose producer
+// cannot accumulate.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,10 +1,10 @@
-// adafactor(lr, step, clip, finite, p_0, g_0, row_0, column_0, m_0?, p_1, ...) {epsilon1, epsilon2,
-// clip_threshold, decay_rate, beta1, weight_decay, scale_parameter, factored, part_rows}: one update of every
-// parameter of a group in place (Shazeer and Stern, arXiv 1804.04235, as
-// transformers.optimization.Adafactor). With {factored} the parameters are matrices, row has a number per row
-// and column one per part and column; without, they are vectors and have v in place of the two. m exists
-// where beta1 is not below 0. Outputs are new versions of the same bytes. Nothing is written where finite is
-// 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too.
+// adafactor(lr, step, clip, finite, p_0, g_0, row_0, column_0, m_0?, p_1, ...) {epsilon1, epsilon2, clip_threshold,
+// decay_rate, beta1, weight_decay, scale_parameter, factored, part_rows}: one update of every parameter of a group in
+// place (Shazeer and Stern, arXiv 1804.04235, as transformers.optimization.Adafactor). With {factored} the parameters
+// are matrices, `row` has one number per row, and `column` has one number per part and column. Without it the
+// parameters are vectors, and one value v replaces row and column. m exists if beta1 >= 0. Outputs are new versions
+// of the same bytes. If finite is 0, nothing is written. With {copies} each parameter has one more value, a 16-bit
+// copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 
@@ -15,8 +15,8 @@ class Adafactor final : public Update {
  public:
   std::string_view name() const override { return "adafactor"; }
   OpWork work() const override { return OpWork::kFactoredUpdate; }
-  // The gradient is read for the states, for the size of the update and for the update; the parameter once
-  // more where it scales the rate.
+  // The gradient is read three times: for the states, for the size of the update and for the update itself. The
+  // parameter is read once more if it scales the learning rate.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     double bytes = Update::bytes(op, bucket);
     const double params = op.attributes().integer("scale_parameter") != 0 ? 1.0 : 0.0;

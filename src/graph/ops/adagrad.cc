@@ -1,7 +1,7 @@
-// adagrad(lr, step, clip, finite, p_0, g_0, v_0, p_1, ...) {lr_decay, epsilon, weight_decay}: one update of
-// every parameter of a group in place (Duchi et al., JMLR 2011, as torch.optim.Adagrad). Outputs p' and v'
-// per parameter are new versions of the same bytes. Nothing is written where finite is 0. With {copies} each
-// parameter has one more value, a 16-bit copy of p', written too.
+// adagrad(lr, step, clip, finite, p_0, g_0, v_0, p_1, ...) {lr_decay, epsilon, weight_decay}: one update of every
+// parameter of a group in place (Duchi et al., JMLR 2011, as torch.optim.Adagrad). Outputs p' and v' per parameter
+// are new versions of the same bytes. If finite is 0, nothing is written. With {copies} each parameter has one more
+// value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

@@ -1,9 +1,9 @@
-// adamw(lr, step, clip, finite, p_0, g_0, m_0, v_0, p_1, ...) {beta1, beta2, epsilon, weight_decay}: one
-// update of every parameter of a group in place (Loshchilov and Hutter, arXiv 1711.05101, as
-// torch.optim.AdamW). Outputs p', m', v' per parameter are new versions of the same bytes. Nothing is written
-// where finite is 0. With {copies} each parameter has one more value, a 16-bit copy of p', written too. With
-// {split} p is bf16 and each parameter has one more value, u8[2 n], the lower halves of the fp32 numbers
-// whose upper halves p holds (base/split_f32.h); both are written.
+// adamw(lr, step, clip, finite, p_0, g_0, m_0, v_0, p_1, ...) {beta1, beta2, epsilon, weight_decay}: one update of
+// every parameter of a group in place (Loshchilov and Hutter, arXiv 1711.05101, as torch.optim.AdamW). Outputs p',
+// m', v' per parameter are new versions of the same bytes. If finite is 0, nothing is written. With {copies} each
+// parameter has one more value, a 16-bit copy of p', which the update writes too. With {split} p is bf16 and each
+// parameter has one more value, u8[2 n]: the lower halves of the fp32 numbers whose upper halves are in p
+// (base/split_f32.h). The update writes both.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

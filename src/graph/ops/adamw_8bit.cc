@@ -1,8 +1,8 @@
-// adamw_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, v_0, v_absmax_0, p_1, ...) {beta1, beta2,
-// epsilon, weight_decay, part_rows}: one update of every parameter of a group in place, with moments in 8
-// bits (Dettmers et al., arXiv 2110.02861): a code per element and fp32 per block of 256 elements of a part.
-// Outputs are new versions of the same bytes. Nothing is written where finite is 0. With {copies} each
-// parameter has one more value, a 16-bit copy of p', written too.
+// adamw_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, v_0, v_absmax_0, p_1, ...) {beta1, beta2, epsilon,
+// weight_decay, part_rows}: one update of every parameter of a group in place, with moments in 8 bits (Dettmers et
+// al., arXiv 2110.02861): a code per element, and an fp32 maximum per block of 256 elements of a part. Outputs are
+// new versions of the same bytes. If finite is 0, nothing is written. With {copies} each parameter has one more
+// value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

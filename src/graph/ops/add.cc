@@ -1,4 +1,4 @@
-// add(a, b): c = a + b, element by element; a and b have one type. The tail is zero where both are.
+// add(a, b): c = a + b, element by element; a and b have one type. The tail of c is zero if both tails are.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,7 +1,7 @@
-// attention(qkv, cu_seqlens, rng?) {heads, scale, causal, p, site, lse}: per sequence and head
-// o = dropout(softmax(scale q k^T)) v over rows laid end to end; qkv_T(3HD) holds q, k, v of all heads side
-// by side. lse_TH is the log-sum-exp of each row, kept for the backward pass (absent when lse is 0). No S x S
-// value exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
+// attention(qkv, cu_seqlens, rng?) {heads, scale, causal, p, site, lse}: per sequence and head, o =
+// dropout(softmax(scale q k^T)) v over rows laid end to end. qkv_T(3HD) contains q, k and v of all heads next to each
+// other. lse_TH is the log-sum-exp of each row, which the backward pass reads; it does not exist if {lse} is 0. No S
+// x S value exists. Source: Dao et al., FlashAttention (arXiv 2205.14135). Outputs on tail rows are zero.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Multiply-adds of scores and values over pairs of rows of one sequence; the bucket bounds the pairs by full
-// sequences.
+// Returns the number of pairs of rows in one sequence, summed over sequences. The bucket bounds it: all sequences
+// have the longest length.
 double pairs(const Bucket& bucket) {
   const double longest = static_cast<double>(bucket.longest);
   const double tokens = static_cast<double>(bucket.tokens);

@@ -1,5 +1,5 @@
-// bce_with_logits(logits, labels, denominator, num_sequences): binary cross-entropy of each class, summed
-// over the real rows, divided by denominator * K (multi-label classification; torch.nn.BCEWithLogitsLoss).
+// bce_with_logits(logits, labels, denominator, num_sequences): binary cross-entropy of each class, summed over the
+// real rows, divided by denominator * K (multi-label classification; torch.nn.BCEWithLogitsLoss).
 #include <array>
 
 #include "graph/ops/loss.h"

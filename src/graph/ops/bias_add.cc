@@ -1,5 +1,7 @@
-// bias_add(x, b): y_TC = x_TC + b_C. bias_grad(d_y, into?, flag?): d_b_C = sum of d_y over rows, in fp32
-// (fp64 for f64), fixed blocks of rows in order; its rows must be zero on the tail.
+// bias_add(x, bias): y_TC = x_TC + bias_C.
+//
+// bias_grad(d_y, into?, flag?): d_bias_C = sum of d_y over rows, in fp32 (fp64 for f64), over fixed blocks of rows in
+// order. Tail rows of d_y must be zero.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,12 +1,14 @@
-// bias_dropout_residual_norm(x, bias?, residual?, gain, beta, rng?) {eps, p, site}: s = residual + dropout(x
-// + bias); n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T: the tail of a transformer's
-// sub-layer in one pass.
+// bias_dropout_residual_norm(x, bias?, residual?, gain, beta, rng?) {eps, p, site}: s = residual + dropout(x + bias);
+// n, rstd = normalize(s); y = n gain + beta. Outputs y_TC, n_TC, rstd_T: the end of a transformer's sub-layer in one
+// op.
 //
-// bias_dropout_residual_norm_bwd(d_y, d_y2?, n, rstd, gain, rng?, into_gain?, into_beta?, into_bias?, flag?)
-// {p, site, bias, residual}: the gradient of y is d_y + d_y2. Outputs, in this order and where they exist:
-// d_sum_TC (the gradient of s and of the residual; absent when there is no residual and p > 0), d_x_TC (when
-// p > 0, else d_sum serves), d_gain_C, d_beta_C, d_bias_C (when bias is 1). Gradients must be zero on tail
-// rows.
+// bias_dropout_residual_norm_bwd(d_y, d_y2?, n, rstd, gain, rng?, into_gain?, into_beta?, into_bias?, flag?) {p,
+// site, bias, residual}: the gradient of y is d_y + d_y2. Outputs, in this order:
+//  - d_sum_TC, the gradient of s and of the residual: exists if there is a residual or p is 0;
+//  - d_x_TC: exists if p > 0, and equals d_sum otherwise;
+//  - d_gain_C and d_beta_C;
+//  - d_bias_C: exists if {bias} is 1.
+// Tail rows of the gradients must be zero.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -130,7 +132,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
   }
   std::vector<int> may_overwrite(const OpView& op, int output) const override {
     if (output >= first_sum(op)) return {};
-    // d_x over the second gradient, so that both gradients find a place when both outputs exist.
+    // d_x takes the bytes of the second gradient, so that neither output needs bytes of its own if both exist.
     return output == 0 ? std::vector<int>{0} : std::vector<int>{1};
   }
   int output_row(const OpView& op, int output) const override {
@@ -156,7 +158,7 @@ class BiasDropoutResidualNormBwd final : public OpSchema, private BiasDropoutRes
       OutputOperand::required(kDGain, "d_gain"), OutputOperand::required(kDBeta, "d_beta"),
       OutputOperand::conditional(kDBias, "d_bias")};
 
-  // The number of outputs that have rows; the column sums follow.
+  // Returns the number of outputs that have rows. The sums over columns follow them.
   static int first_sum(const OpView& op) {
     return (op.attributes().integer("residual") != 0 && op.attributes().number("p") > 0.0) ? 2 : 1;
   }

@@ -1,5 +1,5 @@
-// cast(x) {dtype}: the same numbers in another floating-point type, rounded to nearest, ties to even. Its
-// gradient is a cast back.
+// cast(x) {dtype}: the same numbers in another floating-point type, rounded to nearest, ties to even. Its gradient is
+// a cast back.
 #include <array>
 
 #include "graph/ops/ops.h"

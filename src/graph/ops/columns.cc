@@ -1,7 +1,7 @@
-// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. Its gradient is itself
-// where it takes every column; nothing else is differentiated.
+// columns(x_TN) {first, count, scale}: y_TK = scale * x[:, first : first + count]. If it takes every column, the op
+// is its own gradient; otherwise it has none.
 //
-// add_columns(x_TN, y_TK) {first}: x with y added to the columns from `first` on. Gradient: d_x = d_z, d_y =
+// add_columns(x_TN, y_TK) {first}: x with y added to the columns from `first` on. Gradient: d_x = d_z, and d_y is
 // those columns of d_z.
 #include <array>
 
@@ -44,7 +44,7 @@ class Columns final : public OpSchema, private ColumnsOp {
     const Op& op = context.op();
     const Value& x = context.graph().value(op.inputs[kX]);
     PLIMSOLL_CHECK(x.type.shape[1].offset == op.attributes.integer("count"),
-                   "columns of '{}' has no gradient, it takes some of them", x.name);
+                   "columns of '{}' has no gradient, because it takes only some of the columns", x.name);
     context.set(kX, emit(context.graph(), *this, {d_y}, op.attributes, "d_" + x.name));
   }
 
@@ -73,7 +73,7 @@ class AddColumns final : public OpSchema, private AddColumnsOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return static_cast<double>(op.in_shape(kY).elements(bucket));
   }
-  // In place, as it runs where nobody else reads x.
+  // The op runs in place, because no other op reads x.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return 3.0 * static_cast<double>(op.input(kY).bytes(bucket));
   }

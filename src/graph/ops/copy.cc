@@ -1,9 +1,9 @@
-// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory
-// space, "host" or "device". With {into} the outputs are newer versions of those values. It starts when the
-// ops before it are done, and runs beside those after it until the first that needs its end: see
-// graph/analysis/copies.h. What stands in `after` is not read: it has to be there before this copy starts,
-// and with {ended} so have the first so many copies of its segment to the host. With a slice (slice.h) the
-// values on the host are whole and those on the device that part of them, which alone is copied.
+// copy(x_0 .. x_n-1, into_0 .. into_n-1?, after...) {to, count, into}: the same bytes in another memory space, "host"
+// or "device". With {into} the outputs are newer versions of the values `into`. A copy starts when the ops before it
+// are done, and runs at the same time as those after it until the first op that needs it to have ended: see
+// graph/analysis/copies.h. The values `after` are not read, but must have been written before this copy starts; with
+// {ended}, the first {ended} copies of its segment to the host must have ended too. With a slice (slice.h) the values
+// on the host are whole, those on the device are that part of them, and only the part is copied.
 #include <algorithm>
 #include <array>
 
@@ -68,7 +68,7 @@ class Copy final : public OpSchema, private CopyOp {
   }
 
  private:
-  // The three lists follow one another; {count} and {into} say how long the first two are.
+  // The three lists follow one another. {count} and {into} determine the lengths of the first two.
   static constexpr std::array kInputs{InputOperand::repeated(kFrom, "from"),
                                       InputOperand::repeated(kInto, "into"),
                                       InputOperand::repeated(kAfter, "after")};

@@ -1,6 +1,6 @@
-// dequantize(codes, scales, second_scales?, offsets?) {format, rows, columns, parts, dtype}: a frozen weight
-// that lies in 4 or 8 bits, back in numbers; kernels/quantization/quantization.h has the formulas. It has no
-// gradient, and is computed again where the backward pass reads it.
+// dequantize(codes, scales, second_scales?, offsets?) {format, rows, columns, parts, dtype}: the numbers of a frozen
+// weight that is stored in 4 or 8 bits; kernels/quantization/quantization.h has the formulas. The op has no gradient.
+// If the backward pass reads its result, the op runs again.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace plimsoll {
 
 const OpSchema& dequantize_op();
 
-// The names of a matrix's other arrays; the codes have the weight's own.
+// The names of the other arrays of a matrix; the codes have the name of the weight.
 std::string scales_name(const std::string& weight);
 std::string second_scales_name(const std::string& weight);
 std::string offsets_name(const std::string& weight);

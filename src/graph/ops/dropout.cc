@@ -1,6 +1,5 @@
-// dropout(x, rng) {p, site}: y = x * mask / (1 - p), the mask drawn per element by counter (base/philox.h),
-// so that the same op is its own gradient and a recomputed mask is the same mask. Source: Srivastava et al.,
-// JMLR 15 (2014).
+// dropout(x, rng) {p, site}: y = x * mask / (1 - p). The mask is drawn per element by counter (base/philox.h), so
+// that the op is its own gradient and a recomputed mask is the same mask. Source: Srivastava et al., JMLR 15 (2014).
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,9 +1,10 @@
 // embedding_sum(cu_seqlens, ids_0, table_0, ids_1, table_1, ...) {padding_id}: x_TC = sum over k of
-// table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero; tokens whose ids_0 is padding_id
-// (-1: none) add nothing to the gradient of table_0. embedding_bwd(sorted_T2, d_x, into?, flag?) {rows,
-// padding_id}: with the pairs (id, t) of sort_ids, d_table_VC[v] = sum of d_x over the rows t of id v, added
-// in the order of t; nothing for v = padding_id. With {first_row, of_rows} the op computes {rows} rows of the
-// gradient of a table of of_rows, from first_row on.
+// table_k[ids_k[t]]. Rows at and after cu_seqlens[B] are written as zero. Tokens whose ids_0 is padding_id (-1: none)
+// add nothing to the gradient of table_0.
+//
+// embedding_bwd(sorted_T2, d_x, into?, flag?) {rows, padding_id}: from the pairs (id, t) of sort_ids, d_table_VC[v] =
+// sum of d_x over the rows t of id v, added in the order of t; zero for v = padding_id. With {first_row, of_rows} the
+// op computes {rows} rows, from first_row on, of the gradient of a table of of_rows rows.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -66,9 +67,9 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
                                       InputOperand::repeated(kTable, "table")};
   static constexpr std::array kOutputs{OutputOperand::required(kX, "x")};
 
-  static constexpr size_t kFirstTable = 2;  // its ids stand before it, and so do those of the others
+  static constexpr size_t kFirstTable = kTable;  // each table follows its ids
 
-  // The operands that are tables whose gradients are wanted.
+  // Returns the positions of the tables whose gradients are wanted.
   static std::vector<size_t> wanted_tables(const GradientContext& context) {
     std::vector<size_t> wanted;
     for (size_t i = kFirstTable; i < context.op().inputs.size(); i += 2) {
@@ -77,7 +78,7 @@ class EmbeddingSum final : public OpSchema, private EmbeddingSumOp {
     return wanted;
   }
 
-  // The sorted ids of each of these tables.
+  // Emits the sorted ids of each of these tables.
   static std::vector<ValueId> emit_sort(GradientContext& context, const std::vector<size_t>& tables) {
     const Op& op = context.op();
     std::vector<ValueId> inputs{op.inputs[kCuSeqlens]};

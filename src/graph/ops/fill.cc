@@ -1,4 +1,4 @@
-// fill(like) {value}: a value of the type of `like` whose elements are all `value`; the seed of the backward
+// fill(like) {value}: a value of the type of `like` whose elements are all `value`. It is the seed of the backward
 // pass.
 #include <array>
 

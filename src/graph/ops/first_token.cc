@@ -1,5 +1,7 @@
-// first_token(x, cu_seqlens): out_BC = x[cu_seqlens[b]], the row that BERT's classifier reads; zero for an
-// empty sequence. first_token_bwd(d_out, cu_seqlens): d_x_TC is zero except on those rows.
+// first_token(x, cu_seqlens): y_BC = x[cu_seqlens[b]], the row that BERT's classifier reads; zero for an empty
+// sequence.
+//
+// first_token_bwd(d_y, cu_seqlens): d_x_TC, which is zero except on those rows.
 #include <array>
 
 #include "graph/ops/ops.h"

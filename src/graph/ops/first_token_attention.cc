@@ -1,6 +1,6 @@
-// first_token_attention(x_TC, w_(3HD)C, bias_3HD, cu_seqlens) {heads, scale}: of the attention of each
-// sequence's rows, with q, k and v projected from x by w, the output of its first row alone: o_B(HD). Forward
-// only. kernels/attention/first_token_attention.h has the formula. Zero for an empty sequence.
+// first_token_attention(x_TC, w_(3HD)C, bias_3HD, cu_seqlens) {heads, scale}: projects q, k and v from x by w and
+// returns the attention output of the first row of each sequence only: o_B(HD). Forward only.
+// kernels/attention/first_token_attention.h has the formula. Zero for an empty sequence.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -27,8 +27,8 @@ class FirstTokenAttention final : public OpSchema, private FirstTokenAttentionOp
     return {{op.input(kX).type.dtype, Shape{kDimB, op.in_shape(kW)[0].offset / 3}}};
   }
 
-  // Of keys and values that are not made: two products of x with a vector of its width for each head, and the
-  // three projections of one row, the keys' and the values' on the vector's side.
+  // Keys and values are not computed. Instead each head takes two products of x with a vector of its width, and one
+  // row takes three projections; those of keys and values are applied to the vector.
   double flops(const OpView& op, const Bucket& bucket) const override {
     const auto columns = static_cast<double>(op.in_shape(kX)[1].offset);
     const auto heads = static_cast<double>(op.attributes().integer("heads"));

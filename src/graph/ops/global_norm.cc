@@ -1,9 +1,10 @@
-// global_norm(g_0, g_1, ..., loss?) {with_loss, names_bad}: norm_1 = sqrt(sum of squares of all elements),
-// finite_1 = 1 where all are finite, and the loss with them, else 0; first_bad_1, where it is asked for:
-// which gradient is the first that is not finite, from 0, or -1. clip_coefficient(norm, scale?) {max_norm}:
-// min(1, max_norm / (norm + 1e-6)), 1 where max_norm is 0 (torch.nn.utils.clip_grad_norm_); with a loss
-// scale, norm is that of scaled gradients, and what multiplies them is min(1, max_norm / (norm / scale +
-// 1e-6)) / scale.
+// global_norm(g_0, g_1, ..., loss?) {with_loss, names_bad}: norm_1 = sqrt(sum of squares of all elements); finite_1 =
+// 1 if all of them and the loss are finite, else 0; first_bad_1, with {names_bad}: the number of the first gradient
+// that is not finite, counted from 0, or -1.
+//
+// clip_coefficient(norm, scale?) {max_norm}: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0
+// (torch.nn.utils.clip_grad_norm_). With a loss scale, norm is the norm of the scaled gradients, and their factor is
+// min(1, max_norm / (norm / scale + 1e-6)) / scale.
 #include <array>
 
 #include "graph/ops/ops.h"

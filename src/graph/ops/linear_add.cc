@@ -1,6 +1,5 @@
-// linear_add(x_TK, w_NK, residual_TN): y_TN = x w^T + residual: a linear layer whose output is added to what
-// it started from, rounded once. Forward only, where no gradient is taken; a norm reads one tensor behind it
-// in place of two.
+// linear_add(x_TK, w_NK, residual_TN): y_TN = x w^T + residual: a linear layer whose output is added to a residual
+// and rounded once. Only for programs without gradients. The norm that follows reads one tensor instead of two.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -1,13 +1,16 @@
 // linear_cross_entropy(x_BH, w_KH, bias_K?, labels_B, denominator) {smoothing, chunk_rows}: the loss of a
-// classifier's last product, softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a time,
-// in scratch: backward ops compute each chunk's again. They are rounded to the type of x, as the product
-// alone rounds them, and the loss is computed in fp32 at least.
+// classifier's last product, softmax_cross_entropy(x w^T + bias). Logits of chunk_rows rows exist at a time, in
+// scratch; the backward ops compute those of each chunk again. Logits are rounded to the type of x, as the product
+// alone would round them, and the loss is computed in fp32 at least.
+//
 // linear_cross_entropy_bwd(x, w, bias?, labels, denominator, d_loss): d_x_BH.
-// linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, summed over chunks in
-// their own type, d_w in {gradient_dtype} or that of w. The two are apart although both compute the logits
-// again, so that the gradient of the weight, which is larger than the logits where B is below H, is born when
-// activations are gone.
-// Rows are sequences: a sum over rows of tokens would need zeros behind the last one.
+//
+// linear_cross_entropy_grad(the same, into_w?, into_bias?, flag?): d_w_KH and d_bias_K, summed over chunks in their
+// own type; d_w has the type {gradient_dtype}, or that of w. It is an op of its own, although both compute the logits
+// again, because the gradient of the weight is larger than the logits if B < H: this way it is produced only when the
+// activations are no longer live.
+//
+// Rows are sequences. A sum over rows of tokens would need zeros on the tail rows.
 #include <algorithm>
 #include <array>
 
@@ -29,7 +32,7 @@ void expect_linear(const OpView& op, std::string_view rule) {
                  op.attributes().integer("chunk_rows"));
 }
 
-// x w^T of all rows in a bucket; each of the products has as many operations.
+// Returns the operations of x w^T over all rows in a bucket. Each of the other products has the same number.
 double product_flops(const OpView& op, const Bucket& bucket) {
   return 2.0 * static_cast<double>(op.in_shape(0).elements(bucket)) *
          static_cast<double>(op.in_shape(1)[0].at(bucket));
@@ -38,7 +41,8 @@ double num_logits(const OpView& op, const Bucket& bucket) {
   return static_cast<double>(op.in_shape(0)[0].at(bucket)) *
          static_cast<double>(op.in_shape(1)[0].at(bucket));
 }
-// What chunks after the first move of a matrix like the weight, for every time that each reads or writes it.
+// Returns the bytes that the chunks after the first move each time that they read or write a matrix of the size of
+// the weight.
 double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
   const int64_t rows = op.in_shape(0)[0].at(bucket);
   const int64_t chunk = op.attributes().integer("chunk_rows");
@@ -46,7 +50,7 @@ double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
   return static_cast<double>(later * op.input(1).bytes(bucket));
 }
 
-// x w^T + bias in the type of x, and what the loss reads of it: the same, or a copy in fp32.
+// Emits x w^T + bias in the type of x, and a cast to fp32 if that type has 16 bits. Returns the input of the loss.
 ValueId emit_logits(Graph& graph, const Op& op) {
   const ValueId product =
       emit(graph, matmul_op(), {op.inputs[0], op.inputs[1], op.inputs[2], kNoValue, kNoValue},
@@ -68,7 +72,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   double flops(const OpView& op, const Bucket& bucket) const override {
     return product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
   }
-  // A chunk's logits are written and read once.
+  // The logits of a chunk are written once and read once.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + bytes_of_later_chunks(op, bucket) +
            2.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);
@@ -107,7 +111,7 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
   static constexpr std::array kOutputs{OutputOperand::required(kLoss, "loss")};
 };
 
-// Gradients of the logits, as the products read them.
+// Emits the gradients of the logits in the type in which the products read them.
 ValueId emit_d_logits(Graph& graph, const Op& op) {
   const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
                                 {emit_logits(graph, op), op.inputs[3], op.inputs[4], op.inputs[5]},
@@ -128,7 +132,7 @@ class LinearCrossEntropyBwd final : public OpSchema, private LinearCrossEntropyB
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
     return {op.input(kX).type};
   }
-  // The logits again, and d_x.
+  // Counts the logits, computed again, and d_x.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * product_flops(op, bucket) + 15.0 * num_logits(op, bucket);
   }
@@ -178,12 +182,12 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
     if (op.has_input(kBias)) types.push_back(sum_type(op.input(kBias).type));
     return types;
   }
-  // The logits again, and d_w.
+  // Counts the logits, computed again, and d_w.
   double flops(const OpView& op, const Bucket& bucket) const override {
     return 2.0 * product_flops(op, bucket) + 16.0 * num_logits(op, bucket);
   }
-  // A chunk reads the weight, and from the second on reads and writes its gradient. Its logits are written,
-  // read, overwritten by their gradients, and read twice.
+  // A chunk reads the weight; from the second chunk on it also reads and writes the gradient of the weight. Its
+  // logits are written, read, overwritten by their gradients, and read twice.
   double bytes(const OpView& op, const Bucket& bucket) const override {
     return OpSchema::bytes(op, bucket) + 3.0 * bytes_of_later_chunks(op, bucket) +
            5.0 * static_cast<double>(dtype_bytes(op.input(kX).type.dtype)) * num_logits(op, bucket);

@@ -1,7 +1,7 @@
-// lion(lr, step, clip, finite, p_0, g_0, m_0, p_1, ...) {beta1, beta2, weight_decay}: one update of every
-// parameter of a group in place (Chen et al., arXiv 2302.06675). Outputs p' and m' per parameter are new
-// versions of the same bytes. Nothing is written where finite is 0. With {copies} each parameter has one more
-// value, a 16-bit copy of p', written too.
+// lion(lr, step, clip, finite, p_0, g_0, m_0, p_1, ...) {beta1, beta2, weight_decay}: one update of every parameter
+// of a group in place (Chen et al., arXiv 2302.06675). Outputs p' and m' per parameter are new versions of the same
+// bytes. If finite is 0, nothing is written. With {copies} each parameter has one more value, a 16-bit copy of p',
+// which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

@@ -1,6 +1,6 @@
-// lion_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, p_1, ...) {beta1, beta2, weight_decay,
-// part_rows}: lion with its moment in 8 bits, as adamw_8bit keeps its own (graph/ops/adamw_8bit.cc). With
-// {copies} each parameter has one more value, a 16-bit copy of p', written too.
+// lion_8bit(lr, step, clip, finite, p_0, g_0, m_0, m_absmax_0, p_1, ...) {beta1, beta2, weight_decay, part_rows}:
+// lion with its moment in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit.cc). With {copies} each
+// parameter has one more value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

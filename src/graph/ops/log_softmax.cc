@@ -1,5 +1,6 @@
-// log_softmax(x): y_BK = x - max - log(sum exp(x - max)) over classes. log_softmax_bwd(y, d_y): d_x = d_y -
-// exp(y) sum(d_y).
+// log_softmax(x): y_BK = x - max - log(sum exp(x - max)) over classes.
+//
+// log_softmax_bwd(y, d_y): d_x = d_y - exp(y) sum(d_y).
 #include <array>
 
 #include "graph/ops/ops.h"

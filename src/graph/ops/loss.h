@@ -1,5 +1,5 @@
-// What the losses of a head share: a loss is one number, and the gradient of its first input is an op of the
-// loss's inputs and of d_loss. Thread-safe: pure.
+// Shared parts of losses: a loss is one number, and the gradient of its first input is an op that reads the inputs of
+// the loss and d_loss. Pure; thread-safe.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 
 namespace plimsoll {
 
-// loss_1, in fp32 where the logits are in 16 bits.
+// The type of a loss: one number, in fp32 if the logits are in 16 bits.
 ValueType loss_type(const OpView& op);
 
-// Emits `backward`(inputs of the loss, d_loss) with the loss's attributes, where the first input's gradient
-// is wanted.
+// Emits `backward`(inputs of the loss, d_loss) with the attributes of the loss, if the gradient of the first input is
+// wanted.
 void set_loss_gradient(GradientContext& context, const OpSchema& backward);
 
 // The inputs of the gradients of a loss over classes, and of a loss over elements.
@@ -34,10 +34,10 @@ inline constexpr std::array kElementLossBwdInputs{
 class LossBwd final : public OpSchema {
  public:
   struct Figures {
-    std::string_view name;  // of the op, not of the loss
+    std::string_view name;  // of this op
     OpGroup group;
     std::span<const InputOperand> inputs;
-    double flops;  // an element of the first input
+    double flops;  // per element of the first input
   };
   explicit LossBwd(const Figures& figures) : figures_(figures) {}
   std::span<const InputOperand> inputs() const override { return figures_.inputs; }

@@ -1,7 +1,7 @@
-// matmul(a, b, bias?, into?, flag?) {ta, tb}: c_mn = op(a)_mk op(b)_kn (+ bias_n) (+ into_mn when the flag is
-// 1). Gradient: d_a = d_c b^T, d_b = a^T d_c with the transposes that the operands' layouts ask for; d_bias =
-// column sums. Sums are kept in fp32 (fp64 for f64 operands). Tail rows: an output whose rows are tokens is
-// zero where a is zero and there is no bias; a sum over tokens needs one zero factor.
+// matmul(a, b, bias?, into?, flag?) {ta, tb}: c_mn = op(a)_mk op(b)_kn (+ bias_n) (+ into_mn if the flag is 1).
+// Gradient: d_a = d_c b^T and d_b = a^T d_c, with the transposes that the layouts of the operands require; d_bias =
+// column sums of d_c. Sums are kept in fp32 (fp64 for f64 operands). Tail rows: an output whose rows are tokens is
+// zero if a is zero and there is no bias; a sum over tokens requires that one factor is zero there.
 #include <array>
 
 #include "graph/ops/ops.h"
@@ -67,8 +67,8 @@ class Matmul final : public OpSchema, private MatmulOp {
     const ValueId a = op.inputs[kA];
     const ValueId b = op.inputs[kB];
     const auto flag = [](bool yes) { return yes ? MatmulTranspose::kYes : MatmulTranspose::kNo; };
-    // d_b stands first: it is the last reader of a saved activation, which dies before d_a is born. It has
-    // the type of b, which stays in fp32 where activations are in 16 bits.
+    // d_b is emitted first: it is the last reader of a saved activation, whose bytes are then free for d_a. It has
+    // the type of b, which stays in fp32 if only activations are in 16 bits.
     DType b_dtype = graph.value(b).type.dtype;
     if (op.attributes.has("gradient_dtype")) b_dtype = *parse_dtype(op.attributes.word("gradient_dtype"));
     const std::string b_name = "d_" + graph.value(b).name;
@@ -78,7 +78,7 @@ class Matmul final : public OpSchema, private MatmulOp {
     }
     if (context.wants(kBias)) {
       const Value& bias = graph.value(op.inputs[kBias]);
-      // Sums over columns stay in fp32 where the bias is a 16-bit copy.
+      // Sums over rows stay in fp32 if the bias is a 16-bit copy.
       const DType dtype = bias.type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
       const Attributes attributes{{"dtype", std::string(dtype_name(dtype))}};
       const std::string name = "d_" + bias.name;

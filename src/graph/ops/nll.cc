@@ -1,7 +1,6 @@
-// nll(log_p, labels, denominator) {smoothing}: loss_1 = sum over rows with label >= 0 of
-// (1 - e) (-log_p[label]) - e/K sum_k log_p[k], divided by the denominator: the number of real rows of the
-// whole optimizer step, so that accumulated micro-batches give the mean over the real batch. Source:
-// transformers' LabelSmoother.
+// nll(log_p, labels, denominator) {smoothing}: loss_1 = sum over rows with label >= 0 of (1 - e) (-log_p[label]) -
+// e/K sum_k log_p[k], divided by the denominator: the number of real rows of the whole optimizer step, so that
+// accumulated micro-batches give the mean over the real batch. Source: transformers' LabelSmoother.
 #include <array>
 
 #include "graph/ops/loss.h"

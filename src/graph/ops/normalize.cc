@@ -1,7 +1,10 @@
-// normalize(x) {eps}: n_TC = (x - mean) rstd, rstd_T = 1 / sqrt(var + eps), statistics of each row in fp32
-// (two passes). normalize_bwd(n, rstd, d_n): d_x = rstd (d_n - mean(d_n) - n mean(d_n n)). Source: Ba et al.,
-// arXiv 1607.06450. The normalised values are what the backward pass keeps: the layer's output is recomputed
-// from them with gain and bias.
+// normalize(x) {eps}: n_TC = (x - mean) rstd, rstd_T = 1 / sqrt(var + eps), with the statistics of each row in fp32
+// (two passes).
+//
+// normalize_bwd(n, rstd, d_n): d_x = rstd (d_n - mean(d_n) - n mean(d_n n)).
+//
+// Source: Ba et al., arXiv 1607.06450. The backward pass keeps the normalized values; the output of the layer is
+// recomputed from them with gain and bias.
 #include <array>
 
 #include "graph/ops/ops.h"

@@ -53,7 +53,7 @@ std::vector<Tail> OpSchema::tail(const OpView& op, std::span<const Tail> inputs)
 
 namespace {
 
-// The first and the number of neighbouring repeated rows.
+// The first repeated row, and the number of repeated rows, which are neighbours.
 struct Repeated {
   int first = 0;
   int rows = 0;
@@ -84,8 +84,8 @@ std::string operand_name(std::span<const Operand> table, int row, int operand) {
   return std::string(found.name) + "[" + std::to_string(operand) + "]";
 }
 
-// The number of inputs agrees with the table, and only optional places are empty. Texts are made after a failure only:
-// this runs whenever an op is built or verified.
+// Checks that the number of inputs agrees with the table and that only optional places are empty. It builds texts
+// only after a failure, because it runs whenever an op is built or verified.
 void check_presence(const OpSchema& schema, const OpView& op) {
   const std::span<const InputOperand> table = schema.inputs();
   const bool repeats = repeated_rows(table).rows > 0;

@@ -1,6 +1,6 @@
-// What an op is to the passes, autodiff and the planner: besides its types (OpDef) it states gradient,
-// decomposition, cost, what it does to unused tail rows, and which operand an output may share bytes with.
-// Definitions are stateless and live as long as the program; thread-safe.
+// The schema of an op, for passes, autodiff and the planner. In addition to the types (OpDef) it states the operands,
+// the gradient, a decomposition, the cost, the content of unused tail rows, and which operand an output may share
+// bytes with. Schemas are stateless and live until the process ends; thread-safe.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,7 @@
 
 namespace plimsoll {
 
-// The groups of "Data Movement Is All You Need" (Ivanov et al., arXiv 2007.00072), as users know them, and
-// two more.
+// The groups of "Data Movement Is All You Need" (Ivanov et al., arXiv 2007.00072) in users' words, and two more.
 enum class OpGroup : uint8_t { kContraction, kNormalization, kElementWise, kDataMovement, kCommunication };
 std::string_view op_group_name(OpGroup group);
 
@@ -32,38 +31,38 @@ enum class OpWork : uint8_t {
   kCopy,            // between memory spaces
 };
 
-// Floating-point operations and bytes read plus written, of one run in a bucket that is full.
+// Floating-point operations, and bytes read plus bytes written, of one run in a full bucket.
 struct Cost {
   double flops = 0;
   double bytes = 0;
 };
 
-// What the rows at and after the last real token hold. Every reduction over rows needs a factor that is zero
-// there.
+// The content of the rows at and after the last real token. Every reduction over rows requires that one factor is
+// zero there.
 enum class Tail : uint8_t {
   kNone,    // the value has no token rows
   kZero,    // exactly zero
   kFinite,  // finite, otherwise arbitrary
 };
 
-// How autodiff asks an op for its gradients.
+// The interface by which an op builds its gradients.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
   virtual Graph& graph() = 0;
   // A copy of the forward op, valid while the graph grows.
   virtual const Op& op() const = 0;
-  // Gradient of output i, or kNoValue where the loss does not depend on it.
+  // Returns the gradient of output i, or kNoValue if the loss does not depend on it.
   virtual ValueId d_output(int i) = 0;
-  // The terms whose sum is the gradient of output i, at most two: for an op that adds them on its way.
+  // Returns at most two terms whose sum is the gradient of output i, for an op that adds them itself.
   virtual std::pair<ValueId, ValueId> d_output_terms(int i) = 0;
-  // Whether anything wants the gradient of input i.
+  // Returns true if the gradient of input i is wanted.
   virtual bool wants(int i) const = 0;
-  // States a gradient of input i; several are summed.
+  // Sets a gradient of input i. Several are summed.
   virtual void set(int i, ValueId gradient) = 0;
 };
 
-// How to compute an output again: an op over values that stand before it.
+// How to compute an output again: an op over values that exist before it.
 struct Recipe {
   const OpDef* def = nullptr;
   std::vector<ValueId> inputs;
@@ -77,15 +76,15 @@ class OpSchema : public OpDef {
   // the order of their rows; conditional ones that do not exist leave no gap.
   virtual std::span<const InputOperand> inputs() const = 0;
   virtual std::span<const OutputOperand> outputs() const = 0;
-  // The row of the table that describes input i of this op, and output i.
+  // Returns the row of the table that describes input i of this op, or output i.
   virtual int input_row(const OpView& op, int input) const;
   virtual int output_row(const OpView& op, int output) const;
-  // The number of values in one repetition of the repeated inputs: by default the number of their rows.
+  // Returns the number of values in one repetition of the repeated inputs: by default the number of their rows.
   virtual int repeated_inputs(const OpView& op) const;
 
-  // The position of the only input with this role, or -1 if the op has none.
+  // Returns the position of the only input with this role, or -1 if the op has none.
   int input_with(InputRole role) const;
-  // The input that output i accumulates into if that input is present, and the input that holds the flag (0
+  // Return the input that output i accumulates into if that input is present, and the input of the flag (0
   // overwrites, 1 adds); -1 if the op cannot accumulate.
   int into_input(const OpView& op, int output) const;
   int accumulate_flag_input() const { return input_with(InputRole::kAccumulateFlag); }
@@ -97,51 +96,51 @@ class OpSchema : public OpDef {
 
   // Checks the number and the presence of the inputs against the table, then asks the op for its types.
   std::vector<ValueType> infer(const OpView& op) const final;
-  // The types of the outputs. Requires: the inputs agree with the table. Errors: kInternal if their types do not
-  // match.
+  // Returns the types of the outputs. Requires: the inputs agree with the table. Errors: kInternal if their types do
+  // not match.
   virtual std::vector<ValueType> output_types(const OpView& op) const = 0;
 
   virtual OpGroup group() const = 0;
-  // By default kProduct for contractions and kElements for all others.
+  // Returns kProduct for contractions and kElements for all others, unless the op overrides it.
   virtual OpWork work() const;
   // Returns true for the op of an optimizer that updates parameters.
   bool is_update() const;
   bool is_copy() const { return work() == OpWork::kCopy; }
   bool is_communication() const { return group() == OpGroup::kCommunication; }
   virtual double flops(const OpView& op, const Bucket& bucket) const = 0;
-  // Every operand read once and every output written once, unless the op says otherwise.
+  // Counts every operand once as read and every output once as written, unless the op overrides it.
   virtual double bytes(const OpView& op, const Bucket& bucket) const;
   Cost cost(const OpView& op, const Bucket& bucket) const { return {flops(op, bucket), bytes(op, bucket)}; }
 
-  // Builds the backward ops. Errors: kInternal where the op has no gradient.
+  // Builds the backward ops. Errors: kInternal if the op has no gradient.
   virtual void gradient(GradientContext& context) const;
 
-  // Tail states of the outputs. Errors: kInternal where a reduction would read rows that are not zero. The
-  // default is an op that works row by row: finite in, finite out.
+  // Returns the tail states of the outputs. The default is that of an op that works row by row: finite in, finite
+  // out. Errors: kInternal if a reduction would read rows that are not zero.
   virtual std::vector<Tail> tail(const OpView& op, std::span<const Tail> inputs) const;
 
-  // Whether a row of each output depends on the same row of the operands that have rows, and otherwise only
-  // on operands without: f(x)[r] = f(x[r]) for any choice of rows r. Random draws are counted anew by row.
+  // Returns true if a row of each output depends only on the same row of the operands that have rows, and on operands
+  // without rows: f(x)[r] = f(x[r]) for any choice of rows r. Random draws are numbered by the rows that are left.
   virtual bool works_row_by_row(const OpView& op) const {
     static_cast<void>(op);
     return false;
   }
 
-  // Inputs whose bytes output i may take over when nobody reads them later.
+  // Returns the inputs whose bytes output i may take over if no op reads them later.
   virtual std::vector<int> may_overwrite(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);
     return {};
   }
 
-  // A cheap way to compute output i again in the backward pass instead of keeping it, if there is one.
+  // Returns a cheap way to compute output i again in the backward pass instead of keeping it, if there is one.
   virtual std::optional<Recipe> recipe(const OpView& op, int output) const {
     static_cast<void>(op);
     static_cast<void>(output);
     return std::nullopt;
   }
 
-  // Emits the op as more basic ops into the graph and returns its outputs; empty where the op is basic.
+  // Emits the op as more basic ops into the graph and returns its outputs. Returns nothing if the op is basic.
   virtual std::vector<ValueId> decompose(Graph& graph, const Op& op) const {
     static_cast<void>(graph);
     static_cast<void>(op);
@@ -149,7 +148,7 @@ class OpSchema : public OpDef {
   }
 };
 
-// The schema of an op of a graph. Requires: the graph was built from the definitions of this room.
+// Returns the schema of an op of a graph. Requires: the graph was built from the definitions of this room.
 inline const OpSchema& schema_of(const Op& op) {
   return static_cast<const OpSchema&>(*op.def);
 }
@@ -160,11 +159,11 @@ std::string signature_text(const OpSchema& schema);
 // Throws kInternal with the op and the names and types of its inputs unless the condition holds.
 void expect_operands(bool condition, const OpView& op, std::string_view rule);
 
-// The type that the attribute "dtype" states, or the fallback where there is none: outputs whose type is not
-// an operand's.
+// Returns the type in the attribute "dtype", or `fallback` without it: for outputs whose type is not that of an
+// operand.
 DType stated_dtype(const OpView& op, DType fallback);
 
-// The recipe that runs the op again as it is.
+// Returns the recipe that runs the op again with the same inputs.
 Recipe same_op(const OpView& op, int output);
 
 // Requires (tail): `state` is zero on tail rows. Names the op and the operand.

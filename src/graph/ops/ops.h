@@ -1,6 +1,6 @@
-// The ops there are: for each its definition and a typed function that emits it. Inputs may be kNoValue where
-// the text says "optional". Shape letters: T tokens of the bucket, B sequences, C width, K classes, H heads,
-// D width of a head.
+// All ops: the names of their operands, their schemas and typed functions that emit them. Inputs may be kNoValue if
+// they are called optional. Shape letters: T tokens of the bucket, B sequences, C width, K classes, H heads, D width
+// of a head.
 #pragma once
 
 #include <span>
@@ -12,9 +12,9 @@
 
 namespace plimsoll {
 
-// The definition of that name, or null; the signature of OpLookup (graph/ir/graph_text.h).
+// Returns the definition of that name, or null. It has the signature of OpLookup (graph/ir/graph_text.h).
 const OpDef* find_op(std::string_view name);
-// Every definition, in alphabetical order.
+// Returns every schema, in alphabetical order.
 std::span<const OpSchema* const> all_ops();
 
 enum class MatmulTranspose : uint8_t { kNo, kYes };
@@ -285,33 +285,33 @@ const OpSchema& sort_ids_op();
 const OpSchema& tanh_op();
 const OpSchema& tanh_bwd_op();
 
-// The operands of a global_norm whose norm it is: all but the loss, whose finiteness counts alone.
+// Returns the gradients of a global_norm: all inputs except the loss, which only contributes to `finite`.
 std::span<const ValueId> gradients_of_norm(const Op& norm);
 
-// The values that a copy reads: not those that it overwrites or only waits for.
+// Returns the values that a copy reads, without those that it only overwrites or waits for.
 std::span<const ValueId> copied_values(const Op& copy);
 
-// Dropout with probability p at a site (base/philox.h); `rng` is i64[2]: seed, number of the micro-batch.
+// Dropout with probability p at a site (base/philox.h). `rng` is i64[2]: the seed and the number of the micro-batch.
 struct DropoutSpec {
   double p = 0.0;
   int64_t site = 0;
 };
 
-// Emits an op and returns its first output; `name` is a stem, made unique.
+// Emits an op and returns its first output. The output is called `name`, or a unique name that begins with it.
 ValueId emit(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs, Attributes attributes = {},
              std::string_view name = {});
-// The same, with all outputs.
+// Emits an op and returns all outputs.
 std::vector<ValueId> emit_all(Graph& graph, const OpSchema& def, std::vector<ValueId> inputs,
                               Attributes attributes = {}, std::span<const std::string> names = {});
 
-// op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless another is stated.
+// Emits op(a) op(b): [m,k] x [k,n] -> [m,n], in the type of a unless `dtype` states another.
 ValueId emit_matmul(Graph& graph, ValueId a, MatmulTranspose trans_a, ValueId b, MatmulTranspose trans_b,
                     std::string_view name = {}, std::optional<DType> dtype = {});
-// x_TK w_NK^T + b_N -> [T,N], as matmul and bias_add; bias optional.
+// Emits x_TK w_NK^T + b_N -> [T,N] as matmul and bias_add; bias is optional.
 ValueId emit_linear(Graph& graph, ValueId x, ValueId weight, ValueId bias, std::string_view name = {});
 ValueId emit_dropout(Graph& graph, ValueId x, ValueId rng, const DropoutSpec& spec,
                      std::string_view name = {});
-// normalize and scale_shift: [T,C] -> [T,C].
+// Emits normalize and scale_shift: [T,C] -> [T,C].
 ValueId emit_layer_norm(Graph& graph, ValueId x, ValueId gain, ValueId bias, double eps,
                         std::string_view name = {});
 

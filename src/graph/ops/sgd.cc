@@ -1,5 +1,5 @@
-// sgd(lr, step, clip, finite, p_0, g_0, b_0?, ...) {momentum, nesterov, weight_decay}: torch.optim.SGD;
-// outputs p' and, where there is momentum, b' per parameter.
+// sgd(lr, step, clip, finite, p_0, g_0, b_0?, ...) {momentum, nesterov, weight_decay}: one update as torch.optim.SGD
+// makes it. Outputs are p' and, if momentum > 0, b' per parameter.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

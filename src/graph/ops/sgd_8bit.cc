@@ -1,6 +1,6 @@
 // sgd_8bit(lr, step, clip, finite, p_0, g_0, b_0, b_absmax_0, p_1, ...) {momentum, nesterov, weight_decay,
-// part_rows}: sgd with its momentum in 8 bits, as adamw_8bit keeps its moments (graph/ops/adamw_8bit.cc).
-// With {copies} each parameter has one more value, a 16-bit copy of p', written too.
+// part_rows}: sgd with its momentum in 8 bits, stored like the moments of adamw_8bit (graph/ops/adamw_8bit.cc). With
+// {copies} each parameter has one more value, a 16-bit copy of p', which the update writes too.
 #include "graph/ops/ops.h"
 #include "graph/ops/update.h"
 

@@ -1,5 +1,5 @@
-// softmax_cross_entropy(logits, labels, denominator) {smoothing}: the fusion of log_softmax and nll (see
-// there); no probabilities are kept, the backward op may write d_logits over the logits.
+// softmax_cross_entropy(logits, labels, denominator) {smoothing}: the fusion of log_softmax and nll (see there). No
+// probabilities are kept; the backward op may write d_logits over the logits.
 #include <array>
 
 #include "graph/ops/loss.h"

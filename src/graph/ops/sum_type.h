@@ -1,5 +1,5 @@
-// The type in which sums over rows are kept, gradients of parameters that every row uses: fp32 where the
-// parameter is in 16 bits, which is what kernels write. Thread-safe: pure.
+// The type in which sums over rows are kept, such as gradients of biases: fp32 if the parameter is in 16 bits,
+// because kernels write fp32. Pure; thread-safe.
 #pragma once
 
 #include "graph/ir/graph.h"

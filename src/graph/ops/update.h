@@ -1,4 +1,4 @@
-// What the optimizers' ops share. Stateless; thread-safe.
+// The shared frame of the updates of optimizers. Stateless; thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 namespace plimsoll {
 
-// An update of a list of parameters in place: four scalars (learning rate, step, clip coefficient, finite),
-// then equally many values for each parameter: the parameter, its gradient, its states, and with {copies} a
-// 16-bit copy that the update writes too. Where parameters are bf16 and nothing is beside them, they are
-// rounded stochastically with the noise of {noise_seed, noise_site}, and so are states that the op says.
-// Outputs are the new versions of all but the gradient. With a slice (slice.h) the op has one parameter and
-// updates a part of it; of each value it finds the whole or that part.
+// An update of a list of parameters in place: four scalars (learning rate, step, clip coefficient, finite), then the
+// same number of values for each parameter: the parameter, its gradient, its states, and with {copies} a 16-bit copy
+// that the update writes too. bf16 parameters without a copy or lower half are rounded stochastically with the noise
+// of {noise_seed, noise_site}, and so are the states that the op chooses. Outputs are the new versions of all values
+// except the gradient. With a slice (slice.h) the op has one parameter and updates a part of it; each of its values
+// is whole or only that part.
 class Update : public OpSchema, public UpdateOp {
  public:
   std::span<const InputOperand> inputs() const override { return kInputs; }
@@ -75,18 +75,19 @@ class Update : public OpSchema, public UpdateOp {
     return 4 + (output / written) * stride + (k == 0 ? 0 : k + 1);
   }
 
-  // Whether an element's update depends on nothing but its own gradient and states, so that a part of a
+  // Returns true if the update of an element depends only on its own gradient and states, so that a part of a
   // parameter may be updated.
   virtual bool is_element_wise() const { return false; }
-  // Values of an op that belong to each parameter: itself, its gradient, its states, perhaps a copy.
+  // Returns the number of values per parameter: itself, its gradient, its states, and a copy if there is one.
   int stride(const OpView& op) const { return values_per_parameter(op); }
-  // Of a parameter's k-th value, how many of its numbers belong to one element: a remainder is bytes.
+  // Returns how many numbers of a parameter's k-th value belong to one element: 2 for the lower halves, which are
+  // bytes.
   static int64_t numbers_per_element(const OpView& op, int k) {
     return op.attributes().integer_or("split", 0) != 0 && k + 5 == op.num_inputs() ? 2 : 1;
   }
 
  protected:
-  // The last value of a parameter is then its 16-bit copy, or its lower half.
+  // Returns 1 if the last value of a parameter is its 16-bit copy or its lower half.
   static int copies(const OpView& op) {
     return op.attributes().integer_or("copies", 0) != 0 || op.attributes().integer_or("split", 0) != 0 ? 1
                                                                                                        : 0;

@@ -1,6 +1,6 @@
-// Which of an update's parameters consist of several tensors of a checkpoint, one after the other along the
-// first dimension: q, k and v in one matrix. Optimizers whose states are sums over a tensor, or blocks of it,
-// treat every part by itself, as if each were a parameter of its own. Pure functions; thread-safe.
+// The parts of parameters that consist of several tensors of a checkpoint, one after the other along the first
+// dimension: q, k and v in one matrix. An optimizer whose states are sums over a tensor, or blocks of it, treats
+// every part separately, like a parameter of its own. Pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace plimsoll {
 
-// The attribute of an op that says it.
+// The attribute of an op that contains them.
 inline constexpr std::string_view kPartRows = "part_rows";
 
-// The rows of every part of every parameter: "48" for one of 48 rows, "16+16+16" for three parts, parameters
-// separated by ",".
+// Returns the rows of every part of every parameter as text: "48" for one part of 48 rows, "16+16+16" for three
+// parts; "," separates parameters.
 std::string part_rows_text(std::span<const std::vector<int64_t>> rows);
-// The inverse. Errors: kInternal for a text that is none.
+// Parses the result of part_rows_text(). Errors: kInternal if the text is malformed.
 std::vector<std::vector<int64_t>> part_rows_of(const Attributes& attributes);
 
-// Elements in one row of a parameter: 1 for a vector.
+// Returns the number of elements in one row of a parameter: 1 for a vector.
 int64_t elements_per_row(const Shape& shape);
 
 }  // namespace plimsoll

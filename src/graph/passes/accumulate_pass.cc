@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// The producer adds straight into the persistent buffer where it can; elsewhere an accumulate op follows it.
+// Lets producers add straight into the persistent buffers of gradients. An accumulate op follows a producer that
+// cannot.
 void keep_gradients(Graph& graph) {
   const ValueId flag = graph.input("accumulate");
   std::vector<ValueId> replacement(graph.values().size(), kNoValue);

@@ -28,8 +28,8 @@ TEST(Accumulate, AProductAddsIntoTheBuffer) {
             "}\n");
 }
 
-// An op that only writes its result is followed by one that adds; who read the gradient reads the sum.
-TEST(Accumulate, BehindAnOpThatCannotAddStandsOneThatDoes) {
+// An accumulate op follows an op that can only overwrite its result; readers of the gradient read the sum.
+TEST(Accumulate, AnAccumulateOpFollowsAnOpThatCannotAdd) {
   EXPECT_EQ(after("graph g {\n"
                   "  input %a: f32[3,4]\n"
                   "  input %accumulate: i32[1]\n"

@@ -11,7 +11,7 @@ using testing::replaced;
 
 constexpr Bucket kBucket{.tokens = 64, .sequences = 8, .longest = 8};
 
-// A classifier whose logits [B,6] take 192 bytes in the bucket.
+// A classifier with logits [B,6], which take 192 bytes in the bucket.
 constexpr const char* kClassifier =
     "graph g {\n"
     "  input %x: f32[B,4]\n"
@@ -29,7 +29,7 @@ Graph after(const std::string& text, int64_t most_bytes) {
   return testing::after_pass(text, chunked_loss_pass(kBucket, most_bytes));
 }
 
-TEST(ChunkedLoss, LargeLogitsBecomeChunks) {
+TEST(ChunkedLoss, LargeLogitsAreComputedInChunks) {
   EXPECT_EQ(
       print_graph(after(kClassifier, 191)),
       "graph g {\n"
@@ -55,8 +55,8 @@ TEST(ChunkedLoss, LogitsThatOthersReadStay) {
   EXPECT_EQ(print_graph(after(read, 0)), print_graph(parse_graph(read, find_op)));
 }
 
-// In 16 bits logits are cast before the loss; the type of the weight's gradient goes along.
-TEST(ChunkedLoss, TakesTheCastOf16BitLogitsAlong) {
+// 16-bit logits are cast before the loss. The fused op keeps the type of the gradient of the weight.
+TEST(ChunkedLoss, IncludesTheCastOf16BitLogits) {
   std::string text = replaced(kClassifier, "%x: f32", "%x: bf16");
   text = replaced(text, "%w: f32", "%w: bf16");
   text = replaced(text, "%logits: f32[B,6] = matmul(%x, %w, %b, _, _) {ta=0, tb=1}",
@@ -68,7 +68,7 @@ TEST(ChunkedLoss, TakesTheCastOf16BitLogitsAlong) {
   EXPECT_EQ(graph.ops()[0].attributes.word("gradient_dtype"), "f32");
 }
 
-// The text form knows the op, its backward op and the buffers that gradients accumulate in.
+// The text form contains the op, its backward op and the buffers in which gradients accumulate.
 TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   Graph graph = after(kClassifier, 0);
   const std::vector<ValueId> wanted{graph.find("x"), graph.find("w"), graph.find("b")};
@@ -89,7 +89,7 @@ TEST(ChunkedLoss, GradientsAccumulateAndTheTextRoundTrips) {
   EXPECT_EQ(print_graph(parsed), text);
 }
 
-// Both ops say what they are made of, in the types that they have themselves.
+// Both ops decompose into basic ops with their own types.
 TEST(ChunkedLoss, OpsDecompose) {
   Graph graph = after(kClassifier, 0);
   add_backward(graph, graph.find("loss"), std::vector<ValueId>{graph.find("x"), graph.find("w")});

@@ -12,7 +12,7 @@ std::string after(const std::string& text) {
   return print_graph(testing::after_pass(text, common_subexpression_pass()));
 }
 
-// What follows from one merge is merged too.
+// Ops that become equal by a merge are merged too.
 TEST(CommonSubexpression, EqualExpressionsAreComputedOnce) {
   EXPECT_EQ(after("graph g {\n"
                   "  input %x: f32[B,4]\n"
@@ -69,8 +69,8 @@ TEST(CommonSubexpression, OutputsAndNewVersionsStay) {
   EXPECT_EQ(after(version), unchanged(version));
 }
 
-// Two parameters whose gradients are equal: the value that stays is a parameter's gradient.
-TEST(CommonSubexpression, AGradientStaysOne) {
+// If two parameters have equal gradients, the remaining value is marked as a parameter gradient.
+TEST(CommonSubexpression, TheMergedValueStaysAGradient) {
   const std::string text =
       "graph g {\n"
       "  input %x: f32[B,4]\n"

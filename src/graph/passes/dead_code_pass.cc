@@ -7,7 +7,7 @@ void remove_dead_code(Graph& graph, const std::set<std::string>& keep) {
   std::vector<bool> needed(graph.values().size(), false);
   for (size_t i = 0; i < graph.values().size(); ++i) {
     const Value& value = graph.values()[i];
-    // A new version of something that lives on is an effect; so is an output.
+    // A new version of a persistent value is an effect, and so is an output.
     needed[i] = value.storage == Storage::kOutput || keep.contains(value.name) ||
                 (value.version_of != kNoValue && is_persistent(value.storage));
   }
@@ -33,7 +33,7 @@ void remove_dead_code(Graph& graph, const std::set<std::string>& keep) {
 Pass dead_code_pass(std::vector<std::string> keep) {
   return {.name = "dead_code",
           .numerics = Numerics::kPreserving,
-          .help = "drops ops whose results nobody reads",
+          .help = "removes ops whose results are not read",
           .run = [names = std::set<std::string>(keep.begin(), keep.end())](Graph& graph) {
             remove_dead_code(graph, names);
           }};

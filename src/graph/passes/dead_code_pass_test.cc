@@ -23,8 +23,8 @@ std::string after(const std::string& text, std::vector<std::string> keep = {}) {
   return print_graph(testing::after_pass(text, dead_code_pass(std::move(keep))));
 }
 
-// A weight lives on, read or not.
-TEST(DeadCode, WhatNobodyReadsGoesWithWhatItReadAlone) {
+// A weight persists even if it is not read.
+TEST(DeadCode, RemovesUnreadOpsAndTheirInputs) {
   EXPECT_EQ(after(kText),
             "graph g {\n"
             "  input %x: f32[B,4]\n"
@@ -35,7 +35,7 @@ TEST(DeadCode, WhatNobodyReadsGoesWithWhatItReadAlone) {
             "}\n");
 }
 
-TEST(DeadCode, WhatIsReadFromOutsideStays) {
+TEST(DeadCode, KeepsValuesThatAreReadFromOutside) {
   EXPECT_EQ(after(kText, {"c"}), unchanged(kText));
 }
 

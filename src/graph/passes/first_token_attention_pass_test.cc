@@ -40,11 +40,11 @@ TEST(FirstTokenAttention, ProductAttentionAndFirstTokenBecomeOne) {
             "}\n");
 }
 
-TEST(FirstTokenAttention, StaysWhereNoKernelTakesIt) {
+TEST(FirstTokenAttention, StaysWithoutAKernel) {
   EXPECT_EQ(print_graph(after(kLayer, false)), unchanged(kLayer));
 }
 
-TEST(FirstTokenAttention, OthersStay) {
+TEST(FirstTokenAttention, OtherPatternsStay) {
   for (const std::string& text :
        {replaced(kLayer, "\n}\n", "\n  %z: bf16[T,4] !output = gelu(%a)\n}\n"),
         replaced(kLayer, "\n}\n", "\n  %z: bf16[T,12] !output = gelu(%qkv)\n}\n"),
@@ -55,7 +55,7 @@ TEST(FirstTokenAttention, OthersStay) {
   }
 }
 
-TEST(FirstTokenAttention, DecomposesIntoWhatItWasMadeOf) {
+TEST(FirstTokenAttention, DecomposesIntoItsParts) {
   Graph graph = after(kLayer);
   const Op op = graph.ops().front();
   const std::vector<ValueId> out = schema_of(op).decompose(graph, op);

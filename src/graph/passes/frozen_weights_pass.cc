@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// A weight that nothing updates and that only products of 16-bit activations read needs no master beside what
-// they read: it is held in their type.
+// A weight that no op updates and that only products of 16-bit activations read needs no fp32 master: it is stored in
+// the type of these activations.
 void hold_in(Graph& graph, DType dtype, const std::vector<std::string>& frozen) {
   std::vector<bool> lowers(graph.values().size(), false);
   for (const std::string& name : frozen) {

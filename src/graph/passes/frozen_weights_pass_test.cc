@@ -23,15 +23,15 @@ std::string after(const std::string& text, std::vector<std::string> frozen) {
   return print_graph(testing::after_pass(text, frozen_weights_pass(DType::kBF16, std::move(frozen))));
 }
 
-TEST(FrozenWeights, WhatOnlyProductsReadIsHeldInTheirType) {
+TEST(FrozenWeights, WeightsThatOnlyProductsReadHaveTheirType) {
   EXPECT_EQ(after(kLayer, {"w"}), replaced(unchanged(kLayer), "%w: f32", "%w: bf16"));
 }
 
-TEST(FrozenWeights, WhatIsTrainedStays) {
+TEST(FrozenWeights, TrainedWeightsStay) {
   EXPECT_EQ(after(kLayer, {}), unchanged(kLayer));
 }
 
-TEST(FrozenWeights, WhatOthersReadStays) {
+TEST(FrozenWeights, WeightsThatOtherOpsReadStay) {
   const std::string read = replaced(kLayer, "\n}\n", "\n  %z: f32[6,4] !output = gelu(%w)\n}\n");
   EXPECT_EQ(after(read, {"w"}), unchanged(read));
   const std::string in_fp32 = replaced(

@@ -35,7 +35,7 @@ TEST(Fuse, BiasAndGelu) {
             "}\n");
 }
 
-// No other op wants the bias: the product adds it.
+// No other op reads the sum, so the product adds the bias.
 TEST(Fuse, MatmulAndBias) {
   EXPECT_EQ(after(replaced(kActivation, "gelu(%s)", "tanh(%s)")),
             "graph g {\n"
@@ -82,7 +82,7 @@ TEST(Fuse, BiasDropoutResidualAndNorm) {
                               "}\n");
 }
 
-// Either operand of the sum may be the branch.
+// Either operand of the sum may be the residual branch.
 TEST(Fuse, TheResidualIsTheOperandWithoutDropout) {
   EXPECT_EQ(after(replaced(kNorm, "add(%r, %d)", "add(%d, %r)")), after(kNorm));
 }
@@ -122,8 +122,8 @@ TEST(Fuse, SoftmaxAndCrossEntropy) {
             "}\n");
 }
 
-// A value inside a pattern that somebody else reads has to exist.
-TEST(Fuse, WhatOthersReadStays) {
+// A value inside a pattern that another op reads must exist.
+TEST(Fuse, ValuesThatOtherOpsReadStay) {
   const std::string activation =
       replaced(replaced(kActivation, "  %h: f32[T,6] = matmul(%x, %w, _, _, _) {ta=0, tb=1}\n", ""),
                "input %x: f32[T,4]", "input %h: f32[T,6]");
@@ -137,8 +137,8 @@ TEST(Fuse, WhatOthersReadStays) {
   EXPECT_EQ(after(norm), unchanged(norm));
 }
 
-// Every fused op states what it was made of.
-TEST(Fuse, DecomposesIntoWhatItWasMadeOf) {
+// Every fused op decomposes into the ops from which it was formed.
+TEST(Fuse, FusedOpsDecomposeIntoTheirParts) {
   for (const char* text : {kActivation, kNorm, kLoss}) {
     Graph graph = testing::after_pass(text, fuse_pass());
     const Op fused = graph.ops().back();

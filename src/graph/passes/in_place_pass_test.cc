@@ -21,7 +21,7 @@ constexpr const char* kChain =
     "  %y: f32[T,4] !output = tanh(%b)\n"
     "}\n";
 
-// An input and an output are the host's: neither gives its bytes away nor takes others'.
+// The host owns inputs and outputs: they neither give their bytes away nor take over others.
 TEST(InPlace, AnOutputTakesTheBytesOfAnOperandThatDies) {
   EXPECT_EQ(after(kChain), replaced(unchanged(kChain), "%b: f32[T,4] = relu", "%b: f32[T,4] into %a = relu"));
 }
@@ -50,7 +50,7 @@ TEST(InPlace, OtherSizesAreOtherBytes) {
   EXPECT_EQ(after(text), unchanged(text));
 }
 
-// Of a sum's operands the one that dies gives its bytes, whichever it is.
+// The sum takes the bytes of the operand that is not read later, whichever it is.
 TEST(InPlace, EitherOperandOfASum) {
   const std::string text =
       "graph g {\n"

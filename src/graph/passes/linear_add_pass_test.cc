@@ -18,7 +18,7 @@ Graph after(const std::string& text, bool has_kernel) {
                              }));
 }
 
-// The fused op comes behind the residual that it reads.
+// The fused op comes after the residual that it reads.
 TEST(LinearAdd, TheProductAddsWhatTheNormWouldAdd) {
   EXPECT_EQ(
       print_graph(after(kLayer, true)),
@@ -46,11 +46,11 @@ TEST(LinearAdd, TheSumTakesTheBytesOfAResidualThatDies) {
   EXPECT_EQ(read_again.value(read_again.find("h")).version_of, kNoValue);
 }
 
-TEST(LinearAdd, StaysWhereNoKernelTakesIt) {
+TEST(LinearAdd, StaysWithoutAKernel) {
   EXPECT_EQ(print_graph(after(kLayer, false)), unchanged(kLayer));
 }
 
-TEST(LinearAdd, OthersStay) {
+TEST(LinearAdd, OtherPatternsStay) {
   const std::string no_residual = replaced(kLayer, "%b, %z, %gain", "%b, _, %gain");
   EXPECT_EQ(print_graph(after(no_residual, true)), unchanged(no_residual));
   const std::string read = replaced(kLayer, "\n}\n", "\n  %o: bf16[T,6] !output = gelu(%h)\n}\n");

@@ -40,7 +40,7 @@ TEST(LinearGelu, ProductAndActivationBecomeOne) {
             "}\n");
 }
 
-TEST(LinearGelu, StaysWhereNoKernelTakesIt) {
+TEST(LinearGelu, StaysWithoutAKernel) {
   int asked = 0;
   const Graph graph = after(kLayer, [&](const OpView& op) {
     ++asked;
@@ -66,7 +66,7 @@ TEST(LinearGelu, OtherProductsStay) {
   EXPECT_EQ(after_with_kernel(mixed), unchanged(mixed));
 }
 
-TEST(LinearGelu, DecomposesIntoWhatItWasMadeOf) {
+TEST(LinearGelu, DecomposesIntoItsParts) {
   Graph graph = after(kLayer, [](const OpView&) { return true; });
   const Op op = graph.ops().front();
   const std::vector<ValueId> out = schema_of(op).decompose(graph, op);

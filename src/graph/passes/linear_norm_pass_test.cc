@@ -18,7 +18,7 @@ Graph after(const std::string& text, bool has_kernel) {
                              }));
 }
 
-// The fused op comes where the norm was.
+// The fused op takes the place of the norm.
 TEST(LinearNorm, TheProductTakesTheNorm) {
   EXPECT_EQ(print_graph(after(kLayer, true)),
             "graph g {\n"
@@ -45,11 +45,11 @@ TEST(LinearNorm, TheRowsTakeTheBytesOfAResidualThatDies) {
   EXPECT_EQ(read_again.value(read_again.find("y")).version_of, kNoValue);
 }
 
-TEST(LinearNorm, StaysWhereNoKernelTakesIt) {
+TEST(LinearNorm, StaysWithoutAKernel) {
   EXPECT_EQ(print_graph(after(kLayer, false)), unchanged(kLayer));
 }
 
-TEST(LinearNorm, OthersStay) {
+TEST(LinearNorm, OtherPatternsStay) {
   const std::string no_residual = replaced(kLayer, "%b, %z, %gain", "%b, _, %gain");
   EXPECT_EQ(print_graph(after(no_residual, true)), unchanged(no_residual));
   const std::string no_bias = replaced(kLayer, "%b, %z, %gain", "_, %z, %gain");

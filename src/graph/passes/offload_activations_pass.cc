@@ -1,13 +1,13 @@
-// What the forward pass saves for the backward pass goes to the host's memory as soon as it is there, and
-// comes back before its first reader in the backward pass:
+// Copies the values that the forward pass saves for the backward pass to the host's memory as soon as they are
+// produced, and back before their first reader in the backward pass:
 //
 //   forward   ... x_k | out k, ops that read x_k, ... x_k+1 | out k+1 ...
 //   backward  ... in j+2, the first reader of x_j | in j+3, the first reader of x_j+1 | ...
 //
-// Where it is not known what room there is, two values wait to leave at most, what comes back is asked for
-// two readers ahead, and the values that the backward pass reads first stay. Where it is known, more stay,
-// and copies have as much time as there is room for: saved_transfers.h. A buffer on the device is live in two
-// parts of the time that it was live before: no plan's peak is higher for it.
+// If the free memory is not known, at most two values wait for their copy to the host, each copy back starts two
+// readers ahead, and the values that the backward pass reads first stay on the device. If it is known, more values
+// stay, and copies have as much time as memory allows: saved_transfers.h. A buffer on the device is live only in two
+// parts of the time that it was live before, so no plan has a higher peak with this pass.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// A saved value that moves.
+// A saved value that is copied to the host.
 struct MovedValue {
   ValueId saved = kNoValue;
   ValueId on_host = kNoValue;
@@ -35,14 +35,14 @@ class OffloadActivations {
 
   void run() {
     find_saved();
-    choose_turns();
+    choose_transfers();
     if (moved_.empty()) return;
     for (MovedValue& value : moved_) add_values(value);
     graph_.replace_ops(schedule());
   }
 
  private:
-  // In the order of their producers.
+  // Finds the saved values, in the order of their producers.
   void find_saved() {
     const auto readers = find_readers(graph_);
     std::vector<bool> is_replaced_before_backward(graph_.values().size(), false);
@@ -81,8 +81,8 @@ class OffloadActivations {
     return static_cast<uint32_t>(behind - graph_.ops().begin());
   }
 
-  // Leaves those that move.
-  void choose_turns() {
+  // Keeps in the list only the values that do not stay on the device.
+  void choose_transfers() {
     std::vector<SavedValue> values;
     for (const MovedValue& value : moved_) values.push_back(value.at);
     const std::vector<SavedTransfer> transfers =
@@ -100,7 +100,7 @@ class OffloadActivations {
     return id;
   }
 
-  // Later readers, and what takes the bytes over, find the value that came back.
+  // Lets later readers, and ops that take over the bytes, use the value that was copied back.
   void add_values(MovedValue& value) {
     value.on_host = add_like(value.saved, ".on_host", Space::kHost);
     value.back = add_like(value.saved, ".back", Space::kDevice);
@@ -130,7 +130,7 @@ class OffloadActivations {
     std::ranges::stable_sort(coming, {}, [](const MovedValue* value) { return value->at.first_reader; });
     std::vector<Op> ops;
     size_t started = 0;  // copies to the host
-    size_t ended = 0;    // and those that have to be over
+    size_t ended = 0;    // of these, the ones that must have ended
     size_t brought = 0;
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; brought < coming.size() && coming[brought]->transfer.back_before == i; ++brought)

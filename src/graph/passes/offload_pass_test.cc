@@ -1,4 +1,4 @@
-// Where copies end, and the two passes that make them: as text, graph in, graph out.
+// Tests when copies end, and the two passes that insert copies, with graphs as text.
 #include "graph/analysis/copies.h"
 
 #include <fmt/format.h>
@@ -63,12 +63,12 @@ TEST(OffloadActivations, TheFirstSavedGoAndComeBackTwoReadersAhead) {
   %d_a: f32[T,4] = tanh_bwd(%d_b, %a.back)
 }
 )");
-  // The text says the same graph.
+  // The text describes the same graph.
   EXPECT_EQ(print_graph(graph_of(print_graph(graph))), print_graph(graph));
 }
 
-// %c stays where there is room for it between the passes, and %b's copies have what is left.
-TEST(OffloadActivations, StaysWhereThereIsRoom) {
+// %c stays because it fits between the passes; the copies of %b use the remaining memory.
+TEST(OffloadActivations, ValuesStayIfTheyFit) {
   Graph graph = graph_of(kSaved);
   const Bucket bucket{.tokens = 8, .sequences = 1, .longest = 8};
   ActivationHeadroom room{.live_bytes = live_bytes(find_live_ranges(graph, bucket), graph.ops().size(), 1),
@@ -107,28 +107,29 @@ TEST(OffloadActivations, StaysWhereThereIsRoom) {
   EXPECT_EQ(print_graph(all), print_graph(graph_of(kSaved)));
 }
 
-TEST(OffloadActivations, LeavesWhatIsSmall) {
+TEST(OffloadActivations, SmallValuesStay) {
   Graph graph = graph_of(kSaved);
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 129).run(graph);
   EXPECT_EQ(print_graph(graph), print_graph(graph_of(kSaved)));
 }
 
-TEST(Copies, EndBeforeWhatNeedsThem) {
+TEST(Copies, EndBeforeTheOpsThatNeedThem) {
   Graph graph = graph_of(kSaved);
   offload_activations_pass({.tokens = 8, .sequences = 1, .longest = 8}, 128).run(graph);
   const std::vector<CopyInFlight> copies = find_copies(graph);
   ASSERT_EQ(copies.size(), 6u);
-  // %a's copy ends before the op behind %c, %b's before that behind %d, %c's with the forward pass.
+  // The copy of %a ends before the op after %c, that of %b before the op after %d, and that of %c with the forward
+  // pass.
   EXPECT_EQ(copies[0].op, 1u);
   EXPECT_EQ(copies[0].end, 6u);
   EXPECT_EQ(copies[1].end, 7u);
   EXPECT_EQ(copies[2].end, 8u);
-  // Back before the readers.
+  // The copies back end before the readers.
   EXPECT_EQ(copies[3].op, 9u);
   EXPECT_EQ(copies[3].end, 12u);
   EXPECT_EQ(copies[4].end, 14u);
   EXPECT_EQ(copies[5].end, 15u);
-  // What is copied lives until the wait, what comes back from the start of its copy.
+  // A value that is copied is live until the wait; a value that is copied back is live from the start of its copy.
   for (const LiveRange& range : find_live_ranges(graph, {.tokens = 8, .sequences = 1, .longest = 8})) {
     const std::string& name = graph.value(range.root).name;
     if (name == "a") {
@@ -186,7 +187,7 @@ TEST(OffloadStates, OneUpdateAheadAndTwoAtATime) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// The states that move of one of 16 bytes and one of so many elements.
+// Returns the states that move, of one state of 16 bytes and one of this number of elements.
 std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
   const Graph graph = graph_of(fmt::format(R"(graph updates {{
   input %lr: f64[1]
@@ -212,15 +213,15 @@ std::vector<int64_t> moved_bytes(int64_t elements, std::string_view segment) {
   return bytes;
 }
 
-TEST(OffloadStates, SmallOnesStayThatAreLittleOfAllInTheForwardPass) {
+TEST(OffloadStates, InTheForwardPassSmallStatesStay) {
   EXPECT_EQ(moved_bytes(2044, "forward"), (std::vector<int64_t>{8176}));
   EXPECT_EQ(moved_bytes(2043, "forward"), (std::vector<int64_t>{16, 8172}));
   EXPECT_EQ(moved_bytes(2044, "optimizer"), (std::vector<int64_t>{16, 8176}));
 }
 
-// The last update's state stays: the next forward pass copies it, and waits for that where it needs the
+// The state of the last update stays. The next forward pass copies it and waits for the copy before it needs the
 // bytes.
-TEST(OffloadStates, AStateGoesBackBesideTheNextForwardPass) {
+TEST(OffloadStates, AStateIsCopiedBackDuringTheNextForwardPass) {
   Graph graph = graph_of(kUpdates);
   MemoryHeadroom room{.live_bytes = {0, 40, 48, 0, 0, 0},
                       .op_ms = std::vector<double>(6, 1.0),
@@ -241,7 +242,7 @@ TEST(OffloadStates, AStateGoesBackBesideTheNextForwardPass) {
             std::string::npos)
       << text;
   EXPECT_EQ(print_graph(graph_of(text)), text);
-  // Its bytes are others' from the op that waits to the copy that brings the state anew.
+  // Other values use its bytes from the op that waits to the copy that brings the state again.
   const ValueId left = graph.find("o.staged.left");
   const std::vector<LiveRange> ranges = find_live_ranges(graph, {});
   const auto range = std::ranges::find(ranges, left, &LiveRange::root);
@@ -268,8 +269,8 @@ constexpr const char* kLargeUpdate = R"(graph large {
 }
 )";
 
-// The third slice is brought while the second is updated and the first goes back, into other rows.
-TEST(OffloadStates, SlicesOfAStateGoOneByOne) {
+// The third slice is copied to the device while the second is updated and the first is copied back into other rows.
+TEST(OffloadStates, SlicesOfAStateAreCopiedOneByOne) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kAll).run(graph);
   verify(graph, "after the first pass");
@@ -292,7 +293,7 @@ TEST(OffloadStates, SlicesOfAStateGoOneByOne) {
   const std::vector<CopyInFlight> copies = find_copies(graph);
   ASSERT_EQ(copies.size(), 6u);
   EXPECT_EQ(copies[2].end, 5u);
-  // Not before %m.stored.1 is written beside what it reads.
+  // The copy must not end before %m.stored.1 is written next to what it reads.
   EXPECT_EQ(copies[3].op, 5u);
   EXPECT_EQ(copies[3].end, 8u);
 }
@@ -343,8 +344,8 @@ TEST(SliceUpdates, TheGradientOfATableIsComputedByRows) {
   EXPECT_EQ(print_graph(graph_of(text)), text);
 }
 
-// The whole gradient is read where it is clipped; updates that need all of a parameter stay whole.
-TEST(SliceUpdates, LeavesWhatNeedsAllOfIt) {
+// A gradient that is clipped is read as a whole; updates that need all of a parameter are not cut.
+TEST(SliceUpdates, LeavesUpdatesOfWholeParameters) {
   Graph graph = graph_of(kLargeUpdate);
   slice_updates_pass(8, SlicedUpdates::kOfLookedUpTables).run(graph);
   EXPECT_EQ(print_graph(graph), print_graph(graph_of(kLargeUpdate)));
@@ -352,7 +353,7 @@ TEST(SliceUpdates, LeavesWhatNeedsAllOfIt) {
   EXPECT_EQ(print_graph(graph), print_graph(graph_of(kLargeUpdate)));
 }
 
-TEST(Spaces, OnlyCopiesMayReadTheHosts) {
+TEST(Spaces, OnlyCopiesMayReadHostMemory) {
   Graph graph = graph_of(R"(graph bad {
   input %x: f32[4]
   forward @a
@@ -362,7 +363,7 @@ TEST(Spaces, OnlyCopiesMayReadTheHosts) {
   graph.value(graph.find("x")).space = Space::kHost;
   const auto violation = find_violation(graph);
   ASSERT_TRUE(violation.has_value());
-  EXPECT_NE(violation->find("works on 'x', which lies in the host's memory"), std::string::npos)
+  EXPECT_NE(violation->find("works on 'x', which is in the host's memory"), std::string::npos)
       << *violation;
 }
 

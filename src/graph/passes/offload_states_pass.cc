@@ -1,17 +1,18 @@
-// What only updates read, optimizer states and the parts of weights that no product reads, lives in the
-// host's memory. Each update works on copies in the device's:
+// Keeps the values that only updates read (optimizer states, and the parts of weights that no product reads) in the
+// host's memory. Each update works on copies in the device's memory:
 //
 //   in 0 | in 1, update 0, out 0 | in 2, update 1, out 1 | in 3, ...
 //
-// `in` copies what an update reads to the device, `out` what it wrote back to the host. How early, says
-// transfer_schedule.h: where it is not known what room there is, `in k+2` starts when `out k` has ended, whose
-// bytes it takes, so that at most two updates' copies lie in the device's memory; where it is known, as early
-// as there is some, beside the backward pass too. One direction's traffic runs beside the other's and beside
-// the ops. Where it is known, the last updates' states may also stay on the device until the next step, whose
-// forward pass they go back beside; and where updates stand in the forward pass (updates_at_use_pass.cc), the
-// first ones' states come in the step before and stay. Where an op updates a slice of a parameter
-// (slice_updates_pass.cc), that slice alone is copied: `in k+1` reads, while `out k` writes beside it, other
-// elements of what lies on the host.
+// `in` copies the states of an update to the device, and `out` copies the new states back to the host. Copies in both
+// directions and the ops run at the same time. transfer_schedule.h determines when `in` starts:
+//  - If the free memory is not known, `in k+2` starts when `out k` has ended, whose bytes it takes, so that the
+//    copies of at most two updates are on the device.
+//  - If it is known, states are copied as early as memory allows, during the backward pass too. The states of the
+//    last updates may stay on the device until the next step, whose forward pass copies them back. If updates run in
+//    the forward pass (updates_at_use_pass.cc), the states of the first ones are copied in the step before and stay.
+//
+// If an op updates a slice of a parameter (slice_updates_pass.cc), only that slice is copied: `in k+1` reads other
+// elements of the value on the host while `out k` writes to it.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -28,22 +29,23 @@
 namespace plimsoll {
 namespace {
 
-// An update and those of its operands that move.
+// An update and those of its operands that are kept on the host.
 struct Moved {
   uint32_t op = 0;
-  std::vector<ValueId> kept = {};     // on the host, as before the first update
+  std::vector<ValueId> kept = {};     // the values on the host before the first update
   std::vector<ValueId> staged = {};   // their copies on the device
-  std::vector<ValueId> updated = {};  // the update's new versions of those
-  std::vector<ValueId> stored = {};   // and of what the host keeps
-  std::vector<ValueId> deferred =
-      {};                    // where one run leaves them for the next: the copies before the update,
-  bool comes_early = false;  // or the update for those after it
+  std::vector<ValueId> updated = {};  // the new versions that the update makes of the copies
+  std::vector<ValueId> stored = {};   // the new versions on the host
+  // The values that one run leaves on the device for the next: the copies are versions of them, or, if the states are
+  // prefetched, the results of the update.
+  std::vector<ValueId> deferred = {};
+  bool is_prefetched = false;
 };
 
-// A copy of a few bytes takes as long as one of some hundred kilobytes: some 8 us with the pause behind it on
-// an H200, and BERT-large has 400 such copies in each direction. Where updates stand in the forward pass,
-// which waits for the link, these are 3 of its 60 ms: the smallest states of such updates stay, as long as
-// together they are this little of all.
+// A copy of a few bytes takes as long as one of some hundred kilobytes: about 8 us with the pause after it on an
+// H200, and BERT-large has 400 such copies in each direction. If updates run in the forward pass, which waits for the
+// link, these copies take 3 of its 60 ms. So the smallest states of such updates stay on the device, as long as
+// together they are at most this share of all states.
 constexpr int64_t kSmallBytes = int64_t{64} << 10;
 constexpr int64_t kShareOfSmall = 512;
 
@@ -66,8 +68,8 @@ void keep_small(const Graph& graph, const std::vector<std::vector<uint32_t>>& re
   }
 }
 
-// Persistent values that updates alone read, but for small ones: one op, or those of the slices in turn, each
-// the version that the one before it made.
+// Returns true for persistent values that only updates read, except small ones: one update, or the updates of its
+// slices one after the other, each of which reads the version of the one before.
 std::vector<bool> find_movable(const Graph& graph) {
   const auto readers = find_readers(graph);
   std::vector<bool> movable(graph.values().size());
@@ -104,15 +106,15 @@ std::vector<Moved> find_moved(const Graph& graph) {
   return list;
 }
 
-// Of a state, what one update works on.
+// Returns the type of the part of a state that one update works on.
 ValueType staged_type(const Graph& graph, const Op& update, ValueId kept) {
   ValueType type = graph.value(kept).type;
   if (const auto slice = slice_of(update.attributes)) type.shape = shape_of(*slice, type.shape);
   return type;
 }
 
-// Whether nothing but updates, and what computes gradients by rows for them, stands between two updates. What
-// is brought for the second over other ops would lie beside what those work on.
+// Returns true if only updates, and ops that compute gradients by rows for them, separate two updates. States that
+// are copied for the second across other ops would need memory next to what those ops work on.
 bool follows(const Graph& graph, const Moved& first, const Moved& second) {
   if (graph.ops()[first.op].segment != graph.ops()[second.op].segment) return false;
   for (uint32_t i = first.op + 1; i < second.op; ++i) {
@@ -181,17 +183,17 @@ class OffloadStates {
     }
   }
 
-  // What an update leaves on the device, for the next step's forward pass to copy back.
-  void carry(Moved& update) {
+  // Lets the states of an update stay on the device. The forward pass of the next step copies them back.
+  void defer(Moved& update) {
     for (const ValueId staged : update.staged) {
       update.deferred.push_back(add_like(staged, ".left", Storage::kDeferred));
       graph_.value(staged).version_of = update.deferred.back();
     }
   }
 
-  // What the next step's update finds on the device.
-  void come_early(Moved& update) {
-    update.comes_early = true;
+  // Copies the states of an update in the step before it.
+  void prefetch(Moved& update) {
+    update.is_prefetched = true;
     for (size_t k = 0; k < update.staged.size(); ++k) {
       update.deferred.push_back(add_like(update.staged[k], ".left", Storage::kDeferred));
       std::ranges::replace(graph_.ops()[update.op].inputs, update.staged[k], update.deferred[k]);
@@ -200,7 +202,7 @@ class OffloadStates {
     }
   }
 
-  static bool goes_later(const Moved& update) { return !update.deferred.empty() && !update.comes_early; }
+  static bool goes_later(const Moved& update) { return !update.deferred.empty() && !update.is_prefetched; }
 
   Op copy_of(const Moved& update, std::string_view to) const {
     const Op& op = graph_.ops()[update.op];
@@ -216,7 +218,7 @@ class OffloadStates {
     return copy;
   }
 
-  // What the host has of a value once the copies that stand before have ended.
+  // Returns the version of a value on the host after the copies so far.
   ValueId on_host(ValueId kept) const {
     const auto it = newest_.find(kept);
     return it != newest_.end() ? it->second : kept;
@@ -225,7 +227,8 @@ class OffloadStates {
   Op copy_in(size_t k, std::span<const StateTransfer> transfers) const {
     Op copy = copy_of(updates_[k], "device");
     for (const ValueId kept : updates_[k].kept) copy.inputs.push_back(on_host(kept));
-    const std::vector<ValueId>& places = updates_[k].comes_early ? updates_[k].updated : updates_[k].deferred;
+    const std::vector<ValueId>& places =
+        updates_[k].is_prefetched ? updates_[k].updated : updates_[k].deferred;
     copy.inputs.insert(copy.inputs.end(), places.begin(), places.end());
     copy.outputs = updates_[k].staged;
     const size_t ended = ended_in_segment(in_numbers_, transfers, k);
@@ -257,7 +260,7 @@ class OffloadStates {
     return transfers_as_early_as_possible(in_numbers_, segments, room_);
   }
 
-  // Ops of the forward pass wait for copies to the host where they need the bytes.
+  // Lets ops of the forward pass wait for copies to the host whose bytes they need.
   void wait_for_released(std::span<const Release> releases) {
     for (const Release& release : releases) {
       graph_.ops()[release.before].attributes.set("ended", static_cast<int64_t>(release.ended));
@@ -268,14 +271,14 @@ class OffloadStates {
     const TransferSchedule traffic = transfers();
     std::vector<Op> ops;
     for (size_t k = updates_.size(); k-- > updates_.size() - traffic.deferred;) {
-      carry(updates_[k]);
+      defer(updates_[k]);
       ops.push_back(copy_out(k));
     }
-    for (size_t k = 0; k < traffic.prefetched; ++k) come_early(updates_[k]);
+    for (size_t k = 0; k < traffic.prefetched; ++k) prefetch(updates_[k]);
     wait_for_released(traffic.releases);
     const std::vector<size_t> order = order_of_copies(traffic);
-    size_t next = 0;               // the update that comes next
-    auto brought = order.begin();  // the one whose copies start next
+    size_t next = 0;               // the next update
+    auto brought = order.begin();  // the update whose copies start next
     for (uint32_t i = 0; i < graph_.ops().size(); ++i) {
       for (; brought != order.end() && traffic.transfers[*brought].before == i; ++brought) {
         ops.push_back(copy_in(*brought, traffic.transfers));
@@ -293,7 +296,7 @@ class OffloadStates {
   const MemoryHeadroom& room_;
   std::vector<Moved> updates_;
   std::vector<MovedUpdate> in_numbers_;
-  std::map<ValueId, ValueId> newest_;  // of what is kept, the version on the host
+  std::map<ValueId, ValueId> newest_;  // the current version on the host of each kept value
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ std::vector<PassInfo> list_passes() {
   return infos;
 }
 
-// Behind the last one for a pass that is not listed.
+// Returns the position in the list of passes, or the number of passes if the pass is not listed.
 size_t place_of(std::string_view name) {
   const std::vector<PassInfo>& passes = all_passes();
   return static_cast<size_t>(std::ranges::find(passes, name, &PassInfo::name) - passes.begin());
@@ -60,7 +60,7 @@ bool PassOptions::is_on(std::string_view pass) const {
   if (stop_after.empty()) return true;
   if (stop_after == kStopAfterNone) return false;
   const size_t last = place_of(stop_after);
-  PLIMSOLL_CHECK(last < all_passes().size(), "to stop after '{}', which is no pass", stop_after);
+  PLIMSOLL_CHECK(last < all_passes().size(), "cannot stop after '{}', which is not a pass", stop_after);
   return place_of(pass) <= last;
 }
 

@@ -1,6 +1,6 @@
-// A pass: graph in, graph out; and the manager that runs passes by name with the verifier before and after
-// each, and that can switch one off, stop after one, time and dump them. Not thread-safe. Passes know no
-// device and no optimizer.
+// A pass takes a graph and changes it. The pass manager runs passes by name, with the verifier before and after each;
+// it can skip a pass, stop after one, and time and dump them. Passes know no device and no optimizer. Not
+// thread-safe.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@
 
 namespace plimsoll {
 
-// Whether a pass may change the numbers that a program computes. A preserving pass is tested bitwise.
+// Tells if a pass may change the numbers that a program computes. A preserving pass is tested bitwise.
 enum class Numerics : uint8_t { kPreserving, kChanging };
 
 struct Pass {
   std::string_view name;
   Numerics numerics = Numerics::kPreserving;
   std::string_view help;
-  // Some passes cannot be left out, because a run asks for what they do and could not be executed without
-  // them. For those this says what the run asked for; "" for all others.
+  // The argument that requires this pass, for a pass that cannot be skipped because the run could not be executed
+  // without it; "" for all other passes.
   std::string_view needed_for = {};
   std::function<void(Graph&)> run;
 };
@@ -34,13 +34,12 @@ inline constexpr std::string_view kStopAfterNone = "none";
 
 struct PassOptions {
   std::set<std::string, std::less<>> disabled;  // names of passes to skip
-  // For bisecting: passes that all_passes() lists behind this one do not run, unless they are needed. "" runs
-  // all.
+  // For bisecting: passes after this one in all_passes() do not run, unless they are needed. "" runs all.
   std::string stop_after;
-  // Called with the pass's name and the text of the graph after every pass, when set.
+  // If set, called after every pass with its name and the text of the graph.
   std::function<void(std::string_view pass, const std::string& text)> dump;
 
-  // Whether a pass that is not needed runs. Requires: stop_after is "", kStopAfterNone or listed.
+  // Returns true if a pass that is not needed runs. Requires: stop_after is "", kStopAfterNone or listed.
   bool is_on(std::string_view pass) const;
 
   // Returns true if both run the same passes. `dump` does not change what they do.
@@ -53,7 +52,7 @@ struct PassRecord {
   std::string name;
   double milliseconds = 0;
   bool ran = false;
-  bool despite_stop = false;  // ran though it is behind stop_after, because it is needed
+  bool despite_stop = false;  // ran although it comes after stop_after, because it is needed
   std::string_view needed_for = {};
   size_t ops_before = 0;
   size_t ops_after = 0;
@@ -63,19 +62,19 @@ class PassManager {
  public:
   explicit PassManager(PassOptions options) : options_(std::move(options)) {}
 
-  // Runs one pass unless it is switched off or behind the one to stop after. Requires: passes come in the
-  // order of all_passes(). Errors: kUsage for a needed pass that is switched off; kInternal naming the pass
-  // after which the graph does not verify.
+  // Runs one pass unless it is disabled or comes after the one to stop after. Requires: passes come in the order of
+  // all_passes(). Errors: kUsage if a needed pass is disabled; kInternal naming the pass after which the graph does
+  // not verify.
   void run(Graph& graph, const Pass& pass);
   const std::vector<PassRecord>& records() const { return records_; }
 
  private:
   PassOptions options_;
   std::vector<PassRecord> records_;
-  size_t next_ = 0;  // the first in all_passes() that may come
+  size_t next_ = 0;  // the first pass in all_passes() that may run next
 };
 
-// All passes, in the order in which they run; a program runs those that its run asks for. --disable_pass and
+// All passes in the order in which they run. A program runs those that its run requires. --disable_pass and
 // --stop_after_pass take these names.
 struct PassInfo {
   std::string_view name;
@@ -85,72 +84,71 @@ struct PassInfo {
 };
 const std::vector<PassInfo>& all_passes();
 
-// precision_pass.cc: 16-bit activations in a forward graph whose weights stay as they are.
+// precision_pass.cc: converts the activations of a forward graph to 16 bits; weights keep their type.
 Pass precision_pass(DType activations);
-// frozen_weights_pass.cc: frozen weights that only products of `dtype` activations read are held in that type.
+// frozen_weights_pass.cc: stores frozen weights that only products of `dtype` activations read in that type.
 Pass frozen_weights_pass(DType dtype, std::vector<std::string> frozen);
-// unread_rows_pass.cc: rows that nobody reads are not computed. Behind the last attention a classifier reads only
-// the first token of each sequence. There dropout numbers its draws by the rows that are left.
+// unread_rows_pass.cc: does not compute rows that are not read. After the last attention a classifier reads only the
+// first token of each sequence. Dropout in these ops numbers its draws by the rows that are left.
 Pass unread_rows_pass();
-// fuse_pass.cc: forward patterns into fused ops.
+// fuse_pass.cc: replaces forward patterns by fused ops.
 Pass fuse_pass();
-// weight_copies_pass.cc: products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,
-// for devices whose products take both operands in one type. Gradients of the copies have the type
-// `gradients`.
+// weight_copies_pass.cc: lets products of 16-bit activations read persistent 16-bit copies of fp32 weights and biases,
+// for devices whose products require both operands in one type. Gradients of the copies have the type `gradients`.
 Pass weight_copies_pass(DType gradients);
-// weight_copies_pass.cc: 16-bit copies of matrices are made right before each product that reads one and live no
-// longer, instead of being kept. In fp16 the copies have the same bits as kept ones; in bf16 they round ties
-// to even, while kept ones round them away from zero.
+// weight_copies_pass.cc: makes 16-bit copies of matrices right before each product that reads one, instead of keeping
+// them. In fp16 the copies have the same bits as kept ones; in bf16 they round ties to even, while kept copies round
+// ties away from zero.
 Pass copies_at_use_pass(DType copies);
-// split_weights_pass.cc: a weight of which only the 16-bit copy is read needs no fp32 master: the optimizer keeps
-// just the 16 bits by which the copy differs from it (base/split_f32.h).
+// split_weights_pass.cc: removes the fp32 master of a weight of which only the 16-bit copy is read. The optimizer keeps
+// the 16 bits by which the copy differs from the master (base/split_f32.h).
 Pass split_weights_pass(DType copies);
-// The name of a weight's 16-bit copy.
+// Returns the name of the 16-bit copy of a weight.
 std::string weight_copy_name(std::string_view weight, DType dtype);
-// common_subexpression_pass.cc: two ops with equal inputs and attributes become one.
+// common_subexpression_pass.cc: merges two ops with equal inputs and attributes.
 Pass common_subexpression_pass();
-// The next four run in programs that take no gradients, and fuse where `has_kernel` says that a kernel
-// computes the fused op. linear_gelu_pass.cc: a product and the bias and GELU behind it become one op.
+// The next four run in programs without gradients, and fuse if `has_kernel` returns true for the fused op.
+// linear_gelu_pass.cc: a product and the bias and GELU that follow it become one op.
 Pass linear_gelu_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_norm_pass.cc: so do a product, its bias, the residual that is added and the norm behind them.
+// linear_norm_pass.cc: a product, its bias, the addition of a residual and the norm that follow become one op.
 Pass linear_norm_pass(std::function<bool(const OpView&)> has_kernel);
-// linear_add_pass.cc: so do a product and the residual that the norm behind it would add; the norm stays.
+// linear_add_pass.cc: a product adds the residual that the norm after it would add; the norm stays.
 Pass linear_add_pass(std::function<bool(const OpView&)> has_kernel);
-// first_token_attention_pass.cc: so do an attention of which only first tokens are read, and the product before
-// it.
+// first_token_attention_pass.cc: an attention of which only first tokens are read, and the product before it, become one
+// op.
 Pass first_token_attention_pass(std::function<bool(const OpView&)> has_kernel);
-// chunked_loss_pass.cc: where the logits of a training program take more than `most_bytes` in this bucket, they
-// exist for some rows at a time: classifier and loss become one op.
+// chunked_loss_pass.cc: if the logits of a training program take more than `most_bytes` in this bucket, classifier and
+// loss become one op, and the logits of a few rows exist at a time.
 Pass chunked_loss_pass(const Bucket& bucket, int64_t most_bytes);
-// The least bytes of logits for which the pass is worth its price, which is computing two products of the
-// classifier again: a plan then gets smaller by at least three quarters of them, 48 MiB, and BERT-base over
-// 8192 tokens computes 1.2 % more in a step. Smaller logits rarely decide how large a plan is.
+// The pass costs two products of the classifier that are computed again. It is worth that for logits of more than these
+// bytes: a plan then gets smaller by at least three quarters of them, 48 MiB, and BERT-base over 8192 tokens computes
+// 1.2 % more in a step. Smaller logits rarely determine the size of a plan.
 inline constexpr int64_t kMostLogitsBytes = int64_t{64} << 20;
-// The rows of a chunk: a quarter of all rows, but at most as many as take 16 MiB, and at least 16. Smaller
-// chunks would save little more, and would read the weight and write its gradient more often.
+// Returns the rows of a chunk: a quarter of all rows, but at most 16 MiB of them and at least 16 rows. Smaller chunks
+// would save little more memory, and would read the weight and write its gradient more often.
 int64_t loss_chunk_rows(int64_t rows, int64_t row_bytes);
-// dead_code_pass.cc: ops whose outputs nobody reads. `keep`: names of values that are read from outside.
+// dead_code_pass.cc: removes ops whose outputs are not read. `keep`: names of values that are read from outside.
 Pass dead_code_pass(std::vector<std::string> keep);
-// accumulate_pass.cc: parameter gradients live across micro-batches and are added up in place by their producers.
+// accumulate_pass.cc: parameter gradients persist across micro-batches, and their producers add to them in place.
 Pass accumulate_pass();
-// recompute_pass.cc: values are computed again in the backward pass instead of being kept.
+// recompute_pass.cc: computes values again in the backward pass instead of keeping them.
 Pass recompute_pass(RecomputeChoice choice);
-// reorder_pass.cc: an order of ops with a lower peak.
+// reorder_pass.cc: finds an order of ops with a lower peak.
 Pass reorder_pass(const Bucket& bucket);
-// slice_updates_pass.cc: the update of a parameter with more than `most_elements` becomes several, of some rows
-// each. kAll: every update that treats each element alone. kOfLookedUpTables: those of embedding tables,
-// whose gradient then never exists as a whole.
+// slice_updates_pass.cc: cuts the update of a parameter with more than `most_elements` into several, each of some rows.
+// kAll: every update that treats each element separately. kOfLookedUpTables: those of embedding tables, whose gradient
+// then never exists as a whole.
 enum class SlicedUpdates : uint8_t { kAll, kOfLookedUpTables };
 Pass slice_updates_pass(int64_t most_elements, SlicedUpdates which);
-// in_place_pass.cc: an output takes over the bytes of an input that dies there.
+// in_place_pass.cc: an output takes over the bytes of an input whose last reader is the op.
 Pass in_place_pass();
-// offload_activations_pass.cc: values of at least `least_bytes` that are saved for the backward pass lie in the
-// host's memory until then. Where `room` says how much of the device a step leaves free, some of them stay.
+// offload_activations_pass.cc: keeps values of at least `least_bytes` that are saved for the backward pass in the host's
+// memory until then. If `room` states the free memory of the device, some of them stay.
 Pass offload_activations_pass(const Bucket& bucket, int64_t least_bytes, ActivationHeadroom room = {});
-// updates_at_use_pass.cc: a step's updates run in the next step's forward pass, where weights are read first.
+// updates_at_use_pass.cc: runs the updates of a step in the forward pass of the next step, before weights are read.
 Pass updates_at_use_pass();
-// offload_states_pass.cc: what only updates read lives in the host's memory and is copied to the device for each
-// update. Where `room` says how much of the device a step leaves free, it comes early.
+// offload_states_pass.cc: keeps values that only updates read in the host's memory and copies them to the device for
+// each update; earlier if `room` states the free memory of the device.
 Pass offload_states_pass(MemoryHeadroom room = {});
 
 }  // namespace plimsoll

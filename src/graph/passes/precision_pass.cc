@@ -4,16 +4,16 @@
 namespace plimsoll {
 namespace {
 
-// The input of a loss that is computed from activations, or -1 for any other op.
+// Returns the input of a loss that depends on activations, or -1 for any other op.
 int logits_input(const Op& op) {
   if (op.def == &log_softmax_op()) return LogSoftmaxOp::kX;
   if (op.def == &bce_with_logits_op() || op.def == &mse_op()) return ElementLossOp::kLogits;
   return -1;
 }
 
-// Activations change their type where they are born, at the embeddings; every later type follows by
-// inference. Weights keep theirs (a product rounds a weight on its way), statistics and column sums stay in
-// fp32 by the ops' own rules, and the loss reads logits that were cast back.
+// Gives the embeddings a 16-bit type, from which the types of all later activations follow by inference. Weights keep
+// their type (a product rounds a weight when it reads it). By their own rules ops keep statistics and column sums in
+// fp32. The loss reads logits that are cast back.
 void lower_activations(Graph& graph, DType dtype) {
   std::vector<Op> ops;
   std::vector<Op> old_ops = graph.ops();

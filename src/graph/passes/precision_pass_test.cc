@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// Nothing of what a graph is given changes.
+// The declarations of inputs and weights do not change.
 constexpr const char* kHead = R"(graph g {
   input %cu: i32[B+1]
   input %ids: i32[T]
@@ -31,7 +31,7 @@ std::string model() {
 )" + kLoss;
 }
 
-// "16" stands for the type.
+// "16" is a placeholder for the type.
 std::string expected(const std::string& dtype) {
   std::string body = R"(  forward @m
   %x: 16[T,4] = embedding_sum(%cu, %ids, %table) {dtype="16", padding_id=0}
@@ -46,7 +46,7 @@ std::string expected(const std::string& dtype) {
   return kHead + body + kLoss;
 }
 
-// Weights and statistics stay in fp32; the loss reads logits that were cast back, under their own name.
+// Weights and statistics stay in fp32; the loss reads logits that are cast back, under their own name.
 TEST(Precision, ActivationsAreIn16BitsUpToTheLogits) {
   EXPECT_EQ(print_graph(testing::after_pass(model(), precision_pass(DType::kBF16))), expected("bf16"));
   EXPECT_EQ(print_graph(testing::after_pass(model(), precision_pass(DType::kF16))), expected("f16"));

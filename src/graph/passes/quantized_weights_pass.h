@@ -1,6 +1,6 @@
-// The pass of quantized_weights_pass.cc: matrices that nothing updates are held in 4 or 8 bits, and turned back
-// into numbers right before each product that reads them. The weight's name then stands for its codes; its
-// scales are persistent values beside it.
+// The pass of quantized_weights_pass.cc: matrices that no op updates are stored in 4 or 8 bits, and converted back to
+// numbers right before each product that reads them. The name of the weight then belongs to its codes; its scales are
+// further persistent values.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace plimsoll {
 
-// What arrays a quantized matrix takes; the sizes are those of kernels/quantization.
+// The arrays of a quantized matrix; kernels/quantization determines their sizes.
 struct QuantizedWeight {
   std::string name;
-  int64_t parts = 1;  // groups of rows that are quantized each for itself
+  int64_t parts = 1;  // groups of rows that are quantized separately
   int64_t num_codes = 0;
   int64_t num_scales = 0;
   int64_t num_second_scales = 0;  // 0: scales are fp32
 };
 
-// Weights that another op than a product reads are left as they are. `format` is one of
-// quantized_format_name(). The numbers have the type of the activations that they are multiplied with.
+// Weights that an op other than a product reads keep their type. `format` is a result of quantized_format_name(). The
+// numbers have the type of the activations that they are multiplied with.
 Pass quantized_weights_pass(std::string format, std::vector<QuantizedWeight> weights);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Weights that are held in 4 or 8 bits: codes under the weight's own name, scales beside it, numbers before
-// each product.
+// Weights in 4 or 8 bits: codes under the name of the weight, scales as further values, and numbers before each
+// product.
 #include "graph/passes/quantized_weights_pass.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ std::string after(const std::string& text, const QuantizedWeight& weight, const 
 
 const QuantizedWeight kFourBits{.name = "w", .parts = 1, .num_codes = 8, .num_scales = 1};
 
-// Numbers are made once for each product, in the type of what they are multiplied with.
-TEST(QuantizedWeights, EveryProductGetsItsNumbersInItsOwnType) {
+// Each product has its own dequantize op, with the type of its other factor.
+TEST(QuantizedWeights, EveryProductReadsNumbersOfItsOwnType) {
   EXPECT_EQ(after(kSharedWeight, kFourBits), R"(graph g {
   input %x: bf16[T,4]
   input %u: f32[T,4]
@@ -52,13 +52,13 @@ TEST(QuantizedWeights, ScalesThatAreQuantizedTooHaveScalesAndAnOffsetOfEachPart)
       << text;
 }
 
-TEST(QuantizedWeights, NumbersStandInThePlaceOfTheirProduct) {
+TEST(QuantizedWeights, NumbersBelongToTheModuleOfTheirProduct) {
   const std::string text = after(replaced(kSharedWeight, "  %c:", "  forward @layer.1\n  %c:"), kFourBits);
   EXPECT_NE(text.find("  forward @layer.1\n  %w.numbers.1: "), std::string::npos) << text;
 }
 
-// As the left factor, as a bias or in another op a weight is read as it is.
-TEST(QuantizedWeights, WhatOthersReadStays) {
+// A weight that is a left factor, a bias or an input of another op keeps its type.
+TEST(QuantizedWeights, WeightsThatOtherOpsReadStay) {
   for (const std::string read : {"tanh(%w)", "matmul(%w, %w, _, _, _) {ta=0, tb=1}"}) {
     const std::string text = replaced(kSharedWeight, "\n}\n", "\n  %z: f32[4,4] !output = " + read + "\n}\n");
     EXPECT_EQ(after(text, kFourBits), unchanged(text));
@@ -69,7 +69,7 @@ TEST(QuantizedWeights, WhatOthersReadStays) {
   EXPECT_EQ(after(kSharedWeight, missing), unchanged(kSharedWeight));
 }
 
-TEST(QuantizedWeights, AWeightThatNobodyReadsStays) {
+TEST(QuantizedWeights, AnUnreadWeightStays) {
   const std::string text = replaced(kSharedWeight, "  forward", "  weight %v: f32[4,4]\n  forward");
   const QuantizedWeight unread{.name = "v", .parts = 1, .num_codes = 8, .num_scales = 1};
   EXPECT_EQ(after(text, unread), unchanged(text));

@@ -11,10 +11,9 @@
 namespace plimsoll {
 namespace {
 
-// Forward values that the backward pass reads and that are not kept are produced again right before the
-// backward op that reads them first; later readers share the copy. A value is produced by its op's cheap
-// recipe where everything that the recipe reads is kept, and by the forward op itself where that may run
-// again.
+// Produces forward values that the backward pass reads and that are not kept again, right before the backward op that
+// reads them first; later readers share the copy. The cheap recipe of its op produces a value if all inputs of the
+// recipe are kept; otherwise the forward op itself does, if it may run again.
 class Recompute {
  public:
   Recompute(Graph& graph, const RecomputeChoice& choice)
@@ -44,7 +43,7 @@ class Recompute {
   }
 
  private:
-  // What the choice says of the block that an op is in.
+  // Returns the policy for the block that an op is in.
   RecomputePolicy policy_of(std::string_view block, std::string_view free_block) const {
     if (choice_.policy == RecomputePolicy::kFull && block == free_block) return RecomputePolicy::kCheap;
     return choice_.policy;
@@ -79,8 +78,8 @@ class Recompute {
     }
   }
 
-  // Values that are there in the backward pass whatever happens: those that are pinned, and those that a
-  // backward op reads and that nothing produces again.
+  // Marks the values that exist in the backward pass in any case: pinned ones, and those that a backward op reads and
+  // that no op produces again.
   void find_kept() {
     kept_ = pinned_;
     for (const Op& op : graph_.ops()) {
@@ -100,8 +99,8 @@ class Recompute {
     return std::nullopt;
   }
 
-  // Whether everything that the recipe of a value reads is there in the backward pass: not of the forward
-  // pass, kept, or itself produced by such a recipe. Depth is bounded by the chain of cheap ops.
+  // Returns true if every input of the recipe of a value exists in the backward pass: it is not of the forward pass,
+  // is kept, or is itself produced by such a recipe. The chain of cheap ops bounds the depth.
   bool has_cheap_recipe(ValueId id) const {
     const auto recipe = recipe_of(id);
     if (!recipe) return false;
@@ -146,8 +145,8 @@ class Recompute {
     return emit_again(op, std::vector<ValueId>{named_after}, ops);
   }
 
-  // Appends an op whose operands are produced first. Outputs are named after the given values, the last of
-  // which serves for all that follow.
+  // Appends an op after the ops that produce its inputs. Outputs are named after the given values; the last name
+  // serves for all further outputs.
   std::vector<ValueId> emit_again(Op op, const std::vector<ValueId>& named_after, std::vector<Op>& ops) {
     for (ValueId& input : op.inputs) input = replacement(input, ops);
     graph_.set_current_module(op.module);

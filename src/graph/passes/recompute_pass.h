@@ -1,5 +1,5 @@
-// What of the forward pass is kept for the backward pass, and what is computed again: the choice that the
-// recompute pass obeys. Pure data; thread-safe. It decides nothing about memory: see plan/search/budget.h.
+// The choice of what the backward pass computes again instead of keeping it, which the recompute pass obeys. Pure
+// data; thread-safe. It does not decide about memory: see plan/search/budget.h.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace plimsoll {
 
 enum class RecomputePolicy : uint8_t {
   kNone,   // every value that the backward pass reads is kept
-  kCheap,  // not kept is what an op says is cheap to compute again: GELU, scale and shift, dropout, biases
-  kFull    // of each block only what it hands to the next is kept, and the statistics of the norm there
+  kCheap,  // values with a cheap recipe are not kept: GELU, scale and shift, dropout, biases
+  kFull    // each block keeps only what it passes to the next one, and the statistics of the norm there
 };
 std::string_view recompute_policy_name(RecomputePolicy policy);
 std::optional<RecomputePolicy> find_recompute_policy(std::string_view name);
 
 struct RecomputeChoice {
   RecomputePolicy policy = RecomputePolicy::kCheap;
-  // Blocks (graph/analysis/blocks.h) for which values were chosen one by one, instead of by the policy: the
-  // names of the forward values that are kept. What ends a block is kept in any case; everything else that
-  // the backward pass reads is computed again.
+  // Blocks (graph/analysis/blocks.h) whose values were chosen one by one instead of by the policy: the names of the
+  // forward values that they keep. The values that end a block are kept in any case; all others that the backward
+  // pass reads are computed again.
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> kept_of_block = {};
   friend bool operator==(const RecomputeChoice&, const RecomputeChoice&) = default;
 };

@@ -1,4 +1,4 @@
-// What is computed again, as text: two blocks of two products around a tanh, and a head that works on rows.
+// Recomputation in graphs as text: two blocks of two products around a tanh, and a head that works on rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ constexpr const char* kGraph = R"(graph train {
 }
 )";
 
-// The backward part of the graph after the pass, without module lines.
+// Returns the backward part of the graph after the pass, without module lines.
 std::vector<std::string> backward_after(const RecomputeChoice& choice) {
   Graph graph = parse_graph(kGraph, find_op);
   PassManager({}).run(graph, recompute_pass(choice));
@@ -72,12 +72,12 @@ std::vector<std::string> made_again(const RecomputeChoice& choice) {
   return lines;
 }
 
-TEST(RecomputePass, KeepsAllThatHasNoCheapRecipe) {
+TEST(RecomputePass, KeepsValuesWithoutACheapRecipe) {
   EXPECT_TRUE(made_again({.policy = RecomputePolicy::kNone}).empty());
   EXPECT_TRUE(made_again({.policy = RecomputePolicy::kCheap}).empty());
 }
 
-TEST(RecomputePass, FullKeepsWhatABlockHandsOnAndRunsTheRestBeforeItsFirstReader) {
+TEST(RecomputePass, FullKeepsBlockOutputsAndRunsTheRestBeforeItsFirstReader) {
   const std::vector<std::string> lines = backward_after({.policy = RecomputePolicy::kFull});
   const std::vector<std::string> expected{
       "%d_y: f32[T,8] = fill(%y) {value=1.0}",
@@ -98,7 +98,7 @@ TEST(RecomputePass, FullKeepsWhatABlockHandsOnAndRunsTheRestBeforeItsFirstReader
   EXPECT_EQ(lines, expected);
 }
 
-TEST(RecomputePass, AChoiceNamesWhatABlockKeeps) {
+TEST(RecomputePass, AChoiceNamesTheValuesThatABlockKeeps) {
   RecomputeChoice choice{.policy = RecomputePolicy::kNone, .kept_of_block = {{"layer.0", {}}}};
   EXPECT_EQ(made_again(choice),
             (std::vector<std::string>{"%a0.again: f32[T,8] = matmul(%x, %v0, _, _, _) {ta=0, tb=1}",
@@ -107,7 +107,7 @@ TEST(RecomputePass, AChoiceNamesWhatABlockKeeps) {
   EXPECT_EQ(made_again(choice), (std::vector<std::string>{"%b0.again: f32[T,8] = tanh(%a0)"}));
 }
 
-TEST(RecomputePass, WhatIsMadeAgainWaitsForItsBlock) {
+TEST(RecomputePass, RecomputedValuesWaitForTheirBlock) {
   Graph graph = parse_graph(kGraph, find_op);
   PassManager passes({});
   passes.run(graph, recompute_pass({.policy = RecomputePolicy::kFull}));

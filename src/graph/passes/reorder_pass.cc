@@ -20,8 +20,8 @@ int64_t peak_of(const Graph& graph, const Bucket& bucket) {
   return peak;
 }
 
-// List scheduling: of the ops that may run next, the one after which the fewest bytes are live; the earliest
-// in the given order where that is equal. Segments stay in their order.
+// List scheduling: chooses, among the ops that may run next, the op after which the fewest bytes are live, and the
+// first in the given order among equal ones. Segments keep their order.
 class GreedyOrder {
  public:
   GreedyOrder(const Graph& graph, const Bucket& bucket)
@@ -58,9 +58,9 @@ class GreedyOrder {
   }
 
  private:
-  // An op that computes forward values again could run as soon as the backward pass begins, for nothing else
-  // holds it. It waits for the op that works on a gradient and precedes it in the given order: otherwise what
-  // a block computes again would lie in memory while the blocks after it run.
+  // Without this, an op that computes forward values again could run as soon as the backward pass begins, because it
+  // depends on no gradient, and what a block computes again would be live while the blocks after it run. So it waits
+  // for the op before it in the given order that works on a gradient.
   void hold_repeated_ops_back() {
     const std::vector<bool> repeated = find_repeated_ops(graph_);
     std::optional<uint32_t> last;
@@ -90,14 +90,14 @@ class GreedyOrder {
     return best;
   }
 
-  // How often an op reads a buffer, and how many bytes die with the buffer's last read.
+  // How often an op reads a buffer, and the bytes that are free after the last read of the buffer.
   struct Reads {
     size_t root = 0;
     uint32_t count = 0;
     int64_t bytes = 0;
   };
 
-  // What running an op does to the live bytes. Found once for each op, because every choice asks for it.
+  // The change of the live bytes when an op runs. It is computed once for each op, because every choice needs it.
   struct Effect {
     int64_t born_bytes = 0;
     std::vector<Reads> reads;
@@ -143,7 +143,7 @@ class GreedyOrder {
   const Graph& graph_;
   Dependences dependences_;
   std::vector<Effect> effects_;
-  std::vector<uint32_t> reads_left_;  // of each root, by the ops that have not run
+  std::vector<uint32_t> reads_left_;  // of each root, by ops that have not run yet
 };
 
 void reorder(Graph& graph, const Bucket& bucket) {

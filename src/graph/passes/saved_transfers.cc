@@ -34,20 +34,21 @@ class SavedSchedule {
   }
 
  private:
-  // Where the copy of a value to the host has ended if so many wait to leave.
+  // Returns the position at which the copy of a value to the host has ended if `ahead` values may wait for their
+  // copy.
   uint32_t gone_before(size_t k, size_t ahead) const {
     return k + ahead < values_.size() ? values_[k + ahead].producer + 1 : backward_;
   }
 
-  // Where the copy back starts of the value that is the so-manieth to be read, if it is asked for so many
-  // readers ahead.
+  // Returns the position at which the copy back starts of the value that the backward pass reads at position `number`
+  // of its reading order, if it starts `ahead` readers early.
   uint32_t back_before(size_t number, size_t ahead) const {
     if (number < ahead) return backward_;
     const uint32_t behind = values_[by_reader_[number - ahead]].first_reader + 1;
     return std::min(behind, values_[by_reader_[number]].first_reader);
   }
 
-  // Everything moves, and no earlier and no later than it has to.
+  // Copies every value, no earlier and no later than necessary.
   void take_least() {
     for (size_t k = 0; k < values_.size(); ++k) {
       transfers_[k].gone_before = gone_before(k, kLeastAhead);
@@ -66,7 +67,7 @@ class SavedSchedule {
     for (uint32_t p = from; p < to; ++p) live_bytes_[p] += bytes;
   }
 
-  // So many bytes more at these positions.
+  // Returns true if this number of further bytes fits at these positions.
   bool have_room(uint32_t from, uint32_t to, int64_t bytes) const {
     if (from >= to) return true;
     return !live_bytes_.empty() &&

@@ -9,8 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Six ops, each of which saves 10 bytes that nobody else reads, then six that read them, the last first. With
-// all of that there is nothing else.
+// Six ops that each save 10 bytes, which no other op reads, then six ops that read them in reverse order. No other
+// values exist.
 struct SavingStep {
   std::vector<SavedValue> values;
   ActivationHeadroom room;
@@ -29,7 +29,7 @@ struct SavingStep {
     return list;
   }
 
-  // At each position, with the transfers.
+  // Returns the live bytes at each position with these transfers.
   std::vector<int64_t> live_bytes() const {
     std::vector<int64_t> live(12, 0);
     const auto add = [&](uint32_t from, uint32_t to) {
@@ -47,7 +47,7 @@ struct SavingStep {
 
 using Saved = SavingStep::Saved;
 
-TEST(SavedSchedule, TwoAheadWhereNoRoomIsKnown) {
+TEST(SavedSchedule, TwoAheadIfMemoryIsUnknown) {
   EXPECT_EQ(SavingStep().transfers({}),
             (Saved{{false, 3, 10}, {false, 4, 9}, {false, 5, 8}, {false, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
@@ -61,17 +61,19 @@ TEST(SavedSchedule, AsManyStayAsFit) {
             (Saved{{false, 3, 10}, {false, 4, 9}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-TEST(SavedSchedule, CopiesHaveTheRoomThatIsLeft) {
+TEST(SavedSchedule, CopiesUseTheRemainingMemory) {
   SavingStep step;
   step.room.most_bytes = 40;
   step.room.most_ahead = 4;
-  // The second may take an op longer to leave, and then the first. Both are asked for two ops earlier.
+  // The copy of the second value may take one op longer, and then that of the first. Both copies back start two ops
+  // earlier.
   EXPECT_EQ(step.transfers(step.room),
             (Saved{{false, 4, 8}, {false, 5, 7}, {true, 5, 8}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-// Other bytes between the passes leave little room to stay, but copies have theirs before and behind them.
-TEST(SavedSchedule, OfTwoTheLastMadeAndTheFirstRead) {
+// Other values between the passes leave little memory for values that stay; copies use the memory before and after
+// them.
+TEST(SavedSchedule, TheLastMadeAndTheFirstReadComeFirst) {
   SavingStep step;
   step.room.most_ahead = 6;
   step.room.live_bytes[5] += 20;
@@ -82,8 +84,8 @@ TEST(SavedSchedule, OfTwoTheLastMadeAndTheFirstRead) {
             (Saved{{false, 5, 7}, {false, 5, 7}, {false, 5, 7}, {true, 6, 7}, {true, 6, 6}, {true, 6, 6}}));
 }
 
-// More room never lets fewer stay.
-TEST(SavedSchedule, NeverTakeMoreThanThereIs) {
+// With more memory, at least as many values stay.
+TEST(SavedSchedule, NeverExceedsTheLimit) {
   SavingStep step;
   size_t stayed = 0;
   for (int64_t most = 30; most <= 60; most += 5) {
@@ -100,7 +102,7 @@ TEST(SavedSchedule, NeverTakeMoreThanThereIs) {
   EXPECT_EQ(stayed, 6u);
 }
 
-// What is read in the forward pass once more takes no bytes while its copy goes on until then.
+// A value that the forward pass reads once more takes no further bytes while its copy waits for that.
 TEST(SavedSchedule, WaitingCostsNothingWhileAValueIsRead) {
   SavingStep step;
   step.room = {

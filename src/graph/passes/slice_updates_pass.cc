@@ -3,12 +3,12 @@
 //   p.1, m.1 = adamw(.., p, g, m)   ->   p.1, m.1 = adamw(.., p, g, m) {first=0, elements=n}
 //                                        p.2, m.2 = adamw(.., p.1, g, m.1) {first=n, elements=n} ..
 //
-// so that what has to be on the device for one of them is small. Where the gradient is that of a table whose
-// rows were looked up, and nobody but the update and its module's norm reads it, it never exists as a whole
-// either: its rows are computed before each update, and once more before, for the norm and for whether they
-// are finite. An element's gradient, state and noise are the same in any of these ops, and so are the bits of
-// all weights and states. The norm, which the log alone reads where updates run in the backward pass, is made
-// of the norms of the slices, each rounded to fp32.
+// so that one update needs little memory on the device. If the gradient is that of a table whose rows were looked up,
+// and only the update and the norm of its module read it, the gradient never exists as a whole either: its rows are
+// computed before each update, and once more earlier for the norm and the check for finite values. Gradient, state
+// and noise of an element are the same as in the whole op, and so are the bits of all weights and states. The norm is
+// computed from the norms of the slices, each rounded to fp32; if updates run in the backward pass, only the log
+// reads it.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -23,7 +23,7 @@
 namespace plimsoll {
 namespace {
 
-// The numbers of a slice's first elements are multiples of it: noise comes four elements at a time.
+// Slices begin at multiples of this number of elements, because noise is drawn for four elements at a time.
 constexpr int64_t kElementsOfNoise = 4;
 
 class SliceUpdates {
@@ -49,7 +49,7 @@ class SliceUpdates {
   }
 
  private:
-  // The slices of a parameter; one where it is not cut.
+  // Returns the slices of a parameter; a single one if it is not cut.
   std::vector<Slice> slices_of(ValueId parameter) const {
     const Shape& shape = graph_.value(parameter).type.shape;
     const int64_t rows = shape[0].offset;
@@ -103,7 +103,7 @@ class SliceUpdates {
     return id;
   }
 
-  // Appends the op that computes a slice of a table's gradient.
+  // Appends the op that computes one slice of the gradient of a table.
   ValueId add_rows(ValueId gradient, const Slice& slice) {
     Op op = by_rows_.at(gradient).first;
     const ValueId rows = add_like(gradient, ".rows");
@@ -142,7 +142,7 @@ class SliceUpdates {
     ops_.push_back(std::move(joined));
   }
 
-  // The op with the parameters [first, end) alone.
+  // Returns the op with the parameters [first, end) only.
   static Op with_parameters(const Op& op, size_t stride, size_t first, size_t end) {
     const auto at = [](const std::vector<ValueId>& list, size_t i) {
       return list.begin() + static_cast<std::ptrdiff_t>(i);
@@ -152,7 +152,7 @@ class SliceUpdates {
     part.inputs.insert(part.inputs.end(), at(op.inputs, UpdateOp::kParameter + first * stride),
                        at(op.inputs, UpdateOp::kParameter + end * stride));
     part.outputs.assign(at(op.outputs, first * (stride - 1)), at(op.outputs, end * (stride - 1)));
-    // Sites of noise follow each other as the parameters of the whole op do.
+    // The noise sites of parameters are consecutive, as in the whole op.
     if (op.attributes.has("noise_site"))
       part.attributes.set("noise_site", op.attributes.integer("noise_site") + static_cast<int64_t>(first));
     return part;
@@ -161,7 +161,7 @@ class SliceUpdates {
   void cut_update(const Update& update, const Op& op) {
     const auto stride = static_cast<size_t>(update.stride({graph_, op}));
     const size_t count = (op.inputs.size() - UpdateOp::kParameter) / stride;
-    size_t first = 0;  // of the parameters that stay together
+    size_t first = 0;  // the first parameter that is in no op yet
     for (size_t k = 0; k < count && update.is_element_wise(); ++k) {
       const std::vector<Slice> slices = slices_of(op.inputs[UpdateOp::kParameter + k * stride]);
       const bool is_cut =
@@ -179,7 +179,7 @@ class SliceUpdates {
     }
   }
 
-  // The input of an update of which output k is the new version.
+  // Returns the input of an update of which output k is the new version.
   size_t replaced_input(const Op& op, size_t k) const {
     return static_cast<size_t>(schema_of(op).writes_into({graph_, op}, static_cast<int>(k)));
   }
@@ -206,7 +206,7 @@ class SliceUpdates {
   int64_t most_elements_;
   SlicedUpdates which_;
   std::vector<std::vector<uint32_t>> readers_;
-  // Gradients that are computed by rows: what computed them, and the slices.
+  // The gradients that are computed by rows: the op that computed the whole gradient, and the slices.
   std::map<ValueId, std::pair<Op, std::vector<Slice>>> by_rows_;
   std::vector<Op> ops_;
 };

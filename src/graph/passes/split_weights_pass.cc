@@ -4,7 +4,7 @@
 namespace plimsoll {
 namespace {
 
-// A weight that no op reads any more, because all of them read its copy, leaves the graph.
+// Removes the weights that no op reads any more because all readers use the copy.
 void drop_masters(Graph& graph, DType copies) {
   std::vector<bool> read(graph.values().size(), false);
   for (const Op& op : graph.ops()) {

@@ -8,7 +8,8 @@
 namespace plimsoll {
 namespace {
 
-// So many numbers of deferred updates are looked at, beside none: with BERT-large's 190 updates steps of 8.
+// The numbers of deferred updates that are tried, in addition to none: for the 190 updates of BERT-large, every
+// eighth.
 constexpr size_t kDeferredTried = 24;
 
 class EarlySchedule {
@@ -31,7 +32,7 @@ class EarlySchedule {
     segments_ = segments;
   }
 
-  // Nothing where deferred states find no room.
+  // Returns nothing if deferred states do not fit.
   std::optional<std::vector<StateTransfer>> run() {
     for (uint32_t p = room_.first; updated_ < updates_.size(); ++p) {
       if (p > 0 && segments_[p] != segments_[p - 1]) now_ms_ = std::max(now_ms_, brought_ms_);
@@ -53,7 +54,8 @@ class EarlySchedule {
     return static_cast<double>(updates_[update].bytes) / room_.link_bytes_per_ms;
   }
 
-  // From here to the update behind the one that is brought next, where bytes can be waited for again.
+  // Returns the bytes that stay free from here to the update after the one whose states are copied next. There an op
+  // can wait for bytes again.
   int64_t free_until_next(uint32_t p) const {
     const size_t behind = transfers_.size() + 1;
     const size_t last = behind < updates_.size() ? updates_[behind].op : segments_.size() - 1;
@@ -62,7 +64,7 @@ class EarlySchedule {
     return least;
   }
 
-  // Starts the copies of the next update that has none, if there is room.
+  // Starts the copies of the next update if they fit.
   bool bring(uint32_t p, Wait wait) {
     const MovedUpdate& update = updates_[transfers_.size()];
     size_t ended = ended_;
@@ -108,35 +110,36 @@ class EarlySchedule {
   std::span<const MovedUpdate> updates_;
   std::span<const Segment> segments_;
   const MemoryHeadroom& room_;
-  size_t first_deferred_ = 0;  // the update from which on states stay
+  size_t first_deferred_ = 0;  // states stay on the device from this update on
   bool deferred_fit_ = true;
-  std::vector<int64_t> least_free_;  // at a position or later
+  std::vector<int64_t> least_free_;  // the minimum at a position or later
   std::vector<double> rest_ms_;      // from a position to the end of its segment
-  std::vector<double> there_ms_;     // when an update's copies are on the device,
+  std::vector<double> there_ms_;     // when the copies of an update are on the device,
   std::vector<double> back_ms_;      // and when they are back on the host
   std::vector<StateTransfer> transfers_;
   size_t updated_ = 0;      // updates that are done
-  size_t ended_ = 0;        // of those, whose bytes are free
-  int64_t held_bytes_ = 0;  // of the others that were brought
+  size_t ended_ = 0;        // of those, the ones whose bytes are free
+  int64_t held_bytes_ = 0;  // of the others whose copies have started
   double now_ms_ = 0;
   double brought_ms_ = 0;  // when the last copy in each direction has ended
   double returned_ms_ = 0;
 };
 
-// What the forward pass is with deferred states beside it.
+// The forward pass while deferred states are copied back.
 struct ForwardPass {
   double ms = 0;
   std::vector<Release> releases;
 };
 
-// Waits where it needs the bytes, and at its end. All copies begin with it, in one queue.
+// Simulates the forward pass, which waits where it needs the bytes, and at its end. All copies start with it, in one
+// queue.
 ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
                            const MemoryHeadroom& room, size_t deferred) {
   ForwardPass pass;
   int64_t held = 0;
   for (const MovedUpdate& update : updates.last(deferred)) held += update.bytes;
   size_t ended = 0;
-  double done = 0;  // when so many have ended
+  double done = 0;  // when the first `ended` copies have ended
   const auto end_next = [&] {
     const int64_t bytes = updates[updates.size() - ++ended].bytes;
     held -= bytes;
@@ -153,10 +156,10 @@ ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const
   return pass;
 }
 
-// How long a step is from the first op behind the forward pass to when the last op and the last copy, those
-// of what is deferred left out, are done.
-double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
-               const MemoryHeadroom& room, std::span<const StateTransfer> transfers, size_t deferred) {
+// Returns the time from the first op after the forward pass to the end of the last op and of the last copy. Copies of
+// deferred states are not counted.
+double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const MemoryHeadroom& room,
+               std::span<const StateTransfer> transfers, size_t deferred) {
   std::vector<double> there_ms, back_ms;
   double now = 0, brought = 0, returned = 0;
   const auto begin = std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; });
@@ -203,7 +206,8 @@ std::vector<StateTransfer> transfers_with_minimum_memory(std::span<const MovedUp
   for (size_t k = 0; k < updates.size(); ++k) {
     const bool is_ahead = k > 0 && updates[k].follows && !updates[k].ends_run;
     size_t ended = k >= 2 ? k - 1 : 0;
-    // Behind its run an update's copies would lie beside what other ops work on, so no others do.
+    // After the run of updates, the copies of an update would need memory next to what other ops work on, so it has
+    // no other update's states next to it.
     if (k >= 1 && updates[k].follows && updates[k].ends_run) ended = k;
     transfers.push_back({.before = updates[is_ahead ? k - 1 : k].op, .ended = ended});
   }
@@ -222,7 +226,7 @@ TransferSchedule transfers_as_early_as_possible(std::span<const MovedUpdate> upd
     const size_t deferred = parts > 0 ? n * part / parts : 0;
     std::optional<std::vector<StateTransfer>> transfers =
         EarlySchedule(updates, segments, room, deferred).run();
-    if (!transfers) break;  // more find no room either
+    if (!transfers) break;  // more deferred states do not fit either
     ForwardPass forward = forward_beside(updates, segments, room, deferred);
     const double ms = forward.ms + rest_ms(updates, segments, room, *transfers, deferred);
     if (ms >= best_ms) continue;

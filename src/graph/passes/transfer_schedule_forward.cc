@@ -1,5 +1,5 @@
-// When states move that updates in the forward pass need: transfer_schedule.h. A step is followed from behind its
-// forward pass to the end of the next one's.
+// The transfer schedule for updates in the forward pass: transfer_schedule.h. The simulation goes from the end of one
+// forward pass to the end of the next.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -9,14 +9,14 @@
 namespace plimsoll {
 namespace {
 
-// Room for the states of so many of the largest updates is not given to states that come early: what goes
-// back has it, and activations that are born meanwhile. Without it ops and copies to the host wait for each
-// other in turn: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
+// Prefetched states leave memory for the states of this number of the largest updates free: states that are being
+// copied back use it, and activations that are produced meanwhile. Without it ops and copies to the host wait for
+// each other in turn: 69 instead of 54 ms for the forward pass of BERT-large, 4 x 512 in fp32 on an H200.
 constexpr int64_t kSpareUpdates[] = {2, 4, 8};
 
-// States that come early start so much earlier than their copies take by the link's rate: the next step's
-// first update, and with it all that goes home, waits for the last of them. An H200's 534 MB were 3.9 of a
-// step's 126 ms late without it, at 46 in place of 49.5 GB/s.
+// Prefetches start earlier by this factor than the rate of the link requires, because the first update of the next
+// step, and with it all copies back, waits for the last of them. Without the factor the 534 MB of BERT-large on an
+// H200 arrived 3.9 ms late in a step of 126 ms, at 46 instead of 49.5 GB/s.
 constexpr double kEarlyMargin = 1.25;
 
 class ForwardSchedule {
@@ -58,14 +58,14 @@ class ForwardSchedule {
     if (updated_ < updates_.size()) return std::nullopt;
     return std::move(found_);
   }
-  // When the forward pass and its copies are over.
+  // Returns the time at which the forward pass and its copies have ended.
   double end_ms() const { return std::max(now_ms_, returned_ms_); }
 
  private:
   int64_t free_bytes(size_t p) const { return room_.most_bytes - room_.live_bytes[p]; }
   double copy_ms(int64_t bytes) const { return static_cast<double>(bytes) / room_.link_bytes_per_ms; }
 
-  // The most updates whose states have come when the step ends: with fewer, others have more time.
+  // Prefetches the states of as many updates as possible: the fewer, the less time the others have.
   void bring_early() {
     const int64_t free = std::min(free_bytes(0), free_bytes(segments_.size() - 1));
     size_t count = 0;
@@ -74,14 +74,15 @@ class ForwardSchedule {
     found_.prefetched = count;
   }
 
-  // Followed from the end of the step: each comes as late as it can and still be there when a segment ends.
+  // Goes backwards from the end of the step: each copy starts as late as it can and still end before its segment
+  // does.
   bool come_early(size_t count) {
     const size_t n = segments_.size();
     double behind_ms = 0;  // from a position to the end of its segment
-    double link_ms = 0;    // of that, for which the link is taken
+    double link_ms = 0;    // the part of it in which the link is busy
     size_t next = 0;
     for (size_t p = n; p-- > end_of_forward_ && next < count;) {
-      // Those from `next` on are brought here or before.
+      // The copies from `next` on start here or earlier.
       if (bytes_before_[count] - bytes_before_[next] > free_bytes(p)) return false;
       if (p + 1 < n && segments_[p] != segments_[p + 1]) behind_ms = link_ms = 0;
       behind_ms += room_.op_ms[p];
@@ -95,7 +96,7 @@ class ForwardSchedule {
     return next == count;
   }
 
-  // Copies to the host of so many bytes have ended that an op and what is held have room.
+  // Waits for copies to the host until the op and the states on the device fit. Returns false if they do not fit.
   bool make_room(uint32_t p) {
     const size_t before = ended_;
     while (held_bytes_ > free_bytes(p)) {
@@ -111,8 +112,8 @@ class ForwardSchedule {
     held_bytes_ -= updates_[ended_++].bytes;
   }
 
-  // Whether the states of the next update have room until it is done, beside those of the ones before it that
-  // are not done: those can not be waited for.
+  // Returns true if the states of the next update fit until it is done, next to those of earlier updates that are not
+  // done, whose bytes cannot become free before.
   bool has_room_until_done(uint32_t p) const {
     const int64_t with_next = bytes_before_[brought_ + 1];
     for (uint32_t q = p; q <= updates_[brought_].op; ++q) {
@@ -121,7 +122,7 @@ class ForwardSchedule {
     return true;
   }
 
-  // Starts the copies of the next update that has none before the op at p, if there is room at this time.
+  // Starts the copies of the next update before the op at p, if they fit by this time.
   bool bring(uint32_t p, double until_ms) {
     if (brought_ == updates_.size()) return false;
     const int64_t bytes = updates_[brought_].bytes;
@@ -144,7 +145,7 @@ class ForwardSchedule {
     held_bytes_ += updates_[brought_++].bytes;
   }
 
-  // The op at p is the next update. While it waits for its states, others come.
+  // The op at p is the next update. While it waits for its states, other copies start.
   bool be_there(uint32_t p) {
     if (brought_ == updated_) {
       while (ended_ < updated_ && held_bytes_ + updates_[brought_].bytes > free_bytes(p)) end_next();
@@ -167,15 +168,15 @@ class ForwardSchedule {
   std::span<const Segment> segments_;
   const MemoryHeadroom& room_;
   uint32_t end_of_forward_;
-  std::vector<int64_t> bytes_before_;   // of the states of so many updates
-  std::vector<size_t> updated_before_;  // updates that stand before a position of the forward pass
-  std::vector<double> there_ms_;        // when an update's copies are on the device, 0 for early ones,
+  std::vector<int64_t> bytes_before_;   // of the states of the first k updates
+  std::vector<size_t> updated_before_;  // the number of updates before a position of the forward pass
+  std::vector<double> there_ms_;        // when the copies of an update are on the device, 0 if prefetched,
   std::vector<double> back_ms_;         // and when they are back on the host
   TransferSchedule found_;
   size_t brought_ = 0;      // updates whose copies to the device have been started
-  size_t updated_ = 0;      // that are done
-  size_t ended_ = 0;        // of those, whose bytes are free
-  int64_t held_bytes_ = 0;  // of the others that were brought
+  size_t updated_ = 0;      // updates that are done
+  size_t ended_ = 0;        // of those, the ones whose bytes are free
+  int64_t held_bytes_ = 0;  // of the others whose copies have started
   double now_ms_ = 0;       // from the start of the forward pass
   double brought_ms_ = 0;   // when the last copy in each direction has ended
   double returned_ms_ = 0;

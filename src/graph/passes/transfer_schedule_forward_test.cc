@@ -1,4 +1,4 @@
-// Transfers of states whose updates stand in the forward pass, in numbers.
+// Transfer schedules, in numbers, for updates in the forward pass.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace plimsoll {
 namespace {
 
-// A forward pass of four updates, each before its op, whose gradients die and whose activations are born; a
-// backward pass; a norm.
+// A forward pass of four updates, each before its op. Its gradients become free while its activations are produced.
+// Then a backward pass and a norm.
 struct LateStep {
   std::vector<Segment> segments;
   MemoryHeadroom room{.live_bytes = {40, 40, 45, 45, 50, 50, 55, 55, 60, 55, 50, 45, 40},
@@ -33,8 +33,8 @@ struct LateStep {
   }
 };
 
-// Bytes at each position that states have by their transfers; what has gone home is free where somebody waits for
-// it, or at the end of the forward pass.
+// Returns the bytes that states take at each position. States that were copied back are free where an op waits for
+// that, or at the end of the forward pass.
 std::vector<int64_t> held_bytes(const LateStep& step, const TransferSchedule& transfers) {
   const size_t n = step.segments.size();
   std::vector<int64_t> held(n, 0);
@@ -58,7 +58,7 @@ std::vector<int64_t> held_bytes(const LateStep& step, const TransferSchedule& tr
   return held;
 }
 
-TEST(ForwardSchedule, TheFirstComeInTheStepBeforeTheLastOfThemFirst) {
+TEST(ForwardSchedule, TheFirstArePrefetchedInReverseOrder) {
   const LateStep step;
   const std::optional<TransferSchedule> transfers = step.transfers();
   ASSERT_TRUE(transfers);
@@ -76,7 +76,7 @@ TEST(ForwardSchedule, TheFirstComeInTheStepBeforeTheLastOfThemFirst) {
   EXPECT_EQ(order_of_copies(*transfers), order);
 }
 
-TEST(ForwardSchedule, NeverTakeMoreThanThereIs) {
+TEST(ForwardSchedule, NeverExceedsTheLimit) {
   LateStep step;
   int found = 0;
   for (const int64_t most : {70, 75, 80, 85, 90, 100, 120, 140, 200}) {
@@ -91,23 +91,23 @@ TEST(ForwardSchedule, NeverTakeMoreThanThereIs) {
   EXPECT_GT(found, 5);
 }
 
-// All fit at once: they come early, as many as the end of the step has time for.
-TEST(ForwardSchedule, AreThereWhenTheStepEnds) {
+// All states fit at once: as many are prefetched as the end of the step has time for.
+TEST(ForwardSchedule, PrefetchesEndWithTheStep) {
   LateStep step;
   step.room.most_bytes = 1000;
-  // Of 0.8 ms each, and a quarter more to be there for sure: four in the 4 ms of the backward pass.
+  // Each copy takes 0.8 ms, plus a quarter as a margin: four fit into the 4 ms of the backward pass.
   step.room.link_bytes_per_ms = 25;
   EXPECT_EQ(step.transfers()->prefetched, 4u);
   step.room.link_bytes_per_ms = 24;
   EXPECT_EQ(step.transfers()->prefetched, 3u);
-  // Of 1.6 ms: two.
+  // Each copy takes 1.6 ms: two fit.
   step.room.link_bytes_per_ms = 12.5;
   EXPECT_EQ(step.transfers()->prefetched, 2u);
   step.room.link_bytes_per_ms = 12;
   EXPECT_EQ(step.transfers()->prefetched, 1u);
 }
 
-TEST(ForwardSchedule, AreNoneWithoutRoomForOneUpdate) {
+TEST(ForwardSchedule, NoScheduleIfOneUpdateDoesNotFit) {
   LateStep step;
   step.room.most_bytes = 65;
   EXPECT_FALSE(step.transfers());

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// Six ops of a backward pass, each of which gives bytes back, then three updates.
+// Six ops of a backward pass, each of which frees bytes, then three updates.
 struct Step {
   std::vector<Segment> segments = std::vector<Segment>(9, Segment::kBackward);
   MemoryHeadroom room{.live_bytes = {100, 80, 60, 40, 20, 0, 0, 0, 0},
@@ -37,30 +37,30 @@ struct Step {
 
 using List = std::vector<std::pair<uint32_t, size_t>>;
 
-TEST(TransferSchedule, ComeAsSoonAsBytesAreFree) {
+TEST(TransferSchedule, StartAsSoonAsBytesAreFree) {
   EXPECT_EQ(Step().early(), (List{{2, 0}, {3, 0}, {5, 0}}));
 }
 
-TEST(TransferSchedule, LeaveRoomForWhatComesLater) {
+TEST(TransferSchedule, LeaveMemoryForLaterOps) {
   Step step;
-  step.room.live_bytes[5] = 70;  // one update's bytes are free beside it
+  step.room.live_bytes[5] = 70;  // the states of one update fit next to it
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-TEST(TransferSchedule, AreThereWhenTheBackwardPassEnds) {
+TEST(TransferSchedule, EndWithTheBackwardPass) {
   Step step;
   step.room.link_bytes_per_ms = 10;
   EXPECT_EQ(step.early(), (List{{2, 0}, {6, 0}, {6, 0}}));
 }
 
-TEST(TransferSchedule, StartWhereTheyMay) {
+TEST(TransferSchedule, StartAtTheFirstAllowedOp) {
   Step step;
   step.room.first = 6;
   EXPECT_EQ(step.early(), (List{{6, 0}, {6, 0}, {6, 0}}));
 }
 
-// Where two updates' copies fit, both ways are the same.
-TEST(TransferSchedule, TakeTheBytesOfWhatHasGoneBack) {
+// If only the states of two updates fit, both schedules are the same.
+TEST(TransferSchedule, TakeTheBytesOfStatesThatWereCopiedBack) {
   Step step;
   step.room.live_bytes = {60, 60, 60, 60, 60, 60, 0, 0, 0};
   step.room.most_bytes = 60;
@@ -68,8 +68,8 @@ TEST(TransferSchedule, TakeTheBytesOfWhatHasGoneBack) {
   EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));
 }
 
-// Other ops stand between the updates: what has gone back beside them is free without waiting.
-TEST(TransferSchedule, RunBesideTheOpsBetweenUpdates) {
+// Other ops separate the updates: states that are copied back during them are free without a wait.
+TEST(TransferSchedule, RunDuringTheOpsBetweenUpdates) {
   Step step;
   step.segments.assign(9, Segment::kBackward);
   step.updates = {{.op = 0, .segment = Segment::kBackward, .bytes = 30},
@@ -77,7 +77,7 @@ TEST(TransferSchedule, RunBesideTheOpsBetweenUpdates) {
                   {.op = 8, .segment = Segment::kBackward, .bytes = 30}};
   step.room.live_bytes.assign(9, 0);
   step.room.most_bytes = 60;
-  // The first is updated at 1 ms, is back at 3 and makes room for the third.
+  // The first update ends at 1 ms. Its states are back on the host at 3 ms, and the third takes their bytes.
   EXPECT_EQ(step.early(), (List{{0, 0}, {0, 0}, {2, 1}}));
   EXPECT_EQ(Step::pairs(transfers_with_minimum_memory(step.updates)), (List{{0, 0}, {4, 0}, {8, 1}}));
 }
@@ -92,9 +92,9 @@ struct WholeStep : Step {
   }
 };
 
-// Without it the step would end an op's time later, with the copy of the last update. It has ended before the
-// op that needs the bytes. More that stay gain nothing.
-TEST(TransferSchedule, TheLastStayForTheNextForwardPass) {
+// Without deferral the step would end one op later, with the copy of the last update. The deferred copy ends before
+// the op that needs the bytes. Deferring more gains nothing.
+TEST(TransferSchedule, TheLastAreDeferredToTheNextForwardPass) {
   const WholeStep step;
   const TransferSchedule traffic = transfers_as_early_as_possible(step.updates, step.segments, step.room);
   EXPECT_EQ(traffic.deferred, 1u);
@@ -103,21 +103,21 @@ TEST(TransferSchedule, TheLastStayForTheNextForwardPass) {
   EXPECT_EQ(traffic.releases[0].ended, 1u);
 }
 
-TEST(TransferSchedule, NoneStayWhereTheyMayNot) {
+TEST(TransferSchedule, NoneAreDeferredIfForbidden) {
   WholeStep step;
   step.room.may_defer = false;
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// What stays needs its room until the step ends.
-TEST(TransferSchedule, NoneStayWhereTheLastUpdatesHaveNoRoom) {
+// Deferred states need their memory until the step ends.
+TEST(TransferSchedule, NoneAreDeferredIfTheyDoNotFit) {
   WholeStep step;
   step.room.live_bytes = {0, 0, 0, 100, 100, 80, 80, 80, 80};
   EXPECT_EQ(transfers_as_early_as_possible(step.updates, step.segments, step.room).deferred, 0u);
 }
 
-// Where there is no room each would wait for all that go back, which is slower.
-TEST(TransferSchedule, AreTheTightOnesWhereThoseAreFaster) {
+// If little memory is free, each copy would wait for all copies back, which is slower.
+TEST(TransferSchedule, UseMinimumMemoryIfThatIsFaster) {
   Step step;
   step.room.most_bytes = 0;
   EXPECT_EQ(step.early(), Step::pairs(transfers_with_minimum_memory(step.updates)));

@@ -8,9 +8,9 @@
 namespace plimsoll {
 namespace {
 
-// A classifier reads the first token of each sequence, so that of the rows of a model's last layers only
-// those are read too, back to the last op that mixes rows (attention). first_token is moved up through ops
-// that work row by row: f(x)[first] = f(x[first]). Runs on a forward graph.
+// A classifier reads the first token of each sequence. So only those rows of the last layers are needed, back to the
+// last op that mixes rows (attention). The pass moves first_token up through ops that work row by row: f(x)[first] =
+// f(x[first]). Runs on a forward graph.
 class UnreadRows {
  public:
   explicit UnreadRows(Graph& graph)
@@ -19,7 +19,7 @@ class UnreadRows {
   void run() {
     find_narrow_ops();
     std::vector<Op> ops;
-    // What stands for the output of a first_token whose operand has become narrow.
+    // The replacement of the output of a first_token whose operand has become narrow.
     std::map<ValueId, ValueId> replacement;
     std::vector<Op> old_ops = graph_.ops();
     for (uint32_t i = 0; i < old_ops.size(); ++i) {
@@ -45,7 +45,8 @@ class UnreadRows {
   }
 
  private:
-  // Backwards: an op is narrow if it works row by row and of what it computes only first rows are read.
+  // Marks ops backwards from the last one: an op is narrow if it works row by row and only first rows of its results
+  // are read.
   void find_narrow_ops() {
     for (size_t i = graph_.ops().size(); i-- > 0;) {
       const Op& op = graph_.ops()[i];
@@ -72,7 +73,8 @@ class UnreadRows {
     return producer != kNoOp && narrow_[index_of(producer)];
   }
 
-  // The first rows of a value that narrow ops read and that is computed whole; one op for all of them.
+  // Returns the first rows of a value that is computed as a whole and that narrow ops read. One op serves all of
+  // them.
   ValueId first_rows_of(ValueId id, const Op& reader, std::vector<Op>& ops) {
     if (const auto it = first_rows_.find(id); it != first_rows_.end()) return it->second;
     Op first;

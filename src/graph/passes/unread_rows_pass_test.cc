@@ -8,8 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// tokens -> product (mixes no rows) -> attention-like op -> two row-by-row ops beside a residual -> first
-// token.
+// tokens -> product (mixes no rows) -> attention-like op -> two row-by-row ops with a residual -> first token.
 struct Model {
   Graph graph{"g"};
   ValueId cu_seqlens =
@@ -47,11 +46,11 @@ TEST(UnreadRows, FirstTokenMovesUpThroughOpsThatWorkRowByRow) {
   for (const char* name : {"hidden", "biased", "activated", "sum", "logits"}) {
     EXPECT_TRUE(model.is_narrow(name)) << name;
   }
-  // One gather of x serves the product and the residual.
+  // One first_token of x serves the product and the residual.
   EXPECT_EQ(model.count(first_token_op()), 1);
 }
 
-TEST(UnreadRows, ARowThatSomebodyElseReadsIsComputed) {
+TEST(UnreadRows, RowsThatAnotherOpReadsAreComputed) {
   Model model;
   const ValueId hidden = model.product(model.x, "hidden");
   const ValueId other = emit(model.graph, gelu_op(), {hidden}, {}, "other");
@@ -64,9 +63,9 @@ TEST(UnreadRows, ARowThatSomebodyElseReadsIsComputed) {
   EXPECT_TRUE(model.is_narrow("activated"));
 }
 
-TEST(UnreadRows, StopsWhereRowsMix) {
+TEST(UnreadRows, StopsAtOpsThatMixRows) {
   Model model;
-  // A sum over rows: x^T x, whose result every row would read.
+  // A sum over rows, x^T x: every row would read its result.
   const ValueId mixed =
       emit_matmul(model.graph, model.x, MatmulTranspose::kYes, model.x, MatmulTranspose::kNo, "mixed");
   const ValueId y = emit_matmul(model.graph, model.x, MatmulTranspose::kNo, mixed, MatmulTranspose::kNo, "y");

@@ -1,17 +1,17 @@
-// A step's updates run in the forward pass of the next one, each before the first op that reads a weight of
-// its own:
+// Runs the updates of a step in the forward pass of the next step, each before the first op that reads one of its
+// weights:
 //
 //   forward   x = f(.., w)                        forward   w.1, m.1 = adamw(.., clip, w, g.left, m)
 //   backward  g = ..                      ->                x = f(.., w.1)
 //   optimizer clip = ..(g)                        backward  g into g.left = ..
 //             w.1, m.1 = adamw(.., w, g, m)       optimizer clip.next into clip = ..(g)
 //
-// so that what is copied for them (offload_states_pass.cc) goes beside the forward pass, and gradients die as
-// activations are born. Gradients are deferred from one run to the next; scalars of their step, the clip
-// coefficient and whether it is finite, are outputs, which nobody writes before the next norm; learning rate
-// and step number are inputs that the host writes after the forward pass. Every update finds the values that
-// it would have found, so all bits are the same. Where gradients accumulate over micro-batches, or updates
-// stand in the backward pass, the graph stays as it is.
+// so that the copies for them (offload_states_pass.cc) run during the forward pass, and the bytes of gradients become
+// free as activations need them. Gradients are deferred from one run to the next. The scalars of their step, the clip
+// coefficient and the flag for finite values, are outputs, which no op writes before the next norm. Learning rate and
+// step number are inputs that the host writes after the forward pass. Every update reads the values that it would
+// have read otherwise, so all bits are the same. If gradients accumulate over micro-batches, or if updates run in the
+// backward pass, the graph does not change.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -59,7 +59,7 @@ class UpdatesAtUse {
     }
   }
 
-  // Operands that an update does not write: four scalars, and gradients.
+  // Returns the operands that an update does not write: four scalars, and gradients.
   std::vector<ValueId> read_only(const Op& update) const {
     std::vector<ValueId> list;
     for (size_t i = 0; i < update.inputs.size(); ++i) {
@@ -70,7 +70,7 @@ class UpdatesAtUse {
     return list;
   }
 
-  // Where what a value's bytes hold first is computed.
+  // Returns the segment that first writes the bytes of a value.
   Segment born(ValueId id) const { return graph_.op(graph_.value(root_of(graph_, id)).producer).segment; }
 
   bool can_be_left(ValueId id) const {
@@ -110,7 +110,7 @@ class UpdatesAtUse {
     std::ranges::stable_sort(uses_, {}, &Use::before);
   }
 
-  // What the run before left in the place of an operand.
+  // Returns the value that contains the operand of the run before.
   ValueId left(ValueId id) {
     if (const auto it = left_.find(id); it != left_.end()) return it->second;
     const bool is_gradient = graph_.value(id).is_parameter_gradient;
@@ -157,7 +157,7 @@ class UpdatesAtUse {
   uint32_t end_of_forward_ = 0;
   std::vector<bool> is_taken_over_;
   std::vector<Use> uses_;
-  std::map<ValueId, ValueId> newest_;  // of a weight or state, the version of its last update
+  std::map<ValueId, ValueId> newest_;  // the last version of each weight and state
   std::map<ValueId, ValueId> left_;
 };
 

@@ -1,5 +1,4 @@
-// Updates in the next step's forward pass, and the copies of their states there: as text, graph in, graph
-// out.
+// Updates in the forward pass of the next step, and the copies of their states there, with graphs as text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +38,7 @@ constexpr const char* kStep = R"(graph step {
 }
 )";
 
-TEST(UpdatesAtUse, StandBeforeWhatReadsTheirWeights) {
+TEST(UpdatesAtUse, RunBeforeTheirWeightsAreRead) {
   Graph graph = graph_of(kStep);
   updates_at_use_pass().run(graph);
   verify(graph, "after the pass");
@@ -73,7 +72,7 @@ TEST(UpdatesAtUse, StandBeforeWhatReadsTheirWeights) {
   %clip.next: f32[1] into %clip = clip_coefficient(%norm) {max_norm=1}
 }
 )");
-  // A gradient is live from the op that makes it to the update of the next run.
+  // A gradient is live from the op that computes it to the update in the next run.
   for (const LiveRange& range : find_live_ranges(graph, {})) {
     if (graph.value(range.root).name == "d_q.left") {
       EXPECT_EQ(range.first, 5u);
@@ -89,8 +88,9 @@ TEST(UpdatesAtUse, StandBeforeWhatReadsTheirWeights) {
   EXPECT_EQ(find_deferring_segment(graph, is_deferred), Segment::kOptimizer);
 }
 
-// Gradients that add up over runs of the backward pass, or updates in it, do not wait for the next step.
-TEST(UpdatesAtUse, StayWhereTheyCannotWait) {
+// Updates do not wait for the next step if gradients accumulate over micro-batches, or if updates run in the backward
+// pass.
+TEST(UpdatesAtUse, StayIfTheyCannotBeDeferred) {
   std::string in_backward = kStep;
   in_backward.replace(in_backward.find("  optimizer @optimizer"), 22, "  backward @optimizer");
   Graph graph = graph_of(in_backward);
@@ -98,10 +98,10 @@ TEST(UpdatesAtUse, StayWhereTheyCannotWait) {
   EXPECT_EQ(print_graph(graph), print_graph(graph_of(in_backward)));
 }
 
-// The first update's states come in the step before, behind its forward pass; what it leaves on the device is
-// the same place, read by the update and written anew by the copies. The second's come beside the forward
+// The states of the first update are prefetched in the step before, after its forward pass. The update leaves its
+// results in the same buffer, which the copies overwrite. The states of the second are copied during the forward
 // pass.
-TEST(UpdatesAtUse, StatesComeEarlyOrBesideTheForwardPass) {
+TEST(UpdatesAtUse, StatesArePrefetchedOrCopiedDuringTheForwardPass) {
   Graph graph = graph_of(kStep);
   updates_at_use_pass().run(graph);
   offload_states_pass({.live_bytes = std::vector<int64_t>(9, 0),
@@ -119,7 +119,8 @@ TEST(UpdatesAtUse, StatesComeEarlyOrBesideTheForwardPass) {
   EXPECT_NE(text.find("%n.staged: f32[4] = copy(%n) {count=1, ended=1, into=0, to=\"device\"}"),
             std::string::npos)
       << text;
-  // Both updates, the copy that brings the second's states, and those that take both home.
+  // Deferred are both updates, the copy of the states of the second to the device, and the copies of both to the
+  // host.
   const std::vector<bool> is_deferred = find_deferred_ops(graph);
   EXPECT_EQ(std::ranges::count(is_deferred, true), 5);
   EXPECT_EQ(find_deferring_segment(graph, is_deferred), Segment::kOptimizer);
@@ -130,7 +131,7 @@ TEST(UpdatesAtUse, StatesComeEarlyOrBesideTheForwardPass) {
   const auto left = std::ranges::find(ranges, graph.find("m.staged.left"), &LiveRange::root);
   ASSERT_NE(left, ranges.end());
   EXPECT_EQ(left->first, position("m.staged"));
-  // Home before the second's take the bytes.
+  // The first states are back on the host before those of the second take the bytes.
   EXPECT_EQ(left->last + 1, position("n.staged"));
 }
 

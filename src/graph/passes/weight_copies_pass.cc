@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// The weight or bias of a product is replaced by its copy.
+// Replaces the weight or the bias of a product by its copy.
 void use_copy(Graph& graph, Op& op, size_t input, DType dtype) {
   const ValueId weight = op.inputs[input];
   if (weight == kNoValue) return;
@@ -34,8 +34,8 @@ void use_copies(Graph& graph, DType gradients) {
   graph.replace_ops(std::move(ops));
 }
 
-// The fp32 matrix that each value is a kept copy of, by the value; kNoValue for everything else. A copy that
-// an update writes stays one.
+// Returns the fp32 matrix of which each value is a persistent copy, or kNoValue for all other values. A copy that an
+// update writes remains persistent and is not returned.
 std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   const std::string suffix = weight_copy_name("", dtype);
   std::vector<ValueId> masters(graph.values().size(), kNoValue);
@@ -53,7 +53,7 @@ std::vector<ValueId> masters_of_matrix_copies(const Graph& graph, DType dtype) {
   return masters;
 }
 
-// Every op that reads such a copy gets one of its own, just before it.
+// Gives every op that reads such a copy a copy of its own, made just before it.
 void copy_at_use(Graph& graph, DType dtype) {
   const std::vector<ValueId> masters = masters_of_matrix_copies(graph, dtype);
   std::vector<Op> ops;

@@ -1,5 +1,5 @@
-// Products that read 16-bit copies of their weights: copies that are kept, copies that are made at use, and
-// masters that nobody reads any more.
+// Products that read 16-bit copies of their weights: persistent copies, copies that are made at use, and masters that
+// are no longer read.
 #include <gtest/gtest.h>
 
 #include "graph/passes/testing/pass_text.h"
@@ -15,7 +15,7 @@ std::string with_copies(const std::string& text, DType gradients) {
   return print_graph(testing::after_pass(text, weight_copies_pass(gradients)));
 }
 
-// What products read of the shared weight and of their biases, as a kept copy.
+// The shared weight and the biases that products read, as persistent copies.
 constexpr const char* kCopied = R"(graph g {
   input %x: bf16[T,4]
   input %u: f32[T,4]
@@ -34,14 +34,15 @@ TEST(WeightCopies, ProductsOf16BitsShareOneCopyAndOthersReadTheMaster) {
   EXPECT_EQ(with_copies(kSharedWeight, DType::kBF16), kCopied);
 }
 
-// Where gradients have another type than the activations, every product that reads a copy says so.
-TEST(WeightCopies, GradientsOfAnotherTypeStandAtTheProducts) {
+// If gradients have another type than the activations, every product that reads a copy has an attribute with that
+// type.
+TEST(WeightCopies, ProductsStateTheTypeOfTheirGradients) {
   const std::string once = replaced(kCopied, "%b.bf16, _, _) {", "%b.bf16, _, _) {gradient_dtype=\"f32\", ");
   EXPECT_EQ(with_copies(kSharedWeight, DType::kF32),
             replaced(once, "%a, %w.bf16, _, _, _) {", "%a, %w.bf16, _, _, _) {gradient_dtype=\"f32\", "));
 }
 
-TEST(WeightCopies, WhatIsNoWeightOfFp32StaysAsItIs) {
+TEST(WeightCopies, OnlyFp32WeightsHaveCopies) {
   for (const auto& [from, to] :
        {std::pair("weight %w: f32", "weight %w: bf16"), std::pair("weight %w: f32", "input %w: f32")}) {
     const std::string text = replaced(replaced(kSharedWeight, "%x, %w, %b", "%x, %w, _"), from, to);
@@ -72,7 +73,7 @@ TEST(CopiesAtUse, AMatrixIsCopiedBeforeEachProductAndABiasIsKept) {
 )");
 }
 
-// The bytes of a copy that an update writes are there in any case; one of another type is none of these.
+// An update writes the first copy, so it is persistent in any case. The second has another type.
 TEST(CopiesAtUse, ACopyThatAnUpdateWritesAndOneOfAnotherTypeStay) {
   const std::string updated = replaced(
       kCopied, "\n}\n", "\n  optimizer @m\n  %new: bf16[4,4] into %w.bf16 = cast(%w) {dtype=\"bf16\"}\n}\n");
@@ -84,7 +85,7 @@ std::string split(const std::string& text) {
   return print_graph(testing::after_pass(text, split_weights_pass(DType::kBF16)));
 }
 
-// Without the product of fp32 nobody reads the masters.
+// Without the fp32 product no op reads the masters.
 const std::string& only_copies() {
   static const std::string text =
       replaced(replaced(kCopied, "  %d: f32[T,4] !output = matmul(%u, %w, %b, _, _) {ta=0, tb=1}\n", ""),
@@ -92,7 +93,7 @@ const std::string& only_copies() {
   return text;
 }
 
-TEST(SplitWeights, AMasterThatOnlyItsCopyReplacesLeaves) {
+TEST(SplitWeights, AnUnreadMasterIsRemoved) {
   EXPECT_EQ(split(only_copies()), replaced(replaced(unchanged(only_copies()), "  weight %w: f32[4,4]\n", ""),
                                            "  weight %b: f32[4]\n", ""));
 }
@@ -103,7 +104,7 @@ TEST(SplitWeights, AMasterThatIsReadStays) {
   EXPECT_EQ(split(one), replaced(unchanged(one), "  weight %w: f32[4,4]\n", ""));
 }
 
-// A weight without a copy is nobody's master, read or not.
+// A weight without a copy is not a master, whether it is read or not.
 TEST(SplitWeights, AWeightWithoutACopyStays) {
   const std::string more = replaced(only_copies(), "  forward", "  weight %v: f32[4,4]\n  forward");
   const std::string left = split(more);

@@ -1,4 +1,4 @@
-// Ops of their own for tests of graphs: the graph knows no list of ops. Stateless; thread-safe.
+// Ops for tests of graphs. The graph itself knows no list of ops. Stateless; thread-safe.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::testing {
 
-// sum(a, b?): of a's type; b, where it is there, has that type too.
+// sum(a, b?): of the type of a. If b is present, it has that type too.
 class SumDef final : public OpDef {
  public:
   std::string_view name() const override { return "sum"; }
@@ -19,7 +19,7 @@ class SumDef final : public OpDef {
   }
 };
 
-// split(a): two outputs of a's type.
+// split(a): two outputs of the type of a.
 class SplitDef final : public OpDef {
  public:
   std::string_view name() const override { return "split"; }
@@ -49,7 +49,7 @@ inline const SplitDef kSplit;
 inline const UpdateDef kUpdate;
 inline const FetchDef kFetch;
 
-// The signature of OpLookup (text.h).
+// Has the signature of OpLookup (graph_text.h).
 inline const OpDef* find_test_op(std::string_view name) {
   for (const OpDef* def : std::initializer_list<const OpDef*>{&kSum, &kSplit, &kUpdate, &kFetch}) {
     if (def->name() == name) return def;

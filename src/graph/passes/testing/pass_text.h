@@ -13,14 +13,14 @@
 
 namespace plimsoll::testing {
 
-// The graph of this text, verified.
+// Returns the graph of this text, verified.
 inline Graph graph_of(const std::string& text) {
   Graph graph = parse_graph(text, find_op);
   verify(graph, "in a test");
   return graph;
 }
 
-// The graph of this text after the pass, verified before and after; what lies behind the last row is allowed.
+// Returns the graph of this text after the pass, verified before and after. Tail rows must not be read either.
 inline Graph after_pass(const std::string& text, const Pass& pass) {
   Graph graph = graph_of(text);
   pass.run(graph);
@@ -29,12 +29,12 @@ inline Graph after_pass(const std::string& text, const Pass& pass) {
   return graph;
 }
 
-// The graph of this text as it is printed where a pass leaves it alone.
+// Returns the text that is printed if a pass does not change the graph.
 inline std::string unchanged(const std::string& text) {
   return print_graph(parse_graph(text, find_op));
 }
 
-// A weight and its bias that products of 16 bits and of fp32 read.
+// A weight and its bias, which 16-bit and fp32 products read.
 inline constexpr const char* kSharedWeight = R"(graph g {
   input %x: bf16[T,4]
   input %u: f32[T,4]
@@ -47,7 +47,7 @@ inline constexpr const char* kSharedWeight = R"(graph g {
 }
 )";
 
-// A product in 16 bits whose sum with a residual a norm takes.
+// A 16-bit product whose sum with a residual a norm reads.
 inline constexpr const char* kProductAndNorm =
     "graph g {\n"
     "  input %x: bf16[T,4]\n"
@@ -63,14 +63,14 @@ inline constexpr const char* kProductAndNorm =
     "%beta, _) {eps=1e-05, p=0.0}\n"
     "}\n";
 
-// The first `from` becomes `to`.
+// Returns the text with the first `from` replaced by `to`.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
 }
 
-// kProductAndNorm with dropout before the norm.
+// Returns kProductAndNorm with dropout before the norm.
 inline std::string product_dropout_and_norm() {
   const std::string drops = replaced(kProductAndNorm, "p=0.0", "p=0.1, site=1");
   return replaced(replaced(drops, "%beta, _)", "%beta, %rng)"), "  weight %w",
