@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/ops/ops.h"
+
 namespace plimsoll {
 namespace {
 
@@ -111,6 +113,19 @@ std::string_view phase_name(Phase phase) {
       return "save";
   }
   return "?";
+}
+
+std::set<DType> gradient_dtypes(const ProgramPlan& train) {
+  std::set<DType> found;
+  for (const Op& op : train.graph.ops()) {
+    if (op.def != &global_norm_op()) continue;
+    for (ValueId id : op.inputs) {
+      // The loss, whose finiteness the norm checks too, is an output.
+      const Value& value = train.graph.value(id);
+      if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
+    }
+  }
+  return found;
 }
 
 Purpose purpose_of(Storage storage) {

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,9 @@ struct MemoryTimeline {
   size_t peak = 0;  // the position with the largest sum
 };
 MemoryTimeline memory_timeline(const Plan& plan, const ProgramPlan& program);
+
+// Returns the types of the gradients that the global norm of a training program reads.
+std::set<DType> gradient_dtypes(const ProgramPlan& train);
 
 // Returns the purpose of a buffer that lives across programs.
 Purpose purpose_of(Storage storage);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "graph/ops/ops.h"
 #include "plan/anatomy/operations.h"
 
 namespace plimsoll {
@@ -58,8 +59,11 @@ bool reads_lines(const GpuTarget& gpu) {
   return gpu.sm == 80 || gpu.sm == 90 || (gpu.sm >= 100 && gpu.sm < 110);
 }
 
+// linear_add has its factors and its result at the positions of matmul's.
+static_assert(int{LinearAddOp::kX} == int{MatmulOp::kA} && int{LinearAddOp::kW} == int{MatmulOp::kB} &&
+              int{LinearAddOp::kY} == int{MatmulOp::kC});
 bool is_product(const Op& op) {
-  return op.def->name() == "matmul" || op.def->name() == "linear_add";
+  return op.def == &matmul_op() || op.def == &linear_add_op();
 }
 
 // Returns the relative time of a product for the widths of its operands' rows.
@@ -67,7 +71,7 @@ double times_of_rows(const Graph& graph, const Op& op, const PlanRequest& reques
   if (!is_product(op)) return 1.0;
   double pieces = 1.0;
   double lines = 1.0;
-  for (const ValueId id : {op.inputs[0], op.inputs[1], op.outputs[0]}) {
+  for (const ValueId id : {op.inputs[MatmulOp::kA], op.inputs[MatmulOp::kB], op.outputs[MatmulOp::kC]}) {
     const ValueType& type = graph.value(id).type;
     const Dim width = type.shape[type.shape.rank() - 1];
     const int64_t size = dtype_bytes(type.dtype);

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <numeric>
-#include <set>
 
 #include "plan/anatomy/memory.h"
 #include "plan/anatomy/modules.h"
@@ -113,16 +112,7 @@ struct Row {
 std::string gradient_label(const Plan& plan) {
   std::string types;
   if (plan.train && plan.request.precision.activation_dtype) {
-    std::set<DType> found;
-    for (const Op& op : plan.train->graph.ops()) {
-      if (op.def->name() != "global_norm") continue;
-      for (ValueId id : op.inputs) {
-        // The loss is an output; it is checked for finiteness too, but it is not a gradient.
-        const Value& value = plan.train->graph.value(id);
-        if (value.storage != Storage::kOutput) found.insert(value.type.dtype);
-      }
-    }
-    for (DType dtype : found)
+    for (DType dtype : gradient_dtypes(*plan.train))
       types += fmt::format("{}{}", types.empty() ? "" : ", ", describe_precision(dtype));
   }
   const std::string name(purpose_name(Purpose::kGradients));
