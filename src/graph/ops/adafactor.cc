@@ -20,7 +20,7 @@ class Adafactor final : public Update {
   double bytes(const OpView& op, const Bucket& bucket) const override {
     double bytes = Update::bytes(op, bucket);
     const double params = op.attributes().integer("scale_parameter") != 0 ? 1.0 : 0.0;
-    for (int i = 4; i < op.num_inputs(); i += values_per_parameter(op)) {
+    for (int i = kParameter; i < op.num_inputs(); i += values_per_parameter(op)) {
       bytes += 2.0 * static_cast<double>(op.input(i + 1).bytes(bucket)) +
                params * static_cast<double>(op.input(i).bytes(bucket));
     }

@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 DType scalar_type(const OpView& op) {
-  return op.input(0).type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return op.input(GlobalNormOp::kGradient).type.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
 class GlobalNorm final : public OpSchema, private GlobalNormOp {

@@ -20,41 +20,47 @@
 namespace plimsoll {
 namespace {
 
+// The backward ops have these inputs at the same positions, and d_loss after them.
+using In = LinearCrossEntropyBwdOp;
+
 void expect_linear(const OpView& op, std::string_view rule) {
-  const bool ranks = op.in_shape(0).rank() == 2 && op.in_shape(1).rank() == 2 && op.in_shape(3).rank() == 1;
-  expect_operands(ranks && op.in_shape(0)[1] == op.in_shape(1)[1] && op.in_shape(0)[0] == op.in_shape(3)[0] &&
-                      op.input(3).type.dtype == DType::kI32,
+  const bool ranks = op.in_shape(In::kX).rank() == 2 && op.in_shape(In::kW).rank() == 2 &&
+                     op.in_shape(In::kLabels).rank() == 1;
+  expect_operands(ranks && op.in_shape(In::kX)[1] == op.in_shape(In::kW)[1] &&
+                      op.in_shape(In::kX)[0] == op.in_shape(In::kLabels)[0] &&
+                      op.input(In::kLabels).type.dtype == DType::kI32,
                   op, rule);
-  expect_operands(!op.has_input(2) || (op.in_shape(2).rank() == 1 && op.in_shape(2)[0] == op.in_shape(1)[0]),
+  expect_operands(!op.has_input(In::kBias) || (op.in_shape(In::kBias).rank() == 1 &&
+                                               op.in_shape(In::kBias)[0] == op.in_shape(In::kW)[0]),
                   op, "bias[K]");
-  expect_operands(!op.in_shape(0).has_token_rows(), op, "rows that are no tokens");
+  expect_operands(!op.in_shape(In::kX).has_token_rows(), op, "rows that are not tokens");
   PLIMSOLL_CHECK(op.attributes().integer("chunk_rows") >= 1, "chunks of {} rows",
                  op.attributes().integer("chunk_rows"));
 }
 
 // Returns the operations of x w^T over all rows in a bucket. Each of the other products has the same number.
 double product_flops(const OpView& op, const Bucket& bucket) {
-  return 2.0 * static_cast<double>(op.in_shape(0).elements(bucket)) *
-         static_cast<double>(op.in_shape(1)[0].at(bucket));
+  return 2.0 * static_cast<double>(op.in_shape(In::kX).elements(bucket)) *
+         static_cast<double>(op.in_shape(In::kW)[0].at(bucket));
 }
 double num_logits(const OpView& op, const Bucket& bucket) {
-  return static_cast<double>(op.in_shape(0)[0].at(bucket)) *
-         static_cast<double>(op.in_shape(1)[0].at(bucket));
+  return static_cast<double>(op.in_shape(In::kX)[0].at(bucket)) *
+         static_cast<double>(op.in_shape(In::kW)[0].at(bucket));
 }
 // Returns the bytes that the chunks after the first move each time that they read or write a matrix of the size of
 // the weight.
 double bytes_of_later_chunks(const OpView& op, const Bucket& bucket) {
-  const int64_t rows = op.in_shape(0)[0].at(bucket);
+  const int64_t rows = op.in_shape(In::kX)[0].at(bucket);
   const int64_t chunk = op.attributes().integer("chunk_rows");
   const int64_t later = std::max<int64_t>(0, (rows + chunk - 1) / chunk - 1);
-  return static_cast<double>(later * op.input(1).bytes(bucket));
+  return static_cast<double>(later * op.input(In::kW).bytes(bucket));
 }
 
 // Emits x w^T + bias in the type of x, and a cast to fp32 if that type has 16 bits. Returns the input of the loss.
 ValueId emit_logits(Graph& graph, const Op& op) {
-  const ValueId product =
-      emit(graph, matmul_op(), {op.inputs[0], op.inputs[1], op.inputs[2], kNoValue, kNoValue},
-           {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
+  const ValueId product = emit(
+      graph, matmul_op(), {op.inputs[In::kX], op.inputs[In::kW], op.inputs[In::kBias], kNoValue, kNoValue},
+      {{"ta", int64_t{0}}, {"tb", int64_t{1}}}, "logits");
   if (dtype_bytes(graph.value(product).type.dtype) > 2) return product;
   return emit(graph, cast_op(), {product}, {{"dtype", std::string(dtype_name(DType::kF32))}});
 }
@@ -113,10 +119,11 @@ class LinearCrossEntropy final : public OpSchema, private LinearCrossEntropyOp {
 
 // Emits the gradients of the logits in the type in which the products read them.
 ValueId emit_d_logits(Graph& graph, const Op& op) {
-  const ValueId d_logits = emit(graph, softmax_cross_entropy_bwd_op(),
-                                {emit_logits(graph, op), op.inputs[3], op.inputs[4], op.inputs[5]},
-                                {{"smoothing", op.attributes.number("smoothing")}});
-  const DType dtype = graph.value(op.inputs[0]).type.dtype;
+  const ValueId d_logits = emit(
+      graph, softmax_cross_entropy_bwd_op(),
+      {emit_logits(graph, op), op.inputs[In::kLabels], op.inputs[In::kDenominator], op.inputs[In::kDLoss]},
+      {{"smoothing", op.attributes.number("smoothing")}});
+  const DType dtype = graph.value(op.inputs[In::kX]).type.dtype;
   if (graph.value(d_logits).type.dtype == dtype) return d_logits;
   return emit(graph, cast_op(), {d_logits}, {{"dtype", std::string(dtype_name(dtype))}});
 }
@@ -167,12 +174,12 @@ class LinearCrossEntropyGrad final : public OpSchema, private LinearCrossEntropy
     expect_operands(op.has_input(kDLoss), op,
                     "the inputs of linear_cross_entropy, d_loss[1], into_w, into_bias, flag");
     expect_linear(op, "x[B,H], w[K,H], bias, labels i32[B], denominator[1]");
-    for (int output : {0, 1}) {
+    for (int output : {kDW, kDBias}) {
       const int into = into_input(op, output);
+      const int differentiated = output == kDW ? int{kW} : int{kBias};
       if (!op.has_input(into)) continue;
-      expect_operands(
-          op.has_input(1 + output) && op.in_shape(into) == op.in_shape(1 + output) && op.has_input(kFlag), op,
-          "into like w or bias, and a flag");
+      expect_operands(op.has_input(differentiated) && op.in_shape(into) == op.in_shape(differentiated), op,
+                      "into like w or bias");
     }
     ValueType d_w{op.input(kW).type.dtype, op.in_shape(kW)};
     if (op.attributes().has("gradient_dtype"))

@@ -8,24 +8,25 @@
 namespace plimsoll {
 
 ValueType loss_type(const OpView& op) {
-  return {sum_dtype(op.input(0).type.dtype), Shape{1}};
+  return {sum_dtype(op.input(ClassLossOp::kLogits).type.dtype), Shape{1}};
 }
 
 void set_loss_gradient(GradientContext& context, const OpSchema& backward) {
   const Op op = context.op();
-  const ValueId d_loss = context.d_output(0);
-  if (d_loss == kNoValue || !context.wants(0)) return;
+  const ValueId d_loss = context.d_output(ClassLossOp::kLoss);
+  if (d_loss == kNoValue || !context.wants(ClassLossOp::kLogits)) return;
   std::vector<ValueId> inputs = op.inputs;
   inputs.push_back(d_loss);
-  context.set(0, emit(context.graph(), backward, std::move(inputs), op.attributes, "d_logits"));
+  context.set(ClassLossOp::kLogits,
+              emit(context.graph(), backward, std::move(inputs), op.attributes, "d_logits"));
 }
 
 std::vector<ValueType> LossBwd::output_types(const OpView& op) const {
-  return {op.input(0).type};
+  return {op.input(ClassLossBwdOp::kLogits).type};
 }
 
 double LossBwd::flops(const OpView& op, const Bucket& bucket) const {
-  return figures_.flops * static_cast<double>(op.in_shape(0).elements(bucket));
+  return figures_.flops * static_cast<double>(op.in_shape(ClassLossBwdOp::kLogits).elements(bucket));
 }
 
 }  // namespace plimsoll

@@ -35,9 +35,9 @@ class Update : public OpSchema, public UpdateOp {
     const int stride = values_per_parameter(op);
     std::vector<ValueType> types;
     const std::optional<Slice> slice = slice_of(op.attributes());
-    expect_operands(!slice || (is_element_wise() && op.num_inputs() == 4 + stride), op,
+    expect_operands(!slice || (is_element_wise() && op.num_inputs() == kParameter + stride), op,
                     "one parameter whose elements are independent, where a part of it is updated");
-    for (int i = 4; i < op.num_inputs(); i += stride) {
+    for (int i = kParameter; i < op.num_inputs(); i += stride) {
       expect_operands(
           slice ? is_of(*slice, op, i) && is_of(*slice, op, i + 1) : op.in_shape(i) == op.in_shape(i + 1), op,
           "gradients of their parameters' shapes");
@@ -52,7 +52,7 @@ class Update : public OpSchema, public UpdateOp {
     if (const auto slice = slice_of(op.attributes()))
       return flops_per_element() * static_cast<double>(slice->elements);
     double elements = 0;
-    for (int i = 4; i < op.num_inputs(); i += values_per_parameter(op)) {
+    for (int i = kParameter; i < op.num_inputs(); i += values_per_parameter(op)) {
       elements += static_cast<double>(op.in_shape(i).elements(bucket));
     }
     return flops_per_element() * elements;
@@ -61,9 +61,9 @@ class Update : public OpSchema, public UpdateOp {
     const std::optional<Slice> slice = slice_of(op.attributes());
     if (!slice) return OpSchema::bytes(op, bucket);
     double sum = 0;
-    for (int i = 4; i < op.num_inputs(); ++i) {
-      const int64_t numbers = numbers_per_element(op, i - 4);
-      const double touched = i == 5 ? 1.0 : 2.0;  // the gradient is only read
+    for (int i = kParameter; i < op.num_inputs(); ++i) {
+      const int64_t numbers = numbers_per_element(op, i - kParameter);
+      const double touched = i == kGradient ? 1.0 : 2.0;  // the gradient is only read
       sum += touched * static_cast<double>(slice->elements * numbers * dtype_bytes(op.input(i).type.dtype));
     }
     return sum;
@@ -72,7 +72,7 @@ class Update : public OpSchema, public UpdateOp {
     const int stride = values_per_parameter(op);
     const int written = stride - 1;
     const int k = output % written;
-    return 4 + (output / written) * stride + (k == 0 ? 0 : k + 1);
+    return kParameter + (output / written) * stride + (k == 0 ? 0 : k + 1);
   }
 
   // Returns true if the update of an element depends only on its own gradient and states, so that a part of a
@@ -83,7 +83,7 @@ class Update : public OpSchema, public UpdateOp {
   // Returns how many numbers of a parameter's k-th value belong to one element: 2 for the lower halves, which are
   // bytes.
   static int64_t numbers_per_element(const OpView& op, int k) {
-    return op.attributes().integer_or("split", 0) != 0 && k + 5 == op.num_inputs() ? 2 : 1;
+    return op.attributes().integer_or("split", 0) != 0 && kParameter + k + 1 == op.num_inputs() ? 2 : 1;
   }
 
  protected:
@@ -108,7 +108,7 @@ class Update : public OpSchema, public UpdateOp {
                                        OutputOperand::repeated(kNewState, "new_state")};
 
   static bool is_of(const Slice& slice, const OpView& op, int input) {
-    return slice.is_of(op.in_shape(input).elements({}), numbers_per_element(op, input - 4));
+    return slice.is_of(op.in_shape(input).elements({}), numbers_per_element(op, input - kParameter));
   }
 };
 

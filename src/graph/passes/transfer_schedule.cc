@@ -158,8 +158,8 @@ ForwardPass forward_beside(std::span<const MovedUpdate> updates, std::span<const
 
 // Returns the time from the first op after the forward pass to the end of the last op and of the last copy. Copies of
 // deferred states are not counted.
-double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments, const MemoryHeadroom& room,
-               std::span<const StateTransfer> transfers, size_t deferred) {
+double rest_ms(std::span<const MovedUpdate> updates, std::span<const Segment> segments,
+               const MemoryHeadroom& room, std::span<const StateTransfer> transfers, size_t deferred) {
   std::vector<double> there_ms, back_ms;
   double now = 0, brought = 0, returned = 0;
   const auto begin = std::ranges::find_if(segments, [](Segment s) { return s != Segment::kForward; });
